@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from tfdist.errors import RunDirError
+from tfdist.rundir import RunDir, atomic, create_run_dir, join_run_dir
+from tfdist.rundir.atomic import write_text
+
+STRANGERS = ["notes.txt", "events/notes.txt", "logs/worker.txt", "state/mine.json"]
+
+
+def entries(directory: Path) -> list[str]:
+    return sorted(str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file())
+
+
+@pytest.fixture
+def earlier_run(tmp_path: Path) -> RunDir:
+    """A directory in which a run left all that a run can leave."""
+    run = create_run_dir(tmp_path / "a", name="digits")
+    for directory in ("train", "validation"):
+        (run.events_dir / directory).mkdir(parents=True)
+        (run.events_dir / directory / "events.out.tfevents.1700000000.host.1.0.v2").write_text("x")
+    for file in (run.config_file, run.history_file, run.metrics_file, run.model_file, run.failure_file):
+        file.write_text("old")
+    for file in (run.log_file(0, 0), run.state_file(0), run.error_file(0, 0)):
+        file.write_text("old")
+    (run.path / ".model.0123abcd.tmp.keras").write_text("what a writer that was killed left")
+    (run.state_dir / ".worker-0.0123abcd.tmp.json").write_text("the same")
+    return run
+
+
+def test_default_directory_is_new_every_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    made = [create_run_dir(None, name="digits").path for _ in range(3)]
+    assert len(set(made)) == 3
+    for path in made:
+        assert path.parent == tmp_path / "runs"
+        assert re.fullmatch(r"digits-\d{8}-\d{6}(-\d)?", path.name)
+
+
+@pytest.mark.parametrize(("name", "slug"), [("my model", "my-model"), ("a/../b", "a-..-b"), ("..", "run"), ("", "run")])
+def test_default_directory_stays_in_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, slug: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = create_run_dir(None, name=name)
+    assert run.path.parent == tmp_path / "runs"
+    assert re.fullmatch(re.escape(slug) + r"-\d{8}-\d{6}", run.path.name)
+
+
+@pytest.mark.parametrize("exists", [False, True])
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_new_or_empty_directory_is_taken(tmp_path: Path, exists: bool, overwrite: bool) -> None:
+    if exists:
+        (tmp_path / "deep" / "a").mkdir(parents=True)
+    run = create_run_dir(tmp_path / "deep" / "a", name="digits", overwrite=overwrite)
+    assert run.logs_dir.is_dir()
+    assert entries(run.path) == ["state/run.json"]
+
+
+def test_of_two_jobs_at_once_one_gets_the_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    create_run_dir(tmp_path / "a", name="digits")
+    monkeypatch.setattr(os, "listdir", lambda path: [])  # what the other saw a moment before
+    with pytest.raises(RunDirError, match="Another job has just begun.*own --run-dir"):
+        create_run_dir(tmp_path / "a", name="digits")
+
+
+def test_an_earlier_run_is_refused(earlier_run: RunDir) -> None:
+    before = entries(earlier_run.path)
+    with pytest.raises(RunDirError, match=r"earlier run.*config\.yaml.*--overwrite"):
+        create_run_dir(earlier_run.path, name="digits")
+    assert entries(earlier_run.path) == before
+
+
+def test_overwrite_removes_the_earlier_run(earlier_run: RunDir) -> None:
+    create_run_dir(earlier_run.path, name="other", overwrite=True)
+    assert entries(earlier_run.path) == ["state/run.json"]
+    assert json.loads(earlier_run.run_file.read_text())["name"] == "other"
+    assert not earlier_run.events_dir.exists()
+
+
+def test_overwrite_removes_nothing_else(earlier_run: RunDir) -> None:
+    for name in STRANGERS:
+        (earlier_run.path / name).write_text("mine")
+    create_run_dir(earlier_run.path, name="digits", overwrite=True)
+    assert entries(earlier_run.path) == sorted([*STRANGERS, "state/run.json"])
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_directory_of_somebody_else_is_never_taken(tmp_path: Path, overwrite: bool) -> None:
+    for name in ("config.yaml", "logs/worker-0.0.log", "model.keras"):  # named as ours, but not ours
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("mine")
+    before = entries(tmp_path)
+    with pytest.raises(RunDirError, match=r"not made by tfdist.*config\.yaml.*another --run-dir"):
+        create_run_dir(tmp_path, name="digits", overwrite=overwrite)
+    assert entries(tmp_path) == before
+
+
+@pytest.mark.parametrize("place", ["file", "file/below"])
+def test_a_file_in_the_way_is_named(tmp_path: Path, place: str) -> None:
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(RunDirError, match="is not a directory, or lies below"):
+        create_run_dir(tmp_path / place, name="digits")
+
+
+def test_a_directory_without_permission_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: object, **kwargs: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(tmp_path))
+
+    monkeypatch.setattr(os, "mkdir", refuse)  # chmod does not stop root
+    with pytest.raises(RunDirError, match="could not be written.*Permission denied.*--run-dir"):
+        create_run_dir(tmp_path / "a", name="digits")
+
+
+def test_a_full_disk_leaves_a_directory_that_can_be_used_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(atomic.os, "fsync", full)
+        with pytest.raises(RunDirError, match="disk is full"):
+            create_run_dir(tmp_path / "a", name="digits")
+    create_run_dir(tmp_path / "a", name="digits")
+
+
+def test_joining_a_shared_directory_changes_nothing(earlier_run: RunDir) -> None:
+    before = {name: (earlier_run.path / name).read_text() for name in entries(earlier_run.path)}
+    join_run_dir(earlier_run.path, name="digits")
+    assert {name: (earlier_run.path / name).read_text() for name in entries(earlier_run.path)} == before
+
+
+def test_joining_makes_a_directory_of_this_machine(tmp_path: Path) -> None:
+    run = join_run_dir(tmp_path / "a", name="digits")
+    write_text(run.log_file(1, 0), "line\n")
+    write_text(run.state_file(1), "{}")
+    create_run_dir(tmp_path / "a", name="digits", overwrite=True)  # known as tfdist's own later on
+    assert entries(run.path) == ["state/run.json"]

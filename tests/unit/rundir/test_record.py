@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from tfdist.errors import RunDirError
+from tfdist.rundir import ErrorRecord, State, WorkerState
+from tfdist.rundir.record import Record
+
+STATE = WorkerState(
+    index=1, address="h:20000", host="h", pid=12, attempt=0, state=State.TRAINING, epoch=2, step=30, time=5.5
+)
+ERROR = ErrorRecord(
+    index=1, host="h", pid=12, exit_code=5, type="DataError", message="no\nsample", traceback="Traceback", time=5.5
+)
+
+
+@pytest.mark.parametrize("record", [STATE, dataclasses.replace(STATE, address=None), ERROR])
+def test_round_trip(tmp_path: Path, record: Record) -> None:
+    record.write(tmp_path / "record.json")
+    assert type(record).read(tmp_path / "record.json") == record
+
+
+def test_state_file_keys(tmp_path: Path) -> None:
+    """A contract: other people's monitors read them."""
+    STATE.write(tmp_path / "worker-1.json", durable=False)
+    content = json.loads((tmp_path / "worker-1.json").read_text())
+    assert list(content) == ["index", "address", "host", "pid", "attempt", "state", "epoch", "step", "time"]
+    assert content["state"] == "training"
+
+
+def test_a_missing_file_is_none(tmp_path: Path) -> None:
+    assert WorkerState.read(tmp_path / "worker-9.json") is None
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", "\xff", json.dumps(STATE.to_dict() | {"state": "asleep"})])
+def test_other_content_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / "worker-1.json").write_text(text, encoding="latin-1")
+    with pytest.raises(RunDirError, match="worker-1.json cannot be read as a WorkerState"):
+        WorkerState.read(tmp_path / "worker-1.json")
+
+
+def test_keys_of_a_later_version_are_passed_over() -> None:
+    assert WorkerState.from_dict(STATE.to_dict() | {"samples": 3}) == STATE
+
+
+def test_a_state_is_one_of_the_known() -> None:
+    assert dataclasses.replace(STATE, state="saving").state is State.SAVING  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="asleep"):
+        dataclasses.replace(STATE, state="asleep")  # type: ignore[arg-type]

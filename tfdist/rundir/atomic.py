@@ -1,0 +1,105 @@
+"""Files that are whole or absent: written beside their place, then renamed into it.
+
+A reader sees the old content or the new, never a part, whatever kills the writer. Every OSError met on the way becomes
+a `RunDirError` that names the file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tfdist.errors import RunDirError
+
+TEMPORARY_GLOB = ".*.tmp*"
+"""Matches what a writer killed half-way leaves behind."""
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+@contextlib.contextmanager
+def replacing(path: str | os.PathLike[str], *, durable: bool = True) -> Iterator[Path]:
+    """Yields a temporary path beside `path`; what is written there takes the place of `path` at a clean exit.
+
+    The temporary name keeps the suffix of `path`, because Keras chooses its format by it. When the block raises,
+    the temporary file is removed and `path` stays as it was.
+
+    Args:
+        path: The file to make or replace; its directory exists.
+        durable: Whether to wait until the disk has it (fsync), so that it also survives a loss of power.
+
+    Raises:
+        RunDirError: The file cannot be written: the disk is full, the directory is read-only or gone.
+    """
+    path = Path(path)
+    temporary = path.with_name(f".{path.stem}.{secrets.token_hex(4)}.tmp{path.suffix}")
+    try:
+        yield temporary
+        if durable:
+            _sync(temporary)
+        os.replace(temporary, path)
+        if durable:
+            _sync_directory(path.parent)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        if isinstance(error, OSError) or (isinstance(error, Exception) and _is_full(error)):
+            raise write_error(path, error) from error
+        raise
+
+
+def write_bytes(path: str | os.PathLike[str], content: bytes, *, durable: bool = True) -> None:
+    """Makes or replaces a file. Raises `RunDirError` when it cannot be written."""
+    with replacing(path, durable=durable) as temporary:
+        temporary.write_bytes(content)
+
+
+def write_text(path: str | os.PathLike[str], content: str, *, durable: bool = True) -> None:
+    """Makes or replaces a UTF-8 text file. Raises `RunDirError` when it cannot be written."""
+    write_bytes(path, content.encode(), durable=durable)
+
+
+def write_json(path: str | os.PathLike[str], content: Any, *, durable: bool = True) -> None:
+    """Makes or replaces a JSON file. Raises `RunDirError` when it cannot be written."""
+    write_text(path, json.dumps(content, indent=2) + "\n", durable=durable)
+
+
+def write_error(path: str | os.PathLike[str], error: BaseException) -> RunDirError:
+    """The error to raise for a file or directory that could not be written, with its remedy."""
+    if _is_full(error):
+        return RunDirError(
+            f"The disk is full: {os.fspath(path)} could not be written, and nothing half-written was left behind. "
+            f"Free some space, or choose a --run-dir on another disk. Received: {error}"
+        )
+    return RunDirError(
+        f"{os.fspath(path)} could not be written. Expected a directory that this user can write to. Received: {error}. "
+        "Choose another --run-dir, or change the permissions."
+    )
+
+
+def _is_full(error: BaseException) -> bool:
+    # h5py and TensorFlow report a full disk without errno, in their own exceptions: only the system's text is common.
+    return getattr(error, "errno", None) in _FULL or any(os.strerror(code) in str(error) for code in _FULL)
+
+
+def _sync(file: Path) -> None:
+    descriptor = os.open(file, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _sync_directory(directory: Path) -> None:
+    """Makes the rename itself durable, where the file system can."""
+    try:
+        _sync(directory)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EACCES):
+            raise

@@ -1,0 +1,54 @@
+"""Frozen dataclasses that go to a JSON file and come back."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from pathlib import Path
+from typing import Any, Self
+
+from tfdist.errors import RunDirError
+from tfdist.rundir.atomic import write_json
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+    """Base of the records in a run directory."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields, in JSON's types."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, content: Any) -> Self:
+        """The record with the known fields of `content`; fields that a later version added are passed over.
+
+        Raises:
+            RunDirError: A field is missing or has an impossible value.
+        """
+        names = [field.name for field in dataclasses.fields(cls)]
+        try:
+            return cls(**{name: content[name] for name in names})
+        except (KeyError, TypeError, ValueError) as error:
+            raise RunDirError(
+                f"Not a {cls.__name__}: expected an object with the keys {', '.join(names)}. Received: {content!r:.200}"
+            ) from error
+
+    def write(self, path: str | os.PathLike[str], *, durable: bool = True) -> None:
+        """Makes or replaces the file, atomically. Raises `RunDirError` when it cannot be written."""
+        write_json(path, self.to_dict(), durable=durable)
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> Self | None:
+        """The record in a file, or None when there is no such file.
+
+        Raises:
+            RunDirError: The file cannot be read or holds something else.
+        """
+        try:
+            return cls.from_dict(json.loads(Path(path).read_bytes()))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, RunDirError) as error:
+            raise RunDirError(f"{os.fspath(path)} cannot be read as a {cls.__name__}: {error}") from error

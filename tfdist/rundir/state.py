@@ -1,0 +1,65 @@
+"""What a worker is doing, as its state file says it: written by the worker, read by the launcher and by people."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from tfdist.rundir.record import Record
+
+
+class State(enum.StrEnum):
+    """The life of one worker process.
+
+    ::
+
+        starting -> compiling -> training <-> evaluating
+                                    |  ^
+                                    v  |
+                                   saving -> finished
+
+    Every state but `finished` can go to `failed`. A script may go from any of them to any other: it evaluates before
+    it trains, or trains twice. `starting` lasts until the first model is built, `compiling` until its first step is
+    done.
+    """
+
+    STARTING = "starting"
+    COMPILING = "compiling"
+    TRAINING = "training"
+    EVALUATING = "evaluating"
+    SAVING = "saving"
+    FINISHED = "finished"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class WorkerState(Record):
+    """One worker at one moment.
+
+    Attributes:
+        index: The worker's place in the cluster; 0 is the chief.
+        address: `host:port` in the cluster; None in a run of one worker, which has no cluster.
+        host: The machine's own name.
+        pid: The worker's process id on that machine.
+        attempt: Which start of the worker this is, from 0.
+        state: What it does; a `State` or its value.
+        epoch: The epoch it is in, from 0.
+        step: Batches done since the run began, over epochs and attempts.
+        time: When this was written, in seconds since 1970 (UTC).
+
+    Raises:
+        ValueError: `state` is none of `State`.
+    """
+
+    index: int
+    address: str | None
+    host: str
+    pid: int
+    attempt: int
+    state: State
+    epoch: int
+    step: int
+    time: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "state", State(self.state))
