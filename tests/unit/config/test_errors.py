@@ -1,0 +1,190 @@
+"""What a person reads who made a mistake in a config."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tfdist.config import load_config
+from tfdist.errors import ConfigError
+
+TFRECORD = "data.train={format: tfrecord, files: a*"
+
+OVERRIDES = [
+    # unknown keys: the nearest valid one, in the section or elsewhere
+    (
+        "data.bach_size=3",
+        "data.bach_size: unknown key; did you mean data.batch_size? Expected one of batch_size, train",
+    ),
+    ("epochs=3", "epochs: unknown key; did you mean fit.epochs? Expected one of name, seed, model"),
+    (
+        "fit.batch_size=3",
+        "fit.batch_size: unknown key; did you mean data.batch_size? Expected one of epochs. Received: 3",
+    ),
+    ("data.train.pth=a", "data.train.pth: unknown key; did you mean data.train.path?"),
+    (
+        "checkpoint={keep: 3}",
+        "checkpoint: unknown key. Expected one of name, seed, model, compile, data, fit, devices, ",
+    ),
+    # missing keys
+    (
+        "data={batch_size: 3}",
+        "data.train: this key is missing. Expected a section whose key format is one of npz, tfrecord",
+    ),
+    (
+        "model={}",
+        "model.build: this key is missing. Expected a dotted path such as package.module.function. Received: no",
+    ),
+    (
+        "data.train={path: a}",
+        "data.train.format: this key is missing. Expected one of npz, tfrecord, csv, images, text",
+    ),
+    (
+        "data.train={format: npz, path: a}",
+        "data.train.split: this key is missing. Expected one of train, test. Received: ",
+    ),
+    # wrong types
+    ("data.batch_size='12'", 'data.batch_size: expected an integer of 1 or more. Received: "12"'),
+    ("data.batch_size=1.5", "data.batch_size: expected an integer of 1 or more. Received: 1.5"),
+    ("data.batch_size=true", "data.batch_size: expected an integer of 1 or more. Received: true"),
+    ("devices.memory_growth=1", "devices.memory_growth: expected true or false. Received: 1"),
+    ("fit=", "fit: expected a section with the keys epochs. Received: null"),
+    ("data.train=a.npz", "data.train: expected a section whose key format is one of npz"),
+    ("model.args=[64]", "model.args: expected a mapping of strings to values. Received: [64]"),
+    (
+        "compile.metrics=accuracy",
+        "compile.metrics: expected a list of metrics, each a name or a mapping with the key name",
+    ),
+    ("compile.metrics=[3]", "compile.metrics: expected a list of metrics"),
+    ("compile.loss=", "compile.loss: expected the name of a loss"),
+    ("compile.loss=[]", "compile.loss: expected the name of a loss"),
+    (
+        "compile.loss_weights=[a]",
+        "compile.loss_weights: expected a list of numbers or a mapping of strings to numbers or",
+    ),
+    ("name=7", "name: expected a name of letters, digits, dots, dashes and underscores. Received: 7"),
+    # impossible values
+    ("data.batch_size=0", "data.batch_size: expected an integer of 1 or more. Received: 0"),
+    ("fit.epochs=-1", "fit.epochs: expected an integer of 1 or more. Received: -1"),
+    ("seed=-1", "seed: expected an integer from 0 to 4294967295 or null. Received: -1"),
+    ("seed=4294967296", "seed: expected an integer from 0 to 4294967295 or null"),
+    ("name=a/b", 'name: expected a name of letters, digits, dots, dashes and underscores. Received: "a/b"'),
+    ("model.build=mlp", 'model.build: expected a dotted path such as package.module.function. Received: "mlp"'),
+    ("precision=float16", "precision: expected one of float32, mixed_bfloat16, mixed_float16. Received: "),
+    ("compile.optimizer={learning_rate: 1}", "compile.optimizer: expected a name, or a mapping with the key name and"),
+    (
+        "data.train.format=nps",
+        "data.train.format: expected one of npz, tfrecord, csv, images, text; did you mean npz? Rec",
+    ),
+    ("data.train.path=''", "data.train.path: expected a string that is not empty"),
+    (
+        "data.train={format: images, path: a, size: 8}",
+        "data.train.size: expected [height, width], two integers of 1 or",
+    ),
+    ("data.train={format: images, path: a, size: [8, 0]}", "data.train.size: expected [height, width]"),
+    (
+        "data.train={format: images, path: a, size: [8, 8], channels: 2}",
+        "data.train.channels: expected one of 1, 3, 4.",
+    ),
+    ("data.train={format: csv, files: [], label: y}", "data.train.files: expected a file name, a pattern such as"),
+    (
+        "data.train={format: csv, files: a, label: y, columns: [x, y]}",
+        "data.train.columns: expected none to be the label",
+    ),
+    (f"{TFRECORD}}}", "data.train.parse: expected either parse or features with label. Received: neither"),
+    (
+        f"{TFRECORD}, parse: a.b, features: {{}}}}",
+        "data.train.parse: expected either parse or features with label. Receiv",
+    ),
+    (f"{TFRECORD}, parse: a.b, label: y}}", "data.train.label: expected no label beside parse"),
+    (
+        f"{TFRECORD}, features: {{image: {{dtype: float32}}, lable: {{dtype: int64}}}}, label: label}}",
+        "data.train.label: expected one of the features image, lable; did you mean lable?",
+    ),
+    (
+        f"{TFRECORD}, features: {{y: {{dtype: int64}}}}, label: y}}",
+        "data.train.features: expected the label and at least",
+    ),
+    (
+        f"{TFRECORD}, features: {{x: {{dtype: float}}, y: {{dtype: int64}}}}, label: y}}",
+        'data.train.features.x.dtype: expected one of float32, int64, string. Received: "float"',
+    ),
+    (
+        f"{TFRECORD}, features: {{x: {{dtype: float32, shape: [-1]}}, y: {{dtype: int64}}}}, label: y}}",
+        "data.train.features.x.shape: expected a list of integers of 1 or more. Received: [-1]",
+    ),
+]
+
+
+@pytest.mark.parametrize(("override", "message"), OVERRIDES, ids=[override for override, _ in OVERRIDES])
+def test_an_override_that_cannot_be(config_file: Path, override: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(message)) as raised:
+        load_config(config_file, [override])
+    assert str(raised.value).startswith(f"--set {override}: ")
+
+
+@pytest.mark.parametrize("override", ["", "fit.epochs", "=3", "fit..epochs=3", ".epochs=3"])
+def test_an_override_of_another_form(config_file: Path, override: str) -> None:
+    with pytest.raises(ConfigError, match=r"--set expected KEY=VALUE, such as --set fit.epochs=3. Received: "):
+        load_config(config_file, [override])
+
+
+def test_an_override_into_something_that_is_no_section(config_file: Path) -> None:
+    text = "--set name.first: name is no section, so that it has no key first. Expected a mapping. Received: "
+    with pytest.raises(ConfigError, match=re.escape(text)):
+        load_config(config_file, ["name.first=a"])
+
+
+def test_an_override_that_is_not_yaml(config_file: Path) -> None:
+    with pytest.raises(ConfigError, match=re.escape("--set fit.epochs=[: this is not valid YAML")):
+        load_config(config_file, ["fit.epochs=["])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("batch_size: 128", "batch_size: 0", ":6: data.batch_size: expected an integer of 1 or more. Received: 0"),
+        ("batch_size: 128", "bach_size: 128", ":6: data.bach_size: unknown key; did you mean data.batch_size?"),
+        ("  batch_size: 128\n", "", ":5: data.batch_size: this key is missing."),  # the section's line
+        ("seed: 7", "seed: 7\nseed: 8", ":3: seed is here twice. Expected it once. Received: line 2 too"),
+        ("epochs: 10", "epochs: 10, epochs: 3", ":9: fit.epochs is here twice"),
+        ("epochs: 10}", "epochs: 10", ": this is not valid YAML: "),
+        (
+            "seed: 7",
+            "seed: !!python/object/apply:os.getcwd []",
+            ":2: this is not valid YAML: could not determine a constr",
+        ),
+        ("seed: 7", "7: seed", ":2: 7: unknown key."),
+    ],
+)
+def test_a_mistake_in_the_file(config_file: Path, old: str, new: str, message: str) -> None:
+    assert old in config_file.read_text()
+    config_file.write_text(config_file.read_text().replace(old, new))
+    with pytest.raises(ConfigError, match=re.escape(message)) as raised:
+        load_config(config_file)
+    assert str(raised.value).startswith(str(config_file))
+
+
+@pytest.mark.parametrize("content", [b"", b"- a\n", b"just text\n", b"null\n"])
+def test_a_file_that_is_no_mapping(config_file: Path, content: bytes) -> None:
+    config_file.write_bytes(content)
+    with pytest.raises(ConfigError, match="expected a config, a mapping of keys to values. Received: "):
+        load_config(config_file)
+
+
+def test_a_file_in_another_encoding(config_file: Path) -> None:
+    config_file.write_bytes("name: größe".encode("latin-1"))
+    with pytest.raises(ConfigError, match="cannot be read. Expected a config, YAML in UTF-8"):
+        load_config(config_file)
+
+
+def test_a_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=f"There is no config file {tmp_path}/digits.yaml"):
+        load_config(tmp_path / "digits.yaml")
+
+
+def test_a_directory(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load_config(tmp_path)

@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tfdist.config import RunConfig, TfrecordSource, dump_yaml, load_config, to_dict
+from tfdist.errors import ConfigError
+
+REPOSITORY = Path(__file__).parents[3]
+
+
+def test_a_config_with_its_defaults(config_file: Path, tmp_path: Path) -> None:
+    assert to_dict(load_config(config_file)) == {
+        "name": "digits",
+        "seed": 7,
+        "model": {"build": "tfdist.models.mlp", "args": {"hidden": [128, 64]}},
+        "compile": {
+            "optimizer": {"name": "adam", "learning_rate": 0.002},
+            "loss": "sparse_categorical_crossentropy",
+            "metrics": ["accuracy"],
+            "loss_weights": None,
+        },
+        "data": {
+            "batch_size": 128,
+            "train": {"format": "npz", "path": f"{tmp_path}/data/digits.npz", "split": "train", "shuffle": True},
+            "validation": {"format": "npz", "path": f"{tmp_path}/data/digits.npz", "split": "test", "shuffle": False},
+        },
+        "fit": {"epochs": 10},
+        "devices": {"logical": None, "memory_limit": None, "memory_growth": True},
+        "precision": "float32",
+    }
+
+
+@pytest.mark.parametrize("path", sorted((REPOSITORY / "configs").glob("*.yaml")), ids=lambda path: path.name)
+def test_configs_of_the_repository(path: Path) -> None:
+    assert load_config(path).name == path.stem
+
+
+@pytest.mark.parametrize(
+    ("override", "section", "expected"),
+    [
+        ("fit.epochs=3", "fit", {"epochs": 3}),
+        ("seed=null", "seed", None),
+        ("seed=", "seed", None),
+        ("devices.logical=2", "devices", {"logical": 2, "memory_limit": None, "memory_growth": True}),  # was not there
+        ("model.args.hidden=[8]", "model", {"build": "tfdist.models.mlp", "args": {"hidden": [8]}}),
+        ("name=a=b", None, "name: expected"),  # only the first = separates
+    ],
+)
+def test_overrides(config_file: Path, override: str, section: str | None, expected: object) -> None:
+    if section is None:
+        with pytest.raises(ConfigError, match=str(expected)):
+            load_config(config_file, [override])
+    else:
+        assert to_dict(load_config(config_file, [override]))[section] == expected
+
+
+def test_the_last_override_counts(config_file: Path) -> None:
+    assert load_config(config_file, ["fit.epochs=3", "fit={epochs: 4}", "fit.epochs=5"]).fit.epochs == 5
+
+
+@pytest.mark.parametrize("text", ["1e-3", "1E-3", "1.0e-3", "0.001", "+1e-3"])
+def test_every_way_to_write_a_number(config_file: Path, text: str) -> None:
+    """PyYAML alone reads 1e-3 as a string, which Keras refuses late and unclearly."""
+    config = load_config(config_file, [f"compile.optimizer.learning_rate={text}"])
+    assert config.compile.optimizer == {"name": "adam", "learning_rate": 0.001}
+
+
+def test_an_override_changes_no_alias(config_file: Path) -> None:
+    text = config_file.read_text().replace("train: {", "train: &source {")
+    config_file.write_text(
+        text.replace("validation: {format: npz, path: ../data/digits.npz, split: test}", "validation: *source")
+    )
+    config = load_config(config_file, ["data.validation.split=test"])
+    assert to_dict(config)["data"]["train"]["split"] == "train"
+    assert to_dict(config)["data"]["validation"]["split"] == "test"
+
+
+def tfrecord(files: str) -> str:
+    return f"data.train={{format: tfrecord, files: {files}, parse: my.parse}}"
+
+
+def test_paths_are_relative_to_the_config_and_overrides_to_the_working_directory(
+    config_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir("/usr")
+    data = load_config(config_file, ["data.validation.path=share/x.npz"]).data
+    assert to_dict(load_config(config_file))["data"]["train"]["path"] == f"{tmp_path}/data/digits.npz"
+    assert getattr(data.train, "path", None) == f"{tmp_path}/data/digits.npz"
+    assert getattr(data.validation, "path", None) == "/usr/share/x.npz"
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ("a-*.tfrecord", "/usr/a-*.tfrecord"),
+        ("/data/a", "/data/a"),
+        ("[a, ../b]", ["/usr/a", "/b"]),
+        ("gs://bucket/a", "gs://bucket/a"),
+    ],
+)
+def test_lists_and_patterns_of_paths(
+    config_file: Path, monkeypatch: pytest.MonkeyPatch, files: str, expected: object
+) -> None:
+    monkeypatch.chdir("/usr")
+    source = load_config(config_file, [tfrecord(files)]).data.train
+    assert isinstance(source, TfrecordSource)
+    assert source.files == expected
+
+
+def test_a_folder_with_brackets_in_its_name_is_no_pattern(config_file: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run[1]"
+    folder.mkdir()
+    path = folder / "config.yaml"
+    path.write_text(
+        config_file.read_text().replace(
+            "format: npz, path: ../data/digits.npz, split: train", "format: csv, files: a*.csv, label: y"
+        )
+    )
+    assert to_dict(load_config(path))["data"]["train"]["files"] == f"{tmp_path}/run[[]1]/a*.csv"
+
+
+def test_name_is_the_file_name_by_default(config_file: Path) -> None:
+    config_file.write_text(config_file.read_text().replace("name: digits\n", ""))
+    path = config_file.rename(config_file.with_name("my digits.yaml"))
+    assert load_config(path).name == "my-digits"
+
+
+def test_what_is_dumped_loads_again(config_file: Path, tmp_path: Path) -> None:
+    config = load_config(config_file)
+    text = dump_yaml(config, {"tfdist": "0.1.0", "tensorflow": "2.21.0"})
+    assert yaml.safe_load(text)["versions"] == {"tfdist": "0.1.0", "tensorflow": "2.21.0"}
+    (tmp_path / "config.yaml").write_text(text)
+    assert load_config(tmp_path / "config.yaml") == config
+
+
+def test_a_config_made_in_python_is_checked_too(config_file: Path) -> None:
+    config = load_config(config_file)
+    with pytest.raises(ConfigError, match="precision: expected one of float32"):
+        RunConfig(
+            name="a",
+            model=config.model,
+            compile=config.compile,
+            data=config.data,
+            precision="float8",  # type: ignore[arg-type]
+        )

@@ -1,0 +1,34 @@
+"""What to run: the config's schema, and how it is read and checked."""
+
+from tfdist.config.dotted import resolve_callable
+from tfdist.config.load import dump_yaml, load_config, to_dict
+from tfdist.config.schema import CompileConfig, DataConfig, DevicesConfig, FitConfig, ModelConfig, RunConfig
+from tfdist.config.sources import (
+    CsvSource,
+    FeatureConfig,
+    ImagesSource,
+    NpzSource,
+    SourceConfig,
+    TextSource,
+    TfrecordSource,
+)
+
+__all__ = [
+    "CompileConfig",
+    "CsvSource",
+    "DataConfig",
+    "DevicesConfig",
+    "FeatureConfig",
+    "FitConfig",
+    "ImagesSource",
+    "ModelConfig",
+    "NpzSource",
+    "RunConfig",
+    "SourceConfig",
+    "TextSource",
+    "TfrecordSource",
+    "dump_yaml",
+    "load_config",
+    "resolve_callable",
+    "to_dict",
+]

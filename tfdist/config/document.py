@@ -1,0 +1,144 @@
+"""A YAML file as it is read: its content, and where every key of it came from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tfdist.config.problems import dotted, shown
+from tfdist.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Document:
+    """The content of a config file, with the overrides of the command line applied.
+
+    Attributes:
+        path: The file.
+        content: What it holds, in YAML's types.
+        lines: Dotted key -> the line it stands in, from 1.
+        overrides: Dotted key -> the `KEY=VALUE` that set it.
+    """
+
+    path: Path
+    content: Mapping[str, Any]
+    lines: Mapping[str, int]
+    overrides: Mapping[str, str] = field(default_factory=dict)
+
+    def is_overridden(self, key: str) -> bool:
+        """Whether the command line set this key, or a section that holds it."""
+        return any(place in self.overrides for place in _upward(key))
+
+    def where(self, key: str) -> str:
+        """Where a person finds this key, or else the section in which it is missing."""
+        for place in _upward(key):
+            if place in self.overrides:
+                return f"--set {self.overrides[place]}"
+        for place in _upward(key):
+            if place in self.lines:
+                return f"{self.path}:{self.lines[place]}"
+        return str(self.path)
+
+    def with_override(self, text: str) -> Document:
+        """The document with one `KEY=VALUE` applied; VALUE is YAML.
+
+        Raises:
+            ConfigError: It is not of that form, or KEY leads into something that is no section.
+        """
+        key, equals, value_text = text.partition("=")
+        key = key.strip()
+        if not equals or not all(key.split(".")):
+            raise ConfigError(f"--set expected KEY=VALUE, such as --set fit.epochs=3. Received: {shown(text)}")
+        value, _ = _parse(value_text, lambda line: f"--set {text}")
+        content = _replaced(self.content, key.split("."), value, key)
+        return replace(self, content=content, overrides={**self.overrides, key: text})
+
+
+def read_document(path: Path) -> Document:
+    """Reads a YAML file.
+
+    Raises:
+        ConfigError: It is missing, unreadable or empty, is no YAML mapping, or has a key twice.
+    """
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise ConfigError(f"There is no config file {path.absolute()}. Received: {path}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read. Expected a config, YAML in UTF-8. Received: {error}") from error
+    content, lines = _parse(text, lambda line: f"{path}:{line}")
+    if not isinstance(content, Mapping):
+        raise ConfigError(f"{path}: expected a config, a mapping of keys to values. Received: {shown(content)}")
+    return Document(path, content, lines)
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML without object construction, and with numbers such as `1e-3`, which PyYAML takes for a string."""
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+$"), list("-+0123456789")
+)
+
+
+def _parse(text: str, place: Callable[[int], str]) -> tuple[Any, dict[str, int]]:
+    """What a YAML text holds and the line of every key; `place` says where a line, counted from 1, is."""
+    lines: dict[str, int] = {}
+    try:
+        loader = _Loader(text)
+        try:
+            node = loader.get_single_node()
+            if node is None:
+                return None, lines
+            _note_lines(node, "", lines, set(), place)
+            return loader.construct_document(node), lines
+        finally:
+            loader.dispose()
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        problem = getattr(error, "problem", None) or str(error)
+        raise ConfigError(f"{place(mark.line + 1 if mark else 1)}: this is not valid YAML: {problem}") from error
+
+
+def _note_lines(node: yaml.Node, key: str, lines: dict[str, int], seen: set[int], place: Callable[[int], str]) -> None:
+    """Fills in the line of every key, and refuses a key that a mapping holds twice: YAML would keep the last."""
+    if not isinstance(node, yaml.MappingNode) or id(node) in seen:
+        return
+    seen.add(id(node))
+    first: dict[str, int] = {}
+    for key_node, value_node in node.value:
+        if not isinstance(key_node, yaml.ScalarNode):
+            continue
+        name, line = dotted(key, key_node.value), key_node.start_mark.line + 1
+        if name in first:
+            raise ConfigError(
+                f"{place(line)}: {name} is here twice. Expected it once. Received: line {first[name]} too"
+            )
+        first[name] = lines[name] = line
+        _note_lines(value_node, name, lines, seen, place)
+
+
+def _replaced(content: Any, names: list[str], value: Any, key: str) -> Any:
+    """A copy of `content` with one entry set; what it shares by YAML aliases stays as it was."""
+    if not names:
+        return value
+    if content is None:
+        content = {}
+    if not isinstance(content, Mapping):
+        section = key.removesuffix("." + ".".join(names))
+        raise ConfigError(
+            f"--set {key}: {section} is no section, so that it has no key {names[0]}. Expected a mapping. "
+            f"Received: {shown(content)}. Set {section} as a whole."
+        )
+    return {**content, names[0]: _replaced(content.get(names[0]), names[1:], value, key)}
+
+
+def _upward(key: str) -> Iterator[str]:
+    while key:
+        yield key
+        key = key.rpartition(".")[0]

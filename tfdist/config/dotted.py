@@ -1,0 +1,56 @@
+"""From the dotted path that a config names to the function."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from tfdist.config.problems import FieldError, nearest
+
+
+def resolve_callable(path: str, key: str) -> Callable[..., Any]:
+    """Imports what a dotted path names: a function or class of a module, or of a class in it.
+
+    Args:
+        path: Such as `tfdist.models.mlp`.
+        key: The config's key that holds it, for the errors.
+
+    Raises:
+        ConfigError: It does not import, does not exist or cannot be called.
+    """
+    names = path.split(".")
+    found: Any = _import(names[0], path, key)
+    for position, name in enumerate(names[1:], start=1):
+        parent = ".".join(names[:position])
+        if not hasattr(found, name) and isinstance(found, ModuleType) and hasattr(found, "__path__"):
+            _import(f"{parent}.{name}", path, key, missing_is_fine=True)
+        if not hasattr(found, name):
+            near = nearest(name, [entry for entry in dir(found) if not entry.startswith("_")])
+            hint = f"; did you mean {'.'.join([parent, near, *names[position + 1 :]])}?" if near else "."
+            raise FieldError(key, f"{parent} has no {name}{hint} Received: {path}")
+        found = getattr(found, name)
+    if not callable(found):
+        raise FieldError(key, f"expected a function or a class. Received: {path}, which is a {type(found).__name__}")
+    return found
+
+
+def _import(module: str, path: str, key: str, missing_is_fine: bool = False) -> ModuleType | None:
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name == module:
+            if missing_is_fine:
+                return None
+            raise FieldError(
+                key,
+                f"there is no module {module}. Expected one that is installed or lies in the working directory. "
+                f"Received: {path}",
+            ) from error
+        problem: Exception = error
+    except Exception as error:
+        problem = error
+    raise FieldError(
+        key, f"importing {module} raised {type(problem).__name__}: {problem}. Received: {path}"
+    ) from problem

@@ -1,0 +1,110 @@
+"""From a YAML file to a `RunConfig` and back."""
+
+from __future__ import annotations
+
+import dataclasses
+import glob
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tfdist.config.document import Document, read_document
+from tfdist.config.problems import FieldError, dotted
+from tfdist.config.schema import RunConfig
+from tfdist.config.section import build
+from tfdist.config.sources import FORMATS
+from tfdist.errors import ConfigError
+
+_VERSIONS = "versions"
+"""A key of the config in a run directory only: what wrote it. Not part of the run, so passed over when read again."""
+
+
+def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> RunConfig:
+    """Reads and checks a config.
+
+    Args:
+        path: The YAML file. File names in it are relative to it, and absolute in the result.
+        overrides: `KEY=VALUE` each, KEY dotted and VALUE in YAML; file names are relative to the working directory.
+
+    Raises:
+        ConfigError: The file cannot be read, or a key is unknown, missing, of a wrong type or impossible. The text
+            names the line and the dotted key, what was expected, what was received and the nearest valid key.
+    """
+    document = read_document(Path(path))
+    for override in overrides:
+        document = document.with_override(override)
+    content = {"name": _default_name(document.path), **_with_absolute_paths(document)}
+    content.pop(_VERSIONS, None)
+    try:
+        return build(RunConfig, content)
+    except FieldError as error:
+        raise ConfigError(f"{document.where(error.key)}: {error}") from None
+
+
+def to_dict(config: RunConfig) -> dict[str, Any]:
+    """The config in YAML's types, with every default filled in."""
+    return _plain(dataclasses.asdict(config))
+
+
+def dump_yaml(config: RunConfig, versions: Mapping[str, str] | None = None) -> str:
+    """The config as YAML that `load_config` reads back, with every default filled in.
+
+    Args:
+        config: The config.
+        versions: Package -> version, to be written down with it.
+    """
+    content = to_dict(config) | ({_VERSIONS: dict(versions)} if versions else {})
+    return yaml.safe_dump(content, sort_keys=False, default_flow_style=None, width=120, allow_unicode=True)
+
+
+def _default_name(path: Path) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).strip("-._") or "run"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in value]
+    return value
+
+
+def _with_absolute_paths(document: Document) -> dict[str, Any]:
+    """The document's content with absolute file names; what is not as it should be stays for the check to find."""
+    content = dict(document.content)
+    data = content.get("data")
+    if not isinstance(data, Mapping):
+        return content
+    sections = dict(data)
+    for name in ("train", "validation"):
+        section = sections.get(name)
+        if isinstance(section, Mapping) and str(section.get("format")) in FORMATS:
+            sections[name] = _source_with_absolute_paths(document, f"data.{name}", section)
+    return content | {"data": sections}
+
+
+def _source_with_absolute_paths(document: Document, key: str, section: Mapping[str, Any]) -> dict[str, Any]:
+    content = dict(section)
+    for name in FORMATS[str(section["format"])].PATHS:
+        if name in content:
+            base = _base(document, dotted(key, name))
+            content[name] = _absolute(content[name], base, is_pattern=name == "files")
+    return content
+
+
+def _base(document: Document, key: str) -> Path:
+    return Path.cwd() if document.is_overridden(key) else document.path.parent.resolve()
+
+
+def _absolute(value: Any, base: Path, is_pattern: bool) -> Any:
+    if isinstance(value, list):
+        return [_absolute(entry, base, is_pattern) for entry in value]
+    if not isinstance(value, str) or not value or "://" in value:
+        return value
+    path = os.path.expanduser(value)
+    directory = glob.escape(str(base)) if is_pattern else str(base)
+    return os.path.normpath(os.path.join(directory, path))

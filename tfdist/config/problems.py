@@ -1,0 +1,45 @@
+"""What is wrong with one key of a config."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from tfdist.errors import ConfigError
+
+
+class FieldError(ConfigError):
+    """A key has an unknown name, a wrong type or an impossible value, or is missing.
+
+    Attributes:
+        key: The dotted key, from the section that was checked: `batch_size`, or `data.batch_size`.
+        problem: What is wrong with it, what was expected, what was received.
+    """
+
+    def __init__(self, key: str, problem: str):
+        super().__init__(f"{key}: {problem}" if key else problem)
+        self.key = key
+        self.problem = problem
+
+    def within(self, section: str) -> FieldError:
+        """The same problem, seen from the section that holds this one."""
+        return FieldError(dotted(section, self.key), self.problem)
+
+
+def dotted(section: str, key: str) -> str:
+    """The key of an entry of a section; the whole config is the section ''."""
+    return f"{section}.{key}" if section and key else section or key
+
+
+def shown(value: Any) -> str:
+    """A value as an error shows it: on one line, quoted as in YAML, cut when long."""
+    text = json.dumps(value, default=str)
+    return text if len(text) <= 200 else text[:200] + "..."
+
+
+def nearest(name: str, valid: Iterable[str]) -> str | None:
+    """The valid name that `name` was most likely meant to be; None when nothing is near."""
+    matches = difflib.get_close_matches(name.lower(), list(valid), n=1)
+    return matches[0] if matches else None

@@ -1,0 +1,135 @@
+"""What a config says: a run from its model to its precision.
+
+A dotted path in a config is imported and called, so a config runs code as a script does: run only configs you trust.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+from tfdist.config.expectations import DottedPath, PositiveInt, Rule, Text
+from tfdist.config.section import Section
+from tfdist.config.sources import SourceConfig
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+def _has_name(value: Mapping[str, Any]) -> bool:
+    return isinstance(value.get("name"), str)
+
+
+Named = Annotated[
+    Text | Annotated[Mapping[str, Any], Rule("", _has_name)],
+    Rule("a name, or a mapping with the key name and the arguments, such as {name: adam, learning_rate: 0.001}", bool),
+]
+"""An object that Keras knows by its name: `adam`, or `{name: adam, learning_rate: 0.001}`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig(Section):
+    """How the model is made.
+
+    Attributes:
+        build: Dotted path of a function that returns a Keras model.
+        args: Its keyword arguments.
+    """
+
+    build: DottedPath
+    args: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompileConfig(Section):
+    """The arguments of `Model.compile`.
+
+    Attributes:
+        optimizer: Its name, or a mapping with `name` and its arguments.
+        loss: A name; for a model of several outputs a list, or a mapping of output name to loss.
+        metrics: Names or mappings with `name`; for several outputs a mapping of output name to its metrics.
+        loss_weights: One a loss, as a list or by output name.
+    """
+
+    optimizer: Named
+    loss: Annotated[
+        Text | Sequence[Text] | Mapping[str, Text],
+        Rule("the name of a loss, or for several outputs a list of names or a mapping of output to name", len),
+    ]
+    metrics: Annotated[
+        Sequence[Named] | Mapping[str, Named | Sequence[Named]],
+        Rule(
+            "a list of metrics, each a name or a mapping with the key name; for several outputs a mapping of output to "
+            "such a list",
+            lambda value: True,
+        ),
+    ] = ()
+    loss_weights: Sequence[float] | Mapping[str, float] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataConfig(Section):
+    """What is trained and validated on.
+
+    Attributes:
+        batch_size: Samples of one step over all replicas (the global batch).
+        train: The samples to train on.
+        validation: The samples to validate on after every epoch, or null.
+    """
+
+    batch_size: PositiveInt
+    train: SourceConfig
+    validation: SourceConfig | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitConfig(Section):
+    """The arguments of `Model.fit`.
+
+    Attributes:
+        epochs: How often every sample is used.
+    """
+
+    epochs: PositiveInt = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class DevicesConfig(Section):
+    """How a worker uses its devices.
+
+    Attributes:
+        logical: How many logical devices each GPU is split into, or the CPU when there is none; null for no split.
+        memory_limit: MiB of GPU memory for each logical device; null for no limit.
+        memory_growth: Whether GPU memory is taken as it is needed rather than all at once.
+    """
+
+    logical: PositiveInt | None = None
+    memory_limit: PositiveInt | None = None
+    memory_growth: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig(Section):
+    """One run.
+
+    Attributes:
+        name: Names the run directory.
+        seed: Of the weights, the order of the samples and whatever else is random; null chooses one, which is written
+            into the run directory.
+        model: How the model is made.
+        compile: How it is compiled.
+        data: What it is trained on.
+        fit: How long.
+        devices: How a worker uses its devices.
+        precision: The Keras dtype policy.
+    """
+
+    name: Annotated[str, Rule("a name of letters, digits, dots, dashes and underscores", _NAME.fullmatch)]
+    seed: Annotated[int, Rule("an integer from 0 to 4294967295", lambda value: 0 <= value < 2**32)] | None = None
+    model: ModelConfig
+    compile: CompileConfig
+    data: DataConfig
+    fit: FitConfig = field(default_factory=FitConfig)
+    devices: DevicesConfig = field(default_factory=DevicesConfig)
+    precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"

@@ -1,0 +1,179 @@
+"""The `data.train` and `data.validation` sections: one class a format."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from tfdist.config.expectations import DottedPath, Rule, Text
+from tfdist.config.problems import FieldError, nearest, shown
+from tfdist.config.section import Section
+
+Files = Annotated[
+    Text | Sequence[Text], Rule("a file name, a pattern such as train-*.tfrecord, or a list of them", len)
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceConfig(Section):
+    """Where samples come from.
+
+    Attributes:
+        format: Which of the subclasses this is.
+        shuffle: Whether every epoch has an order of its own; the same for the same seed.
+    """
+
+    PATHS: ClassVar[tuple[str, ...]] = ("files",)
+    """The keys that hold file names, which are relative to the config file."""
+
+    format: str
+    shuffle: bool = False
+
+    @classmethod
+    def described(cls) -> str:
+        if cls is not SourceConfig:
+            return super().described()
+        return f"a section whose key format is one of {', '.join(FORMATS)}"
+
+    @classmethod
+    def choose(cls, content: Mapping[str, Any]) -> type[Self]:
+        if "format" not in content:
+            raise FieldError("format", f"this key is missing. Expected one of {', '.join(FORMATS)}")
+        name = content["format"]
+        chosen = FORMATS.get(name) if isinstance(name, str) else None
+        if chosen is None or not issubclass(chosen, cls):
+            near = nearest(str(name), FORMATS)
+            hint = f"; did you mean {near}?" if near else "."
+            raise FieldError("format", f"expected one of {', '.join(FORMATS)}{hint} Received: {shown(name)}")
+        return chosen
+
+
+@dataclass(frozen=True, kw_only=True)
+class NpzSource(SourceConfig):
+    """NumPy arrays `x_SPLIT` and `y_SPLIT` in an npz file."""
+
+    PATHS: ClassVar[tuple[str, ...]] = ("path",)
+
+    format: Literal["npz"] = "npz"
+    path: Text
+    split: Literal["train", "test"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeatureConfig(Section):
+    """One feature of a TFRecord's `tf.train.Example`.
+
+    Attributes:
+        dtype: As it lies in the record.
+        shape: Without the batch; empty for one value.
+    """
+
+    dtype: Literal["float32", "int64", "string"]
+    shape: Annotated[
+        Sequence[int], Rule("a list of integers of 1 or more", lambda sizes: min(sizes, default=1) >= 1)
+    ] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class TfrecordSource(SourceConfig):
+    """TFRecord files, read by a function of the user's or by the features in them.
+
+    Attributes:
+        files: Names or patterns.
+        parse: Dotted path of a function from one serialized record to `(x, y)`.
+        features: Feature name -> its type, instead of `parse`.
+        label: Which of the features is `y`.
+    """
+
+    format: Literal["tfrecord"] = "tfrecord"
+    files: Files
+    parse: DottedPath | None = None
+    features: Mapping[str, FeatureConfig] | None = None
+    label: str | None = None
+
+    def check(self) -> None:
+        if (self.parse is None) == (self.features is None):
+            received = "both" if self.parse else "neither"
+            raise FieldError("parse", f"expected either parse or features with label. Received: {received}")
+        if self.parse is not None and self.label is not None:
+            raise FieldError(
+                "label", f"expected no label beside parse, which says itself what y is. Received: {shown(self.label)}"
+            )
+        if self.features is not None:
+            _check_label(self.label, self.features)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CsvSource(SourceConfig):
+    """CSV files whose first line names the columns.
+
+    Attributes:
+        files: Names or patterns; all have the same header.
+        label: The column that is `y`.
+        columns: The columns that make up `x`, in this order; null takes all but the label.
+    """
+
+    format: Literal["csv"] = "csv"
+    files: Files
+    label: Text
+    columns: Annotated[Sequence[Text], Rule("a list of column names, or null for all", len)] | None = None
+
+    def check(self) -> None:
+        if self.columns is not None and self.label in self.columns:
+            raise FieldError("columns", f"expected none to be the label. Received: {shown(self.columns)}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImagesSource(SourceConfig):
+    """A folder with one folder of images a class; the classes are numbered in the order of their names.
+
+    Attributes:
+        path: The folder.
+        size: `[height, width]` in pixels to which every image is resized.
+        channels: 1 grey, 3 colour, 4 colour with transparency.
+    """
+
+    PATHS: ClassVar[tuple[str, ...]] = ("path",)
+
+    format: Literal["images"] = "images"
+    path: Text
+    size: Annotated[
+        Sequence[int],
+        Rule("[height, width], two integers of 1 or more", lambda size: len(size) == 2 and min(size) >= 1),
+    ]
+    channels: Literal[1, 3, 4] = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextSource(SourceConfig):
+    """Text files with one sample a line, the label and the text apart by a separator.
+
+    Attributes:
+        files: Names or patterns, in UTF-8.
+        label_separator: What stands between the label, an integer, and the text.
+        vectorize: Dotted path of a function from strings [k] to `x` [k, ...]; null leaves the strings.
+    """
+
+    format: Literal["text"] = "text"
+    files: Files
+    label_separator: Text = "\t"
+    vectorize: DottedPath | None = None
+
+
+FORMATS: Mapping[str, type[SourceConfig]] = {
+    "npz": NpzSource,
+    "tfrecord": TfrecordSource,
+    "csv": CsvSource,
+    "images": ImagesSource,
+    "text": TextSource,
+}
+
+
+def _check_label(label: str | None, features: Mapping[str, FeatureConfig]) -> None:
+    if label not in features:
+        near = nearest(label or "", features)
+        hint = f"; did you mean {near}?" if near else "."
+        raise FieldError("label", f"expected one of the features {', '.join(features)}{hint} Received: {shown(label)}")
+    if len(features) < 2:
+        raise FieldError("features", f"expected the label and at least one other. Received: {', '.join(features)}")
