@@ -1,0 +1,1 @@
+"""Devices, strategy and collectives: the first floor that imports TensorFlow."""

@@ -1,0 +1,106 @@
+"""Worker-level collectives: every worker calls the same function in the same order and all get the same answer.
+
+These run outside of a training step (decisions, small values, barriers). Each is bounded by the timeout that the
+strategy was made with.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tfdist.errors import UsageError
+from tfdist.runtime.feeding import local_replicas
+
+_REDUCTIONS = {"sum": np.sum, "max": np.max, "min": np.min, "mean": np.mean}
+
+
+def worker_count(strategy: tf.distribute.Strategy) -> int:
+    """How many workers take part in `strategy`."""
+    return strategy.num_replicas_in_sync // len(local_replicas(strategy))
+
+
+def worker_rank(strategy: tf.distribute.Strategy) -> int:
+    """This worker's index."""
+    return local_replicas(strategy).start // len(local_replicas(strategy))
+
+
+def all_gather(value: Any, strategy: tf.distribute.Strategy | None = None) -> np.ndarray:
+    """Collects one array from every worker.
+
+    Args:
+        value: An array or number, of one shape and dtype on all workers.
+        strategy: The strategy; TensorFlow's current one when None.
+
+    Returns:
+        An array of shape `(workers, *value.shape)` and the dtype of `value`, the same on every worker.
+    """
+    strategy = strategy or tf.distribute.get_strategy()
+    array = np.asarray(value)
+    workers = worker_count(strategy)
+    if workers == 1:
+        return array[np.newaxis]
+    # A sum in which each worker fills its own row and the rest is zero copies bits: bytes travel as int32, one a cell.
+    raw = np.frombuffer(np.ascontiguousarray(array).tobytes(), np.uint8).astype(np.int32)
+    rows = np.zeros((workers, raw.size), np.int32)
+    rows[worker_rank(strategy)] = raw
+    total = _sum_over_workers(rows, strategy).astype(np.uint8)
+    return np.stack([np.frombuffer(row.tobytes(), array.dtype).reshape(array.shape) for row in total])
+
+
+def all_reduce(value: Any, op: str = "sum", strategy: tf.distribute.Strategy | None = None) -> np.ndarray:
+    """Reduces one array over all workers, in the order of the workers.
+
+    Args:
+        value: An array or number, of one shape and dtype on all workers.
+        op: `"sum"`, `"mean"`, `"max"` or `"min"`.
+        strategy: The strategy; TensorFlow's current one when None.
+
+    Returns:
+        An array of the shape of `value`, the same on every worker.
+
+    Raises:
+        UsageError: `op` is none of the four.
+    """
+    if op not in _REDUCTIONS:
+        raise UsageError(f"all_reduce knows the operations {sorted(_REDUCTIONS)}. Received: op={op!r}")
+    return np.asarray(_REDUCTIONS[op](all_gather(value, strategy), axis=0))
+
+
+def broadcast(value: Any, root: int = 0, strategy: tf.distribute.Strategy | None = None) -> np.ndarray:
+    """The array of worker `root`, on every worker. All workers pass an array of one shape and dtype.
+
+    Raises:
+        UsageError: There is no worker `root`.
+    """
+    rows = all_gather(value, strategy)
+    if not 0 <= root < len(rows):
+        raise UsageError(f"broadcast needs a root among the workers 0 to {len(rows) - 1}. Received: root={root}")
+    return rows[root]
+
+
+def gather_objects(value: Any, strategy: tf.distribute.Strategy | None = None) -> list[Any]:
+    """Collects one JSON-serialisable object from every worker; their sizes may differ."""
+    data = json.dumps(value).encode()
+    size = int(all_reduce(len(data), "max", strategy))
+    rows = all_gather(np.frombuffer(data.ljust(size), np.uint8), strategy)
+    return [json.loads(row.tobytes()) for row in rows]
+
+
+def barrier(strategy: tf.distribute.Strategy | None = None) -> None:
+    """Returns when every worker has called it."""
+    all_gather(0, strategy)
+
+
+def _sum_over_workers(rows: np.ndarray, strategy: tf.distribute.Strategy) -> np.ndarray:
+    local = len(local_replicas(strategy))
+
+    def contribution(context: tf.distribute.ValueContext) -> tf.Tensor:
+        speaks = context.replica_id_in_sync_group % local == 0
+        return tf.constant(rows if speaks else np.zeros_like(rows))
+
+    values = strategy.experimental_distribute_values_from_function(contribution)
+    return strategy.reduce(tf.distribute.ReduceOp.SUM, values, axis=None).numpy()

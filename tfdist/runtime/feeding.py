@@ -1,0 +1,58 @@
+"""How batches reach the replicas: one dataset a worker, whose elements go to its replicas in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import tensorflow as tf
+
+
+def no_autotune_options() -> tf.data.Options:
+    """Options under which deleting an iterator returns at once and order never varies.
+
+    tf.data's autotuner sleeps between its looks, up to a minute after a while, and deleting an iterator waits for it;
+    every end of an epoch would pay for that. Pipelines name their parallelism and buffers instead.
+    """
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    options.deterministic = True
+    return options
+
+
+def local_replicas(strategy: tf.distribute.Strategy, worker: int | None = None) -> range:
+    """The ids of the replicas that `worker` (this one when None) runs; every worker runs equally many."""
+    resolver = strategy.cluster_resolver
+    tasks = len(resolver.cluster_spec().job_tasks("worker")) if resolver and resolver.cluster_spec() else 1
+    per_worker = strategy.num_replicas_in_sync // max(tasks, 1)
+    index = (resolver.task_id or 0) if worker is None and tasks > 1 else (worker or 0)
+    return range(index * per_worker, (index + 1) * per_worker)
+
+
+def per_replica(
+    make: Callable[[Sequence[int]], tf.data.Dataset], strategy: tf.distribute.Strategy
+) -> tf.distribute.DistributedDataset:
+    """Feeds every replica its own batches.
+
+    Args:
+        make: Called once on each worker with the ids of its replicas. Returns a dataset whose consecutive elements are
+            the batches of those replicas in turn (step 0 of the first, step 0 of the second, ..., step 1 of the first),
+            as many steps on every worker. Batches may differ in size and may be empty.
+        strategy: A strategy of more than one replica.
+
+    Returns:
+        A distributed dataset that Keras `fit` accepts. Its cardinality counts global steps.
+    """
+
+    def dataset_of_worker(context: tf.distribute.InputContext) -> tf.data.Dataset:
+        per_worker = context.num_replicas_in_sync // context.num_input_pipelines
+        first = context.input_pipeline_id * per_worker
+        return make(range(first, first + per_worker)).with_options(no_autotune_options())
+
+    distributed = strategy.distribute_datasets_from_function(dataset_of_worker)
+    # As every worker has the same number of steps, none needs to ask the others at each step whether they have data
+    # left: TensorFlow would spend a blocking collective a step on that. It offers no public switch.
+    distributed._enable_get_next_as_optional = False
+    # TensorFlow counts the elements of one worker's dataset, Keras shows the figure as the steps of an epoch.
+    if distributed.cardinality > 0:
+        distributed._cardinality = distributed.cardinality // len(local_replicas(strategy))
+    return distributed

@@ -1,0 +1,88 @@
+"""Which strategy a process trains under, and over which collectives its replicas talk."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import tensorflow as tf
+
+from tfdist.errors import UsageError
+
+_IMPLEMENTATION = {
+    "nccl": tf.distribute.experimental.CommunicationImplementation.NCCL,
+    "ring": tf.distribute.experimental.CommunicationImplementation.RING,
+}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A strategy's kind and collectives, with the reason.
+
+    Attributes:
+        kind: `"one"` (a single device, no strategy), `"mirrored"` or `"multi_worker"`.
+        communication: `"nccl"`, `"ring"`, `"copy"` (between logical devices of one machine) or `"none"`.
+        reason: Why, in half a sentence, for the log.
+    """
+
+    kind: str
+    communication: str
+    reason: str
+
+
+def choose(devices: Sequence[str], *, workers: int, logical: bool, communication: str = "auto") -> Choice:
+    """Chooses strategy and collectives from what there is.
+
+    Args:
+        devices: This process's devices (of `devices.apply`).
+        workers: How many workers the cluster has.
+        logical: Whether the devices are logical ones, several to a physical device.
+        communication: `"auto"`, `"nccl"` or `"ring"`, as the user asked.
+
+    Raises:
+        UsageError: What was asked cannot be had on these devices.
+    """
+    on_gpu = devices[0].startswith("/device:GPU")
+    if communication == "nccl" and (not on_gpu or logical):
+        raise UsageError(
+            "--communication nccl needs a physical GPU for every replica. Received: "
+            + ("several logical devices on one GPU" if on_gpu else "replicas on the CPU")
+            + ". Use --communication auto."
+        )
+    if workers > 1:
+        if communication != "auto":
+            return Choice("multi_worker", communication, "as asked for by --communication")
+        if on_gpu and not logical:
+            return Choice("multi_worker", "nccl", "the replicas are on GPUs")
+        return Choice("multi_worker", "ring", "NCCL needs a physical GPU for every replica")
+    if len(devices) == 1:
+        return Choice("one", "none", "one worker with one device")
+    if on_gpu and not logical and communication != "ring":
+        return Choice("mirrored", "nccl", "several GPUs of one machine")
+    return Choice("mirrored", "copy", "the devices of one process copy to one another")
+
+
+def make(
+    choice: Choice, devices: Sequence[str], *, timeout: float, addresses: Sequence[str] = (), index: int = 0
+) -> tf.distribute.Strategy:
+    """Makes the chosen strategy; for one device TensorFlow's default, which adds nothing.
+
+    Args:
+        choice: Of `choose`.
+        devices: This process's devices.
+        timeout: Seconds after which a collective that is stuck raises an error on every worker.
+        addresses: `host:port` of every worker, for several workers.
+        index: This worker's place among them.
+    """
+    if choice.kind == "multi_worker":
+        options = tf.distribute.experimental.CommunicationOptions(
+            implementation=_IMPLEMENTATION[choice.communication], timeout_seconds=timeout
+        )
+        resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
+            tf.train.ClusterSpec({"worker": list(addresses)}), task_type="worker", task_id=index, rpc_layer="grpc"
+        )
+        return tf.distribute.MultiWorkerMirroredStrategy(resolver, options)
+    if choice.kind == "mirrored":
+        operations = None if choice.communication == "nccl" else tf.distribute.ReductionToOneDevice()
+        return tf.distribute.MirroredStrategy(list(devices), cross_device_ops=operations)
+    return tf.distribute.get_strategy()
