@@ -1,0 +1,12 @@
+"""What makes Keras right under a strategy; the only package that touches Keras internals.
+
+`install()` replaces a handful of Keras functions. Each replacement stands in the file of its subject, takes the
+original as its argument and falls back to it wherever one replica trains, so nothing changes there.
+"""
+
+from __future__ import annotations
+
+from tfdist.keras_repairs.guard import TESTED_KERAS
+from tfdist.keras_repairs.install import install
+
+__all__ = ["TESTED_KERAS", "install"]

@@ -1,0 +1,65 @@
+"""What the repairs ask of the replica that runs them: is this a repaired step, and sums over all replicas."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+from collections.abc import Iterator
+
+import tensorflow as tf
+
+_step: contextvars.ContextVar[ReplicaStep | None] = contextvars.ContextVar("tfdist_replica_step", default=None)
+
+
+class ReplicaStep:
+    """One replica's share of one global batch, while its training or test step is traced.
+
+    Attributes:
+        samples: Scalar int32 tensor, how many samples of the global batch are this replica's; may be 0.
+    """
+
+    def __init__(self, samples: tf.Tensor) -> None:
+        self.samples = samples
+
+
+def current_step() -> ReplicaStep | None:
+    """The step being traced on this replica, or None outside of `fit`, `evaluate` and their kin, or on one replica.
+
+    Loops that users write by hand keep Keras's own scaling, which TensorFlow's guides are written for.
+    """
+    return _step.get()
+
+
+@contextlib.contextmanager
+def replica_step(samples: tf.Tensor) -> Iterator[None]:
+    """Marks the code inside as one replica's share of a repaired step."""
+    token = _step.set(ReplicaStep(samples))
+    try:
+        yield
+    finally:
+        _step.reset(token)
+
+
+def replica_count() -> int:
+    """How many replicas the current strategy keeps in sync."""
+    return tf.distribute.get_strategy().num_replicas_in_sync
+
+
+@tf.custom_gradient
+def sum_over_replicas(x: tf.Tensor) -> tuple[tf.Tensor, object]:
+    """The sum of `x` over all replicas, with the gradient passed through unchanged.
+
+    Every replica computes the same loss from the sum, and the gradients of all replicas are summed afterwards; so the
+    derivative that one replica owes is that of the loss by its own summand, which is 1. (TensorFlow's `all_reduce`
+    would sum the incoming gradients and so count every replica R times.)
+    """
+    context = tf.distribute.get_replica_context()
+    # On the CPU an argument of a tf.function has no device yet, which all_reduce does not take; a product has.
+    total = context.all_reduce(tf.distribute.ReduceOp.SUM, x * tf.ones((), x.dtype))
+    return total, lambda upstream: upstream
+
+
+def counted_once(x: tf.Tensor) -> tf.Tensor:
+    """`x`, which is the same on every replica, such that the sum of all replicas' gradients is its gradient."""
+    share = x / tf.cast(replica_count(), x.dtype)
+    return share + tf.stop_gradient(x - share)

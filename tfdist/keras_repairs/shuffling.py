@@ -1,0 +1,56 @@
+"""The order in which `fit(x, y, shuffle=True)` visits arrays when the script set no seed of its own.
+
+Unseeded, every worker would draw its own permutation, and samples would be read twice or never. Seeded, Keras draws
+the same permutation in every epoch, because each epoch's iterator starts its random op anew. With a seed that tfdist
+chose, the permutation is the same on every worker and another one in every epoch.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.eager import context
+
+Function = Callable[..., Any]
+
+
+def array_dataset(original: Function, imposed_seed: int | None) -> Function:
+    """Repairs `ArrayDataAdapter.get_tf_dataset`.
+
+    Args:
+        original: The method.
+        imposed_seed: TensorFlow's global seed as tfdist set it; None when it set none. A script that sets its own
+            keeps Keras's order to the letter.
+    """
+    datasets = itertools.count()
+
+    def repaired(self: Any) -> tf.data.Dataset:
+        if not self._shuffle or self._shuffle == "batch" or imposed_seed is None:
+            return original(self)
+        if context.global_seed() != imposed_seed:
+            return original(self)
+        with mock.patch.object(tf.random, "shuffle", _epoch_shuffle(imposed_seed, next(datasets))):
+            return original(self)
+
+    return repaired
+
+
+def _epoch_shuffle(seed: int, dataset: int) -> Function:
+    """A stand-in for `tf.random.shuffle` that draws another permutation in every epoch of one dataset."""
+    # Counted for each dataset, not over all: an iterator that is opened and never read must not shift the next fit.
+    epochs = itertools.count()
+
+    def draw() -> np.ndarray:
+        state = np.random.SeedSequence((seed, dataset, next(epochs))).generate_state(2, np.uint32)
+        return state.astype(np.int64)
+
+    def shuffle(value: tf.Tensor, seed: int | None = None, name: str | None = None) -> tf.Tensor:
+        key = tf.ensure_shape(tf.numpy_function(draw, [], tf.int64), (2,))
+        return tf.random.experimental.stateless_shuffle(value, key)
+
+    return shuffle

@@ -1,0 +1,12 @@
+"""Warnings that are worth one line, not one line a step."""
+
+from __future__ import annotations
+
+import functools
+import logging
+
+
+@functools.cache
+def warn_once(message: str) -> None:
+    """Logs `message` as a warning the first time it is given in this process."""
+    logging.getLogger("tfdist").warning(message)
