@@ -1,0 +1,90 @@
+"""Distributed training for TensorFlow and Keras 3 with the numbers of one device.
+
+The names below load with their first use: importing tfdist loads neither TensorFlow nor Keras.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tfdist import data
+    from tfdist.cluster.spec import Cluster
+    from tfdist.cluster.tf_config import tf_config
+    from tfdist.config import RunConfig, load_config
+    from tfdist.errors import (
+        ClusterError,
+        ConfigError,
+        DataError,
+        FormingError,
+        PortTakenError,
+        RunDirError,
+        TfdistError,
+        UnsupportedError,
+        UsageError,
+        WorkerFailedError,
+    )
+    from tfdist.training.api import (
+        all_gather,
+        all_reduce,
+        barrier,
+        broadcast,
+        is_chief,
+        num_replicas,
+        num_workers,
+        strategy,
+        worker_index,
+    )
+    from tfdist.training.callbacks import callbacks
+
+__all__ = [
+    "Cluster",
+    "ClusterError",
+    "ConfigError",
+    "DataError",
+    "FormingError",
+    "PortTakenError",
+    "RunConfig",
+    "RunDirError",
+    "TfdistError",
+    "UnsupportedError",
+    "UsageError",
+    "WorkerFailedError",
+    "all_gather",
+    "all_reduce",
+    "barrier",
+    "broadcast",
+    "callbacks",
+    "data",
+    "is_chief",
+    "load_config",
+    "num_replicas",
+    "num_workers",
+    "strategy",
+    "tf_config",
+    "worker_index",
+]
+
+_MODULES = {
+    "Cluster": "cluster.spec",
+    "RunConfig": "config",
+    "callbacks": "training.callbacks",
+    "load_config": "config",
+    "tf_config": "cluster.tf_config",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return importlib.import_module("importlib.metadata").version("tfdist")
+    if name == "data":
+        return importlib.import_module("tfdist.data")
+    if name not in __all__:
+        raise AttributeError(f"module 'tfdist' has no attribute {name!r}")
+    module = _MODULES.get(name) or ("errors" if name.endswith("Error") else "training.api")
+    return getattr(importlib.import_module(f"tfdist.{module}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

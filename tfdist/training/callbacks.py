@@ -1,0 +1,122 @@
+"""Callbacks of a run: its record on disk, and what a person sees of it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import keras
+
+from tfdist.rundir import RunDir, atomic
+from tfdist.training.events import EventFile
+
+
+class Record(keras.callbacks.Callback):
+    """Writes `metrics.jsonl`, `history.json` and TensorBoard's `events/` at the end of every epoch.
+
+    Args:
+        run: The run directory, which exists.
+    """
+
+    def __init__(self, run: RunDir) -> None:
+        super().__init__()
+        self._run = run
+        self._history: dict[str, list[float]] = {}
+        self._lines: list[str] = []
+        self._events: dict[str, EventFile] = {}
+
+    @property
+    def history(self) -> dict[str, list[float]]:
+        """Metric -> one float an epoch."""
+        return self._history
+
+    def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
+        values = {name: float(value) for name, value in (logs or {}).items()}
+        for name, value in values.items():
+            self._history.setdefault(name, []).append(value)
+        self._lines.append(json.dumps({"epoch": epoch, "time": time.time(), **values}) + "\n")
+        # Whole files, so that a reader or a crash never meets half a line.
+        atomic.write_text(self._run.metrics_file, "".join(self._lines), durable=False)
+        atomic.write_json(self._run.history_file, self._history, durable=False)
+        self._write_events(epoch, values)
+
+    def on_train_end(self, logs: Mapping[str, float] | None = None) -> None:
+        for file in self._events.values():
+            file.close()
+        self._events.clear()
+
+    def _write_events(self, epoch: int, values: Mapping[str, float]) -> None:
+        """Under the directories and tags of `keras.callbacks.TensorBoard`, so that its users find their curves."""
+        runs: dict[str, dict[str, float]] = {}
+        for name, value in values.items():
+            validation = name.startswith("val_")
+            scalars = runs.setdefault("validation" if validation else "train", {})
+            scalars[f"epoch_{name.removeprefix('val_')}"] = value
+        for run, scalars in runs.items():
+            if run not in self._events:
+                self._events[run] = EventFile(self._run.events_dir / run)
+            self._events[run].add(epoch, scalars)
+
+
+class Progress(keras.callbacks.Callback):
+    """Prints one line an epoch with its metrics and the samples a second.
+
+    Args:
+        epochs: How many epochs the run has.
+        samples: Samples of one epoch.
+    """
+
+    def __init__(self, epochs: int, samples: int) -> None:
+        super().__init__()
+        self._epochs = epochs
+        self._samples = samples
+        self._begun = 0.0
+        self._stepping = 0.0
+        self._rates: list[float] = []
+
+    @property
+    def samples_per_second(self) -> float:
+        """The median over the epochs after the first, which compiles; over all when there is one alone."""
+        rates = sorted(self._rates[1:] or self._rates)
+        return rates[len(rates) // 2] if rates else 0.0
+
+    def on_epoch_begin(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
+        self._begun = self._stepping = time.perf_counter()
+
+    def on_train_batch_end(self, batch: int, logs: Mapping[str, float] | None = None) -> None:
+        self._stepping = time.perf_counter()
+
+    def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
+        rate = self._samples / max(self._stepping - self._begun, 1e-9)
+        self._rates.append(rate)
+        width = len(str(self._epochs))
+        print(
+            f"epoch {epoch + 1:{width}}/{self._epochs}  {metrics_line(logs or {})}  {rate:,.0f} samples/s", flush=True
+        )
+
+
+def metrics_line(values: Mapping[str, float]) -> str:
+    """`loss 0.1234  accuracy 0.9812`: the metrics of one epoch, training before validation."""
+    ordered = sorted(values, key=lambda name: (name.startswith("val_"), not name.endswith("loss")))
+    return "  ".join(f"{name} {values[name]:.4f}" for name in ordered)
+
+
+def callbacks(run_dir: str | Path) -> list[keras.callbacks.Callback]:
+    """Callbacks that keep the record of a script's `fit` as `tfdist train CONFIG` keeps it.
+
+    Args:
+        run_dir: Where to write; made when it is not there. `metrics.jsonl`, `history.json` and `events/` of an earlier
+            `fit` into the same directory are replaced.
+
+    Returns:
+        On the chief the callbacks to give to `fit`; on the other workers, which write nothing, an empty list.
+    """
+    from tfdist.training import session
+
+    if not session.current().is_chief:
+        return []
+    run = RunDir(run_dir)
+    run.path.mkdir(parents=True, exist_ok=True)
+    return [Record(run)]

@@ -1,0 +1,38 @@
+"""Which error of tfdist an exception stands for."""
+
+from __future__ import annotations
+
+import sys
+
+from tfdist.errors import TfdistError, WorkerFailedError
+
+_PEER_TYPES = ("UnavailableError", "DeadlineExceededError", "AbortedError", "CancelledError")
+
+
+def explained(error: BaseException) -> TfdistError | None:
+    """Finds the cause that a user can act on.
+
+    Args:
+        error: What ended the worker.
+
+    Returns:
+        A tfdist error with its exit code, or None when the exception is the user's own and says it best itself.
+    """
+    if isinstance(error, TfdistError):
+        return error
+    if "tensorflow" not in sys.modules:
+        return None
+    from tfdist.data import data_error_in
+
+    return data_error_in(error) or _peer_error_in(error)
+
+
+def _peer_error_in(error: BaseException) -> TfdistError | None:
+    """The error for a collective that another worker's end, or its absence, broke."""
+    if type(error).__module__.startswith("tensorflow.") and type(error).__name__ in _PEER_TYPES:
+        first_line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        return WorkerFailedError(
+            "This worker waited for the others in a collective, and it broke off: another worker ended, hung for "
+            f"longer than --step-timeout or cannot be reached any more. TensorFlow says: {first_line}"
+        )
+    return None

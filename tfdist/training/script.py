@@ -1,0 +1,55 @@
+"""A run of the user's own script or module, which may know nothing of tfdist."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+
+from tfdist.launch.environment import Assignment
+from tfdist.rundir import State
+from tfdist.training import session as sessions
+from tfdist.training.provenance import write_script
+from tfdist.training.script_settings import adopt_settings
+from tfdist.training.script_strategies import adopt_strategies
+
+
+def run_script(assignment: Assignment) -> int:
+    """Runs the script under the session's strategy, with argv, `__main__`, `sys.path[0]` as python gives them.
+
+    Returns:
+        The exit code that python would end with; what the script raises is raised.
+    """
+    session = sessions.current()
+    if session.is_chief:
+        write_script(session, assignment)
+    adopt_strategies(session)
+    if session.choice.kind != "one":
+        adopt_settings()
+    code = _execute(assignment)
+    session.heartbeat.enter(State.FINISHED if code == 0 else State.FAILED)
+    return code
+
+
+def _execute(assignment: Assignment) -> int:
+    sys.argv = [assignment.target, *assignment.args]
+    try:
+        if assignment.target_kind == "module":
+            # Started with -m itself, this process already has the working directory first on its path.
+            runpy.run_module(assignment.target, run_name="__main__", alter_sys=True)
+        else:
+            sys.path[0] = os.path.dirname(os.path.realpath(assignment.target))
+            runpy.run_path(assignment.target, run_name="__main__")
+    except SystemExit as end:
+        return _exit_code(end)
+    return 0
+
+
+def _exit_code(end: SystemExit) -> int:
+    """What python exits with: text goes to stderr and counts as 1."""
+    if end.code is None:
+        return 0
+    if isinstance(end.code, int):
+        return end.code & 0xFF
+    print(end.code, file=sys.stderr, flush=True)
+    return 1

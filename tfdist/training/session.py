@@ -1,0 +1,132 @@
+"""The process's strategy, made at first need, with the repairs installed and the random state agreed on."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import secrets
+from dataclasses import dataclass
+
+import numpy as np
+import tensorflow as tf
+
+from tfdist import keras_repairs
+from tfdist.cluster.discover import discover
+from tfdist.cluster.spec import Cluster
+from tfdist.launch.environment import Assignment
+from tfdist.rundir import RunDir
+from tfdist.runtime import collectives, devices
+from tfdist.runtime import strategy as strategies
+from tfdist.training import randomness
+from tfdist.training.heartbeat import Heartbeat
+
+_log = logging.getLogger("tfdist")
+
+
+@dataclass(frozen=True)
+class Session:
+    """What one worker process trains with.
+
+    Attributes:
+        strategy: TensorFlow's default one for a single device.
+        choice: Why it is this one.
+        devices: The names of this worker's devices.
+        index: This worker's index; 0 is the chief.
+        num_workers: Workers of the cluster.
+        seed: The run's seed, the same on every worker; None in a lone process that `tfdist train` did not start.
+        run: The run directory, or None when `tfdist train` did not start this process.
+        heartbeat: Writes this worker's state, or None without a run directory.
+    """
+
+    strategy: tf.distribute.Strategy
+    choice: strategies.Choice
+    devices: tuple[str, ...]
+    index: int
+    num_workers: int
+    seed: int | None
+    run: RunDir | None
+    heartbeat: Heartbeat | None
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this worker writes what one worker should."""
+        return self.index == 0
+
+
+@functools.cache
+def current() -> Session:
+    """This process's session; the first call makes it.
+
+    Under `tfdist train` the launcher's assignment decides; otherwise TF_CONFIG or a scheduler does, or there is one
+    worker with every device.
+
+    Raises:
+        UsageError: What was asked for does not fit this machine.
+    """
+    assignment = Assignment.from_environ()
+    if assignment is not None:
+        return start(assignment, devices.DeviceRequest(**_device_fields(assignment)))
+    membership = discover()
+    return _start(_Place(membership.local[0], membership.cluster), devices.DeviceRequest())
+
+
+def start(assignment: Assignment, request: devices.DeviceRequest) -> Session:
+    """Makes the session of a worker that `tfdist train` started. Call it once, before TensorFlow touches a device."""
+    run = RunDir(assignment.run_dir)
+    cluster = None if assignment.cluster is None else Cluster.parse(assignment.cluster)
+    place = _Place(
+        assignment.index,
+        cluster,
+        communication=assignment.communication,
+        timeout=assignment.step_timeout,
+        seed=assignment.seed,
+        run=run,
+        heartbeat=Heartbeat(run.state_file(assignment.index), assignment),
+    )
+    return _start(place, request)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """What a process knows of its job before it touches a device."""
+
+    index: int
+    cluster: Cluster | None
+    communication: str = "auto"
+    timeout: float = 600.0
+    seed: int | None = None
+    run: RunDir | None = None
+    heartbeat: Heartbeat | None = None
+
+
+def _start(place: _Place, request: devices.DeviceRequest) -> Session:
+    addresses = () if place.cluster is None else tuple(str(address) for address in place.cluster.workers)
+    workers = max(1, len(addresses))
+    names = devices.apply(request, workers=workers)
+    choice = strategies.choose(
+        names, workers=workers, logical=(request.logical or 1) > 1, communication=place.communication
+    )
+    _log.info("strategy %s, collectives %s: %s", choice.kind, choice.communication, choice.reason)
+    strategy = strategies.make(choice, names, timeout=place.timeout, addresses=addresses, index=place.index)
+    if choice.kind != "one":
+        # Unmodified scripts know no scope: whatever they build, they build under the strategy.
+        tf.distribute.experimental_set_strategy(strategy)
+    seed = place.seed
+    if seed is None and workers > 1:
+        seed = int(collectives.broadcast(np.int64(secrets.randbits(31)), strategy=strategy))
+    if seed is not None:
+        randomness.seed_all(seed)
+    heartbeat = place.heartbeat
+    extra = (lambda: [heartbeat.callback()]) if heartbeat else tuple
+    keras_repairs.install(imposed_seed=seed, extra_callbacks=extra)
+    return Session(strategy, choice, tuple(names), place.index, workers, seed, place.run, heartbeat)
+
+
+def _device_fields(assignment: Assignment) -> dict[str, object]:
+    return {
+        "gpus": assignment.devices,
+        "logical": assignment.logical_devices,
+        "memory_limit": assignment.memory_limit,
+        "local_rank": assignment.local_rank,
+        "local_size": assignment.local_size,
+    }

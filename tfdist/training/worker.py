@@ -1,0 +1,100 @@
+"""The main of a worker process: `python -m tfdist.training.worker`, started by the launcher."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import sys
+import threading
+import time
+import traceback
+
+from tfdist.errors import UsageError, WorkerFailedError
+from tfdist.launch.channel import WorkerChannel
+from tfdist.launch.environment import Assignment
+from tfdist.rundir import ErrorRecord, RunDir
+
+_EXIT_SECONDS = 10.0
+"""How long the interpreter may take to end: TensorFlow's own threads may wait for workers that are gone."""
+
+_FINISH_FACTOR = 6.0
+"""Step timeouts that a worker which is done waits for the others, which may still evaluate or save."""
+
+
+def main() -> None:
+    """Runs this worker's target and exits as it does."""
+    assignment = Assignment.from_environ()
+    if assignment is None:
+        raise UsageError("tfdist.training.worker is started by `tfdist train`. Use that.")
+    channel = None if assignment.channel_fd is None else WorkerChannel(assignment.channel_fd)
+    if channel is not None:
+        channel.watch()
+    _set_up_logging(assignment)
+    code = _run(assignment, channel)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    end = threading.Timer(_EXIT_SECONDS, os._exit, (code,))
+    end.daemon = True
+    end.start()
+    sys.exit(code)
+
+
+def _run(assignment: Assignment, channel: WorkerChannel | None) -> int:
+    try:
+        code = _target(assignment)
+        if channel is not None and not channel.finished(code, assignment.step_timeout * _FINISH_FACTOR):
+            raise WorkerFailedError(
+                f"This worker was done, and the others were not within {assignment.step_timeout * _FINISH_FACTOR:.0f} "
+                "s. Expected all workers to end their script together. See the logs of the others for what they do."
+            )
+        return code
+    except BaseException as error:
+        return _report(error, assignment)
+
+
+def _target(assignment: Assignment) -> int:
+    # Imported here: from now on it takes seconds, and the launcher must be watched from the first moment.
+    if assignment.target_kind == "config":
+        from tfdist.training.run import run_config
+
+        run_config(assignment)
+        return 0
+    from tfdist.training.script import run_script
+
+    return run_script(assignment)
+
+
+def _report(error: BaseException, assignment: Assignment) -> int:
+    """Leaves the error file for the launcher and the text in this worker's log."""
+    from tfdist.training.failures import explained
+
+    known = explained(error)
+    code = known.exit_code if known is not None else WorkerFailedError.exit_code
+    trace = "".join(traceback.format_exception(error))
+    print(trace, file=sys.stderr, flush=True)
+    shown = known or error
+    ErrorRecord(
+        index=assignment.index,
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        exit_code=code,
+        type=f"{type(shown).__module__}.{type(shown).__qualname__}".removeprefix("builtins."),
+        message=str(shown),
+        traceback=trace,
+        time=time.time(),
+    ).write(RunDir(assignment.run_dir).error_file(assignment.index, assignment.attempt))
+    return code
+
+
+def _set_up_logging(assignment: Assignment) -> None:
+    logger = logging.getLogger("tfdist")
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("tfdist: %(message)s"))
+    logger.addHandler(handler)
+    logger.propagate = False
+    logger.setLevel(logging.INFO if assignment.verbose else logging.WARNING)
+
+
+if __name__ == "__main__":
+    main()
