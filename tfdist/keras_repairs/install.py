@@ -8,22 +8,42 @@ from dataclasses import dataclass
 from typing import Any
 
 import keras
+from keras.src import datasets
+from keras.src.backend.common import global_state
 from keras.src.backend.tensorflow import nn
 from keras.src.backend.tensorflow import optimizer as optimizer_module
 from keras.src.backend.tensorflow import trainer as trainer_module
 from keras.src.callbacks import callback_list
+from keras.src.layers import layer as layer_module
 from keras.src.legacy.saving import legacy_h5_format
 from keras.src.losses import loss as loss_module
 from keras.src.models import model as model_module
 from keras.src.saving import saving_api, saving_lib
 from keras.src.trainers import trainer as base_trainer
 from keras.src.trainers.data_adapters import array_data_adapter
+from keras.src.utils import file_utils
 
-from tfdist.keras_repairs import callbacks, gradients, guard, losses, normalization, shuffling, trainer
+from tfdist.keras_repairs import (
+    added_losses,
+    callbacks,
+    clearing,
+    downloads,
+    gradients,
+    guard,
+    losses,
+    normalization,
+    shuffling,
+    trainer,
+)
 from tfdist.keras_repairs.saving import Saved
 
 Function = Callable[..., Any]
 _MARK = "_tfdist_repair"
+
+_DATASETS = tuple(
+    module for name, module in vars(datasets).items() if not name.startswith("_") and hasattr(module, "get_file")
+)
+"""Keras's modules that hold a `get_file` of their own."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +93,7 @@ def install(
 def repairs(
     imposed_seed: int | None = None, extra_callbacks: Callable[[], Sequence[keras.callbacks.Callback]] = tuple
 ) -> tuple[Repair, ...]:
-    """Every repair, in the order of a run: data, forward pass, gradients, results, callbacks, files."""
+    """Every repair, in the order of a run: set-up, data, forward pass, gradients, results, callbacks, files."""
     model = trainer_module.TensorFlowTrainer
     optimizer = optimizer_module.TFOptimizer
     arrays = array_data_adapter.ArrayDataAdapter
@@ -81,11 +101,16 @@ def repairs(
     array_dataset = functools.partial(shuffling.array_dataset, imposed_seed=imposed_seed)
     callback_list_init = functools.partial(callbacks.callback_list_init, extra=extra_callbacks)
     return (
+        Repair(global_state, "clear_session", clearing.clear_session, "e517b50de32ee862", (keras.utils, keras.backend)),
+        Repair(file_utils, "get_file", downloads.get_file, "dc48326d0c7535b1", (keras.utils, *_DATASETS)),
         Repair(arrays, "get_tf_dataset", array_dataset, "2ab7c0854bf89cd1"),
         Repair(trainer_module.TFEpochIterator, "__init__", trainer.epoch_iterator_init, "901af2700297156f"),
         Repair(trainer_module.TFEpochIterator, "_get_iterator", trainer.epoch_iterator_source, "b986aa8a9d2264d9"),
         Repair(model, "_maybe_symbolic_build", trainer.maybe_symbolic_build, "92a504f5eba9b29f"),
         Repair(model, "_make_function", trainer.make_function, "bb33b7a0da3d2740"),
+        Repair(layer_module.Layer, "add_loss", added_losses.add_loss, "7f70f38e2f25640d"),
+        Repair(layer_module.Layer, "_get_own_losses", added_losses.get_own_losses, "bce6599684980e77"),
+        Repair(layer_module.Layer, "_clear_losses", added_losses.clear_losses, "9e906f0d5c292178"),
         Repair(base_trainer.Trainer, "compute_loss", losses.compute_loss, "450e48288d4857f0"),
         Repair(loss_module, "reduce_weighted_values", losses.reduce_weighted_values, "1976df12ea192061"),
         Repair(loss_module, "scale_loss_for_distribution", losses.unless_in_step, "143cd8a5efb6cb17"),

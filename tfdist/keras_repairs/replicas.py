@@ -15,11 +15,13 @@ class ReplicaStep:
     """One replica's share of one global batch, while its training or test step is traced.
 
     Attributes:
-        samples: Scalar int32 tensor, how many samples of the global batch are this replica's; may be 0.
+        samples: Scalar int64 tensor, how many samples of the global batch are this replica's; may be 0.
+        added_losses: What layers added with `add_loss` in this step, by the layer's id.
     """
 
     def __init__(self, samples: tf.Tensor) -> None:
         self.samples = samples
+        self.added_losses: dict[int, list[tf.Tensor]] = {}
 
 
 def current_step() -> ReplicaStep | None:

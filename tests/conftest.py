@@ -1,0 +1,52 @@
+"""A bound for every test, and what tests of processes share."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import signal
+from collections.abc import Iterator
+from types import FrameType
+
+import pytest
+
+DEFAULT_BOUND = 60.0
+# A test that does not even take the signal, blocked in native code, ends the whole run this much later.
+_HARD_EXTRA = 30.0
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", f"bound(seconds): how long a test may take (default {DEFAULT_BOUND:g} s)")
+    capture = config.pluginmanager.getplugin("capturemanager")
+    if capture is None:
+        config.stash[_STDERR] = os.dup(2)
+        return
+    with capture.global_and_fixture_disabled():
+        config.stash[_STDERR] = os.dup(2)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    os.close(config.stash[_STDERR])
+
+
+_STDERR = pytest.StashKey[int]()
+
+
+@pytest.fixture(autouse=True)
+def bounded(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fails a test that takes longer than its bound."""
+    marker = request.node.get_closest_marker("bound")
+    seconds = float(marker.args[0]) if marker else DEFAULT_BOUND
+
+    def expire(number: int, frame: FrameType | None) -> None:
+        pytest.fail(f"took longer than its bound of {seconds:g} s")
+
+    before = signal.signal(signal.SIGALRM, expire)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    faulthandler.dump_traceback_later(seconds + _HARD_EXTRA, exit=True, file=request.config.stash[_STDERR])
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

@@ -1,0 +1,19 @@
+"""One process with 3 logical CPUs, which TensorFlow accepts only before it starts its devices: at import, so to say."""
+
+from __future__ import annotations
+
+import pytest
+import tensorflow as tf
+
+LOGICAL_CPUS = 3
+
+(_cpu,) = tf.config.list_physical_devices("CPU")
+tf.config.set_logical_device_configuration(_cpu, [tf.config.LogicalDeviceConfiguration()] * LOGICAL_CPUS)
+
+
+@pytest.fixture(params=[1, 2, 3], ids=lambda replicas: f"replicas={replicas}")
+def strategy(request: pytest.FixtureRequest) -> tf.distribute.Strategy:
+    """TensorFlow's default strategy for one replica, MirroredStrategy over logical CPUs for two and three."""
+    if request.param == 1:
+        return tf.distribute.get_strategy()
+    return tf.distribute.MirroredStrategy([f"CPU:{device}" for device in range(request.param)])

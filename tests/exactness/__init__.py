@@ -1,0 +1,1 @@
+"""One table of what people fit, for every test that compares several replicas with one."""
