@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import pytest
+
+from tfdist.cluster import mpi
+from tfdist.errors import ClusterError
+
+RANK = {
+    "OMPI_COMM_WORLD_RANK": "1",
+    "OMPI_COMM_WORLD_SIZE": "3",
+    "OMPI_COMM_WORLD_LOCAL_SIZE": "3",
+    "PMIX_NAMESPACE": "3911712769",
+}
+
+
+def test_ranks_of_one_machine_come_to_one_list() -> None:
+    found = [mpi.membership({**RANK, "OMPI_COMM_WORLD_RANK": str(rank)}) for rank in range(3)]
+    assert len({str(place.cluster) for place in found if place is not None}) == 1
+    assert [place.local for place in found if place is not None] == [(0,), (1,), (2,)]
+    assert all(place is not None and place.machine == (0, 1, 2) for place in found)
+
+
+@pytest.mark.parametrize("environ", [{}, {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "1"}])
+def test_outside_mpirun_or_alone_it_says_nothing(environ: dict[str, str]) -> None:
+    assert mpi.membership(environ) is None
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"OMPI_COMM_WORLD_LOCAL_SIZE": "2"}, "does not say where the others are"),
+        ({"OMPI_COMM_WORLD_SIZE": "many"}, "must be a number"),
+        ({"OMPI_COMM_WORLD_RANK": "3"}, "do not name a job"),
+        ({"PMIX_NAMESPACE": ""}, "do not name a job"),
+    ],
+)
+def test_what_cannot_be_known_names_workers(changed: dict[str, str], says: str) -> None:
+    with pytest.raises(ClusterError) as raised:
+        mpi.membership({**RANK, **changed})
+    assert says in str(raised.value)
+    assert "--workers" in str(raised.value)

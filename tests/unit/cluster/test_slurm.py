@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import pytest
+
+from tfdist.cluster import slurm
+from tfdist.errors import ClusterError
+
+STEP = {
+    "SLURM_JOB_ID": "1000",
+    "SLURM_STEP_ID": "0",
+    "SLURM_PROCID": "2",
+    "SLURM_STEP_NUM_TASKS": "3",
+    "SLURM_STEP_NODELIST": "node[2,10]",
+    "SLURM_STEP_TASKS_PER_NODE": "2,1",
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "hosts"),
+    [
+        ("login", ["login"]),
+        ("a,b", ["a", "b"]),
+        ("node[2,10]", ["node2", "node10"]),  # in Slurm's order, not that of text
+        ("gpu[8-10,12],login", ["gpu8", "gpu9", "gpu10", "gpu12", "login"]),
+        ("n[008-010]", ["n008", "n009", "n010"]),  # zeros stay
+        ("r[1-2]n[1-2]-ib", ["r1n1-ib", "r1n2-ib", "r2n1-ib", "r2n2-ib"]),
+    ],
+)
+def test_node_lists_are_expanded(text: str, hosts: list[str]) -> None:
+    assert slurm.expand_hosts(text) == hosts
+
+
+@pytest.mark.parametrize("text", ["", "n[1-", "n[a]", "n[3-1]", "a,,b", "n]"])
+def test_broken_node_lists_are_refused(text: str) -> None:
+    with pytest.raises(ClusterError, match="list of nodes"):
+        slurm.expand_hosts(text)
+
+
+@pytest.mark.parametrize(("text", "counts"), [("1", [1]), ("2(x3),1", [2, 2, 2, 1]), ("1,2", [1, 2])])
+def test_task_counts_are_expanded(text: str, counts: list[int]) -> None:
+    assert slurm.expand_counts(text) == counts
+
+
+def test_broken_task_counts_are_refused() -> None:
+    with pytest.raises(ClusterError, match="tasks per node"):
+        slurm.expand_counts("2(x")
+
+
+def test_each_task_finds_its_place() -> None:
+    found = slurm.membership(STEP)
+    assert found is not None and found.cluster is not None
+    base = slurm.base_port(1000, 0)
+    assert str(found.cluster) == f"node2:{base},node2:{base + 1},node10:{base}"
+    assert (found.local, found.machine) == ((2,), (2,))
+    first = slurm.membership({**STEP, "SLURM_PROCID": "0"})
+    assert first is not None
+    assert (first.local, first.machine) == ((0,), (0, 1))
+
+
+def test_ports_stay_below_the_ephemeral_ones_and_differ_between_neighbours() -> None:
+    bases = [slurm.base_port(job, step) for job in range(1, 400) for step in range(3)]
+    assert min(bases) >= 20000 and max(bases) + 64 <= 32000
+    assert len({slurm.base_port(job, 0) for job in range(100)}) == 100
+    assert slurm.base_port(5, 0) != slurm.base_port(5, 1)
+
+
+@pytest.mark.parametrize(
+    "environ", [{}, {"SLURM_JOB_ID": "1"}, {**STEP, "SLURM_STEP_NUM_TASKS": "1"}, {"SLURM_PROCID": "0"}]
+)
+def test_outside_a_step_of_several_tasks_slurm_says_nothing(environ: dict[str, str]) -> None:
+    assert slurm.membership(environ) is None
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"SLURM_STEP_TASKS_PER_NODE": "1"}, "do not fit"),
+        ({"SLURM_STEP_TASKS_PER_NODE": "3,1"}, "do not fit"),
+        ({"SLURM_PROCID": "3"}, "do not fit"),
+        ({"SLURM_PROCID": "x"}, "must be a number"),
+        ({"SLURM_DISTRIBUTION": "cyclic"}, "--distribution=block"),
+    ],
+)
+def test_variables_that_do_not_fit_are_refused(changed: dict[str, str], says: str) -> None:
+    with pytest.raises(ClusterError) as raised:
+        slurm.membership({**STEP, **changed})
+    assert says in str(raised.value)
+
+
+def test_the_script_of_a_job_is_told_to_use_srun() -> None:
+    with pytest.raises(ClusterError, match="srun tfdist train"):
+        slurm.membership({"SLURM_JOB_ID": "1", "SLURM_PROCID": "0", "SLURM_NTASKS": "4"})

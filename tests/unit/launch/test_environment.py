@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+
+from tfdist.errors import UsageError
+from tfdist.launch.environment import VARIABLE, Assignment
+
+ALONE = Assignment(run_dir="/r", seed=2**40, index=0, num_workers=1, target_kind="config", target="c.yaml")
+SECOND = Assignment(
+    run_dir="/r",
+    seed=7,
+    index=1,
+    num_workers=2,
+    target_kind="script",
+    target="train.py",
+    args=("--epochs", "3", ""),
+    overrides=("fit.epochs=1",),
+    local_rank=1,
+    local_size=2,
+    devices=(0, 2),
+    logical_devices=2,
+    memory_limit=100,
+    communication="ring",
+    step_timeout=1.5,
+    verbose=True,
+    address="b:2",
+    cluster="a:1,b:2",
+    channel_fd=5,
+)
+
+
+@pytest.mark.parametrize("assignment", [ALONE, SECOND])
+def test_an_assignment_goes_through_the_environment(assignment: Assignment) -> None:
+    assert Assignment.from_environ(assignment.to_environ({})) == assignment
+
+
+def test_a_worker_of_several_gets_its_tf_config() -> None:
+    environ = SECOND.to_environ({"TF_CONFIG": "stale", "PATH": "/bin"})
+    assert json.loads(environ["TF_CONFIG"])["task"] == {"type": "worker", "index": 1}
+    assert environ["TF_GRPC_REUSE_PORT"] == "true"
+    assert environ["PATH"] == "/bin"
+    assert "TF_CPP_MIN_LOG_LEVEL" not in environ  # verbose
+
+
+def test_a_worker_alone_gets_none() -> None:
+    environ = ALONE.to_environ({"TF_CONFIG": "stale"})
+    assert "TF_CONFIG" not in environ
+    assert "TF_GRPC_REUSE_PORT" not in environ
+    assert environ["TF_CPP_MIN_LOG_LEVEL"] == "2"
+    assert 0 <= int(environ["PYTHONHASHSEED"]) < 2**32
+
+
+def test_what_the_user_set_stands_and_the_base_is_not_changed() -> None:
+    base = {"PYTHONHASHSEED": "0", "TF_CPP_MIN_LOG_LEVEL": "0"}
+    environ = ALONE.to_environ(base)
+    assert (environ["PYTHONHASHSEED"], environ["TF_CPP_MIN_LOG_LEVEL"]) == ("0", "0")
+    assert base == {"PYTHONHASHSEED": "0", "TF_CPP_MIN_LOG_LEVEL": "0"}
+
+
+def test_outside_a_launcher_there_is_none() -> None:
+    assert Assignment.from_environ({}) is None
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"index": 0}', json.dumps({"unknown": 1})])
+def test_a_broken_variable_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match=VARIABLE):
+        Assignment.from_environ({VARIABLE: text})
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"index": 2},
+        {"index": -1},
+        {"local_rank": 2},
+        {"local_size": 3},
+        {"seed": -1},
+        {"target_kind": "notebook"},
+        {"communication": "mpi"},
+        {"cluster": None},
+        {"num_workers": 1, "index": 0, "local_size": 1, "local_rank": 0},
+    ],
+)
+def test_it_checks_itself(changed: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        dataclasses.replace(SECOND, **changed)

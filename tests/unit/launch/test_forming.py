@@ -1,0 +1,262 @@
+"""Launchers meet over loopback, each in a thread of this process."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from tfdist.cluster import Address, Cluster, Membership, discover
+from tfdist.errors import FormingError, RunDirError, TfdistError
+from tfdist.launch import hello as hello_module
+from tfdist.launch.control import Done, Ended, Released, Stop
+from tfdist.launch.failures import from_signal
+from tfdist.launch.forming import Formed, form
+from tfdist.launch.holding import PortHold, hold_ports
+from tfdist.launch.signals import Signals, Stopped
+
+GO = {"run_dir": "runs/x", "seed": 7}
+
+
+def no_go() -> dict[str, Any]:
+    raise AssertionError("only the chief's launcher makes the go")
+
+
+class Launchers:
+    """The launchers of one cluster on this machine, and their ports."""
+
+    def __init__(self, size: int, stack: contextlib.ExitStack) -> None:
+        hold = stack.enter_context(PortHold())
+        held = hold_ports(discover(None, None, size, {}), hold)
+        assert held.cluster is not None
+        self.cluster = held.cluster
+        self.stack = stack
+        self.pool = stack.enter_context(ThreadPoolExecutor(size + 1))
+        self.signals: list[Signals] = []
+
+    def start(
+        self,
+        *local: int,
+        cluster: Cluster | None = None,
+        timeout: float = 20,
+        make_go: Callable[[], dict[str, Any]] = lambda: GO,
+    ) -> Future[Formed]:
+        cluster = cluster or self.cluster
+        membership = Membership(cluster, local)
+        signals = self.stack.enter_context(Signals())
+        self.signals.append(signals)
+        return self.pool.submit(form, membership, cluster, make_go if 0 in local else no_go, timeout, signals)
+
+    def form(self, *locals_: Sequence[int]) -> list[Formed]:
+        formed = [future.result(20) for future in [self.start(*local) for local in locals_]]
+        for each in formed:
+            self.stack.callback(each.control.close)
+        return formed
+
+
+@pytest.fixture
+def make() -> Iterator[Callable[[int], Launchers]]:
+    with contextlib.ExitStack() as stack:
+        yield lambda size: Launchers(size, stack)
+
+
+def wait_for_events(formed: Formed) -> list[Any]:
+    deadline = time.monotonic() + 10
+    while not (events := formed.control.events()):
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    return events
+
+
+@pytest.mark.parametrize(
+    "locals_", [[(0,), (1,)], [(0, 2), (1,), (3,)], [(1, 2), (0,)], [(0,), (1,), (2,), (3,), (4,)]]
+)
+def test_launchers_meet_and_agree(make: Callable[[int], Launchers], locals_: list[tuple[int, ...]]) -> None:
+    size = sum(map(len, locals_))
+    formed = make(size).form(*locals_)
+    assert [each.go for each in formed] == [GO] * len(locals_)
+    for each, local in zip(formed, locals_, strict=True):
+        assert each.control.leads == (0 in local)
+        assert each.control.remote == tuple(index for index in range(size) if index not in local)
+
+
+def test_launchers_may_start_at_different_times(make: Callable[[int], Launchers]) -> None:
+    launchers = make(3)
+    first = launchers.start(1)
+    with pytest.raises(TimeoutError):
+        first.result(0.5)
+    second = launchers.start(0)
+    with pytest.raises(TimeoutError):
+        second.result(0.5)
+    third = launchers.start(2)
+    for each in (first, second, third):
+        formed = each.result(20)
+        assert formed.go == GO
+        launchers.stack.callback(formed.control.close)
+
+
+def test_the_listeners_are_gone_before_the_workers_come(make: Callable[[int], Launchers]) -> None:
+    launchers = make(2)
+    launchers.form((0,), (1,))
+    for address in launchers.cluster.workers:
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection((address.host, address.port), timeout=5)
+
+
+@pytest.mark.parametrize(("present", "absent"), [([(0,), (1,)], "worker 2"), ([(1,), (2,)], "worker 0")])
+def test_who_does_not_come_is_named_everywhere(
+    make: Callable[[int], Launchers], present: list[tuple[int, ...]], absent: str
+) -> None:
+    launchers = make(3)
+    futures = [launchers.start(*local, timeout=0.7) for local in present]
+    for future in futures:
+        with pytest.raises(FormingError) as raised:
+            future.result(20)
+        assert f"{absent} (127.0.0.1:" in str(raised.value)
+        assert "1 of its 3 workers did not come" in str(raised.value)
+        assert "refuses the connection" in str(raised.value)
+        assert raised.value.exit_code == 3
+
+
+@pytest.mark.parametrize("hasty", [0, 1])
+def test_the_one_that_gives_up_first_ends_all(make: Callable[[int], Launchers], hasty: int) -> None:
+    launchers = make(3)
+    futures = [launchers.start(index, timeout=0.7 if index == hasty else 60) for index in (0, 1)]
+    for future in futures:
+        with pytest.raises(FormingError, match="worker 2"):
+            future.result(20)
+
+
+@pytest.mark.parametrize("odd", [0, 1, 2])
+def test_another_list_is_an_error_at_once_and_everywhere(make: Callable[[int], Launchers], odd: int) -> None:
+    launchers = make(3)
+    other = Cluster((*launchers.cluster.workers, Address("127.0.0.1", 19_999)))
+    start = time.monotonic()
+    futures = [launchers.start(i, cluster=other if i == odd else None, timeout=60) for i in range(3)]
+    for future in futures:
+        with pytest.raises(FormingError, match="another worker list"):
+            future.result(20)
+    assert time.monotonic() - start < 15
+
+
+def test_other_versions_are_an_error_at_once(
+    make: Callable[[int], Launchers], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launchers = make(2)
+    versions = iter([{"keras": "3.15.1"}, {"keras": "3.14.0"}])
+    monkeypatch.setattr(hello_module, "versions", lambda: next(versions))
+    futures = [launchers.start(0, timeout=60), launchers.start(1, timeout=60)]
+    for future in futures:
+        with pytest.raises(FormingError, match=r"keras 3\.1.* here and 3\.1"):
+            future.result(20)
+
+
+def test_a_worker_that_is_started_twice_is_an_error(make: Callable[[int], Launchers]) -> None:
+    launchers = make(3)
+    first, second = launchers.start(0, 1, timeout=60), launchers.start(1, 2, timeout=60)
+    for future in (first, second):
+        with pytest.raises(FormingError, match="started twice"):
+            future.result(20)
+
+
+def test_what_the_chief_cannot_do_ends_all_with_its_code(make: Callable[[int], Launchers]) -> None:
+    def refuse() -> dict[str, Any]:
+        raise RunDirError("The run directory holds an earlier run.")
+
+    launchers = make(2)
+    leader, follower = launchers.start(0, make_go=refuse), launchers.start(1)
+    with pytest.raises(RunDirError):
+        leader.result(20)
+    with pytest.raises(TfdistError, match="holds an earlier run") as raised:
+        follower.result(20)
+    assert raised.value.exit_code == 2
+
+
+@pytest.mark.parametrize(("stopped", "other"), [(0, 1), (1, 0)])
+def test_a_signal_while_forming_ends_it_for_all(make: Callable[[int], Launchers], stopped: int, other: int) -> None:
+    launchers = make(3)
+    futures = {index: launchers.start(index, timeout=60) for index in (0, 1)}
+    with pytest.raises(TimeoutError):
+        futures[0].result(0.5)
+    launchers.signals[stopped].received.append(2)
+    with pytest.raises(Stopped) as ours:
+        futures[stopped].result(20)
+    with pytest.raises(FormingError, match="SIGINT") as theirs:
+        futures[other].result(20)
+    assert ours.value.exit_code == theirs.value.exit_code == 130
+
+
+@pytest.mark.parametrize("greeting", [b"", b"GET / HTTP/1.1\r\n\r\n", b"\x00\xff" * 1000, b"{}\n", b"x" * 300_000])
+def test_strangers_neither_stop_nor_slow_the_forming(make: Callable[[int], Launchers], greeting: bytes) -> None:
+    launchers = make(2)
+    leader = launchers.start(0)
+    address = launchers.cluster.workers[0]
+    with contextlib.ExitStack() as strangers:
+        for _ in range(20):
+            deadline = time.monotonic() + 5
+            while time.monotonic() < deadline:
+                with contextlib.suppress(ConnectionRefusedError):
+                    stranger = socket.create_connection((address.host, address.port), timeout=5)
+                    break
+            strangers.enter_context(stranger)
+            with contextlib.suppress(OSError):
+                stranger.sendall(greeting)
+        start = time.monotonic()
+        follower = launchers.start(1)
+        for each in (leader, follower):
+            launchers.stack.callback(each.result(20).control.close)
+        assert time.monotonic() - start < 3
+
+
+def test_news_reach_every_launcher(make: Callable[[int], Launchers]) -> None:
+    leader, first, second = make(3).form((0,), (1,), (2,))
+    first.control.tell(Done(1, 3, False))
+    assert wait_for_events(leader) == [Done(1, 3, False)]
+    failure = from_signal(2, 6)
+    second.control.tell(Ended((failure,)))
+    assert wait_for_events(leader) == [Ended((failure,))]
+    assert wait_for_events(first) == [Ended((failure,))]
+
+
+def test_the_release_ends_without_a_loss(make: Callable[[int], Launchers]) -> None:
+    leader, follower = make(2).form((0,), (1,))
+    leader.control.tell(Released(3))
+    leader.control.close()
+    assert wait_for_events(follower) == [Released(3)]
+    assert follower.control.events() == []
+
+
+def test_a_stop_reaches_every_launcher(make: Callable[[int], Launchers]) -> None:
+    leader, first, second = make(3).form((0,), (1,), (2,))
+    first.control.tell(Ended(stop=Stop(130, "Ctrl-C")))
+    assert wait_for_events(leader)[0].stop == Stop(130, "Ctrl-C")
+    assert wait_for_events(second)[0].stop == Stop(130, "Ctrl-C")
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_a_launcher_that_is_gone_is_a_failure_everywhere(make: Callable[[int], Launchers], lost: int) -> None:
+    formed = make(3).form((0,), (1,), (2,))
+    formed[lost].control.close()
+    for index, each in enumerate(formed):
+        if index != lost:
+            event = wait_for_events(each)[0]
+            assert event.failures[0].kind == "lost"
+            assert event.failures[0].index == lost
+
+
+def test_all_settle_on_the_same_first_failure(make: Callable[[int], Launchers]) -> None:
+    launchers = make(3)
+    formed = launchers.form((0,), (1,), (2,))
+    pool = launchers.stack.enter_context(ThreadPoolExecutor(3))
+    settling = [
+        pool.submit(each.control.settle, [from_signal(index, 6)] if index else [], 10)
+        for index, each in enumerate(formed)
+    ]
+    settled = [future.result(20) for future in settling]
+    assert settled[0] == settled[1] == settled[2]
+    assert {failure.index for failure in settled[0]} == {1, 2}

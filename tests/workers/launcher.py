@@ -1,0 +1,30 @@
+"""`tfdist train` with stand-in workers, as a process of its own: the last argument is the JobSpec's fields as JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from tfdist.cluster import discover
+from tfdist.errors import TfdistError
+from tfdist.launch.job import JobSpec, run_job
+
+
+def main() -> int:
+    options = json.loads(sys.argv[1])
+    try:
+        membership = discover(options.pop("workers", None), options.pop("index", None), options.pop("nproc", None))
+        fields = {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
+        code = run_job(JobSpec(membership, "script", "none.py", worker_module="tests.workers.stand_in", **fields))
+    except TfdistError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    loaded = sorted({"tensorflow", "keras", "numpy"} & set(sys.modules))
+    if loaded:
+        print(f"the launcher imported {loaded}", file=sys.stderr)
+        return 99
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

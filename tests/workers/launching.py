@@ -1,0 +1,120 @@
+"""Starts launchers as processes, and makes sure that nothing of them is left."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tfdist.cluster import discover
+from tfdist.launch.holding import PortHold, hold_ports
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+@dataclass
+class Launcher:
+    """A running launcher.
+
+    Attributes:
+        process: Its process.
+        folder: Its working directory.
+        mark: In the environment of everything that it starts.
+    """
+
+    process: subprocess.Popen[str]
+    folder: Path
+    mark: str
+    out: str = ""
+    err: str = ""
+
+    def end(self, timeout: float = 30) -> int:
+        """Its exit code."""
+        self.out, self.err = self.process.communicate(timeout=timeout)
+        return self.process.returncode
+
+    def send(self, number: int) -> None:
+        self.process.send_signal(number)
+
+
+@dataclass
+class Launchers:
+    """Starts launchers below one folder."""
+
+    folder: Path
+    running: list[Launcher] = field(default_factory=list)
+
+    def start(self, *, folder: str = ".", prefix: Sequence[str] = (), **options: Any) -> Launcher:
+        """Starts a launcher with `options` (of `launcher.py`) in a subfolder, below a command such as `ip netns`."""
+        place = self.folder / folder
+        place.mkdir(exist_ok=True)
+        mark = f"{os.getpid()}-{time.monotonic_ns()}"
+        process = subprocess.Popen(
+            [*prefix, sys.executable, "-m", "tests.workers.launcher", json.dumps(options)],
+            cwd=place,
+            env={**os.environ, "PYTHONPATH": str(REPOSITORY), "TFDIST_TEST_MARK": mark},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.running.append(Launcher(process, place, mark))
+        return self.running[-1]
+
+    def close(self) -> None:
+        """Ends what is left of a test that failed, and fails when a launcher that ended has left something."""
+        ended = [launcher for launcher in self.running if launcher.process.poll() is not None]
+        left = {launcher.mark: marked(launcher.mark) for launcher in ended}
+        for launcher in self.running:
+            if launcher.process.poll() is None:
+                launcher.process.kill()
+                launcher.process.communicate()
+            for pid in marked(launcher.mark):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        assert not any(left.values()), f"processes were left: {left}"
+
+
+def marked(mark: str) -> list[int]:
+    """Processes that a launcher started, and their children."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if f"TFDIST_TEST_MARK={mark}".encode() in (process / "environ").read_bytes().split(b"\0"):
+                found.append(int(process.name))
+    return found
+
+
+def until(condition: Callable[[], Any], timeout: float = 20) -> Any:
+    """Waits until the condition holds, and returns what it gave; for what nothing can be waited on."""
+    deadline = time.monotonic() + timeout
+    while not (result := condition()):
+        assert time.monotonic() < deadline, "what was waited for did not come"
+        time.sleep(0.01)
+    return result
+
+
+@contextlib.contextmanager
+def launchers(folder: Path) -> Iterator[Launchers]:
+    started = Launchers(folder)
+    try:
+        yield started
+    finally:
+        started.close()
+
+
+def free_ports() -> tuple[int, int]:
+    """Two ports that nobody has now."""
+    with PortHold() as hold:
+        cluster = hold_ports(discover(nproc=2, environ={}), hold).cluster
+    assert cluster is not None
+    first, second = (address.port for address in cluster.workers)
+    return first, second

@@ -1,0 +1,35 @@
+"""Runs the command line as a user does: a process of its own, bounded, with everything it started ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def tfdist(
+    *arguments: object, timeout: float = 60, cwd: Path = ROOT, environ: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """`tfdist ARGUMENTS`, with its output as text; raises `subprocess.TimeoutExpired` after `timeout` seconds."""
+    command = [sys.executable, "-m", "tfdist", *map(str, arguments)]
+    process = subprocess.Popen(
+        command,
+        cwd=cwd,
+        env={**os.environ, **(environ or {})},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        out, err = process.communicate(timeout=timeout)
+    except BaseException:
+        # Workers have process groups of their own; they end when their launcher is gone.
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        raise
+    return subprocess.CompletedProcess(command, process.returncode, out, err)

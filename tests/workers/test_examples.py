@@ -1,0 +1,75 @@
+"""Every example runs as its own text says, in under a minute."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples"
+BOUND = 60  # seconds
+
+
+def run(*command: str | Path) -> str:
+    """Runs a Python command from the repository's root and returns what it printed."""
+    done = subprocess.run(
+        [sys.executable, *map(str, command)], cwd=ROOT, capture_output=True, text=True, timeout=BOUND, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def train(run_dir: Path, *command: str | Path) -> str:
+    return run("-m", "tfdist", "train", "--run-dir", run_dir, *command)
+
+
+def last_result(printed: str) -> tuple[float, float]:
+    """The loss and accuracy that a script prints at its end."""
+    found = re.search(r"test loss (\d+\.\d+), test accuracy (\d\.\d+)", printed)
+    assert found, printed
+    return float(found[1]), float(found[2])
+
+
+def test_keras_script(tmp_path: Path) -> None:
+    alone = last_result(run(EXAMPLES / "keras_script.py", "--epochs", "4"))
+    two = last_result(train(tmp_path / "run", "--nproc", "2", EXAMPLES / "keras_script.py", "--epochs", "4"))
+    assert alone[1] > 0.85
+    assert two[0] == pytest.approx(alone[0], rel=1e-4)
+    assert two[1] == pytest.approx(alone[1], abs=1 / 360)
+
+
+@pytest.mark.parametrize("options", [[], ["--nproc", "2"], ["--logical-devices", "3"]])
+def test_strategy_script(tmp_path: Path, options: list[str]) -> None:
+    printed = train(tmp_path / "run", *options, EXAMPLES / "strategy_script.py", "--epochs", "4")
+    assert last_result(printed)[1] > 0.9
+
+
+def test_image_classifier(tmp_path: Path) -> None:
+    shards = tmp_path / "shards"
+    run("tools/make_tfrecords.py", "--output", shards)
+    assert len(list(shards.glob("*-of-00004.tfrecord"))) == 8
+    config = tmp_path / "config.yaml"
+    config.write_text((EXAMPLES / "image_classifier" / "config.yaml").read_text())
+    train(tmp_path / "run", "--nproc", "2", config)
+    history = json.loads((tmp_path / "run" / "history.json").read_text())
+    assert history["val_accuracy"][-1] > 0.95
+
+
+def test_text_classifier(tmp_path: Path) -> None:
+    text = tmp_path / "reviews.txt"
+    run("tools/make_text.py", "--lines", "20000", "--output", text)
+    script = EXAMPLES / "text_classifier" / "train.py"
+    printed = train(tmp_path / "run", "--nproc", "2", script, "--file", text, "--batch-size", "256")
+    found = re.search(r"training accuracy (\d\.\d+)", printed)
+    assert found, printed
+    assert float(found[1]) > 0.85
+
+
+def test_logical_devices() -> None:
+    printed = run(EXAMPLES / "logical_devices.py", "--devices", "3", "--epochs", "3")
+    assert "largest relative difference of 3 validation losses" in printed

@@ -1,0 +1,157 @@
+"""Two and three launchers of one job on this machine, by two loopback addresses."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.workers.launching import Launcher, Launchers, until
+from tfdist.cluster import Cluster
+
+
+@pytest.fixture
+def workers(two_ports: tuple[int, int]) -> str:
+    first, second = two_ports
+    return f"127.0.0.1:{first},127.0.0.2:{second}"
+
+
+def start_both(launchers: Launchers, workers: str, *, shared: bool = True, **options: Any) -> tuple[Launcher, Launcher]:
+    folders = ("both", "both") if shared else ("first", "second")
+    first, second = (
+        launchers.start(folder=folder, workers=workers, index=index, **options) for index, folder in enumerate(folders)
+    )
+    return first, second
+
+
+def marks(launchers: Launchers) -> list[Path]:
+    return [launchers.folder / f"mark-{index}" for index in (0, 1)]
+
+
+def hanging(launchers: Launchers) -> list[str]:
+    return [*(f"{index}:touch:{path}" for index, path in enumerate(marks(launchers))), "*:hang"]
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_two_launchers_run_one_job(launchers: Launchers, workers: str, shared: bool) -> None:
+    both = start_both(launchers, workers, shared=shared, args=["*:listen", "*:assignment"], show="all", name="job")
+    assert [each.end() for each in both] == [0, 0], [each.err for each in both]
+    seeds = [each.out.partition("seed=")[2].split()[0] for each in both]
+    assert seeds[0] == seeds[1]
+    runs = [[path.name for path in (each.folder / "runs").iterdir()] for each in both]
+    assert runs[0] == runs[1] and len(runs[0]) == 1  # one name on both hosts
+    for index, each in enumerate(both):
+        logs = each.folder / "runs" / runs[0][0] / "logs"
+        names = {path.name for path in logs.iterdir()}
+        assert names == ({"worker-0.0.log", "worker-1.0.log"} if shared else {f"worker-{index}.0.log"})
+
+
+def test_a_run_directory_that_is_given_is_shared_or_not_by_where_it_is(launchers: Launchers, workers: str) -> None:
+    both = start_both(launchers, workers, run_dir="r", shared=False)
+    assert [each.end() for each in both] == [0, 0], [each.err for each in both]
+    again = start_both(launchers, workers, run_dir="r", shared=False)
+    assert [each.end() for each in again] == [2, 2]
+    assert all("--overwrite" in each.err for each in again)
+    replaced = start_both(launchers, workers, run_dir="r", shared=False, overwrite=True)
+    assert [each.end() for each in replaced] == [0, 0], [each.err for each in replaced]
+
+
+def test_a_run_directory_in_the_way_on_one_host_ends_both(launchers: Launchers, workers: str) -> None:
+    (launchers.folder / "second" / "r").mkdir(parents=True)
+    (launchers.folder / "second" / "r" / "mine").touch()
+    both = start_both(launchers, workers, run_dir="r", shared=False, args=["*:hang"])
+    assert [each.end() for each in both] == [2, 2]
+    assert all("not empty" in each.err for each in both)
+    assert "worker 1 (" in both[0].err
+
+
+@pytest.mark.parametrize("culprit", [0, 1])
+@pytest.mark.parametrize("shared", [True, False])
+def test_the_first_failure_is_told_on_both_hosts(
+    launchers: Launchers, workers: str, culprit: int, shared: bool
+) -> None:
+    args = [f"{culprit}:raise:ValueError boom", "*:hang"]
+    both = start_both(launchers, workers, shared=shared, args=args)
+    assert [each.end() for each in both] == [4, 4]
+    for each in both:
+        assert each.err.startswith(f"error: worker {culprit} (")
+        assert "ValueError boom" in each.err
+        (run,) = (each.folder / "runs").iterdir()
+        assert json.loads((run / "failure.json").read_text())["index"] == culprit
+
+
+@pytest.mark.parametrize(
+    ("args", "code"),
+    [
+        (["*:code:3"], 3),
+        (["1:code:3", "0:sleep:0.5"], 4),
+        (["0:code:3", "1:hang"], 4),  # nobody follows
+        (["1:signal:9", "0:hang"], 4),
+        (["1:data:No samples.", "0:hang"], 5),
+    ],
+)
+def test_both_exit_with_the_jobs_code(launchers: Launchers, workers: str, args: list[str], code: int) -> None:
+    both = start_both(launchers, workers, args=args)
+    assert [each.end() for each in both] == [code, code], [each.err for each in both]
+
+
+@pytest.mark.parametrize("stopped", [0, 1])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_to_one_ends_both(
+    launchers: Launchers, workers: str, stopped: int, number: int, code: int
+) -> None:
+    both = start_both(launchers, workers, args=hanging(launchers))
+    until(lambda: all(path.exists() for path in marks(launchers)))
+    both[stopped].send(number)
+    assert [each.end() for each in both] == [code, code]
+
+
+@pytest.mark.parametrize("killed", [0, 1])
+def test_a_launcher_that_is_killed_is_named_by_the_other(launchers: Launchers, workers: str, killed: int) -> None:
+    both = start_both(launchers, workers, args=hanging(launchers))
+    until(lambda: all(path.exists() for path in marks(launchers)))
+    both[killed].send(signal.SIGKILL)
+    other = both[1 - killed]
+    assert other.end() == 4
+    assert f"error: worker {killed} (" in other.err and "is gone" in other.err
+    both[killed].end()
+
+
+def test_ctrl_c_while_forming_ends_at_once(launchers: Launchers, workers: str) -> None:
+    launcher = launchers.start(workers=workers, index=0)
+    until(lambda: listens(workers, 0))
+    start = time.monotonic()
+    launcher.send(signal.SIGINT)
+    assert launcher.end() == 130
+    assert time.monotonic() - start < 3
+
+
+def test_who_does_not_come_is_named(launchers: Launchers, workers: str) -> None:
+    launcher = launchers.start(workers=workers, index=1, start_timeout=1)
+    assert launcher.end() == 3
+    assert f"worker 0 ({Cluster.parse(workers).workers[0]}) refuses the connection" in launcher.err
+    assert "worker 1 (" not in launcher.err
+    assert not (launcher.folder / "runs").exists()
+
+
+def test_another_list_ends_both_at_once(launchers: Launchers, workers: str) -> None:
+    first = launchers.start(workers=workers, index=0)
+    second = launchers.start(workers=f"{workers},127.0.0.3:19999", index=1)
+    assert [each.end() for each in (first, second)] == [3, 3]
+    assert all("another worker list" in each.err for each in (first, second))
+
+
+def test_a_launcher_may_come_late(launchers: Launchers, workers: str) -> None:
+    first = launchers.start(folder="a", workers=workers, index=1)
+    until(lambda: listens(workers, 1))
+    second = launchers.start(folder="a", workers=workers, index=0)
+    assert [each.end() for each in (first, second)] == [0, 0], (first.err, second.err)
+
+
+def listens(workers: str, index: int) -> bool:
+    port = Cluster.parse(workers).workers[index].port
+    return any(f":{port:04X} " in line and " 0A " in line for line in Path("/proc/net/tcp6").read_text().splitlines())

@@ -1,0 +1,142 @@
+"""Two launchers in two network namespaces: hosts with addresses, names and faults of their own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.workers.launching import Launchers, until
+
+PORT = 20_000
+
+
+@dataclass(frozen=True)
+class Host:
+    """One namespace.
+
+    Attributes:
+        name: Its name.
+        ipv4, ipv6: Its addresses.
+        link: Its interface.
+    """
+
+    name: str
+    ipv4: str
+    ipv6: str
+    link: str
+
+    @property
+    def prefix(self) -> tuple[str, ...]:
+        """Runs a command there, with a host name of its own."""
+        return (*INSIDE, self.name, "unshare", "--uts", "sh", "-c", f'hostname {self.name}; exec "$@"', "sh")
+
+    def set_link(self, state: str) -> None:
+        ip("-n", self.name, "link", "set", self.link, state)
+
+
+INSIDE = ("ip", "netns", "exec")
+
+
+def ip(*arguments: str) -> None:
+    done = subprocess.run(["ip", *arguments], capture_output=True, text=True, timeout=20)
+    if done.returncode:
+        raise OSError(f"ip {' '.join(arguments)}: {done.stderr.strip()}")
+
+
+@pytest.fixture
+def hosts() -> Iterator[tuple[Host, Host]]:
+    """Two hosts on one link, `10.91.0.1` and `10.91.0.2`."""
+    if os.geteuid() != 0:
+        pytest.skip("network namespaces need root")
+    if shutil.which("ip") is None or shutil.which("unshare") is None:
+        pytest.skip("network namespaces need ip (iproute2) and unshare (util-linux)")
+    tag = f"tfd{os.getpid() % 100_000}"
+    made = tuple(Host(f"{tag}-{n}", f"10.91.0.{n}", f"fd00:91::{n}", f"{tag}v{n}") for n in (1, 2))
+    try:
+        try:
+            for host in made:
+                ip("netns", "add", host.name)
+            ip("link", "add", made[0].link, "netns", made[0].name, "type", "veth", "peer", made[1].link, "netns",
+               made[1].name)
+            for host in made:
+                ip("-n", host.name, "addr", "add", f"{host.ipv4}/24", "dev", host.link)
+                ip("-n", host.name, "addr", "add", f"{host.ipv6}/64", "dev", host.link, "nodad")
+                ip("-n", host.name, "link", "set", "lo", "up")
+                host.set_link("up")
+        except OSError as error:
+            pytest.skip(f"network namespaces cannot be made here: {error}")
+        yield made[0], made[1]
+    finally:
+        for host in made:
+            subprocess.run(["ip", "netns", "del", host.name], capture_output=True, timeout=20)
+
+
+def workers(hosts: tuple[Host, Host], family: str = "ipv4") -> str:
+    # The same port on both: these are two machines.
+    return ",".join(f"{h.ipv4}:{PORT}" if family == "ipv4" else f"[{h.ipv6}]:{PORT}" for h in hosts)
+
+
+@pytest.mark.parametrize("family", ["ipv4", "ipv6"])
+@pytest.mark.parametrize("shared", [True, False])
+def test_the_same_command_on_both_hosts_is_one_job(
+    launchers: Launchers, hosts: tuple[Host, Host], family: str, shared: bool
+) -> None:
+    both = [
+        launchers.start(
+            folder="both" if shared else host.name,
+            prefix=host.prefix,
+            workers=workers(hosts, family),
+            args=["*:listen"],
+            show="all",
+        )
+        for host in hosts
+    ]
+    assert [each.end() for each in both] == [0, 0], [each.err for each in both]
+    for index, each in enumerate(both):
+        (run,) = (each.folder / "runs").iterdir()
+        expected = {0, 1} if shared else {index}
+        assert {path.name for path in (run / "logs").iterdir()} == {f"worker-{i}.0.log" for i in expected}
+
+
+def test_a_failure_is_told_on_the_other_host_with_where_it_was(
+    launchers: Launchers, hosts: tuple[Host, Host]
+) -> None:
+    args = ["1:raise:ValueError boom", "*:hang"]
+    both = [
+        launchers.start(folder=host.name, prefix=host.prefix, workers=workers(hosts), args=args) for host in hosts
+    ]
+    assert [each.end() for each in both] == [4, 4]
+    for each in both:
+        assert each.err.startswith(f"error: worker 1 ({hosts[1].name}, {hosts[1].ipv4}:{PORT}, pid ")
+        (run,) = (each.folder / "runs").iterdir()
+        assert "boom" in (run / "failure.json").read_text()
+
+
+def test_a_host_that_cannot_be_reached_is_named_on_both(launchers: Launchers, hosts: tuple[Host, Host]) -> None:
+    hosts[1].set_link("down")
+    both = [
+        launchers.start(folder=host.name, prefix=host.prefix, workers=workers(hosts), start_timeout=5, index=index)
+        for index, host in enumerate(hosts)
+    ]
+    assert [each.end() for each in both] == [3, 3], [each.err for each in both]
+    for index, each in enumerate(both):
+        assert f"worker {1 - index} ({hosts[1 - index].ipv4}:{PORT}) " in each.err
+
+
+@pytest.mark.bound(90)
+def test_a_link_that_is_cut_ends_both_within_a_bound(launchers: Launchers, hosts: tuple[Host, Host]) -> None:
+    marks = [launchers.folder / f"mark-{index}" for index in (0, 1)]
+    args = [*(f"{index}:touch:{path}" for index, path in enumerate(marks)), "*:hang"]
+    both = [
+        launchers.start(folder=host.name, prefix=host.prefix, workers=workers(hosts), args=args) for host in hosts
+    ]
+    until(lambda: all(map(Path.exists, marks)))
+    hosts[1].set_link("down")
+    assert [each.end(60) for each in both] == [4, 4]
+    assert all("is gone" in each.err for each in both)

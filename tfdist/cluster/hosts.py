@@ -1,0 +1,92 @@
+"""Which of the hosts in a worker list is this machine, by its names and by every address of its interfaces."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterable
+
+from tfdist.cluster.spec import is_loopback
+from tfdist.errors import ClusterError
+
+RESOLVE_SECONDS = 10.0
+# Reserved for documentation (RFC 5737, RFC 3849): no machine has them.
+_NOBODYS = ("192.0.2.1", "2001:db8::1")
+
+Resolve = Callable[[str], list[str]]
+
+
+def resolve(host: str) -> list[str]:
+    """The IP addresses of `host`; none when it has no entry. May take as long as the system's resolver takes."""
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return []
+    return [str(entry[4][0]) for entry in found]
+
+
+def local_hosts(
+    hosts: Iterable[str], *, resolver: Resolve = resolve, timeout: float = RESOLVE_SECONDS
+) -> frozenset[str]:
+    """Those of `hosts` that are this machine. A name that does not resolve in time and is not its own is not.
+
+    Args:
+        hosts: Names and addresses of a worker list.
+        resolver: Looks a name up.
+        timeout: Seconds for all the look-ups together.
+
+    Raises:
+        ClusterError: This machine accepts other machines' addresses as its own, so it cannot be known.
+    """
+    own_names = _own_names()
+    wanted = set(hosts)
+    local = {host for host in wanted if is_loopback(host) or host in own_names}
+    others = wanted - local
+    if not others:
+        return frozenset(local)
+    if any(_can_bind(address) for address in _NOBODYS):
+        raise ClusterError(
+            "This machine binds addresses that are not its own (sysctl ip_nonlocal_bind), so tfdist cannot tell which "
+            f"worker is this machine's. Expected: --index I with this machine's entry. Received: {sorted(others)}"
+        )
+    for host, addresses in _resolve_all(others, resolver, timeout).items():
+        if any(is_loopback(address) or _can_bind(address) for address in addresses):
+            local.add(host)
+    return frozenset(local)
+
+
+def _own_names() -> frozenset[str]:
+    name = socket.gethostname().lower()
+    return frozenset({name, name.partition(".")[0]})
+
+
+def _can_bind(address: str) -> bool:
+    """Whether an interface of this machine has `address`: only then does the kernel let a socket be bound to it."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            # A link-local address comes with its zone, which getaddrinfo turns into a scope id.
+            probe.bind(socket.getaddrinfo(address, 0, family, flags=socket.AI_NUMERICHOST)[0][4])
+    except OSError:
+        return False
+    return True
+
+
+def _resolve_all(hosts: Iterable[str], resolver: Resolve, timeout: float) -> dict[str, list[str]]:
+    """Looks all names up at once: a resolver that does not answer takes as long for many names as for one."""
+    found: dict[str, list[str]] = {}
+    left = set(hosts)
+    done = threading.Condition()
+
+    def look_up(host: str) -> None:
+        addresses = resolver(host)
+        with done:
+            found[host] = addresses
+            left.discard(host)
+            done.notify()
+
+    for host in tuple(left):
+        threading.Thread(target=look_up, args=(host,), name=f"tfdist-resolve-{host}", daemon=True).start()
+    with done:
+        done.wait_for(lambda: not left, timeout)
+        return dict(found)

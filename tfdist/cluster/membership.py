@@ -1,0 +1,58 @@
+"""What a launcher has found out about its job: the cluster, and which of its workers are started here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tfdist.cluster.spec import Cluster
+from tfdist.errors import ClusterError
+
+
+@dataclass(frozen=True)
+class Membership:
+    """The cluster as one launcher sees it.
+
+    Attributes:
+        cluster: Every worker's address; None when there is one worker, which needs none.
+        local: Indices of the workers that this launcher starts, ascending, at least one.
+        machine: Indices of the workers that run on this machine, whichever launcher starts them: they share its
+            devices and cores. `local` is a part of it; left out, it is `local`.
+        ports_chosen: The addresses are tfdist's own choice, so a port that is taken may be exchanged for another.
+        source: What decided, in words for the log.
+    """
+
+    cluster: Cluster | None
+    local: tuple[int, ...]
+    machine: tuple[int, ...] = ()
+    ports_chosen: bool = False
+    source: str = "the default: one worker"
+
+    def __post_init__(self) -> None:
+        if not self.machine:
+            object.__setattr__(self, "machine", self.local)
+        if not self.local:
+            raise ClusterError("A launcher must start at least one worker. Received: none")
+        for name, indices in (("local", self.local), ("machine", self.machine)):
+            if list(indices) != sorted(set(indices)) or indices[0] < 0 or indices[-1] >= self.num_workers:
+                raise ClusterError(
+                    f"{name} must be ascending indices below {self.num_workers}, each once. Received: {indices}"
+                )
+        if not set(self.local) <= set(self.machine):
+            raise ClusterError(
+                f"Workers started here run on this machine. Received: local={self.local}, machine={self.machine}"
+            )
+
+    @property
+    def num_workers(self) -> int:
+        """Workers of the whole cluster."""
+        return 1 if self.cluster is None else len(self.cluster)
+
+    @property
+    def remote(self) -> tuple[int, ...]:
+        """Indices of the workers that other launchers start."""
+        return tuple(index for index in range(self.num_workers) if index not in self.local)
+
+    @property
+    def has_chief(self) -> bool:
+        """Whether worker 0 is started here."""
+        return 0 in self.local

@@ -1,0 +1,127 @@
+"""Slurm: the cluster from the variables that srun sets for each task (https://slurm.schedmd.com/srun.html).
+
+Each task runs its own `tfdist train` and starts its own worker. The list is derived here because TensorFlow's resolver
+fails on nodes without GPUs and sorts host names as text, so that node10 comes before node2.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from tfdist.cluster.membership import Membership
+from tfdist.cluster.ports import END_PORT, FIRST_PORT
+from tfdist.cluster.spec import Address, Cluster
+from tfdist.errors import ClusterError
+
+# Ports of one step of one job: neighbours in the queue that share a node get other blocks.
+_BLOCK = 64
+_BLOCKS = (END_PORT - FIRST_PORT) // _BLOCK
+_STEP_STRIDE = 31
+
+
+def membership(environ: Mapping[str, str]) -> Membership | None:
+    """This task's place in the cluster; None outside an srun task, or when the step has one task.
+
+    Raises:
+        ClusterError: The variables do not fit one another.
+    """
+    if "SLURM_PROCID" not in environ or "SLURM_JOB_ID" not in environ:
+        return None
+    tasks = _number(environ, "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", default=1)
+    if tasks == 1:
+        return None
+    if "SLURM_STEP_NODELIST" not in environ:
+        raise ClusterError(
+            f"This is a Slurm job of {tasks} tasks, and this process is none of them but the job's script. Expected: "
+            "`srun tfdist train ...`, which starts one worker a task; or --nproc N for workers on this node alone."
+        )
+    index = _number(environ, "SLURM_PROCID")
+    hosts = expand_hosts(_text(environ, "SLURM_STEP_NODELIST"))
+    counts = expand_counts(_text(environ, "SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"))
+    if len(counts) != len(hosts) or sum(counts) != tasks or not 0 <= index < tasks:
+        raise ClusterError(
+            f"Slurm's variables do not fit one another: {tasks} task(s), this one {index}, nodes {hosts} with "
+            f"{counts} task(s). Start with srun, one task a worker, or give --workers and --index."
+        )
+    distribution = environ.get("SLURM_DISTRIBUTION", "block")
+    if len(hosts) > 1 and re.split("[:,]", distribution)[0] != "block":
+        raise ClusterError(
+            "tfdist knows which task runs on which node for srun's block distribution only. Received: "
+            f"SLURM_DISTRIBUTION={distribution}. Add `--distribution=block` to srun, or give --workers and --index."
+        )
+    base = base_port(_number(environ, "SLURM_JOB_ID"), _number(environ, "SLURM_STEP_ID", default=0))
+    places = [(node, rank) for node, count in enumerate(counts) for rank in range(count)]
+    cluster = Cluster(tuple(Address(hosts[node], base + rank) for node, rank in places))
+    machine = tuple(other for other, (node, _) in enumerate(places) if node == places[index][0])
+    return Membership(cluster, (index,), machine, source="Slurm")
+
+
+def base_port(job: int, step: int) -> int:
+    """The first port of a job step on each of its nodes, the same on every node, below the ephemeral ports."""
+    return FIRST_PORT + (job + _STEP_STRIDE * step) % _BLOCKS * _BLOCK
+
+
+def expand_counts(text: str) -> list[int]:
+    """`2(x3),1` -> [2, 2, 2, 1].
+
+    Raises:
+        ClusterError: The text is not of that form.
+    """
+    counts: list[int] = []
+    for part in text.split(","):
+        match = re.fullmatch(r"(\d+)(?:\(x(\d+)\))?", part)
+        if match is None:
+            raise ClusterError(f"Slurm's tasks per node must look like 2(x3),1. Received: {text!r}")
+        counts += [int(match[1])] * int(match[2] or 1)
+    return counts
+
+
+def expand_hosts(text: str) -> list[str]:
+    """`gpu[8-10,12],login` -> gpu8, gpu9, gpu10, gpu12, login: Slurm's own order, in which it numbers the tasks.
+
+    Raises:
+        ClusterError: The text is not of that form.
+    """
+    parts = re.findall(r"(?:[^,\[\]]|\[[^\[\]]*\])+", text)
+    if not text or ",".join(parts) != text:
+        raise ClusterError(f"Slurm's list of nodes must look like gpu[8-10,12],login. Received: {text!r}")
+    return [host for part in parts for host in _expand_part(part, text)]
+
+
+def _expand_part(part: str, text: str) -> list[str]:
+    match = re.fullmatch(r"([^\[\]]*)\[([^\[\]]+)\](.*)", part)
+    if match is None:
+        return [part]
+    prefix, ranges, rest = match.groups()
+    return [prefix + number + tail for number in _expand_ranges(ranges, text) for tail in _expand_part(rest, text)]
+
+
+def _expand_ranges(ranges: str, text: str) -> list[str]:
+    numbers: list[str] = []
+    for piece in ranges.split(","):
+        match = re.fullmatch(r"(\d+)(?:-(\d+))?", piece)
+        if match is None or (match[2] and int(match[2]) < int(match[1])):
+            raise ClusterError(f"Slurm's list of nodes must look like gpu[8-10,12],login. Received: {text!r}")
+        first, last = match[1], match[2] or match[1]
+        numbers += [str(number).zfill(len(first)) for number in range(int(first), int(last) + 1)]
+    return numbers
+
+
+def _text(environ: Mapping[str, str], *names: str) -> str:
+    for name in names:
+        if environ.get(name):
+            return environ[name]
+    raise ClusterError(
+        f"This looks like a Slurm task (SLURM_PROCID is set), but none of {', '.join(names)} is. "
+        "Start with srun, or give --workers and --index."
+    )
+
+
+def _number(environ: Mapping[str, str], *names: str, default: int | None = None) -> int:
+    if default is not None and not any(environ.get(name) for name in names):
+        return default
+    text = _text(environ, *names)
+    if not (text.isascii() and text.isdigit()):
+        raise ClusterError(f"Slurm's {' or '.join(names)} must be a number. Received: {text!r}")
+    return int(text)

@@ -1,0 +1,176 @@
+"""Who takes part: the ordered list of worker addresses, the same on every host."""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import re
+from dataclasses import dataclass
+
+from tfdist.errors import ClusterError
+
+_HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,252}[A-Za-z0-9])?")
+_EXAMPLE = "such as host1:20000,host2:20000 or [fd00::1]:20000"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether `host` names the machine itself, whichever machine that is: localhost, 127.x.y.z, ::1."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _canonical_host(host: str) -> str:
+    """The one spelling of `host` by which lists of several hosts are compared."""
+    try:
+        return str(ipaddress.ip_address(host))
+    except ValueError:
+        return host.lower()
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where one worker's TensorFlow server listens.
+
+    Attributes:
+        host: A name, an IPv4 address or an IPv6 address without brackets, in lower case.
+        port: 1 to 65535.
+    """
+
+    host: str
+    port: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.port <= 65535:
+            raise ClusterError(f"A worker's port must be 1 to 65535. Received: port={self.port} for host {self.host!r}")
+        try:
+            unspecified = ipaddress.ip_address(self.host).is_unspecified
+        except ValueError:
+            unspecified = False
+            if not _HOST_NAME.fullmatch(self.host):
+                raise ClusterError(
+                    f"A worker's host must be a name, an IPv4 address or an IPv6 address in brackets, {_EXAMPLE}. "
+                    f"Received: host={self.host!r}"
+                ) from None
+        if unspecified:
+            raise ClusterError(
+                f"{self.host} means 'every address' and cannot be dialled by other workers: write the address that "
+                f"they reach this host by. Received: {self}"
+            )
+        object.__setattr__(self, "host", _canonical_host(self.host))
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        """Reads `host:port` or `[ipv6]:port`.
+
+        Raises:
+            ClusterError: The text is empty, or has no port or a bad one, or is not a host.
+        """
+        text = text.strip()
+        if not text:
+            raise ClusterError(f"A worker list has an empty entry: write host:port between commas, {_EXAMPLE}.")
+        if text.startswith("["):
+            host, bracket, port = text[1:].partition("]")
+            if not bracket or (port and not port.startswith(":")):
+                raise ClusterError(f"An IPv6 worker is written [address]:port, {_EXAMPLE}. Received: {text!r}")
+            port = port[1:]
+        else:
+            host, _, port = text.rpartition(":")
+            if ":" in host and "/" not in host:
+                raise ClusterError(
+                    f"An IPv6 worker needs brackets and a port, {_EXAMPLE}. Received: {text!r}"
+                )
+        if not host or not port:
+            missing = "host" if text.startswith(":") else "port"
+            raise ClusterError(f"A worker needs a host and a port, {_EXAMPLE}. Received: {text!r} without a {missing}")
+        if not (port.isascii() and port.isdigit()):
+            raise ClusterError(f"A worker's port must be a number from 1 to 65535. Received: {text!r}")
+        return cls(host, int(port))
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The ordered workers of one job; worker 0 is the chief. It checks itself when made.
+
+    Attributes:
+        workers: One address a worker, at least one, no two the same.
+    """
+
+    workers: tuple[Address, ...]
+
+    def __post_init__(self) -> None:
+        if not self.workers:
+            raise ClusterError(f"A worker list must name at least one worker, {_EXAMPLE}. Received: an empty list")
+        self._check_duplicates()
+        self._check_loopback()
+
+    def _check_duplicates(self) -> None:
+        seen: dict[tuple[str, int], int] = {}
+        for index, address in enumerate(self.workers):
+            # TensorFlow's server listens on every interface, so one machine's workers differ by port alone.
+            key = ("loopback" if is_loopback(address.host) else address.host, address.port)
+            if key in seen:
+                raise ClusterError(
+                    f"Workers {seen[key]} and {index} have the same address, and each needs its own: give workers of "
+                    f"one machine different ports. Received: {self.workers[seen[key]]} and {address}"
+                )
+            seen[key] = index
+
+    def _check_loopback(self) -> None:
+        loopback = [address for address in self.workers if is_loopback(address.host)]
+        others = [address for address in self.workers if not is_loopback(address.host)]
+        if loopback and others:
+            raise ClusterError(
+                f"{loopback[0]} means another machine on every host, so it cannot stand in a list with other hosts "
+                f"such as {others[0]}: write the name or address by which the other hosts reach it. Received: {self}"
+            )
+
+    @classmethod
+    def parse(cls, text: str) -> Cluster:
+        """Reads a list such as `host1:20000,[::1]:20001`.
+
+        Raises:
+            ClusterError: The list is empty, or an entry or the whole does not hold together.
+        """
+        if not text.strip():
+            return cls(())
+        return cls(tuple(Address.parse(entry) for entry in text.split(",")))
+
+    def __len__(self) -> int:
+        return len(self.workers)
+
+    def __str__(self) -> str:
+        return ",".join(str(address) for address in self.workers)
+
+    def index_of(self, address: Address) -> int:
+        """The index of the worker at `address`.
+
+        Raises:
+            ClusterError: No worker has that address.
+        """
+        if address not in self.workers:
+            raise ClusterError(f"{address} is no worker of this cluster. Expected one of: {self}")
+        return self.workers.index(address)
+
+    def check_index(self, index: int) -> int:
+        """Returns `index` when the cluster has that worker.
+
+        Raises:
+            ClusterError: It has not.
+        """
+        if not 0 <= index < len(self.workers):
+            raise ClusterError(
+                f"The cluster has {len(self.workers)} worker(s), so an index must be 0 to {len(self.workers) - 1}. "
+                f"Received: index={index}"
+            )
+        return index
+
+    def digest(self) -> str:
+        """Twelve hexadecimal digits that are the same for the same list on every host."""
+        return hashlib.sha256(str(self).encode()).hexdigest()[:12]

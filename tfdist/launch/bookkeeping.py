@@ -1,0 +1,79 @@
+"""What a launcher writes into the run directory for its workers, and reads of what they left there."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import sys
+import time
+from dataclasses import dataclass
+
+from tfdist.errors import RunDirError
+from tfdist.launch.environment import Assignment
+from tfdist.launch.failures import Failure, from_record, from_signal
+from tfdist.launch.run_place import Place
+from tfdist.launch.worker import Worker, describe
+from tfdist.rundir.atomic import write_json
+from tfdist.rundir.records import ErrorRecord
+from tfdist.rundir.state import State, WorkerState
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What an ended worker's exit code and error file say."""
+
+    place: Place
+
+    def __call__(self, worker: Worker, code: int) -> Failure | None:
+        """The failure of a worker that ended with `code`; None when it left by itself or by the launcher's will."""
+        record = self._record(worker.index)
+        if record is not None:
+            return from_record(record, **describe(worker))
+        if code < 0 and not worker.ended_by_launcher:
+            return from_signal(worker.index, -code, **describe(worker))
+        return None
+
+    def _record(self, index: int) -> ErrorRecord | None:
+        try:
+            return ErrorRecord.read(self.place.run_dir.error_file(index, self.place.attempt))
+        except RunDirError:
+            # Cut short, by a full disk say: then the exit code alone has to tell.
+            return None
+
+
+def write_state(
+    place: Place, assignment: Assignment, pid: int, state: State, *, epoch: int = 0, step: int = 0
+) -> None:
+    """Writes the state of a worker that cannot do so itself: not yet, or not any more.
+
+    Raises:
+        RunDirError: It cannot be written.
+    """
+    WorkerState(
+        index=assignment.index,
+        address=assignment.address,
+        host=socket.gethostname(),
+        pid=pid,
+        attempt=assignment.attempt,
+        state=state,
+        epoch=epoch,
+        step=step,
+        time=time.time(),
+    ).write(place.run_dir.state_file(assignment.index), durable=False)
+
+
+def close_state(place: Place, assignment: Assignment) -> None:
+    """Says `failed` for a worker that could not say how it ended; the report must come whatever the disk does."""
+    with contextlib.suppress(RunDirError):
+        last = WorkerState.read(place.run_dir.state_file(assignment.index))
+        if last is not None and last.state not in (State.FINISHED, State.FAILED):
+            write_state(place, assignment, last.pid, State.FAILED, epoch=last.epoch, step=last.step)
+
+
+def write_failure(place: Place, failures: tuple[Failure, ...]) -> None:
+    """Writes the first failure, and the others as its consequences, into the run directory."""
+    first, *others = [failure.to_json() for failure in failures]
+    try:
+        write_json(place.run_dir.failure_file, {**first, "consequences": others})
+    except RunDirError as error:
+        print(f"tfdist: the failure record could not be written: {error}", file=sys.stderr)

@@ -1,0 +1,71 @@
+"""When a group of workers is done, and when it has failed: decided from what is known of each, without any effect."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+FOLLOW_SECONDS = 5.0
+"""How long the others may take to follow a worker that leaves with a code other than 0, or leaves at once."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What is known of one worker.
+
+    Attributes:
+        index: The worker.
+        code: The exit code with which it is done; None while it works.
+        gone: Whether its process has ended.
+        failed: Whether it failed beyond doubt: an exception or a signal.
+        since: When `code` became known, in seconds of the clock that `decide` is given.
+    """
+
+    index: int
+    code: int | None = None
+    gone: bool = False
+    failed: bool = False
+    since: float = 0.0
+
+
+class Verdict(enum.Enum):
+    """What to do with the group now."""
+
+    WAIT = "wait"
+    RELEASE = "release"  # every worker is done and may leave
+    END = "end"  # a worker failed: the others end too
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A verdict.
+
+    Attributes:
+        verdict: What to do.
+        code: For RELEASE, the job's exit code, on which all workers agree.
+        culprits: For END, the workers to blame.
+    """
+
+    verdict: Verdict
+    code: int = 0
+    culprits: tuple[int, ...] = ()
+
+
+def decide(workers: Sequence[Progress], now: float) -> Decision:
+    """What to do, from what is known of every worker of the job.
+
+    A worker that is done with code 0 may wait for the others as long as they work. One that leaves otherwise is
+    followed by all the others within FOLLOW_SECONDS, with the same code, or the group has failed.
+    """
+    failed = tuple(worker.index for worker in workers if worker.failed)
+    if failed:
+        return Decision(Verdict.END, culprits=failed)
+    codes = {worker.code for worker in workers if worker.code is not None}
+    leaving = [worker for worker in workers if worker.code is not None and (worker.code != 0 or worker.gone)]
+    disagree = len(codes) > 1
+    if all(worker.code is not None for worker in workers) and not disagree:
+        return Decision(Verdict.RELEASE, code=codes.pop())
+    if leaving and (disagree or now - min(worker.since for worker in leaving) > FOLLOW_SECONDS):
+        return Decision(Verdict.END, culprits=tuple(worker.index for worker in leaving))
+    return Decision(Verdict.WAIT)

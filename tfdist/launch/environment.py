@@ -1,0 +1,133 @@
+"""What a worker process must know, carried in its environment: the one reader and writer of it in launch/."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from tfdist.cluster.spec import Cluster
+from tfdist.cluster.tf_config import to_json
+from tfdist.errors import UsageError
+
+VARIABLE = "TFDIST_WORKER"
+
+TargetKind = Literal["config", "script", "module"]
+Communication = Literal["auto", "nccl", "ring"]
+_TUPLES = ("args", "devices", "overrides")
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """Everything that a launcher tells one worker process.
+
+    Attributes:
+        run_dir: Absolute path of the run directory on this machine.
+        seed: The run's random seed, the same for every worker; not negative.
+        index: This worker's place in the cluster; 0 is the chief.
+        num_workers: Workers of the whole cluster.
+        target_kind: What `target` is: a YAML config, a Python script or a module's dotted name.
+        target: Path or dotted name of what to run.
+        args: The script's own arguments.
+        overrides: KEY=VALUE texts of `--set`, for a config.
+        local_rank: This worker's place among the workers of this machine.
+        local_size: Workers of this machine: they share its devices and cores.
+        attempt: Starts of the group before this one.
+        devices: GPUs that the workers of this machine may use, by TensorFlow's index; None for all.
+        logical_devices: Parts that each GPU (or the CPU, when there is none) is split into; None for no split.
+        memory_limit: MiB of a logical device.
+        communication: Which collectives to use.
+        step_timeout: Seconds after which a collective that does not complete is an error.
+        verbose: Say more, and keep tracebacks.
+        address: This worker's host:port; None when there is one worker.
+        cluster: Every worker's host:port, comma-separated; None when there is one worker.
+        channel_fd: File descriptor of the socket to the launcher (`WorkerChannel`).
+    """
+
+    run_dir: str
+    seed: int
+    index: int
+    num_workers: int
+    target_kind: TargetKind
+    target: str
+    args: tuple[str, ...] = ()
+    overrides: tuple[str, ...] = ()
+    local_rank: int = 0
+    local_size: int = 1
+    attempt: int = 0
+    devices: tuple[int, ...] | None = None
+    logical_devices: int | None = None
+    memory_limit: int | None = None
+    communication: Communication = "auto"
+    step_timeout: float = 600.0
+    verbose: bool = False
+    address: str | None = None
+    cluster: str | None = None
+    channel_fd: int | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.index < self.num_workers:
+            raise UsageError(f"A worker's index must be 0 to {self.num_workers - 1}. Received: index={self.index}")
+        if not 0 <= self.local_rank < self.local_size <= self.num_workers:
+            raise UsageError(
+                f"local_rank must be below local_size, and that at most {self.num_workers}. "
+                f"Received: local_rank={self.local_rank}, local_size={self.local_size}"
+            )
+        if self.seed < 0:
+            raise UsageError(f"A seed must not be negative. Received: seed={self.seed}")
+        if self.target_kind not in get_args(TargetKind):
+            raise UsageError(f"target_kind must be one of {get_args(TargetKind)}. Received: {self.target_kind!r}")
+        if self.communication not in get_args(Communication):
+            raise UsageError(
+                f"--communication must be one of {get_args(Communication)}. Received: {self.communication!r}"
+            )
+        if (self.num_workers > 1) != (self.cluster is not None):
+            raise UsageError(
+                "Several workers need a cluster and one worker has none. "
+                f"Received: num_workers={self.num_workers}, cluster={self.cluster!r}"
+            )
+
+    def to_environ(self, base: Mapping[str, str] | None = None) -> dict[str, str]:
+        """The worker's environment: `base` (default: this process's) with what the worker must know.
+
+        A TF_CONFIG in `base` is replaced, or removed when there is one worker; what the user set otherwise stands.
+        """
+        environ = dict(os.environ if base is None else base)
+        environ[VARIABLE] = json.dumps(dataclasses.asdict(self))
+        environ.pop("TF_CONFIG", None)
+        if self.cluster is not None:
+            environ["TF_CONFIG"] = to_json(Cluster.parse(self.cluster), self.index)
+            # The launcher keeps the port bound while the worker runs; see holding.py.
+            environ["TF_GRPC_REUSE_PORT"] = "true"
+        environ["PYTHONUNBUFFERED"] = "1"
+        # Python's hash() orders sets: where that decides what is built first, workers must agree.
+        environ.setdefault("PYTHONHASHSEED", str(self.seed % 2**32))
+        if not self.verbose:
+            environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+        return environ
+
+    @classmethod
+    def from_environ(cls, environ: Mapping[str, str] | None = None) -> Assignment | None:
+        """The assignment that a launcher wrote into `environ` (default: this process's); None outside `tfdist train`.
+
+        Raises:
+            UsageError: The variable is there and is not what this version of tfdist writes.
+        """
+        text = (os.environ if environ is None else environ).get(VARIABLE)
+        if not text:
+            return None
+        try:
+            fields: dict[str, Any] = json.loads(text)
+            for name in _TUPLES:
+                if fields.get(name) is not None:
+                    fields[name] = tuple(fields[name])
+            return cls(**fields)
+        except (ValueError, TypeError, AttributeError) as error:
+            raise UsageError(
+                f"The environment variable {VARIABLE} must be what this version of `tfdist train` writes for its "
+                f"workers ({error}). Received: {text[:200]!r}\nUnset it to run without a launcher."
+            ) from None
+

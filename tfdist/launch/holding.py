@@ -1,0 +1,160 @@
+"""Holds this machine's worker ports from before the job forms until its workers are gone.
+
+Two things hold a port. An abstract unix socket, which the kernel gives to one process and frees at its death, keeps
+out a second tfdist job. A bound TCP socket that does not listen keeps out everybody else: with SO_REUSEPORT, and with
+TF_GRPC_REUSE_PORT=true in the worker, TensorFlow can listen on the port while the launcher still has it, so there is
+no moment at which it is free.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import random
+import socket
+from collections.abc import Iterable
+from dataclasses import replace
+from types import TracebackType
+
+from tfdist.cluster.membership import Membership
+from tfdist.cluster.ports import candidates, has_recent_connections, listening, tcp_tables, who_has, who_has_unix
+from tfdist.cluster.spec import Address, Cluster
+from tfdist.errors import PortTakenError
+
+_REMEDY = "Choose another port in --workers (the same list on every host), or end what has it."
+
+
+def bind_reusable(port: int) -> socket.socket:
+    """A TCP socket bound to `port` on every interface, IPv6 and IPv4 where there is IPv6, that can share it.
+
+    Raises:
+        OSError: Somebody who does not share has the port, or this user may not bind it.
+    """
+    try:
+        bound = socket.socket(socket.AF_INET6, socket.SOCK_STREAM)
+    except OSError:
+        bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        if bound.family == socket.AF_INET6:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        bound.bind(("", port))
+    except BaseException:
+        bound.close()
+        raise
+    return bound
+
+
+class PortHold:
+    """Ports that are this process's; a context manager that frees them."""
+
+    def __init__(self) -> None:
+        self._sockets = contextlib.ExitStack()
+
+    def __enter__(self) -> PortHold:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Frees every port."""
+        self._sockets.close()
+
+    def take(self, port: int) -> None:
+        """Holds `port` too.
+
+        Raises:
+            PortTakenError: It belongs to another process or to another tfdist job; the text says which, if it can.
+        """
+        with contextlib.ExitStack() as taken:
+            taken.enter_context(_lock(port))
+            taken.enter_context(_bind(port))
+            # A listener of this user that shares the port does not stop the bind, so look for one.
+            if listening(port):
+                raise _taken(port, who_has(port))
+            self._sockets.push(taken.pop_all())
+
+
+def hold_ports(membership: Membership, hold: PortHold) -> Membership:
+    """Holds the ports of the workers that are started here.
+
+    Returns:
+        The membership; with other ports when tfdist may choose them and some were taken.
+
+    Raises:
+        PortTakenError: A port that the user chose, or every port that tfdist may choose, is taken.
+    """
+    cluster = membership.cluster
+    if cluster is None:
+        return membership
+    if not membership.ports_chosen:
+        for index in membership.local:
+            hold.take(cluster.workers[index].port)
+        return membership
+    return replace(membership, cluster=_hold_any(cluster, hold))
+
+
+def _hold_any(cluster: Cluster, hold: PortHold) -> Cluster:
+    wanted = [address.port for address in cluster.workers]
+    held: list[int] = []
+    for port in _unique([*wanted, *candidates(random.randrange(1 << 30))]):
+        if len(held) == len(wanted):
+            break
+        with contextlib.suppress(PortTakenError):
+            hold.take(port)
+            held.append(port)
+    if len(held) < len(wanted):
+        raise PortTakenError(
+            f"This machine has {len(held)} free port(s) among those that tfdist chooses from, and {len(wanted)} are "
+            "needed. End other jobs, or choose ports with --workers."
+        )
+    return Cluster(tuple(Address(a.host, port) for a, port in zip(cluster.workers, held, strict=True)))
+
+
+def _unique(ports: Iterable[int]) -> list[int]:
+    return list(dict.fromkeys(ports))
+
+
+def _lock(port: int) -> socket.socket:
+    name = f"tfdist-port-{port}"
+    lock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        lock.bind(f"\0{name}")
+    except OSError as error:
+        lock.close()
+        if error.errno != errno.EADDRINUSE:
+            raise
+        owner = who_has_unix(name) or "of another user"
+        raise PortTakenError(
+            f"Port {port}, which this machine's worker needs, belongs to another tfdist job: {owner}. {_REMEDY}"
+        ) from None
+    return lock
+
+
+def _bind(port: int) -> socket.socket:
+    try:
+        return bind_reusable(port)
+    except PermissionError:
+        raise PortTakenError(
+            f"Port {port} may not be used by this user. Expected a port from 1024 on, better from 20000 to 31999. "
+            f"Received: port {port}. {_REMEDY}"
+        ) from None
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise PortTakenError(f"Port {port} cannot be used: {error}. {_REMEDY}") from error
+        raise _taken(port, who_has(port)) from None
+
+
+def _taken(port: int, owner: str | None) -> PortTakenError:
+    if owner is None and not listening(port) and any(has_recent_connections(table, port) for table in tcp_tables()):
+        return PortTakenError(
+            f"Port {port}, which this machine's worker needs, still has connections of a program that used it. "
+            f"Those of one that has ended are gone after a minute: try again then. Or: {_REMEDY}"
+        )
+    return PortTakenError(
+        f"Port {port}, which this machine's worker needs, is taken by {owner or 'a process that cannot be named'}. "
+        f"{_REMEDY}"
+    )

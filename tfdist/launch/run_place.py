@@ -1,0 +1,149 @@
+"""Where a job writes and what its workers have in common: made by the chief's launcher, joined by the others."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import secrets
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tfdist.errors import FormingError, RunDirError
+from tfdist.rundir.atomic import write_json
+from tfdist.rundir.creation import create_run_dir, join_run_dir
+from tfdist.rundir.layout import RunDir
+
+_SEEDS = 2**31
+_LOCK_SECONDS = 10.0
+_VISIBLE_SECONDS = 3.0
+_RETRY_SECONDS = 0.1
+
+
+@dataclass(frozen=True)
+class Place:
+    """One job's common ground, as one launcher sees it.
+
+    Attributes:
+        run_dir: The run directory on this machine.
+        shown: The same, as the user or the chief's launcher wrote it; other hosts look for it by this name.
+        seed: The run's seed.
+        attempt: Starts of the group before this one.
+        job: Different for every job: by it a launcher knows a directory that it shares.
+        writes_failure: Whether this launcher writes the failure record: not where another one does.
+    """
+
+    run_dir: RunDir
+    shown: str
+    seed: int
+    attempt: int
+    job: str
+    writes_failure: bool
+
+    def go(self) -> dict[str, Any]:
+        """What the chief's launcher hands out."""
+        return {"run_dir": self.shown, "seed": self.seed, "attempt": self.attempt, "job": self.job}
+
+
+def create_place(run_dir: str | None, *, name: str, overwrite: bool, seed: int | None) -> Place:
+    """Creates a job's run directory and draws its seed when none is given: for the chief's launcher alone.
+
+    Raises:
+        RunDirError: The directory holds another run, or cannot be made or written.
+    """
+    run = create_run_dir(run_dir, name=name, overwrite=overwrite)
+    job = secrets.token_hex(8)
+    _mark(run, job)
+    shown = os.path.relpath(run.path) if run_dir is None else run_dir
+    return Place(run, shown, secrets.randbelow(_SEEDS) if seed is None else seed, 0, job, True)
+
+
+def join_place(go: dict[str, Any], run_dir: str | None, *, name: str, overwrite: bool) -> Place:
+    """The place of a launcher without the chief: the chief's directory where it is shared, else one of the same name.
+
+    Args:
+        go: What the chief's launcher handed out.
+        run_dir: `--run-dir` as given on this host; None takes the chief's name for it.
+        name: The run's name.
+        overwrite: Whether an earlier run is replaced.
+
+    Raises:
+        FormingError: `go` is not what this version hands out.
+        RunDirError: The directory holds another run, or cannot be made or written.
+    """
+    try:
+        shown = str(run_dir or go["run_dir"])
+        seed, attempt, job = int(go["seed"]), int(go["attempt"]), str(go["job"])
+    except (KeyError, TypeError, ValueError):
+        raise FormingError(
+            f"The chief's launcher hands out something else than a run directory, a seed and a job. Received: {go!r}. "
+            "Install the same version of tfdist on every host."
+        ) from None
+    run = RunDir(Path(shown))
+    # Two launchers of one machine may come at once to a directory that they share with each other alone.
+    with _locked(run.path):
+        shared = _joins(run, job)
+        if shared:
+            join_run_dir(shown, name=name)
+        else:
+            create_run_dir(shown, name=name, overwrite=overwrite)
+            _mark(run, job)
+    return Place(run, shown, seed, attempt, job, not shared)
+
+
+def _mark(run: RunDir, job: str) -> None:
+    record = _record(run) or {}
+    write_json(run.run_file, {**record, "job": job})
+
+
+def _joins(run: RunDir, job: str) -> bool:
+    """Whether the directory is this very job's. A shared file system may take a moment to show that it is."""
+    deadline = time.monotonic() + _VISIBLE_SECONDS
+    while (record := _record(run)) is not None and record.get("job") != job:
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_RETRY_SECONDS)
+    return record is not None
+
+
+def _record(run: RunDir) -> dict[str, Any] | None:
+    try:
+        record = json.loads(run.run_file.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return record if isinstance(record, dict) else None
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Keeps other launchers of this machine from making the same directory at the same time."""
+    parent = path.parent
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(parent, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise RunDirError(
+            f"The run directory {path} cannot be made: {error}. Expected a place that can be written on this host. "
+            "Choose another --run-dir."
+        ) from error
+    try:
+        deadline = time.monotonic() + _LOCK_SECONDS
+        # A file system without locks must not stop the run; it only leaves the rare race open.
+        with contextlib.suppress(OSError):
+            while not _try_lock(descriptor) and time.monotonic() < deadline:
+                time.sleep(_RETRY_SECONDS)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -1,0 +1,89 @@
+"""Signals to the launcher: remembered when they come, acted upon where the launcher waits."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import socket
+import threading
+from collections.abc import Callable
+from types import FrameType, TracebackType
+from typing import Any
+
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Stopped(Exception):
+    """A signal ended the launcher before any worker ran.
+
+    Attributes:
+        exit_code: 128 + the signal.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(describe(number))
+        self.exit_code = 128 + number
+
+
+def describe(number: int) -> str:
+    """Who was stopped, and how."""
+    how = "Ctrl-C, SIGINT" if number == signal.SIGINT else signal.Signals(number).name
+    return f"{how} to the launcher on {socket.gethostname()}"
+
+
+class Signals:
+    """While entered, SIGINT, SIGTERM and SIGHUP are counted instead of obeyed, and wake whoever selects on this.
+
+    SIGINT is taken even where the launcher was started with it ignored, as non-interactive shells do to what they put
+    into the background: whoever sends it by hand means it. SIGHUP stays ignored when it was: that is what nohup is
+    for. A worker started meanwhile has the default actions again, since handlers do not outlive exec. Outside the
+    main thread Python allows no handlers, and nothing is caught.
+    """
+
+    def __init__(self) -> None:
+        self.received: list[int] = []
+        self._wake, self._woken = socket.socketpair()
+        self._wake.setblocking(False)
+        self._woken.setblocking(False)
+        self._restore: list[Callable[[], Any]] = []
+
+    def fileno(self) -> int:
+        return self._woken.fileno()
+
+    def drain(self) -> None:
+        """Makes `fileno` unreadable until the next signal."""
+        with contextlib.suppress(BlockingIOError):
+            while self._woken.recv(4096):
+                pass
+
+    def check(self) -> None:
+        """Raises `Stopped` when a signal has come."""
+        self.drain()
+        if self.received:
+            raise Stopped(self.received[0])
+
+    def __enter__(self) -> Signals:
+        if threading.current_thread() is threading.main_thread():
+            before = signal.set_wakeup_fd(self._wake.fileno(), warn_on_full_buffer=False)
+            self._restore.append(lambda: signal.set_wakeup_fd(before))
+            for number in _ENDING:
+                if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+                    self._handle(number, self._remember)
+            # A child's end wakes the launcher too.
+            self._handle(signal.SIGCHLD, lambda *_: None)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        while self._restore:
+            self._restore.pop()()
+        self._wake.close()
+        self._woken.close()
+
+    def _handle(self, number: int, handler: Callable[[int, FrameType | None], None]) -> None:
+        before = signal.signal(number, handler)
+        self._restore.append(lambda: signal.signal(number, signal.SIG_DFL if before is None else before))
+
+    def _remember(self, number: int, frame: FrameType | None) -> None:
+        self.received.append(number)

@@ -1,0 +1,36 @@
+"""What the group of workers needs of one: `WorkerProcess` has it, and tests have fakes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Protocol
+
+
+class Worker(Protocol):
+    """What the group needs of `WorkerProcess`."""
+
+    index: int
+    address: str | None
+    log: Path
+    ended_by_launcher: bool
+
+    @property
+    def pid(self) -> int: ...
+    def fileno(self) -> int: ...
+    def reported(self) -> int | None: ...
+    def release(self) -> None: ...
+    def poll(self) -> int | None: ...
+    def terminate(self) -> None: ...
+    def kill(self) -> None: ...
+    def last_lines(self) -> tuple[str, ...]: ...
+    def close(self) -> None: ...
+
+
+def describe(worker: Worker) -> dict[str, Any]:
+    """What a failure tells of the worker's process."""
+    return {
+        "address": worker.address,
+        "pid": worker.pid,
+        "log": str(worker.log),
+        "last_lines": worker.last_lines(),
+    }
