@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from tfdist.cli.main import VERBS, main
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_list_of_verbs_says_what_their_help_says(verb: str) -> None:
+    """The list stands apart from the commands, which are not imported to show it."""
+    result = CliRunner().invoke(main, [verb, "--help"])
+    assert result.exit_code == 0
+    assert VERBS[verb][1].rstrip(".") in " ".join(result.output.split())
+
+
+def test_help_lists_every_verb() -> None:
+    output = CliRunner().invoke(main, ["--help"]).output
+    for verb, (_, text) in VERBS.items():
+        assert verb in output
+        assert text in " ".join(output.split())
+
+
+def test_an_unknown_verb() -> None:
+    result = CliRunner().invoke(main, ["trian"])
+    assert result.exit_code == 2
+    assert "No such command 'trian'" in result.output
+
+
+def test_python_dash_m_is_the_same_command() -> None:
+    command = [sys.executable, "-m", "tfdist", "--help"]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert result.stdout.startswith("Usage: tfdist [OPTIONS]")

@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from tfdist.cli import train as train_module
+from tfdist.cli.main import main
+from tfdist.cli.train import train
+from tfdist.launch.job import JobSpec
+
+CONFIG = """\
+name: digits
+seed: 7
+model: {build: tfdist.models.mlp}
+compile: {optimizer: adam, loss: mse}
+data: {batch_size: 128, train: {format: npz, path: digits.npz, split: train}}
+devices: {logical: 2, memory_limit: 512}
+"""
+
+
+@pytest.fixture(autouse=True)
+def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("TF_CONFIG", "SLURM_JOB_ID", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").touch()
+    (tmp_path / "digits.yaml").write_text(CONFIG)
+
+
+@pytest.fixture
+def jobs(monkeypatch: pytest.MonkeyPatch) -> list[JobSpec]:
+    """The jobs that would have been run; each exits with 7."""
+    started: list[JobSpec] = []
+
+    def run(spec: JobSpec) -> int:
+        started.append(spec)
+        return 7
+
+    monkeypatch.setattr(train_module, "run_job", run)
+    return started
+
+
+def run(arguments: str) -> Result:
+    return CliRunner().invoke(main, ["train", *arguments.split()])
+
+
+def test_the_flags_are_a_contract() -> None:
+    """Scripts of other people depend on every name."""
+    options = [param for param in train.params if isinstance(param, click.Option)]
+    assert {name for option in options for name in option.opts} == {
+        "-m",
+        "--workers",
+        "--index",
+        "--nproc",
+        "--devices",
+        "--logical-devices",
+        "--memory-limit",
+        "--communication",
+        "--run-dir",
+        "--overwrite",
+        "--set",
+        "--start-timeout",
+        "--step-timeout",
+        "--show",
+        "--log-prefix",
+        "--verbose",
+    }
+
+
+def test_the_defaults_are_a_contract(jobs: list[JobSpec]) -> None:
+    run("train.py")
+    [job] = jobs
+    assert job == JobSpec(
+        membership=job.membership,
+        target_kind="script",
+        target="train.py",
+        args=(),
+        name="train",
+        run_dir=None,
+        overwrite=False,
+        seed=None,
+        overrides=(),
+        devices=None,
+        logical_devices=None,
+        memory_limit=None,
+        communication="auto",
+        start_timeout=120.0,
+        step_timeout=600.0,
+        show="chief",
+        log_prefix=False,
+        verbose=False,
+    )
+
+
+def test_a_script_with_its_arguments(jobs: list[JobSpec]) -> None:
+    result = run("--nproc 2 --devices 0,2 --run-dir out --show all train.py --epochs 3 --nproc 9")
+    assert result.exit_code == 7, result.output  # the job's own
+    [job] = jobs
+    assert (job.target_kind, job.target, job.args) == ("script", "train.py", ("--epochs", "3", "--nproc", "9"))
+    assert (job.name, job.seed, job.run_dir) == ("train", None, "out")
+    assert (job.devices, job.show, job.overwrite, job.verbose) == ((0, 2), "all", False, False)
+    assert job.membership.num_workers == 2
+
+
+def test_a_module_with_its_arguments(jobs: list[JobSpec]) -> None:
+    assert run("-m package.module --epochs 3").exit_code == 7
+    [job] = jobs
+    assert (job.target_kind, job.target, job.args) == ("module", "package.module", ("--epochs", "3"))
+    assert job.membership.num_workers == 1
+
+
+def test_a_config_says_what_the_options_do_not(jobs: list[JobSpec]) -> None:
+    assert run("digits.yaml").exit_code == 7
+    [job] = jobs
+    assert (job.target_kind, job.target, job.args, job.name, job.seed) == ("config", "digits.yaml", (), "digits", 7)
+    assert (job.logical_devices, job.memory_limit) == (2, 512)
+
+
+def test_options_after_a_config_count_before_it(jobs: list[JobSpec]) -> None:
+    run("digits.yaml --set seed=8 --set name=other --logical-devices 3 --overwrite --step-timeout 5 --verbose")
+    [job] = jobs
+    assert (job.name, job.seed, job.logical_devices, job.memory_limit) == ("other", 8, 3, 512)
+    assert (job.overrides, job.overwrite, job.step_timeout) == (("seed=8", "name=other"), True, 5.0)
+
+
+def test_the_default_config(jobs: list[JobSpec]) -> None:
+    Path("digits.yaml").rename("tfdist.yaml")
+    assert run("--nproc 2").exit_code == 7
+    assert jobs[0].target == "tfdist.yaml"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("", "error: There is nothing to train"),
+        ("absent.yaml", "error: There is no config file"),
+        ("absent.py", "error: The script absent.py cannot be read"),
+        ("digits.yaml --set data.bach_size=3", "did you mean data.batch_size?"),
+        ("--set fit.epochs=3 train.py", "error: --set overrides an entry of a config, and train.py is none."),
+        ("--index 0 train.py", "error: --index picks an entry of --workers"),
+        ("--nproc 0 train.py", "--nproc"),
+        ("--workers a train.py", "error: "),
+        ("--devices 0,x train.py", "expected numbers of GPUs from 0, such as 0,1. Received: '0,x'"),
+        ("--devices 1,1 train.py", "expected every GPU once. Received: '1,1'"),
+        ("--start-timeout 0 train.py", "expected a number of seconds above 0. Received: 0"),
+        ("--step-timeout inf train.py", "expected a number of seconds above 0. Received: inf"),
+        ("--step-timeout nan train.py", "expected a number of seconds above 0. Received: nan"),
+        ("--show some train.py", "'some' is not one of 'chief', 'all', 'none'"),
+        ("--frobnicate train.py", "No such option"),
+    ],
+)
+def test_mistakes_start_nothing_and_exit_with_2(jobs: list[JobSpec], arguments: str, message: str) -> None:
+    result = run(arguments)
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
+    assert not jobs
+    assert not Path("runs").exists()

@@ -1,0 +1,166 @@
+"""The house: who may import whom, and what start-up may load."""
+
+from __future__ import annotations
+
+import ast
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import tfdist.errors
+
+PACKAGE = Path(tfdist.errors.__file__).parent
+
+FLOORS = {
+    "errors": 0,
+    "cluster": 1,
+    "order": 1,
+    "config": 1,
+    "rundir": 1,
+    "launch": 2,
+    "plan": 2,
+    "runtime": 3,
+    "keras_repairs": 4,
+    "data": 4,
+    "checkpoint": 4,
+    "models": 4,
+    "training": 5,
+    "verify": 6,
+    "bench": 6,
+    "cli": 7,
+    "__init__": 8,
+    "__main__": 8,
+}
+LIGHT = {"errors", "cluster", "order", "config", "rundir", "launch", "plan", "cli", "__init__", "__main__"}
+"""Never import TensorFlow or Keras, at whatever place in the file."""
+
+WITHOUT_NUMPY = LIGHT - {"order", "plan"}
+HEAVY = {"tensorflow", "keras", "tf_keras"}
+
+MODULES = sorted(PACKAGE.rglob("*.py"))
+STARTED_OFTEN = ["tfdist", "tfdist.cli.main", "tfdist.cli.train", "tfdist.launch.job", "tfdist.config", "tfdist.rundir"]
+
+
+def dotted_name(file: Path) -> str:
+    parts = file.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def room_of(module: str) -> str:
+    """The package on its floor, or the file, to which a dotted name below tfdist belongs."""
+    names = module.split(".")
+    return names[1] if len(names) > 1 else "__init__"
+
+
+def imports_of(tree: ast.AST, module: str, is_package: bool) -> Iterator[tuple[int, str]]:
+    """Line and dotted name of everything that a file imports, wherever in the file it does so."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                above = module.split(".")
+                above = above[: len(above) - node.level + is_package]
+                base = ".".join([*above, base] if base else above)
+            for alias in node.names:
+                # `from tfdist import errors` reaches the module, not the public names.
+                is_room = base == "tfdist" and alias.name in FLOORS
+                yield node.lineno, f"tfdist.{alias.name}" if is_room else base
+
+
+def breaches(file: Path, source: str) -> list[str]:
+    """What a file imports against the rules, one text each."""
+    module = dotted_name(file)
+    room = room_of(module)
+    found = []
+    for line, name in imports_of(ast.parse(source), module, file.name == "__init__.py"):
+        top = name.split(".")[0]
+        other = room_of(name)
+        if top in HEAVY and room in LIGHT:
+            found.append(f"{file}:{line}: {room} must not import {name}")
+        if top == "numpy" and room in WITHOUT_NUMPY:
+            found.append(f"{file}:{line}: {room} must not import numpy, which takes long to load")
+        if top == "tfdist" and other != room and not FLOORS.get(other, 99) < FLOORS[room]:
+            found.append(f"{file}:{line}: {room} (floor {FLOORS[room]}) imports {name} (floor {FLOORS.get(other)})")
+    return found
+
+
+@pytest.mark.parametrize("file", MODULES, ids=dotted_name)
+def test_modules_import_only_from_lower_floors(file: Path) -> None:
+    assert room_of(dotted_name(file)) in FLOORS, "give the new package a floor in this test and in the design"
+    assert breaches(file, file.read_text()) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "source", "breach"),
+    [
+        ("config/load.py", "import tfdist.launch.job", True),  # upward
+        ("config/load.py", "from tfdist.rundir import RunDir", True),  # a neighbour on the same floor
+        ("config/load.py", "from tfdist import runtime", True),
+        ("config/load.py", "from tfdist import strategy", True),  # the public names lie on the highest floor
+        ("config/load.py", "from ..launch import job", True),
+        ("config/load.py", "def f():\n    import keras.layers", True),  # hidden in a function
+        ("config/load.py", "import numpy as np", True),
+        ("config/load.py", "from tfdist import errors", False),
+        ("config/load.py", "from .schema import RunConfig", False),
+        ("config/__init__.py", "from .schema import RunConfig", False),
+        ("order/epoch.py", "import numpy as np", False),
+        ("runtime/devices.py", "import tensorflow as tf", False),
+        ("cli/train.py", "from tfdist.launch.job import run_job", False),
+    ],
+)
+def test_the_rule_finds_breaches(file: str, source: str, breach: bool) -> None:
+    assert bool(breaches(PACKAGE / file, source)) == breach
+
+
+def reads_environment(tree: ast.AST) -> bool:
+    names = {"environ", "environb", "getenv", "putenv"}
+    return any(
+        (isinstance(node, ast.Attribute) and node.attr in names and getattr(node.value, "id", "") == "os")
+        or (isinstance(node, ast.ImportFrom) and node.module == "os" and names & {alias.name for alias in node.names})
+        for node in ast.walk(tree)
+    )
+
+
+def test_the_environment_is_read_in_two_places_only() -> None:
+    readers = {file.relative_to(PACKAGE) for file in MODULES if reads_environment(ast.parse(file.read_text()))}
+    assert {file for file in readers if file.parts[0] != "cluster"} <= {Path("launch/environment.py")}
+
+
+def loaded_by(statements: str) -> set[str]:
+    """The top-level modules that a fresh interpreter has after some statements."""
+    script = f"{statements}\nimport sys\nprint(*{{name.partition('.')[0] for name in sys.modules}})"
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    return set(result.stdout.split())
+
+
+def test_light_modules_load_no_tensorflow() -> None:
+    light = [dotted_name(file) for file in MODULES if room_of(dotted_name(file)) in LIGHT - {"__main__"}]
+    assert not loaded_by(f"import {', '.join(light)}") & HEAVY
+
+
+@pytest.mark.parametrize("module", STARTED_OFTEN)
+def test_start_up_loads_no_tensorflow_and_no_numpy(module: str) -> None:
+    assert not loaded_by(f"import {module}") & (HEAVY | {"numpy"})
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], ["train", "--help"], ["tf-config", "--workers", "a:20000,b:20000", "--index", "1"]],
+    ids=lambda arguments: arguments[0],
+)
+def test_the_command_line_answers_at_once(arguments: list[str]) -> None:
+    """Under 0.2 s, in processor time of the best of five: what a busy machine does not change."""
+    times = []
+    for _ in range(5):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, "-m", "tfdist", *arguments], stdout=subprocess.DEVNULL, timeout=60, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    assert min(times) < 0.2

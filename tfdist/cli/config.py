@@ -1,0 +1,39 @@
+"""`tfdist config`: shows and checks configs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from tfdist.cli.verb import Verb
+from tfdist.config.load import dump_yaml, load_config
+
+
+def config_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The argument and the option that both verbs take."""
+    option = click.option(
+        "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Overrides one entry, dotted; repeatable."
+    )
+    return click.argument("path", metavar="CONFIG", type=click.Path())(option(command))
+
+
+@click.group()
+def config() -> None:
+    """Shows or checks a config."""
+
+
+@config.command(cls=Verb)
+@config_arguments
+def show(path: str, overrides: tuple[str, ...]) -> None:
+    """Prints a config as a run would see it: overridden, with every default and absolute file names."""
+    click.echo(dump_yaml(load_config(path, overrides)), nl=False)
+
+
+@config.command(cls=Verb)
+@config_arguments
+def check(path: str, overrides: tuple[str, ...]) -> None:
+    """Checks a config without running it; exits with 2 when it cannot be used."""
+    load_config(path, overrides)
+    click.echo(f"{path}: ok")

@@ -1,0 +1,41 @@
+"""`tfdist`: the verbs, each imported when it is used, so that `tfdist --help` takes no time."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import click
+
+VERBS: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "train": ("tfdist.cli.train:train", "Trains a config, a script or a module on every device and worker."),
+        "tf-config": ("tfdist.cli.tf_config:tf_config_command", "Prints the TF_CONFIG of one worker of a cluster."),
+        "config": ("tfdist.cli.config:config", "Shows or checks a config."),
+    }
+)
+"""Verb -> where its command is, and what it does in one line."""
+
+
+class Verbs(click.Group):
+    """A group that imports a command only to run it or to show its own help."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in VERBS:
+            return None
+        module, _, attribute = VERBS[cmd_name][0].partition(":")
+        return getattr(importlib.import_module(module), attribute)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, help_line) for name, (_, help_line) in VERBS.items()])
+
+
+@click.group(cls=Verbs, epilog="Say `tfdist COMMAND --help` for the options of a command.")
+@click.version_option(package_name="tfdist", message="%(prog)s %(version)s")
+def main() -> None:
+    """Trains Keras models over many GPUs and many machines with the numbers of one device."""

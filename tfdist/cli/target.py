@@ -1,0 +1,112 @@
+"""What `tfdist train` is told to run: a config, a script or a module, and whose the arguments are."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from tfdist.errors import UsageError
+
+DEFAULT_CONFIG = "tfdist.yaml"
+
+_EXPECTED = "a config (CONFIG.yaml), a script (SCRIPT.py) or -m MODULE"
+_MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+
+
+@dataclass(frozen=True)
+class Target:
+    """What every worker runs.
+
+    Attributes:
+        kind: How it is run.
+        target: A path as it was given, or a module's dotted name.
+        args: The script's or module's own arguments; empty for a config.
+    """
+
+    kind: Literal["config", "script", "module"]
+    target: str
+    args: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What the run is called when no config names it."""
+        return self.target.rpartition(".")[2] if self.kind == "module" else Path(self.target).stem
+
+
+def separate(arguments: Sequence[str], valued_options: Collection[str]) -> list[str]:
+    """Puts `--` before a script, or after `-m MODULE`, so that whatever follows is left to it.
+
+    After a config there is nothing to leave to: its arguments are returned as they are.
+
+    Args:
+        arguments: Of `tfdist train`.
+        valued_options: The options that take a value, which may stand in the next argument.
+    """
+    position = 0
+    while position < len(arguments):
+        argument = arguments[position]
+        if argument == "--":
+            break
+        if argument.startswith("-m"):
+            return _with_dashes(arguments, position + (2 if argument == "-m" else 1))
+        if not argument.startswith("-"):
+            return list(arguments) if _is_config(argument) else _with_dashes(arguments, position)
+        position += 2 if argument in valued_options else 1
+    return list(arguments)
+
+
+def choose_target(module: str | None, arguments: Sequence[str]) -> Target:
+    """Decides what is to be run, and makes sure that it is there.
+
+    Args:
+        module: The value of `-m`.
+        arguments: The positional arguments: `TARGET ARGS...`, or the module's own.
+
+    Raises:
+        UsageError: There is no such config, script or module name, or a config is followed by arguments.
+    """
+    if module is not None:
+        if not _MODULE.fullmatch(module):
+            raise UsageError(f"-m expected the dotted name of a module, such as package.module. Received: {module!r}")
+        return Target("module", module, tuple(arguments))
+    if not arguments:
+        if not os.path.exists(DEFAULT_CONFIG):
+            raise UsageError(
+                f"There is nothing to train: no target was given, and the default ./{DEFAULT_CONFIG} does not exist. "
+                f"Expected {_EXPECTED}. Received: no target, in the directory {os.getcwd()}"
+            )
+        return Target("config", DEFAULT_CONFIG)
+    path, *rest = arguments
+    if not _is_config(path):
+        _check_script(path)
+        return Target("script", path, tuple(rest))
+    if rest:
+        raise UsageError(
+            f"A config takes no arguments. Expected options only after {path}, such as --set fit.epochs=3. "
+            f"Received: {' '.join(rest)}"
+        )
+    return Target("config", path)
+
+
+def _with_dashes(arguments: Sequence[str], position: int) -> list[str]:
+    rest = arguments[position:]
+    return [*arguments[:position], "--", *rest] if rest else list(arguments)
+
+
+def _is_config(path: str) -> bool:
+    return path.lower().endswith((".yaml", ".yml"))
+
+
+def _check_script(path: str) -> None:
+    try:
+        with open(path, "rb"):
+            return
+    except OSError as error:
+        raise UsageError(
+            f"The script {path} cannot be read: {error.strerror}. Expected {_EXPECTED}. Received: {path}, "
+            f"in the directory {os.getcwd()}"
+        ) from error
