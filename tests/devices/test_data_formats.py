@@ -1,0 +1,223 @@
+"""Each format read through the whole pipeline, over 1, 2 and 3 replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfdist.data
+from tfdist.data.failures import data_error_in
+from tfdist.data.sources import ExampleSource, ParsedTFRecordSource
+from tfdist.errors import DataError, UsageError
+from tfdist.order.epoch import epoch_order
+
+FEATURES = {"x": tf.io.FixedLenFeature([2], tf.float32), "y": tf.io.FixedLenFeature([], tf.int64)}
+Open = Callable[..., Any]
+
+
+def example(number: int, label: bool = True) -> bytes:
+    feature = {"x": tf.train.Feature(float_list=tf.train.FloatList(value=[number, -number]))}
+    if label:
+        feature["y"] = tf.train.Feature(int64_list=tf.train.Int64List(value=[number]))
+    return tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString()
+
+
+def parse(record: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    features = tf.io.parse_single_example(record, FEATURES)
+    return features["x"], features["y"]
+
+
+def write_tfrecord(path: Path, records: list[bytes]) -> Path:
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for record in records:
+            writer.write(record)
+    return path
+
+
+def write_shards(folder: Path, sizes: list[int]) -> str:
+    numbers = iter(range(sum(sizes)))
+    for shard, size in enumerate(sizes):
+        write_tfrecord(folder / f"train-{shard:02}.tfrecord", [example(next(numbers)) for _ in range(size)])
+    return str(folder / "train-*.tfrecord")
+
+
+def flat(batches: Any, strategy: tf.distribute.Strategy) -> tuple[np.ndarray, np.ndarray]:
+    """All samples of an epoch in order."""
+    pieces = [tf.nest.map_structure(strategy.experimental_local_results, batch) for batch in batches]
+    return tuple(np.concatenate([piece.numpy() for batch in pieces for piece in batch[i]]) for i in (0, 1))
+
+
+def open_parsed(files: str, **options: Any) -> Any:
+    return tfdist.data.tfrecords(files, parse, **options)
+
+
+def open_features(files: str, **options: Any) -> Any:
+    return tfdist.data.tfrecords(files, features=FEATURES, label="y", **options)
+
+
+@pytest.mark.parametrize("open_files", [open_parsed, open_features])
+@pytest.mark.parametrize(
+    "shards",
+    [[10], [5, 5], [0, 3, 0, 7, 0], [1] * 10],  # one file; fewer than replicas; empty files; more than replicas
+)
+def test_tfrecords(strategy: tf.distribute.Strategy, tmp_path: Path, open_files: Open, shards: list[int]) -> None:
+    batches = open_files(write_shards(tmp_path, shards), batch_size=4, shuffle=True, seed=3, strategy=strategy)
+    for epoch in range(2):
+        x, y = flat(batches, strategy)
+        assert y.tolist() == epoch_order(10, 3, epoch, True).tolist()
+        assert x.tolist() == [[float(label), -float(label)] for label in y]
+
+
+@pytest.mark.parametrize("open_files", [open_parsed, open_features])
+def test_more_replicas_than_records(strategy: tf.distribute.Strategy, tmp_path: Path, open_files: Open) -> None:
+    batches = open_files(write_shards(tmp_path, [1]), batch_size=1, strategy=strategy)
+    ((x, _),) = list(batches)
+    shapes = [piece.shape.as_list() for piece in strategy.experimental_local_results(x)]
+    assert shapes == [[1, 2], [0, 2], [0, 2]][: strategy.num_replicas_in_sync]
+
+
+def test_several_features_make_a_dict(tmp_path: Path) -> None:
+    features = {**FEATURES, "z": tf.io.FixedLenFeature([], tf.int64, default_value=5)}
+    source = ExampleSource(write_shards(tmp_path, [2]), features, "y")
+    ((x, y),) = list(source.batches(tf.data.Dataset.from_tensors(np.arange(2)), 2))
+    assert (sorted(x), x["z"].numpy().tolist(), y.numpy().tolist()) == (["x", "z"], [5, 5], [0, 1])
+
+
+def test_only_asked_records_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker reads its own pieces, and no others to fill up the smaller ones."""
+    source = ParsedTFRecordSource(write_shards(tmp_path, [10]), parse)
+    read: list[int] = []
+    original = source._reader.read
+    monkeypatch.setattr(source._reader, "read", lambda indices: read.extend(indices.tolist()) or original(indices))
+    pieces = tf.data.Dataset.from_generator(
+        lambda: iter([np.array([4, 5]), np.array([9])]), output_signature=tf.TensorSpec([None], tf.int64)
+    )
+    assert [y.numpy().tolist() for _, y in source.batches(pieces, 2)] == [[4, 5], [9]]
+    assert set(read) == {4, 5, 9}
+
+
+def test_csv(strategy: tf.distribute.Strategy, tmp_path: Path) -> None:
+    for name, numbers in (("a", range(0, 4)), ("b", range(4, 10))):
+        rows = "".join(f"{i},{i * 2},{i * 3}\n" for i in numbers)
+        (tmp_path / f"{name}.csv").write_text("y,double,triple\n" + rows)
+    batches = tfdist.data.csv(str(tmp_path / "*.csv"), "y", ["triple"], batch_size=4, strategy=strategy)
+    x, y = flat(batches, strategy)
+    assert (x.tolist(), y.tolist()) == ([[i * 3.0] for i in range(10)], list(range(10)))
+
+
+def test_text(strategy: tf.distribute.Strategy, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("".join(f"{i}\t{'long ' * i}text\n" for i in range(7)))
+    batches = tfdist.data.text(tmp_path / "a.txt", tf.strings.length, batch_size=3, strategy=strategy)
+    x, y = flat(batches, strategy)
+    assert (x.tolist(), y.tolist()) == ([i * 5 + 4 for i in range(7)], list(range(7)))
+    strings, _ = flat(tfdist.data.text(tmp_path / "a.txt", batch_size=3, strategy=strategy), strategy)
+    assert strings[1] == b"long text"
+
+
+def write_image(path: Path, value: int, size: tuple[int, int]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(tf.io.encode_png(np.full((*size, 3), value, np.uint8)).numpy())
+
+
+def test_images(strategy: tf.distribute.Strategy, tmp_path: Path) -> None:
+    for number in range(5):
+        write_image(tmp_path / f"class{number % 2}" / f"{number}.png", number, (8 + number, 10))
+    batches = tfdist.data.images(tmp_path, (4, 6), batch_size=4, strategy=strategy)
+    x, y = flat(batches, strategy)
+    assert x.shape == (5, 4, 6, 3)
+    assert x[:, 0, 0, 0].tolist() == [0, 2, 4, 1, 3]
+    assert y.tolist() == [0, 0, 0, 1, 1]
+    grey, _ = flat(tfdist.data.images(tmp_path, (4, 6), 1, batch_size=4, strategy=strategy), strategy)
+    assert grey.shape == (5, 4, 6, 1)
+
+
+def test_npz(strategy: tf.distribute.Strategy, tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", x_test=np.arange(5.0), y_test=np.arange(5))
+    x, _ = flat(tfdist.data.npz(tmp_path / "a.npz", "test", batch_size=2, strategy=strategy), strategy)
+    assert x.tolist() == [0, 1, 2, 3, 4]
+
+
+# What goes wrong while reading arrives as an error of TensorFlow's.
+
+
+def failure(batches: Any) -> str:
+    with pytest.raises(tf.errors.OpError) as raised:
+        list(batches)
+    found = data_error_in(raised.value)
+    assert found is not None, raised.value
+    return str(found)
+
+
+@pytest.mark.parametrize("open_files", [open_parsed, open_features])
+def test_a_damaged_record_is_named(strategy: tf.distribute.Strategy, tmp_path: Path, open_files: Open) -> None:
+    path = write_tfrecord(tmp_path / "bad", [example(number) for number in range(6)])
+    data = bytearray(path.read_bytes())
+    data[-6] ^= 1
+    path.write_bytes(data)
+    message = failure(open_files(str(path), batch_size=4, strategy=strategy))
+    assert message == f"{path}, record 5: the data's checksum is wrong, the file is damaged."
+
+
+def test_a_record_that_lacks_a_feature_is_named(strategy: tf.distribute.Strategy, tmp_path: Path) -> None:
+    path = write_tfrecord(tmp_path / "bad", [example(0), example(1), example(2, label=False), example(3)])
+    message = failure(open_features(str(path), batch_size=4, strategy=strategy))
+    assert message == f"{path}, record 2: Feature: y (data type: int64) is required but could not be found."
+
+
+def test_a_record_that_the_users_function_refuses(strategy: tf.distribute.Strategy, tmp_path: Path) -> None:
+    path = write_tfrecord(tmp_path / "bad", [example(0), example(1, label=False)])
+    message = failure(open_parsed(str(path), batch_size=4, strategy=strategy))
+    assert "Reading the data failed: " in message
+    assert "Feature: y (data type: int64) is required" in message
+
+
+@pytest.mark.parametrize("open_files", [open_parsed, open_features])
+def test_a_first_record_that_does_not_fit_is_found_before_the_run(tmp_path: Path, open_files: Open) -> None:
+    path = write_tfrecord(tmp_path / "bad", [example(0, label=False)])
+    with pytest.raises(DataError, match=r"bad, record 0 does not fit .*Feature: y"):
+        open_files(str(path), batch_size=4)
+
+
+def test_an_unreadable_image_is_named(strategy: tf.distribute.Strategy, tmp_path: Path) -> None:
+    write_image(tmp_path / "a" / "1.png", 1, (64, 64))
+    noise = np.random.default_rng(1).integers(0, 256, (64, 64, 3), np.uint8)
+    whole = tf.io.encode_png(noise).numpy()
+    (tmp_path / "a" / "2.png").write_bytes(whole[: len(whole) // 2])
+    message = failure(tfdist.data.images(tmp_path, (4, 4), batch_size=4, strategy=strategy))
+    assert message.startswith(f"Cannot read the image {tmp_path}/a/2.png: ")
+
+
+def test_a_bad_csv_row_is_named(strategy: tf.distribute.Strategy, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("a,y\n1,2\n3\n")
+    message = failure(tfdist.data.csv(tmp_path / "a.csv", "y", batch_size=4, strategy=strategy))
+    assert message == f"{tmp_path}/a.csv, line 3: expected 2 columns (a, y), found 1. Received: 3"
+
+
+def test_a_text_without_a_label_is_named(strategy: tf.distribute.Strategy, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("1\tfine\nno label\n")
+    message = failure(tfdist.data.text(tmp_path / "a.txt", batch_size=4, strategy=strategy))
+    assert message.startswith(f"{tmp_path}/a.txt, line 2: expected an integer label")
+
+
+@pytest.mark.parametrize(
+    ("options", "received"),
+    [
+        ({}, "none of them"),
+        ({"features": FEATURES}, "features"),
+        ({"parse": parse, "label": "y"}, "parse, label"),
+        ({"parse": parse, "features": FEATURES, "label": "y"}, "parse, features, label"),
+    ],
+)
+def test_tfrecords_are_parsed_in_one_way(tmp_path: Path, options: dict[str, Any], received: str) -> None:
+    with pytest.raises(UsageError, match=f"either parse, or features and label. Received: {received}"):
+        tfdist.data.tfrecords(write_shards(tmp_path, [1]), batch_size=1, **options)
+
+
+def test_a_label_that_is_no_feature(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="Expected label to be one of several features: x, y. Received: z"):
+        tfdist.data.tfrecords(write_shards(tmp_path, [1]), features=FEATURES, label="z", batch_size=1)

@@ -1,0 +1,128 @@
+"""Global batches and their pieces, over 1, 2 and 3 replicas."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfdist.data
+from tfdist.data.pipeline import build
+from tfdist.data.sources import ArraySource
+from tfdist.errors import DataError, UsageError
+from tfdist.launch.environment import VARIABLE, Assignment
+from tfdist.order.epoch import epoch_order
+from tfdist.order.pieces import bounds
+
+SIZES = [(1, 4), (2, 4), (8, 4), (9, 4), (10, 4), (11, 1), (7, 100), (225, 32)]
+
+
+def read_epoch(batches: Any, strategy: tf.distribute.Strategy) -> list[list[list[int]]]:
+    """The labels of an epoch: step by step, replica by replica."""
+    return [[piece.numpy().tolist() for piece in strategy.experimental_local_results(y)] for _, y in batches]
+
+
+def expected_epoch(order: np.ndarray, batch_size: int, replicas: int) -> list[list[list[int]]]:
+    steps = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
+    return [[step[slice(*bounds(len(step), replicas, k))].tolist() for k in range(replicas)] for step in steps]
+
+
+def numbered(samples: int, **options: Any) -> tf.data.Dataset | tf.distribute.DistributedDataset:
+    y = np.arange(samples)
+    return tfdist.data.arrays(np.stack([y, y], axis=1), y, **options)
+
+
+@pytest.mark.parametrize(("samples", "batch_size"), SIZES)
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_each_epoch_has_the_planned_batches(
+    strategy: tf.distribute.Strategy, samples: int, batch_size: int, shuffle: bool
+) -> None:
+    batches = numbered(samples, batch_size=batch_size, shuffle=shuffle, seed=7, strategy=strategy)
+    for epoch in range(3):
+        order = epoch_order(samples, 7, epoch, shuffle)
+        assert read_epoch(batches, strategy) == expected_epoch(order, batch_size, strategy.num_replicas_in_sync)
+
+
+@pytest.mark.parametrize(("samples", "batch_size"), SIZES)
+def test_keras_learns_the_number_of_steps(strategy: tf.distribute.Strategy, samples: int, batch_size: int) -> None:
+    batches = numbered(samples, batch_size=batch_size, strategy=strategy)
+    assert int(batches.cardinality) == -(-samples // batch_size) if strategy.num_replicas_in_sync > 1 else True
+    assert len(list(batches)) == -(-samples // batch_size)
+
+
+def test_the_type_is_what_keras_takes(strategy: tf.distribute.Strategy) -> None:
+    kind = tf.distribute.DistributedDataset if strategy.num_replicas_in_sync > 1 else tf.data.Dataset
+    assert isinstance(numbered(4, batch_size=2, strategy=strategy), kind)
+
+
+def test_x_goes_with_y_and_structures_stay(strategy: tf.distribute.Strategy) -> None:
+    x = {"a": np.arange(10, dtype=np.float64), "words": np.array([str(i) for i in range(10)])}
+    batches = tfdist.data.arrays(x, np.arange(10), batch_size=4, shuffle=True, seed=1, strategy=strategy)
+    pieces = [
+        dict(zip(("a", "words", "y"), values, strict=True))
+        for features, y in batches
+        for values in zip(*map(strategy.experimental_local_results, (features["a"], features["words"], y)), strict=True)
+    ]
+    assert {piece["a"].dtype for piece in pieces} == {tf.float32}
+    for piece in pieces:
+        assert piece["a"].numpy().tolist() == piece["y"].numpy().tolist()
+        assert piece["words"].numpy().tolist() == [str(i).encode() for i in piece["y"].numpy()]
+
+
+def test_batches_have_an_open_first_dimension() -> None:
+    x, y = numbered(8, batch_size=4).element_spec
+    assert (x.shape.as_list(), y.shape.as_list()) == ([None, 2], [None])
+
+
+def test_the_current_strategy_is_the_default() -> None:
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    with strategy.scope():
+        batches = numbered(4, batch_size=4)
+    assert read_epoch(batches, strategy) == [[[0, 1], [2, 3]]]
+
+
+def test_the_runs_seed_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = tf.distribute.get_strategy()
+    outside = read_epoch(numbered(50, batch_size=50, shuffle=True), one)
+    assignment = Assignment(run_dir="/r", seed=11, index=0, num_workers=1, target_kind="script", target="t.py")
+    monkeypatch.setenv(VARIABLE, assignment.to_environ({})[VARIABLE])
+    inside = read_epoch(numbered(50, batch_size=50, shuffle=True), one)
+    assert outside == [[epoch_order(50, 0, 0, True).tolist()]]
+    assert inside == [[epoch_order(50, 11, 0, True).tolist()]]
+
+
+def test_deleting_an_iterator_does_not_wait(strategy: tf.distribute.Strategy) -> None:
+    """With tf.data's autotuner an iterator that was read for a second may take a second to go."""
+    batches = numbered(4000, batch_size=4, shuffle=True, strategy=strategy)
+    iterator, started = iter(batches), time.monotonic()
+    while time.monotonic() - started < 1.0:
+        next(iterator, None)
+    started = time.monotonic()
+    del iterator
+    assert time.monotonic() - started < 0.2
+
+
+@pytest.mark.parametrize(
+    "options", [{"batch_size": 0}, {"batch_size": -1}, {"batch_size": 2.5}, {"batch_size": True}, {"seed": -1}]
+)
+def test_impossible_arguments(options: dict[str, Any]) -> None:
+    (name,) = options
+    with pytest.raises(UsageError, match=f"{name}: expected an integer of . or more. Received: {options[name]}"):
+        build(ArraySource(np.ones(3)), **{"batch_size": 1, **options})
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "message"),
+    [
+        (np.ones((3, 2)), np.ones(4), r"same number of samples. Received the shapes: \(3, 2\), \(4,\)"),
+        (np.ones((0, 2)), np.ones(0), "at least one sample"),
+        (np.float32(1), None, "samples along its first axis"),
+        (np.array([{}, {}]), None, "numbers or strings"),
+    ],
+)
+def test_arrays_that_cannot_be_used(x: Any, y: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        ArraySource(x, y)

@@ -1,0 +1,29 @@
+"""Data for Keras `fit`, with the same global batches for any number of workers and replicas.
+
+The names load with their first use: the modules that only read files work without TensorFlow.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tfdist.data.configured import from_config
+    from tfdist.data.datasets import arrays, csv, images, npz, text, tfrecords
+    from tfdist.data.failures import data_error_in
+
+__all__ = ["arrays", "csv", "data_error_in", "from_config", "images", "npz", "text", "tfrecords"]
+
+_MODULES = {"from_config": "configured", "data_error_in": "failures"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = importlib.import_module(f"{__name__}.{_MODULES.get(name, 'datasets')}")
+    return getattr(module, name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,60 @@
+"""From a config's `data.train` or `data.validation` section to batches."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from tfdist.config import sources as sections
+from tfdist.config.dotted import resolve_callable
+from tfdist.data.datasets import Batches, npz_source, tfrecord_source
+from tfdist.data.pipeline import build
+from tfdist.data.sources import CsvSource, ImageSource, Source, TextSource
+
+
+def from_config(
+    config: sections.SourceConfig,
+    batch_size: int,
+    seed: int | None = None,
+    strategy: tf.distribute.Strategy | None = None,
+    key: str = "data.train",
+) -> tuple[Batches, int]:
+    """Returns the batches that a section describes, and the number of its samples.
+
+    Args:
+        config: The section.
+        batch_size: Samples of a step over all replicas.
+        seed: By default the run's.
+        strategy: By default the current one.
+        key: The section's dotted key, for the errors.
+
+    Raises:
+        ConfigError: A dotted path does not import or names no function.
+        DataError: The data is missing, damaged or empty.
+    """
+    source = _source(config, key)
+    batches = build(source, batch_size=batch_size, shuffle=config.shuffle, seed=seed, strategy=strategy)
+    return batches, len(source)
+
+
+def _source(config: sections.SourceConfig, key: str) -> Source:
+    match config:
+        case sections.NpzSource():
+            return npz_source(config.path, config.split)
+        case sections.TfrecordSource():
+            parse = resolve_callable(config.parse, f"{key}.parse") if config.parse else None
+            features = (
+                {name: _feature(feature) for name, feature in config.features.items()} if config.features else None
+            )
+            return tfrecord_source(config.files, parse, features, config.label)
+        case sections.CsvSource():
+            return CsvSource(config.files, config.label, config.columns)
+        case sections.ImagesSource():
+            return ImageSource(config.path, config.size, config.channels)
+        case sections.TextSource():
+            vectorize = resolve_callable(config.vectorize, f"{key}.vectorize") if config.vectorize else None
+            return TextSource(config.files, vectorize, config.label_separator)
+    raise TypeError(f"Expected the section of a format that data/ reads. Received: {type(config).__name__}")
+
+
+def _feature(config: sections.FeatureConfig) -> tf.io.FixedLenFeature:
+    return tf.io.FixedLenFeature(tuple(config.shape), tf.as_dtype(config.dtype))

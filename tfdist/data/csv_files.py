@@ -1,0 +1,106 @@
+"""CSV files of numbers: a header that names the columns, one sample a line."""
+
+from __future__ import annotations
+
+import csv
+import difflib
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tfdist.data.lines import LineReader
+from tfdist.errors import DataError
+
+
+class CsvReader:
+    """Random access to the rows of CSV files as features and a label.
+
+    Fields are numbers, separated by commas, and may stand in double quotes; a field cannot hold a line end.
+    """
+
+    def __init__(self, paths: tuple[Path, ...], label: str, columns: Sequence[str] | None) -> None:
+        """Reads the headers and finds the rows.
+
+        Args:
+            paths: The files; empty ones are left out.
+            label: The column of the labels.
+            columns: The columns of the features, in this order; None for all but the label.
+
+        Raises:
+            DataError: A file cannot be read, headers differ, a column is not in them, or there is no row.
+        """
+        self._lines = LineReader(paths, header=True)
+        self.header = _common_header(paths)
+        names = list(columns) if columns is not None else [name for name in self.header if name != label]
+        self._places = [_place(name, self.header, paths[0]) for name in [*names, label]]
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    @property
+    def num_features(self) -> int:
+        """The size of a sample's `x`."""
+        return len(self._places) - 1
+
+    def read(self, indices: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Returns the features `[k, num_features]` and labels `[k]` of the rows `indices` [k].
+
+        Raises:
+            DataError: A row has another number of fields than the header, or a field that is no number.
+        """
+        lines = self._lines.read(indices)
+        values = np.empty((len(lines), len(self._places)), np.float32)
+        for place, line in enumerate(lines):
+            try:
+                values[place] = self._numbers(line)
+            except (ValueError, csv.Error) as error:
+                raise self._bad_row(int(indices[place]), line, error) from error
+        return values[:, :-1], values[:, -1]
+
+    def _numbers(self, line: bytes) -> list[float]:
+        fields = _fields(line)
+        if len(fields) != len(self.header):
+            expected = f"{len(self.header)} columns ({', '.join(self.header)})"
+            raise ValueError(f"expected {expected}, found {len(fields)}")
+        return [float(fields[place]) for place in self._places]
+
+    def _bad_row(self, index: int, line: bytes, error: Exception) -> DataError:
+        return DataError(f"{self._lines.name(index)}: {error}. Received: {line.decode('utf-8', 'replace')[:200]}")
+
+
+def _fields(line: bytes) -> list[str]:
+    text = line.decode("utf-8")
+    return next(csv.reader([text], strict=True)) if '"' in text else text.split(",")
+
+
+def _common_header(paths: tuple[Path, ...]) -> list[str]:
+    """The header of all files that are not empty."""
+    common: list[str] | None = None
+    for path in paths:
+        try:
+            with open(path, "rb") as file:
+                line = file.readline().rstrip(b"\r\n").removeprefix(b"\xef\xbb\xbf")
+            header = [name.strip() for name in _fields(line)]
+        except OSError as error:
+            raise DataError(f"Cannot read {path}: {error.strerror or error}.") from error
+        except (ValueError, csv.Error) as error:
+            raise DataError(f"{path}, line 1: expected the names of the columns, in UTF-8, {error}.") from error
+        if header == [""]:
+            continue
+        if common is not None and header != common:
+            raise DataError(
+                f"{path} has other columns than the files before it. Expected the header {', '.join(common)}. "
+                f"Received: {', '.join(header)}"
+            )
+        common = header
+    return common or []
+
+
+def _place(name: str, header: list[str], path: Path) -> int:
+    if name in header:
+        return header.index(name)
+    near = difflib.get_close_matches(name, header, n=1)
+    hint = f" Did you mean {near[0]}?" if near else ""
+    raise DataError(f"{path} has no column {name}. Its header names: {', '.join(header)}.{hint}")

@@ -1,0 +1,165 @@
+"""The public functions: one a format, each from files to what Keras `fit` takes.
+
+All of them take, beside what names the samples, `batch_size` (samples of a step over all replicas), `shuffle`, `seed`
+and `strategy`, and return a `tf.data.Dataset` for one replica and a `tf.distribute.DistributedDataset` for several:
+see `tfdist.data.pipeline.build`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias, TypedDict, Unpack
+
+import tensorflow as tf
+
+from tfdist.data.array_files import read_npz
+from tfdist.data.pipeline import build
+from tfdist.data.sources import (
+    ArraySource,
+    CsvSource,
+    ExampleSource,
+    Files,
+    ImageSource,
+    ParsedTFRecordSource,
+    Source,
+    TextSource,
+)
+from tfdist.errors import DataError, UsageError
+
+Batches: TypeAlias = tf.data.Dataset | tf.distribute.DistributedDataset
+
+
+class _Required(TypedDict):
+    batch_size: int
+
+
+class Batching(_Required, total=False):
+    """How samples become batches: the keyword arguments of `tfdist.data.pipeline.build`."""
+
+    shuffle: bool
+    seed: int | None
+    strategy: tf.distribute.Strategy | None
+
+
+def arrays(x: Any, y: Any = None, **batching: Unpack[Batching]) -> Batches:
+    """Batches `(x, y)` of arrays, or structures of arrays, in memory; without `y`, of `x` alone.
+
+    Raises:
+        DataError: Arrays differ in their number of samples, have none, or hold neither numbers nor strings.
+    """
+    return build(ArraySource(x, y), **batching)
+
+
+def npz(path: str | os.PathLike[str], split: str = "train", **batching: Unpack[Batching]) -> Batches:
+    """Batches of the arrays `x_SPLIT` and `y_SPLIT` of an npz file, which is read into memory.
+
+    Raises:
+        DataError: The file is missing or damaged, or lacks an array; or see `arrays`.
+    """
+    return build(npz_source(path, split), **batching)
+
+
+def tfrecords(
+    files: Files,
+    parse: Callable[[tf.Tensor], Any] | None = None,
+    *,
+    features: Mapping[str, tf.io.FixedLenFeature] | None = None,
+    label: str | None = None,
+    **batching: Unpack[Batching],
+) -> Batches:
+    """Batches of the records of uncompressed TFRecord files.
+
+    Args:
+        files: A path, a pattern, or a list of these. Files are read in the order of their names; some may be empty.
+        parse: From one record, a string scalar, to a sample `(x, y)`, in TensorFlow's operations.
+        features: Instead of `parse`, the features of each record, a `tf.train.Example`. `x` is a dict, or a tensor
+            when there is one feature beside the label.
+        label: Which of `features` is `y`.
+        **batching: See `tfdist.data.pipeline.build`.
+
+    Raises:
+        DataError: A file is missing, compressed, truncated or damaged, there is no record, or the first does not fit.
+        UsageError: Neither or both of `parse` and `features` with `label` are given.
+    """
+    return build(tfrecord_source(files, parse, features, label), **batching)
+
+
+def csv(files: Files, label: str, columns: Sequence[str] | None = None, **batching: Unpack[Batching]) -> Batches:
+    """Batches of the rows of CSV files of numbers, as float32: `x` [k, columns], `y` [k].
+
+    Args:
+        files: A path, a pattern, or a list of these; all files have the same header.
+        label: The name of the column that is `y`.
+        columns: The names of the columns that make up `x`; None for all but the label.
+        **batching: See `tfdist.data.pipeline.build`.
+
+    Raises:
+        DataError: A file is missing or unreadable, headers differ or lack a column, or there is no row.
+    """
+    return build(CsvSource(files, label, columns), **batching)
+
+
+def images(
+    path: str | os.PathLike[str], size: Sequence[int], channels: int = 3, **batching: Unpack[Batching]
+) -> Batches:
+    """Batches of the images (BMP, GIF, JPEG, PNG) of a folder with one folder a class.
+
+    Args:
+        path: The folder. Classes are numbered in the order of their folders' names.
+        size: `(height, width)` to which every image is resized.
+        channels: 1, 3 or 4.
+        **batching: See `tfdist.data.pipeline.build`.
+
+    Returns:
+        `x` float32 [k, height, width, channels] from 0 to 255, `y` int64 [k].
+
+    Raises:
+        DataError: The folder is missing or unreadable, or has no image.
+    """
+    return build(ImageSource(path, size, channels), **batching)
+
+
+def text(
+    files: Files,
+    vectorize: Callable[[tf.Tensor], Any] | None = None,
+    *,
+    label_separator: str = "\t",
+    **batching: Unpack[Batching],
+) -> Batches:
+    """Batches of the lines of text files: an integer label, a separator, the text.
+
+    Args:
+        files: A path, a pattern, or a list of these. Empty lines are left out.
+        vectorize: From a batch of texts, strings [k], to `x` [k, ...], in TensorFlow's operations; None for the texts.
+        label_separator: What stands between label and text.
+        **batching: See `tfdist.data.pipeline.build`.
+
+    Raises:
+        DataError: A file is missing or unreadable, or there is no line.
+    """
+    return build(TextSource(files, vectorize, label_separator), **batching)
+
+
+def npz_source(path: str | os.PathLike[str], split: str) -> Source:
+    """The arrays of one split of an npz file."""
+    x, y = read_npz(path, split)
+    try:
+        return ArraySource(x, y)
+    except DataError as error:
+        raise DataError(f"{path}, split {split}: {error}") from error
+
+
+def tfrecord_source(
+    files: Files,
+    parse: Callable[[tf.Tensor], Any] | None,
+    features: Mapping[str, tf.io.FixedLenFeature] | None,
+    label: str | None,
+) -> Source:
+    """The records of TFRecord files, by whichever of `parse` and `features` with `label` is given."""
+    if parse is not None and features is None and label is None:
+        return ParsedTFRecordSource(files, parse)
+    if parse is None and features is not None and label is not None:
+        return ExampleSource(files, features, label)
+    given = [name for name, value in (("parse", parse), ("features", features), ("label", label)) if value is not None]
+    raise UsageError(f"Expected either parse, or features and label. Received: {', '.join(given) or 'none of them'}")

@@ -1,0 +1,84 @@
+"""From a source to what Keras `fit` takes, with the same global batches for any number of workers and replicas."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from tfdist.data.python_calls import CountedCalls, call_python
+from tfdist.data.sources import Source
+from tfdist.errors import UsageError
+from tfdist.launch.environment import Assignment
+from tfdist.order.epoch import epoch_order, epoch_pieces
+from tfdist.runtime.feeding import no_autotune_options, per_replica
+
+PREFETCHED_STEPS = 2
+
+
+def build(
+    source: Source,
+    *,
+    batch_size: int,
+    shuffle: bool = False,
+    seed: int | None = None,
+    strategy: tf.distribute.Strategy | None = None,
+) -> tf.data.Dataset | tf.distribute.DistributedDataset:
+    """Returns the batches of `source`; every iterator over them is the next epoch.
+
+    An epoch has `ceil(samples / batch_size)` steps on every worker and visits every sample once. A global batch is cut
+    into near-equal pieces, one a replica; at the end of an epoch, or with more replicas than samples, some are empty.
+
+    Args:
+        source: The samples.
+        batch_size: Samples of a step over all replicas.
+        shuffle: Whether each epoch has an order of its own, which depends on `seed` and the epoch alone.
+        seed: By default the run's, or 0 outside of `tfdist train`.
+        strategy: By default the current one.
+
+    Returns:
+        For one replica a `tf.data.Dataset` of global batches; for several a `tf.distribute.DistributedDataset`.
+
+    Raises:
+        UsageError: `batch_size` or `seed` is impossible.
+    """
+    batch_size = _integer("batch_size", batch_size, at_least=1)
+    seed = _integer("seed", _run_seed() if seed is None else seed, at_least=0)
+    strategy = strategy or tf.distribute.get_strategy()
+    replicas = strategy.num_replicas_in_sync
+
+    def make(replica_ids: Sequence[int]) -> tf.data.Dataset:
+        pieces = epoch_pieces(len(source), batch_size, replicas, replica_ids)
+        indices = _indices(len(source), pieces, seed, shuffle)
+        batches = source.batches(indices, largest=int((pieces[:, 1] - pieces[:, 0]).max()))
+        counted = batches.apply(tf.data.experimental.assert_cardinality(len(pieces)))
+        return counted.prefetch(PREFETCHED_STEPS * len(replica_ids)).with_options(no_autotune_options())
+
+    return make([0]) if replicas == 1 else per_replica(make, strategy)
+
+
+def _indices(num_samples: int, pieces: NDArray[np.int64], seed: int, shuffle: bool) -> tf.data.Dataset:
+    """A dataset of the sample numbers of each of `pieces` [n, 2], int64 [k]; another epoch's with every iterator."""
+    epochs = itertools.count()
+
+    next_order = CountedCalls(lambda: [epoch_order(num_samples, seed, next(epochs), shuffle)])
+
+    def epoch(_: tf.Tensor) -> tf.data.Dataset:
+        (order,) = call_python(next_order, [], [tf.TensorSpec([num_samples], tf.int64)])
+        return tf.data.Dataset.from_tensor_slices(pieces).map(lambda piece: order[piece[0] : piece[1]])
+
+    return tf.data.Dataset.from_tensors(0).flat_map(epoch)
+
+
+def _integer(name: str, value: int, at_least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < at_least:
+        raise UsageError(f"{name}: expected an integer of {at_least} or more. Received: {value!r}")
+    return int(value)
+
+
+def _run_seed() -> int:
+    assignment = Assignment.from_environ()
+    return assignment.seed if assignment else 0

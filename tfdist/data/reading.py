@@ -1,0 +1,75 @@
+"""From batches of sample numbers to batches of samples, in tf.data."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from tfdist.data.python_calls import CountedCalls, call_python
+
+PARALLEL_READS = 2
+"""Batches that are read at the same time: reading holds Python's lock most of the time, waiting for a disk does not."""
+
+
+def parallel_parses() -> int:
+    """Samples or batches that are parsed at the same time: one a core that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def read_batches(indices: tf.data.Dataset, read: Callable[..., Any], specs: Sequence[tf.TensorSpec]) -> tf.data.Dataset:
+    """Reads one batch of samples for each batch of sample numbers, in order.
+
+    Args:
+        indices: int64 of shape [k], where k may change and may be 0.
+        read: Python function from an int64 array [k] to as many arrays as there are `specs`, each [k, ...].
+        specs: Shapes, with None for k, and dtypes of what `read` returns.
+
+    Returns:
+        A dataset of tuples of tensors.
+    """
+    counted = CountedCalls(read)
+    return indices.map(lambda batch: call_python(counted, [batch], specs), num_parallel_calls=PARALLEL_READS)
+
+
+def read_samples(
+    indices: tf.data.Dataset,
+    largest: int,
+    read: Callable[..., Any],
+    specs: Sequence[tf.TensorSpec],
+    parse: Callable[..., Any],
+) -> tf.data.Dataset:
+    """Like `read_batches`, with a function in TensorFlow's operations that parses one sample at a time.
+
+    Samples of all batches are parsed in parallel and batched again. As `Dataset.batch` makes batches of one size only,
+    smaller ones are filled up by repeating a sample, and cut after the parsing: an empty batch so has the shape of the
+    others, even where `parse` leaves it unknown.
+
+    Args:
+        indices: int64 of shape [k], where k may change and may be 0.
+        largest: The largest k.
+        read: Python function from an int64 array [k] to as many arrays as there are `specs`, each [k, ...].
+        specs: Shapes, with None for k, and dtypes of what `read` returns.
+        parse: From one sample of what `read` returns to a structure of tensors.
+
+    Returns:
+        A dataset of what `parse` returns, each tensor with k in front.
+    """
+    size = max(largest, 1)
+    counted = CountedCalls(read)
+
+    def load(batch: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        count = tf.shape(batch)[0]
+        filler = tf.concat([batch, tf.zeros([1], tf.int64)], axis=0)[:1]
+        filled = tf.concat([batch, tf.repeat(filler, size - count)], axis=0)
+        return tf.fill([size], count), *call_python(counted, [filled], specs)
+
+    samples = indices.map(load, num_parallel_calls=PARALLEL_READS).unbatch()
+    parsed = samples.map(lambda count, *sample: (count, parse(*sample)), num_parallel_calls=parallel_parses())
+    return parsed.batch(size, drop_remainder=True).map(_cut)
+
+
+def _cut(counts: tf.Tensor, samples: Any) -> Any:
+    return tf.nest.map_structure(lambda tensor: tensor[: counts[0]], samples)

@@ -1,0 +1,220 @@
+"""Where samples come from: one class a format. Each numbers its samples from 0 and reads them in any order."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from tfdist.data.csv_files import CsvReader
+from tfdist.data.files import matching
+from tfdist.data.image_files import ImageFiles
+from tfdist.data.python_calls import CountedCalls, call_python
+from tfdist.data.reading import parallel_parses, read_batches, read_samples
+from tfdist.data.text_files import TextReader
+from tfdist.data.tfrecord_files import TFRecordReader
+from tfdist.errors import DataError
+
+Files = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+
+class Source(Protocol):
+    """What a format must provide."""
+
+    def __len__(self) -> int:
+        """The number of samples, at least 1."""
+
+    def batches(self, indices: tf.data.Dataset, largest: int) -> tf.data.Dataset:
+        """Returns a dataset of the batches of samples that `indices` asks for, in its order.
+
+        Args:
+            indices: A dataset of int64 [k]: the numbers of the samples of a batch, in order; k may be 0.
+            largest: The largest k.
+        """
+
+
+class ArraySource:
+    """Arrays in memory: `x` and `y` are arrays or structures of arrays with the samples along their first axis."""
+
+    def __init__(self, x: Any, y: Any = None) -> None:
+        """Takes the arrays; floating ones become float32, as in Keras.
+
+        Raises:
+            DataError: Arrays differ in their number of samples, or have none, or cannot be tensors.
+        """
+        with tf.device("CPU:0"):
+            self._arrays = tf.nest.map_structure(_tensor, x if y is None else (x, y))
+        tensors = tf.nest.flatten(self._arrays)
+        sizes = {len(tensor) for tensor in tensors}
+        if len(sizes) != 1:
+            shapes = ", ".join(str(tuple(tensor.shape)) for tensor in tensors)
+            raise DataError(f"Expected arrays with the same number of samples. Received the shapes: {shapes}")
+        (self._size,) = sizes
+        if not self._size:
+            raise DataError("Expected at least one sample. Received: arrays of length 0.")
+
+    def __len__(self) -> int:
+        return self._size
+
+    def batches(self, indices: tf.data.Dataset, largest: int) -> tf.data.Dataset:
+        """See `Source.batches`."""
+        return indices.map(lambda batch: tf.nest.map_structure(lambda array: tf.gather(array, batch), self._arrays))
+
+
+class ParsedTFRecordSource:
+    """TFRecord files with a function that parses one record."""
+
+    def __init__(self, files: Files, parse: Callable[[tf.Tensor], Any]) -> None:
+        """Looks up where the records lie, and tries `parse` on the first.
+
+        Raises:
+            DataError: See `TFRecordReader`; or `parse` cannot read the first record.
+        """
+        self._reader = TFRecordReader(matching(files))
+        self._parse = parse
+        _try_first(self._reader, parse, "the parse function")
+
+    def __len__(self) -> int:
+        return len(self._reader)
+
+    def batches(self, indices: tf.data.Dataset, largest: int) -> tf.data.Dataset:
+        """See `Source.batches`."""
+        record = tf.TensorSpec([None], tf.string)
+        return read_samples(indices, largest, lambda batch: [self._reader.read(batch)], [record], self._parse)
+
+
+class ExampleSource:
+    """TFRecord files of `tf.train.Example`, read by the names and types of their features."""
+
+    def __init__(self, files: Files, features: Mapping[str, tf.io.FixedLenFeature], label: str) -> None:
+        """Looks up where the records lie, and tries the features on the first.
+
+        Raises:
+            DataError: See `TFRecordReader`; or `label` is none of the features, or the first record lacks one.
+        """
+        if label not in features or len(features) < 2:
+            raise DataError(f"Expected label to be one of several features: {', '.join(features)}. Received: {label}")
+        self._features, self._label = dict(features), label
+        self._reader = TFRecordReader(matching(files))
+        _try_first(self._reader, lambda record: self._sample(record[tf.newaxis], None), "the features")
+
+    def __len__(self) -> int:
+        return len(self._reader)
+
+    def batches(self, indices: tf.data.Dataset, largest: int) -> tf.data.Dataset:
+        """See `Source.batches`."""
+        strings = tf.TensorSpec([None], tf.string)
+        records = read_batches(indices, self._read, [strings, strings])
+        return records.map(self._sample, num_parallel_calls=parallel_parses())
+
+    def _read(self, indices: NDArray[np.int64]) -> tuple[NDArray[np.object_], NDArray[np.object_]]:
+        # TensorFlow puts the names into the error about a record that lacks a feature.
+        names = np.array(self._reader.names(indices), np.object_)
+        return self._reader.read(indices), names
+
+    def _sample(self, records: tf.Tensor, names: tf.Tensor | None) -> tuple[Any, tf.Tensor]:
+        x = tf.io.parse_example(records, self._features, example_names=names)
+        y = x.pop(self._label)
+        return (x if len(x) > 1 else next(iter(x.values()))), y
+
+
+class CsvSource:
+    """CSV files of numbers: `x` is float32 [columns], `y` a float32."""
+
+    def __init__(self, files: Files, label: str, columns: Sequence[str] | None = None) -> None:
+        """Reads the headers and finds the rows; see `CsvReader` for the errors."""
+        self._reader = CsvReader(matching(files), label, columns)
+
+    def __len__(self) -> int:
+        return len(self._reader)
+
+    def batches(self, indices: tf.data.Dataset, largest: int) -> tf.data.Dataset:
+        """See `Source.batches`."""
+        x = tf.TensorSpec([None, self._reader.num_features], tf.float32)
+        return read_batches(indices, self._reader.read, [x, tf.TensorSpec([None], tf.float32)])
+
+
+class TextSource:
+    """Text files with a labelled text a line: `x` is a string or what `vectorize` makes of it, `y` an int64."""
+
+    def __init__(
+        self,
+        files: Files,
+        vectorize: Callable[[tf.Tensor], Any] | None = None,
+        label_separator: str = "\t",
+    ) -> None:
+        """Finds the lines; see `TextReader` for the errors."""
+        self._reader = TextReader(matching(files), label_separator)
+        self._vectorize = vectorize
+
+    def __len__(self) -> int:
+        return len(self._reader)
+
+    def batches(self, indices: tf.data.Dataset, largest: int) -> tf.data.Dataset:
+        """See `Source.batches`."""
+        specs = [tf.TensorSpec([None], tf.string), tf.TensorSpec([None], tf.int64)]
+        lines = read_batches(indices, self._reader.read, specs)
+        vectorize = self._vectorize
+        if vectorize is None:
+            return lines
+        return lines.map(lambda text, label: (vectorize(text), label), num_parallel_calls=parallel_parses())
+
+
+class ImageSource:
+    """A folder of images: `x` is float32 [height, width, channels] from 0 to 255, `y` the int64 number of its class."""
+
+    def __init__(self, path: str | os.PathLike[str], size: Sequence[int], channels: int = 3) -> None:
+        """Lists the images; see `ImageFiles.find` for the errors."""
+        self._files = ImageFiles.find(path)
+        self._size, self._channels = tuple(size), channels
+        self._decode = CountedCalls(partial(_decode, channels))
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def batches(self, indices: tf.data.Dataset, largest: int) -> tf.data.Dataset:
+        """See `Source.batches`."""
+        specs = [tf.TensorSpec([None], tf.string), tf.TensorSpec([None], tf.int64)]
+        return read_samples(indices, largest, self._read, specs, self._parse)
+
+    def _read(self, indices: NDArray[np.int64]) -> tuple[NDArray[np.object_], NDArray[np.int64]]:
+        paths = np.array([os.fsencode(self._files.paths[index]) for index in indices.tolist()], np.object_)
+        return paths, self._files.labels[indices]
+
+    def _parse(self, path: tf.Tensor, label: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        (image,) = call_python(self._decode, [path], [tf.TensorSpec([None, None, self._channels], tf.uint8)])
+        return tf.image.resize(image, self._size), label
+
+
+def _decode(channels: int, path: bytes) -> list[NDArray[np.uint8]]:
+    # In Python, as an error in the graph could not name the file.
+    try:
+        with tf.device("CPU:0"):
+            return [tf.io.decode_image(tf.io.read_file(path), channels, expand_animations=False).numpy()]
+    except tf.errors.OpError as error:
+        raise DataError(f"Cannot read the image {os.fsdecode(path)}: {error.message}") from error
+
+
+def _tensor(array: Any) -> tf.Tensor:
+    array = np.asarray(array)
+    if not array.ndim:
+        raise DataError(f"Expected an array with samples along its first axis. Received: {array!r}")
+    try:
+        return tf.convert_to_tensor(array.astype(np.float32) if array.dtype.kind == "f" else array)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"Expected numbers or strings. Received: an array of type {array.dtype}.") from error
+
+
+def _try_first(reader: TFRecordReader, parse: Callable[[tf.Tensor], Any], what: str) -> None:
+    first = np.zeros(1, np.int64)
+    (record,), (name,) = reader.read(first), reader.names(first)
+    try:
+        with tf.device("CPU:0"):
+            parse(tf.constant(record))
+    except tf.errors.OpError as error:
+        raise DataError(f"{name} does not fit {what}: {error.message}") from error
