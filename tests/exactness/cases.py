@@ -284,6 +284,24 @@ def convolution(samples: int) -> dict[str, Any]:
 
 
 @case
+def convolutions_in_float32(samples: int) -> dict[str, Any]:
+    """In float64 the CPU's fast kernels, which fail on no sample, do not run. Frozen, so that no rounding shows."""
+    x, y = numbers(samples, features=128)
+    model = keras.Sequential(
+        [
+            keras.Input((8, 8, 2)),
+            layers.Conv2D(4, 3, strides=2, dtype="float32", trainable=False),
+            layers.DepthwiseConv2D(2, dtype="float32", trainable=False),
+            layers.SeparableConv2D(3, 1, dtype="float32", trainable=False),
+            layers.Flatten(dtype="float32"),
+            layers.Rescaling(0.0),
+            layers.Dense(3, activation="softmax"),
+        ]
+    )
+    return fitted(model, x.reshape(-1, 8, 8, 2), y, {"metrics": ["accuracy"]})
+
+
+@case
 def dict_inputs_and_outputs(samples: int) -> dict[str, Any]:
     x, y = numbers(samples)
     a, b = keras.Input((3,), name="a"), keras.Input((3,), name="b")

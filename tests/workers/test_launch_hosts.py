@@ -101,9 +101,7 @@ def test_both_exit_with_the_jobs_code(launchers: Launchers, workers: str, args: 
 
 @pytest.mark.parametrize("stopped", [0, 1])
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_to_one_ends_both(
-    launchers: Launchers, workers: str, stopped: int, number: int, code: int
-) -> None:
+def test_a_signal_to_one_ends_both(launchers: Launchers, workers: str, stopped: int, number: int, code: int) -> None:
     both = start_both(launchers, workers, args=hanging(launchers))
     until(lambda: all(path.exists() for path in marks(launchers)))
     both[stopped].send(number)

@@ -62,8 +62,19 @@ def hosts() -> Iterator[tuple[Host, Host]]:
         try:
             for host in made:
                 ip("netns", "add", host.name)
-            ip("link", "add", made[0].link, "netns", made[0].name, "type", "veth", "peer", made[1].link, "netns",
-               made[1].name)
+            ip(
+                "link",
+                "add",
+                made[0].link,
+                "netns",
+                made[0].name,
+                "type",
+                "veth",
+                "peer",
+                made[1].link,
+                "netns",
+                made[1].name,
+            )
             for host in made:
                 ip("-n", host.name, "addr", "add", f"{host.ipv4}/24", "dev", host.link)
                 ip("-n", host.name, "addr", "add", f"{host.ipv6}/64", "dev", host.link, "nodad")
@@ -104,13 +115,9 @@ def test_the_same_command_on_both_hosts_is_one_job(
         assert {path.name for path in (run / "logs").iterdir()} == {f"worker-{i}.0.log" for i in expected}
 
 
-def test_a_failure_is_told_on_the_other_host_with_where_it_was(
-    launchers: Launchers, hosts: tuple[Host, Host]
-) -> None:
+def test_a_failure_is_told_on_the_other_host_with_where_it_was(launchers: Launchers, hosts: tuple[Host, Host]) -> None:
     args = ["1:raise:ValueError boom", "*:hang"]
-    both = [
-        launchers.start(folder=host.name, prefix=host.prefix, workers=workers(hosts), args=args) for host in hosts
-    ]
+    both = [launchers.start(folder=host.name, prefix=host.prefix, workers=workers(hosts), args=args) for host in hosts]
     assert [each.end() for each in both] == [4, 4]
     for each in both:
         assert each.err.startswith(f"error: worker 1 ({hosts[1].name}, {hosts[1].ipv4}:{PORT}, pid ")
@@ -133,9 +140,7 @@ def test_a_host_that_cannot_be_reached_is_named_on_both(launchers: Launchers, ho
 def test_a_link_that_is_cut_ends_both_within_a_bound(launchers: Launchers, hosts: tuple[Host, Host]) -> None:
     marks = [launchers.folder / f"mark-{index}" for index in (0, 1)]
     args = [*(f"{index}:touch:{path}" for index, path in enumerate(marks)), "*:hang"]
-    both = [
-        launchers.start(folder=host.name, prefix=host.prefix, workers=workers(hosts), args=args) for host in hosts
-    ]
+    both = [launchers.start(folder=host.name, prefix=host.prefix, workers=workers(hosts), args=args) for host in hosts]
     until(lambda: all(map(Path.exists, marks)))
     hosts[1].set_link("down")
     assert [each.end(60) for each in both] == [4, 4]

@@ -144,9 +144,7 @@ def test_another_list_is_an_error_at_once_and_everywhere(make: Callable[[int], L
     assert time.monotonic() - start < 15
 
 
-def test_other_versions_are_an_error_at_once(
-    make: Callable[[int], Launchers], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_versions_are_an_error_at_once(make: Callable[[int], Launchers], monkeypatch: pytest.MonkeyPatch) -> None:
     launchers = make(2)
     versions = iter([{"keras": "3.15.1"}, {"keras": "3.14.0"}])
     monkeypatch.setattr(hello_module, "versions", lambda: next(versions))

@@ -10,9 +10,7 @@ import pytest
 from tfdist.launch.output import STDERR, STDOUT, LineCutter, Pump, Terminal
 
 
-def start(
-    tmp_path: Path, terminal: Terminal | None = None, index: int = 0
-) -> tuple[Pump, dict[int, BinaryIO], Path]:
+def start(tmp_path: Path, terminal: Terminal | None = None, index: int = 0) -> tuple[Pump, dict[int, BinaryIO], Path]:
     """A pump and the writing ends of its pipes."""
     reading: dict[int, BinaryIO] = {}
     writing: dict[int, BinaryIO] = {}

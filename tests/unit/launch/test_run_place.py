@@ -60,9 +60,7 @@ def test_an_earlier_run_of_that_name_is_kept_unless_it_may_go(tmp_path: Path) ->
 def test_launchers_that_share_a_directory_with_each_other_alone_do_not_collide(tmp_path: Path) -> None:
     chief = create_place(str(tmp_path / "a"), name="n", overwrite=False, seed=1)
     with ThreadPoolExecutor(4) as pool:
-        jobs = [
-            pool.submit(join_place, chief.go(), str(tmp_path / "b"), name="n", overwrite=True) for _ in range(4)
-        ]
+        jobs = [pool.submit(join_place, chief.go(), str(tmp_path / "b"), name="n", overwrite=True) for _ in range(4)]
         places = [job.result(timeout=20) for job in jobs]
     assert sum(place.writes_failure for place in places) == 1
 

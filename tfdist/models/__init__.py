@@ -1,0 +1,10 @@
+"""Small reference models of plain Keras layers, for examples, tests and benchmarks.
+
+Each ends in a softmax, so that losses named in a config, such as `sparse_categorical_crossentropy`, fit. None has
+layers whose result depends on the other samples of a batch: they train the same on any number of replicas.
+"""
+
+from tfdist.models.images import cnn, mlp
+from tfdist.models.texts import text_classifier, transformer
+
+__all__ = ["cnn", "mlp", "text_classifier", "transformer"]
