@@ -83,9 +83,7 @@ class Address:
         else:
             host, _, port = text.rpartition(":")
             if ":" in host and "/" not in host:
-                raise ClusterError(
-                    f"An IPv6 worker needs brackets and a port, {_EXAMPLE}. Received: {text!r}"
-                )
+                raise ClusterError(f"An IPv6 worker needs brackets and a port, {_EXAMPLE}. Received: {text!r}")
         if not host or not port:
             missing = "host" if text.startswith(":") else "port"
             raise ClusterError(f"A worker needs a host and a port, {_EXAMPLE}. Received: {text!r} without a {missing}")

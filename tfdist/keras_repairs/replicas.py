@@ -47,6 +47,11 @@ def replica_count() -> int:
     return tf.distribute.get_strategy().num_replicas_in_sync
 
 
+def is_one_of_several() -> bool:
+    """Whether the code that runs is one replica's, of several."""
+    return tf.distribute.in_cross_replica_context() is False and replica_count() > 1
+
+
 @tf.custom_gradient
 def sum_over_replicas(x: tf.Tensor) -> tuple[tf.Tensor, object]:
     """The sum of `x` over all replicas, with the gradient passed through unchanged.

@@ -41,9 +41,7 @@ class Diagnosis:
             return None
 
 
-def write_state(
-    place: Place, assignment: Assignment, pid: int, state: State, *, epoch: int = 0, step: int = 0
-) -> None:
+def write_state(place: Place, assignment: Assignment, pid: int, state: State, *, epoch: int = 0, step: int = 0) -> None:
     """Writes the state of a worker that cannot do so itself: not yet, or not any more.
 
     Raises:

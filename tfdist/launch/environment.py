@@ -130,4 +130,3 @@ class Assignment:
                 f"The environment variable {VARIABLE} must be what this version of `tfdist train` writes for its "
                 f"workers ({error}). Received: {text[:200]!r}\nUnset it to run without a launcher."
             ) from None
-

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, Protocol
 
+from tfdist.launch.noise import NoiseFilter, is_noise
 from tfdist.launch.waiting import wait_for
 
 Show = Literal["chief", "all", "none"]
@@ -102,15 +103,19 @@ class Pump:
         pipes: The reading ends of its stdout and stderr, by STDOUT and STDERR; the pump owns them.
         log: Where every byte goes; lines of the two streams are never mixed.
         terminal: Where it is shown; None when this worker is not.
+        quiet: Whether TensorFlow's own log lines are left out on the terminal.
     """
 
-    def __init__(self, index: int, pipes: dict[int, BinaryIO], log: Path, terminal: Terminal | None) -> None:
+    def __init__(
+        self, index: int, pipes: dict[int, BinaryIO], log: Path, terminal: Terminal | None, *, quiet: bool = False
+    ) -> None:
         self._index = index
         self._pipes = pipes
         self._log: BinaryIO | None = log.open("ab", buffering=0)
         self._terminal = terminal
         self._for_log = {stream: LineCutter() for stream in pipes}
         self._for_terminal = {stream: LineCutter() for stream in pipes}
+        self._filter = NoiseFilter() if quiet else None
         self._tail: collections.deque[bytes] = collections.deque(maxlen=_TAIL_LINES)
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"tfdist-output-{index}", daemon=True)
@@ -150,22 +155,31 @@ class Pump:
 
     def _take(self, stream: int, data: bytes) -> None:
         whole = self._for_log[stream].feed(data)
-        self._tail.extend(whole.splitlines())
+        self._remember(whole)
         self._write_log(whole)
         if self._terminal is not None:
+            if stream == STDERR and self._filter is not None:
+                data = self._filter.feed(data)
             shown = self._for_terminal[stream].feed(data) if self._terminal.whole_lines else data
             self._terminal.write(self._index, stream, shown)
 
     def _finish(self) -> None:
         for stream, pipe in self._pipes.items():
             rest = self._for_log[stream].rest()
-            self._tail.extend(rest.splitlines())
+            self._remember(rest)
             self._write_log(rest)
             if self._terminal is not None:
-                self._terminal.write(self._index, stream, self._for_terminal[stream].rest())
+                self._show_rest(self._terminal, stream)
             pipe.close()
         if self._log is not None:
             self._log.close()
+
+    def _show_rest(self, terminal: Terminal, stream: int) -> None:
+        held = self._filter.rest() if stream == STDERR and self._filter is not None else b""
+        terminal.write(self._index, stream, self._for_terminal[stream].rest() + held)
+
+    def _remember(self, whole: bytes) -> None:
+        self._tail.extend(line for line in whole.splitlines() if not is_noise(line))
 
     def _write_log(self, data: bytes) -> None:
         if self._log is None:

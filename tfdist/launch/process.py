@@ -65,7 +65,7 @@ class WorkerProcess:
                 )
             undo.callback(self._abandon)
             pipes = {STDOUT: cast(BinaryIO, self._process.stdout), STDERR: cast(BinaryIO, self._process.stderr)}
-            self._pump = Pump(self.index, pipes, log, terminal)
+            self._pump = Pump(self.index, pipes, log, terminal, quiet=not assignment.verbose)
             undo.pop_all()
         self._channel = LineSocket(ours)
 

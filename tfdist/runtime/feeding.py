@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.data.ops import multi_device_iterator_ops
 
 
 def no_autotune_options() -> tf.data.Options:
@@ -48,6 +51,7 @@ def per_replica(
         first = context.input_pipeline_id * per_worker
         return make(range(first, first + per_worker)).with_options(no_autotune_options())
 
+    _quiet_device_datasets()
     distributed = strategy.distribute_datasets_from_function(dataset_of_worker)
     # As every worker has the same number of steps, none needs to ask the others at each step whether they have data
     # left: TensorFlow would spend a blocking collective a step on that. It offers no public switch.
@@ -56,3 +60,18 @@ def per_replica(
     if distributed.cardinality > 0:
         distributed._cardinality = distributed.cardinality // len(local_replicas(strategy))
     return distributed
+
+
+@functools.cache
+def _quiet_device_datasets() -> None:
+    """Stops autotuning in the datasets that TensorFlow puts between a worker's dataset and its devices.
+
+    Their iterators are deleted at the end of every epoch, too, and TensorFlow gives them options of its own.
+    """
+    original = multi_device_iterator_ops._create_device_dataset
+
+    @functools.wraps(original)
+    def quiet(*args: Any, **kwargs: Any) -> tf.data.Dataset:
+        return original(*args, **kwargs).with_options(no_autotune_options())
+
+    multi_device_iterator_ops._create_device_dataset = quiet

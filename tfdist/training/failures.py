@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+import traceback
+from pathlib import Path
 
 from tfdist.errors import TfdistError, WorkerFailedError
 
@@ -25,6 +27,18 @@ def explained(error: BaseException) -> TfdistError | None:
     from tfdist.data import data_error_in
 
     return data_error_in(error) or _peer_error_in(error)
+
+
+def traceback_of(error: BaseException) -> str:
+    """The traceback as python prints it for the script alone: without the frames that started it."""
+    frames = error.__traceback__
+    while frames is not None and _starts_scripts(frames.tb_frame.f_code.co_filename):
+        frames = frames.tb_next
+    return "".join(traceback.format_exception(type(error), error, frames or error.__traceback__))
+
+
+def _starts_scripts(filename: str) -> bool:
+    return filename == "<frozen runpy>" or Path(filename).parent == Path(__file__).parent
 
 
 def _peer_error_in(error: BaseException) -> TfdistError | None:

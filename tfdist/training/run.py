@@ -168,5 +168,5 @@ def describe(session: Session) -> str:
     if session.choice.kind == "one":
         return f"1 replica on one {kind}"
     workers = f"{session.num_workers} workers, " if session.num_workers > 1 else ""
-    strategy = type(session.strategy).__name__
+    strategy = "MultiWorkerMirroredStrategy" if session.choice.kind == "multi_worker" else "MirroredStrategy"
     return f"{workers}{replicas} replicas on {kind}s ({strategy}, {session.choice.communication})"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import socket
 import sys
 import threading
 import time
-import traceback
+from pathlib import Path
 
 from tfdist.errors import UsageError, WorkerFailedError
 from tfdist.launch.channel import WorkerChannel
@@ -16,7 +17,7 @@ from tfdist.launch.environment import Assignment
 from tfdist.rundir import ErrorRecord, RunDir
 
 _EXIT_SECONDS = 10.0
-"""How long the interpreter may take to end: TensorFlow's own threads may wait for workers that are gone."""
+"""How long the exit handlers of a script may take."""
 
 _FINISH_FACTOR = 6.0
 """Step timeouts that a worker which is done waits for the others, which may still evaluate or save."""
@@ -27,17 +28,32 @@ def main() -> None:
     assignment = Assignment.from_environ()
     if assignment is None:
         raise UsageError("tfdist.training.worker is started by `tfdist train`. Use that.")
+    end = _End()
+    atexit.register(end)
     channel = None if assignment.channel_fd is None else WorkerChannel(assignment.channel_fd)
     if channel is not None:
         channel.watch()
     _set_up_logging(assignment)
-    code = _run(assignment, channel)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    end = threading.Timer(_EXIT_SECONDS, os._exit, (code,))
-    end.daemon = True
-    end.start()
-    sys.exit(code)
+    end.code = _run(assignment, channel)
+    watchdog = threading.Timer(_EXIT_SECONDS, end)
+    watchdog.daemon = True
+    watchdog.start()
+    sys.exit(end.code)
+
+
+class _End:
+    """Ends the process after the script's own exit handlers, before the interpreter takes itself apart.
+
+    TensorFlow's threads may wait there for ever: for workers that are gone, or for Python code of an input pipeline
+    that can no longer run.
+    """
+
+    code = WorkerFailedError.exit_code
+
+    def __call__(self) -> None:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(self.code)
 
 
 def _run(assignment: Assignment, channel: WorkerChannel | None) -> int:
@@ -66,13 +82,16 @@ def _target(assignment: Assignment) -> int:
 
 
 def _report(error: BaseException, assignment: Assignment) -> int:
-    """Leaves the error file for the launcher and the text in this worker's log."""
-    from tfdist.training.failures import explained
+    """Leaves the error file, from which the launcher tells what happened, and the traceback in this worker's log."""
+    from tfdist.training.failures import explained, traceback_of
 
     known = explained(error)
     code = known.exit_code if known is not None else WorkerFailedError.exit_code
-    trace = "".join(traceback.format_exception(error))
-    print(trace, file=sys.stderr, flush=True)
+    trace = traceback_of(error)
+    run = RunDir(Path(assignment.run_dir))
+    # Into the log alone: on the terminal the launcher shows the traceback once, with the worker's name.
+    with run.log_file(assignment.index, assignment.attempt).open("a") as log:
+        log.write(trace)
     shown = known or error
     ErrorRecord(
         index=assignment.index,
@@ -83,7 +102,7 @@ def _report(error: BaseException, assignment: Assignment) -> int:
         message=str(shown),
         traceback=trace,
         time=time.time(),
-    ).write(RunDir(assignment.run_dir).error_file(assignment.index, assignment.attempt))
+    ).write(run.error_file(assignment.index, assignment.attempt))
     return code
 
 
