@@ -6,12 +6,11 @@ import functools
 from typing import Any
 
 import pytest
-import tensorflow as tf
 
+from tests.devices.mirrored import mirrored
 from tests.exactness.cases import CASES, outcome
 from tests.exactness.comparing import assert_same
 from tfdist import keras_repairs
-from tfdist.runtime.strategy import choose, make
 
 SIZES = [64, 65]
 """The first divides into batches of 32 and those by two; the second leaves a batch of one sample."""
@@ -21,12 +20,6 @@ SIZES = [64, 65]
 def of_one_replica(name: str, samples: int) -> dict[str, Any]:
     keras_repairs.install()
     return outcome(name, samples)
-
-
-@functools.cache
-def mirrored(replicas: int) -> tf.distribute.Strategy:
-    devices = [f"/device:CPU:{device}" for device in range(replicas)]
-    return make(choose(devices, workers=1, logical=True), devices, timeout=60)
 
 
 @pytest.mark.bound(120)

@@ -241,6 +241,37 @@ def metrics(samples: int) -> dict[str, Any]:
     return fitted(classifier(), x, keras.utils.to_categorical(y, 3), settings)
 
 
+@keras.saving.register_keras_serializable("tfdist.tests")
+class LargeErrors(keras.metrics.Metric):
+    """The share of samples whose error is large: a metric of ones own, and a sum over samples."""
+
+    def __init__(self, name: str = "large", **options: Any) -> None:
+        super().__init__(name=name, **options)
+        self.large = self.add_variable((), "zeros", name="large")
+        self.samples = self.add_variable((), "zeros", name="samples")
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        error = tf.reduce_max(tf.abs(tf.cast(y_true, y_pred.dtype) - y_pred), axis=-1)
+        self.large.assign_add(tf.reduce_sum(tf.cast(error > 0.5, self.dtype)))
+        self.samples.assign_add(tf.cast(tf.shape(y_pred)[0], self.dtype))
+
+    def result(self) -> Any:
+        return self.large / self.samples
+
+
+@case
+def metrics_of_ones_own(samples: int) -> dict[str, Any]:
+    def per_sample(y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_max(tf.abs(y_true - y_pred), axis=-1)
+
+    def scalar(y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_mean(tf.square(y_true - y_pred))
+
+    x, y = numbers(samples)
+    settings = {"loss": "categorical_crossentropy", "metrics": [LargeErrors(), per_sample, scalar]}
+    return fitted(classifier(), x, keras.utils.to_categorical(y, 3), settings)
+
+
 @case
 def synchronized_batch_normalization(samples: int) -> dict[str, Any]:
     model = keras.Sequential(

@@ -41,16 +41,3 @@ def get_own_losses(original: Function) -> Function:
         return original(self) if step is None else list(step.added_losses.get(id(self), ()))
 
     return repaired
-
-
-def clear_losses(original: Function) -> Function:
-    """Repairs `Layer._clear_losses`, which every call of a model begins with."""
-
-    def repaired(self: Any) -> None:
-        step = current_step()
-        if step is not None:
-            for layer in self._flatten_layers():
-                step.added_losses.pop(id(layer), None)
-        original(self)
-
-    return repaired

@@ -17,8 +17,10 @@ from keras.src.callbacks import callback_list
 from keras.src.layers import layer as layer_module
 from keras.src.legacy.saving import legacy_h5_format
 from keras.src.losses import loss as loss_module
+from keras.src.metrics import reduction_metrics
 from keras.src.models import model as model_module
 from keras.src.saving import saving_api, saving_lib
+from keras.src.trainers import compile_utils
 from keras.src.trainers import trainer as base_trainer
 from keras.src.trainers.data_adapters import array_data_adapter
 from keras.src.utils import file_utils
@@ -32,6 +34,7 @@ from tfdist.keras_repairs import (
     gradients,
     guard,
     losses,
+    metrics,
     shuffling,
     trainer,
 )
@@ -110,11 +113,11 @@ def repairs(
         Repair(model, "_make_function", trainer.make_function, "bb33b7a0da3d2740"),
         Repair(layer_module.Layer, "add_loss", added_losses.add_loss, "7f70f38e2f25640d"),
         Repair(layer_module.Layer, "_get_own_losses", added_losses.get_own_losses, "bce6599684980e77"),
-        Repair(layer_module.Layer, "_clear_losses", added_losses.clear_losses, "9e906f0d5c292178"),
         Repair(base_trainer.Trainer, "compute_loss", losses.compute_loss, "450e48288d4857f0"),
         Repair(loss_module, "reduce_weighted_values", losses.reduce_weighted_values, "1976df12ea192061"),
-        Repair(loss_module, "scale_loss_for_distribution", losses.unless_in_step, "143cd8a5efb6cb17"),
         Repair(loss_module, "unscale_loss_for_distribution", losses.unless_in_step, "3903c7ed7f69c5ac"),
+        Repair(reduction_metrics.MeanMetricWrapper, "update_state", metrics.mean_of_function, "1763e0dd65d030f5"),
+        Repair(compile_utils.MetricsList, "update_state", metrics.update_all, "2d388dafe5c9dff5"),
         Repair(nn, "_compute_moments", empty_batches.compute_moments, "f6147c543d557842"),
         Repair(nn, "conv", empty_batches.convolution, "1bae7c0469d44106"),
         Repair(nn, "depthwise_conv", empty_batches.convolution, "492c94d51f85389f"),

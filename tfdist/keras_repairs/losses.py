@@ -112,7 +112,7 @@ def compute_loss(original: Function) -> Function:
 
 
 def unless_in_step(original: Function) -> Function:
-    """Repairs `(un)scale_loss_for_distribution`: inside a repaired step a loss is already that of the global batch."""
+    """Repairs `unscale_loss_for_distribution`: inside a repaired step a loss is already that of the global batch."""
 
     def repaired(value: Any) -> Any:
         return original(value) if current_step() is None else value

@@ -1,0 +1,133 @@
+"""What would train wrong or crash is refused before the first step, with the remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.devices.mirrored import mirrored
+from tests.exactness.cases import classifier, numbers
+from tfdist import keras_repairs
+from tfdist.errors import UnsupportedError
+from tfdist.keras_repairs.metrics import check_is_sum
+
+
+@pytest.fixture(autouse=True)
+def repaired() -> None:
+    keras_repairs.install()
+
+
+def compiled(**options: Any) -> keras.Model:
+    model = classifier()
+    model.compile(**{"optimizer": "sgd", "loss": "sparse_categorical_crossentropy"} | options)
+    return model
+
+
+class OwnTrainStep(keras.Sequential):
+    def train_step(self, data: Any) -> Any:
+        return super().train_step(data)
+
+
+class OwnComputeLoss(keras.Sequential):
+    def compute_loss(self, *args: Any, **kwargs: Any) -> Any:
+        return super().compute_loss(*args, **kwargs)
+
+
+class Largest(keras.metrics.Metric):
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.largest = self.add_variable((), "zeros", name="largest")
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        self.largest.assign(tf.maximum(self.largest, tf.reduce_max(y_pred)))
+
+    def result(self) -> Any:
+        return self.largest
+
+
+class MeanOfBatchMeans(keras.metrics.Mean):
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        super().update_state(tf.reduce_max(y_pred))
+
+
+def overriding(kind: type[keras.Sequential]) -> keras.Model:
+    model = kind([keras.Input((6,)), keras.layers.Dense(3, activation="softmax")])
+    model.compile("sgd", "sparse_categorical_crossentropy")
+    return model
+
+
+def distiller() -> keras.Model:
+    student, teacher = classifier(), classifier()
+    losses = [keras.distillation.LogitsDistillation()]
+    model = keras.distillation.Distiller(teacher, student, losses)
+    model.compile("sgd", "sparse_categorical_crossentropy")
+    return model
+
+
+REFUSED: dict[str, Callable[[], keras.Model]] = {
+    "steps_per_execution": lambda: compiled(steps_per_execution=2),
+    "jit_compile": lambda: compiled(jit_compile=True),
+    "gradient_accumulation_steps": lambda: compiled(optimizer=keras.optimizers.SGD(gradient_accumulation_steps=2)),
+    "ema_overwrite_frequency": lambda: compiled(
+        optimizer=keras.optimizers.SGD(use_ema=True, ema_overwrite_frequency=2)
+    ),
+    "LossScaleOptimizer": lambda: compiled(optimizer=keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD())),
+    "reduction=None": lambda: compiled(loss=keras.losses.SparseCategoricalCrossentropy(reduction=None)),
+    "train_step": lambda: overriding(OwnTrainStep),
+    "compute_loss": lambda: overriding(OwnComputeLoss),
+    "Distiller": distiller,
+    "Largest": lambda: compiled(metrics=[Largest()]),
+    "MeanOfBatchMeans": lambda: compiled(metrics=[MeanOfBatchMeans()]),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused_on_several_replicas(name: str) -> None:
+    x, y = numbers(8)
+    with mirrored(2).scope():
+        model = REFUSED[name]()
+        with pytest.raises(UnsupportedError, match=name):
+            model.fit(x.astype("float32"), y, verbose=0)
+
+
+@pytest.mark.parametrize("name", [name for name in REFUSED if name not in ("Distiller", "reduction=None")])
+def test_left_alone_on_one_replica(name: str) -> None:
+    x, y = numbers(8)
+    REFUSED[name]().fit(x.astype("float32"), y, verbose=0)
+
+
+def test_keras_distribution_is_refused() -> None:
+    x, y = numbers(8)
+    keras.distribution.set_distribution(keras.distribution.DataParallel(devices=["cpu:0"]))
+    try:
+        with mirrored(2).scope(), pytest.raises(UnsupportedError, match="set_distribution"):
+            compiled().fit(x.astype("float32"), y, verbose=0)
+    finally:
+        keras.distribution.set_distribution(None)
+
+
+def test_a_dataset_said_to_be_sharded_already_is_one_process_matter() -> None:
+    """auto_shard_policy speaks of workers; with one worker it changes nothing."""
+    options = tf.data.Options()
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+    data = tf.data.Dataset.from_tensor_slices(numbers(8)).batch(4).with_options(options)
+    with mirrored(2).scope():
+        compiled().fit(data, verbose=0)
+
+
+@pytest.mark.parametrize(
+    "metric",
+    [keras.metrics.MeanSquaredError, keras.metrics.CategoricalAccuracy, keras.metrics.AUC, keras.metrics.R2Score],
+)
+def test_sums_over_samples_are_recognised(metric: type[keras.metrics.Metric]) -> None:
+    tried = metric()
+    values = np.zeros((4, 3), "float32")
+    tried.update_state(values, values)
+    tried.reset_state()
+    check_is_sum(tried, tf.TensorSpec((None, 3)), tf.TensorSpec((None, 3)))
+    assert all(np.all(np.asarray(variable) == 0) for variable in tried.variables), "the trial must leave no trace"

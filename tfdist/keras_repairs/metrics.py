@@ -1,0 +1,115 @@
+"""Metrics over the replicas: Keras adds up their variables, which is right for sums over samples and for nothing else.
+
+Keras's own metrics are such sums. A metric of the user's is tried out once, on made-up values, before it is trusted.
+"""
+
+from __future__ import annotations
+
+import logging
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras.src import backend
+from keras.src.losses import loss as loss_module
+
+from tfdist.errors import UnsupportedError
+from tfdist.keras_repairs.losses import mean_over_samples
+from tfdist.keras_repairs.replicas import current_step
+
+Function = Callable[..., Any]
+
+_log = logging.getLogger("tfdist")
+
+_TRIAL_SAMPLES = 4
+_TRIAL_TOLERANCE = 1e-4
+
+
+def mean_of_function(original: Function) -> Function:
+    """Repairs `MeanMetricWrapper.update_state`: a function that returns one number for its batch returns a mean.
+
+    On one replica Keras averages such numbers over the batches, each counted once; so it must be one number a global
+    batch, not one a replica.
+    """
+
+    def repaired(self: Any, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+        if current_step() is None:
+            return original(self, y_true, y_pred, sample_weight)
+        mask = backend.get_keras_mask(y_pred)
+        values = self._fn(y_true, y_pred, **self._fn_kwargs)
+        if len(values.shape) == 0:
+            values = mean_over_samples(
+                tf.cast(values, self.dtype), f"the metric {self.name!r}, a scalar,"
+            )
+        sample_weight = loss_module.apply_mask(sample_weight, mask, dtype=self.dtype, reduction="sum")
+        return keras.metrics.Mean.update_state(self, values, sample_weight=sample_weight)
+
+    return repaired
+
+
+def update_all(original: Function) -> Function:
+    """Repairs `MetricsList.update_state`: tries out the user's metrics when their first step is traced."""
+    tried: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    def repaired(self: Any, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+        if current_step() is not None:
+            for metric in self.metrics:
+                if metric not in tried and not type(metric).__module__.startswith("keras.src."):
+                    check_is_sum(metric, y_true, y_pred)
+                    tried.add(metric)
+        return original(self, y_true, y_pred, sample_weight)
+
+    return repaired
+
+
+def check_is_sum(metric: keras.metrics.Metric, y_true: tf.Tensor, y_pred: tf.Tensor) -> None:
+    """Tries whether the state after four samples is the sum of the states after two and two.
+
+    Args:
+        metric: A built metric.
+        y_true: What it is updated with: only shape and dtype count.
+        y_pred: Likewise.
+
+    Raises:
+        UnsupportedError: It is not, so that adding up the replicas' states would give another result.
+    """
+    with tf.init_scope():
+        generator = np.random.default_rng(0)
+        true = generator.integers(0, 2, _trial_shape(y_true)).astype(y_true.dtype.as_numpy_dtype)
+        pred = generator.uniform(0.05, 0.95, _trial_shape(y_pred)).astype(y_pred.dtype.as_numpy_dtype)
+        half = _TRIAL_SAMPLES // 2
+        try:
+            whole, first, second = (
+                _state_after(metric, true[part], pred[part]) for part in (slice(None), slice(half), slice(half, None))
+            )
+        except (ValueError, TypeError, tf.errors.OpError) as error:
+            _log.warning(
+                "The metric %r could not be tried out on made-up values (%s). If it is no sum over samples, its value "
+                "on several replicas differs from that of one.",
+                metric.name,
+                error,
+            )
+            return
+    if not all(
+        np.allclose(a, b + c, rtol=_TRIAL_TOLERANCE, atol=_TRIAL_TOLERANCE, equal_nan=True)
+        for a, b, c in zip(whole, first, second, strict=True)
+    ):
+        raise UnsupportedError(
+            f"The metric {metric.name!r} ({type(metric).__qualname__}) is no sum over samples: its state after four "
+            "samples is not the sum of its states after the first and the last two. Keras adds up the states of the "
+            "replicas, which would not give the value of one. Rewrite it with sums (such as a total and a count of "
+            "samples, both from zero), compute it from model.predict(...) after training, or train on one device."
+        )
+
+
+def _trial_shape(tensor: tf.Tensor) -> list[int]:
+    return [_TRIAL_SAMPLES, *(size or 3 for size in tensor.shape[1:])]
+
+
+def _state_after(metric: keras.metrics.Metric, y_true: np.ndarray, y_pred: np.ndarray) -> list[np.ndarray]:
+    zero = [tf.zeros(variable.shape, variable.dtype) for variable in metric.variables]
+    state = metric.stateless_update_state(zero, tf.constant(y_true), tf.constant(y_pred))
+    return [np.asarray(value, np.float64) for value in state]
