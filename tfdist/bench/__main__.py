@@ -1,0 +1,63 @@
+"""What tfdist costs and gains on this machine: `python -m tfdist.bench [MODEL ...] [--pairs N] [--steps N]`.
+
+One device: `fit` under tfdist against the same `fit` in plain Keras (a ratio of 1.00 says that tfdist costs nothing).
+Two workers: `fit` under tfdist against whatever command `--peer` gives, such as a hand-written loop.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import shlex
+import sys
+import tempfile
+from pathlib import Path
+
+from tfdist.bench.pairs import compare
+
+_STEPS = {"mlp": 2000, "cnn": 100, "wide": 40}
+_WORKER_STEPS = {"mlp": 400, "cnn": 60, "wide": 30}
+
+
+def main() -> None:
+    """Parses the command line, runs the pairs, prints the ratios."""
+    parser = argparse.ArgumentParser(prog="python -m tfdist.bench", description="Ratios of steps a second, in pairs.")
+    parser.add_argument("models", nargs="*", default=["mlp"], help="mlp, cnn or wide")
+    parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--steps", type=int, help="steps that are timed")
+    parser.add_argument("--peer", help="time two workers against this command; {model} and {steps} are filled in")
+    options = parser.parse_args()
+    print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}")
+    with tempfile.TemporaryDirectory(prefix="tfdist-bench-") as folder:
+        _compare_all(options, Path(folder) / "run")
+
+
+def _compare_all(options: argparse.Namespace, run_dir: Path) -> None:
+    for model in options.models:
+        if options.peer:
+            steps = options.steps or _WORKER_STEPS[model]
+            peer = shlex.split(options.peer.format(model=model, steps=steps))
+            ratio = compare(_tfdist(run_dir, model, steps, "--nproc", "2"), peer, pairs=options.pairs)
+            print(f"{model}, two workers under tfdist / peer: {ratio}", flush=True)
+        else:
+            steps = options.steps or _STEPS[model]
+            ratio = compare(_tfdist(run_dir, model, steps), _plain(model, steps), pairs=options.pairs)
+            print(f"{model}, one device under tfdist / plain Keras: {ratio}", flush=True)
+
+
+def _plain(model: str, steps: int) -> list[str]:
+    return [sys.executable, "-m", "tfdist.bench.fit", model, str(steps), "--cores", _cores()]
+
+
+def _tfdist(run_dir: Path, model: str, steps: int, *options: str) -> list[str]:
+    target = ["-m", "tfdist.bench.fit", model, str(steps), "--cores", _cores()]
+    return [sys.executable, "-m", "tfdist", "train", "--overwrite", "--run-dir", str(run_dir), *options, *target]
+
+
+def _cores() -> str:
+    return ",".join(map(str, sorted(os.sched_getaffinity(0))))
+
+
+if __name__ == "__main__":
+    main()

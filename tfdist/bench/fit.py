@@ -1,0 +1,54 @@
+"""Times Keras `fit` in this process: `python -m tfdist.bench.fit MODEL STEPS [--cores 0,1]`.
+
+It knows nothing of tfdist: run plainly it times Keras, as the target of `tfdist train` it times what tfdist makes of
+it. The chief prints one line of JSON with the steps a second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+
+BATCH = 256
+
+
+def main() -> None:
+    """Parses the command line, times and prints."""
+    parser = argparse.ArgumentParser(description="Times Keras fit in this process.")
+    parser.add_argument("model")
+    parser.add_argument("steps", type=int)
+    parser.add_argument("--cores", help="worker I of several runs on the I-th of these cores alone")
+    options = parser.parse_args()
+    if options.cores:
+        pin([int(core) for core in options.cores.split(",")])
+    print(json.dumps({"model": options.model, "steps_per_second": time_fit(options.model, options.steps)}), flush=True)
+
+
+def time_fit(name: str, steps: int) -> float:
+    """Steps a second of `fit` with global batches of 256, after one epoch that is not counted."""
+    import tensorflow as tf
+
+    from tfdist.bench import models
+
+    model = models.build(name)
+    batches = tf.data.Dataset.from_tensor_slices(models.data(name, 8 * BATCH)).batch(BATCH, drop_remainder=True)
+    batches = batches.cache().repeat()
+    model.fit(batches, steps_per_epoch=10, epochs=1, verbose=0, shuffle=False)
+    begun = time.perf_counter()
+    model.fit(batches, steps_per_epoch=steps, epochs=1, verbose=0, shuffle=False)
+    return steps / (time.perf_counter() - begun)
+
+
+def pin(cores: list[int]) -> None:
+    """Keeps every thread of this process, those of TensorFlow included, on this worker's core."""
+    index = json.loads(os.environ.get("TF_CONFIG", "{}")).get("task", {}).get("index", 0)
+    workers = len(json.loads(os.environ.get("TF_CONFIG", "{}")).get("cluster", {}).get("worker", ())) or 1
+    mine = set(cores) if workers == 1 else {cores[index % len(cores)]}
+    for thread in os.listdir("/proc/self/task"):
+        os.sched_setaffinity(int(thread), mine)
+
+
+if __name__ == "__main__":
+    main()
