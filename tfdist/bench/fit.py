@@ -1,7 +1,6 @@
 """Times Keras `fit` in this process: `python -m tfdist.bench.fit MODEL STEPS [--cores 0,1]`.
 
-It knows nothing of tfdist: run plainly it times Keras, as the target of `tfdist train` it times what tfdist makes of
-it. The chief prints one line of JSON with the steps a second.
+Its `fit` knows nothing of tfdist: run plainly it times Keras, as the target of `tfdist train` what tfdist makes of it. The chief prints one line of JSON with the steps a second.
 """
 
 from __future__ import annotations
@@ -10,6 +9,8 @@ import argparse
 import json
 import os
 import time
+
+from tfdist.launch.environment import Assignment
 
 BATCH = 256
 
@@ -43,9 +44,9 @@ def time_fit(name: str, steps: int) -> float:
 
 def pin(cores: list[int]) -> None:
     """Keeps every thread of this process, those of TensorFlow included, on this worker's core."""
-    index = json.loads(os.environ.get("TF_CONFIG", "{}")).get("task", {}).get("index", 0)
-    workers = len(json.loads(os.environ.get("TF_CONFIG", "{}")).get("cluster", {}).get("worker", ())) or 1
-    mine = set(cores) if workers == 1 else {cores[index % len(cores)]}
+    assignment = Assignment.from_environ()
+    several = assignment is not None and assignment.num_workers > 1
+    mine = {cores[assignment.index % len(cores)]} if several else set(cores)
     for thread in os.listdir("/proc/self/task"):
         os.sched_setaffinity(int(thread), mine)
 

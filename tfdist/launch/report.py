@@ -18,7 +18,7 @@ def render(outcome: Outcome, *, verbose: bool = False) -> str:
     if not outcome.failures:
         return ""
     first, *others = outcome.failures
-    return "\n".join([*_first(first, verbose), *_others(others)])
+    return "\n".join([*_first(first, verbose), *_others(first, others)])
 
 
 def _first(failure: Failure, verbose: bool) -> list[str]:
@@ -34,11 +34,14 @@ def _first(failure: Failure, verbose: bool) -> list[str]:
     return lines
 
 
-def _others(failures: Sequence[Failure]) -> list[str]:
-    if not failures:
-        return []
-    lines = ["  after it, and most likely because of it:"]
-    return lines + [f"    {_who(failure)}: {_shorten(_what(failure))}" for failure in failures]
+def _others(first: Failure, failures: Sequence[Failure]) -> list[str]:
+    same = [failure for failure in failures if _what(failure) == _what(first)]
+    after = [failure for failure in failures if _what(failure) != _what(first)]
+    lines = [f"  the same on {', '.join(map(_who, same))}"] if same else []
+    if after:
+        lines.append("  after it, and most likely because of it:")
+        lines += [f"    {_who(failure)}: {_shorten(_what(failure))}" for failure in after]
+    return lines
 
 
 def _who(failure: Failure) -> str:

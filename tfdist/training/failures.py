@@ -6,7 +6,7 @@ import sys
 import traceback
 from pathlib import Path
 
-from tfdist.errors import TfdistError, WorkerFailedError
+from tfdist.errors import TfdistError, UnsupportedError, WorkerFailedError
 
 _PEER_TYPES = ("UnavailableError", "DeadlineExceededError", "AbortedError", "CancelledError")
 
@@ -26,7 +26,7 @@ def explained(error: BaseException) -> TfdistError | None:
         return None
     from tfdist.data import data_error_in
 
-    return data_error_in(error) or _peer_error_in(error)
+    return data_error_in(error) or _peer_error_in(error) or _own_loop_error_in(error)
 
 
 def traceback_of(error: BaseException) -> str:
@@ -50,3 +50,25 @@ def _peer_error_in(error: BaseException) -> TfdistError | None:
             f"longer than --step-timeout or cannot be reached any more. TensorFlow says: {first_line}"
         )
     return None
+
+
+def _own_loop_error_in(error: BaseException) -> TfdistError | None:
+    """The error for a gradient that a script takes outside of the replicas, where TensorFlow knows of no variable."""
+    if isinstance(error, ValueError) and "DistributedVariable.handle is not available outside" in str(error):
+        return UnsupportedError(
+            "The script computes gradients in a loop of its own, outside of the replicas: every worker or device would "
+            "train on all data, and none would take work off another. Expected fit(), train_on_batch(), or a step that "
+            "tfdist.strategy().run(...) starts on the batches of experimental_distribute_dataset(...). Use one of "
+            f"these, or train on one device. Received, at {_place_of(error)}: {error}"
+        )
+    return None
+
+
+def _place_of(error: BaseException) -> str:
+    """Where in the user's script `error` came from."""
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not _starts_scripts(frame.filename) and "site-packages" not in frame.filename
+    ]
+    return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "an unknown place"

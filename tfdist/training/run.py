@@ -9,7 +9,7 @@ from typing import Any
 import keras
 
 from tfdist import data
-from tfdist.config import RunConfig, load_config, resolve_callable
+from tfdist.config import CompileConfig, RunConfig, load_config, resolve_callable
 from tfdist.errors import ConfigError
 from tfdist.launch.environment import Assignment
 from tfdist.rundir import State, atomic
@@ -18,6 +18,9 @@ from tfdist.training import session as sessions
 from tfdist.training.callbacks import Progress, Record, metrics_line
 from tfdist.training.provenance import write_config
 from tfdist.training.session import Session
+
+_RESOLVED_BY_SHAPE = ("accuracy", "acc", "crossentropy", "ce")
+"""Names that Keras resolves by the shapes of labels and predictions."""
 
 
 def run_config(assignment: Assignment) -> None:
@@ -94,6 +97,7 @@ def _build_model(session: Session, config: RunConfig) -> keras.Model:
                 f"returned {type(model).__name__}."
             )
         section = config.compile
+        _check_names(section)
         try:
             model.compile(
                 optimizer=keras.optimizers.get(_named(section.optimizer)),
@@ -104,6 +108,20 @@ def _build_model(session: Session, config: RunConfig) -> keras.Model:
         except (ValueError, TypeError) as error:
             raise ConfigError(f"The section compile does not fit Keras: {error}") from error
     return model
+
+
+def _check_names(section: CompileConfig) -> None:
+    """Looks up losses and metrics now: Keras would do it in the first step, as an error of its own."""
+    for key, value, get in (
+        ("compile.loss", section.loss, keras.losses.get),
+        ("compile.metrics", _metrics(section.metrics), keras.metrics.get),
+    ):
+        for name in keras.tree.flatten(_plain(value)):
+            if isinstance(name, str) and name not in _RESOLVED_BY_SHAPE:
+                try:
+                    get(name)
+                except ValueError as error:
+                    raise ConfigError(f"{key}: Keras knows no {name!r}. Expected a name of Keras's own.") from error
 
 
 def _call(function: Callable[..., Any], args: Mapping[str, Any], key: str) -> Any:
