@@ -6,7 +6,6 @@ original as its argument and falls back to it wherever one replica trains, so no
 
 from __future__ import annotations
 
-from tfdist.keras_repairs.guard import TESTED_KERAS
 from tfdist.keras_repairs.install import install
 
-__all__ = ["TESTED_KERAS", "install"]
+__all__ = ["install"]

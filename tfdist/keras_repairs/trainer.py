@@ -12,6 +12,7 @@ from keras.src.backend.tensorflow import trainer as trainer_module
 from keras.src.trainers.epoch_iterator import EpochIterator
 
 from tfdist.keras_repairs import refusals
+from tfdist.keras_repairs.agreement import check_same_data
 from tfdist.keras_repairs.data_adapters import distribute, piece, rows
 from tfdist.keras_repairs.replicas import replica_step
 
@@ -27,6 +28,7 @@ def epoch_iterator_init(original: Function) -> Function:
             return
         EpochIterator.__init__(self, *args, **kwargs)
         self._distribute_strategy = distribute_strategy
+        check_same_data(self.data_adapter, distribute_strategy)
         self._distributed_dataset = distribute(self.data_adapter.get_tf_dataset(), distribute_strategy)
 
     return repaired

@@ -56,19 +56,27 @@ def _own_loop_error_in(error: BaseException) -> TfdistError | None:
     """The error for a gradient that a script takes outside of the replicas, where TensorFlow knows of no variable."""
     if isinstance(error, ValueError) and "DistributedVariable.handle is not available outside" in str(error):
         return UnsupportedError(
-            "The script computes gradients in a loop of its own, outside of the replicas: every worker or device would "
-            "train on all data, and none would take work off another. Expected fit(), train_on_batch(), or a step that "
-            "tfdist.strategy().run(...) starts on the batches of experimental_distribute_dataset(...). Use one of "
-            f"these, or train on one device. Received, at {_place_of(error)}: {error}"
+            "A loop of the script's own computes gradients outside of the replicas, where every replica would train on "
+            "all data and none would take work off another. Expected fit(), train_on_batch(), or a step that "
+            "tfdist.strategy().run(...) starts for each batch of experimental_distribute_dataset(...). Use one of "
+            f"these, or train on one device. Received: a gradient of a model's variables, {_place_of(error)}"
         )
     return None
 
 
 def _place_of(error: BaseException) -> str:
-    """Where in the user's script `error` came from."""
-    frames = [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if not _starts_scripts(frame.filename) and "site-packages" not in frame.filename
-    ]
-    return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "an unknown place"
+    """Where in the user's own code `error` came from."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_users(frame.filename)]
+    return f"in {frames[-1].filename}, line {frames[-1].lineno}" if frames else "at an unknown place"
+
+
+def _is_users(filename: str) -> bool:
+    """Whether a frame's code is neither a library's nor made by TensorFlow from a user's function."""
+    path = Path(filename)
+    own = Path(__file__).parents[1]
+    return (
+        path.is_file()
+        and own not in path.parents
+        and "site-packages" not in path.parts
+        and (not path.name.startswith("__autograph_generated_file"))
+    )

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import builtins
+import importlib.machinery
 import os
 import runpy
 import sys
+import types
 
 from tfdist.launch.environment import Assignment
 from tfdist.rundir import State
@@ -38,11 +41,20 @@ def _execute(assignment: Assignment) -> int:
             # Started with -m itself, this process already has the working directory first on its path.
             runpy.run_module(assignment.target, run_name="__main__", alter_sys=True)
         else:
-            sys.path[0] = os.path.dirname(os.path.realpath(assignment.target))
-            runpy.run_path(assignment.target, run_name="__main__")
+            _run_file(os.path.abspath(assignment.target))
     except SystemExit as end:
         return _exit_code(end)
     return 0
+
+
+def _run_file(path: str) -> None:
+    """Runs a script as python does. (`runpy` would put another `sys.argv[0]`, and take `__main__` away at the end.)"""
+    sys.path[0] = os.path.dirname(os.path.realpath(path))
+    main = types.ModuleType("__main__")
+    loader = importlib.machinery.SourceFileLoader("__main__", path)
+    main.__dict__.update(__file__=path, __loader__=loader, __builtins__=builtins)
+    sys.modules["__main__"] = main
+    exec(loader.source_to_code(loader.get_data(path), path), main.__dict__)
 
 
 def _exit_code(end: SystemExit) -> int:

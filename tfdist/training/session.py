@@ -17,6 +17,7 @@ from tfdist.launch.environment import Assignment
 from tfdist.rundir import RunDir
 from tfdist.runtime import collectives, devices
 from tfdist.runtime import strategy as strategies
+from tfdist.runtime.tested import TENSORFLOW
 from tfdist.training import randomness
 from tfdist.training.heartbeat import Heartbeat
 
@@ -102,6 +103,8 @@ class _Place:
 def _start(place: _Place, request: devices.DeviceRequest) -> Session:
     addresses = () if place.cluster is None else tuple(str(address) for address in place.cluster.workers)
     workers = max(1, len(addresses))
+    if not TENSORFLOW.includes(tf.__version__):
+        _log.warning("%s. Install a tested one: pip install '%s'.", TENSORFLOW.untested(tf.__version__), TENSORFLOW)
     names = devices.apply(request, workers=workers)
     choice = strategies.choose(
         names, workers=workers, logical=(request.logical or 1) > 1, communication=place.communication

@@ -107,12 +107,20 @@ def _report(error: BaseException, assignment: Assignment) -> int:
 
 
 def _set_up_logging(assignment: Assignment) -> None:
+    """Warnings to stderr, and so to terminal and log; what was chosen and why to the log alone, unless verbose."""
     logger = logging.getLogger("tfdist")
-    handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("tfdist: %(message)s"))
-    logger.addHandler(handler)
     logger.propagate = False
-    logger.setLevel(logging.INFO if assignment.verbose else logging.WARNING)
+    logger.setLevel(logging.INFO)
+    shown = logging.StreamHandler()
+    shown.setLevel(logging.INFO if assignment.verbose else logging.WARNING)
+    logger.addHandler(shown)
+    if not assignment.verbose:
+        log = RunDir(Path(assignment.run_dir)).log_file(assignment.index, assignment.attempt)
+        kept = logging.FileHandler(log, delay=True)
+        kept.addFilter(lambda record: record.levelno < logging.WARNING)
+        logger.addHandler(kept)
+    for handler in logger.handlers:
+        handler.setFormatter(logging.Formatter("tfdist: %(message)s"))
 
 
 if __name__ == "__main__":
