@@ -35,7 +35,7 @@ def check_same_data(adapter: Any, strategy: tf.distribute.Strategy) -> None:
             if value != said[0].get(what):
                 raise DataError(
                     f"The workers were given different data: {what} {value} on worker {index}, {said[0].get(what)} on "
-                    "the chief. Expected the same data in the same order on every worker, of which each takes its rows. "
+                    "the chief. Expected the same data in the same order on every worker, which takes its rows of it. "
                     "Seed whatever the script draws its data or its order with, or share it with tfdist.broadcast()."
                 )
 

@@ -19,6 +19,7 @@ from keras.src.legacy.saving import legacy_h5_format
 from keras.src.losses import loss as loss_module
 from keras.src.metrics import reduction_metrics
 from keras.src.models import model as model_module
+from keras.src.random import seed_generator
 from keras.src.saving import saving_api, saving_lib
 from keras.src.trainers import compile_utils
 from keras.src.trainers import trainer as base_trainer
@@ -35,10 +36,11 @@ from tfdist.keras_repairs import (
     guard,
     losses,
     metrics,
+    random_layers,
+    saving,
     shuffling,
     trainer,
 )
-from tfdist.keras_repairs.saving import Saved
 
 Function = Callable[..., Any]
 _MARK = "_tfdist_repair"
@@ -100,7 +102,6 @@ def repairs(
     model = trainer_module.TensorFlowTrainer
     optimizer = optimizer_module.TFOptimizer
     arrays = array_data_adapter.ArrayDataAdapter
-    saved = Saved()
     array_dataset = functools.partial(shuffling.array_dataset, imposed_seed=imposed_seed)
     callback_list_init = functools.partial(callbacks.callback_list_init, extra=extra_callbacks)
     return (
@@ -115,10 +116,12 @@ def repairs(
         Repair(layer_module.Layer, "_get_own_losses", added_losses.get_own_losses, "bce6599684980e77"),
         Repair(base_trainer.Trainer, "compute_loss", losses.compute_loss, "450e48288d4857f0"),
         Repair(loss_module, "reduce_weighted_values", losses.reduce_weighted_values, "1976df12ea192061"),
-        Repair(loss_module, "unscale_loss_for_distribution", losses.unless_in_step, "3903c7ed7f69c5ac"),
+        Repair(loss_module, "scale_loss_for_distribution", losses.unless_whole, "143cd8a5efb6cb17"),
+        Repair(loss_module, "unscale_loss_for_distribution", losses.unless_whole, "3903c7ed7f69c5ac"),
         Repair(reduction_metrics.MeanMetricWrapper, "update_state", metrics.mean_of_function, "1763e0dd65d030f5"),
         Repair(compile_utils.MetricsList, "update_state", metrics.update_all, "2d388dafe5c9dff5"),
         Repair(nn, "_compute_moments", empty_batches.compute_moments, "f6147c543d557842"),
+        Repair(seed_generator.SeedGenerator, "next", random_layers.next_seed, "d2174a08ab35eb07"),
         Repair(nn, "conv", empty_batches.convolution, "1bae7c0469d44106"),
         Repair(nn, "depthwise_conv", empty_batches.convolution, "492c94d51f85389f"),
         Repair(nn, "separable_conv", empty_batches.convolution, "d163319653f9a846"),
@@ -129,12 +132,12 @@ def repairs(
         Repair(model, "test_on_batch", trainer.test_on_batch, "200619489306c54e"),
         Repair(model, "predict_on_batch", trainer.predict_on_batch, "05be67cba664972c"),
         Repair(callback_list.CallbackList, "__init__", callback_list_init, "5d0d38afece9158a"),
-        Repair(saving_lib, "save_model", saved.writer, "0b360baae4175255"),
-        Repair(saving_lib, "save_weights_only", saved.weights_writer, "649839a5ed3a5df6"),
-        Repair(legacy_h5_format, "save_model_to_hdf5", saved.writer, "089058ee0d3223d6"),
-        Repair(model_module.Model, "export", saved.writer, "f11ed3b71eb342ea"),
-        Repair(saving_api, "load_model", saved.reader, "27ac0bf7bbe8180a", (keras.saving, keras.models)),
-        Repair(saving_api, "load_weights", saved.reader, "55456126c316c9c3", (keras.saving,)),
+        Repair(saving_lib, "save_model", saving.writer, "0b360baae4175255"),
+        Repair(saving_lib, "save_weights_only", saving.writer, "649839a5ed3a5df6"),
+        Repair(legacy_h5_format, "save_model_to_hdf5", saving.writer, "089058ee0d3223d6"),
+        Repair(model_module.Model, "export", saving.writer, "f11ed3b71eb342ea"),
+        Repair(saving_api, "load_model", saving.reader, "27ac0bf7bbe8180a", (keras.saving, keras.models)),
+        Repair(saving_api, "load_weights", saving.reader, "55456126c316c9c3", (keras.saving,)),
     )
 
 

@@ -1,0 +1,60 @@
+"""The record of a run: metrics, history and TensorBoard's events, whole after every epoch."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+from tests.exactness.cases import classifier, numbers
+from tfdist.rundir import RunDir
+from tfdist.training.callbacks import Progress, Record, metrics_line
+
+
+def fit(run: RunDir, epochs: int) -> dict[str, list[float]]:
+    x, y = numbers(20)
+    model = classifier()
+    model.compile("sgd", "sparse_categorical_crossentropy", metrics=["accuracy"])
+    history = model.fit(x.astype("float32"), y, epochs=epochs, validation_split=0.5, callbacks=[Record(run)], verbose=0)
+    return history.history
+
+
+def test_record(tmp_path: Path) -> None:
+    run = RunDir(tmp_path)
+    expected = fit(run, epochs=3)
+    assert json.loads(run.history_file.read_text()) == pytest.approx(expected)
+    lines = [json.loads(line) for line in run.metrics_file.read_text().splitlines()]
+    assert [line["epoch"] for line in lines] == [0, 1, 2]
+    assert [line["val_loss"] for line in lines] == pytest.approx(expected["val_loss"])
+
+
+def test_events_have_keras_names(tmp_path: Path) -> None:
+    run = RunDir(tmp_path)
+    expected = fit(run, epochs=2)
+    for folder, prefix in (("train", ""), ("validation", "val_")):
+        (file,) = (run.events_dir / folder).iterdir()
+        values: dict[str, list[float]] = {}
+        for event in tf.compat.v1.train.summary_iterator(str(file)):
+            for value in event.summary.value:
+                values.setdefault(value.tag, []).append(value.simple_value)
+        assert values["epoch_loss"] == pytest.approx(expected[f"{prefix}loss"])
+        assert values["epoch_accuracy"] == pytest.approx(expected[f"{prefix}accuracy"])
+
+
+def test_progress_says_one_line_an_epoch(capsys: pytest.CaptureFixture[str]) -> None:
+    x, y = numbers(20)
+    model = classifier()
+    model.compile("sgd", "sparse_categorical_crossentropy")
+    progress = Progress(epochs=2, samples=20)
+    model.fit(x.astype("float32"), y, epochs=2, callbacks=[progress], verbose=0)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[:2] for line in lines] == [["epoch", "1/2"], ["epoch", "2/2"]]
+    assert all("loss" in line and line.endswith("samples/s") for line in lines)
+    assert progress.samples_per_second > 0
+
+
+def test_metrics_line_puts_training_and_losses_first() -> None:
+    values = {"val_accuracy": 0.5, "accuracy": 0.25, "val_loss": 2.0, "loss": 1.0}
+    assert metrics_line(values) == "loss 1.0000  accuracy 0.2500  val_loss 2.0000  val_accuracy 0.5000"

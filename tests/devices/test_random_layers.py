@@ -1,0 +1,40 @@
+"""Dropout on several replicas: another mask on each, the same ones for the same seed."""
+
+from __future__ import annotations
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.devices.mirrored import mirrored
+from tfdist import keras_repairs
+
+
+def masks(replicas: int, seed: int) -> list[list[float]]:
+    """What each replica's dropout leaves of a row of ones, in two steps one after the other."""
+    keras_repairs.install()
+    keras.utils.set_random_seed(seed)
+    strategy = mirrored(replicas)
+    with strategy.scope():
+        dropout = keras.layers.Dropout(0.5)
+        dropout(tf.ones((1, 64)), training=True)
+
+        @tf.function
+        def step() -> tf.Tensor:
+            return strategy.run(lambda: dropout(tf.ones((1, 64)), training=True)[0])
+
+        steps = [strategy.experimental_local_results(step()) for _ in range(2)]
+    return [value.numpy().tolist() for step in steps for value in step]
+
+
+@pytest.mark.parametrize("replicas", [2, 3])
+def test_each_replica_and_step_has_a_mask_of_its_own(replicas: int) -> None:
+    drawn = masks(replicas, seed=3)
+    assert len({tuple(mask) for mask in drawn}) == 2 * replicas
+    assert 0.3 < np.mean(np.asarray(drawn) == 0) < 0.7
+
+
+def test_the_seed_decides() -> None:
+    assert masks(2, seed=3) == masks(2, seed=3)
+    assert masks(2, seed=3) != masks(2, seed=4)
