@@ -1,0 +1,60 @@
+"""Workers that do not do the same end with an error that says so; none waits for ever."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+from tests.workers.running import tfdist
+
+PREPARED = """
+    import time
+    import keras
+    import numpy as np
+    import tfdist
+
+    index = tfdist.worker_index()
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
+    model.compile("sgd", "mse")
+"""
+
+
+def run(folder: Path, body: str, *options: str) -> tuple[int, str]:
+    script = folder / "script.py"
+    script.write_text(textwrap.dedent(PREPARED) + textwrap.dedent(body))
+    done = tfdist("train", "--nproc", "2", "--run-dir", folder / "run", *options, script, timeout=100)
+    return done.returncode, done.stderr
+
+
+def test_different_data_is_refused(tmp_path: Path) -> None:
+    code, said = run(tmp_path, "model.fit(np.full((8, 4), index), np.zeros((8, 2)), verbose=0)")
+    assert code == 5
+    assert "The workers were given different data: checksums of some rows" in said
+    assert "Traceback" not in said
+
+
+def test_different_amounts_are_refused(tmp_path: Path) -> None:
+    code, said = run(tmp_path, "model.predict(np.zeros((40 + index, 4)), verbose=0)")
+    assert code == 5
+    assert "['41', '4']] on worker 1" in said
+
+
+def test_a_worker_that_does_not_come_is_not_waited_for_beyond_the_timeout(tmp_path: Path) -> None:
+    body = """
+    if index == 1:
+        time.sleep(1000)
+    model.fit(np.zeros((8, 4)), np.zeros((8, 2)), verbose=0)
+    """
+    code, said = run(tmp_path, body, "--step-timeout", "5")
+    assert code == 4
+    assert "hung for longer than --step-timeout" in said
+
+
+def test_a_script_that_ends_early_on_one_worker_is_an_error(tmp_path: Path) -> None:
+    body = """
+    if index == 0:
+        model.fit(np.zeros((8, 4)), np.zeros((8, 2)), verbose=0)
+    """
+    code, said = run(tmp_path, body, "--step-timeout", "5")
+    assert code == 4
+    assert "error: worker 0" in said
