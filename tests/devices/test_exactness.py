@@ -14,9 +14,10 @@ from tests.exactness.comparing import assert_same
 from tfdist import keras_repairs
 
 SLOW = bool(os.environ.get("TFDIST_SLOW_TESTS"))
-SIZES = [(2, 64), (3, 65), *([(2, 65), (3, 64)] if SLOW else [])]
-"""Replicas and samples. 64 divides into batches of 32 and those by two, not by three; 65 leaves a batch of one sample,
-in which all replicas but one have none."""
+SIZES = [(3, 65), *([(2, 64), (2, 65), (3, 64)] if SLOW else [])]
+"""Replicas and samples, in batches of 32: with 65 the last batch is one sample, and all replicas but one have none. What
+divides is compared over workers.
+"""
 
 
 @functools.cache

@@ -13,7 +13,6 @@ from tfdist.keras_repairs.install import repairs
 SAMPLES = 65
 
 TAKEN_OUT = [
-    ("TFEpochIterator._get_iterator", "dataset_of_unknown_size"),
     ("TensorFlowTrainer._maybe_symbolic_build", "strings"),
     ("TensorFlowTrainer._make_function", "plain"),
     ("Layer.add_loss", "regularizers"),
@@ -34,8 +33,20 @@ TAKEN_OUT = [
 @pytest.mark.parametrize(("path", "name"), TAKEN_OUT)
 def test_case_fails_without_its_repair(path: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = of_one_replica(name, SAMPLES)
+    take_out(path, monkeypatch)
+    with mirrored(3).scope(), pytest.raises(Exception):  # noqa: B017 (a wrong number, or whatever Keras then raises)
+        assert_same(expected, outcome(name, SAMPLES))
+
+
+def test_one_replica_steps_without_data_when_not_repaired(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On several replicas what Keras does here depends on the moment; on one it always counts a step too many."""
+    expected = of_one_replica("dataset_of_unknown_size", SAMPLES)
+    take_out("TFEpochIterator._get_iterator", monkeypatch)
+    assert outcome("dataset_of_unknown_size", SAMPLES)["iterations"] > expected["iterations"]
+
+
+def take_out(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Puts Keras's own function back until the test ends."""
     (repair,) = (repair for repair in repairs() if repair.path == path)
     repaired = getattr(repair.owner, repair.name)
     monkeypatch.setattr(repair.owner, repair.name, repaired.__wrapped__)
-    with mirrored(3).scope(), pytest.raises(Exception):  # noqa: B017 (a wrong number, or whatever Keras then raises)
-        assert_same(expected, outcome(name, SAMPLES))

@@ -14,7 +14,7 @@ from tests.exactness.comparing import assert_same
 from tests.workers.running import tfdist
 
 SLOW = bool(os.environ.get("TFDIST_SLOW_TESTS"))
-JOBS = [(2, 65), *([(2, 64), (3, 64), (3, 65)] if SLOW else [])]
+JOBS = [(2, 64), *([(2, 65), (3, 64), (3, 65)] if SLOW else [])]
 BOUND = 500
 
 
