@@ -15,8 +15,8 @@ from tfdist import keras_repairs
 
 SLOW = bool(os.environ.get("TFDIST_SLOW_TESTS"))
 SIZES = [(3, 65), *([(2, 64), (2, 65), (3, 64)] if SLOW else [])]
-"""Replicas and samples, in batches of 32: with 65 the last batch is one sample, and all replicas but one have none. What
-divides is compared over workers.
+"""Replicas and samples, in batches of 32: with 65 the last batch is one sample, and all replicas but one have none.
+What divides is compared over workers.
 """
 
 

@@ -14,6 +14,7 @@ from keras.src.backend.tensorflow import nn
 from keras.src.backend.tensorflow import optimizer as optimizer_module
 from keras.src.backend.tensorflow import trainer as trainer_module
 from keras.src.callbacks import callback_list
+from keras.src.export import saved_model_export_archive
 from keras.src.layers import layer as layer_module
 from keras.src.legacy.saving import legacy_h5_format
 from keras.src.losses import loss as loss_module
@@ -136,6 +137,7 @@ def repairs(
         Repair(saving_lib, "save_weights_only", saving.writer, "649839a5ed3a5df6"),
         Repair(legacy_h5_format, "save_model_to_hdf5", saving.writer, "089058ee0d3223d6"),
         Repair(model_module.Model, "export", saving.writer, "f11ed3b71eb342ea"),
+        Repair(saved_model_export_archive.SavedModelExportArchive, "write_out", saving.writer, "8a0f4932dcbdcba6"),
         Repair(saving_api, "load_model", saving.reader, "27ac0bf7bbe8180a", (keras.saving, keras.models)),
         Repair(saving_api, "load_weights", saving.reader, "55456126c316c9c3", (keras.saving,)),
     )

@@ -3,6 +3,9 @@
 Keras divides each replica's loss by the replica's own samples (or valid mask entries, or weights) and weights the
 replicas equally, which is right only when they have equally many. Here every replica obtains the loss of the global
 batch, whatever it divides by; the gradients of all replicas then add up to that loss's gradient.
+
+In a loop that users write by hand with `strategy.run`, a loss is the replica's own summand of that, as TensorFlow's
+guides have it: they add up the replicas' losses. Outside of the replicas a loss is that of one device.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ import tensorflow as tf
 from keras import ops
 from keras.src.losses import loss as loss_module
 
-from tfdist.keras_repairs.replicas import counted_once, current_step, sum_over_replicas
+from tfdist.keras_repairs.replicas import counted_once, current_step, is_one_of_several, sum_over_replicas
 from tfdist.keras_repairs.warn import warn_once
 
 Function = Callable[..., Any]
@@ -30,9 +33,11 @@ def reduce_weighted_values(original: Function) -> Function:
         reduction: str | None = "sum_over_batch_size",
         dtype: Any = None,
     ) -> tf.Tensor:
-        if current_step() is None:
+        if not is_one_of_several():
             return original(values, sample_weight, mask, reduction, dtype)
         values = ops.convert_to_tensor(values, dtype=dtype)
+        if current_step() is None and (len(values.shape) == 0 or reduction in (None, "none")):
+            return original(values, sample_weight, mask, reduction, dtype)
         if len(values.shape) == 0:
             return mean_over_samples(values, "a loss function that returns a scalar")
         return _reduce(values, sample_weight, mask, loss_module.standardize_reduction(reduction))
@@ -51,7 +56,7 @@ def _reduce(values: tf.Tensor, sample_weight: Any, mask: Any, reduction: str | N
         values = values * weight
     numerator = ops.sum(values)
     if reduction == "sum":
-        return sum_over_replicas(numerator)
+        return _sums(numerator)[0]
     if reduction == "mean_with_sample_weight" and weight is not None:
         return _quotient(numerator, ops.sum(weight))
     if valid is None or reduction == "mean_with_sample_weight":
@@ -111,11 +116,14 @@ def compute_loss(original: Function) -> Function:
     return repaired
 
 
-def unless_in_step(original: Function) -> Function:
-    """Repairs `unscale_loss_for_distribution`: inside a repaired step a loss is already that of the global batch."""
+def unless_whole(original: Function) -> Function:
+    """Repairs `(un)scale_loss_for_distribution`: what is already the loss of the global batch is not divided by R.
+
+    It is so inside a repaired step, and outside of the replicas, where a script evaluates a loss as on one device.
+    """
 
     def repaired(value: Any) -> Any:
-        return original(value) if current_step() is None else value
+        return original(value) if is_one_of_several() and current_step() is None else value
 
     return repaired
 
@@ -128,9 +136,11 @@ def _size(tensor: tf.Tensor, dtype: Any = None) -> tf.Tensor:
     return ops.cast(tf.size(tensor), dtype or tensor.dtype)
 
 
-def _sums(*parts: tf.Tensor) -> list[tf.Tensor]:
-    """Sums several scalars over the replicas in one collective."""
-    return tf.unstack(sum_over_replicas(tf.stack(parts)))
+def _sums(numerator: tf.Tensor, *denominators: tf.Tensor) -> list[tf.Tensor]:
+    """Sums scalars over the replicas in one collective, but not the numerator in a hand-written loop."""
+    if current_step() is not None:
+        return tf.unstack(sum_over_replicas(tf.stack([numerator, *denominators])))
+    return [numerator, *(tf.unstack(sum_over_replicas(tf.stack(denominators))) if denominators else ())]
 
 
 def _quotient(numerator: tf.Tensor, denominator: tf.Tensor) -> tf.Tensor:

@@ -1,7 +1,7 @@
 """Saved models and weights: written by the chief alone, beside their place, and renamed when they are whole.
 
 What Keras saves are variables of which every worker holds the same values, so the chief needs nobody to write them.
-Another worker that goes on to load what was just saved waits for the chief there.
+Another worker that goes on to load waits for the chief there.
 """
 
 from __future__ import annotations
@@ -9,13 +9,15 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import secrets
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import tensorflow as tf
+from keras.src.utils import io_utils
 from tensorflow.python.ops.resource_variable_ops import default_variable_creator_v2
 
 from tfdist.runtime.collectives import barrier, worker_count, worker_rank
@@ -23,51 +25,30 @@ from tfdist.runtime.collectives import barrier, worker_count, worker_rank
 Function = Callable[..., Any]
 
 
-class Saved:
-    """The paths that this process has saved to, or would have, were it the chief."""
+def writer(original: Function) -> Function:
+    """Repairs a function `(model, filepath, ...)` that writes one file, several files or a directory."""
 
-    def __init__(self) -> None:
-        self._paths: set[str] = set()
-
-    def writer(self, original: Function) -> Function:
-        """Repairs a function `(model, filepath, ...)` that writes one file or one directory."""
-
-        def repaired(model: Any, filepath: Any, *args: Any, **kwargs: Any) -> Any:
-            if self._leave_to_chief(filepath):
-                return None
-            with _alone():
-                return _write_whole(functools.partial(original, model), filepath, *args, **kwargs)
-
-        return repaired
-
-    def weights_writer(self, original: Function) -> Function:
-        """Repairs `save_weights_only(model, filepath, max_shard_size, ...)`, which may write several files."""
-
-        def repaired(model: Any, filepath: Any, max_shard_size: Any = None, **kwargs: Any) -> Any:
-            if self._leave_to_chief(filepath):
-                return None
-            with _alone():
-                if max_shard_size is not None:
-                    return original(model, filepath, max_shard_size, **kwargs)
-                return _write_whole(functools.partial(original, model), filepath, **kwargs)
-
-        return repaired
-
-    def _leave_to_chief(self, filepath: Any) -> bool:
+    def repaired(model: Any, filepath: Any, *args: Any, **kwargs: Any) -> Any:
         strategy = tf.distribute.get_strategy()
-        self._paths.add(_key(filepath))
-        return worker_count(strategy) > 1 and worker_rank(strategy) != 0
+        if worker_count(strategy) > 1 and worker_rank(strategy) != 0:
+            return None
+        with _alone():
+            return _write_whole(functools.partial(original, model), filepath, *args, **kwargs)
 
-    def reader(self, original: Function) -> Function:
-        """Repairs a function that loads: what this process saved may still be on its way to the chief's disk."""
+    return repaired
 
-        def repaired(*args: Any, **kwargs: Any) -> Any:
-            paths = [value for value in (*args, *kwargs.values()) if isinstance(value, str | os.PathLike)]
-            if any(_key(path) in self._paths for path in paths):
-                barrier()
-            return original(*args, **kwargs)
 
-        return repaired
+def reader(original: Function) -> Function:
+    """Repairs a function that loads: what is to be loaded may still be on its way to the chief's disk.
+
+    All workers load together, as the variables of a model are made together; so all can wait for one another first.
+    """
+
+    def repaired(*args: Any, **kwargs: Any) -> Any:
+        barrier()
+        return original(*args, **kwargs)
+
+    return repaired
 
 
 @contextlib.contextmanager
@@ -86,37 +67,41 @@ def _alone() -> Iterator[None]:
 
 
 def _write_whole(write: Function, filepath: Any, *args: Any, **kwargs: Any) -> Any:
+    """Writes into a directory beside `filepath`, under the same name, by which Keras chooses the format."""
     if not isinstance(filepath, str | os.PathLike) or "://" in str(filepath):
         return write(filepath, *args, **kwargs)
     target = Path(filepath)
     if not target.parent.is_dir():
         return write(filepath, *args, **kwargs)
-    # Keras chooses its format by the whole ending, such as `.weights.h5`.
-    beside = target.with_name(f".{secrets.token_hex(4)}.{target.name}")
+    beside = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     try:
-        result = write(str(beside), *args, **kwargs)
-        _replace(beside, target)
+        with _naming(target, instead_of=beside / target.name):
+            result = write(str(beside / target.name), *args, **kwargs)
+        # The index of weights in several files comes last: it names the others.
+        for written in sorted(beside.iterdir(), key=lambda path: path.suffix == ".json"):
+            _replace(written, target.parent / written.name)
+    except Exception as error:
+        error.add_note(f"{target} could not be saved; what was there before is as it was.")
+        raise
     finally:
-        _remove(beside)
+        shutil.rmtree(beside, ignore_errors=True)
     return result
 
 
-def _replace(beside: Path, target: Path) -> None:
+@contextlib.contextmanager
+def _naming(target: Path, instead_of: Path) -> Iterator[None]:
+    """Where Keras prints the path that it writes to, it prints the one where that will be."""
+    original = io_utils.print_msg
+
+    def print_msg(message: str, *args: Any, **kwargs: Any) -> None:
+        original(message.replace(str(instead_of), str(target)), *args, **kwargs)
+
+    with mock.patch.object(io_utils, "print_msg", print_msg):
+        yield
+
+
+def _replace(written: Path, target: Path) -> None:
     if target.is_dir() and not target.is_symlink():
-        old = target.with_name(f".{secrets.token_hex(4)}.{target.name}.old")
-        os.rename(target, old)
-        os.rename(beside, target)
-        _remove(old)
-    else:
-        os.replace(beside, target)
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
-
-
-def _key(path: Any) -> str:
-    return os.path.abspath(os.fspath(path)) if isinstance(path, str | os.PathLike) else ""
+        # A directory cannot take the place of one that is not empty: the old one moves out first.
+        os.rename(target, written.with_name(f"{target.name}.old"))
+    os.replace(written, target)

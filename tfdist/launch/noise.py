@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import re
 
+_WARNING = b"WARNING: All log messages before absl::InitializeLog() is called are written to STDERR"
 _LINE = re.compile(
-    rb"WARNING: All log messages before absl::InitializeLog\(\) is called are written to STDERR"
-    rb"|[IW]\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ [\w./-]+:\d+\] "
+    re.escape(_WARNING) + rb"|[IW]\d{4} \d\d:\d\d:\d+\.\d+ +\d+ [\w./-]+:\d+\] "
     # On a machine without a GPU this is no error, though TensorFlow calls it one.
-    rb"|E\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ cuda_platform\.cc:\d+\] failed call to cuInit"
+    rb"|E\d{4} \d\d:\d\d:\d+\.\d+ +\d+ cuda_platform\.cc:\d+\] failed call to cuInit"
 )
-_BEGINNING = re.compile(
-    rb"(?:[IWE](?:\d{0,4}$|\d{4} .*$)|W(?:A(?:RNING: All log messages before absl.*)?)?$)", re.DOTALL
-)
+_BEGINNING = re.compile(rb"[IWE](?:\d{0,4}$|\d{4} )")
 
 
 def is_noise(line: bytes) -> bool:
     """Whether a line is an information or a warning of TensorFlow's C++ side, which users cannot act on."""
     return _LINE.match(line) is not None
+
+
+def _may_become_noise(beginning: bytes) -> bool:
+    """Whether a line that begins so can be noise when it is whole."""
+    return _BEGINNING.match(beginning) is not None or beginning.startswith(_WARNING) or _WARNING.startswith(beginning)
 
 
 class NoiseFilter:
@@ -33,7 +36,7 @@ class NoiseFilter:
         for part in (self._held + data).splitlines(keepends=True):
             self._held = b""
             ended = part.endswith((b"\n", b"\r"))
-            if not self._inside_line and not ended and _BEGINNING.match(part):
+            if not self._inside_line and not ended and _may_become_noise(part):
                 self._held = part
                 break
             if self._inside_line or not is_noise(part):

@@ -1,0 +1,3 @@
+"""A module beside the scripts, which they import as python lets them."""
+
+VALUE = 42

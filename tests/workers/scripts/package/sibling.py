@@ -1,0 +1,3 @@
+"""A member of the package."""
+
+TEXT = "no more to do"
