@@ -1,0 +1,92 @@
+"""The main job, on one device and on several in every way: one history."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from tests.workers.running import ROOT, tfdist
+from tfdist.config import load_config
+from tfdist.rundir import RunDir, State, WorkerState
+
+CONFIG = ROOT / "configs" / "digits.yaml"
+VALIDATION_SAMPLES, TRAINING_SAMPLES = 360, 1437
+WAYS = {
+    "logical": ["--logical-devices", "3"],
+    "nproc": ["--nproc", "2"],
+    # Of the unassigned ports below those that the system hands out.
+    "workers": ["--workers", "127.0.0.1:23417,127.0.0.1:23418"],
+}
+
+
+def train(folder: Path, *options: str) -> tuple[RunDir, str]:
+    run = RunDir(folder / "run")
+    done = tfdist("train", CONFIG, *options, "--run-dir", run.path, timeout=100)
+    assert done.returncode == 0, done.stderr
+    return run, done.stdout
+
+
+@pytest.fixture(scope="module")
+def one(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunDir, str]:
+    return train(tmp_path_factory.mktemp("one"))
+
+
+def history(run: RunDir) -> dict[str, Any]:
+    return json.loads(run.history_file.read_text())
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_history_of_one_device(way: str, one: tuple[RunDir, str], tmp_path: Path) -> None:
+    run, _ = train(tmp_path, *WAYS[way])
+    expected, received = history(one[0]), history(run)
+    assert received.keys() == expected.keys()
+    for name in ("loss", "val_loss"):
+        assert received[name] == pytest.approx(expected[name], rel=1e-4)
+    assert received["accuracy"] == pytest.approx(expected["accuracy"], abs=1.01 / TRAINING_SAMPLES)
+    assert received["val_accuracy"] == pytest.approx(expected["val_accuracy"], abs=1.01 / VALIDATION_SAMPLES)
+
+
+def test_learns(one: tuple[RunDir, str]) -> None:
+    assert history(one[0])["val_accuracy"][-1] >= 0.95
+
+
+def test_summary(one: tuple[RunDir, str]) -> None:
+    run, printed = one
+    lines = printed.splitlines()
+    assert [line for line in lines if line.startswith("epoch 10/10")]
+    summary = "\n".join(lines[-5:])
+    for part in ("digits: done, 10 epochs of 1,437 samples", "1 replica", "samples/s", "val_accuracy", "model.keras"):
+        assert part in summary
+
+
+def test_run_directory(one: tuple[RunDir, str]) -> None:
+    run, _ = one
+    config = load_config(run.config_file)
+    assert (config.name, config.seed, config.fit.epochs) == ("digits", 7, 10)
+    assert "keras:" in run.config_file.read_text()
+    assert len(run.metrics_file.read_text().splitlines()) == 10
+    state = WorkerState.read(run.state_file(0))
+    assert state is not None and state.state is State.FINISHED
+    assert (state.step, state.epoch, state.attempt) == (10 * -(-TRAINING_SAMPLES // 128), 9, 0)
+    assert run.log_file(0, 0).stat().st_size > 0
+    assert not run.failure_file.exists()
+
+
+def test_the_model_loads_in_plain_keras(one: tuple[RunDir, str]) -> None:
+    run, _ = one
+    model = keras.models.load_model(run.model_file)
+    with np.load(ROOT / "examples" / "data" / "digits.npz") as digits:
+        _, accuracy = model.evaluate(digits["x_test"], digits["y_test"], verbose=0)
+    assert accuracy == pytest.approx(history(run)["val_accuracy"][-1], abs=1e-6)
+
+
+def test_the_config_of_a_run_runs_again(one: tuple[RunDir, str], tmp_path: Path) -> None:
+    again = tmp_path / "again"
+    done = tfdist("train", one[0].config_file, "--set", "fit.epochs=2", "--run-dir", again, timeout=100)
+    assert done.returncode == 0, done.stderr
+    assert history(RunDir(again))["loss"] == pytest.approx(history(one[0])["loss"][:2], rel=1e-6)
