@@ -47,14 +47,24 @@ def piece(batch: Any, index: Any, replicas: int) -> Any:
 
 def rows(batch: Any) -> tf.Tensor:
     """How many samples `batch` holds: a scalar int64 tensor, the first dimension of its first tensor."""
-    for leaf in tf.nest.flatten(batch):
-        if isinstance(leaf, tf.RaggedTensor):
-            return leaf.nrows()
-        if isinstance(leaf, tf.SparseTensor):
-            return leaf.dense_shape[0]
-        if _has_rows(leaf):
-            return tf.shape(leaf, out_type=tf.int64)[0]
-    return tf.constant(1, tf.int64)
+    leaf = _first(batch)
+    if leaf is None:
+        return tf.constant(1, tf.int64)
+    if isinstance(leaf, tf.RaggedTensor):
+        return leaf.nrows()
+    if isinstance(leaf, tf.SparseTensor):
+        return leaf.dense_shape[0]
+    return tf.shape(leaf, out_type=tf.int64)[0]
+
+
+def static_rows(batch: Any) -> int | None:
+    """How many samples `batch` holds where that is known without running anything, else None."""
+    leaf = _first(batch)
+    return None if leaf is None else leaf.shape[0]
+
+
+def _first(batch: Any) -> Any:
+    return next((leaf for leaf in tf.nest.flatten(batch) if _has_rows(leaf)), None)
 
 
 def _pieces(dataset: tf.data.Dataset, ids: Sequence[int], replicas: int) -> tf.data.Dataset:

@@ -12,6 +12,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfdist.runtime.sums import sum_over_replicas
+
 _reduced: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_gradients_reduced", default=False)
 
 Function = Callable[..., Any]
@@ -45,5 +47,5 @@ def reduce_gradients(grads: Sequence[Any]) -> list[Any]:
     if context is None or context.num_replicas_in_sync == 1:
         return list(grads)
     present = [g for g in grads if g is not None]
-    summed = iter(context.all_reduce(tf.distribute.ReduceOp.SUM, present) if present else ())
+    summed = iter(sum_over_replicas(present))
     return [None if g is None else next(summed) for g in grads]

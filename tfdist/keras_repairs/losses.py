@@ -87,7 +87,7 @@ def additional_loss(loss: Any) -> tf.Tensor:
     value = ops.convert_to_tensor(loss)
     if not value.dtype.is_floating:
         value = ops.cast(value, tf.keras.backend.floatx())
-    if len(value.shape) > 0 and value.shape[0] is None:
+    if len(value.shape) > 0 and value.shape[0] in (None, current_step().static_samples):
         return sum_over_replicas(ops.sum(value))
     return mean_over_samples(ops.sum(value), "a scalar given to add_loss (or an activity regularizer)")
 

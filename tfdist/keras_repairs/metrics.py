@@ -41,9 +41,7 @@ def mean_of_function(original: Function) -> Function:
         mask = backend.get_keras_mask(y_pred)
         values = self._fn(y_true, y_pred, **self._fn_kwargs)
         if len(values.shape) == 0:
-            values = mean_over_samples(
-                tf.cast(values, self.dtype), f"the metric {self.name!r}, a scalar,"
-            )
+            values = mean_over_samples(tf.cast(values, self.dtype), f"the metric {self.name!r}, a scalar,")
         sample_weight = loss_module.apply_mask(sample_weight, mask, dtype=self.dtype, reduction="sum")
         return keras.metrics.Mean.update_state(self, values, sample_weight=sample_weight)
 

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 
 import tensorflow as tf
 
+from tfdist.runtime import sums
+
 _step: contextvars.ContextVar[ReplicaStep | None] = contextvars.ContextVar("tfdist_replica_step", default=None)
 
 
@@ -16,11 +18,13 @@ class ReplicaStep:
 
     Attributes:
         samples: Scalar int64 tensor, how many samples of the global batch are this replica's; may be 0.
+        static_samples: The same where it is known while the step is traced, else None.
         added_losses: What layers added with `add_loss` in this step, by the layer's id.
     """
 
-    def __init__(self, samples: tf.Tensor) -> None:
+    def __init__(self, samples: tf.Tensor, static_samples: int | None) -> None:
         self.samples = samples
+        self.static_samples = static_samples
         self.added_losses: dict[int, list[tf.Tensor]] = {}
 
 
@@ -33,9 +37,9 @@ def current_step() -> ReplicaStep | None:
 
 
 @contextlib.contextmanager
-def replica_step(samples: tf.Tensor) -> Iterator[None]:
+def replica_step(samples: tf.Tensor, static_samples: int | None = None) -> Iterator[None]:
     """Marks the code inside as one replica's share of a repaired step."""
-    token = _step.set(ReplicaStep(samples))
+    token = _step.set(ReplicaStep(samples, static_samples))
     try:
         yield
     finally:
@@ -60,9 +64,7 @@ def sum_over_replicas(x: tf.Tensor) -> tuple[tf.Tensor, object]:
     derivative that one replica owes is that of the loss by its own summand, which is 1. (TensorFlow's `all_reduce`
     would sum the incoming gradients and so count every replica R times.)
     """
-    context = tf.distribute.get_replica_context()
-    # On the CPU an argument of a tf.function has no device yet, which all_reduce does not take; a product has.
-    total = context.all_reduce(tf.distribute.ReduceOp.SUM, x * tf.ones((), x.dtype))
+    (total,) = sums.sum_over_replicas([x])
     return total, lambda upstream: upstream
 
 

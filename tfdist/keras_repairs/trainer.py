@@ -13,7 +13,7 @@ from keras.src.trainers.epoch_iterator import EpochIterator
 
 from tfdist.keras_repairs import refusals
 from tfdist.keras_repairs.agreement import check_same_data
-from tfdist.keras_repairs.data_adapters import distribute, piece, rows
+from tfdist.keras_repairs.data_adapters import distribute, piece, rows, static_rows
 from tfdist.keras_repairs.replicas import replica_step
 
 Function = Callable[..., Any]
@@ -191,7 +191,7 @@ def _cardinality(dataset: Any) -> int:
 
 def _as_share(step_function: Function) -> Function:
     def step(data: Any) -> Any:
-        with replica_step(rows(data)):
+        with replica_step(rows(data), static_rows(data)):
             return step_function(data)
 
     return step

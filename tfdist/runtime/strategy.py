@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import tensorflow as tf
 
 from tfdist.errors import UsageError
+from tfdist.runtime.ring import Ring
+from tfdist.runtime.sums import use_ring
 
 _IMPLEMENTATION = {
     "nccl": tf.distribute.experimental.CommunicationImplementation.NCCL,
@@ -81,7 +83,10 @@ def make(
         resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
             tf.train.ClusterSpec({"worker": list(addresses)}), task_type="worker", task_id=index, rpc_layer="grpc"
         )
-        return tf.distribute.MultiWorkerMirroredStrategy(resolver, options)
+        strategy = tf.distribute.MultiWorkerMirroredStrategy(resolver, options)
+        if choice.communication == "ring" and strategy.num_replicas_in_sync == len(addresses):
+            use_ring(strategy, Ring(len(addresses), timeout))
+        return strategy
     if choice.kind == "mirrored":
         operations = None if choice.communication == "nccl" else tf.distribute.ReductionToOneDevice()
         return tf.distribute.MirroredStrategy(list(devices), cross_device_ops=operations)
