@@ -29,6 +29,9 @@ def main() -> None:
     for argument in assignment.args:
         index, action, value = (*argument.split(":", 2), "")[:3]
         if index in (str(assignment.index), "*"):
+            if action == "tell":
+                channel.failed(error_of(value, 2, assignment).to_dict())
+                os._exit(2)
             code = act(action, value, assignment, run) or code
     channel.finished(code, timeout=30)
     sys.exit(code)
@@ -88,7 +91,12 @@ def listen(assignment: Assignment) -> None:
 
 
 def fail(message: str, code: int, assignment: Assignment, run: RunDir) -> None:
-    record = ErrorRecord(
+    error_of(message, code, assignment).write(run.error_file(assignment.index, assignment.attempt))
+    os._exit(code)
+
+
+def error_of(message: str, code: int, assignment: Assignment) -> ErrorRecord:
+    return ErrorRecord(
         index=assignment.index,
         host=socket.gethostname(),
         pid=os.getpid(),
@@ -98,8 +106,6 @@ def fail(message: str, code: int, assignment: Assignment, run: RunDir) -> None:
         traceback=f"Traceback (most recent call last):\n  stand-in\n{message}\n",
         time=time.time(),
     )
-    record.write(run.error_file(assignment.index, assignment.attempt))
-    os._exit(code)
 
 
 if __name__ == "__main__":

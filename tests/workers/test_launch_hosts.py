@@ -143,6 +143,13 @@ def test_another_list_ends_both_at_once(launchers: Launchers, workers: str) -> N
     assert all("another worker list" in each.err for each in (first, second))
 
 
+def test_another_config_ends_both_at_once(launchers: Launchers, workers: str) -> None:
+    first = launchers.start(workers=workers, index=0, settings={"fit.epochs": 3})
+    second = launchers.start(folder="second", workers=workers, index=1, settings={"fit.epochs": 4})
+    assert [each.end() for each in (first, second)] == [3, 3]
+    assert all("fit.epochs: 4 on " in each.err for each in (first, second))
+
+
 def test_a_launcher_may_come_late(launchers: Launchers, workers: str) -> None:
     first = launchers.start(folder="a", workers=workers, index=1)
     until(lambda: listens(workers, 1))

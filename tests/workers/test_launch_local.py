@@ -83,6 +83,13 @@ def test_the_exit_code_of_one_worker_is_its_own(launchers: Launchers) -> None:
     assert launchers.start(nproc=1, args=["0:code:7"]).end() == 7
 
 
+def test_a_worker_that_cannot_write_its_error_tells_it(launchers: Launchers) -> None:
+    launcher = launchers.start(nproc=2, args=["1:tell:The disk is full.", "0:hang"])
+    assert launcher.end() == 2
+    assert launcher.err.startswith("error: worker 1 (")
+    assert "The disk is full." in launcher.err
+
+
 def test_a_failure_is_reported_and_nothing_is_left(launchers: Launchers) -> None:
     args = ["*:swallow", "*:child:" + str(launchers.folder / "child"), "1:print:last words", "1:raise:ValueError boom"]
     launcher = launchers.start(nproc=2, args=[*args, "*:hang"])
@@ -187,6 +194,18 @@ def test_a_run_directory_that_is_used_is_refused(launchers: Launchers, options: 
     assert launcher.end() == 2
     assert "not empty" in launcher.err
     assert os.listdir(launchers.folder / "used") == ["mine.txt"]
+
+
+def test_a_run_that_goes_on_is_not_overwritten(launchers: Launchers) -> None:
+    touched = launchers.folder / "touched"
+    first = launchers.start(nproc=1, run_dir="r", args=[f"0:touch:{touched}", "0:hang"])
+    until(touched.exists)
+    second = launchers.start(nproc=1, run_dir="r", overwrite=True)
+    assert second.end() == 2
+    assert "still running" in second.err
+    first.send(signal.SIGTERM)
+    assert first.end() == 143
+    assert launchers.start(nproc=1, run_dir="r", overwrite=True).end() == 0
 
 
 def test_the_launcher_is_small_and_quick(launchers: Launchers) -> None:

@@ -90,3 +90,12 @@ def test_the_config_of_a_run_runs_again(one: tuple[RunDir, str], tmp_path: Path)
     done = tfdist("train", one[0].config_file, "--set", "fit.epochs=2", "--run-dir", again, timeout=100)
     assert done.returncode == 0, done.stderr
     assert history(RunDir(again))["loss"] == pytest.approx(history(one[0])["loss"][:2], rel=1e-6)
+
+
+def test_a_model_that_the_data_does_not_fit_is_one_clear_error(tmp_path: Path) -> None:
+    done = tfdist("train", CONFIG, "--set", "model.args.inputs=[32]", "--run-dir", tmp_path / "run")
+    assert done.returncode == 5
+    assert "data.train: the samples do not fit the model: " in done.stderr
+    assert "uint8 (None, 64)" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "run" / "model.keras").exists()

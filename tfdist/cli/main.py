@@ -5,8 +5,11 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
 import click
+
+INTERRUPTED = 130
 
 VERBS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
@@ -29,6 +32,14 @@ class Verbs(click.Group):
             return None
         module, _, attribute = VERBS[cmd_name][0].partition(":")
         return getattr(importlib.import_module(module), attribute)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            # While a command is imported or checks what it was given; once it has workers, it hears signals itself.
+            click.echo("stopped: Ctrl-C, SIGINT; nothing was started", err=True)
+            ctx.exit(INTERRUPTED)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -66,7 +66,7 @@ def _seconds(name: str, default: float, text: str) -> Any:
     metavar="N",
     help="Split each GPU, or the CPU when there is none, into N logical devices.",
 )
-@click.option("--memory-limit", type=click.IntRange(min=1), metavar="MiB", help="Per logical device.")
+@click.option("--memory-limit", type=click.IntRange(min=1), metavar="MiB", help="Of each logical GPU; CPUs have none.")
 @click.option(
     "--communication",
     type=click.Choice(["auto", "nccl", "ring"]),
@@ -116,10 +116,11 @@ def _job(target: Target, **options: Any) -> JobSpec:
     name, seed = target.name, None
     if target.kind == "config":
         # Imported here: YAML's parser takes longer than all else that a script's launcher needs.
-        from tfdist.config.load import load_config
+        from tfdist.config.load import load_config, settings
 
         config = load_config(target.target, options["overrides"])
         name, seed = config.name, config.seed
+        options["settings"] = settings(config)
         options["logical_devices"] = options["logical_devices"] or config.devices.logical
         options["memory_limit"] = options["memory_limit"] or config.devices.memory_limit
     elif options["overrides"]:

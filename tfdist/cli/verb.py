@@ -10,8 +10,6 @@ import click
 
 from tfdist.errors import TfdistError
 
-INTERRUPTED = 130
-
 
 class Verb(click.Command):
     """A command whose `TfdistError` is one line on stderr and its exit code; `--verbose` adds the traceback."""
@@ -24,5 +22,3 @@ class Verb(click.Command):
                 traceback.print_exc(file=sys.stderr)
             click.echo(f"error: {error}", err=True)
             ctx.exit(error.exit_code)
-        except KeyboardInterrupt:
-            ctx.exit(INTERRUPTED)

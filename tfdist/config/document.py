@@ -68,7 +68,9 @@ def read_document(path: Path) -> Document:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
-        raise ConfigError(f"There is no config file {path.absolute()}. Received: {path}") from None
+        raise ConfigError(
+            f"There is no config file {path.absolute()}. Expected the path of a CONFIG.yaml. Received: {path}"
+        ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read. Expected a config, YAML in UTF-8. Received: {error}") from error
     content, lines = _parse(text, lambda line: f"{path}:{line}")
@@ -95,6 +97,7 @@ def _parse(text: str, place: Callable[[int], str]) -> tuple[Any, dict[str, int]]
             node = loader.get_single_node()
             if node is None:
                 return None, lines
+            _refuse_loops(node, place, set(), set())
             _note_lines(node, "", lines, set(), place)
             return loader.construct_document(node), lines
         finally:
@@ -103,6 +106,25 @@ def _parse(text: str, place: Callable[[int], str]) -> tuple[Any, dict[str, int]]
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or str(error)
         raise ConfigError(f"{place(mark.line + 1 if mark else 1)}: this is not valid YAML: {problem}") from error
+    except RecursionError:
+        raise ConfigError(f"{place(1)}: brackets or sections are nested too deeply to be a config.") from None
+
+
+def _refuse_loops(node: yaml.Node, place: Callable[[int], str], above: set[int], done: set[int]) -> None:
+    """Refuses an alias of what holds it, such as `&a {x: *a}`: read out, it would have no end."""
+    if not isinstance(node, yaml.CollectionNode) or id(node) in done:
+        return
+    if id(node) in above:
+        raise ConfigError(
+            f"{place(node.start_mark.line + 1)}: an alias repeats this within itself, without end. Expected aliases of "
+            "other parts alone."
+        )
+    above.add(id(node))
+    for entry in node.value:
+        for part in entry if isinstance(entry, tuple) else (entry,):
+            _refuse_loops(part, place, above, done)
+    above.remove(id(node))
+    done.add(id(node))
 
 
 def _note_lines(node: yaml.Node, key: str, lines: dict[str, int], seen: set[int], place: Callable[[int], str]) -> None:

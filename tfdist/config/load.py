@@ -6,7 +6,7 @@ import dataclasses
 import glob
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,17 @@ def to_dict(config: RunConfig) -> dict[str, Any]:
     return _plain(dataclasses.asdict(config))
 
 
+def settings(config: RunConfig) -> dict[str, Any]:
+    """What must be the same on every host of a job, by dotted key: all but its name, devices and places of files."""
+    content = to_dict(config)
+    for name in ("name", "devices"):
+        del content[name]
+    for source in (content["data"]["train"], content["data"]["validation"]):
+        for path in FORMATS[source["format"]].PATHS if source else ():
+            del source[path]
+    return dict(_entries(content, ""))
+
+
 def dump_yaml(config: RunConfig, versions: Mapping[str, str] | None = None) -> str:
     """The config as YAML that `load_config` reads back, with every default filled in.
 
@@ -71,6 +82,15 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(entry) for entry in value]
     return value
+
+
+def _entries(content: Mapping[str, Any], section: str) -> Iterator[tuple[str, Any]]:
+    for name, value in content.items():
+        key = dotted(section, str(name))
+        if isinstance(value, Mapping) and value:
+            yield from _entries(value, key)
+        else:
+            yield key, value
 
 
 def _with_absolute_paths(document: Document) -> dict[str, Any]:

@@ -26,16 +26,18 @@ class Diagnosis:
 
     def __call__(self, worker: Worker, code: int) -> Failure | None:
         """The failure of a worker that ended with `code`; None when it left by itself or by the launcher's will."""
-        record = self._record(worker.index)
+        record = self._record(worker)
         if record is not None:
             return from_record(record, **describe(worker))
         if code < 0 and not worker.ended_by_launcher:
             return from_signal(worker.index, -code, **describe(worker))
         return None
 
-    def _record(self, index: int) -> ErrorRecord | None:
+    def _record(self, worker: Worker) -> ErrorRecord | None:
         try:
-            return ErrorRecord.read(self.place.run_dir.error_file(index, self.place.attempt))
+            if worker.told is not None:
+                return ErrorRecord.from_dict(worker.told)
+            return ErrorRecord.read(self.place.run_dir.error_file(worker.index, self.place.attempt))
         except RunDirError:
             # Cut short, by a full disk say: then the exit code alone has to tell.
             return None

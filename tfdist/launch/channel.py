@@ -2,17 +2,19 @@
 
 The worker says `{"finished": CODE}` when its work is done; the launcher answers `{"release": true}` when every worker
 of the job is, since a TensorFlow worker that leaves early takes the others down. The end of the stream before that
-means that the launcher is gone.
+means that the launcher is gone. A worker that cannot write its error file says `{"failed": RECORD}` as its last word.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from tfdist.launch.lines import LineBuffer, LineError
 
@@ -68,6 +70,11 @@ class WorkerChannel:
         except OSError:
             return False
         return self._released.wait(timeout)
+
+    def failed(self, record: Mapping[str, Any]) -> None:
+        """Tells the launcher of the error that ends this worker, for when no disk takes the error file."""
+        with contextlib.suppress(OSError):
+            self._socket.sendall(json.dumps({"failed": dict(record)}).encode() + b"\n")
 
     def _read(self) -> None:
         buffer = LineBuffer()

@@ -6,6 +6,7 @@ import contextlib
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, BinaryIO, get_args
 
 from tfdist.cluster.membership import Membership
@@ -20,9 +21,12 @@ from tfdist.launch.holding import PortHold, hold_ports
 from tfdist.launch.output import STDERR, STDOUT, Show, Terminal
 from tfdist.launch.process import WORKER_MODULE, WorkerProcess
 from tfdist.launch.report import render
+from tfdist.launch.run_hold import RunHold
 from tfdist.launch.run_place import Place, create_place, join_place
+from tfdist.launch.settings import check_settings
 from tfdist.launch.signals import Signals, Stopped
 from tfdist.launch.worker import Worker
+from tfdist.rundir.layout import RunDir
 from tfdist.rundir.state import State
 
 
@@ -40,6 +44,7 @@ class JobSpec:
         overwrite: Whether an earlier run there is replaced.
         seed: The run's seed; None to draw one. The chief's launcher decides for all.
         overrides: KEY=VALUE texts of `--set`.
+        settings: Dotted key -> value of what all launchers must have alike in their configs; None without a config.
         devices: GPUs to use; None for all.
         logical_devices: Parts of each device; None for no split.
         memory_limit: MiB of a logical device.
@@ -62,6 +67,7 @@ class JobSpec:
     overwrite: bool = False
     seed: int | None = None
     overrides: tuple[str, ...] = ()
+    settings: Mapping[str, Any] | None = None
     devices: tuple[int, ...] | None = None
     logical_devices: int | None = None
     memory_limit: int | None = None
@@ -77,6 +83,8 @@ class JobSpec:
     def __post_init__(self) -> None:
         if self.show not in get_args(Show):
             raise UsageError(f"--show must be one of {get_args(Show)}. Received: {self.show!r}")
+        if self.run_dir == "":
+            raise UsageError("--run-dir is empty. Expected a directory, or no --run-dir at all. Received: --run-dir ''")
         for option in ("start_timeout", "step_timeout"):
             if not getattr(self, option) > 0:
                 flag = "--" + option.replace("_", "-")
@@ -94,10 +102,10 @@ def run_job(spec: JobSpec) -> int:
         FormingError: The launchers did not find one another in time, or do not agree.
         RunDirError: The run directory cannot be used.
     """
-    with Signals() as signals, PortHold() as hold:
+    with Signals() as signals, PortHold() as ports, RunHold() as runs:
         try:
-            membership = hold_ports(spec.membership, hold)
-            with _formed(spec, membership, signals) as (place, control):
+            membership = hold_ports(spec.membership, ports)
+            with _formed(spec, membership, runs, signals) as (place, control):
                 outcome = _run_group(spec, membership, place, control, signals)
         except Stopped as stopped:
             outcome = Outcome(stopped.exit_code, stop=Stop(stopped.exit_code, str(stopped)))
@@ -108,11 +116,15 @@ def run_job(spec: JobSpec) -> int:
 
 
 @contextlib.contextmanager
-def _formed(spec: JobSpec, membership: Membership, signals: Signals) -> Iterator[tuple[Place, Control]]:
+def _formed(spec: JobSpec, membership: Membership, runs: RunHold, signals: Signals) -> Iterator[tuple[Place, Control]]:
     """The job's common ground and the line to its other launchers, which is hung up at the end."""
 
     def create() -> Place:
-        return create_place(spec.run_dir, name=spec.name, overwrite=spec.overwrite, seed=spec.seed)
+        if spec.run_dir is not None:
+            runs.take(RunDir(Path(spec.run_dir)))
+        place = create_place(spec.run_dir, name=spec.name, overwrite=spec.overwrite, seed=spec.seed)
+        runs.take(place.run_dir)
+        return place
 
     if membership.cluster is None or not membership.remote:
         yield create(), Alone()
@@ -121,7 +133,7 @@ def _formed(spec: JobSpec, membership: Membership, signals: Signals) -> Iterator
 
     def make_go() -> dict[str, Any]:
         created.append(create())
-        return created[0].go()
+        return {**created[0].go(), "settings": spec.settings}
 
     formed = form(membership, membership.cluster, make_go, spec.start_timeout, signals)
     with contextlib.closing(formed.control) as control:
@@ -130,6 +142,7 @@ def _formed(spec: JobSpec, membership: Membership, signals: Signals) -> Iterator
 
 def _join(spec: JobSpec, membership: Membership, formed: Formed) -> Place:
     try:
+        check_settings(spec.settings, formed.go.get("settings"))
         return join_place(formed.go, spec.run_dir, name=spec.name, overwrite=spec.overwrite)
     except TfdistError as error:
         index = membership.local[0]

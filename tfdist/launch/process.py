@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from tfdist.launch.environment import Assignment
 from tfdist.launch.lines import LineError, LineSocket
@@ -47,6 +47,7 @@ class WorkerProcess:
         self.address = assignment.address
         self.log = log
         self.ended_by_launcher = False
+        self.told: dict[str, Any] | None = None
         self._exit: int | None = None
         ours, theirs = socket.socketpair()
         with contextlib.ExitStack() as undo:
@@ -84,6 +85,7 @@ class WorkerProcess:
         except LineError:
             self._channel.close()
             return None
+        self.told = next((message["failed"] for message in messages if "failed" in message), self.told)
         codes = [message["finished"] for message in messages if isinstance(message.get("finished"), int)]
         return codes[-1] if codes else None
 

@@ -7,12 +7,16 @@ from typing import Any, Protocol
 
 
 class Worker(Protocol):
-    """What the group needs of `WorkerProcess`."""
+    """What the group needs of `WorkerProcess`.
+
+    `told` is the error record of a worker that could not write its error file.
+    """
 
     index: int
     address: str | None
     log: Path
     ended_by_launcher: bool
+    told: dict[str, Any] | None
 
     @property
     def pid(self) -> int: ...

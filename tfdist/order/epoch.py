@@ -59,6 +59,7 @@ def epoch_pieces(num_samples: int, batch_size: int, num_replicas: int, replica_i
         int64 of shape `[num_steps * len(replica_ids), 2]`. Each row is the `(start, stop)` of a batch, which may be
         empty. Rows go step by step, and within a step in the order of `replica_ids`.
     """
+    batch_size = min(batch_size, max(num_samples, 1))
     steps = num_steps(num_samples, batch_size)
     full = [bounds(batch_size, num_replicas, k) for k in replica_ids]
     starts = np.arange(steps, dtype=np.int64) * batch_size

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
+import sysconfig
 import traceback
 from pathlib import Path
 
-from tfdist.errors import TfdistError, UnsupportedError, WorkerFailedError
+from tfdist.errors import TfdistError, UnsupportedError, UsageError, WorkerFailedError
 
 _PEER_TYPES = ("UnavailableError", "DeadlineExceededError", "AbortedError", "CancelledError")
+_ABORTED = "Collective ops is aborted by: "
+_RUNPY = "<frozen runpy>"
 
 
 def explained(error: BaseException) -> TfdistError | None:
@@ -22,6 +25,8 @@ def explained(error: BaseException) -> TfdistError | None:
     """
     if isinstance(error, TfdistError):
         return error
+    if _finds_no_module(error):
+        return UsageError(f"-m names no module that can be run: {error}. Expected what `python -m` would run here.")
     if "tensorflow" not in sys.modules:
         return None
     from tfdist.data import data_error_in
@@ -38,18 +43,34 @@ def traceback_of(error: BaseException) -> str:
 
 
 def _starts_scripts(filename: str) -> bool:
-    return filename == "<frozen runpy>" or Path(filename).parent == Path(__file__).parent
+    return filename == _RUNPY or Path(filename).parent == Path(__file__).parent
+
+
+def _finds_no_module(error: BaseException) -> bool:
+    """Whether runpy, started for `-m`, gave up before it ran a line of the module."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return (
+        isinstance(error, ImportError)
+        and frames[-1].filename == _RUNPY
+        and all(_starts_scripts(frame.filename) for frame in frames)
+    )
 
 
 def _peer_error_in(error: BaseException) -> TfdistError | None:
     """The error for a collective that another worker's end, or its absence, broke."""
     if type(error).__module__.startswith("tensorflow.") and type(error).__name__ in _PEER_TYPES:
-        first_line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         return WorkerFailedError(
             "This worker waited for the others in a collective, and it broke off: another worker ended, hung for "
-            f"longer than --step-timeout or cannot be reached any more. TensorFlow says: {first_line}"
+            f"longer than --step-timeout or cannot be reached any more. TensorFlow says: {_gist(error)}"
         )
     return None
+
+
+def _gist(error: BaseException) -> str:
+    """The one line of TensorFlow's text that says why; where in the graph it happened fills pages before it."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    why = next((line for line in lines if _ABORTED in line), lines[0])
+    return why.rpartition(_ABORTED)[2]
 
 
 def _own_loop_error_in(error: BaseException) -> TfdistError | None:
@@ -64,19 +85,28 @@ def _own_loop_error_in(error: BaseException) -> TfdistError | None:
     return None
 
 
+def is_raised_by_user(error: BaseException) -> bool:
+    """Whether code of the user's own was under way when `error` was raised."""
+    return bool(_users_frames(error))
+
+
+def _users_frames(error: BaseException) -> list[traceback.FrameSummary]:
+    return [frame for frame in traceback.extract_tb(error.__traceback__) if _is_users(frame.filename)]
+
+
 def _place_of(error: BaseException) -> str:
     """Where in the user's own code `error` came from."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_users(frame.filename)]
+    frames = _users_frames(error)
     return f"in {frames[-1].filename}, line {frames[-1].lineno}" if frames else "at an unknown place"
 
 
 def _is_users(filename: str) -> bool:
     """Whether a frame's code is neither a library's nor made by TensorFlow from a user's function."""
     path = Path(filename)
-    own = Path(__file__).parents[1]
+    libraries = {Path(__file__).parents[1], Path(sysconfig.get_path("stdlib"))}
     return (
         path.is_file()
-        and own not in path.parents
+        and libraries.isdisjoint(path.parents)
         and "site-packages" not in path.parts
         and (not path.name.startswith("__autograph_generated_file"))
     )

@@ -16,6 +16,8 @@ from tfdist.rundir import State, atomic
 from tfdist.runtime.devices import DeviceRequest
 from tfdist.training import session as sessions
 from tfdist.training.callbacks import Progress, Record, metrics_line
+from tfdist.training.failures import explained, is_raised_by_user
+from tfdist.training.misfits import misfit
 from tfdist.training.provenance import write_config
 from tfdist.training.session import Session
 
@@ -41,14 +43,7 @@ def run_config(assignment: Assignment) -> None:
     model = _build_model(session, config)
     progress = Progress(config.fit.epochs, inputs.samples)
     record = Record(session.run)
-    model.fit(
-        inputs.train,
-        validation_data=inputs.validation,
-        epochs=config.fit.epochs,
-        callbacks=[progress, record] if session.is_chief else [],
-        shuffle=False,
-        verbose=0,
-    )
+    _fit(model, inputs, config, [progress, record] if session.is_chief else [])
     session.heartbeat.enter(State.SAVING)
     if session.is_chief:
         with atomic.replacing(session.run.model_file) as temporary:
@@ -97,8 +92,8 @@ def _build_model(session: Session, config: RunConfig) -> keras.Model:
                 f"returned {type(model).__name__}."
             )
         section = config.compile
-        _check_names(section)
         try:
+            _check_names(section)
             model.compile(
                 optimizer=keras.optimizers.get(_named(section.optimizer)),
                 loss=_plain(section.loss),
@@ -106,8 +101,28 @@ def _build_model(session: Session, config: RunConfig) -> keras.Model:
                 loss_weights=_plain(section.loss_weights),
             )
         except (ValueError, TypeError) as error:
-            raise ConfigError(f"The section compile does not fit Keras: {error}") from error
+            raise ConfigError(f"The section compile does not fit Keras: {_short(error)}.") from error
     return model
+
+
+def _fit(model: keras.Model, inputs: _Inputs, config: RunConfig, callbacks: list[keras.callbacks.Callback]) -> None:
+    try:
+        model.fit(
+            inputs.train,
+            validation_data=inputs.validation,
+            epochs=config.fit.epochs,
+            callbacks=callbacks,
+            shuffle=False,
+            verbose=0,
+        )
+    except Exception as error:
+        if explained(error) is not None:
+            raise
+        datasets = {"data.train": inputs.train, "data.validation": inputs.validation}
+        reason = misfit(model, config.compile.loss, datasets)
+        if reason is None:
+            raise
+        raise reason from error
 
 
 def _check_names(section: CompileConfig) -> None:
@@ -125,12 +140,20 @@ def _check_names(section: CompileConfig) -> None:
 
 
 def _call(function: Callable[..., Any], args: Mapping[str, Any], key: str) -> Any:
+    """Calls with a config's arguments. What the user's own code raises stays as it is, traceback and all."""
     try:
         return function(**args)
     except (TypeError, ValueError) as error:
+        if is_raised_by_user(error):
+            raise
         raise ConfigError(
-            f"{key} does not fit {function.__module__}.{function.__qualname__}: {error}. Received: {dict(args)}"
+            f"{key} does not fit {function.__module__}.{function.__qualname__}: {_short(error)}. Received: {dict(args)}"
         ) from error
+
+
+def _short(error: Exception) -> str:
+    """An error's text without its full stop; of a failed deserialization, which Keras retells, the reason alone."""
+    return str(error).rpartition("Exception encountered: ")[2].strip().rstrip(".")
 
 
 def _named(value: Any) -> Any:

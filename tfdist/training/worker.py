@@ -11,7 +11,7 @@ import threading
 import time
 from pathlib import Path
 
-from tfdist.errors import UsageError, WorkerFailedError
+from tfdist.errors import RunDirError, UsageError, WorkerFailedError
 from tfdist.launch.channel import WorkerChannel
 from tfdist.launch.environment import Assignment
 from tfdist.rundir import ErrorRecord, RunDir
@@ -66,7 +66,7 @@ def _run(assignment: Assignment, channel: WorkerChannel | None) -> int:
             )
         return code
     except BaseException as error:
-        return _report(error, assignment)
+        return _report(error, assignment, channel)
 
 
 def _target(assignment: Assignment) -> int:
@@ -81,29 +81,44 @@ def _target(assignment: Assignment) -> int:
     return run_script(assignment)
 
 
-def _report(error: BaseException, assignment: Assignment) -> int:
+def _report(error: BaseException, assignment: Assignment, channel: WorkerChannel | None) -> int:
     """Leaves the error file, from which the launcher tells what happened, and the traceback in this worker's log."""
     from tfdist.training.failures import explained, traceback_of
 
     known = explained(error)
     code = known.exit_code if known is not None else WorkerFailedError.exit_code
-    trace = traceback_of(error)
-    run = RunDir(Path(assignment.run_dir))
-    # Into the log alone: on the terminal the launcher shows the traceback once, with the worker's name.
-    with run.log_file(assignment.index, assignment.attempt).open("a") as log:
-        log.write(trace)
     shown = known or error
-    ErrorRecord(
+    record = ErrorRecord(
         index=assignment.index,
         host=socket.gethostname(),
         pid=os.getpid(),
         exit_code=code,
         type=f"{type(shown).__module__}.{type(shown).__qualname__}".removeprefix("builtins."),
         message=str(shown),
-        traceback=trace,
+        traceback=traceback_of(error),
         time=time.time(),
-    ).write(run.error_file(assignment.index, assignment.attempt))
+    )
+    try:
+        _leave(record, RunDir(Path(assignment.run_dir)), assignment.attempt)
+    except (OSError, RunDirError):
+        # A full disk, most likely, which may be the very error.
+        if channel is not None:
+            channel.failed(record.to_dict())
     return code
+
+
+def _leave(record: ErrorRecord, run: RunDir, attempt: int) -> None:
+    record.write(run.error_file(record.index, attempt))
+    # Into the log alone: on the terminal the launcher shows the traceback once, with the worker's name.
+    with run.log_file(record.index, attempt).open("a") as log:
+        log.write(record.traceback)
+
+
+class _Log(logging.FileHandler):
+    """This worker's log, which a full disk may cut short: the launcher says so, once."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        return
 
 
 def _set_up_logging(assignment: Assignment) -> None:
@@ -116,7 +131,7 @@ def _set_up_logging(assignment: Assignment) -> None:
     logger.addHandler(shown)
     if not assignment.verbose:
         log = RunDir(Path(assignment.run_dir)).log_file(assignment.index, assignment.attempt)
-        kept = logging.FileHandler(log, delay=True)
+        kept = _Log(log, delay=True)
         kept.addFilter(lambda record: record.levelno < logging.WARNING)
         logger.addHandler(kept)
     for handler in logger.handlers:

@@ -30,6 +30,16 @@ def test_an_unknown_verb() -> None:
     assert "No such command 'trian'" in result.output
 
 
+def test_ctrl_c_before_anything_runs_is_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(name: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("importlib.import_module", interrupted)
+    result = CliRunner().invoke(main, ["train"])
+    assert result.exit_code == 130
+    assert result.stderr == "stopped: Ctrl-C, SIGINT; nothing was started\n"
+
+
 def test_python_dash_m_is_the_same_command() -> None:
     command = [sys.executable, "-m", "tfdist", "--help"]
     result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)

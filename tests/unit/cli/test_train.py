@@ -148,6 +148,7 @@ def test_the_default_config(jobs: list[JobSpec]) -> None:
         ("--start-timeout 0 train.py", "expected a number of seconds above 0. Received: 0"),
         ("--step-timeout inf train.py", "expected a number of seconds above 0. Received: inf"),
         ("--step-timeout nan train.py", "expected a number of seconds above 0. Received: nan"),
+        ("--run-dir= train.py", "error: --run-dir is empty."),
         ("--show some train.py", "'some' is not one of 'chief', 'all', 'none'"),
         ("--frobnicate train.py", "No such option"),
     ],

@@ -35,10 +35,6 @@ def test_verbose_adds_the_traceback() -> None:
     assert result.stderr.endswith("error: No sample.\n")
 
 
-def test_ctrl_c_is_130() -> None:
-    assert CliRunner().invoke(verb_that_raises(KeyboardInterrupt()), []).exit_code == 130
-
-
 def test_what_is_no_mistake_of_the_user_keeps_its_traceback() -> None:
     result = CliRunner().invoke(verb_that_raises(RuntimeError("a bug")), [])
     assert isinstance(result.exception, RuntimeError)

@@ -157,6 +157,9 @@ def test_an_override_that_is_not_yaml(config_file: Path) -> None:
             ":2: this is not valid YAML: could not determine a constr",
         ),
         ("seed: 7", "7: seed", ":2: 7: unknown key."),
+        ("args: {", "args: &a {itself: *a, ", ":3: an alias repeats this within itself"),
+        ("args: {", "args: &a {list: [[*a]], ", ":3: an alias repeats this within itself"),
+        ("seed: 7", "seed: " + "[" * 2000, ":1: brackets or sections are nested too deeply"),
     ],
 )
 def test_a_mistake_in_the_file(config_file: Path, old: str, new: str, message: str) -> None:

@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from tfdist.config import RunConfig, TfrecordSource, dump_yaml, load_config, to_dict
+from tfdist.config.load import settings
 from tfdist.errors import ConfigError
 
 REPOSITORY = Path(__file__).parents[3]
@@ -146,3 +147,16 @@ def test_a_config_made_in_python_is_checked_too(config_file: Path) -> None:
             data=config.data,
             precision="float8",  # type: ignore[arg-type]
         )
+
+
+def test_what_every_host_must_have_alike(config_file: Path) -> None:
+    alike = settings(load_config(config_file))
+    assert alike["model.args.hidden"] == [128, 64]
+    assert alike["compile.optimizer.learning_rate"] == 0.002
+    assert alike["data.train.split"] == "train"
+    assert not [key for key in alike if key == "name" or "path" in key or key.startswith("devices")]
+    assert (
+        settings(load_config(config_file, ["data.train.path=/elsewhere.npz", "devices.memory_growth=false"])) == alike
+    )
+    assert settings(load_config(config_file, ["fit.epochs=3"])) != alike
+    assert settings(load_config(config_file, ["data.validation=null"])) != alike

@@ -45,3 +45,11 @@ def test_a_worker_learns_that_its_launcher_is_gone(
     ours.close()
     assert lost.wait(5)
     assert not channel.finished(0, timeout=0.01)
+
+
+def test_a_worker_tells_of_its_error(launcher: tuple[socket.socket, WorkerChannel, threading.Event]) -> None:
+    ours, channel, _ = launcher
+    channel.failed({"message": "The disk is full"})
+    assert json.loads(ours.recv(100)) == {"failed": {"message": "The disk is full"}}
+    ours.close()
+    channel.failed({"message": "nobody listens"})

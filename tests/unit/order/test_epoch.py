@@ -68,3 +68,8 @@ def test_global_batches_are_the_same_for_any_number_of_replicas(n: int, batch: i
         samples = [i for start, stop in pieces for i in range(start, stop)]
         assert samples == list(range(step * batch, min(n, (step + 1) * batch)))
         assert max(lengths) - min(lengths) <= 1
+
+
+def test_a_batch_larger_than_all_samples_is_one_batch_of_them() -> None:
+    for batch in (10, 11, 2**70):
+        assert epoch_pieces(10, batch, 3, range(3)).tolist() == [[0, 4], [4, 7], [7, 10]]

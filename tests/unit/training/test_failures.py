@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import json
+import runpy
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+from tfdist.errors import UsageError, WorkerFailedError
+from tfdist.training.failures import explained, is_raised_by_user
+
+ABORTED = """Graph execution error:
+
+Detected at node CollectiveReduceV2 defined at (most recent call last):
+  File "<frozen runpy>", line 198, in _run_module_as_main
+
+Collective ops is aborted by: Connection refused
+The error could be from a previous operation. Restart your program to reset."""
+
+
+@pytest.mark.parametrize("module", ["no_such_module", "no_such.module", "json.absent", "json"])
+def test_a_module_that_python_cannot_run_is_a_mistake_of_the_command_line(module: str) -> None:
+    with pytest.raises(ImportError) as raised:
+        runpy.run_module(module, run_name="__main__")
+    assert isinstance(explained(_without_the_test(raised.value)), UsageError)
+
+
+def test_an_import_that_a_module_itself_makes_is_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "imports_in_vain.py").write_text("import no_such_module")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ImportError) as raised:
+        runpy.run_module("imports_in_vain", run_name="__main__")
+    assert explained(raised.value) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "gist"), [(ABORTED, "Connection refused"), ("Socket closed", "Socket closed"), ("", "Un")]
+)
+def test_a_lost_peer_is_told_in_one_line(text: str, gist: str) -> None:
+    known = explained(tf.errors.UnavailableError(None, None, text))
+    assert isinstance(known, WorkerFailedError)
+    assert f"TensorFlow says: {gist}" in str(known)
+    assert "Graph execution" not in str(known)
+
+
+def test_whose_code_raised(tmp_path: Path) -> None:
+    script = tmp_path / "users.py"
+    script.write_text("def f(text):\n    raise ValueError(text)")
+    for function, users in ((runpy.run_path(str(script))["f"], True), (json.loads, False)):
+        with pytest.raises(ValueError) as raised:
+            function("{")
+        assert is_raised_by_user(_without_the_test(raised.value)) == users
+
+
+def _without_the_test(error: BaseException) -> BaseException:
+    """The error as a worker sees it: the test's own frame is no part of that."""
+    assert error.__traceback__ is not None
+    return error.with_traceback(error.__traceback__.tb_next)

@@ -1,0 +1,59 @@
+"""Whether the launchers of one job were given the same config."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Mapping
+from typing import Any
+
+from tfdist.errors import FormingError
+
+_SHOWN = 5
+
+
+def check_settings(mine: Mapping[str, Any] | None, chiefs: Mapping[str, Any] | None) -> None:
+    """Compares what is to be trained here with what the chief trains, before anything starts.
+
+    Workers that train for other numbers of epochs, or other models, would wait for each other without end, or average
+    what does not belong together.
+
+    Args:
+        mine: Dotted key -> value of this launcher's config; None when it runs a script or a module.
+        chiefs: The same of the chief's launcher.
+
+    Raises:
+        FormingError: They differ.
+    """
+    host = socket.gethostname()
+    here, there = _texts(mine), _texts(chiefs)
+    keys = [key for key in here | there if here.get(key) != there.get(key)]
+    if not keys:
+        return
+    if mine is None or chiefs is None:
+        differing = [f"  {_kind(mine)} on {host}, {_kind(chiefs)} on the chief's host"]
+    else:
+        differing = [
+            f"  {key}: {here.get(key, 'nothing')} on {host}, {there.get(key, 'nothing')} on the chief's host"
+            for key in keys
+        ]
+    more = [f"  and {len(differing) - _SHOWN} more"] if len(differing) > _SHOWN else []
+    raise FormingError(
+        "\n".join(
+            (
+                f"The launchers of this job do not agree: {host} is to train something else than the chief's host.",
+                *differing[:_SHOWN],
+                *more,
+                "Expected the same config and the same --set on every host.",
+            )
+        )
+    )
+
+
+def _kind(settings: Mapping[str, Any] | None) -> str:
+    return "a script" if settings is None else "a config"
+
+
+def _texts(settings: Mapping[str, Any] | None) -> dict[str, str]:
+    """Values as JSON: one side's have been through it, which makes lists of tuples."""
+    return {key: json.dumps(value, sort_keys=True, default=str) for key, value in (settings or {}).items()}
