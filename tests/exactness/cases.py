@@ -28,10 +28,17 @@ def case(function: Case) -> Case:
 
 def outcome(name: str, samples: int) -> dict[str, Any]:
     """Runs a case from fixed seeds and returns its numbers: history, weights, evaluation, predictions."""
+    before = keras.backend.floatx()
     keras.backend.clear_session()
     keras.backend.set_floatx("float64")
     keras.utils.set_random_seed(11)
-    made = CASES[name](samples)
+    try:
+        return _numbers_of(CASES[name](samples))
+    finally:
+        keras.backend.set_floatx(before)
+
+
+def _numbers_of(made: dict[str, Any]) -> dict[str, Any]:
     model, x = made["model"], made["x"]
     evaluate = {} if made.get("y") is None else {"y": made["y"]}
     options = {} if made.get("y") is None else {"batch_size": BATCH}

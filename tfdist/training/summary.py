@@ -1,0 +1,37 @@
+"""What a run from a config says at its beginning and at its end."""
+
+from __future__ import annotations
+
+from tfdist.config import RunConfig
+from tfdist.training.callbacks import Progress, Record, metrics_line
+from tfdist.training.session import Session
+
+
+def opening(session: Session, config: RunConfig) -> str:
+    """The line that a run begins with: what trains, on what, and where it writes."""
+    return f"{config.name}: training on {describe(session)}; run directory {session.run}"
+
+
+def closing(session: Session, config: RunConfig, samples: int, progress: Progress, record: Record) -> str:
+    """The lines that a run ends with: where, how fast, with which metrics, and where the model lies."""
+    last = {name: values[-1] for name, values in record.history.items()}
+    return "\n".join(
+        (
+            f"{config.name}: done, {config.fit.epochs} epochs of {samples:,} samples",
+            f"  on       {describe(session)}",
+            f"  speed    {progress.samples_per_second:,.0f} samples/s",
+            f"  metrics  {metrics_line(last)}",
+            f"  model    {session.run.model_file}",
+        )
+    )
+
+
+def describe(session: Session) -> str:
+    """`2 workers, 2 replicas (MultiWorkerMirroredStrategy, ring)`."""
+    replicas = session.strategy.num_replicas_in_sync
+    kind = "GPU" if session.devices[0].startswith("/device:GPU") else "CPU"
+    if session.choice.kind == "one":
+        return f"1 replica on one {kind}"
+    workers = f"{session.num_workers} workers, " if session.num_workers > 1 else ""
+    strategy = "MultiWorkerMirroredStrategy" if session.choice.kind == "multi_worker" else "MirroredStrategy"
+    return f"{workers}{replicas} replicas on {kind}s ({strategy}, {session.choice.communication})"
