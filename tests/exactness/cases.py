@@ -36,6 +36,8 @@ def outcome(name: str, samples: int) -> dict[str, Any]:
         return _numbers_of(CASES[name](samples))
     finally:
         keras.backend.set_floatx(before)
+        # Keras keeps the dtype policy that it first made of it.
+        keras.backend.clear_session()
 
 
 def _numbers_of(made: dict[str, Any]) -> dict[str, Any]:
