@@ -101,6 +101,26 @@ def test_left_alone_on_one_replica(name: str) -> None:
     REFUSED[name]().fit(x.astype("float32"), y, verbose=0)
 
 
+@pytest.mark.parametrize("synchronized", [True, False])
+def test_synchronized_statistics_of_masked_inputs_are_refused(synchronized: bool) -> None:
+    ids = np.tile([3, 1, 0], (8, 1))
+    with mirrored(2).scope():
+        model = keras.Sequential(
+            [
+                keras.Input((3,)),
+                keras.layers.Embedding(5, 4, mask_zero=True),
+                keras.layers.BatchNormalization(synchronized=synchronized),
+                keras.layers.Dense(2, activation="softmax"),
+            ]
+        )
+        model.compile("sgd", "sparse_categorical_crossentropy")
+        if not synchronized:
+            model.fit(ids, ids % 2, verbose=0)
+            return
+        with pytest.raises(UnsupportedError, match="Remove the mask"):
+            model.fit(ids, ids % 2, verbose=0)
+
+
 def test_keras_distribution_is_refused() -> None:
     x, y = numbers(8)
     keras.distribution.set_distribution(keras.distribution.DataParallel(devices=["cpu:0"]))

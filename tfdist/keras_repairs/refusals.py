@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
 
 from tfdist.errors import UnsupportedError
+from tfdist.keras_repairs.replicas import is_one_of_several
 from tfdist.keras_repairs.warn import warn_once
 
 _ONE_DEVICE = "or train on one device (`tfdist train` without --workers, --nproc and --logical-devices)."
@@ -33,6 +35,21 @@ def ragged_predictions() -> UnsupportedError:
         "predict on several workers returns dense tensors only; this model returned a ragged or sparse one. Convert "
         "its output with `.to_tensor()` in the model, " + _ONE_DEVICE
     )
+
+
+def masked_moments(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Replaces `BatchNormalization._moments`: with a mask Keras takes each replica's statistics without a word."""
+
+    def refusing(self: Any, inputs: Any, mask: Any) -> Any:
+        if mask is not None and self.synchronized and is_one_of_several():
+            raise UnsupportedError(
+                f"The layer {self.name!r} is a BatchNormalization with synchronized=True on masked inputs, and with a "
+                "mask Keras takes the statistics on each replica alone. Remove the mask before the layer, set "
+                "synchronized=False to accept that, " + _ONE_DEVICE
+            )
+        return original(self, inputs, mask)
+
+    return refusing
 
 
 def _check_execution(model: Any) -> None:
