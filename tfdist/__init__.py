@@ -25,6 +25,10 @@ if TYPE_CHECKING:
         UsageError,
         WorkerFailedError,
     )
+    from tfdist.keras_repairs.gathered import gathered
+    from tfdist.keras_repairs.losses import summed
+    from tfdist.keras_repairs.placement import on_chief, on_every_worker
+    from tfdist.keras_repairs.predictions import predictions_on_chief
     from tfdist.training.api import (
         all_gather,
         all_reduce,
@@ -57,11 +61,16 @@ __all__ = [
     "broadcast",
     "callbacks",
     "data",
+    "gathered",
     "is_chief",
     "load_config",
     "num_replicas",
     "num_workers",
+    "on_chief",
+    "on_every_worker",
+    "predictions_on_chief",
     "strategy",
+    "summed",
     "tf_config",
     "worker_index",
 ]
@@ -70,7 +79,12 @@ _MODULES = {
     "Cluster": "cluster.spec",
     "RunConfig": "config",
     "callbacks": "training.callbacks",
+    "gathered": "keras_repairs.gathered",
     "load_config": "config",
+    "on_chief": "keras_repairs.placement",
+    "on_every_worker": "keras_repairs.placement",
+    "predictions_on_chief": "keras_repairs.predictions",
+    "summed": "keras_repairs.losses",
     "tf_config": "cluster.tf_config",
 }
 

@@ -1,18 +1,22 @@
-"""Callbacks on several workers: files are the chief's, and tfdist's own callbacks come along."""
+"""The list of callbacks of a `fit`, `evaluate` or `predict`: who runs where, what is agreed on, what comes along."""
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
+import numpy as np
+import tensorflow as tf
 
-from tfdist.errors import UnsupportedError
-from tfdist.runtime.collectives import worker_count, worker_rank
+from tfdist.errors import UnsupportedError, UsageError
+from tfdist.keras_repairs.deciding import Watch
+from tfdist.keras_repairs.decisions import Decisions
+from tfdist.keras_repairs.placement import runs_here
+from tfdist.runtime.collectives import all_gather, worker_count, worker_rank
 
 Function = Callable[..., Any]
-
-_WRITERS = (keras.callbacks.CSVLogger, keras.callbacks.TensorBoard)
 
 
 def callback_list_init(original: Function, extra: Callable[[], Sequence[keras.callbacks.Callback]]) -> Function:
@@ -26,9 +30,12 @@ def callback_list_init(original: Function, extra: Callable[[], Sequence[keras.ca
     def repaired(self: Any, callbacks: Any = None, *args: Any, **kwargs: Any) -> None:
         given = keras.tree.flatten(callbacks) if callbacks else []
         model = kwargs.get("model") or (args[2] if len(args) > 2 else None)
-        kept = given if model is None else _for_this_worker(given, model.distribute_strategy)
+        if model is None:
+            original(self, given, *args, **kwargs)
+            return
+        kept, decisions = _shared(given, model.distribute_strategy)
         original(self, kept, *args, **kwargs)
-        for callback in extra() if model is not None else ():
+        for callback in (*extra(), *decisions):
             callback.set_model(model)
             callback.set_params(self.params)
             self.callbacks.append(callback)
@@ -36,16 +43,54 @@ def callback_list_init(original: Function, extra: Callable[[], Sequence[keras.ca
     return repaired
 
 
-def _for_this_worker(callbacks: Sequence[Any], strategy: Any) -> list[Any]:
-    """Leaves out, on all workers but the chief, the Keras callbacks that only write a file."""
-    if strategy.num_replicas_in_sync == 1 or worker_count(strategy) == 1:
-        return list(callbacks)
-    for callback in callbacks:
-        if isinstance(callback, keras.callbacks.BackupAndRestore):
-            raise UnsupportedError(
-                "keras.callbacks.BackupAndRestore writes and deletes the same files on every worker, and restores the "
-                "epoch without the place in the data. Leave it out on several workers."
-            )
-    if worker_rank(strategy) == 0:
-        return list(callbacks)
-    return [callback for callback in callbacks if not isinstance(callback, _WRITERS)]
+def save_checkpoint(original: Function) -> Function:
+    """Repairs `ModelCheckpoint._save_model`: only the chief makes the directory, in which it alone writes."""
+
+    def repaired(self: Any, epoch: int, batch: int | None, logs: Any) -> None:
+        strategy = self.model.distribute_strategy
+        if worker_count(strategy) == 1 or worker_rank(strategy) == 0:
+            original(self, epoch, batch, logs)
+            return
+        # The others keep in mind which epoch was best, as a script may ask for it.
+        self._should_save_model(epoch, batch, logs, self._get_file_path(epoch, batch, logs))
+
+    return repaired
+
+
+def _shared(given: Sequence[Any], strategy: tf.distribute.Strategy) -> tuple[list[Any], list[Decisions]]:
+    """The callbacks that run on this worker, and what makes all workers follow the chief's."""
+    if strategy.num_replicas_in_sync == 1:
+        return list(given), []
+    _check(given, strategy)
+    rows = all_gather(np.array(Watch.of(given).to_row(), np.int32), strategy)
+    watch = Watch.of_any(rows.tolist())
+    _check_backups(rows[:, -1])
+    kept = [callback for callback in given if runs_here(callback, is_chief=worker_rank(strategy) == 0)]
+    needed = worker_count(strategy) > 1 or watch.nan
+    return kept, [Decisions(watch, kept, strategy)] if needed else []
+
+
+def _check(given: Sequence[Any], strategy: tf.distribute.Strategy) -> None:
+    board = keras.callbacks.TensorBoard
+    if importlib.util.find_spec("tensorboard") is None and any(
+        isinstance(callback, board) and type(callback).on_epoch_end is board.on_epoch_end for callback in given
+    ):
+        raise UsageError(
+            "keras.callbacks.TensorBoard needs the package tensorboard, which is not installed: Keras would fail at "
+            "the end of the first epoch. Install it on every machine (pip install tensorboard), or write the same "
+            "curves without it: callbacks=tfdist.callbacks(DIRECTORY)."
+        )
+    if worker_count(strategy) > 1 and any(isinstance(callback, keras.callbacks.OrbaxCheckpoint) for callback in given):
+        raise UnsupportedError(
+            "keras.callbacks.OrbaxCheckpoint does not know TensorFlow's workers: all would write into one directory. "
+            "Use keras.callbacks.ModelCheckpoint or BackupAndRestore, which write on the chief."
+        )
+
+
+def _check_backups(counts: np.ndarray) -> None:
+    if (counts != counts[0]).any():
+        raise UsageError(
+            "BackupAndRestore restores on all workers together, so that all must have it. Received: "
+            f"{', '.join(f'{count} on worker {index}' for index, count in enumerate(counts))}. Give it to fit on every "
+            "worker; only the chief writes."
+        )

@@ -70,10 +70,10 @@ def _first(batch: Any) -> Any:
 def _pieces(dataset: tf.data.Dataset, ids: Sequence[int], replicas: int) -> tf.data.Dataset:
     def of_all(*batch: Any) -> tf.data.Dataset:
         whole = batch if isinstance(dataset.element_spec, tuple) else batch[0]
-        return tf.data.Dataset.range(ids[0], ids[-1] + 1).map(lambda index: piece(whole, index, replicas))
+        return tf.data.Dataset.range(ids[0], ids[-1] + 1).map(lambda index: _share(whole, index, replicas))
 
     def of_one(*batch: Any) -> Any:
-        return piece(batch if isinstance(dataset.element_spec, tuple) else batch[0], ids[0], replicas)
+        return _share(batch if isinstance(dataset.element_spec, tuple) else batch[0], ids[0], replicas)
 
     if len(ids) == 1:
         return dataset.map(of_one).prefetch(2)
@@ -83,6 +83,10 @@ def _pieces(dataset: tf.data.Dataset, ids: Sequence[int], replicas: int) -> tf.d
         elements = steps if steps == tf.data.INFINITE_CARDINALITY else steps * len(ids)
         cut = cut.apply(tf.data.experimental.assert_cardinality(elements))
     return cut.prefetch(2 * len(ids))
+
+
+def _share(batch: Any, index: Any, replicas: int) -> feeding.Share:
+    return feeding.Share(piece(batch, index, replicas), rows(batch))
 
 
 def _check_policy(dataset: tf.data.Dataset, strategy: tf.distribute.Strategy) -> None:

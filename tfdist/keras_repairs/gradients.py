@@ -1,7 +1,7 @@
 """The one place that reduces gradients: summed over the replicas before anything else is done to them.
 
 Keras clips, checks and accumulates each replica's own gradient and reduces last; a norm is not a sum, so what it then
-clips is wrong. Here the optimizer receives the global batch's gradient and every later act is that of one replica.
+clips is wrong. Here the optimizer receives the global batch's gradient, and every later act is that of one replica.
 """
 
 from __future__ import annotations
@@ -11,41 +11,131 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
+from keras.src import backend
 
+from tfdist.errors import UnsupportedError
+from tfdist.keras_repairs import accumulation, updates
+from tfdist.keras_repairs.replicas import current_step, is_one_of_several
 from tfdist.runtime.sums import sum_over_replicas
 
-_reduced: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_gradients_reduced", default=False)
-
 Function = Callable[..., Any]
+Gradient = tf.Tensor | tf.IndexedSlices | None
+Observer = Callable[[Sequence[Gradient]], None]
+
+_applying: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_applying_gradients", default=False)
 
 
-def backend_apply_gradients(original: Function) -> Function:
-    """Repairs `TFOptimizer._backend_apply_gradients`: reduces first, then clips, decays and updates."""
+def apply(original: Function, observer: Observer | None = None) -> Function:
+    """Repairs `Optimizer.apply` and `LossScaleOptimizer.apply`: reduces first, then clips, checks, decays and updates.
 
-    def repaired(self: Any, grads: Sequence[Any], trainable_variables: Sequence[Any]) -> None:
-        token = _reduced.set(True)
-        try:
-            original(self, reduce_gradients(grads), trainable_variables)
-        finally:
-            _reduced.reset(token)
+    Args:
+        original: The method.
+        observer: Called, while a step is traced, with the gradients of the global batch as the optimizer gets them.
+    """
+
+    def repaired(self: Any, grads: Sequence[Gradient], trainable_variables: Any = None) -> None:
+        if _applying.get() or tf.distribute.in_cross_replica_context():
+            # The optimizer inside of another one, or a script that applies what it has reduced itself.
+            original(self, grads, trainable_variables)
+            return
+        with updates.setting(_applying, True):
+            if is_one_of_several():
+                _apply(original, self, grads, trainable_variables, observer)
+            else:
+                if observer is not None:
+                    observer(grads)
+                original(self, grads, trainable_variables)
 
     return repaired
 
 
-def all_reduce_sum_gradients(original: Function) -> Function:
-    """Repairs `TFOptimizer._all_reduce_sum_gradients`: what is reduced already is not reduced again."""
-
-    def repaired(self: Any, grads_and_vars: Any) -> Any:
-        return grads_and_vars if _reduced.get() else original(self, grads_and_vars)
-
-    return repaired
+def reduce_gradients(grads: Sequence[Gradient]) -> list[Gradient]:
+    """Sums gradients over the replicas, in the context of a replica; sparse ones stay sparse, None stays None."""
+    summed = iter(sum_over_replicas([g for g in grads if g is not None]))
+    return [None if g is None else _as_distinct(next(summed), as_in=g) for g in grads]
 
 
-def reduce_gradients(grads: Sequence[Any]) -> list[Any]:
-    """Sums gradients over the replicas; outside of a replica (a hand-written loop) they are returned as they are."""
-    context = tf.distribute.get_replica_context()
-    if context is None or context.num_replicas_in_sync == 1:
-        return list(grads)
-    present = [g for g in grads if g is not None]
-    summed = iter(sum_over_replicas(present))
-    return [None if g is None else next(summed) for g in grads]
+def _as_distinct(summed: Gradient, as_in: Gradient) -> Gradient:
+    """Joins the slices that several replicas have of one row, where a replica's own rows are distinct.
+
+    Optimizers square slice by slice. Those of an embedding repeat a row for each time that it was looked up, on one
+    replica as well; those of a product with a sparse matrix are distinct, on one replica, over the whole batch.
+    """
+    if not isinstance(as_in, tf.IndexedSlices) or tf.executing_eagerly() or not _is_distinct(as_in.indices):
+        return summed
+    rows, places = tf.unique(summed.indices)
+    values = tf.math.unsorted_segment_sum(summed.values, places, tf.size(rows))
+    return tf.IndexedSlices(values, rows, summed.dense_shape)
+
+
+def _is_distinct(indices: tf.Tensor) -> bool:
+    operation = indices.op
+    while operation.type in ("Identity", "Reshape", "Cast"):
+        operation = operation.inputs[0].op
+    return operation.type.startswith("Unique")
+
+
+def _apply(
+    original: Function, optimizer: Any, grads: Sequence[Gradient], variables: Any, observer: Observer | None
+) -> None:
+    variables = None if variables is None else list(variables)
+    _build(optimizer, variables)
+    _check_overwritten(variables or optimizer._trainable_variables)
+    grads = _weighted(list(grads))
+
+    def reduce(grads: Sequence[Gradient]) -> list[Gradient]:
+        reduced = reduce_gradients(grads)
+        if observer is not None:
+            observer(reduced)
+        return reduced
+
+    def update(reduced: Sequence[Gradient]) -> None:
+        # Accumulation comes here in threads of TensorFlow's, which know nothing of the context.
+        with updates.setting(_applying, True), updates.of_this_replica():
+            original(optimizer, reduced, variables)
+
+    if accumulation.steps_of(optimizer):
+        accumulation.apply(optimizer, grads, variables, reduce, update)
+    else:
+        update(reduce(grads))
+
+
+def _weighted(grads: list[Gradient]) -> list[Gradient]:
+    """In a step of the user's a loss is taken for a mean over the replica's samples: it counts by their number."""
+    step = current_step()
+    if step is None or not step.users:
+        return grads
+
+    def weigh(dense: tf.Tensor) -> tf.Tensor:
+        # Without samples a mean and its gradient are NaN, which times 0 must be 0.
+        return tf.math.multiply_no_nan(dense, step.share(dense.dtype))
+
+    def weighted(gradient: Gradient) -> Gradient:
+        if isinstance(gradient, tf.IndexedSlices):
+            return tf.IndexedSlices(weigh(gradient.values), gradient.indices, gradient.dense_shape)
+        return None if gradient is None else weigh(gradient)
+
+    return [weighted(gradient) for gradient in grads]
+
+
+def _build(optimizer: Any, variables: Sequence[Any] | None) -> None:
+    """An optimizer that is built while a step is traced makes its variables outside of the replicas, all at once."""
+    if optimizer.built or variables is None:
+        return
+
+    def outside(_: tf.distribute.Strategy) -> None:
+        with tf.init_scope(), backend.name_scope(optimizer.name, caller=optimizer):
+            optimizer.build(variables)
+
+    tf.distribute.get_replica_context().merge_call(outside)
+    optimizer.built = True
+
+
+def _check_overwritten(variables: Sequence[Any]) -> None:
+    for variable in variables:
+        if getattr(variable, "overwrite_with_gradient", False):
+            raise UnsupportedError(
+                f"The variable {variable.path!r} takes its gradient for its value (as float8 training does with its "
+                "scales), and a sum over the replicas is not the value of one. Train in mixed_bfloat16, or on one "
+                "device (`tfdist train` without --workers, --nproc and --logical-devices)."
+            )

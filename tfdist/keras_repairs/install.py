@@ -10,7 +10,7 @@ from typing import Any
 import keras
 from keras.src import datasets
 from keras.src.backend.common import global_state
-from keras.src.backend.tensorflow import nn
+from keras.src.backend.tensorflow import core, nn
 from keras.src.backend.tensorflow import optimizer as optimizer_module
 from keras.src.backend.tensorflow import trainer as trainer_module
 from keras.src.callbacks import callback_list
@@ -20,6 +20,7 @@ from keras.src.legacy.saving import legacy_h5_format
 from keras.src.losses import loss as loss_module
 from keras.src.metrics import reduction_metrics
 from keras.src.models import model as model_module
+from keras.src.optimizers import base_optimizer
 from keras.src.random import seed_generator
 from keras.src.saving import saving_api, saving_lib
 from keras.src.trainers import compile_utils
@@ -28,29 +29,49 @@ from keras.src.trainers.data_adapters import array_data_adapter
 from keras.src.utils import file_utils
 
 from tfdist.keras_repairs import (
+    accumulation,
     added_losses,
+    backup,
+    building,
     callbacks,
     clearing,
     downloads,
     empty_batches,
+    epochs,
     gradients,
     guard,
     losses,
     metrics,
+    on_batch,
+    predictions,
     random_layers,
     refusals,
     saving,
     shuffling,
     trainer,
+    updates,
 )
 
 Function = Callable[..., Any]
 _MARK = "_tfdist_repair"
+_RESULT = "_get_metrics_result_or_logs"
+_OVERWRITE = "_overwrite_model_variables_with_average_value"
+_ACCUMULATE = "_backend_increment_gradient_accumulators"
 
 _DATASETS = tuple(
     module for name, module in vars(datasets).items() if not name.startswith("_") and hasattr(module, "get_file")
 )
 """Keras's modules that hold a `get_file` of their own."""
+
+
+@dataclass(frozen=True)
+class Hooks:
+    """What the rest of tfdist adds to the repairs; the arguments of `install`."""
+
+    imposed_seed: int | None = None
+    extra_callbacks: Callable[[], Sequence[keras.callbacks.Callback]] = tuple
+    on_batch: trainer.Observer | None = None
+    on_gradients: gradients.Observer | None = None
 
 
 @dataclass(frozen=True)
@@ -78,15 +99,21 @@ class Repair:
 
 
 def install(
-    imposed_seed: int | None = None, extra_callbacks: Callable[[], Sequence[keras.callbacks.Callback]] = tuple
+    imposed_seed: int | None = None,
+    extra_callbacks: Callable[[], Sequence[keras.callbacks.Callback]] = tuple,
+    on_batch: trainer.Observer | None = None,
+    on_gradients: gradients.Observer | None = None,
 ) -> None:
     """Installs every repair in this process; what is installed already stays.
 
     Args:
         imposed_seed: TensorFlow's global seed where tfdist set it and the script did not; see `shuffling`.
         extra_callbacks: Returns the callbacks that each `fit`, `evaluate` and `predict` gets besides its own.
+        on_batch: Called in each replica's context, while a step is traced, with the replica's data.
+        on_gradients: Likewise with the gradients of the global batch, before they are clipped; one a variable or None.
     """
-    todo = [repair for repair in repairs(imposed_seed, extra_callbacks) if not _is_installed(repair)]
+    hooks = Hooks(imposed_seed, extra_callbacks, on_batch, on_gradients)
+    todo = [repair for repair in repairs(hooks) if not _is_installed(repair)]
     originals = {repair.path: getattr(repair.owner, repair.name) for repair in todo}
     guard.check(keras.__version__, originals, {repair.path: repair.known for repair in todo})
     for repair in todo:
@@ -97,30 +124,34 @@ def install(
             setattr(owner, repair.name, repaired)
 
 
-def repairs(
-    imposed_seed: int | None = None, extra_callbacks: Callable[[], Sequence[keras.callbacks.Callback]] = tuple
-) -> tuple[Repair, ...]:
+def repairs(hooks: Hooks = Hooks()) -> tuple[Repair, ...]:
     """Every repair, in the order of a run: set-up, data, forward pass, gradients, results, callbacks, files."""
     model = trainer_module.TensorFlowTrainer
     optimizer = optimizer_module.TFOptimizer
+    scaler = keras.optimizers.LossScaleOptimizer
+    apply = functools.partial(gradients.apply, observer=hooks.on_gradients)
+    make_function = functools.partial(trainer.make_function, observer=hooks.on_batch)
     arrays = array_data_adapter.ArrayDataAdapter
-    array_dataset = functools.partial(shuffling.array_dataset, imposed_seed=imposed_seed)
-    callback_list_init = functools.partial(callbacks.callback_list_init, extra=extra_callbacks)
+    array_dataset = functools.partial(shuffling.array_dataset, imposed_seed=hooks.imposed_seed)
+    callback_list_init = functools.partial(callbacks.callback_list_init, extra=hooks.extra_callbacks)
     return (
         Repair(global_state, "clear_session", clearing.clear_session, "e517b50de32ee862", (keras.utils, keras.backend)),
         Repair(file_utils, "get_file", downloads.get_file, "dc48326d0c7535b1", (keras.utils, *_DATASETS)),
         Repair(arrays, "get_tf_dataset", array_dataset, "2ab7c0854bf89cd1"),
-        Repair(trainer_module.TFEpochIterator, "__init__", trainer.epoch_iterator_init, "901af2700297156f"),
-        Repair(trainer_module.TFEpochIterator, "_get_iterator", trainer.epoch_iterator_source, "b986aa8a9d2264d9"),
-        Repair(model, "_maybe_symbolic_build", trainer.maybe_symbolic_build, "92a504f5eba9b29f"),
-        Repair(model, "_make_function", trainer.make_function, "bb33b7a0da3d2740"),
+        Repair(trainer_module.TFEpochIterator, "__init__", epochs.epoch_iterator_init, "901af2700297156f"),
+        Repair(trainer_module.TFEpochIterator, "_get_iterator", epochs.epoch_iterator_source, "b986aa8a9d2264d9"),
+        Repair(model, "_maybe_symbolic_build", building.maybe_symbolic_build, "92a504f5eba9b29f"),
+        Repair(model, "_make_function", make_function, "bb33b7a0da3d2740"),
+        Repair(model, "make_predict_function", trainer.make_predict_function, "a772a2efdd906f9a"),
         Repair(layer_module.Layer, "add_loss", added_losses.add_loss, "7f70f38e2f25640d"),
         Repair(layer_module.Layer, "_get_own_losses", added_losses.get_own_losses, "bce6599684980e77"),
         Repair(base_trainer.Trainer, "compute_loss", losses.compute_loss, "450e48288d4857f0"),
+        Repair(loss_module.Loss, "__call__", losses.call, "f42c42282ee8902b"),
         Repair(loss_module, "reduce_weighted_values", losses.reduce_weighted_values, "1976df12ea192061"),
         Repair(loss_module, "scale_loss_for_distribution", losses.unless_whole, "143cd8a5efb6cb17"),
         Repair(loss_module, "unscale_loss_for_distribution", losses.unless_whole, "3903c7ed7f69c5ac"),
-        Repair(reduction_metrics.MeanMetricWrapper, "update_state", metrics.mean_of_function, "1763e0dd65d030f5"),
+        Repair(reduction_metrics.Mean, "update_state", metrics.of_scalar, "addc194e254fbb64"),
+        Repair(reduction_metrics.Sum, "update_state", metrics.of_scalar, "c378d5550155cd5d"),
         Repair(compile_utils.MetricsList, "update_state", metrics.update_all, "2d388dafe5c9dff5"),
         Repair(keras.layers.BatchNormalization, "_moments", refusals.masked_moments, "2ba739b46f4fadea"),
         Repair(nn, "_compute_moments", empty_batches.compute_moments, "f6147c543d557842"),
@@ -128,13 +159,29 @@ def repairs(
         Repair(nn, "conv", empty_batches.convolution, "1bae7c0469d44106"),
         Repair(nn, "depthwise_conv", empty_batches.convolution, "492c94d51f85389f"),
         Repair(nn, "separable_conv", empty_batches.convolution, "d163319653f9a846"),
-        Repair(optimizer, "_backend_apply_gradients", gradients.backend_apply_gradients, "48d6e24d58039241"),
-        Repair(optimizer, "_all_reduce_sum_gradients", gradients.all_reduce_sum_gradients, "953512efa56c9680"),
+        Repair(base_optimizer.BaseOptimizer, "apply", apply, "43097be63b919d03"),
+        Repair(scaler, "apply", apply, "1cc61fb4c21edb7a"),
+        Repair(scaler, "_tf_apply", updates.scaled_apply, "e702c4db1a0622e3"),
+        Repair(scaler, "check_finite", accumulation.check_finite, "b0ce693a4ff0133b"),
+        Repair(core.Variable, "_direct_assign", updates.direct_assign, "170647e9816db1d6"),
+        Repair(optimizer, "assign", updates.assign, "a214ab6f747d105d"),
+        Repair(optimizer, "assign_add", updates.assign, "c19cc16b9ffdb6d5"),
+        Repair(optimizer, "assign_sub", updates.assign, "e9d7acd240f4f80c"),
+        Repair(optimizer, "_backend_update_step", updates.update_step, "00bd759c099a6b72"),
+        Repair(optimizer, "_apply_weight_decay", updates.as_without_strategy, "fee6526b6ad02f94"),
+        Repair(optimizer, _OVERWRITE, updates.as_without_strategy, "e4c579104f4577b1"),
+        Repair(optimizer, _ACCUMULATE, updates.as_without_strategy, "5e5ed334c33b5a56"),
         Repair(trainer_module, "reduce_per_replica", trainer.reduce_per_replica, "2e7d54b1e6edc29a"),
-        Repair(model, "train_on_batch", trainer.train_on_batch, "0bcf00476ff75834"),
-        Repair(model, "test_on_batch", trainer.test_on_batch, "200619489306c54e"),
-        Repair(model, "predict_on_batch", trainer.predict_on_batch, "05be67cba664972c"),
+        Repair(base_trainer.Trainer, _RESULT, trainer.metrics_result_or_logs, "1c7ab4a2c8e61868"),
+        Repair(model, "train_on_batch", on_batch.train_on_batch, "0bcf00476ff75834"),
+        Repair(model, "test_on_batch", on_batch.test_on_batch, "200619489306c54e"),
+        Repair(model, "predict_on_batch", on_batch.predict_on_batch, "05be67cba664972c"),
+        Repair(model, "predict", predictions.predict, "ee5831d7d2179667"),
         Repair(callback_list.CallbackList, "__init__", callback_list_init, "5d0d38afece9158a"),
+        Repair(keras.callbacks.ModelCheckpoint, "_save_model", callbacks.save_checkpoint, "a9be0a24277ff179"),
+        Repair(keras.callbacks.BackupAndRestore, "on_train_begin", backup.restore, "dfdb7eac4983f490"),
+        Repair(keras.callbacks.BackupAndRestore, "_save_model", backup.back_up, "5eb7b53ca13ad33d"),
+        Repair(keras.callbacks.BackupAndRestore, "on_train_end", backup.clean_up, "3a3f33285b2c46b0"),
         Repair(saving_lib, "save_model", saving.writer, "0b360baae4175255"),
         Repair(saving_lib, "save_weights_only", saving.writer, "649839a5ed3a5df6"),
         Repair(legacy_h5_format, "save_model_to_hdf5", saving.writer, "089058ee0d3223d6"),

@@ -1,8 +1,9 @@
-"""Losses over a global batch: numerators and denominators are summed over the replicas before they are divided.
+"""Losses over a global batch: what they are divided by is counted over all replicas.
 
 Keras divides each replica's loss by the replica's own samples (or valid mask entries, or weights) and weights the
-replicas equally, which is right only when they have equally many. Here every replica obtains the loss of the global
-batch, whatever it divides by; the gradients of all replicas then add up to that loss's gradient.
+replicas equally, which is right only when they have equally many. Here every replica obtains its summand of the loss of
+the global batch, whatever that divides by (`ReplicaStep` says how it is shown); the gradients of all replicas then add
+up to that loss's gradient.
 
 In a loop that users write by hand with `strategy.run`, a loss is the replica's own summand of that, as TensorFlow's
 guides have it: they add up the replicas' losses. Outside of the replicas a loss is that of one device.
@@ -10,6 +11,8 @@ guides have it: they add up the replicas' losses. Outside of the replicas a loss
 
 from __future__ import annotations
 
+import contextvars
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -17,10 +20,33 @@ import tensorflow as tf
 from keras import ops
 from keras.src.losses import loss as loss_module
 
-from tfdist.keras_repairs.replicas import counted_once, current_step, is_one_of_several, sum_over_replicas
+from tfdist.errors import UsageError
+from tfdist.keras_repairs.replicas import (
+    ReplicaStep,
+    counted_once,
+    current_step,
+    is_one_of_several,
+    sum_over_replicas,
+)
 from tfdist.keras_repairs.warn import warn_once
 
 Function = Callable[..., Any]
+
+_per_sample: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_loss_per_sample", default=False)
+
+
+def call(original: Function) -> Function:
+    """Repairs `keras.losses.Loss.__call__`: notes whether the values will be one a sample, which needs no counting."""
+
+    def repaired(self: Any, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+        step = current_step()
+        token = _per_sample.set(step is not None and not step.users and _is_of_keras(self))
+        try:
+            return original(self, y_true, y_pred, sample_weight)
+        finally:
+            _per_sample.reset(token)
+
+    return repaired
 
 
 def reduce_weighted_values(original: Function) -> Function:
@@ -35,18 +61,25 @@ def reduce_weighted_values(original: Function) -> Function:
     ) -> tf.Tensor:
         if not is_one_of_several():
             return original(values, sample_weight, mask, reduction, dtype)
+        step = current_step()
         values = ops.convert_to_tensor(values, dtype=dtype)
-        if current_step() is None and (len(values.shape) == 0 or reduction in (None, "none")):
+        if reduction in (None, "none"):
+            # What becomes of the values, the user's own code says; in Keras's own steps `refusals` has it.
             return original(values, sample_weight, mask, reduction, dtype)
         if len(values.shape) == 0:
-            return mean_over_samples(values, "a loss function that returns a scalar")
-        return _reduce(values, sample_weight, mask, loss_module.standardize_reduction(reduction))
+            return (
+                original(values, sample_weight, mask, reduction, dtype)
+                if step is None
+                else step.worth(scalar_summand(values, "a loss function that returns a scalar"))
+            )
+        summand = _summand(values, sample_weight, mask, loss_module.standardize_reduction(reduction))
+        return summand if step is None else step.worth(summand)
 
     return repaired
 
 
-def _reduce(values: tf.Tensor, sample_weight: Any, mask: Any, reduction: str | None) -> tf.Tensor:
-    """The loss of the global batch from this replica's `values` of shape (samples, ...)."""
+def _summand(values: tf.Tensor, sample_weight: Any, mask: Any, reduction: str | None) -> tf.Tensor:
+    """What this replica's `values` of shape (samples, ...) add to the loss of the global batch."""
     weight = _as(values.dtype, sample_weight)
     valid = _as(values.dtype, mask)
     # With reduction="sum" Keras applies the mask alone, without the factor total / valid.
@@ -56,40 +89,75 @@ def _reduce(values: tf.Tensor, sample_weight: Any, mask: Any, reduction: str | N
         values = values * weight
     numerator = ops.sum(values)
     if reduction == "sum":
-        return _sums(numerator)[0]
+        return numerator
     if reduction == "mean_with_sample_weight" and weight is not None:
-        return _quotient(numerator, ops.sum(weight))
+        (denominator,) = _counted(ops.sum(weight))
+        return ops.divide_no_nan(numerator, denominator)
     if valid is None or reduction == "mean_with_sample_weight":
-        return _quotient(numerator, _size(values))
+        return ops.divide_no_nan(numerator, _global_size(values))
     # Keras: sum(values * mask) * (total / valid) / size, with the three counted over the batch.
-    numerator, total, count, size = _sums(numerator, _size(valid, values.dtype), ops.sum(valid), _size(values))
+    total, count, size = _counted(_size(valid, values.dtype), ops.sum(valid), _size(values))
     return ops.divide_no_nan(numerator * ops.divide_no_nan(total, count), size)
 
 
-def mean_over_samples(value: tf.Tensor, what: str) -> tf.Tensor:
-    """The mean over the global batch of a scalar that each replica took over its own samples.
+def _global_size(values: tf.Tensor) -> tf.Tensor:
+    """How many values the global batch has."""
+    step = current_step()
+    if step is not None and _per_sample.get() and all(size is not None for size in values.shape[1:]):
+        return tf.cast(step.total * math.prod(values.shape[1:]), values.dtype)
+    return _counted(_size(values))[0]
+
+
+def scalar_summand(value: tf.Tensor, what: str) -> tf.Tensor:
+    """What a scalar that each replica took over its own samples adds to that of the global batch.
 
     Whether `value` is a mean or a sum cannot be seen from outside; it is taken for a mean, and said once.
     """
     warn_once(
         f"{what} is taken for a mean over the samples of its replica: replicas are weighted by their samples. If it is "
-        "anything else (a sum, a maximum), N replicas will not give the numbers of one: return one value a sample "
-        "instead, of shape (samples,)."
+        "a sum over samples, say so with tfdist.summed(...); if it is anything else (a maximum), N replicas will not "
+        "give the numbers of one."
     )
-    samples = tf.cast(current_step().samples, value.dtype)
-    # A mean over no sample is NaN; it must reach neither the sum nor, through a product with 0, the gradient.
-    share = tf.where(samples > 0, value, tf.zeros_like(value)) * samples
-    return _quotient(share, samples)
+    return current_step().summand_of_mean(value)
+
+
+def summed(value: Any) -> tf.Tensor:
+    """Declares that `value` is a sum over samples, where tfdist would take it for a mean.
+
+    For what a layer gives to `add_loss`, and for losses in a `train_step`, `test_step` or `compute_loss` of one's own:
+    `self.add_loss(tfdist.summed(keras.ops.sum(x)))`. Where one replica trains it changes nothing.
+
+    Args:
+        value: A scalar, the sum over this replica's samples.
+
+    Returns:
+        A scalar of the same dtype whose mean over the replicas, weighted by their samples, is the sum over all.
+
+    Raises:
+        UsageError: `value` is no scalar.
+    """
+    value = tf.convert_to_tensor(value)
+    if value.shape.rank != 0:
+        raise UsageError(
+            f"tfdist.summed takes a scalar, a sum over samples. Received: a tensor of shape {tuple(value.shape)}. Sum "
+            "it first."
+        )
+    step = current_step()
+    if step is None:
+        return value
+    scale = tf.math.divide_no_nan(tf.cast(step.total, value.dtype), tf.cast(step.samples, value.dtype))
+    return value * scale
 
 
 def additional_loss(loss: Any) -> tf.Tensor:
     """One `add_loss` term over the global batch: a vector over samples is summed as Keras does, a scalar is a mean."""
+    step = _step()
     value = ops.convert_to_tensor(loss)
     if not value.dtype.is_floating:
         value = ops.cast(value, tf.keras.backend.floatx())
-    if len(value.shape) > 0 and value.shape[0] in (None, current_step().static_samples):
-        return sum_over_replicas(ops.sum(value))
-    return mean_over_samples(ops.sum(value), "a scalar given to add_loss (or an activity regularizer)")
+    if len(value.shape) > 0 and value.shape[0] in (None, step.static_samples):
+        return step.worth(ops.sum(value))
+    return step.worth(scalar_summand(ops.sum(value), "a scalar given to add_loss (or an activity regularizer)"))
 
 
 def compute_loss(original: Function) -> Function:
@@ -117,15 +185,28 @@ def compute_loss(original: Function) -> Function:
 
 
 def unless_whole(original: Function) -> Function:
-    """Repairs `(un)scale_loss_for_distribution`: what is already the loss of the global batch is not divided by R.
+    """Repairs `(un)scale_loss_for_distribution`: no loss is divided by R here.
 
-    It is so inside a repaired step, and outside of the replicas, where a script evaluates a loss as on one device.
+    Inside a repaired step it is already one of the global batch; outside of the replicas, where a script evaluates a
+    loss as on one device, there is nothing to divide.
     """
 
     def repaired(value: Any) -> Any:
         return original(value) if is_one_of_several() and current_step() is None else value
 
     return repaired
+
+
+def _is_of_keras(loss: Any) -> bool:
+    """Whether a loss and the function that it wraps are Keras's, whose values are one a target."""
+    parts = [type(loss), getattr(loss, "fn", type(loss))]
+    return all(getattr(part, "__module__", "").startswith("keras.src.") for part in parts)
+
+
+def _step() -> ReplicaStep:
+    step = current_step()
+    assert step is not None
+    return step
 
 
 def _as(dtype: Any, tensor: Any) -> Any:
@@ -136,13 +217,6 @@ def _size(tensor: tf.Tensor, dtype: Any = None) -> tf.Tensor:
     return ops.cast(tf.size(tensor), dtype or tensor.dtype)
 
 
-def _sums(numerator: tf.Tensor, *denominators: tf.Tensor) -> list[tf.Tensor]:
-    """Sums scalars over the replicas in one collective, but not the numerator in a hand-written loop."""
-    if current_step() is not None:
-        return tf.unstack(sum_over_replicas(tf.stack([numerator, *denominators])))
-    return [numerator, *(tf.unstack(sum_over_replicas(tf.stack(denominators))) if denominators else ())]
-
-
-def _quotient(numerator: tf.Tensor, denominator: tf.Tensor) -> tf.Tensor:
-    numerator, denominator = _sums(numerator, denominator)
-    return ops.divide_no_nan(numerator, denominator)
+def _counted(*denominators: tf.Tensor) -> list[tf.Tensor]:
+    """Sums scalars over the replicas in one collective."""
+    return tf.unstack(sum_over_replicas(tf.stack(denominators)))

@@ -13,12 +13,10 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
-from keras.src import backend
-from keras.src.losses import loss as loss_module
 
 from tfdist.errors import UnsupportedError
-from tfdist.keras_repairs.losses import mean_over_samples
 from tfdist.keras_repairs.replicas import current_step
+from tfdist.keras_repairs.warn import warn_once
 
 Function = Callable[..., Any]
 
@@ -28,22 +26,26 @@ _TRIAL_SAMPLES = 4
 _TRIAL_TOLERANCE = 1e-4
 
 
-def mean_of_function(original: Function) -> Function:
-    """Repairs `MeanMetricWrapper.update_state`: a function that returns one number for its batch returns a mean.
+def of_scalar(original: Function) -> Function:
+    """Repairs `Mean.update_state` and `Sum.update_state`: a scalar without a weight is one a global batch.
 
-    On one replica Keras averages such numbers over the batches, each counted once; so it must be one number a global
-    batch, not one a replica.
+    On one replica Keras counts such a number, often the loss of a step, once a batch; here each replica has its own,
+    and it counts by the replica's samples.
     """
 
-    def repaired(self: Any, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
-        if current_step() is None:
-            return original(self, y_true, y_pred, sample_weight)
-        mask = backend.get_keras_mask(y_pred)
-        values = self._fn(y_true, y_pred, **self._fn_kwargs)
-        if len(values.shape) == 0:
-            values = mean_over_samples(tf.cast(values, self.dtype), f"the metric {self.name!r}, a scalar,")
-        sample_weight = loss_module.apply_mask(sample_weight, mask, dtype=self.dtype, reduction="sum")
-        return keras.metrics.Mean.update_state(self, values, sample_weight=sample_weight)
+    def repaired(self: Any, values: Any, sample_weight: Any = None) -> Any:
+        step = current_step()
+        if step is None or len(getattr(values, "shape", ())) > 0:
+            return original(self, values, sample_weight)
+        if isinstance(self, keras.metrics.MeanMetricWrapper):
+            warn_once(
+                f"the metric {self.name!r}, a scalar, is taken for a mean over the samples of its replica. If it is "
+                "anything else, N replicas will not give the numbers of one: return one value a sample instead."
+            )
+        values = tf.cast(values, self.dtype)
+        # A mean over no sample is NaN, and NaN times a weight of 0 is, too.
+        values = tf.where(step.samples > 0, values, tf.zeros_like(values))
+        return original(self, values, step.share(values.dtype) if sample_weight is None else sample_weight)
 
     return repaired
 
@@ -55,7 +57,8 @@ def update_all(original: Function) -> Function:
     def repaired(self: Any, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
         if current_step() is not None:
             for metric in self.metrics:
-                if metric not in tried and not type(metric).__module__.startswith("keras.src."):
+                is_known = type(metric).__module__.startswith("keras.src.") or getattr(metric, "is_whole", False)
+                if metric not in tried and not is_known:
                     check_is_sum(metric, y_true, y_pred)
                     tried.add(metric)
         return original(self, y_true, y_pred, sample_weight)
@@ -98,8 +101,9 @@ def check_is_sum(metric: keras.metrics.Metric, y_true: tf.Tensor, y_pred: tf.Ten
         raise UnsupportedError(
             f"The metric {metric.name!r} ({type(metric).__qualname__}) is no sum over samples: its state after four "
             "samples is not the sum of its states after the first and the last two. Keras adds up the states of the "
-            "replicas, which would not give the value of one. Rewrite it with sums (such as a total and a count of "
-            "samples, both from zero), compute it from model.predict(...) after training, or train on one device."
+            "replicas, which would not give the value of one. Put tfdist.gathered(metric) in its place, which computes "
+            "it on the predictions of all replicas; or rewrite it with sums (such as a total and a count of samples, "
+            "both from zero)."
         )
 
 

@@ -16,10 +16,6 @@ _ONE_DEVICE = "or train on one device (`tfdist train` without --workers, --nproc
 
 def check_model(model: Any) -> None:
     """Raises UnsupportedError when `model`, as compiled, would not give the numbers of one replica."""
-    _check_execution(model)
-    _check_overrides(model)
-    if model.optimizer is not None:
-        _check_optimizer(model.optimizer)
     _check_losses(model)
     if keras.distribution.distribution() is not None:
         raise UnsupportedError(
@@ -50,50 +46,6 @@ def masked_moments(original: Callable[..., Any]) -> Callable[..., Any]:
         return original(self, inputs, mask)
 
     return refusing
-
-
-def _check_execution(model: Any) -> None:
-    steps = getattr(model, "steps_per_execution", 1)
-    if steps and steps > 1:
-        raise UnsupportedError(
-            f"compile(steps_per_execution=...) above 1 crashes in Keras under a strategy of several replicas. "
-            f"Received: steps_per_execution={steps}. Leave it out, " + _ONE_DEVICE
-        )
-    if getattr(model, "jit_compile", False):
-        raise UnsupportedError(
-            "compile(jit_compile=True) crashes TensorFlow under a strategy of several replicas, as XLA cannot compile "
-            "its collectives there. Expected jit_compile=False or 'auto', " + _ONE_DEVICE
-        )
-
-
-def _check_overrides(model: Any) -> None:
-    for name in ("train_step", "test_step", "compute_loss"):
-        owner = next(cls for cls in type(model).__mro__ if name in cls.__dict__)
-        if not owner.__module__.startswith("keras.src.") or owner.__module__.startswith("keras.src.distillation"):
-            raise UnsupportedError(
-                f"{owner.__module__}.{owner.__qualname__} defines its own {name}(), and tfdist cannot see whether what "
-                "it computes adds up over the replicas. Express it with compile(loss=...), add_loss and metrics, write "
-                "the loop yourself with tfdist.strategy() and strategy.run, " + _ONE_DEVICE
-            )
-
-
-def _check_optimizer(optimizer: Any) -> None:
-    found = {
-        "gradient_accumulation_steps": getattr(optimizer, "gradient_accumulation_steps", None),
-        "ema_overwrite_frequency": getattr(optimizer, "use_ema", False)
-        and getattr(optimizer, "ema_overwrite_frequency", None),
-    }
-    for name, value in found.items():
-        if value:
-            raise UnsupportedError(
-                f"The optimizer's {name} crashes in Keras under a strategy of several replicas. "
-                f"Received: {name}={value}. Leave it out, " + _ONE_DEVICE
-            )
-    if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
-        raise UnsupportedError(
-            "Loss scaling (LossScaleOptimizer, precision mixed_float16) checks each replica's gradient by itself: an "
-            "overflow on one poisons or deadlocks the others. Use mixed_bfloat16 or float32, " + _ONE_DEVICE
-        )
 
 
 def _check_losses(model: Any) -> None:

@@ -1,4 +1,4 @@
-"""What the repairs ask of the replica that runs them: is this a repaired step, and sums over all replicas."""
+"""What the repairs ask of the replica that runs them: its share of the global batch, and sums over all replicas."""
 
 from __future__ import annotations
 
@@ -14,18 +14,52 @@ _step: contextvars.ContextVar[ReplicaStep | None] = contextvars.ContextVar("tfdi
 
 
 class ReplicaStep:
-    """One replica's share of one global batch, while its training or test step is traced.
+    """One replica's share of one global batch, while its training, test or predict step is traced.
+
+    Each loss of a step is worth `total / samples` of the replica's summand of the global loss, so that the mean over
+    the replicas, weighted by their samples, is the global loss; with one sample more or less it stays near it. In a
+    step of Keras the gradient is that of the summand. In a step of the user's, whatever scalar is computed is taken
+    for such a mean, and the gradients are weighted where they are reduced.
 
     Attributes:
         samples: Scalar int64 tensor, how many samples of the global batch are this replica's; may be 0.
         static_samples: The same where it is known while the step is traced, else None.
+        total: Scalar int64 tensor, the samples of the global batch.
+        users: Whether the step or its loss is the user's own code.
+        compiles: Whether the model's forward and backward pass are compiled with XLA.
         added_losses: What layers added with `add_loss` in this step, by the layer's id.
     """
 
-    def __init__(self, samples: tf.Tensor, static_samples: int | None) -> None:
+    def __init__(
+        self,
+        samples: tf.Tensor,
+        total: tf.Tensor,
+        static_samples: int | None = None,
+        *,
+        users: bool = False,
+        compiles: bool = False,
+    ) -> None:
         self.samples = samples
         self.static_samples = static_samples
+        self.total = total
+        self.users = users
+        self.compiles = compiles
         self.added_losses: dict[int, list[tf.Tensor]] = {}
+
+    def share(self, dtype: tf.DType) -> tf.Tensor:
+        """The replica's part of the samples of the global batch: a scalar between 0 and 1."""
+        return tf.cast(self.samples, dtype) / tf.cast(self.total, dtype)
+
+    def worth(self, summand: tf.Tensor) -> tf.Tensor:
+        """The loss whose mean over the replicas, weighted by their samples, is the sum of their summands."""
+        samples, total = (tf.cast(count, summand.dtype) for count in (self.samples, self.total))
+        value = tf.math.divide_no_nan(summand * total, samples)
+        return value if self.users else _with_gradient_of(summand, value)
+
+    def summand_of_mean(self, mean: tf.Tensor) -> tf.Tensor:
+        """What a mean over the replica's own samples adds to the mean over the global batch."""
+        # A mean over no sample is NaN; it must reach neither the sum nor, through a product with 0, the gradient.
+        return tf.where(self.samples > 0, mean, tf.zeros_like(mean)) * self.share(mean.dtype)
 
 
 def current_step() -> ReplicaStep | None:
@@ -37,9 +71,9 @@ def current_step() -> ReplicaStep | None:
 
 
 @contextlib.contextmanager
-def replica_step(samples: tf.Tensor, static_samples: int | None = None) -> Iterator[None]:
+def replica_step(step: ReplicaStep | None) -> Iterator[None]:
     """Marks the code inside as one replica's share of a repaired step."""
-    token = _step.set(ReplicaStep(samples, static_samples))
+    token = _step.set(step)
     try:
         yield
     finally:
@@ -70,5 +104,18 @@ def sum_over_replicas(x: tf.Tensor) -> tuple[tf.Tensor, object]:
 
 def counted_once(x: tf.Tensor) -> tf.Tensor:
     """`x`, which is the same on every replica, such that the sum of all replicas' gradients is its gradient."""
-    share = x / tf.cast(replica_count(), x.dtype)
-    return share + tf.stop_gradient(x - share)
+    step = current_step()
+    if step is not None and step.users:
+        # There the gradients are weighted by shares, which add up to one.
+        return x
+    return _with_gradient_of(x / tf.cast(replica_count(), x.dtype), x)
+
+
+def _with_gradient_of(source: tf.Tensor, value: tf.Tensor) -> tf.Tensor:
+    """`value` going forward, `source` going backward."""
+
+    @tf.custom_gradient
+    def forward(source: tf.Tensor) -> tuple[tf.Tensor, object]:
+        return tf.stop_gradient(value), lambda upstream: upstream
+
+    return forward(source)

@@ -4,10 +4,22 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 from tensorflow.python.data.ops import multi_device_iterator_ops
+
+
+class Share(NamedTuple):
+    """A replica's piece of a global batch, as the repaired `fit`, `evaluate` and `predict` pass it to the replica.
+
+    Attributes:
+        data: The piece, a structure of tensors.
+        total: Scalar int64 tensor, the samples of the global batch.
+    """
+
+    data: Any
+    total: tf.Tensor
 
 
 def no_autotune_options() -> tf.data.Options:

@@ -1,0 +1,125 @@
+"""Where the data comes from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tests.exactness.table import BATCH, case, classifier, fitted_on, numbers, tokens
+
+layers = keras.layers
+
+
+@case
+def strings(samples: int) -> dict[str, Any]:
+    _, y = numbers(samples)
+    words = np.array(["red", "green", "blue"])[y].astype(object)
+    model = keras.Sequential(
+        [
+            keras.Input((), dtype="string"),
+            layers.StringLookup(vocabulary=["red", "green", "blue"]),
+            layers.Embedding(4, 4),
+            layers.Dense(3, activation="softmax"),
+        ]
+    )
+    data = tf.data.Dataset.from_tensor_slices((words.astype(str), y)).batch(BATCH)
+    return fitted_on(model, data)
+
+
+@case
+def dataset(samples: int) -> dict[str, Any]:
+    return fitted_on(classifier(), tf.data.Dataset.from_tensor_slices(numbers(samples)).batch(BATCH))
+
+
+@case
+def dataset_that_shuffles(samples: int) -> dict[str, Any]:
+    ordered = tf.data.Dataset.from_tensor_slices(numbers(samples))
+    return fitted_on(classifier(), ordered.shuffle(50).batch(BATCH), ordered.batch(BATCH))
+
+
+@case
+def dataset_of_unknown_size(samples: int) -> dict[str, Any]:
+    data = tf.data.Dataset.from_tensor_slices(numbers(samples)).batch(BATCH).filter(lambda x, y: True)
+    return fitted_on(classifier(), data)
+
+
+@case
+def dataset_that_repeats(samples: int) -> dict[str, Any]:
+    data = tf.data.Dataset.from_tensor_slices(numbers(samples)).batch(BATCH)
+    return fitted_on(classifier(), data.repeat(), data, steps_per_epoch=5)
+
+
+class Batches(keras.utils.PyDataset):
+    def __init__(self, samples: int, **options: Any) -> None:
+        super().__init__(**options)
+        self.x, self.y = numbers(samples)
+
+    def __len__(self) -> int:
+        return -(-len(self.x) // BATCH)
+
+    def __getitem__(self, index: int) -> tuple[np.ndarray, np.ndarray]:
+        part = slice(index * BATCH, (index + 1) * BATCH)
+        return self.x[part], self.y[part]
+
+
+@case
+def py_dataset(samples: int) -> dict[str, Any]:
+    return fitted_on(classifier(), Batches(samples))
+
+
+@case
+def py_dataset_with_threads(samples: int) -> dict[str, Any]:
+    return fitted_on(classifier(), Batches(samples, workers=2))
+
+
+@case
+def generator(samples: int) -> dict[str, Any]:
+    def forever() -> Any:
+        while True:
+            yield from (Batches(samples)[i] for i in range(len(Batches(samples))))
+
+    return fitted_on(classifier(), forever(), Batches(samples), steps_per_epoch=5)
+
+
+@case
+def ragged(samples: int) -> dict[str, Any]:
+    rows = [row[row > 0] for row in tokens(samples)]
+    model = keras.Sequential(
+        [
+            keras.Input((None,), dtype="int64"),
+            layers.Embedding(20, 4),
+            layers.GlobalAveragePooling1D(),
+            layers.Dense(3, activation="softmax"),
+        ]
+    )
+    data = tf.data.Dataset.from_tensor_slices((tf.ragged.constant([r.tolist() for r in rows]), numbers(samples)[1]))
+    return fitted_on(model, data.batch(BATCH).map(lambda x, y: (x.to_tensor(shape=(None, 7)), y)))
+
+
+@case
+def ragged_inputs(samples: int) -> dict[str, Any]:
+    rows = [row[row > 0].tolist() for row in tokens(samples)]
+    model = keras.Sequential(
+        [
+            keras.Input((None,), dtype="int64", ragged=True),
+            layers.Lambda(lambda ids: tf.one_hot(ids.to_tensor(shape=(None, 7)), 20, dtype="float64")),
+            layers.GlobalAveragePooling1D(),
+            layers.Dense(3, activation="softmax"),
+        ]
+    )
+    data = tf.data.Dataset.from_tensor_slices((tf.ragged.constant(rows, dtype=tf.int64), numbers(samples)[1]))
+    return fitted_on(model, data.batch(BATCH))
+
+
+@case
+def sparse_inputs(samples: int) -> dict[str, Any]:
+    x, y = numbers(samples)
+    x[np.abs(x) < 0.5] = 0.0
+    model = keras.Sequential(
+        [keras.Input((6,), sparse=True), layers.Dense(8, activation="tanh"), layers.Dense(3, activation="softmax")]
+    )
+    data = tf.data.Dataset.from_tensor_slices((tf.sparse.from_dense(x), y))
+    return fitted_on(model, data.batch(BATCH))

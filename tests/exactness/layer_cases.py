@@ -1,0 +1,80 @@
+"""Layers that need care: statistics of a batch, kernels that fail on no sample, recurrence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+
+from tests.exactness.table import case, fitted, numbers
+
+layers = keras.layers
+
+
+@case
+def synchronized_batch_normalization(samples: int) -> dict[str, Any]:
+    model = keras.Sequential(
+        [
+            keras.Input((6,)),
+            layers.Dense(8),
+            layers.BatchNormalization(synchronized=True, momentum=0.7),
+            layers.Dense(3, activation="softmax"),
+        ]
+    )
+    return fitted(model, *numbers(samples))
+
+
+@case
+def convolution(samples: int) -> dict[str, Any]:
+    x, y = numbers(samples, features=64)
+    model = keras.Sequential(
+        [
+            keras.Input((8, 8, 1)),
+            layers.Conv2D(4, 3, activation="relu"),
+            layers.MaxPool2D(2),
+            layers.Flatten(),
+            layers.Dense(3, activation="softmax"),
+        ]
+    )
+    return fitted(model, x.reshape(-1, 8, 8, 1), y, {"metrics": ["accuracy"]})
+
+
+@case
+def convolutions_in_float32(samples: int) -> dict[str, Any]:
+    """In float64 the CPU's fast kernels, which fail on no sample, do not run. Frozen, so that no rounding shows."""
+    x, y = numbers(samples, features=128)
+    model = keras.Sequential(
+        [
+            keras.Input((8, 8, 2)),
+            layers.Conv2D(4, 3, strides=2, dtype="float32", trainable=False),
+            layers.DepthwiseConv2D(2, dtype="float32", trainable=False),
+            layers.SeparableConv2D(3, 1, dtype="float32", trainable=False),
+            layers.Flatten(dtype="float32"),
+            layers.Rescaling(0.0),
+            layers.Dense(3, activation="softmax"),
+        ]
+    )
+    return fitted(model, x.reshape(-1, 8, 8, 2), y, {"metrics": ["accuracy"]})
+
+
+@case
+def recurrent_layers(samples: int) -> dict[str, Any]:
+    x, y = numbers(samples, features=20)
+    model = keras.Sequential(
+        [
+            keras.Input((5, 4)),
+            layers.Bidirectional(layers.GRU(3, return_sequences=True)),
+            layers.SimpleRNN(4),
+            layers.Dense(3, activation="softmax"),
+        ]
+    )
+    return fitted(model, x.reshape(-1, 5, 4), y)
+
+
+@case
+def attention_and_layer_normalization(samples: int) -> dict[str, Any]:
+    x, y = numbers(samples, features=20)
+    inputs = keras.Input((5, 4))
+    attended = layers.LayerNormalization()(inputs + layers.MultiHeadAttention(2, 3)(inputs, inputs))
+    outputs = layers.Dense(3, activation="softmax")(layers.GlobalAveragePooling1D()(attended))
+    return fitted(keras.Model(inputs, outputs), x.reshape(-1, 5, 4), y)

@@ -1,0 +1,156 @@
+"""Losses, and what they are divided by."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+import tfdist
+from tests.exactness.table import case, classifier, fitted, numbers, tokens
+
+layers = keras.layers
+
+
+@case
+def regularizers(samples: int) -> dict[str, Any]:
+    model = classifier(kernel_regularizer="l2", bias_regularizer="l1", activity_regularizer="l2")
+    return fitted(model, *numbers(samples))
+
+
+@case
+def mask_of_an_embedding(samples: int) -> dict[str, Any]:
+    ids = tokens(samples)
+    model = keras.Sequential(
+        [
+            keras.Input((7,)),
+            layers.Embedding(20, 4, mask_zero=True),
+            layers.LSTM(5, return_sequences=True),
+            layers.Dense(3, activation="softmax"),
+        ]
+    )
+    return fitted(model, ids, ids % 3, {"metrics": ["accuracy"]})
+
+
+@case
+def two_outputs_with_different_masks(samples: int) -> dict[str, Any]:
+    first, second = tokens(samples), tokens(samples, seed=9)
+    inputs = [keras.Input((7,), name="a"), keras.Input((7,), name="b")]
+    outputs = [
+        layers.Dense(3, activation="softmax", name=name)(layers.Embedding(20, 4, mask_zero=True)(tensor))
+        for name, tensor in zip(("left", "right"), inputs, strict=True)
+    ]
+    settings = {
+        "loss": ["sparse_categorical_crossentropy", "sparse_categorical_crossentropy"],
+        "loss_weights": [1.0, 0.3],
+        "metrics": [["accuracy"], ["accuracy"]],
+    }
+    return fitted(keras.Model(inputs, outputs), [first, second], [first % 3, second % 3], settings)
+
+
+@case
+def mask_and_sample_weight(samples: int) -> dict[str, Any]:
+    ids = tokens(samples)
+    model = keras.Sequential(
+        [keras.Input((7,)), layers.Embedding(20, 4, mask_zero=True), layers.Dense(3, activation="softmax")]
+    )
+    weight = np.random.default_rng(8).uniform(size=(samples, 7))
+    return fitted(model, ids, ids % 3, sample_weight=weight)
+
+
+@case
+def mean_with_sample_weight(samples: int) -> dict[str, Any]:
+    loss = keras.losses.SparseCategoricalCrossentropy(reduction="mean_with_sample_weight")
+    weight = np.random.default_rng(8).exponential(size=samples)
+    return fitted(classifier(), *numbers(samples), {"loss": loss}, sample_weight=weight)
+
+
+@case
+def mean_with_sample_weight_and_no_weight(samples: int) -> dict[str, Any]:
+    loss = keras.losses.SparseCategoricalCrossentropy(reduction="mean_with_sample_weight")
+    return fitted(classifier(), *numbers(samples), {"loss": loss})
+
+
+@case
+def reduction_sum(samples: int) -> dict[str, Any]:
+    loss = keras.losses.SparseCategoricalCrossentropy(reduction="sum")
+    return fitted(classifier(), *numbers(samples), {"loss": loss, "optimizer": keras.optimizers.SGD(0.003)})
+
+
+@case
+def loss_function_of_ones_own(samples: int) -> dict[str, Any]:
+    def squared(y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_sum(tf.square(y_true - y_pred), axis=-1)
+
+    x, y = numbers(samples)
+    return fitted(classifier(), x, keras.utils.to_categorical(y, 3), {"loss": squared, "metrics": [squared]})
+
+
+@case
+def scalar_loss_function(samples: int) -> dict[str, Any]:
+    def mean_squared(y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_mean(tf.square(y_true - y_pred))
+
+    x, y = numbers(samples)
+    return fitted(classifier(), x, keras.utils.to_categorical(y, 3), {"loss": mean_squared})
+
+
+@keras.saving.register_keras_serializable("tfdist.tests")
+class AddsLoss(layers.Layer):
+    def call(self, inputs: tf.Tensor) -> tf.Tensor:
+        self.add_loss(0.1 * tf.reduce_mean(tf.square(inputs)))
+        self.add_loss(0.001 * tf.reduce_sum(tf.abs(inputs), axis=-1))
+        return inputs
+
+
+@case
+def add_loss_of_a_mean_and_of_a_vector(samples: int) -> dict[str, Any]:
+    model = keras.Sequential(
+        [keras.Input((6,)), layers.Dense(8, activation="tanh"), AddsLoss(), layers.Dense(3, activation="softmax")]
+    )
+    return fitted(model, *numbers(samples))
+
+
+@case
+def added_losses_around_synchronized_statistics(samples: int) -> dict[str, Any]:
+    model = keras.Sequential(
+        [
+            keras.Input((6,)),
+            layers.Dense(8, activity_regularizer="l2"),
+            layers.BatchNormalization(synchronized=True),
+            AddsLoss(),
+            layers.Dense(3, activation="softmax", activity_regularizer="l1"),
+        ]
+    )
+    return fitted(model, *numbers(samples))
+
+
+@keras.saving.register_keras_serializable("tfdist.tests")
+class AddsSum(layers.Layer):
+    def call(self, inputs: tf.Tensor) -> tf.Tensor:
+        self.add_loss(tfdist.summed(0.003 * tf.reduce_sum(tf.square(inputs))))
+        return inputs
+
+
+@case
+def add_loss_of_a_declared_sum(samples: int) -> dict[str, Any]:
+    model = keras.Sequential(
+        [keras.Input((6,)), layers.Dense(8, activation="tanh"), AddsSum(), layers.Dense(3, activation="softmax")]
+    )
+    return fitted(model, *numbers(samples))
+
+
+@case
+def several_outputs_and_masks_of_losses(samples: int) -> dict[str, Any]:
+    """A loss of Keras's that makes a mask of its own: targets of -1 are left out."""
+    x, y = numbers(samples)
+    inputs = keras.Input((6,))
+    outputs = [layers.Dense(3, name="a")(inputs), layers.Dense(3, name="b")(inputs)]
+    losses = [
+        keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=0),
+        keras.losses.Huber(reduction="mean"),
+    ]
+    targets = [y, keras.utils.to_categorical(y, 3)]
+    return fitted(keras.Model(inputs, outputs), x, targets, {"loss": losses, "loss_weights": [0.5, 2.0]})

@@ -1,0 +1,215 @@
+"""Steps: several in one execution, parts of epochs, and steps that the user writes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras import ops
+
+import tfdist
+from tests.exactness.table import BATCH, EPOCHS, case, classifier, fitted, fitted_on, numbers
+
+layers = keras.layers
+
+
+@case
+def steps_per_execution(samples: int) -> dict[str, Any]:
+    """Of 3 steps the last execution has one."""
+    settings = {"steps_per_execution": 2, "metrics": ["accuracy"]}
+    return fitted(classifier(), *numbers(samples), settings, validation_data=numbers(100, seed=6))
+
+
+@case
+def steps_per_execution_of_a_dataset_that_repeats(samples: int) -> dict[str, Any]:
+    data = tf.data.Dataset.from_tensor_slices(numbers(samples)).batch(BATCH)
+    return fitted_on(classifier(), data.repeat(), data, {"steps_per_execution": 3}, steps_per_epoch=6)
+
+
+@case
+def steps_per_execution_of_unknown_size(samples: int) -> dict[str, Any]:
+    data = tf.data.Dataset.from_tensor_slices(numbers(samples)).batch(BATCH).filter(lambda x, y: True)
+    return fitted_on(classifier(), data, None, {"steps_per_execution": 2})
+
+
+@case
+def validation_frequency_and_initial_epoch(samples: int) -> dict[str, Any]:
+    return fitted(classifier(), *numbers(samples), validation_data=numbers(33, seed=6), validation_freq=2,
+                  initial_epoch=1)  # fmt: skip
+
+
+@case
+def run_eagerly(samples: int) -> dict[str, Any]:
+    return fitted(classifier(), *numbers(samples), {"run_eagerly": True, "metrics": ["accuracy"]})
+
+
+class OwnStep(keras.Model):
+    """The step of Keras's guide: compute_loss, a tape, apply_gradients, metrics of one's own."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.loss_metric = keras.metrics.Mean(name="own_loss")
+        self.error = keras.metrics.SparseCategoricalAccuracy(name="own_accuracy")
+
+    @property
+    def metrics(self) -> list[keras.metrics.Metric]:
+        return [self.loss_metric, self.error]
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        x, y = data
+        with tf.GradientTape() as tape:
+            y_pred = self(x, training=True)
+            loss = self.compute_loss(x=x, y=y, y_pred=y_pred)
+        gradients = tape.gradient(loss, self.trainable_variables)
+        self.optimizer.apply_gradients(zip(gradients, self.trainable_variables, strict=True))
+        return self.measured(y, y_pred, loss)
+
+    def test_step(self, data: Any) -> dict[str, Any]:
+        x, y = data
+        y_pred = self(x, training=False)
+        return self.measured(y, y_pred, self.compute_loss(x=x, y=y, y_pred=y_pred))
+
+    def measured(self, y: Any, y_pred: Any, loss: Any) -> dict[str, Any]:
+        self.loss_metric.update_state(loss)
+        self.error.update_state(y, y_pred)
+        return {metric.name: metric.result() for metric in self.metrics}
+
+
+def of(kind: type[keras.Model], **options: Any) -> keras.Model:
+    inputs = keras.Input((6,))
+    hidden = layers.Dense(8, activation="tanh", **options)(inputs)
+    return kind(inputs, layers.Dense(3, activation="softmax")(hidden))
+
+
+@case
+def own_train_step_and_test_step(samples: int) -> dict[str, Any]:
+    settings = {"optimizer": keras.optimizers.SGD(0.3, global_clipnorm=0.1)}
+    model = of(OwnStep, kernel_regularizer="l2")
+    return fitted(model, *numbers(samples), settings, validation_data=numbers(33, seed=6))
+
+
+class OwnMeans(OwnStep):
+    """Losses and penalties taken as means with one's own hands, as in the guides on variational autoencoders."""
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        x, y = data
+        with tf.GradientTape() as tape:
+            y_pred = self(x, training=True)
+            entropy = ops.mean(keras.losses.sparse_categorical_crossentropy(y, y_pred))
+            spread = -0.1 * ops.mean(ops.sum(y_pred * ops.log(y_pred), axis=1))
+            loss = entropy + spread + sum(tf.nn.l2_loss(v) for v in self.trainable_variables) * 0.01
+        gradients = tape.gradient(loss, self.trainable_variables)
+        self.optimizer.apply(gradients, self.trainable_variables)
+        return {**self.measured(y, y_pred, loss), "entropy": entropy}
+
+
+@case
+def own_step_with_means(samples: int) -> dict[str, Any]:
+    return fitted(of(OwnMeans), *numbers(samples))
+
+
+class OwnSums(OwnStep):
+    """A loss that is a sum over samples, and declared so."""
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        x, y = data
+        with tf.GradientTape() as tape:
+            y_pred = self(x, training=True)
+            loss = tfdist.summed(ops.sum(keras.losses.sparse_categorical_crossentropy(y, y_pred)))
+        gradients = tape.gradient(loss, self.trainable_variables)
+        self.optimizer.apply_gradients(zip(gradients, self.trainable_variables, strict=True))
+        return self.measured(y, y_pred, loss)
+
+
+@case
+def own_step_with_a_declared_sum(samples: int) -> dict[str, Any]:
+    return fitted(of(OwnSums), *numbers(samples), {"optimizer": keras.optimizers.SGD(0.003)})
+
+
+class OwnLoss(keras.Model):
+    """`compute_loss` of one's own under Keras's steps."""
+
+    def compute_loss(
+        self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True
+    ) -> Any:
+        return ops.mean(ops.square(y_pred - ops.one_hot(y, 3))) + 0.1 * super().compute_loss(
+            x, y, y_pred, sample_weight, training
+        )
+
+
+@case
+def own_compute_loss(samples: int) -> dict[str, Any]:
+    settings = {"metrics": ["accuracy"]}
+    return fitted(of(OwnLoss, kernel_regularizer="l2", activity_regularizer="l2"), *numbers(samples), settings)
+
+
+class Adversaries(keras.Model):
+    """A generator and a discriminator with an optimizer each; the noise is in the data, so that it is everybody's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.generator = keras.Sequential([keras.Input((3,)), layers.Dense(5, "relu"), layers.Dense(3)])
+        self.discriminator = keras.Sequential([keras.Input((3,)), layers.Dense(7, "relu"), layers.Dense(1)])
+        self.generator_loss = keras.metrics.Mean(name="generator_loss")
+        self.discriminator_loss = keras.metrics.Mean(name="discriminator_loss")
+        self.built = True
+
+    def compile(self, **options: Any) -> None:
+        super().compile()
+        self.entropy = keras.losses.BinaryCrossentropy(from_logits=True)
+        self.generator_optimizer = keras.optimizers.Adam(0.01)
+        self.discriminator_optimizer = keras.optimizers.Adam(0.02, clipnorm=0.5)
+
+    def call(self, inputs: Any) -> Any:
+        return self.discriminator(self.generator(inputs[:, 3:]))
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        real, noise = data[0][:, :3], data[0][:, 3:]
+        count = ops.shape(real)[0]
+        both = ops.concatenate([self.generator(noise), real])
+        labels = ops.concatenate([ops.ones((count, 1)), ops.zeros((count, 1))])
+        with tf.GradientTape() as tape:
+            d_loss = self.entropy(labels, self.discriminator(both))
+        self.descend(self.discriminator_optimizer, tape, d_loss, self.discriminator)
+        with tf.GradientTape() as tape:
+            g_loss = self.entropy(ops.zeros((count, 1)), self.discriminator(self.generator(noise)))
+        self.descend(self.generator_optimizer, tape, g_loss, self.generator)
+        self.generator_loss.update_state(g_loss)
+        self.discriminator_loss.update_state(d_loss)
+        return {"generator_loss": self.generator_loss.result(), "discriminator_loss": self.discriminator_loss.result()}
+
+    def descend(self, optimizer: Any, tape: Any, loss: Any, model: keras.Model) -> None:
+        gradients = tape.gradient(loss, model.trainable_weights)
+        optimizer.apply_gradients(zip(gradients, model.trainable_weights, strict=True))
+
+
+@case
+def adversaries_with_two_optimizers(samples: int) -> dict[str, Any]:
+    x, y = numbers(samples)
+    model = Adversaries()
+    model.compile()
+    history = model.fit(x, y, batch_size=BATCH, epochs=EPOCHS, verbose=0)
+    model.optimizer = model.generator_optimizer
+    return {"model": model, "x": x, "y": None, "history": history, "evaluate": False}
+
+
+@case
+def distillation(samples: int) -> dict[str, Any]:
+    teacher = classifier()
+    student = keras.Sequential([keras.Input((6,)), layers.Dense(4, "relu"), layers.Dense(3, activation="softmax")])
+    distiller = keras.distillation.Distiller(
+        teacher, student, keras.distillation.LogitsDistillation(temperature=2.0), student_loss_weight=0.4
+    )
+    return fitted(distiller, *numbers(samples), {"metrics": ["accuracy"]})
+
+
+@case
+def two_fits_and_changed_layers(samples: int) -> dict[str, Any]:
+    """Compiled again with another optimizer after a layer was frozen: nothing of the first fit is left behind."""
+    model = classifier()
+    x, y = numbers(samples)
+    fitted(model, x, y)
+    model.layers[0].trainable = False
+    return fitted(model, x, np.flip(y), {"optimizer": keras.optimizers.Adam(0.01)})

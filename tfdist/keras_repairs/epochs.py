@@ -1,0 +1,99 @@
+"""What an epoch of `fit`, `evaluate` or `predict` iterates over: global batches, cut once, and how many are left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import tensorflow as tf
+from keras.src.trainers.epoch_iterator import EpochIterator
+
+from tfdist.keras_repairs.agreement import check_same_data
+from tfdist.keras_repairs.data_adapters import distribute
+
+Function = Callable[..., Any]
+
+
+def epoch_iterator_init(original: Function) -> Function:
+    """Repairs `TFEpochIterator.__init__`: cuts each global batch exactly; pipelines close without waiting."""
+
+    def repaired(self: Any, distribute_strategy: Any = None, *args: Any, **kwargs: Any) -> None:
+        if distribute_strategy is None or distribute_strategy.num_replicas_in_sync == 1:
+            original(self, distribute_strategy, *args, **kwargs)
+            return
+        EpochIterator.__init__(self, *args, **kwargs)
+        self._distribute_strategy = distribute_strategy
+        check_same_data(self.data_adapter, distribute_strategy)
+        self._distributed_dataset = distribute(self.data_adapter.get_tf_dataset(), distribute_strategy)
+
+    return repaired
+
+
+def epoch_iterator_source(original: Function) -> Function:
+    """Repairs `TFEpochIterator._get_iterator`: no part of a step runs after the last batch.
+
+    Keras fetches a batch inside the compiled step. Where it cannot know which batch is the last, it runs one step more
+    to find out, and TensorFlow executes of it what needs no data: the optimizer counts a step, weights decay, random
+    states advance, and on several replicas not always the same. Fetched outside, the end is found before the step.
+    """
+
+    def repaired(self: Any) -> Any:
+        dataset = original(self)
+        steps = _steps(self.data_adapter, dataset)
+        if self._distribute_strategy.num_replicas_in_sync > 1:
+            return _Source(dataset, steps)
+        # Of several steps in one execution Keras already looks for the end before each.
+        return _Source(dataset, steps) if steps is None and self.steps_per_execution == 1 else dataset
+
+    return repaired
+
+
+class Feed(Iterator[Any]):
+    """One epoch's iterator.
+
+    Attributes:
+        iterator: TensorFlow's.
+        left: Steps until it ends; None where only the end will tell.
+    """
+
+    def __init__(self, iterator: Iterator[Any], left: float | None) -> None:
+        self.iterator = iterator
+        self.left = left
+
+    def __next__(self) -> Any:
+        """Ends as TensorFlow's iterators do inside a compiled step, which is what Keras's loops wait for."""
+        try:
+            batch = next(self.iterator)
+        except StopIteration:
+            raise tf.errors.OutOfRangeError(None, None, "End of sequence") from None
+        self.take(1)
+        return batch
+
+    def take(self, steps: int) -> int:
+        """Counts up to `steps` as taken by whoever uses `iterator` itself; returns how many there are."""
+        if self.left is None:
+            return steps
+        taken = int(min(steps, self.left))
+        self.left -= taken
+        return taken
+
+
+class _Source:
+    """What Keras takes an iterator of, for every epoch."""
+
+    def __init__(self, dataset: Any, steps: float | None) -> None:
+        self._dataset = dataset
+        self._steps = steps
+
+    def __iter__(self) -> Feed:
+        return Feed(iter(self._dataset), self._steps)
+
+
+def _steps(adapter: Any, dataset: Any) -> float | None:
+    if adapter.num_batches is not None:
+        return adapter.num_batches
+    cardinality = dataset.cardinality
+    known = int(cardinality() if callable(cardinality) else cardinality)
+    if known == tf.data.INFINITE_CARDINALITY:
+        return float("inf")
+    return None if known < 0 else known

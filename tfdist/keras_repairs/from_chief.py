@@ -1,0 +1,70 @@
+"""Files and variables of the chief, copied to the other workers bit by bit, in pieces: no shared file system needed."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tfdist.runtime.collectives import broadcast, worker_rank
+
+PIECE_BYTES = 4 << 20
+"""Size of one collective: it bounds the memory that a copy takes."""
+
+
+def file_from_chief(source: str, target: Path, strategy: tf.distribute.Strategy) -> bool:
+    """Copies a file of the chief's to every worker, the chief too.
+
+    Args:
+        source: Its path on the chief; anything that `tf.io.gfile` reads.
+        target: The path of the copy, local to each worker.
+        strategy: The strategy in force; all its workers call this together.
+
+    Returns:
+        Whether there is such a file on the chief, the same on every worker. Without one nothing is written.
+    """
+    is_chief = worker_rank(strategy) == 0
+    found = is_chief and tf.io.gfile.exists(source)
+    size = int(broadcast(np.int64(tf.io.gfile.stat(source).length if found else -1), strategy=strategy))
+    if size < 0:
+        return False
+    with contextlib.ExitStack() as files:
+        read = files.enter_context(tf.io.gfile.GFile(source, "rb")).read if is_chief else bytes
+        copy = files.enter_context(target.open("wb"))
+        for start in range(0, size, PIECE_BYTES):
+            copy.write(bytes_from_chief(read(min(PIECE_BYTES, size - start)), strategy))
+    return True
+
+
+def variables_from_chief(variables: Sequence[Any], strategy: tf.distribute.Strategy) -> None:
+    """Gives Keras variables the chief's values, on every worker; all call this together."""
+    is_chief = worker_rank(strategy) == 0
+    for variable in variables:
+        value = np.asarray(variable.numpy())
+        content = value.tobytes()
+        pieces = [
+            bytes_from_chief(content[start : start + PIECE_BYTES], strategy)
+            for start in range(0, len(content), PIECE_BYTES)
+        ]
+        if not is_chief:
+            variable.assign(np.frombuffer(b"".join(pieces), value.dtype).reshape(value.shape))
+
+
+def bytes_from_chief(content: bytes, strategy: tf.distribute.Strategy) -> bytes:
+    """The chief's bytes, on every worker. The others give as many of their own, which do not matter."""
+    words = np.zeros(-(-len(content) // 4), np.int32)
+    if worker_rank(strategy) == 0:
+        words = np.frombuffer(content.ljust(4 * len(words), b"\0"), np.int32)
+
+    # A sum in which all but one summand are zero copies bits.
+    def contribution(context: tf.distribute.ValueContext) -> tf.Tensor:
+        speaks = context.replica_id_in_sync_group == 0
+        return tf.constant(words if speaks else np.zeros_like(words))
+
+    values = strategy.experimental_distribute_values_from_function(contribution)
+    total = strategy.reduce(tf.distribute.ReduceOp.SUM, values, axis=None).numpy()
+    return total.tobytes()[: len(content)]

@@ -1,0 +1,85 @@
+"""`train_on_batch`, `test_on_batch` and `predict_on_batch` under a strategy of several replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import tensorflow as tf
+from keras.src.backend.tensorflow import trainer as trainer_module
+
+from tfdist.keras_repairs.data_adapters import piece, rows
+from tfdist.runtime.feeding import Share
+
+Function = Callable[..., Any]
+
+
+def train_on_batch(original: Function) -> Function:
+    """Repairs `train_on_batch`: the batch is cut among the replicas and the result is read from the metrics."""
+
+    def repaired(
+        self: Any, x: Any, y: Any = None, sample_weight: Any = None, class_weight: Any = None, return_dict: bool = False
+    ) -> Any:
+        if self.distribute_strategy.num_replicas_in_sync == 1:
+            return original(self, x, y, sample_weight, class_weight, return_dict)
+        self._assert_compile_called("train_on_batch")
+        if class_weight is not None:
+            if sample_weight is not None:
+                raise ValueError("`class_weight` and `sample_weight` cannot both be given to train_on_batch.")
+            sample_weight = trainer_module.data_adapter_utils.class_weight_to_sample_weights(y, class_weight)
+        self._maybe_symbolic_build(data_batch=(x, y, sample_weight))
+        self.make_train_function()
+        return _on_batch(self, self.train_function, (x, y, sample_weight), return_dict)
+
+    return repaired
+
+
+def test_on_batch(original: Function) -> Function:
+    """Repairs `test_on_batch` as `train_on_batch`."""
+
+    def repaired(self: Any, x: Any, y: Any = None, sample_weight: Any = None, return_dict: bool = False) -> Any:
+        if self.distribute_strategy.num_replicas_in_sync == 1:
+            return original(self, x, y, sample_weight, return_dict)
+        self._assert_compile_called("test_on_batch")
+        self._maybe_symbolic_build(data_batch=(x, y, sample_weight))
+        self.make_test_function()
+        return _on_batch(self, self.test_function, (x, y, sample_weight), return_dict)
+
+    return repaired
+
+
+def predict_on_batch(original: Function) -> Function:
+    """Repairs `predict_on_batch`: every sample is predicted once, in the order of the input."""
+
+    def repaired(self: Any, x: Any) -> Any:
+        strategy = self.distribute_strategy
+        if strategy.num_replicas_in_sync == 1:
+            return original(self, x)
+        self.make_predict_function()
+        outputs = self.predict_function([cut((x,), strategy)])
+        return keras.tree.map_structure(trainer_module.convert_to_np_if_not_ragged, outputs)
+
+    return repaired
+
+
+def cut(batch: Any, strategy: tf.distribute.Strategy) -> Share:
+    """One batch of arrays, the same on every worker, as the per-replica values that `strategy.run` takes."""
+    whole = keras.tree.map_structure(lambda leaf: None if leaf is None else tf.convert_to_tensor(leaf), batch)
+
+    def values(leaf: Any) -> Any:
+        if leaf is None:
+            return None
+        return strategy.experimental_distribute_values_from_function(
+            lambda context: piece(leaf, context.replica_id_in_sync_group, strategy.num_replicas_in_sync)
+        )
+
+    total = strategy.experimental_distribute_values_from_function(lambda _: rows(whole))
+    return Share(keras.tree.map_structure(values, whole), total)
+
+
+def _on_batch(model: Any, function: Function, batch: Any, return_dict: bool) -> Any:
+    model.reset_metrics()
+    logs = function(iter([cut(batch, model.distribute_strategy)]))
+    logs = trainer_module.pythonify_logs(model._get_metrics_result_or_logs(logs))
+    return logs if return_dict else model._flatten_metrics_in_order(logs)

@@ -1,0 +1,23 @@
+"""Which parts of a model's steps are the user's own code rather than Keras's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_KERAS = "keras.src."
+_DISTILLATION = "keras.src.distillation."
+
+
+def is_users_step(model: Any, step: str) -> bool:
+    """Whether `step` ("train_step" or "test_step") of `model`, or the loss in it, computes what Keras's would not.
+
+    Keras's Distiller counts as a user's: its loss takes means over a replica's samples, too.
+    """
+    return any(_is_overridden(model, name) for name in (step, "compute_loss"))
+
+
+def _is_overridden(model: Any, name: str) -> bool:
+    if name in vars(model):
+        return True
+    owner = next(cls for cls in type(model).__mro__ if name in cls.__dict__)
+    return not owner.__module__.startswith(_KERAS) or owner.__module__.startswith(_DISTILLATION)

@@ -1,0 +1,105 @@
+"""Updates of variables by each replica on its own copy.
+
+Once gradients are summed, every replica holds the same numbers and would make the same update, so none needs the
+others. Keras instead leaves the replicas for each update, which TensorFlow allows neither inside of `tf.cond` nor of
+a loop: averages that overwrite weights, accumulated gradients and skipped steps crash on it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+from keras.src.optimizers.base_optimizer import BaseOptimizer
+
+from tfdist.runtime.feeding import local_replicas
+
+Function = Callable[..., Any]
+
+_of_this_replica: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_own_updates", default=False)
+
+
+@contextlib.contextmanager
+def setting(variable: contextvars.ContextVar[Any], value: Any) -> Iterator[None]:
+    """Sets a context variable for the code inside."""
+    token = variable.set(value)
+    try:
+        yield
+    finally:
+        variable.reset(token)
+
+
+def of_this_replica() -> contextlib.AbstractContextManager[None]:
+    """What is assigned inside goes to this replica's copy alone. All replicas must assign the same."""
+    return setting(_of_this_replica, True)
+
+
+def own_copy(variable: Any) -> Any:
+    """This replica's copy of a Keras or TensorFlow variable."""
+    value = variable.value if isinstance(variable, keras.Variable) else variable
+    if not isinstance(value, tf.distribute.DistributedValues):
+        return value
+    context = tf.distribute.get_replica_context()
+    replica = int(tf.get_static_value(context.replica_id_in_sync_group))
+    return context.strategy.experimental_local_results(value)[replica - local_replicas(context.strategy).start]
+
+
+def direct_assign(original: Function) -> Function:
+    """Repairs `keras.Variable._direct_assign`."""
+
+    def repaired(self: Any, value: Any) -> None:
+        if not _of_this_replica.get():
+            original(self, value)
+            return
+        copy = own_copy(self._value)
+        copy.assign(tf.cast(value, copy.dtype))
+
+    return repaired
+
+
+def assign(original: Function) -> Function:
+    """Repairs `TFOptimizer.assign`, `assign_add` and `assign_sub`."""
+
+    def repaired(self: Any, variable: Any, value: Any) -> None:
+        original(self, own_copy(variable) if _of_this_replica.get() else variable, value)
+
+    return repaired
+
+
+def update_step(original: Function) -> Function:
+    """Repairs `TFOptimizer._backend_update_step`."""
+
+    def repaired(self: Any, grads: Sequence[Any], trainable_variables: Sequence[Any], learning_rate: Any) -> None:
+        if not _of_this_replica.get():
+            original(self, grads, trainable_variables, learning_rate)
+            return
+        for gradient, variable in zip(grads, trainable_variables, strict=True):
+            self.update_step(gradient, own_copy(variable), learning_rate)
+
+    return repaired
+
+
+def as_without_strategy(original: Function) -> Function:
+    """Repairs the methods of `TFOptimizer` that leave the replicas where the optimizer of no backend would not."""
+    plain = getattr(BaseOptimizer, original.__name__)
+
+    def repaired(self: Any, *args: Any) -> Any:
+        return plain(self, *args) if _of_this_replica.get() else original(self, *args)
+
+    return repaired
+
+
+def scaled_apply(original: Function) -> Function:
+    """Repairs `LossScaleOptimizer._tf_apply`: what is finite, or not, is so on every replica."""
+
+    def repaired(self: Any, grads: Sequence[Any], trainable_variables: Any = None) -> None:
+        if _of_this_replica.get():
+            self._common_apply(grads, trainable_variables)
+        else:
+            original(self, grads, trainable_variables)
+
+    return repaired
