@@ -10,7 +10,7 @@ import tensorflow as tf
 from keras import ops
 
 import tfdist
-from tests.exactness.table import BATCH, EPOCHS, case, classifier, fitted, fitted_on, numbers
+from tests.exactness.table import BATCH, EPOCHS, case, classifier, fitted, fitted_on, numbers, tokens
 
 layers = keras.layers
 
@@ -213,3 +213,35 @@ def two_fits_and_changed_layers(samples: int) -> dict[str, Any]:
     fitted(model, x, y)
     model.layers[0].trainable = False
     return fitted(model, x, np.flip(y), {"optimizer": keras.optimizers.Adam(0.01)})
+
+
+@case
+def xla(samples: int) -> dict[str, Any]:
+    model = classifier(kernel_regularizer="l2")
+    optimizer = keras.optimizers.Adam(0.05, global_clipnorm=0.1)
+    return fitted(model, *numbers(samples), {"optimizer": optimizer, "jit_compile": True, "metrics": ["accuracy"]})
+
+
+@case
+def xla_with_masks_and_added_losses(samples: int) -> dict[str, Any]:
+    ids = tokens(samples)
+    model = keras.Sequential(
+        [
+            keras.Input((7,)),
+            layers.Embedding(20, 4, mask_zero=True),
+            layers.Dense(5, activation="tanh", activity_regularizer="l2"),
+            layers.Dense(3, activation="softmax"),
+        ]
+    )
+    return fitted(model, ids, ids % 3, {"jit_compile": True, "metrics": ["accuracy"]})
+
+
+@case
+def xla_and_steps_per_execution(samples: int) -> dict[str, Any]:
+    settings = {"jit_compile": True, "steps_per_execution": 2}
+    return fitted(classifier(), *numbers(samples), settings, validation_data=numbers(33, seed=6))
+
+
+@case
+def xla_in_a_step_of_ones_own(samples: int) -> dict[str, Any]:
+    return fitted(of(OwnStep), *numbers(samples), {"jit_compile": True})

@@ -68,16 +68,16 @@ def _first(batch: Any) -> Any:
 
 
 def _pieces(dataset: tf.data.Dataset, ids: Sequence[int], replicas: int) -> tf.data.Dataset:
-    def of_all(*batch: Any) -> tf.data.Dataset:
-        whole = batch if isinstance(dataset.element_spec, tuple) else batch[0]
-        return tf.data.Dataset.range(ids[0], ids[-1] + 1).map(lambda index: _share(whole, index, replicas))
+    def share(batch: Any, largest: tf.Tensor, index: Any) -> feeding.Share:
+        return feeding.Share(piece(batch, index, replicas), rows(batch), largest)
 
-    def of_one(*batch: Any) -> Any:
-        return _share(batch if isinstance(dataset.element_spec, tuple) else batch[0], ids[0], replicas)
+    def of_all(batch: Any, largest: tf.Tensor) -> tf.data.Dataset:
+        return tf.data.Dataset.range(ids[0], ids[-1] + 1).map(lambda index: share(batch, largest, index))
 
+    sized = dataset.scan(tf.constant(0, tf.int64), _with_largest)
     if len(ids) == 1:
-        return dataset.map(of_one).prefetch(2)
-    cut = dataset.flat_map(of_all)
+        return sized.map(lambda batch, largest: share(batch, largest, ids[0])).prefetch(2)
+    cut = sized.flat_map(of_all)
     steps = int(dataset.cardinality())
     if steps != tf.data.UNKNOWN_CARDINALITY:
         elements = steps if steps == tf.data.INFINITE_CARDINALITY else steps * len(ids)
@@ -85,8 +85,11 @@ def _pieces(dataset: tf.data.Dataset, ids: Sequence[int], replicas: int) -> tf.d
     return cut.prefetch(2 * len(ids))
 
 
-def _share(batch: Any, index: Any, replicas: int) -> feeding.Share:
-    return feeding.Share(piece(batch, index, replicas), rows(batch))
+def _with_largest(largest: tf.Tensor, *batch: Any) -> tuple[tf.Tensor, tuple[Any, tf.Tensor]]:
+    """Step of a scan: each batch with the samples of the largest one so far."""
+    whole = batch if len(batch) > 1 else batch[0]
+    largest = tf.maximum(largest, rows(whole))
+    return largest, (whole, largest)
 
 
 def _check_policy(dataset: tf.data.Dataset, strategy: tf.distribute.Strategy) -> None:

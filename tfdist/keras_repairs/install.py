@@ -50,6 +50,7 @@ from tfdist.keras_repairs import (
     shuffling,
     trainer,
     updates,
+    xla,
 )
 
 Function = Callable[..., Any]
@@ -143,6 +144,7 @@ def repairs(hooks: Hooks = Hooks()) -> tuple[Repair, ...]:
         Repair(model, "_maybe_symbolic_build", building.maybe_symbolic_build, "92a504f5eba9b29f"),
         Repair(model, "_make_function", make_function, "bb33b7a0da3d2740"),
         Repair(model, "make_predict_function", trainer.make_predict_function, "a772a2efdd906f9a"),
+        Repair(layer_module.Layer, "__call__", xla.call, "4fb7e42e4ffd9b1a"),
         Repair(layer_module.Layer, "add_loss", added_losses.add_loss, "7f70f38e2f25640d"),
         Repair(layer_module.Layer, "_get_own_losses", added_losses.get_own_losses, "bce6599684980e77"),
         Repair(base_trainer.Trainer, "compute_loss", losses.compute_loss, "450e48288d4857f0"),

@@ -75,7 +75,7 @@ def cut(batch: Any, strategy: tf.distribute.Strategy) -> Share:
         )
 
     total = strategy.experimental_distribute_values_from_function(lambda _: rows(whole))
-    return Share(keras.tree.map_structure(values, whole), total)
+    return Share(keras.tree.map_structure(values, whole), total, largest=total)
 
 
 def _on_batch(model: Any, function: Function, batch: Any, return_dict: bool) -> Any:

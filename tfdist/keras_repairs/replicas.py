@@ -26,6 +26,7 @@ class ReplicaStep:
         static_samples: The same where it is known while the step is traced, else None.
         total: Scalar int64 tensor, the samples of the global batch.
         users: Whether the step or its loss is the user's own code.
+        capacity: Scalar int64 tensor, the most samples that a replica got of a batch so far, where it is known.
         compiles: Whether the model's forward and backward pass are compiled with XLA.
         added_losses: What layers added with `add_loss` in this step, by the layer's id.
     """
@@ -36,12 +37,14 @@ class ReplicaStep:
         total: tf.Tensor,
         static_samples: int | None = None,
         *,
+        capacity: tf.Tensor | None = None,
         users: bool = False,
         compiles: bool = False,
     ) -> None:
         self.samples = samples
         self.static_samples = static_samples
         self.total = total
+        self.capacity = capacity
         self.users = users
         self.compiles = compiles
         self.added_losses: dict[int, list[tf.Tensor]] = {}

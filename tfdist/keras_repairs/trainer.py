@@ -105,8 +105,8 @@ def _execution(model: Any, step: Function) -> Function:
         return one_step(next(iterator))
 
     if not model.run_eagerly:
-        next_step = tf.function(next_step, reduce_retracing=True)
-        several_steps = tf.function(several_steps, reduce_retracing=True)
+        next_step = tf.function(next_step, reduce_retracing=True, autograph=False)
+        several_steps = tf.function(several_steps, reduce_retracing=True, autograph=False)
 
     def execute(iterator: Any) -> Any:
         steps = model.steps_per_execution
@@ -127,26 +127,29 @@ def _execution(model: Any, step: Function) -> Function:
 def _one_step(model: Any, step: Function, reduction: str) -> Function:
     strategy = model.distribute_strategy
 
-    @tf.autograph.experimental.do_not_convert
     def one_step(batch: Any) -> Any:
         return trainer_module.reduce_per_replica(strategy.run(step, args=(batch,)), strategy, reduction)
 
-    return one_step if model.run_eagerly else tf.function(one_step, reduce_retracing=True)
+    return one_step if model.run_eagerly else tf.function(one_step, reduce_retracing=True, autograph=False)
 
 
 def _as_share(model: Any, step_function: Function, *, users: bool = False) -> Function:
-    @tf.autograph.experimental.do_not_convert
+    strategy, compiles = model.distribute_strategy, bool(model.jit_compile)
+
     def step(batch: Any) -> Any:
         batch = tf.nest.map_structure(lambda leaf: None if isinstance(leaf, tf.experimental.Optional) else leaf, batch)
-        data, total = batch if isinstance(batch, Share) else (batch, None)
-        samples = rows(data)
-        if total is None:
-            (total,) = sums.sum_over_replicas([samples])
-        compiles = bool(model.jit_compile)
-        with replica_step(ReplicaStep(samples, total, static_rows(data), users=users, compiles=compiles)):
-            return step_function(data)
+        with replica_step(_step_of(batch, strategy.num_replicas_in_sync, users=users, compiles=compiles)):
+            return step_function(batch.data if isinstance(batch, Share) else batch)
 
     return step
+
+
+def _step_of(batch: Any, replicas: int, **options: bool) -> ReplicaStep:
+    if isinstance(batch, Share):
+        samples, fixed = rows(batch.data), static_rows(batch.data)
+        return ReplicaStep(samples, batch.total, fixed, capacity=-(-batch.largest // replicas), **options)
+    samples = rows(batch)
+    return ReplicaStep(samples, sums.sum_over_replicas([samples])[0], static_rows(batch), **options)
 
 
 def _whole_logs(model: Any, step_function: Function) -> Function:

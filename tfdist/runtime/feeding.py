@@ -16,10 +16,12 @@ class Share(NamedTuple):
     Attributes:
         data: The piece, a structure of tensors.
         total: Scalar int64 tensor, the samples of the global batch.
+        largest: Scalar int64 tensor, the samples of the largest global batch of the epoch so far.
     """
 
     data: Any
     total: tf.Tensor
+    largest: tf.Tensor
 
 
 def no_autotune_options() -> tf.data.Options:
