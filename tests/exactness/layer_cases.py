@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 
-from tests.exactness.table import case, fitted, numbers
+from tests.exactness.table import case, fitted, numbers, tokens
 
 layers = keras.layers
 
@@ -22,6 +22,20 @@ def synchronized_batch_normalization(samples: int) -> dict[str, Any]:
         ]
     )
     return fitted(model, *numbers(samples))
+
+
+@case
+def synchronized_statistics_of_masked_inputs(samples: int) -> dict[str, Any]:
+    ids = tokens(samples)
+    model = keras.Sequential(
+        [
+            keras.Input((7,)),
+            layers.Embedding(20, 4, mask_zero=True),
+            layers.BatchNormalization(synchronized=True, momentum=0.7),
+            layers.Dense(3, activation="softmax"),
+        ]
+    )
+    return fitted(model, ids, ids % 3)
 
 
 @case

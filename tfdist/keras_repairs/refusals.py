@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import keras
 
 from tfdist.errors import UnsupportedError
-from tfdist.keras_repairs.replicas import is_one_of_several
 from tfdist.keras_repairs.warn import warn_once
+from tfdist.keras_repairs.xla import collective_inside
 
 _ONE_DEVICE = "or train on one device (`tfdist train` without --workers, --nproc and --logical-devices)."
 
@@ -17,6 +16,7 @@ _ONE_DEVICE = "or train on one device (`tfdist train` without --workers, --nproc
 def check_model(model: Any) -> None:
     """Raises UnsupportedError when `model`, as compiled, would not give the numbers of one replica."""
     _check_losses(model)
+    _check_compilation(model)
     if keras.distribution.distribution() is not None:
         raise UnsupportedError(
             "keras.distribution.set_distribution(...) does nothing on the TensorFlow backend: the model would train on "
@@ -33,21 +33,6 @@ def ragged_predictions() -> UnsupportedError:
     )
 
 
-def masked_moments(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Replaces `BatchNormalization._moments`: with a mask Keras takes each replica's statistics without a word."""
-
-    def refusing(self: Any, inputs: Any, mask: Any) -> Any:
-        if mask is not None and self.synchronized and is_one_of_several():
-            raise UnsupportedError(
-                f"The layer {self.name!r} is a BatchNormalization with synchronized=True on masked inputs, and with a "
-                "mask Keras takes the statistics on each replica alone. Remove the mask before the layer, set "
-                "synchronized=False to accept that, " + _ONE_DEVICE
-            )
-        return original(self, inputs, mask)
-
-    return refusing
-
-
 def _check_losses(model: Any) -> None:
     for loss in keras.tree.flatten(getattr(model, "loss", None)):
         if isinstance(loss, keras.losses.Loss) and loss.reduction in (None, "none"):
@@ -55,6 +40,14 @@ def _check_losses(model: Any) -> None:
                 f"The loss {loss.name!r} has reduction={loss.reduction!r}, so what Keras adds up depends on the number "
                 "of replicas. Expected 'sum_over_batch_size', 'mean_with_sample_weight' or 'sum', " + _ONE_DEVICE
             )
+
+
+def _check_compilation(model: Any) -> None:
+    if not getattr(model, "jit_compile", False):
+        return
+    for layer in model._flatten_layers():
+        if isinstance(layer, keras.layers.BatchNormalization) and layer.synchronized and layer.trainable:
+            raise collective_inside(layer)
 
 
 def _warn_of_batch_statistics(model: Any) -> None:
