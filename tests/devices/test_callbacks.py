@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from tests.exactness.cases import classifier, numbers
+from tests.exactness.table import classifier, numbers
 from tfdist.rundir import RunDir
 from tfdist.training.callbacks import Progress, Record, metrics_line
 

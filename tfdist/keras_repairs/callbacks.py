@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfdist.errors import UnsupportedError, UsageError
+from tfdist.keras_repairs import ahead
 from tfdist.keras_repairs.deciding import Watch
 from tfdist.keras_repairs.decisions import Decisions
 from tfdist.keras_repairs.placement import runs_here
@@ -33,12 +34,15 @@ def callback_list_init(original: Function, extra: Callable[[], Sequence[keras.ca
         if model is None:
             original(self, given, *args, **kwargs)
             return
-        kept, decisions = _shared(given, model.distribute_strategy)
+        kept, watch = _shared(given, model.distribute_strategy)
         original(self, kept, *args, **kwargs)
-        for callback in (*extra(), *decisions):
+        added = [*extra(), *_decisions(watch, kept, model.distribute_strategy)]
+        for callback in added:
             callback.set_model(model)
             callback.set_params(self.params)
             self.callbacks.append(callback)
+        if kwargs.get("add_history"):
+            ahead.note_watched(model, watch.batches or ahead.any_watches(added))
 
     return repaired
 
@@ -57,33 +61,47 @@ def save_checkpoint(original: Function) -> Function:
     return repaired
 
 
-def _shared(given: Sequence[Any], strategy: tf.distribute.Strategy) -> tuple[list[Any], list[Decisions]]:
-    """The callbacks that run on this worker, and what makes all workers follow the chief's."""
+def _shared(given: Sequence[Any], strategy: tf.distribute.Strategy) -> tuple[list[Any], Watch]:
+    """The callbacks that run on this worker, and what all workers must agree on."""
     if strategy.num_replicas_in_sync == 1:
-        return list(given), []
-    _check(given, strategy)
-    rows = all_gather(np.array(Watch.of(given).to_row(), np.int32), strategy)
-    watch = Watch.of_any(rows.tolist())
-    _check_backups(rows[:, -1])
+        return list(given), Watch.of(given)
+    _check_orbax(given, strategy)
+    rows = all_gather(np.array([*Watch.of(given).to_row(), _lacks_tensorboard(given)], np.int32), strategy)
+    _check_tensorboard(rows[:, -1])
+    _check_backups(rows[:, -2])
+    watch = Watch.of_any(rows[:, :-1].tolist())
     kept = [callback for callback in given if runs_here(callback, is_chief=worker_rank(strategy) == 0)]
-    needed = worker_count(strategy) > 1 or watch.nan
-    return kept, [Decisions(watch, kept, strategy)] if needed else []
+    return kept, watch
 
 
-def _check(given: Sequence[Any], strategy: tf.distribute.Strategy) -> None:
-    board = keras.callbacks.TensorBoard
-    if importlib.util.find_spec("tensorboard") is None and any(
-        isinstance(callback, board) and type(callback).on_epoch_end is board.on_epoch_end for callback in given
-    ):
-        raise UsageError(
-            "keras.callbacks.TensorBoard needs the package tensorboard, which is not installed: Keras would fail at "
-            "the end of the first epoch. Install it on every machine (pip install tensorboard), or write the same "
-            "curves without it: callbacks=tfdist.callbacks(DIRECTORY)."
-        )
+def _decisions(watch: Watch, kept: Sequence[Any], strategy: tf.distribute.Strategy) -> list[Decisions]:
+    """What makes all workers follow the chief's decisions."""
+    if strategy.num_replicas_in_sync == 1 or not (worker_count(strategy) > 1 or watch.nan):
+        return []
+    return [Decisions(watch, kept, strategy)]
+
+
+def _check_orbax(given: Sequence[Any], strategy: tf.distribute.Strategy) -> None:
     if worker_count(strategy) > 1 and any(isinstance(callback, keras.callbacks.OrbaxCheckpoint) for callback in given):
         raise UnsupportedError(
             "keras.callbacks.OrbaxCheckpoint does not know TensorFlow's workers: all would write into one directory. "
             "Use keras.callbacks.ModelCheckpoint or BackupAndRestore, which write on the chief."
+        )
+
+
+def _lacks_tensorboard(given: Sequence[Any]) -> bool:
+    board = keras.callbacks.TensorBoard
+    return importlib.util.find_spec("tensorboard") is None and any(
+        isinstance(callback, board) and type(callback).on_epoch_end is board.on_epoch_end for callback in given
+    )
+
+
+def _check_tensorboard(lacking: np.ndarray) -> None:
+    if lacking[0]:
+        raise UsageError(
+            "keras.callbacks.TensorBoard needs the package tensorboard, which is not installed: Keras would fail at "
+            "the end of the first epoch. Install it (pip install tensorboard) where the chief runs, or write the same "
+            "curves without it: callbacks=tfdist.callbacks(DIRECTORY)."
         )
 
 

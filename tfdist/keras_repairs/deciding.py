@@ -11,6 +11,8 @@ from typing import Any
 
 import keras
 
+from tfdist.keras_repairs.ahead import any_watches
+
 _BATCH_METHODS = {
     "train": ("on_train_batch_begin", "on_train_batch_end", "on_batch_begin", "on_batch_end"),
     # What they set before the first batch is read after it, too.
@@ -31,6 +33,7 @@ class Watch:
         predict: Likewise a prediction.
         nan: Whether some callback stops the training at a loss that is not finite.
         best: Whether some callback brings back the weights of the best epoch.
+        batches: Whether some callback looks at training batches, be it to stop there or not.
         backups: How many callbacks back up and restore.
     """
 
@@ -39,6 +42,7 @@ class Watch:
     predict: bool = False
     nan: bool = False
     best: bool = False
+    batches: bool = False
     backups: int = 0
 
     @classmethod
@@ -51,6 +55,7 @@ class Watch:
             predict=_may_stop(callbacks, "predict"),
             nan=nan,
             best=any(brings_back_best(callback) for callback in callbacks),
+            batches=any_watches(callbacks),
             backups=sum(isinstance(callback, keras.callbacks.BackupAndRestore) for callback in callbacks),
         )
 

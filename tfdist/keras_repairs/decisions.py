@@ -41,6 +41,7 @@ class Decisions(keras.callbacks.Callback):
         self._has_peers = worker_count(strategy) > 1
         self._agreed = False
         self._put_off = False
+        self.ignores_batches = not watch.train
 
     def on_train_begin(self, logs: Logs = None) -> None:
         self._agreed = self._put_off = False

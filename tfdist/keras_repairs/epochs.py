@@ -41,7 +41,7 @@ def epoch_iterator_source(original: Function) -> Function:
         dataset = original(self)
         steps = _steps(self.data_adapter, dataset)
         if self._distribute_strategy.num_replicas_in_sync > 1:
-            return _Source(dataset, steps)
+            return _Source(dataset, steps, self.steps_per_epoch)
         # Of several steps in one execution Keras already looks for the end before each.
         return _Source(dataset, steps) if steps is None and self.steps_per_execution == 1 else dataset
 
@@ -49,16 +49,18 @@ def epoch_iterator_source(original: Function) -> Function:
 
 
 class Feed(Iterator[Any]):
-    """One epoch's iterator.
+    """An iterator of TensorFlow's, and how far it goes.
 
     Attributes:
         iterator: TensorFlow's.
         left: Steps until it ends; None where only the end will tell.
     """
 
-    def __init__(self, iterator: Iterator[Any], left: float | None) -> None:
+    def __init__(self, iterator: Iterator[Any], left: float | None, steps_per_epoch: int | None = None) -> None:
         self.iterator = iterator
         self.left = left
+        self._steps_per_epoch = steps_per_epoch
+        self._taken = 0
 
     def __next__(self) -> Any:
         """Ends as TensorFlow's iterators do inside a compiled step, which is what Keras's loops wait for."""
@@ -71,22 +73,32 @@ class Feed(Iterator[Any]):
 
     def take(self, steps: int) -> int:
         """Counts up to `steps` as taken by whoever uses `iterator` itself; returns how many there are."""
+        if self.left is not None:
+            steps = int(min(steps, self.left))
+            self.left -= steps
+        self._taken += steps
+        return steps
+
+    @property
+    def left_of_epoch(self) -> float:
+        """Steps until the epoch ends, which may be before the iterator does; 0 where only the end will tell."""
         if self.left is None:
-            return steps
-        taken = int(min(steps, self.left))
-        self.left -= taken
-        return taken
+            return 0
+        if self._steps_per_epoch is None:
+            return self.left
+        return min(self.left, self._steps_per_epoch - self._taken % self._steps_per_epoch)
 
 
 class _Source:
     """What Keras takes an iterator of, for every epoch."""
 
-    def __init__(self, dataset: Any, steps: float | None) -> None:
+    def __init__(self, dataset: Any, steps: float | None, steps_per_epoch: int | None = None) -> None:
         self._dataset = dataset
         self._steps = steps
+        self._steps_per_epoch = steps_per_epoch
 
     def __iter__(self) -> Feed:
-        return Feed(iter(self._dataset), self._steps)
+        return Feed(iter(self._dataset), self._steps, self._steps_per_epoch)
 
 
 def _steps(adapter: Any, dataset: Any) -> float | None:

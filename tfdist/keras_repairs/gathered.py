@@ -11,7 +11,7 @@ from keras.src import backend
 
 from tfdist.errors import UsageError
 from tfdist.keras_repairs.gathering import all_rows
-from tfdist.keras_repairs.replicas import is_one_of_several, replica_step
+from tfdist.keras_repairs.replicas import alone, is_one_of_several
 
 
 @keras.saving.register_keras_serializable(package="tfdist")
@@ -41,7 +41,7 @@ class GatheredMetric(keras.metrics.Metric):
             return
         args, kwargs = all_rows((args, kwargs))
         # With all samples at hand the metric is that of one device.
-        with replica_step(None):
+        with alone():
             self.metric.update_state(*args, **kwargs)
 
     def result(self) -> Any:

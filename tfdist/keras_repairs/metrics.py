@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfdist.errors import UnsupportedError
-from tfdist.keras_repairs.replicas import current_step, replica_step
+from tfdist.keras_repairs.replicas import alone, current_step
 from tfdist.keras_repairs.warn import warn_once
 
 Function = Callable[..., Any]
@@ -78,7 +78,7 @@ def check_is_sum(metric: keras.metrics.Metric, y_true: tf.Tensor, y_pred: tf.Ten
         UnsupportedError: It is not, so that adding up the replicas' states would give another result.
     """
     # Tried as on one replica: of the step that is being traced it knows nothing.
-    with tf.init_scope(), replica_step(None):
+    with tf.init_scope(), alone():
         generator = np.random.default_rng(0)
         true = generator.integers(0, 2, _trial_shape(y_true)).astype(y_true.dtype.as_numpy_dtype)
         pred = generator.uniform(0.05, 0.95, _trial_shape(y_pred)).astype(y_pred.dtype.as_numpy_dtype)

@@ -40,7 +40,7 @@ def predict(original: Function) -> Function:
             return original(self, *args, **kwargs)
         self.make_predict_function()
         whole = self.predict_function
-        self.predict_function = lambda batches: tf.nest.map_structure(_no_row, whole(batches))
+        self.predict_function = _without_rows(whole)
         try:
             return original(self, *args, **kwargs)
         finally:
@@ -66,5 +66,15 @@ def gather(value: Any, strategy: tf.distribute.Strategy) -> Any:
     return strategy.experimental_local_results(strategy.run(on_replica, args=(value,)))[0]
 
 
-def _no_row(output: Any) -> Any:
-    return output if output.shape.rank == 0 else output[:0]
+def _without_rows(function: Function) -> Function:
+    """`function` of one batch after another, with no row in its outputs."""
+    first: list[Any] = []
+
+    def run(batches: Any) -> Any:
+        outputs = function(batches)
+        if not first:
+            first.append(tf.nest.map_structure(lambda output: output[:0], outputs))
+        # Those of later batches may have another length, with which Keras cannot join what has no row.
+        return first[0]
+
+    return run

@@ -25,14 +25,6 @@ def check_model(model: Any) -> None:
     _warn_of_batch_statistics(model)
 
 
-def ragged_predictions() -> UnsupportedError:
-    """The error for predictions that cannot be gathered."""
-    return UnsupportedError(
-        "predict on several workers returns dense tensors only; this model returned a ragged or sparse one. Convert "
-        "its output with `.to_tensor()` in the model, " + _ONE_DEVICE
-    )
-
-
 def _check_losses(model: Any) -> None:
     for loss in keras.tree.flatten(getattr(model, "loss", None)):
         if isinstance(loss, keras.losses.Loss) and loss.reduction in (None, "none"):

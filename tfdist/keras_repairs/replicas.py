@@ -11,6 +11,7 @@ import tensorflow as tf
 from tfdist.runtime import sums
 
 _step: contextvars.ContextVar[ReplicaStep | None] = contextvars.ContextVar("tfdist_replica_step", default=None)
+_alone: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_replica_alone", default=False)
 
 
 class ReplicaStep:
@@ -83,6 +84,17 @@ def replica_step(step: ReplicaStep | None) -> Iterator[None]:
         _step.reset(token)
 
 
+@contextlib.contextmanager
+def alone() -> Iterator[None]:
+    """Marks code that a replica runs on the whole global batch: it computes what one replica would."""
+    token = _alone.set(True)
+    try:
+        with replica_step(None):
+            yield
+    finally:
+        _alone.reset(token)
+
+
 def replica_count() -> int:
     """How many replicas the current strategy keeps in sync."""
     return tf.distribute.get_strategy().num_replicas_in_sync
@@ -90,7 +102,7 @@ def replica_count() -> int:
 
 def is_one_of_several() -> bool:
     """Whether the code that runs is one replica's, of several."""
-    return tf.distribute.in_cross_replica_context() is False and replica_count() > 1
+    return not _alone.get() and not tf.distribute.in_cross_replica_context() and replica_count() > 1
 
 
 @tf.custom_gradient

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 from keras.src.backend.tensorflow import trainer as trainer_module
 
-from tfdist.keras_repairs import refusals
+from tfdist.keras_repairs import predictions
+from tfdist.keras_repairs.ahead import Ahead, is_watched
 from tfdist.keras_repairs.data_adapters import rows, static_rows
 from tfdist.keras_repairs.epochs import Feed
 from tfdist.keras_repairs.overrides import is_users_step
 from tfdist.keras_repairs.replicas import ReplicaStep, current_step, replica_step
 from tfdist.runtime import sums
+from tfdist.runtime.collectives import all_reduce
 from tfdist.runtime.feeding import Share
 
 Function = Callable[..., Any]
@@ -34,7 +37,8 @@ def make_function(original: Function, observer: Observer | None = None) -> Funct
         name = "train_step" if step_function == self.train_step else "test_step"
         users = is_users_step(self, name)
         step = _observed(step_function, observer)
-        return _execution(self, _as_share(self, _whole_logs(self, step) if users else step, users=users))
+        share = _as_share(self, _whole_logs(self, step) if users else step, users=users)
+        return _execution(self, share, trains=name == "train_step")
 
     return repaired
 
@@ -91,7 +95,7 @@ def metrics_result_or_logs(original: Function) -> Function:
     return repaired
 
 
-def _execution(model: Any, step: Function) -> Function:
+def _execution(model: Any, step: Function, *, trains: bool) -> Function:
     """What Keras calls with an iterator for every `steps_per_execution` steps."""
     one_step = _one_step(model, step, "auto")
 
@@ -101,27 +105,57 @@ def _execution(model: Any, step: Function) -> Function:
         )
         return one_step(next(iterator))
 
-    def next_step(iterator: Any) -> Any:
-        return one_step(next(iterator))
+    from_one = _FromIterator(lambda iterator: one_step(next(iterator)))
+    from_several = _FromIterator(several_steps)
 
-    if not model.run_eagerly:
-        next_step = tf.function(next_step, reduce_retracing=True, autograph=False)
-        several_steps = tf.function(several_steps, reduce_retracing=True, autograph=False)
+    def run(feed: Feed, steps: int) -> Any:
+        return from_one(feed.iterator) if steps == 1 else from_several(feed.iterator, tf.constant(steps))
+
+    run_ahead = Ahead(run, lambda seconds: float(all_reduce(seconds, "max", model.distribute_strategy)))
 
     def execute(iterator: Any) -> Any:
         steps = model.steps_per_execution
-        if not isinstance(iterator, Feed) or iterator.left is None or model.run_eagerly:
-            # Batch by batch: in the last execution there may be fewer than `steps`, but never none.
-            outputs = one_step(next(iterator))
-            for _, batch in zip(range(steps - 1), _until_end(iterator), strict=False):
-                outputs = one_step(batch)
-            return outputs
-        taken = iterator.take(steps)
-        if steps == 1:
-            return next_step(iterator.iterator)
-        return several_steps(iterator.iterator, tf.constant(taken))
+        if isinstance(iterator, Feed) and iterator.left is not None and not model.run_eagerly:
+            if steps == 1:
+                return run_ahead(iterator, watched=not trains or is_watched(model))
+            return run(iterator, iterator.take(steps))
+        # Batch by batch: in the last execution there may be fewer than `steps`, but never none.
+        outputs = one_step(next(iterator))
+        for _, batch in zip(range(steps - 1), _until_end(iterator), strict=False):
+            outputs = one_step(batch)
+        return outputs
 
     return execute
+
+
+class _FromIterator:
+    """A compiled function of a distributed iterator, called with the iterator's tensors.
+
+    TensorFlow takes a millisecond to find out that an iterator is like the last one, and none for tensors.
+    """
+
+    def __init__(self, function: Function) -> None:
+        self._function = function
+        self._compiled: dict[Any, Function] = {}
+        self._iterator: Any = None
+        self._call: Function = function
+
+    def __call__(self, iterator: Any, *tensors: tf.Tensor) -> Any:
+        if iterator is not self._iterator:
+            self._iterator = iterator
+            self._call = self._for(iterator)
+        return self._call(*tensors)
+
+    def _for(self, iterator: Any) -> Function:
+        parts = tf.nest.flatten(iterator, expand_composites=True)
+        kind = tf.type_spec_from_value(iterator)
+        if kind not in self._compiled:
+
+            def from_parts(parts: list[tf.Tensor], *tensors: tf.Tensor) -> Any:
+                return self._function(tf.nest.pack_sequence_as(kind, parts, expand_composites=True), *tensors)
+
+            self._compiled[kind] = tf.function(from_parts, reduce_retracing=True, autograph=False)
+        return functools.partial(self._compiled[kind], parts)
 
 
 def _one_step(model: Any, step: Function, reduction: str) -> Function:
@@ -198,8 +232,4 @@ def _reduce(value: Any, strategy: tf.distribute.Strategy, reduction: str) -> Any
     local = strategy.experimental_local_results(value)
     if reduction != "concat":
         return local[0]
-    if len(local) == strategy.num_replicas_in_sync:
-        return trainer_module.concat(local)
-    if isinstance(local[0], tf.RaggedTensor | tf.SparseTensor):
-        raise refusals.ragged_predictions()
-    return strategy.gather(value, axis=0)
+    return predictions.gather(value, strategy)

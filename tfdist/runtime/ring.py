@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-PIECE_BYTES = 4 << 20
+PIECE_BYTES = 2 << 20
 """Size of one collective: large tensors are cut, small ones joined."""
 
 _GROUP_KEY = 741_000

@@ -68,6 +68,8 @@ class Progress(keras.callbacks.Callback):
         samples: Samples of one epoch.
     """
 
+    ignores_batches = True
+
     def __init__(self, epochs: int, samples: int) -> None:
         super().__init__()
         self._epochs = epochs

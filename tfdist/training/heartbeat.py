@@ -55,9 +55,9 @@ class Heartbeat:
         self._state = dataclasses.replace(self._state, epoch=epoch)
         self._write()
 
-    def step(self) -> None:
-        """Notes one more batch trained."""
-        self._state = dataclasses.replace(self._state, step=self._state.step + 1)
+    def step(self, batches: int = 1) -> None:
+        """Notes one or more batches trained."""
+        self._state = dataclasses.replace(self._state, step=self._state.step + batches)
         if self._state.state is not State.TRAINING:
             self.enter(State.TRAINING)
         elif time.time() - self._written >= INTERVAL:
@@ -76,10 +76,12 @@ class Heartbeat:
 
 class _Callback(keras.callbacks.Callback):
     async_safe = True
+    ignores_batches = True
 
     def __init__(self, heartbeat: Heartbeat) -> None:
         super().__init__()
         self._heartbeat = heartbeat
+        self._last_batch = -1
         self._before_test = State.TRAINING
 
     def on_train_begin(self, logs: dict | None = None) -> None:
@@ -87,9 +89,12 @@ class _Callback(keras.callbacks.Callback):
 
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
         self._heartbeat.begin_epoch(epoch)
+        self._last_batch = -1
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
-        self._heartbeat.step()
+        # With several steps in one execution Keras names the last of them.
+        self._heartbeat.step(batch - self._last_batch)
+        self._last_batch = batch
 
     def on_test_begin(self, logs: dict | None = None) -> None:
         self._before_test = self._heartbeat.state.state

@@ -1,0 +1,236 @@
+"""Keras's callbacks on several devices of one process do what they do on one; which callbacks may decide what."""
+
+from __future__ import annotations
+
+import csv
+import functools
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from tests.devices.mirrored import mirrored
+from tests.exactness.comparing import assert_same
+from tfdist import keras_repairs, on_chief, on_every_worker
+from tfdist.errors import UsageError
+from tfdist.keras_repairs.deciding import Watch
+from tfdist.keras_repairs.placement import runs_here
+
+ROUNDING = 1e-4
+"""In float32, after some steps of Adam."""
+
+SAMPLES, BATCH, EPOCHS = 41, 8, 5
+callbacks = keras.callbacks
+
+
+@pytest.fixture(autouse=True)
+def repaired() -> None:
+    keras_repairs.install()
+
+
+class StopsAt(callbacks.Callback):
+    def __init__(self, steps: int) -> None:
+        super().__init__()
+        self.left = steps
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self.left -= 1
+        if self.left == 0:
+            self.model.stop_training = True
+
+
+class Interrupted(Exception):
+    pass
+
+
+class InterruptsAt(callbacks.Callback):
+    def __init__(self, epoch: int) -> None:
+        super().__init__()
+        self.epoch = epoch
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        if epoch == self.epoch:
+            raise Interrupted
+
+
+def build(rate: float = 0.05) -> keras.Model:
+    keras.utils.set_random_seed(3)
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(4, "tanh"), keras.layers.Dense(1)])
+    model.compile(keras.optimizers.Adam(rate), "mse")
+    return model
+
+
+def fit(*given: Any, nan_at: int | None = None, rate: float = 0.05) -> dict[str, Any]:
+    x = np.random.default_rng(1).normal(size=(SAMPLES, 3)).astype("float32")
+    y = (x @ [[1.0], [2.0], [-1.0]]).astype("float32")
+    if nan_at is not None:
+        x[nan_at] = np.nan
+    model = build(rate)
+    history = model.fit(
+        x, y, batch_size=BATCH, epochs=EPOCHS, callbacks=list(given), shuffle=False, validation_split=0.2, verbose=0
+    )
+    return {
+        "history": history.history,
+        "weights": [weight.tolist() for weight in model.get_weights()],
+        "iterations": int(model.optimizer.iterations.numpy()),
+        "rate": float(model.optimizer.learning_rate.numpy()),
+    }
+
+
+def stopping_at_nan() -> dict[str, Any]:
+    # The last sample of the second batch is the last replica's.
+    return {"iterations": fit(callbacks.TerminateOnNaN(), nan_at=2 * BATCH - 1)["iterations"]}
+
+
+def raising_at_nan() -> dict[str, Any]:
+    with pytest.raises(RuntimeError, match="batch 1"):
+        fit(callbacks.TerminateOnNaN(raise_error=True), nan_at=2 * BATCH - 1)
+    return {}
+
+
+def best_weights() -> dict[str, Any]:
+    stopping = callbacks.EarlyStopping("loss", patience=1, min_delta=1.0, restore_best_weights=True)
+    result = fit(stopping)
+    assert stopping.stopped_epoch > stopping.best_epoch
+    return result
+
+
+def resumed() -> dict[str, Any]:
+    folder = Path("backup")
+    with pytest.raises(Interrupted):
+        fit(callbacks.BackupAndRestore(folder), InterruptsAt(3))
+    assert sorted(path.name for path in folder.iterdir()) == ["latest.weights.h5", "training_metadata.json"]
+    result = fit(callbacks.BackupAndRestore(folder))
+    assert len(result["history"]["loss"]) == EPOCHS - 3
+    assert not folder.exists()
+    return result
+
+
+def written() -> dict[str, Any]:
+    checkpoint = callbacks.ModelCheckpoint("{epoch}.weights.h5", save_weights_only=True, save_freq=7)
+    best = callbacks.ModelCheckpoint("best.keras", save_best_only=True)
+    result = fit(callbacks.CSVLogger("log.csv"), checkpoint, best)
+    lines = csv.DictReader(Path("log.csv").read_text().splitlines())
+    rows = [{name: float(value) for name, value in line.items()} for line in lines]
+    names = sorted(path.name for path in Path().iterdir())
+    return {**result, "rows": rows, "best": float(best.best), "names": [list(name.encode()) for name in names]}
+
+
+CASES = {
+    "a callback of one's own": lambda: fit(StopsAt(8)),
+    "LambdaCallback": lambda: fit(callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: logs.update(more=epoch))),
+    "LearningRateScheduler": lambda: fit(callbacks.LearningRateScheduler(lambda epoch, rate: rate * 0.5)),
+    "ReduceLROnPlateau": lambda: fit(callbacks.ReduceLROnPlateau("loss", factor=0.5, patience=1, min_delta=10.0)),
+    "TerminateOnNaN": stopping_at_nan,
+    "TerminateOnNaN that raises": raising_at_nan,
+    "EarlyStopping": best_weights,
+    "BackupAndRestore": resumed,
+    "CSVLogger and ModelCheckpoint": written,
+}
+
+
+@functools.cache
+def of_one_replica(name: str) -> dict[str, Any]:
+    return CASES[name]()
+
+
+@pytest.mark.parametrize("replicas", [2, 3])
+@pytest.mark.parametrize("name", CASES)
+def test_as_on_one_device(name: str, replicas: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "several").mkdir()
+    monkeypatch.chdir(tmp_path / "one")
+    expected = of_one_replica(name)
+    monkeypatch.chdir(tmp_path / "several")
+    with mirrored(replicas).scope():
+        assert_same(expected, CASES[name](), name, ROUNDING)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("tensorboard") is not None, reason="tensorboard is installed")
+def test_a_board_without_its_package_is_refused_before_the_first_step(tmp_path: Path) -> None:
+    steps = StopsAt(0)
+    with mirrored(2).scope(), pytest.raises(UsageError, match="pip install tensorboard"):
+        fit(callbacks.TensorBoard(tmp_path), steps)
+    assert steps.left == 0
+
+
+class Quiet(callbacks.EarlyStopping):
+    """A user's class that leaves the methods of batches to Keras."""
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self.model.stop_training = True
+
+
+class OldName(callbacks.Callback):
+    def on_batch_begin(self, batch: int, logs: Any = None) -> None:
+        self.model.stop_training = True
+
+
+class Evaluating(callbacks.Callback):
+    def on_test_begin(self, logs: Any = None) -> None:
+        self.model.stop_evaluating = True
+
+
+def asynchronous() -> callbacks.Callback:
+    callback = StopsAt(3)
+    callback.async_safe = True
+    return callback
+
+
+@pytest.mark.parametrize(
+    ("given", "watch"),
+    [
+        ([], Watch()),
+        ([callbacks.ModelCheckpoint("x.keras", save_freq=3), callbacks.CSVLogger("x"), callbacks.History()], Watch()),
+        ([Quiet()], Watch()),  # epochs are shared always
+        ([StopsAt(3)], Watch(train=True)),
+        ([OldName()], Watch(train=True)),
+        ([asynchronous()], Watch()),  # Keras may tell it of a batch too late to stop anything
+        ([callbacks.LambdaCallback(on_epoch_end=print)], Watch()),
+        ([callbacks.LambdaCallback(on_train_batch_begin=print)], Watch(train=True)),
+        ([callbacks.LambdaCallback(on_test_batch_end=print)], Watch(test=True)),
+        ([Evaluating()], Watch(test=True)),
+        ([callbacks.LambdaCallback(on_predict_batch_end=print)], Watch(predict=True)),
+        ([callbacks.TerminateOnNaN()], Watch(train=True, nan=True)),
+        ([callbacks.EarlyStopping()], Watch()),
+        ([callbacks.EarlyStopping(restore_best_weights=True)], Watch(best=True)),
+        ([callbacks.BackupAndRestore("x")], Watch(backups=1)),
+    ],
+)
+def test_what_is_watched(given: list[Any], watch: Watch) -> None:
+    assert Watch.of(given) == watch
+    assert Watch.of_any([Watch().to_row(), watch.to_row()]) == watch
+
+
+@pytest.mark.parametrize(
+    ("callback", "elsewhere"),
+    [
+        (StopsAt(1), True),
+        (callbacks.CSVLogger("x"), False),
+        (on_every_worker(callbacks.CSVLogger("x")), True),
+        (on_chief(callbacks.CSVLogger("x")), False),
+        (on_chief(StopsAt(1)), False),
+        (callbacks.RemoteMonitor(), False),
+        (callbacks.ModelCheckpoint("x.keras"), True),
+    ],
+)
+def test_where_a_callback_runs(callback: Any, elsewhere: bool) -> None:
+    assert runs_here(callback, is_chief=True)
+    assert runs_here(callback, is_chief=False) == elsewhere
+
+
+@pytest.mark.parametrize("mark", [on_chief, on_every_worker])
+@pytest.mark.parametrize("received", [None, callbacks.Callback, [StopsAt(1)]])
+def test_only_callbacks_are_marked(mark: Any, received: Any) -> None:
+    with pytest.raises(UsageError, match="takes one keras.callbacks.Callback"):
+        mark(received)
+
+
+@pytest.mark.parametrize("callback", [callbacks.BackupAndRestore("x"), callbacks.SwapEMAWeights()])
+def test_what_changes_weights_belongs_on_every_worker(callback: Any) -> None:
+    assert on_every_worker(callback) is callback
+    with pytest.raises(UsageError, match="belongs on every worker"):
+        on_chief(callback)
