@@ -13,4 +13,4 @@ from tfdist.runtime.strategy import choose, make
 def mirrored(replicas: int) -> tf.distribute.Strategy:
     """MirroredStrategy over the first logical CPUs."""
     devices = [f"/device:CPU:{device}" for device in range(replicas)]
-    return make(choose(devices, workers=1, logical=True), devices, timeout=60)
+    return make(choose(devices, workers=1, logical=True), devices)

@@ -20,6 +20,7 @@ from tfdist.launch.group import Group, Outcome
 from tfdist.launch.holding import PortHold, hold_ports
 from tfdist.launch.output import STDERR, STDOUT, Show, Terminal
 from tfdist.launch.process import WORKER_MODULE, WorkerProcess
+from tfdist.launch.recording import RecordingRequest
 from tfdist.launch.report import render
 from tfdist.launch.run_hold import RunHold
 from tfdist.launch.run_place import Place, create_place, join_place
@@ -56,6 +57,7 @@ class JobSpec:
         verbose: Say more.
         worker_module: The module that workers run; it reads its `Assignment`.
         environ: What the workers' environment is made from; None for this process's.
+        recording: What the workers record for `tfdist verify`; None to train as usual.
     """
 
     membership: Membership
@@ -79,6 +81,7 @@ class JobSpec:
     verbose: bool = False
     worker_module: str = WORKER_MODULE
     environ: Mapping[str, str] | None = None
+    recording: RecordingRequest | None = None
 
     def __post_init__(self) -> None:
         if self.show not in get_args(Show):
@@ -195,6 +198,7 @@ def _assignment(spec: JobSpec, membership: Membership, place: Place, index: int)
         communication=spec.communication,
         step_timeout=spec.step_timeout,
         verbose=spec.verbose,
+        recording=spec.recording,
         cluster=None if membership.cluster is None else str(membership.cluster),
         **_where(membership, index),
     )

@@ -1,7 +1,7 @@
 """Worker-level collectives: every worker calls the same function in the same order and all get the same answer.
 
-These run outside of a training step (decisions, small values, barriers). Each is bounded by the timeout that the
-strategy was made with.
+These run outside of a training step (decisions, small values, barriers). The
+process's watchdog bounds how long each may take.
 """
 
 from __future__ import annotations

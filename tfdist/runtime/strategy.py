@@ -65,27 +65,25 @@ def choose(devices: Sequence[str], *, workers: int, logical: bool, communication
 
 
 def make(
-    choice: Choice, devices: Sequence[str], *, timeout: float, addresses: Sequence[str] = (), index: int = 0
+    choice: Choice, devices: Sequence[str], *, addresses: Sequence[str] = (), index: int = 0
 ) -> tf.distribute.Strategy:
     """Makes the chosen strategy; for one device TensorFlow's default, which adds nothing.
 
     Args:
         choice: Of `choose`.
         devices: This process's devices.
-        timeout: Seconds after which a collective that is stuck raises an error on every worker.
         addresses: `host:port` of every worker, for several workers.
         index: This worker's place among them.
     """
     if choice.kind == "multi_worker":
-        options = tf.distribute.experimental.CommunicationOptions(
-            implementation=_IMPLEMENTATION[choice.communication], timeout_seconds=timeout
-        )
+        # Without timeout_seconds, which costs a sleeping thread a collective: a watchdog bounds the waiting.
+        options = tf.distribute.experimental.CommunicationOptions(implementation=_IMPLEMENTATION[choice.communication])
         resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
             tf.train.ClusterSpec({"worker": list(addresses)}), task_type="worker", task_id=index, rpc_layer="grpc"
         )
         strategy = tf.distribute.MultiWorkerMirroredStrategy(resolver, options)
         if choice.communication == "ring" and strategy.num_replicas_in_sync == len(addresses):
-            use_ring(strategy, Ring(len(addresses), timeout))
+            use_ring(strategy, Ring(len(addresses)))
         return strategy
     if choice.kind == "mirrored":
         operations = None if choice.communication == "nccl" else tf.distribute.ReductionToOneDevice()

@@ -44,7 +44,7 @@ def is_chief() -> bool:
 
 
 def barrier() -> None:
-    """Returns when every worker has called it; raises after the step timeout."""
+    """Returns when every worker has called it; after the step timeout this process ends with an error."""
     collectives.barrier(strategy())
 
 

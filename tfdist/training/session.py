@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import functools
 import logging
+import os
 import secrets
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,13 +16,19 @@ import tensorflow as tf
 from tfdist import keras_repairs
 from tfdist.cluster.discover import discover
 from tfdist.cluster.spec import Cluster
+from tfdist.errors import WorkerFailedError
 from tfdist.launch.environment import Assignment
+from tfdist.launch.recording import RecordingRequest
 from tfdist.rundir import RunDir
 from tfdist.runtime import collectives, devices
 from tfdist.runtime import strategy as strategies
 from tfdist.runtime.tested import TENSORFLOW
 from tfdist.training import randomness
 from tfdist.training.heartbeat import Heartbeat
+from tfdist.training.recording import Recorder
+from tfdist.training.recording_setup import devices_for, impose
+from tfdist.training.reporting import report
+from tfdist.training.watchdog import Watchdog
 
 _log = logging.getLogger("tfdist")
 
@@ -80,11 +89,19 @@ def start(assignment: Assignment, request: devices.DeviceRequest) -> Session:
         cluster,
         communication=assignment.communication,
         timeout=assignment.step_timeout,
+        end=lambda error: os._exit(report(error, assignment, None)),
         seed=assignment.seed,
         run=run,
         heartbeat=Heartbeat(run.state_file(assignment.index), assignment),
+        recording=assignment.recording,
     )
     return _start(place, request)
+
+
+def _end_with(error: WorkerFailedError) -> None:
+    """Ends a process that no launcher watches."""
+    print(f"error: {error}", *getattr(error, "__notes__", ()), sep="\n", file=sys.stderr, flush=True)
+    os._exit(error.exit_code)
 
 
 @dataclass(frozen=True)
@@ -95,9 +112,11 @@ class _Place:
     cluster: Cluster | None
     communication: str = "auto"
     timeout: float = 600.0
+    end: Callable[[WorkerFailedError], None] = _end_with
     seed: int | None = None
     run: RunDir | None = None
     heartbeat: Heartbeat | None = None
+    recording: RecordingRequest | None = None
 
 
 def _start(place: _Place, request: devices.DeviceRequest) -> Session:
@@ -105,12 +124,18 @@ def _start(place: _Place, request: devices.DeviceRequest) -> Session:
     workers = max(1, len(addresses))
     if not TENSORFLOW.includes(tf.__version__):
         _log.warning("%s. Install a tested one: pip install '%s'.", TENSORFLOW.untested(tf.__version__), TENSORFLOW)
+    if place.recording is not None:
+        seen = len(tf.config.list_physical_devices("GPU"))
+        request = devices_for(request, place.recording.replicas, workers, seen)
+        impose(place.recording)
     names = devices.apply(request, workers=workers)
     choice = strategies.choose(
         names, workers=workers, logical=(request.logical or 1) > 1, communication=place.communication
     )
     _log.info("strategy %s, collectives %s: %s", choice.kind, choice.communication, choice.reason)
-    strategy = strategies.make(choice, names, timeout=place.timeout, addresses=addresses, index=place.index)
+    strategy = strategies.make(choice, names, addresses=addresses, index=place.index)
+    if workers > 1:
+        Watchdog(place.timeout, place.end).start()
     if choice.kind != "one":
         # Unmodified scripts know no scope: whatever they build, they build under the strategy.
         tf.distribute.experimental_set_strategy(strategy)
@@ -119,10 +144,19 @@ def _start(place: _Place, request: devices.DeviceRequest) -> Session:
         seed = int(collectives.broadcast(np.int64(secrets.randbits(31)), strategy=strategy))
     if seed is not None:
         randomness.seed_all(seed)
-    heartbeat = place.heartbeat
-    extra = (lambda: [heartbeat.callback()]) if heartbeat else tuple
-    keras_repairs.install(imposed_seed=seed, extra_callbacks=extra)
-    return Session(strategy, choice, tuple(names), place.index, workers, seed, place.run, heartbeat)
+    _install_repairs(place, strategy, seed)
+    return Session(strategy, choice, tuple(names), place.index, workers, seed, place.run, place.heartbeat)
+
+
+def _install_repairs(place: _Place, strategy: tf.distribute.Strategy, seed: int | None) -> None:
+    recorder = None if place.recording is None else Recorder(place.recording, place.index, strategy)
+    tellers = [teller for teller in (place.heartbeat, recorder) if teller is not None]
+    keras_repairs.install(
+        imposed_seed=seed,
+        extra_callbacks=lambda: [teller.callback() for teller in tellers],
+        on_batch=recorder and recorder.observer.on_batch,
+        on_gradients=recorder and recorder.observer.on_gradients,
+    )
 
 
 def _device_fields(assignment: Assignment) -> dict[str, object]:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import logging
 import os
-import socket
 import sys
 import threading
-import time
 from pathlib import Path
 
-from tfdist.errors import RunDirError, UsageError, WorkerFailedError
+from tfdist.errors import UsageError, WorkerFailedError
 from tfdist.launch.channel import WorkerChannel
 from tfdist.launch.environment import Assignment
-from tfdist.rundir import ErrorRecord, RunDir
+from tfdist.rundir import RunDir
+from tfdist.training.reporting import report
 
 _EXIT_SECONDS = 10.0
 """How long the exit handlers of a script may take."""
@@ -66,52 +66,21 @@ def _run(assignment: Assignment, channel: WorkerChannel | None) -> int:
             )
         return code
     except BaseException as error:
-        return _report(error, assignment, channel)
+        return report(error, assignment, channel)
 
 
 def _target(assignment: Assignment) -> int:
     # Imported here: from now on it takes seconds, and the launcher must be watched from the first moment.
     if assignment.target_kind == "config":
+        from tfdist.training.recording import Recorded
         from tfdist.training.run import run_config
 
-        run_config(assignment)
+        with contextlib.suppress(Recorded):
+            run_config(assignment)
         return 0
     from tfdist.training.script import run_script
 
     return run_script(assignment)
-
-
-def _report(error: BaseException, assignment: Assignment, channel: WorkerChannel | None) -> int:
-    """Leaves the error file, from which the launcher tells what happened, and the traceback in this worker's log."""
-    from tfdist.training.failures import explained, traceback_of
-
-    known = explained(error)
-    code = known.exit_code if known is not None else WorkerFailedError.exit_code
-    shown = known or error
-    record = ErrorRecord(
-        index=assignment.index,
-        host=socket.gethostname(),
-        pid=os.getpid(),
-        exit_code=code,
-        type=f"{type(shown).__module__}.{type(shown).__qualname__}".removeprefix("builtins."),
-        message=str(shown),
-        traceback=traceback_of(error),
-        time=time.time(),
-    )
-    try:
-        _leave(record, RunDir(Path(assignment.run_dir)), assignment.attempt)
-    except (OSError, RunDirError):
-        # A full disk, most likely, which may be the very error.
-        if channel is not None:
-            channel.failed(record.to_dict())
-    return code
-
-
-def _leave(record: ErrorRecord, run: RunDir, attempt: int) -> None:
-    record.write(run.error_file(record.index, attempt))
-    # Into the log alone: on the terminal the launcher shows the traceback once, with the worker's name.
-    with run.log_file(record.index, attempt).open("a") as log:
-        log.write(record.traceback)
 
 
 class _Log(logging.FileHandler):

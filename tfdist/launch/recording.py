@@ -1,0 +1,47 @@
+"""What `tfdist verify` asks of a run besides training: to be recorded, on so many replicas, for so many steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tfdist.errors import UsageError
+
+
+@dataclass(frozen=True)
+class RecordingRequest:
+    """A recorded run.
+
+    Attributes:
+        directory: Where each worker leaves its recording; it exists, on every worker's machine.
+        steps: Training steps after which the run ends.
+        replicas: Replicas of the whole job: on physical GPUs where there are enough, else on logical devices.
+        jit_compile: Whether models are compiled with XLA; None leaves it as they are compiled.
+        precision: The Keras dtype policy in force, whatever the target sets; None leaves it to the target.
+        nudged: Whether the weights are moved by about a rounding error before the first step, on one replica.
+    """
+
+    directory: str
+    steps: int
+    replicas: int = 1
+    jit_compile: bool | None = None
+    precision: str | None = None
+    nudged: bool = False
+
+    def __post_init__(self) -> None:
+        if self.steps < 1 or self.replicas < 1:
+            raise UsageError(
+                "A recording has one step and one replica at least. "
+                f"Received: steps={self.steps}, replicas={self.replicas}"
+            )
+
+    @classmethod
+    def of(cls, fields: Mapping[str, Any] | None) -> RecordingRequest | None:
+        """The request with these fields, as `dataclasses.asdict` makes them; None for None."""
+        return None if fields is None else cls(**fields)
+
+    def file(self, index: int) -> Path:
+        """The recording of worker `index`."""
+        return Path(self.directory) / f"worker-{index}.npz"

@@ -1,0 +1,54 @@
+"""Loss and metrics of a training as numbers, and what gradients are multiplied with on their way to an optimizer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+
+def metric_values(model: keras.Model, logs: Any) -> dict[str, float]:
+    """Loss and metrics of the epoch so far: from the metrics, which are those of all replicas; the rest from the logs.
+
+    A metric that was never updated, as Keras's loss in a `train_step` with a loss of its own, is left out, and so is
+    what the logs have under its name: that is the value of one replica.
+    """
+    values: dict[str, float] = {}
+    unused = set()
+    for metric in model.metrics:
+        if not getattr(metric, "built", True) or (isinstance(metric, keras.metrics.Mean) and not _number(metric.count)):
+            unused.add(metric.name)
+            continue
+        result = metric.result()
+        named = result if isinstance(result, Mapping) else {metric.name: result}
+        for name, value in named.items():
+            _add(values, name, value)
+    for name, value in logs.items() if isinstance(logs, Mapping) else ():
+        if name not in values and name not in unused:
+            _add(values, name, value)
+    return values
+
+
+def loss_scale(model: keras.Model) -> float:
+    """What the gradients are multiplied with, so that float16 does not lose them."""
+    optimizer = getattr(model, "optimizer", None)
+    if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
+        return _number(optimizer.dynamic_scale) if optimizer.built else float(optimizer.initial_scale)
+    return float(getattr(optimizer, "loss_scale_factor", None) or 1.0)
+
+
+def _number(variable: keras.Variable) -> float:
+    return float(tf.convert_to_tensor(variable.value))
+
+
+def _add(values: dict[str, float], name: str, value: Any) -> None:
+    for path, leaf in keras.tree.flatten_with_path(value):
+        array = np.asarray(keras.ops.convert_to_numpy(leaf), np.float64)
+        label = "/".join([name, *map(str, path)])
+        if array.size == 1:
+            values[label] = float(array.reshape(()))
+        else:
+            values |= {f"{label}[{place}]": float(item) for place, item in enumerate(array.ravel())}

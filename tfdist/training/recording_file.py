@@ -1,0 +1,75 @@
+"""What one worker of a recorded run leaves behind: NumPy alone, so that the launcher can read it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tfdist.rundir import atomic
+
+
+@dataclass(frozen=True)
+class Moment:
+    """The state of a training before its first step, or after one of its steps.
+
+    Attributes:
+        step: Steps trained so far, over all `fit`s of the process.
+        fit: Which `fit`, from 0.
+        values: Loss and metrics of the epoch so far, over the global batches; empty before the first step.
+        gradient_norm: Of the gradients that the optimizers got since the moment before; None where it is not known.
+        data: A number that stands for the samples of the step; None where it is not known.
+        weights: Path of each weight of the model -> some of its elements, 1-D, spread evenly.
+        apart: Path -> the largest absolute difference between this worker's replicas, of weights where there is one.
+    """
+
+    step: int
+    fit: int
+    values: Mapping[str, float] = field(default_factory=dict)
+    gradient_norm: float | None = None
+    data: float | None = None
+    weights: Mapping[str, np.ndarray] = field(default_factory=dict)
+    apart: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Recording:
+    """One worker's moments, in order, and what is worth knowing of its models and devices.
+
+    Attributes:
+        facts: JSON; see `training.recording` for its keys.
+        moments: The first one of every `fit` is that before its first step.
+    """
+
+    facts: Mapping[str, Any]
+    moments: Sequence[Moment]
+
+    def write(self, path: Path) -> None:
+        """Makes or replaces the file. Raises `RunDirError` when it cannot be written."""
+        arrays: dict[str, np.ndarray] = {}
+        moments = []
+        for number, moment in enumerate(self.moments):
+            arrays |= {f"{number}/{place}": array for place, array in enumerate(moment.weights.values())}
+            moments.append({**vars(moment), "weights": list(moment.weights)})
+        text = json.dumps({"facts": self.facts, "moments": moments})
+        with atomic.replacing(path, durable=False) as temporary:
+            np.savez(temporary, text=np.frombuffer(text.encode(), np.uint8), **arrays)
+
+    @classmethod
+    def read(cls, path: Path) -> Recording | None:
+        """The recording that a worker of this version wrote; None when there is none."""
+        if not path.exists():
+            return None
+        with np.load(path, allow_pickle=False) as file:
+            content = json.loads(file["text"].tobytes())
+            moments = [_moment(fields, number, file) for number, fields in enumerate(content["moments"])]
+        return cls(content["facts"], tuple(moments))
+
+
+def _moment(fields: Mapping[str, Any], number: int, file: Mapping[str, np.ndarray]) -> Moment:
+    weights = {path: file[f"{number}/{place}"] for place, path in enumerate(fields["weights"])}
+    return Moment(**{**fields, "weights": weights})

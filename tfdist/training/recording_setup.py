@@ -1,0 +1,63 @@
+"""What a recorded run has otherwise than the same run of `tfdist train`: its devices, XLA, its precision."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+from typing import Any
+
+import keras
+
+from tfdist.errors import UsageError
+from tfdist.launch.recording import RecordingRequest
+from tfdist.runtime.devices import DeviceRequest
+
+_POLICY_SETTERS = ("set_dtype_policy", "set_global_policy")
+
+
+def devices_for(request: DeviceRequest, replicas: int, workers: int, seen: int) -> DeviceRequest:
+    """The devices on which a job of `workers` workers, all of this machine, has `replicas` replicas.
+
+    Args:
+        request: What the job was asked to use; its choice of GPUs stands, its split does not.
+        replicas: Of the whole job.
+        workers: Of the whole job; several have one replica each.
+        seen: GPUs that TensorFlow sees.
+
+    Raises:
+        UsageError: There are GPUs, but fewer than workers.
+    """
+    gpus = tuple(range(seen)) if request.gpus is None else request.gpus
+    if not gpus or len(gpus) >= replicas:
+        logical = replicas if not gpus and workers == 1 and replicas > 1 else None
+        return replace(request, gpus=gpus[:replicas] or request.gpus, logical=logical)
+    if workers > 1:
+        raise UsageError(f"{workers} workers need a GPU each. Received: {len(gpus)} GPU(s). Use a smaller --nproc.")
+    return replace(request, gpus=gpus[:1], logical=replicas)
+
+
+def impose(recording: RecordingRequest) -> None:
+    """Makes every model that is compiled from now on follow the request, whatever the target says."""
+    if recording.jit_compile is not None:
+        _impose_jit_compile(recording.jit_compile)
+    if recording.precision is not None:
+        _impose_policy(recording.precision)
+
+
+def _impose_jit_compile(value: bool) -> None:
+    original = keras.Model.compile
+
+    @functools.wraps(original)
+    def compile_otherwise(self: keras.Model, *args: Any, **kwargs: Any) -> None:
+        original(self, *args, **kwargs)
+        self.jit_compile = value and not self.run_eagerly
+
+    keras.Model.compile = compile_otherwise
+
+
+def _impose_policy(policy: str) -> None:
+    keras.config.set_dtype_policy(policy)
+    for module in (keras.config, keras.mixed_precision):
+        for name in _POLICY_SETTERS:
+            if hasattr(module, name):
+                setattr(module, name, lambda policy: None)
