@@ -14,6 +14,10 @@ INTERRUPTED = 130
 VERBS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "train": ("tfdist.cli.train:train", "Trains a config, a script or a module on every device and worker."),
+        "verify": (
+            "tfdist.cli.verify:verify",
+            "Compares a training on one replica with the same on several, step by step.",
+        ),
         "tf-config": ("tfdist.cli.tf_config:tf_config_command", "Prints the TF_CONFIG of one worker of a cluster."),
         "config": ("tfdist.cli.config:config", "Shows or checks a config."),
     }

@@ -38,6 +38,11 @@ def of_this_replica() -> contextlib.AbstractContextManager[None]:
     return setting(_of_this_replica, True)
 
 
+def is_of_this_replica() -> bool:
+    """Whether what is assigned now goes to this replica's copy alone."""
+    return _of_this_replica.get()
+
+
 def own_copy(variable: Any) -> Any:
     """This replica's copy of a Keras or TensorFlow variable."""
     value = variable.value if isinstance(variable, keras.Variable) else variable

@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 from tfdist.cluster.spec import Cluster
 from tfdist.cluster.tf_config import to_json
 from tfdist.errors import UsageError
+from tfdist.launch import allocator
 from tfdist.launch.recording import RecordingRequest
 
 VARIABLE = "TFDIST_WORKER"
@@ -19,13 +20,6 @@ VARIABLE = "TFDIST_WORKER"
 TargetKind = Literal["config", "script", "module"]
 Communication = Literal["auto", "nccl", "ring"]
 _TUPLES = ("args", "devices", "overrides")
-
-_ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TOP_PAD_": str(64 << 20)}
-"""Settings of glibc's malloc, in bytes, where the user has none.
-
-As soon as a dataset feeds several devices, TensorFlow makes glibc give freed memory back at once, and every step then
-pays for getting its tensors' memory anew: a quarter of the time on models of some megabytes, on the CPU.
-"""
 
 
 @dataclass(frozen=True)
@@ -115,8 +109,7 @@ class Assignment:
         environ["PYTHONUNBUFFERED"] = "1"
         # Python's hash() orders sets: where that decides what is built first, workers must agree.
         environ.setdefault("PYTHONHASHSEED", str(self.seed % 2**32))
-        for name, value in _ALLOCATOR.items():
-            environ.setdefault(name, value)
+        environ.update(allocator.settings(environ))
         if not self.verbose:
             environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
         return environ

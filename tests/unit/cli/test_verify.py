@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from tfdist.cli.main import main
+from tfdist.cli.verify import verify
+from tfdist.verify import run as run_module
+from tfdist.verify.results import Result as Compared
+from tfdist.verify.results import Verdict, Verification
+from tfdist.verify.run import Interrupted
+from tfdist.verify.spec import VerifySpec
+
+CONFIG = """\
+name: digits
+model: {build: tfdist.models.mlp}
+compile: {optimizer: adam, loss: mse}
+data: {batch_size: 128, train: {format: npz, path: digits.npz, split: train}}
+"""
+FAILED = Verification((Compared("2 replicas", "1 replica", Verdict.FAILED, reason="so it is", code=5),), 1e-5, True)
+
+
+@pytest.fixture(autouse=True)
+def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").touch()
+    (tmp_path / "digits.yaml").write_text(CONFIG)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[VerifySpec]:
+    """What would have been verified; each comes to a failure with exit code 5."""
+    received: list[VerifySpec] = []
+
+    def work(spec: VerifySpec, tell: Callable[[str], None]) -> Verification:
+        received.append(spec)
+        return FAILED
+
+    monkeypatch.setattr(run_module, "verify", work)
+    return received
+
+
+def run(arguments: str) -> Result:
+    return CliRunner().invoke(main, ["verify", *arguments.split()])
+
+
+def test_the_flags_are_a_contract() -> None:
+    options = [param for param in verify.params if isinstance(param, click.Option)]
+    assert {name for option in options for name in option.opts} == {
+        "-m",
+        "--replicas",
+        "--nproc",
+        "--steps",
+        "--tolerance",
+        "--also",
+        "--report",
+        "--seed",
+        "--devices",
+        "--memory-limit",
+        "--set",
+        "--start-timeout",
+        "--step-timeout",
+        "--keep",
+        "--show",
+        "--verbose",
+    }
+
+
+def test_the_defaults_are_a_contract(asked: list[VerifySpec]) -> None:
+    result = run("train.py --epochs 3 --nproc 9")
+    assert result.exit_code == 5
+    assert "FAILED  so it is" in result.stdout
+    assert asked == [
+        VerifySpec(
+            "script",
+            "train.py",
+            "train",
+            ("--epochs", "3", "--nproc", "9"),
+            seed=1,
+            replicas=2,
+            nproc=None,
+            steps=5,
+            tolerance=None,
+            also=(),
+        )
+    ]
+
+
+def test_a_config_with_options_after_it(asked: list[VerifySpec]) -> None:
+    run("digits.yaml --set seed=8 --nproc 3 --replicas 1 --steps 7 --tolerance 1e-4 --also xla --also precision")
+    (spec,) = asked
+    assert (spec.target_kind, spec.name, spec.seed, spec.overrides) == ("config", "digits", 8, ("seed=8",))
+    assert (spec.nproc, spec.replicas, spec.steps, spec.tolerance) == (3, 1, 7, 1e-4)
+    assert spec.also == ("xla", "precision")
+
+
+@pytest.mark.parametrize(("arguments", "seed"), [("digits.yaml", 1), ("digits.yaml --set seed=8 --seed 3", 3)])
+def test_every_run_has_one_seed(asked: list[VerifySpec], arguments: str, seed: int) -> None:
+    run(arguments)
+    assert asked[0].seed == seed
+
+
+def test_a_module(asked: list[VerifySpec]) -> None:
+    run("--steps 3 -m package.module --steps 4")
+    (spec,) = asked
+    assert (spec.target_kind, spec.target, spec.args, spec.steps) == ("module", "package.module", ("--steps", "4"), 3)
+
+
+def test_the_report(asked: list[VerifySpec]) -> None:
+    assert run("--report report.json train.py").exit_code == 5
+    content: dict[str, Any] = json.loads(Path("report.json").read_text())
+    assert (content["target"], content["exit_code"], content["comparisons"][0]["verdict"]) == ("train.py", 5, "failed")
+
+
+def test_a_signal(asked: list[VerifySpec], monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(spec: VerifySpec, tell: Callable[[str], None]) -> Verification:
+        raise Interrupted(143)
+
+    monkeypatch.setattr(run_module, "verify", stopped)
+    assert run("train.py").exit_code == 143
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("absent.py", "error: The script absent.py cannot be read"),
+        ("--set fit.epochs=3 train.py", "error: --set overrides an entry of a config, and train.py is none."),
+        ("--replicas 1 train.py", "error: There is nothing to compare one replica with."),
+        ("--nproc 1 train.py", "--nproc"),
+        ("--steps 0 train.py", "--steps"),
+        ("--tolerance 1 train.py", "expected a relative difference from 0 and below 1. Received: 1"),
+        ("--tolerance nan train.py", "expected a relative difference from 0 and below 1. Received: nan"),
+        ("--also speed train.py", "'speed' is not one of 'xla', 'communication', 'precision'"),
+        ("--report absent/report.json train.py", "error: --report expects a file in a directory that exists."),
+        ("--report . train.py", "error: --report expects a file in a directory that exists."),
+    ],
+)
+def test_mistakes_start_nothing_and_exit_with_2(asked: list[VerifySpec], arguments: str, message: str) -> None:
+    result = run(arguments)
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert not asked

@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from tests.unit.verify.recordings import begin, recording, step, weights
+from tfdist.training.recording_file import Recording
+from tfdist.verify.comparing import Comparison, compare, relative, relative_arrays
+from tfdist.verify.tolerance import Tolerance
+
+TOLERANCE = Tolerance(1e-5)
+ONE = recording(begin(), step(1), step(2))
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "expected"),
+    [
+        (2.0, 2.0, 0.0),
+        (0.0, 0.0, 0.0),
+        (2.0, 1.0, 0.5),
+        (1.0, -1.0, 2.0),
+        (0.0, 1e-30, 1.0),
+        (math.nan, math.nan, 0.0),
+        (math.inf, math.inf, 0.0),
+        (math.inf, -math.inf, math.inf),
+        (math.nan, 1.0, math.inf),
+        (1.0, math.inf, math.inf),
+    ],
+)
+def test_relative(a: float, b: float, expected: float) -> None:
+    assert relative(a, b) == relative(b, a) == expected
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "expected"),
+    [
+        ([3.0, 4.0], [3.0, 4.0], 0.0),
+        ([], [], 0.0),
+        ([3.0, 4.0], [3.0, 4.5], 0.5 / math.hypot(3, 4.5)),
+        ([0.0, 0.0], [0.0, 1.0], 1.0),
+        ([math.nan, 1.0], [math.nan, 1.0], 0.0),
+        ([math.nan, 1.0], [math.nan, 2.0], 1 / math.sqrt(2) / 2),  # NaN does not count as an element's magnitude
+        ([math.nan, 1.0], [1.0, 1.0], math.inf),
+        ([math.inf, 1.0], [math.inf, 1.0], 0.0),
+        ([math.inf], [1.0], math.inf),
+        ([1.0], [1.0, 2.0], math.inf),
+    ],
+)
+def test_relative_arrays(a: list[float], b: list[float], expected: float) -> None:
+    one, two = np.asarray(a, np.float32), np.asarray(b, np.float32)
+    assert relative_arrays(one, two) == pytest.approx(expected)
+    assert relative_arrays(two, one) == pytest.approx(expected)
+
+
+def test_one_element_of_many_counts_by_its_share() -> None:
+    a, b = np.ones(10_000, np.float32), np.ones(10_000, np.float32)
+    b[0] = -1.0
+    assert relative_arrays(a, b) == pytest.approx(0.02)
+
+
+def of(other: Recording, *more: Recording, tolerance: Tolerance = TOLERANCE) -> Comparison:
+    return compare(ONE, [other, *more], tolerance)
+
+
+def test_the_same() -> None:
+    comparison = of(ONE)
+    assert comparison.passed and comparison.first() is None
+    assert [row.step for row in comparison.rows] == [0, 1, 2]
+    assert {d.kind for d in comparison.rows[1].differences} == {"data", "loss", "gradient norm", "weights"}
+
+
+def test_rounding_passes() -> None:
+    assert of(recording(begin(), step(1, loss=1 + 5e-6), step(2, norm=2 + 1e-5))).passed
+    assert not of(recording(begin(), step(1, loss=1 + 5e-6), step(2, norm=2 + 1e-4))).passed
+
+
+def test_what_parts_first_and_where() -> None:
+    other = weights(kernel=[1.0, -1.1], bias=0.4)
+    comparison = of(recording(begin(), step(1), step(2, loss=1.1, weights=other)))
+    first, weight = comparison.first(), comparison.first("weights")
+    assert first is not None and weight is not None
+    assert (first.step, first.kind, first.name, first.reference, first.other) == (2, "loss", "loss", 1.0, 1.1)
+    # Of the weights that part in one step the one that is farthest away.
+    assert (weight.step, weight.name) == (2, "bias")
+    assert [d.name for d in comparison.rows[2].parted("weights")] == ["bias", "kernel"]
+
+
+def test_causes_come_before_effects() -> None:
+    comparison = of(recording(begin(), step(1, loss=9.0, data=3.1), step(2)))
+    first = comparison.first()
+    assert first is not None and first.kind == "data"
+
+
+def test_data_are_the_same_or_not() -> None:
+    assert of(recording(begin(), step(1, data=3 + 1e-10), step(2))).passed
+    assert not of(recording(begin(), step(1, data=3 + 1e-7), step(2))).passed
+
+
+def test_what_only_one_run_knows_is_not_compared() -> None:
+    assert of(recording(begin(), step(1, norm=None, data=None), step(2, norm=None))).passed
+
+
+def test_a_metric_that_one_run_lacks_parts() -> None:
+    first = of(recording(begin(), step(1, values={"loss": 1.0, "accuracy": 0.5}), step(2))).first()
+    assert first is not None and (first.kind, first.name, first.relative) == ("metrics", "accuracy", math.inf)
+
+
+def test_a_weight_that_one_run_lacks_parts_once_it_has_been_trained() -> None:
+    late = recording(begin(weights={}), step(1), step(2))
+    assert of(late).passed
+    first = of(recording(begin(), step(1, weights=weights(kernel=[1.0, -1.0])), step(2))).first()
+    assert first is not None and (first.kind, first.name, first.relative) == ("weights", "bias", math.inf)
+
+
+def test_runs_of_different_length_part_at_their_common_end() -> None:
+    first = of(recording(begin(), step(1))).first()
+    assert first is not None and (first.kind, first.step, first.reference, first.other) == ("steps", 1, 2, 1)
+
+
+def test_workers_hold_the_same_weights() -> None:
+    assert of(ONE, ONE).passed
+    away = recording(begin(), step(1, weights=weights(kernel=[1.0, -1.0], bias=0.6)), step(2))
+    first = of(ONE, away).first()
+    assert first is not None and (first.kind, first.name, first.step) == ("copies", "bias", 1)
+    within = recording(begin(), step(1, apart={"bias": 0.05}), step(2))
+    first = of(within).first()
+    assert first is not None and (first.kind, first.name, first.relative) == ("copies", "bias", pytest.approx(0.1))
+
+
+def test_a_weight_near_zero_is_seen_in_relation_to_the_others() -> None:
+    """Such as a bias that one run leaves at 0 and the other moves by the rounding of a gradient that is 0."""
+    one, two = (
+        recording(begin(), step(1, weights=weights(kernel=[1.0, -1.0], bias=bias)), step(2)) for bias in (0.0, 1e-9)
+    )
+    assert compare(one, [two], TOLERANCE).passed
+
+
+def test_what_is_not_judged_never_parts_and_is_no_largest_difference() -> None:
+    tolerance = Tolerance(1e-5, measured={(1, "loss", "loss"): 0.5, (2, "loss", "loss"): 0.5})
+    comparison = of(recording(begin(), step(1, loss=9.0), step(2, loss=9.0)), tolerance=tolerance)
+    assert comparison.passed
+    largest = comparison.largest("loss")
+    assert largest is None

@@ -1,0 +1,170 @@
+"""What follows from what the runs come to; the runs themselves are stand-ins."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.verify.recordings import begin, recording, step
+from tfdist.errors import UsageError
+from tfdist.launch.job import JobSpec
+from tfdist.training.recording_file import Recording
+from tfdist.verify import runs as runs_module
+from tfdist.verify.results import Verdict, Verification
+from tfdist.verify.run import Interrupted, verify
+from tfdist.verify.spec import VerifySpec
+
+ONE = recording(begin(), step(1))
+OTHER = recording(begin(), step(1, loss=1.2))
+HALF = recording(begin(), step(1), compute_dtypes=["bfloat16", "float32"])
+
+
+class Jobs:
+    """Stands in for `run_job`: does what is said for each run directory's name, else what the reference does."""
+
+    def __init__(self, **does: Recording | int) -> None:
+        self.does = {name.replace("_", "-"): what for name, what in does.items()}
+        self.started: list[JobSpec] = []
+
+    def __call__(self, job: JobSpec) -> int:
+        self.started.append(job)
+        what = self.does.get(Path(str(job.run_dir)).name, self.does.get("1-replica", ONE))
+        if isinstance(what, int):
+            return what
+        assert job.recording is not None
+        for index in job.membership.local:
+            what.write(job.recording.file(index))
+        return 0
+
+    @property
+    def names(self) -> list[str]:
+        return [Path(str(job.run_dir)).name for job in self.started]
+
+
+@pytest.fixture(autouse=True)
+def _temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+
+
+@pytest.fixture
+def verified(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Verifies with stand-in jobs."""
+
+    def work(jobs: Jobs, **options: Any) -> Verification:
+        monkeypatch.setattr(runs_module, "run_job", jobs)
+        return verify(VerifySpec("script", "train.py", "train", **{"steps": 1, **options}), lambda line: None)
+
+    return work
+
+
+def verdicts(verification: Verification) -> list[tuple[str, Verdict]]:
+    return [(result.label, result.verdict) for result in verification.results]
+
+
+def test_the_runs_of_a_verification(verified: Any, tmp_path: Path) -> None:
+    jobs = Jobs()
+    verification = verified(jobs, args=("--x",), seed=5, nproc=2, devices=(0, 1), step_timeout=9.0)
+    assert verdicts(verification) == [("2 replicas", Verdict.PASSED), ("2 workers", Verdict.PASSED)]
+    assert jobs.names == ["1-replica", "1-replica-again", "2-replicas", "2-workers"]
+    for job in jobs.started:
+        assert (job.target, job.args, job.seed, job.show, job.devices, job.step_timeout) == (
+            "train.py",
+            ("--x",),
+            5,
+            "none",
+            (0, 1),
+            9.0,
+        )
+    assert [(job.membership.num_workers, job.recording.replicas, job.recording.nudged) for job in jobs.started] == [
+        (1, 1, False),
+        (1, 1, True),
+        (1, 2, False),
+        (2, 2, False),
+    ]
+    assert not any((tmp_path / "temporary").iterdir())
+
+
+def test_a_tolerance_of_the_users_needs_no_measuring(verified: Any) -> None:
+    jobs = Jobs()
+    verification = verified(jobs, tolerance=1e-3)
+    assert jobs.names == ["1-replica", "2-replicas"]
+    assert (verification.least, verification.is_measured) == (1e-3, False)
+
+
+def test_runs_that_part(verified: Any) -> None:
+    verification = verified(Jobs(**{"2_replicas": OTHER}))
+    (result,) = verification.results
+    assert (result.verdict, [cause.key for cause in result.causes], verification.code) == (
+        Verdict.PARTED,
+        ["whole batch"],
+        6,
+    )
+
+
+def test_what_cannot_be_repeated_on_one_replica_is_not_compared_with_others(verified: Any) -> None:
+    jobs = Jobs(**{"1_replica_again": OTHER})
+    verification = verified(jobs)
+    assert verdicts(verification) == [("1 replica again", Verdict.PARTED), ("2 replicas", Verdict.SKIPPED)]
+    assert jobs.names == ["1-replica", "1-replica-again"]
+    assert verification.code == 6
+
+
+def test_a_run_that_fails_is_kept_and_its_exit_code_passed_on(verified: Any, tmp_path: Path) -> None:
+    verification = verified(Jobs(**{"2_replicas": 5}), nproc=2)
+    assert verdicts(verification) == [("2 replicas", Verdict.FAILED), ("2 workers", Verdict.PASSED)]
+    assert verification.code == 5
+    (kept,) = (tmp_path / "temporary").iterdir()
+    assert str(kept) in str(verification.results[0].reason)
+
+
+def test_a_reference_that_fails_ends_it(verified: Any) -> None:
+    jobs = Jobs(**{"1_replica": 4})
+    verification = verified(jobs)
+    assert (jobs.names, verification.code) == (["1-replica"], 4)
+
+
+def test_a_target_that_never_calls_fit(verified: Any) -> None:
+    with pytest.raises(UsageError, match="The target never called fit"):
+        verified(Jobs(**{"1_replica": recording(begin())}))
+
+
+def test_a_run_that_never_calls_fit_where_the_reference_does(verified: Any) -> None:
+    verification = verified(Jobs(**{"2_replicas": recording(begin())}))
+    assert verdicts(verification) == [("2 replicas", Verdict.FAILED)]
+    assert verification.code == 4
+
+
+def test_a_signal_ends_it(verified: Any, tmp_path: Path) -> None:
+    jobs = Jobs(**{"1_replica_again": 130})
+    with pytest.raises(Interrupted) as interrupted:
+        verified(jobs)
+    assert interrupted.value.code == 130
+    assert not any((tmp_path / "temporary").iterdir())
+
+
+def test_what_the_target_does_not_let_itself_be_told_is_skipped(verified: Any) -> None:
+    verification = verified(Jobs(**{"1_replica": HALF}), replicas=1, also=("precision", "xla"))
+    assert [(result.label, result.verdict, result.reason) for result in verification.results] == [
+        ("XLA on", Verdict.SKIPPED, "not available here: Keras does not compile this model with XLA."),
+        ("float32", Verdict.SKIPPED, "not available here: layers of the target name a 16-bit dtype of their own."),
+    ]
+
+
+def test_precisions_are_compared_with_the_tolerance_of_16_bits(verified: Any) -> None:
+    jobs = Jobs(**{"1_replica": HALF, "float32": recording(begin(), step(1, loss=1.01))})
+    assert verdicts(verified(jobs, replicas=1, also=("precision",))) == [("float32", Verdict.PASSED)]
+    assert jobs.started[-1].recording is not None and jobs.started[-1].recording.precision == "float32"
+
+
+def test_run_directories_stay_where_they_are_wanted(verified: Any, tmp_path: Path) -> None:
+    keep = tmp_path / "kept"
+    jobs = Jobs()
+    verified(jobs, keep=str(keep))
+    assert {str(job.run_dir) for job in jobs.started} == {str(keep / name) for name in jobs.names}
+    assert keep.is_dir()
+    with pytest.raises(UsageError, match="--keep expects a new or an empty directory"):
+        verified(Jobs(), keep=str(keep))

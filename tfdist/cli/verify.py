@@ -1,0 +1,132 @@
+"""`tfdist verify`: runs a training on one replica and on several, and compares them step by step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tfdist.cli.target import Target, choose_target
+from tfdist.cli.train import DeviceList, Seconds, TrainVerb
+from tfdist.errors import RunDirError, UsageError
+
+_SEED = 1
+
+
+class Tolerance(click.ParamType):
+    """A relative difference."""
+
+    name = "tolerance"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        tolerance = click.FLOAT.convert(value, param, ctx)
+        if not 0 <= tolerance < 1:
+            self.fail(f"expected a relative difference from 0 and below 1. Received: {value}", param, ctx)
+        return tolerance
+
+
+def _seconds(name: str, default: float, text: str) -> Any:
+    return click.option(name, type=Seconds(), default=default, show_default=True, metavar="S", help=text)
+
+
+@click.command(cls=TrainVerb, options_metavar="[OPTIONS]")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[TARGET] [ARGS]...")
+@click.option("-m", "module", metavar="MODULE", help="Verify a module; all that follows is its own.")
+@click.option(
+    "--replicas",
+    type=click.IntRange(min=1),
+    default=2,
+    show_default=True,
+    metavar="N",
+    help="Replicas in one process, on logical devices where there are not enough GPUs; 1 for none.",
+)
+@click.option("--nproc", type=click.IntRange(min=2), metavar="N", help="Compare with N worker processes too.")
+@click.option("--steps", type=click.IntRange(min=1), default=5, show_default=True, metavar="N", help="Training steps.")
+@click.option(
+    "--tolerance",
+    type=Tolerance(),
+    metavar="X",
+    help="Relative difference that passes; default: what rounding is seen to do to this training, tenfold.",
+)
+@click.option(
+    "--also",
+    multiple=True,
+    type=click.Choice(["xla", "communication", "precision"]),
+    help="Compare XLA on with off, NCCL with RING, mixed precision with float32; repeatable.",
+)
+@click.option("--report", metavar="FILE", help="Write everything that was compared, as JSON.")
+@click.option("--seed", type=click.IntRange(min=0, max=2**32 - 1), metavar="N", help="Of every run.")
+@click.option("--devices", type=DeviceList(), metavar="0,1", help="Which GPUs.")
+@click.option("--memory-limit", type=click.IntRange(min=1), metavar="MiB", help="Of each logical GPU; CPUs have none.")
+@click.option(
+    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Overrides one config entry, dotted; repeatable."
+)
+@_seconds("--start-timeout", 120, "How long the workers may take to find one another.")
+@_seconds("--step-timeout", 600, "How long a step may take.")
+@click.option("--keep", metavar="DIR", help="Keep the run directories here: a new or an empty directory.")
+@click.option(
+    "--show",
+    type=click.Choice(["chief", "all", "none"]),
+    default="none",
+    show_default=True,
+    help="Whose output the terminal shows.",
+)
+@click.option("--verbose", is_flag=True, help="Say more, and show tracebacks.")
+@click.pass_context
+def verify(
+    ctx: click.Context, /, arguments: tuple[str, ...], module: str | None, report: str | None, **options: Any
+) -> None:
+    """Compares a training on one replica with the same on several, step by step.
+
+    TARGET is a YAML config (default ./tfdist.yaml), a Python script, or -m MODULE, as for `tfdist train`. It is run
+    several times for a few steps, with one seed. Exits with 0 when all runs are the same up to rounding, else with 6.
+    """
+    target = choose_target(module, arguments)
+    _check_report(report)
+    # Imported here: NumPy takes longer to load than `tfdist --help` may take.
+    from tfdist.rundir import atomic
+    from tfdist.verify.report import to_json
+    from tfdist.verify.run import Interrupted
+    from tfdist.verify.run import verify as run
+    from tfdist.verify.spec import VerifySpec
+    from tfdist.verify.table import render
+
+    name, seed = _name_and_seed(target, options["overrides"], options.pop("seed"))
+    spec = VerifySpec(target.kind, target.target, name, target.args, seed=seed, **options)
+    try:
+        verification = run(spec, lambda line: click.echo(line, err=True))
+    except Interrupted as interrupted:
+        ctx.exit(interrupted.code)
+    click.echo(render(verification, spec.steps))
+    if report is not None:
+        try:
+            atomic.write_json(report, to_json(spec, verification))
+        except RunDirError as error:
+            raise UsageError(f"--report {report} could not be written: {error.__cause__ or error}.") from error
+    ctx.exit(verification.code)
+
+
+def _name_and_seed(target: Target, overrides: tuple[str, ...], seed: int | None) -> tuple[str, int]:
+    """Of a config, its own, unless the command line has a seed; of a script always the same one."""
+    if target.kind == "config":
+        from tfdist.config.load import load_config
+
+        config = load_config(target.target, overrides)
+        own = _SEED if config.seed is None else config.seed
+        return config.name, own if seed is None else seed
+    if overrides:
+        raise UsageError(
+            f"--set overrides an entry of a config, and {target.target} is none. Expected a CONFIG.yaml. "
+            f"Received: --set {overrides[0]}"
+        )
+    return target.name, _SEED if seed is None else seed
+
+
+def _check_report(report: str | None) -> None:
+    """Before minutes of runs, whether their outcome can be written."""
+    if report is not None and (not Path(report).parent.is_dir() or Path(report).is_dir()):
+        raise UsageError(
+            f"--report expects a file in a directory that exists. Received: --report {report}. Make the directory, or "
+            "choose another file."
+        )

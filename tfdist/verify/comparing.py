@@ -1,0 +1,206 @@
+"""Where two recordings of one training part: pure, on NumPy arrays."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tfdist.training.recording_file import Moment, Recording
+from tfdist.verify.tolerance import KINDS, Kind, Tolerance
+
+_LEAST_SCALE = 1e-3
+"""Of the typical weight: no difference is seen in relation to less, such as a bias that has hardly moved from 0."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How far one quantity is from the reference.
+
+    Attributes:
+        step: Steps trained until then.
+        kind: What kind of quantity it is.
+        name: Which one: a weight's path, a metric's name.
+        relative: Difference over magnitude; 0 when equal, infinite when only one of both is finite or there at all.
+        allowed: Up to where it is no more than rounding; infinite where nothing can be said.
+        reference: The value on the reference, of kinds that have one number.
+        other: The same on the other run.
+    """
+
+    step: int
+    kind: Kind
+    name: str
+    relative: float
+    allowed: float
+    reference: float | None = None
+    other: float | None = None
+
+    @property
+    def is_beyond(self) -> bool:
+        """Whether it is more than rounding."""
+        return self.relative > self.allowed
+
+
+@dataclass(frozen=True)
+class Row:
+    """One moment of both runs.
+
+    Attributes:
+        step: Steps trained until then; 0 before the first.
+        differences: Of every quantity that both runs have.
+    """
+
+    step: int
+    differences: tuple[Difference, ...]
+
+    def of(self, *kinds: Kind) -> list[Difference]:
+        """The differences of some kinds, the largest first; those of which nothing can be said come last."""
+        chosen = [difference for difference in self.differences if difference.kind in kinds]
+        return sorted(chosen, key=lambda d: (not math.isfinite(d.allowed), -d.relative))
+
+    def parted(self, *kinds: Kind) -> list[Difference]:
+        """What is more than rounding, of some kinds or of all: causes before effects, then the largest first."""
+        beyond = [difference for difference in self.of(*(kinds or KINDS)) if difference.is_beyond]
+        return sorted(beyond, key=lambda d: KINDS.index(d.kind))
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two runs, moment by moment.
+
+    Attributes:
+        rows: One a moment that both runs have.
+    """
+
+    rows: tuple[Row, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether the runs are the same, up to rounding, in everything."""
+        return self.first_row is None
+
+    @property
+    def first_row(self) -> Row | None:
+        """The first moment at which anything parted."""
+        return next((row for row in self.rows if row.parted()), None)
+
+    def first(self, *kinds: Kind) -> Difference | None:
+        """What parted first, of some kinds or of all: of the first row in which any did, the foremost."""
+        return next((found[0] for row in self.rows if (found := row.parted(*kinds))), None)
+
+    def largest(self, *kinds: Kind) -> Difference | None:
+        """The largest difference of some kinds over all rows, of those that were judged."""
+        judged = (d for row in self.rows for d in row.of(*kinds) if math.isfinite(d.allowed))
+        return max(judged, key=lambda d: d.relative, default=None)
+
+
+def compare(reference: Recording, workers: Sequence[Recording], tolerance: Tolerance) -> Comparison:
+    """Compares a run with a reference.
+
+    Args:
+        reference: The chief's recording of the reference.
+        workers: Every worker's recording of the other run, the chief's first.
+        tolerance: What is rounding.
+    """
+    chief = workers[0]
+    rows = []
+    for number, (a, b) in enumerate(zip(reference.moments, chief.moments, strict=False)):
+        quantities = list(_between(a, b))
+        quantities += _among([worker.moments[number] for worker in workers if number < len(worker.moments)])
+        if number + 1 == min(len(reference.moments), len(chief.moments)):
+            quantities += _lengths(reference, chief)
+        rows.append(Row(a.step, tuple(_judged(a.step, quantity, number, tolerance) for quantity in quantities)))
+    return Comparison(tuple(rows))
+
+
+def relative(a: float, b: float) -> float:
+    """`|a - b|` over the larger magnitude; NaN and infinities are equal to themselves alone."""
+    if a == b or (math.isnan(a) and math.isnan(b)):
+        return 0.0
+    if not (math.isfinite(a) and math.isfinite(b)):
+        return math.inf
+    return abs(a - b) / max(abs(a), abs(b))
+
+
+def relative_arrays(a: np.ndarray, b: np.ndarray, least: float = 0.0) -> float:
+    """The root mean square of the differences over that of the elements, the larger of both arrays'.
+
+    A mean, as rounding may turn the sign of a gradient element that is nearly 0, and some optimizers know signs alone.
+
+    Args:
+        a: Of any shape.
+        b: An array that differs in shape is infinitely far away.
+        least: Below this the magnitude of the elements does not count as smaller.
+    """
+    if a.shape != b.shape:
+        return math.inf
+    a, b = a.astype(np.float64), b.astype(np.float64)
+    same = (a == b) | (np.isnan(a) & np.isnan(b))
+    if same.all():
+        return 0.0
+    if not (np.isfinite(a[~same]).all() and np.isfinite(b[~same]).all()):
+        return math.inf
+    finite = np.isfinite(a)
+    return _rms(np.where(same, 0.0, a - b)) / max(_rms(a[finite]), _rms(b[finite]), least)
+
+
+_Quantity = tuple[Kind, str, float, float | None, float | None]
+
+
+def _judged(step: int, quantity: _Quantity, number: int, tolerance: Tolerance) -> Difference:
+    kind, name, distance, reference, other = quantity
+    return Difference(step, kind, name, distance, tolerance.allowed(number, kind, name), reference, other)
+
+
+def _between(a: Moment, b: Moment) -> Iterator[_Quantity]:
+    """What two runs differ in at one moment."""
+    for kind, x, y in (("data", a.data, b.data), ("gradient norm", a.gradient_norm, b.gradient_norm)):
+        if x is not None and y is not None:
+            yield kind, kind, relative(x, y), x, y
+    for name in _names(a.values, b.values):
+        x, y = a.values.get(name), b.values.get(name)
+        distance = math.inf if x is None or y is None else relative(x, y)
+        yield "loss" if name == "loss" else "metrics", name, distance, x, y
+    least = _least(a.weights)
+    # Before the first step, the weights of a model without given shapes may be there on one run and not on the other.
+    trained = a.values or a.data is not None
+    paths = _names(a.weights, b.weights) if trained else [path for path in a.weights if path in b.weights]
+    for path in paths:
+        one, two = a.weights.get(path), b.weights.get(path)
+        yield "weights", path, math.inf if one is None or two is None else relative_arrays(one, two, least), None, None
+
+
+def _among(moments: Sequence[Moment]) -> Iterator[_Quantity]:
+    """What the replicas of one run differ in: within each worker, and between the chief and each other worker."""
+    chief = moments[0]
+    least = _least(chief.weights)
+    for path, weight in chief.weights.items():
+        apart = max(moment.apart.get(path, 0.0) for moment in moments)
+        scale = max(float(np.max(np.abs(weight), initial=0.0)), least)
+        distances = [apart / scale if scale else math.inf] if apart else []
+        distances += [relative_arrays(weight, moment.weights[path], least) for moment in moments[1:]]
+        if distances:
+            yield "copies", path, max(distances), None, None
+
+
+def _lengths(reference: Recording, chief: Recording) -> Iterator[_Quantity]:
+    if len(reference.moments) != len(chief.moments):
+        steps, others = (recording.moments[-1].step for recording in (reference, chief))
+        yield "steps", "steps", math.inf, steps, others
+
+
+def _least(weights: Mapping[str, np.ndarray]) -> float:
+    """The magnitude below which no weight of a model is seen."""
+    elements = [array.astype(np.float64).ravel() for array in weights.values()]
+    every = np.concatenate(elements) if elements else np.zeros(0)
+    return _LEAST_SCALE * _rms(every[np.isfinite(every)])
+
+
+def _rms(array: np.ndarray) -> float:
+    return float(np.sqrt(np.mean(np.square(array)))) if array.size else 0.0
+
+
+def _names(a: Mapping[str, object], b: Mapping[str, object]) -> list[str]:
+    return list(dict.fromkeys([*a, *b]))

@@ -1,0 +1,40 @@
+"""What of a model explains that runs part, as it was recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of the models of a run; see `keras_repairs.model_facts`."""
+
+    random_layers: tuple[str, ...] = ()
+    unsynchronized: tuple[str, ...] = ()
+    overrides: tuple[str, ...] = ()
+    compute_dtypes: tuple[str, ...] = ()
+    non_trainable: tuple[str, ...] = ()
+    accumulates: bool = False
+
+    @classmethod
+    def of(cls, models: Sequence[Mapping[str, Any]]) -> Facts:
+        """The facts of all models that a run trained, together."""
+
+        def every(key: str) -> tuple[str, ...]:
+            return tuple(dict.fromkeys(item for model in models for item in model[key]))
+
+        return cls(
+            every("random_layers"),
+            every("unsynchronized"),
+            every("overrides"),
+            every("compute_dtypes"),
+            every("non_trainable"),
+            any(model["accumulates"] for model in models),
+        )
+
+    @property
+    def half(self) -> bool:
+        """Whether layers compute in 16 bits."""
+        return bool({"float16", "bfloat16"} & set(self.compute_dtypes))

@@ -1,0 +1,73 @@
+"""What `tfdist verify` found."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Any
+
+from tfdist.verify.comparing import Comparison
+from tfdist.verify.wording import Cause
+
+DIFFERS = 6
+"""The exit code for runs that part."""
+
+
+class Verdict(enum.Enum):
+    """What a comparison came to."""
+
+    PASSED = "passed"  # the same, up to rounding
+    PARTED = "parted"
+    FAILED = "failed"  # one of the runs ended with an error, or trained nothing
+    SKIPPED = "skipped"  # cannot be had on this machine or for this target
+
+
+@dataclass(frozen=True)
+class Result:
+    """One comparison.
+
+    Attributes:
+        label: The run that was compared.
+        reference: The run that it was compared with; None when it is said in the label.
+        verdict: What it came to.
+        comparison: Both runs, moment by moment; None where a run is missing.
+        causes: Why they parted, the likeliest first.
+        reason: Why it was skipped, or how it failed.
+        code: The exit code of the run that failed.
+    """
+
+    label: str
+    reference: str | None
+    verdict: Verdict
+    comparison: Comparison | None = None
+    causes: tuple[Cause, ...] = ()
+    reason: str | None = None
+    code: int = 0
+
+
+@dataclass(frozen=True)
+class Verification:
+    """All comparisons.
+
+    Attributes:
+        results: In the order in which they were made.
+        least: The least relative tolerance.
+        is_measured: Whether what rounding does was measured.
+        half: Whether the target computes in 16 bits.
+        facts: Of the reference's models, as they were recorded.
+        trained: Steps that the reference trained.
+    """
+
+    results: tuple[Result, ...]
+    least: float
+    is_measured: bool
+    half: bool = False
+    facts: tuple[dict[str, Any], ...] = ()
+    trained: int = 0
+
+    @property
+    def code(self) -> int:
+        """The exit code: that of runs that parted before that of one that failed."""
+        if any(result.verdict is Verdict.PARTED for result in self.results):
+            return DIFFERS
+        return next((result.code for result in self.results if result.verdict is Verdict.FAILED), 0)

@@ -1,0 +1,42 @@
+"""What is learned from running the same on one replica twice, the second time with weights moved by a rounding error.
+
+Where gradients are rounding alone (the bias of a layer before a normalization, of the keys of attention), optimizers
+that scale them take steps as large as elsewhere, in a direction of their own in each run: such weights can never be
+compared. Other trainings multiply a rounding error with every step. Both show here, for the very model.
+"""
+
+from __future__ import annotations
+
+from tfdist.training.recording_file import Recording
+from tfdist.verify.comparing import Comparison, Row, compare
+from tfdist.verify.tolerance import FLOAT32, HALF, Kind, Tolerance
+
+_REPRODUCED = {False: 1e-3, True: 0.2}
+"""A first step that differs by more, in float32 and in 16 bits, has other causes than a rounding error."""
+
+
+def reproduced(reference: Recording, nudged: Recording, *, half: bool) -> Comparison:
+    """Compares what one replica must have alike in two runs: the initial weights, the data, and nearly the first step.
+
+    Args:
+        reference: Of one replica.
+        nudged: The same, with weights moved after they were first recorded.
+        half: Whether layers compute in 16 bits.
+    """
+    rows = compare(reference, [nudged], Tolerance(_REPRODUCED[half], half=half)).rows
+    kinds: list[tuple[Kind, ...]] = [("weights",), ("data", "loss", "gradient norm"), *[("data",)] * len(rows)]
+    return Comparison(tuple(Row(row.step, tuple(row.of(*of))) for row, of in zip(rows, kinds, strict=False)))
+
+
+def measure(reference: Recording, nudged: Recording, *, half: bool) -> Tolerance:
+    """The tolerance for everything that is compared with `reference`."""
+    least = HALF if half else FLOAT32
+    worst: dict[tuple[Kind, str], float] = {}
+    measured = {}
+    for number, row in enumerate(compare(reference, [nudged], Tolerance(least)).rows):
+        for difference in row.differences:
+            key = (difference.kind, difference.name)
+            # A number that happens to agree once says nothing of what may happen to it.
+            worst[key] = max(worst.get(key, 0.0), difference.relative)
+            measured[(number, *key)] = worst[key]
+    return Tolerance(least, half, measured)

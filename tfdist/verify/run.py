@@ -1,0 +1,195 @@
+"""`tfdist verify`: the reference on one replica, what rounding does to it, then every run to compare with it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tfdist.errors import UsageError, WorkerFailedError
+from tfdist.launch.signals import Signals, Stopped
+from tfdist.verify.causes import likely_causes
+from tfdist.verify.comparing import Comparison, compare
+from tfdist.verify.facts import Facts
+from tfdist.verify.results import Result, Verdict, Verification
+from tfdist.verify.rounding import measure, reproduced
+from tfdist.verify.runs import STOPPED, Run, run
+from tfdist.verify.spec import AGAIN, REFERENCE, Unavailable, Variant, VerifySpec, variants
+from tfdist.verify.tolerance import FLOAT32, HALF, Tolerance
+
+
+class Interrupted(Exception):
+    """A signal ended a run, and with it the verification.
+
+    Attributes:
+        code: The exit code.
+    """
+
+    def __init__(self, code: int) -> None:
+        super().__init__(f"exit code {code}")
+        self.code = code
+
+
+def verify(spec: VerifySpec, tell: Callable[[str], None]) -> Verification:
+    """Runs the target in every way that was asked for, and compares.
+
+    Args:
+        spec: What and how.
+        tell: Takes a line on what is done now.
+
+    Raises:
+        UsageError: `spec.keep` cannot be used, or the target trains nothing.
+        Interrupted: A signal came.
+    """
+    with Signals() as signals, _folder(spec.keep) as folder:
+        return _Work(spec, folder, tell, signals).all()
+
+
+@dataclass
+class _Work:
+    spec: VerifySpec
+    folder: _Folder
+    tell: Callable[[str], None]
+    signals: Signals
+    runs: dict[str, Run] = field(default_factory=dict)
+
+    def all(self) -> Verification:
+        reference = self._run(REFERENCE)
+        if reference.code:
+            return Verification((self._failed(REFERENCE, reference),), FLOAT32, is_measured=False)
+        if reference.problem:
+            raise UsageError(
+                f"{reference.problem}. Expected a script, a module or a config that trains with fit: a loop of one's "
+                f"own cannot be compared. Received: {self.spec.target}"
+            )
+        chief = reference.recordings[0]
+        models = chief.facts["models"]
+        facts = Facts.of(models)
+        todo = variants(
+            self.spec, chief.facts["gpus"], jit_compile=any(model["jit_compile"] for model in models), half=facts.half
+        )
+        tolerance, results = self._tolerance(facts)
+        if any(result.verdict is Verdict.PARTED for result in results):
+            reason = "the training cannot be repeated on one replica, so there is nothing to compare with"
+            results += [Result(variant.label, REFERENCE.label, Verdict.SKIPPED, reason=reason) for variant in todo]
+        else:
+            results += [self._result(variant, tolerance, facts) for variant in todo]
+        return Verification(
+            tuple(results),
+            tolerance.least,
+            self.spec.tolerance is None,
+            facts.half,
+            tuple(models),
+            chief.moments[-1].step,
+        )
+
+    def _tolerance(self, facts: Facts) -> tuple[Tolerance, list[Result]]:
+        """What is rounding, and what came of measuring it where that went wrong."""
+        if self.spec.tolerance is not None:
+            return Tolerance(self.spec.tolerance), []
+        floor = Tolerance(HALF if facts.half else FLOAT32, half=facts.half)
+        nudged = self._run(AGAIN)
+        if nudged.problem:
+            return floor, [self._failed(AGAIN, nudged)]
+        once, twice = self.runs[REFERENCE.label].recordings[0], nudged.recordings[0]
+        comparison = reproduced(once, twice, half=facts.half)
+        if not comparison.passed:
+            return floor, [_judged(AGAIN, comparison, facts)]
+        return measure(once, twice, half=facts.half), []
+
+    def _result(self, variant: Variant | Unavailable, tolerance: Tolerance, facts: Facts) -> Result:
+        if isinstance(variant, Unavailable):
+            return Result(variant.label, None, Verdict.SKIPPED, reason=f"not available here: {variant.reason}")
+        other = self._run(variant)
+        if other.problem:
+            return self._failed(variant, other)
+        reference = self.runs.get(variant.reference)
+        if reference is None or reference.problem:
+            reason = f"there is nothing to compare it with: {variant.reference} failed"
+            return Result(variant.label, variant.reference, Verdict.SKIPPED, reason=reason)
+        left = _what_was_not_had(variant, Facts.of(other.recordings[0].facts["models"]), other)
+        if left:
+            return Result(variant.label, variant.reference, Verdict.SKIPPED, reason=f"not available here: {left}")
+        if variant.versus == "precision":
+            tolerance = Tolerance(max(tolerance.least, HALF), half=True)
+        comparison = compare(reference.recordings[0], other.recordings, tolerance)
+        return _judged(variant, comparison, facts)
+
+    def _run(self, variant: Variant) -> Run:
+        _check(self.signals)
+        self.tell(f"running {self.spec.name} for {self.spec.steps} steps: {variant.label}")
+        done = run(self.spec, variant, self.folder.path)
+        if done.code in STOPPED:
+            raise Interrupted(done.code)
+        self.runs[variant.label] = done
+        return done
+
+    def _failed(self, variant: Variant, other: Run) -> Result:
+        self.folder.keep()
+        reason = f"{other.problem}; its run directory is kept in {self.folder.path}"
+        code = other.code or WorkerFailedError.exit_code
+        reference = None if variant is REFERENCE else variant.reference
+        return Result(variant.label, reference, Verdict.FAILED, reason=reason, code=code)
+
+
+def _judged(variant: Variant, comparison: Comparison, facts: Facts) -> Result:
+    if comparison.passed:
+        return Result(variant.label, variant.reference, Verdict.PASSED, comparison)
+    causes = likely_causes(comparison, facts, variant.versus, variant.replicas)
+    return Result(variant.label, variant.reference, Verdict.PARTED, comparison, tuple(causes))
+
+
+def _what_was_not_had(variant: Variant, facts: Facts, other: Run) -> str | None:
+    """What a run was asked to be and was not, since the target decides it in a way that cannot be overruled."""
+    models = other.recordings[0].facts["models"]
+    if variant.precision == "float32" and facts.half:
+        return "layers of the target name a 16-bit dtype of their own."
+    if variant.jit_compile and not all(model["jit_compile"] for model in models):
+        return "Keras does not compile this model with XLA."
+    return None
+
+
+def _check(signals: Signals) -> None:
+    try:
+        signals.check()
+    except Stopped as stopped:
+        raise Interrupted(stopped.exit_code) from None
+
+
+@dataclass
+class _Folder:
+    """Where the run directories are, and whether they stay."""
+
+    path: Path
+    kept: bool
+
+    def keep(self) -> None:
+        """Lets them stay: their logs are needed."""
+        self.kept = True
+
+
+@contextlib.contextmanager
+def _folder(keep: str | None) -> Iterator[_Folder]:
+    if keep is None:
+        folder = _Folder(Path(tempfile.mkdtemp(prefix="tfdist-verify-")), kept=False)
+    else:
+        folder = _Folder(Path(keep), kept=True)
+        try:
+            folder.path.mkdir(parents=True, exist_ok=True)
+            entries = os.listdir(folder.path)
+        except OSError as error:
+            raise UsageError(f"--keep {keep} cannot be used: {error}. Expected a new or an empty directory.") from error
+        if entries:
+            raise UsageError(
+                f"--keep expects a new or an empty directory for the run directories. Received: --keep {keep} with "
+                f"{', '.join(sorted(entries)[:3])}."
+            )
+    try:
+        yield folder
+    finally:
+        if not folder.kept:
+            shutil.rmtree(folder.path, ignore_errors=True)

@@ -1,0 +1,89 @@
+"""Runs the target once more, as an ordinary job that is recorded."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from tfdist.cluster.discover import discover
+from tfdist.launch.job import JobSpec, run_job
+from tfdist.launch.recording import RecordingRequest
+from tfdist.training.recording_file import Recording
+from tfdist.verify.spec import Variant, VerifySpec
+
+STOPPED = (129, 130, 143)
+"""What a job exits with that a signal to its launcher ended."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What came of one run.
+
+    Attributes:
+        code: Its exit code.
+        recordings: One a worker, the chief's first; empty when the job failed or when no `fit` was called.
+    """
+
+    code: int
+    recordings: tuple[Recording, ...] = ()
+
+    @property
+    def problem(self) -> str | None:
+        """Why there is nothing to compare, or None."""
+        if self.code:
+            return f"The run ended with exit code {self.code}"
+        if not self.recordings:
+            return "The target never called fit, or fit had no step, so there is nothing to compare"
+        return None
+
+
+def run(spec: VerifySpec, variant: Variant, folder: Path) -> Run:
+    """Runs a variant to its last recorded step.
+
+    Args:
+        spec: What is run.
+        variant: How.
+        folder: Exists; the run directory and the recordings are made below it.
+
+    Raises:
+        TfdistError: The job could not be started.
+    """
+    name = re.sub(r"[^a-z0-9]+", "-", variant.label.lower())
+    recordings = folder / "recordings" / name
+    recordings.mkdir(parents=True)
+    request = RecordingRequest(
+        str(recordings.absolute()),
+        spec.steps,
+        variant.replicas,
+        variant.jit_compile,
+        variant.precision,
+        variant.nudged,
+    )
+    code = run_job(_job(spec, variant, str(folder / name), request))
+    if code:
+        return Run(code)
+    read = [Recording.read(request.file(index)) for index in range(variant.workers)]
+    return Run(code, tuple(recording for recording in read if recording is not None and recording.moments[1:]))
+
+
+def _job(spec: VerifySpec, variant: Variant, run_dir: str, request: RecordingRequest) -> JobSpec:
+    return JobSpec(
+        # On this machine alone, whatever cluster the environment tells of.
+        membership=discover(nproc=variant.workers, environ={}),
+        target_kind=spec.target_kind,
+        target=spec.target,
+        args=spec.args,
+        name=spec.name,
+        run_dir=run_dir,
+        seed=spec.seed,
+        overrides=spec.overrides,
+        devices=spec.devices,
+        memory_limit=spec.memory_limit,
+        communication=variant.communication,
+        start_timeout=spec.start_timeout,
+        step_timeout=spec.step_timeout,
+        show=spec.show,
+        verbose=spec.verbose,
+        recording=request,
+    )

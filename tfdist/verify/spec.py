@@ -1,0 +1,155 @@
+"""What `tfdist verify` is asked to do, and which runs that takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from tfdist.errors import UsageError
+from tfdist.launch.environment import Communication, TargetKind
+from tfdist.launch.output import Show
+from tfdist.verify.causes import Versus
+
+Also = Literal["xla", "communication", "precision"]
+
+
+@dataclass(frozen=True)
+class VerifySpec:
+    """The command line.
+
+    Attributes:
+        target_kind: What `target` is.
+        target: Path or dotted name of what to train.
+        name: What the run is called.
+        args: The script's own arguments.
+        overrides: KEY=VALUE texts of `--set`.
+        seed: Of every run.
+        replicas: Of the run in one process; 1 for none.
+        nproc: Workers of the run in several processes; None for none.
+        steps: Training steps.
+        tolerance: Relative; None for what rounding does to this training.
+        also: What else to compare.
+        devices: GPUs to use; None for all.
+        memory_limit: MiB of a logical GPU.
+        start_timeout: Seconds in which the workers must find one another.
+        step_timeout: Seconds that a step may take.
+        show: Whose output the terminal shows.
+        verbose: Say more.
+        keep: Where the run directories stay; None to remove them.
+    """
+
+    target_kind: TargetKind
+    target: str
+    name: str
+    args: tuple[str, ...] = ()
+    overrides: tuple[str, ...] = ()
+    seed: int = 1
+    replicas: int = 2
+    nproc: int | None = None
+    steps: int = 5
+    tolerance: float | None = None
+    also: tuple[Also, ...] = ()
+    devices: tuple[int, ...] | None = None
+    memory_limit: int | None = None
+    start_timeout: float = 120.0
+    step_timeout: float = 600.0
+    show: Show = "none"
+    verbose: bool = False
+    keep: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.replicas == 1 and self.nproc is None and not self.also:
+            raise UsageError(
+                "There is nothing to compare one replica with. Expected --replicas 2 or more, --nproc N or --also "
+                f"{'|'.join(get_args(Also))}. Received: --replicas 1"
+            )
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One run, beside the one that it is compared with.
+
+    Attributes:
+        label: What it is called in the table.
+        versus: What it has otherwise.
+        workers: Its processes.
+        replicas: Of all its processes.
+        communication: Its collectives.
+        jit_compile: Whether models are compiled with XLA; None as the target has it.
+        precision: The dtype policy; None as the target has it.
+        nudged: Whether the weights are moved by a rounding error.
+        reference: The label of the run that it is compared with.
+    """
+
+    label: str
+    versus: Versus
+    workers: int = 1
+    replicas: int = 1
+    communication: Communication = "auto"
+    jit_compile: bool | None = None
+    precision: str | None = None
+    nudged: bool = False
+    reference: str = "1 replica"
+
+
+@dataclass(frozen=True)
+class Unavailable:
+    """A comparison that cannot be made.
+
+    Attributes:
+        label: What it would have been called.
+        reason: Why not.
+    """
+
+    label: str
+    reason: str
+
+
+REFERENCE = Variant("1 replica", "again")
+AGAIN = Variant("1 replica again", "again", nudged=True)
+
+
+def variants(spec: VerifySpec, gpus: int, *, jit_compile: bool, half: bool) -> list[Variant | Unavailable]:
+    """The runs to compare, once it is known of the reference what this machine and this model have.
+
+    Args:
+        spec: The command line.
+        gpus: That TensorFlow sees here.
+        jit_compile: Whether the target compiles with XLA.
+        half: Whether it computes in 16 bits.
+    """
+    chosen = gpus if spec.devices is None else len(spec.devices)
+    found: list[Variant | Unavailable] = []
+    if spec.replicas > 1:
+        found.append(Variant(f"{spec.replicas} replicas", "replicas", replicas=spec.replicas))
+    if spec.nproc is not None:
+        found.append(_workers(f"{spec.nproc} workers", spec.nproc, chosen))
+    if "xla" in spec.also:
+        label = f"XLA {'off' if jit_compile else 'on'}"
+        found.append(Variant(label, "xla", jit_compile=not jit_compile))
+    if "communication" in spec.also:
+        found += _communication(max(spec.nproc or 2, 2), chosen)
+    if "precision" in spec.also:
+        found.append(
+            Variant("float32", "precision", precision="float32")
+            if half
+            else Unavailable("float32", "the target computes in float32 already, so there is nothing to compare.")
+        )
+    return found
+
+
+def _workers(label: str, workers: int, gpus: int) -> Variant | Unavailable:
+    if 0 < gpus < workers:
+        return Unavailable(label, f"each worker needs a GPU, and there are {gpus}.")
+    return Variant(label, "replicas", workers=workers, replicas=workers)
+
+
+def _communication(workers: int, gpus: int) -> list[Variant | Unavailable]:
+    if gpus < workers:
+        reason = f"NCCL needs a physical GPU for every replica, so {workers}; TensorFlow sees {gpus} here."
+        return [Unavailable("NCCL against RING", reason)]
+    ring = Variant(f"{workers} workers, RING", "replicas", workers, workers, communication="ring")
+    nccl = Variant(
+        f"{workers} workers, NCCL", "communication", workers, workers, communication="nccl", reference=ring.label
+    )
+    return [ring, nccl]

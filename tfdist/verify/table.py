@@ -1,0 +1,180 @@
+"""What `tfdist verify` prints."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+
+from tfdist.verify.comparing import Comparison, Difference, Row
+from tfdist.verify.results import Result, Verdict, Verification
+from tfdist.verify.tolerance import MARGIN, Kind
+
+_WIDTH = 120
+_MOST_NAMES = 3
+_LONG_EPOCH = 200
+_HEADINGS: tuple[tuple[Kind, str], ...] = (
+    ("data", "data"),
+    ("loss", "loss"),
+    ("gradient norm", "gradient"),
+    ("weights", "weights"),
+    ("metrics", "metrics"),
+    ("copies", "copies"),
+)
+
+
+def render(verification: Verification, steps: int) -> str:
+    """All comparisons, one below the other, and the verdict.
+
+    Args:
+        verification: What was found.
+        steps: That were asked for.
+    """
+    head = "\n".join(_wrapped(line) for line in _head(verification, steps)) if verification.trained else ""
+    blocks = ["\n".join(_block(result)) for result in verification.results]
+    return "\n\n".join([*([head] if head else []), *blocks, _verdict(verification)])
+
+
+def _head(verification: Verification, steps: int) -> Iterator[str]:
+    least = f"{verification.least:g}"
+    if verification.is_measured:
+        text = (
+            f"Tolerance: {MARGIN} times what rounding was seen to do to this training on 1 replica, and at least "
+            f"{least}."
+        )
+    else:
+        text = f"Tolerance: a relative difference of {least}."
+    yield text
+    if verification.half:
+        yield "Layers compute in 16 bits, so weights are judged before the first step alone."
+    if verification.trained < steps:
+        yield f"The target trained {verification.trained} of the {steps} steps, and then ended."
+    epoch = max((model["epoch_steps"] or 0 for model in verification.facts), default=0)
+    if verification.trained < epoch <= _LONG_EPOCH:
+        yield (
+            f"No epoch ended in {verification.trained} steps: --steps {epoch} compares its last batch too, which may "
+            "be smaller."
+        )
+
+
+def _verdict(verification: Verification) -> str:
+    counts = [(verdict, sum(result.verdict is verdict for result in verification.results)) for verdict in Verdict]
+    said = ", ".join(f"{count} {verdict.value}" for verdict, count in counts if count)
+    return f"verify: {said} (exit code {verification.code})"
+
+
+def _block(result: Result) -> Iterator[str]:
+    yield f"{result.label} against {result.reference}" if result.reference else result.label
+    if result.comparison is None:
+        yield _wrapped(f"{result.verdict.name}  {result.reason}", "  ")
+        return
+    yield from _table(result.comparison, result)
+    if result.verdict is Verdict.PASSED:
+        yield _wrapped(f"PASSED  the same up to rounding; {_largest(result.comparison)}", "  ")
+    else:
+        yield from _parting(result.comparison, result.label)
+    for cause in result.causes:
+        yield _wrapped(f"likely cause: {cause.text}", "  ")
+    yield from _undecided(result.comparison)
+
+
+def _table(comparison: Comparison, result: Result) -> Iterator[str]:
+    """A line a moment: both losses and gradient norms, then the largest relative difference of each kind."""
+    kinds = [(kind, heading) for kind, heading in _HEADINGS if any(row.of(kind) for row in comparison.rows)]
+    both = [result.reference or "", result.label]
+    lines = [["step", *both, *both, *(heading for _, heading in kinds)]]
+    for row in comparison.rows:
+        numbers = [*_numbers(row, "loss"), *_numbers(row, "gradient norm")]
+        lines.append([str(row.step), *numbers, *(_cell(row, kind) for kind, _ in kinds)])
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+    pairs = [widths[0], widths[1] + 2 + widths[2], widths[3] + 2 + widths[4]]
+    yield _line(["", "loss, epoch so far", "gradient norm"], pairs, str.ljust) + "  largest relative difference of"
+    for line in lines:
+        yield _line(line, widths, str.rjust)
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], justify: Callable[[str, int], str]) -> str:
+    return "  " + "  ".join(justify(cell, width) for cell, width in zip(cells, widths, strict=True))
+
+
+def _numbers(row: Row, kind: Kind) -> tuple[str, str]:
+    found = row.of(kind)
+    if not found or found[0].reference is None or found[0].other is None:
+        return "-", "-"
+    return f"{found[0].reference:.6g}", f"{found[0].other:.6g}"
+
+
+def _cell(row: Row, kind: Kind) -> str:
+    """The largest difference, with a mark where it is more than rounding and in brackets where it is not judged."""
+    found = row.parted(kind) or row.of(kind)
+    if not found:
+        return "-"
+    if kind == "data":
+        return "other !" if found[0].is_beyond else "same"
+    text = _relative(found[0])
+    if found[0].is_beyond:
+        return f"{text} !"
+    return text if math.isfinite(found[0].allowed) else f"({text})"
+
+
+def _relative(difference: Difference) -> str:
+    return "0" if difference.relative == 0 else f"{difference.relative:.1e}"
+
+
+def _largest(comparison: Comparison) -> str:
+    parts = []
+    for kind in ("loss", "gradient norm", "weights", "metrics"):
+        found = comparison.largest(kind)
+        # Weights that are judged before the first step alone are no news.
+        if found is not None and any(math.isfinite(d.allowed) for d in comparison.rows[-1].of(kind)):
+            where = f" ({found.name}, step {found.step})" if found.relative and kind in ("weights", "metrics") else ""
+            parts.append(f"{kind} {_relative(found)}{where}")
+    return "largest differences: " + ", ".join(parts)
+
+
+def _parting(comparison: Comparison, label: str) -> Iterator[str]:
+    first = comparison.first()
+    if first is None:
+        return
+    yield _wrapped(f"PARTED  at step {first.step}: {_described(first, label)}", "  ")
+    weight = comparison.first("weights")
+    if weight is not None and weight is not first:
+        more = next(len(row.parted("weights")) for row in comparison.rows if row.parted("weights")) - 1
+        others = f", and {more} more" if more else ""
+        yield _wrapped(f"first weight: {weight.name} at step {weight.step} ({_relative(weight)}{others})", "  ")
+
+
+def _described(difference: Difference, label: str) -> str:
+    what = difference.kind if difference.name == difference.kind else f"{difference.kind} {difference.name}"
+    if difference.kind == "copies":
+        return f"the copies of {difference.name} on the replicas of {label} ({_relative(difference)})"
+    if difference.kind == "steps":
+        return f"one run trained for {difference.reference} steps, the other for {difference.other}"
+    numbers = ""
+    if difference.kind != "data" and difference.reference is not None and difference.other is not None:
+        numbers = f"{difference.reference:.8g} against {difference.other:.8g}, "
+    allowed = f"{difference.allowed:.1e} is allowed"
+    return f"{what} ({numbers}{_relative(difference)}; {allowed})"
+
+
+def _undecided(comparison: Comparison) -> Iterator[str]:
+    last = comparison.rows[-1]
+    names = [d.name for d in last.of("weights") if not math.isfinite(d.allowed)]
+    if names and len(names) < len(last.of("weights")):
+        yield _wrapped(f"not judged, as rounding alone moves them elsewhere in every run: {_named(names)}", "  ")
+    for row in comparison.rows:
+        unsure = [d.kind for d in row.of("loss", "gradient norm", "metrics") if not math.isfinite(d.allowed)]
+        if unsure:
+            text = f"not judged from step {row.step} on, as this training multiplies rounding: {_named(unsure)}"
+            yield _wrapped(text, "  ")
+            return
+
+
+def _named(names: Sequence[str]) -> str:
+    unique = list(dict.fromkeys(names))
+    more = f" and {len(unique) - _MOST_NAMES} more" if len(unique) > _MOST_NAMES else ""
+    return ", ".join(unique[:_MOST_NAMES]) + more
+
+
+def _wrapped(text: str, indent: str = "") -> str:
+    return textwrap.fill(text, _WIDTH, initial_indent=indent, subsequent_indent=indent + "  ", break_long_words=False)

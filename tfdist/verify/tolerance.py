@@ -1,0 +1,56 @@
+"""Up to where two numbers are the same: what rounding alone does to the training at hand, with a margin."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+Kind = Literal["data", "loss", "gradient norm", "weights", "metrics", "copies", "steps"]
+
+KINDS: tuple[Kind, ...] = ("data", "loss", "gradient norm", "weights", "metrics", "copies", "steps")
+"""What is compared, causes before their effects. Copies are those of one weight, on the replicas of one run."""
+
+FLOAT32 = 1e-5
+"""The least relative tolerance: fifty times what rounding did to losses and weights of five models in five steps."""
+
+HALF = 2e-2
+"""The same where layers compute in 16 bits; of losses, gradient norms and metrics."""
+
+MARGIN = 10
+"""How often what rounding was seen to do is allowed: another order of the sums is another draw."""
+
+_DATA = 1e-9
+"""Of sums in float64, whose order is all that differs."""
+
+_UNDECIDED = {False: 1e-2, True: 0.2}
+"""Where rounding explains more than this, in float32 and in 16 bits, nothing can be said of a number any more."""
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """What is rounding.
+
+    Attributes:
+        least: The least relative difference that is allowed.
+        half: Whether layers compute in 16 bits. Then the weights are not judged after the first step: the gradients of
+            a small part of the batch are rounded to 16 bits before they are summed.
+        measured: (number of the moment, kind, name) -> the relative difference that rounding alone made until then.
+    """
+
+    least: float = FLOAT32
+    half: bool = False
+    measured: Mapping[tuple[int, Kind, str], float] = field(default_factory=dict)
+
+    def allowed(self, number: int, kind: Kind, name: str) -> float:
+        """The relative difference up to which a quantity of moment `number` is the same; inf where any is."""
+        if kind == "data":
+            return _DATA
+        if kind == "copies" or (kind == "weights" and number == 0):
+            # Copies of one variable, and weights that nothing has been added to yet, have not been rounded twice.
+            return min(self.least, FLOAT32)
+        if kind == "weights" and self.half:
+            return math.inf
+        by_rounding = MARGIN * self.measured.get((number, kind, name), 0.0)
+        return math.inf if by_rounding > _UNDECIDED[self.half] else max(self.least, by_rounding)
