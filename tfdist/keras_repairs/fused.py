@@ -50,7 +50,11 @@ def adam(original: Function) -> Function:
             return
 
         def cast(value: Any) -> tf.Tensor:
+            # As Keras casts the betas for their powers: a float of Python's by way of float32.
             return tf.cast(value, target.dtype)
+
+        def exact(value: float) -> tf.Tensor:
+            return tf.constant(value, target.dtype)
 
         place, step = self._get_variable_index(variable), cast(own_copy(self.iterations) + 1)
         tf.raw_ops.ResourceApplyAdam(
@@ -60,9 +64,9 @@ def adam(original: Function) -> Function:
             beta1_power=tf.pow(cast(self.beta_1), step),
             beta2_power=tf.pow(cast(self.beta_2), step),
             lr=cast(learning_rate),
-            beta1=cast(self.beta_1),
-            beta2=cast(self.beta_2),
-            epsilon=cast(self.epsilon),
+            beta1=exact(self.beta_1),
+            beta2=exact(self.beta_2),
+            epsilon=exact(self.epsilon),
             grad=gradient,
         )
 
