@@ -16,8 +16,9 @@ from tfdist.keras_repairs.model_facts import model_facts
 from tfdist.launch.recording import RecordingRequest
 from tfdist.training.nudging import nudge
 from tfdist.training.observing import Observer, fingerprint
-from tfdist.training.recording import MOST_ELEMENTS, Recorded, Recorder
+from tfdist.training.recording import Recorded, Recorder
 from tfdist.training.recording_file import Recording
+from tfdist.training.sampling import MOST_ELEMENTS
 
 X = np.random.default_rng(1).normal(size=(7, 4)).astype(np.float32)
 

@@ -14,7 +14,7 @@ from tfdist.data.sources import Source
 from tfdist.errors import UsageError
 from tfdist.launch.environment import Assignment
 from tfdist.order.epoch import epoch_order, epoch_pieces
-from tfdist.runtime.feeding import no_autotune_options, per_replica
+from tfdist.runtime.feeding import Share, no_autotune_options, per_replica, with_shares
 
 PREFETCHED_STEPS = 2
 
@@ -57,7 +57,21 @@ def build(
         counted = batches.apply(tf.data.experimental.assert_cardinality(len(pieces)))
         return counted.prefetch(PREFETCHED_STEPS * len(replica_ids)).with_options(no_autotune_options())
 
-    return make([0]) if replicas == 1 else per_replica(make, strategy)
+    def make_shares(replica_ids: Sequence[int]) -> tf.data.Dataset:
+        totals = np.repeat(_batch_sizes(len(source), batch_size), len(replica_ids))
+        largest = tf.constant(totals.max(), tf.int64)
+        sized = tf.data.Dataset.zip(make(replica_ids), tf.data.Dataset.from_tensor_slices(totals))
+        return sized.map(lambda data, total: Share(data, total, largest))
+
+    if replicas == 1:
+        return make([0])
+    return with_shares(per_replica(make, strategy), lambda: per_replica(make_shares, strategy))
+
+
+def _batch_sizes(num_samples: int, batch_size: int) -> NDArray[np.int64]:
+    """The samples of each global batch of an epoch: int64 [steps]."""
+    starts = np.arange(0, num_samples, batch_size, dtype=np.int64)
+    return np.minimum(starts + batch_size, num_samples) - starts
 
 
 def _indices(num_samples: int, pieces: NDArray[np.int64], seed: int, shuffle: bool) -> tf.data.Dataset:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import keras
 import tensorflow as tf
 from keras.src import backend
 from keras.src.trainers.data_adapters import data_adapter_utils
@@ -28,6 +29,9 @@ def maybe_symbolic_build(original: Function) -> Function:
             original(self, iterator, data_batch)
             return
         refusals.check_model(self)
+        if _has_no_call(self):
+            # Its steps call its parts, which build themselves, as on one replica.
+            return
         with strategy.scope():
             if data_batch is None:
                 specs = _specs(iterator._distributed_dataset.element_spec)
@@ -37,6 +41,10 @@ def maybe_symbolic_build(original: Function) -> Function:
             self._symbolic_build(data_batch=data_batch)
 
     return repaired
+
+
+def _has_no_call(model: Any) -> bool:
+    return type(model).call is keras.Model.call or type(model).call is keras.Layer.call
 
 
 def _specs(element_spec: Any) -> Any:

@@ -37,6 +37,9 @@ def callback_list_init(original: Function, extra: Callable[[], Sequence[keras.ca
         kept, watch = _shared(given, model.distribute_strategy)
         original(self, kept, *args, **kwargs)
         added = [*extra(), *_decisions(watch, kept, model.distribute_strategy)]
+        if any(isinstance(callback, Decisions) for callback in added):
+            # Keras may tell callbacks of a batch in a thread; what the workers agree on must come in one order.
+            self._async_train = self._async_test = self._async_predict = False
         for callback in added:
             callback.set_model(model)
             callback.set_params(self.params)

@@ -22,7 +22,7 @@ _Policy = tf.data.experimental.AutoShardPolicy
 def distribute(dataset: Any, strategy: tf.distribute.Strategy) -> Any:
     """Cuts every global batch of `dataset` into the replicas' pieces; what is distributed already stays as it is."""
     if isinstance(dataset, tf.distribute.DistributedDataset):
-        return dataset
+        return feeding.as_shares(dataset)
     _check_policy(dataset, strategy)
     replicas = strategy.num_replicas_in_sync
 

@@ -8,6 +8,7 @@ import tensorflow as tf
 from keras.src import backend
 
 from tfdist.errors import UnsupportedError
+from tfdist.keras_repairs.replicas import note_gathering
 
 _CARRIERS = {
     tf.bfloat16: tf.float32,
@@ -39,6 +40,7 @@ def all_rows(value: Any) -> Any:
     Raises:
         UnsupportedError: A tensor is sparse, or its dtype cannot be sent.
     """
+    note_gathering()
     return tf.nest.map_structure(_all_rows, value)
 
 

@@ -35,6 +35,8 @@ def of_scalar(original: Function) -> Function:
 
     def repaired(self: Any, values: Any, sample_weight: Any = None) -> Any:
         step = current_step()
+        if step is not None:
+            step.updated.add(id(self))
         if step is None or len(getattr(values, "shape", ())) > 0:
             return original(self, values, sample_weight)
         if isinstance(self, keras.metrics.MeanMetricWrapper):

@@ -30,6 +30,8 @@ class ReplicaStep:
         capacity: Scalar int64 tensor, the most samples that a replica got of a batch so far, where it is known.
         compiles: Whether the model's forward and backward pass are compiled with XLA.
         added_losses: What layers added with `add_loss` in this step, by the layer's id.
+        updated: The ids of the means that were updated in this step.
+        gathers: Whether the replicas exchange tensors in it whose sizes may differ from step to step.
     """
 
     def __init__(
@@ -49,6 +51,8 @@ class ReplicaStep:
         self.users = users
         self.compiles = compiles
         self.added_losses: dict[int, list[tf.Tensor]] = {}
+        self.updated: set[int] = set()
+        self.gathers = users
 
     def share(self, dtype: tf.DType) -> tf.Tensor:
         """The replica's part of the samples of the global batch: a scalar between 0 and 1."""
@@ -82,6 +86,13 @@ def replica_step(step: ReplicaStep | None) -> Iterator[None]:
         yield
     finally:
         _step.reset(token)
+
+
+def note_gathering() -> None:
+    """Notes that the step being traced, if one is, gathers tensors whose sizes may differ from step to step."""
+    step = current_step()
+    if step is not None:
+        step.gathers = True
 
 
 @contextlib.contextmanager

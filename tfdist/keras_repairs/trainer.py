@@ -16,7 +16,7 @@ from tfdist.keras_repairs.epochs import Feed
 from tfdist.keras_repairs.overrides import is_users_step
 from tfdist.keras_repairs.replicas import ReplicaStep, current_step, replica_step
 from tfdist.runtime import sums
-from tfdist.runtime.collectives import all_reduce
+from tfdist.runtime.collectives import all_reduce, worker_count
 from tfdist.runtime.feeding import Share
 
 Function = Callable[..., Any]
@@ -37,8 +37,8 @@ def make_function(original: Function, observer: Observer | None = None) -> Funct
         name = "train_step" if step_function == self.train_step else "test_step"
         users = is_users_step(self, name)
         step = _observed(step_function, observer)
-        share = _as_share(self, _whole_logs(self, step) if users else step, users=users)
-        return _execution(self, share, trains=name == "train_step")
+        whole = _Step(self, _whole_logs(self, step) if users else step, users=users)
+        return _execution(self, whole, trains=name == "train_step")
 
     return repaired
 
@@ -49,7 +49,7 @@ def make_predict_function(original: Function) -> Function:
     def repaired(self: Any, force: bool = False) -> Any:
         if self.distribute_strategy.num_replicas_in_sync == 1 or (self.predict_function is not None and not force):
             return original(self, force)
-        one_step = _one_step(self, _as_share(self, self.predict_step), "concat")
+        one_step = _one_step(self, _Step(self, self.predict_step), "concat")
 
         def several_steps(batches: list[Any]) -> Any:
             outputs = [one_step(batch) for batch in batches]
@@ -90,12 +90,14 @@ def metrics_result_or_logs(original: Function) -> Function:
         if self.distribute_strategy.num_replicas_in_sync == 1 or result is not logs:
             return result
         metrics = self.get_metrics_result()
+        if "loss" in metrics and not float(self._loss_tracker.count.numpy()):
+            del metrics["loss"]
         return {name: metrics.get(name, value) for name, value in logs.items()}
 
     return repaired
 
 
-def _execution(model: Any, step: Function, *, trains: bool) -> Function:
+def _execution(model: Any, step: _Step, *, trains: bool) -> Function:
     """What Keras calls with an iterator for every `steps_per_execution` steps."""
     one_step = _one_step(model, step, "auto")
 
@@ -109,7 +111,11 @@ def _execution(model: Any, step: Function, *, trains: bool) -> Function:
     from_several = _FromIterator(several_steps)
 
     def run(feed: Feed, steps: int) -> Any:
-        return from_one(feed.iterator) if steps == 1 else from_several(feed.iterator, tf.constant(steps))
+        if steps > 1 and step.can_loop:
+            return from_several(feed.iterator, tf.constant(steps))
+        for _ in range(steps):
+            outputs = from_one(feed.iterator)
+        return outputs
 
     run_ahead = Ahead(run, lambda seconds: float(all_reduce(seconds, "max", model.distribute_strategy)))
 
@@ -117,7 +123,9 @@ def _execution(model: Any, step: Function, *, trains: bool) -> Function:
         steps = model.steps_per_execution
         if isinstance(iterator, Feed) and iterator.left is not None and not model.run_eagerly:
             if steps == 1:
-                return run_ahead(iterator, watched=not trains or is_watched(model))
+                # Where training is to stop already, Keras stops after the next batch.
+                watched = not trains or is_watched(model) or not step.can_loop or model.stop_training
+                return run_ahead(iterator, watched=watched)
             return run(iterator, iterator.take(steps))
         # Batch by batch: in the last execution there may be fewer than `steps`, but never none.
         outputs = one_step(next(iterator))
@@ -167,15 +175,28 @@ def _one_step(model: Any, step: Function, reduction: str) -> Function:
     return one_step if model.run_eagerly else tf.function(one_step, reduce_retracing=True, autograph=False)
 
 
-def _as_share(model: Any, step_function: Function, *, users: bool = False) -> Function:
-    strategy, compiles = model.distribute_strategy, bool(model.jit_compile)
+class _Step:
+    """A step of Keras's or the user's as each replica runs it, on its share of the global batch.
 
-    def step(batch: Any) -> Any:
+    Attributes:
+        can_loop: Whether several steps can run in one execution, as far as the traces so far tell. TensorFlow holds a
+            collective to one size within an execution, and workers may gather tensors whose sizes differ by step.
+    """
+
+    def __init__(self, model: Any, function: Function, *, users: bool = False) -> None:
+        self._function = function
+        self._strategy = model.distribute_strategy
+        self._options = {"users": users, "compiles": bool(model.jit_compile)}
+        self._has_peers = worker_count(self._strategy) > 1
+        self.can_loop = not self._has_peers
+
+    def __call__(self, batch: Any) -> Any:
         batch = tf.nest.map_structure(lambda leaf: None if isinstance(leaf, tf.experimental.Optional) else leaf, batch)
-        with replica_step(_step_of(batch, strategy.num_replicas_in_sync, users=users, compiles=compiles)):
-            return step_function(batch.data if isinstance(batch, Share) else batch)
-
-    return step
+        step = _step_of(batch, self._strategy.num_replicas_in_sync, **self._options)
+        with replica_step(step):
+            outputs = self._function(batch.data if isinstance(batch, Share) else batch)
+        self.can_loop = not (self._has_peers and step.gathers)
+        return outputs
 
 
 def _step_of(batch: Any, replicas: int, **options: bool) -> ReplicaStep:
@@ -199,7 +220,10 @@ def _whole_logs(model: Any, step_function: Function) -> Function:
         logs = step_function(data)
         if not isinstance(logs, dict):
             return logs
-        metrics = model.get_metrics_result()
+        metrics = set(model.get_metrics_result())
+        if id(model._loss_tracker) not in current_step().updated:
+            # A loss of the user's under the name of Keras's, which is not in use.
+            metrics.discard("loss")
         return {name: value if name in metrics else whole(value) for name, value in logs.items()}
 
     return step

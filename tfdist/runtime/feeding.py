@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 from tensorflow.python.data.ops import multi_device_iterator_ops
 
+_SHARES = "_tfdist_shares"
+
 
 class Share(NamedTuple):
     """A replica's piece of a global batch, as the repaired `fit`, `evaluate` and `predict` pass it to the replica.
@@ -43,6 +45,25 @@ def local_replicas(strategy: tf.distribute.Strategy, worker: int | None = None) 
     per_worker = strategy.num_replicas_in_sync // max(tasks, 1)
     index = (resolver.task_id or 0) if worker is None and tasks > 1 else (worker or 0)
     return range(index * per_worker, (index + 1) * per_worker)
+
+
+def with_shares(
+    distributed: tf.distribute.DistributedDataset, make: Callable[[], tf.distribute.DistributedDataset]
+) -> tf.distribute.DistributedDataset:
+    """Notes how to make the same batches as `Share`s, which spare `fit` to count the samples of each global batch.
+
+    Args:
+        distributed: What people iterate over and give to `fit`; returned.
+        make: Makes the dataset that `fit` then takes; called once, at first need.
+    """
+    setattr(distributed, _SHARES, functools.cache(make))
+    return distributed
+
+
+def as_shares(distributed: tf.distribute.DistributedDataset) -> tf.distribute.DistributedDataset:
+    """The batches of `distributed` as `Share`s where it is known how to make them, else as they are."""
+    make = getattr(distributed, _SHARES, None)
+    return distributed if make is None else make()
 
 
 def per_replica(
