@@ -184,17 +184,20 @@ def asynchronous() -> callbacks.Callback:
     ("given", "watch"),
     [
         ([], Watch()),
-        ([callbacks.ModelCheckpoint("x.keras", save_freq=3), callbacks.CSVLogger("x"), callbacks.History()], Watch()),
+        (
+            [callbacks.ModelCheckpoint("x.keras", save_freq=3), callbacks.CSVLogger("x"), callbacks.History()],
+            Watch(batches=True),
+        ),
         ([Quiet()], Watch()),  # epochs are shared always
-        ([StopsAt(3)], Watch(train=True)),
-        ([OldName()], Watch(train=True)),
-        ([asynchronous()], Watch()),  # Keras may tell it of a batch too late to stop anything
+        ([StopsAt(3)], Watch(train=True, batches=True)),
+        ([OldName()], Watch(train=True, batches=True)),
+        ([asynchronous()], Watch(batches=True)),  # Keras may tell it of a batch too late to stop anything
         ([callbacks.LambdaCallback(on_epoch_end=print)], Watch()),
-        ([callbacks.LambdaCallback(on_train_batch_begin=print)], Watch(train=True)),
+        ([callbacks.LambdaCallback(on_train_batch_begin=print)], Watch(train=True, batches=True)),
         ([callbacks.LambdaCallback(on_test_batch_end=print)], Watch(test=True)),
         ([Evaluating()], Watch(test=True)),
         ([callbacks.LambdaCallback(on_predict_batch_end=print)], Watch(predict=True)),
-        ([callbacks.TerminateOnNaN()], Watch(train=True, nan=True)),
+        ([callbacks.TerminateOnNaN()], Watch(train=True, nan=True, batches=True)),
         ([callbacks.EarlyStopping()], Watch()),
         ([callbacks.EarlyStopping(restore_best_weights=True)], Watch(best=True)),
         ([callbacks.BackupAndRestore("x")], Watch(backups=1)),

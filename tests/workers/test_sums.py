@@ -6,6 +6,8 @@ import json
 import textwrap
 from pathlib import Path
 
+import pytest
+
 from tests.workers.running import tfdist
 
 SCRIPT = """
@@ -54,3 +56,25 @@ def test_sums_are_exact_on_every_worker(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     for worker in range(3):
         assert json.loads(Path(f"{out}.{worker}").read_text()) == [True] * 8
+
+
+@pytest.mark.parametrize(("compression", "error"), [("bfloat16", 2**-7), ("float16", 2**-10)])
+def test_compressed_gradients_are_off_by_what_is_said(tmp_path: Path, compression: str, error: float) -> None:
+    body = """
+    import sys, tensorflow as tf, tfdist
+    from tfdist.runtime import sums
+    strategy = tfdist.strategy()
+    values = tf.random.stateless_normal([1000], [3, tfdist.worker_index()])
+    whole = sum(tf.random.stateless_normal([1000], [3, worker]) for worker in range(2))
+    size = sum(tf.abs(tf.random.stateless_normal([1000], [3, worker])) for worker in range(2))
+    sent = tf.function(lambda: strategy.run(lambda: sums.sum_gradients([values])[0]))()
+    off = float(tf.reduce_max(tf.abs(sent - whole) / size))
+    assert sent.dtype == tf.float32
+    print("off by", off, file=open(sys.argv[1], "w"))
+    """
+    script, out = tmp_path / "script.py", tmp_path / "off.txt"
+    script.write_text(textwrap.dedent(body))
+    done = tfdist("train", "--nproc", "2", "--compression", compression, "--run-dir", tmp_path / "run", script, out)
+    assert done.returncode == 0, done.stderr
+    off = float(out.read_text().removeprefix("off by"))
+    assert 0 < off <= error

@@ -74,6 +74,13 @@ def _seconds(name: str, default: float, text: str) -> Any:
     show_default=True,
     help="The collectives between devices of several workers.",
 )
+@click.option(
+    "--compression",
+    type=click.Choice(["none", "bfloat16", "float16"]),
+    default="none",
+    show_default=True,
+    help="Send gradients between workers in 16 bits: faster, and no longer exact.",
+)
 @click.option("--run-dir", metavar="DIR", help="Where the run writes; default runs/NAME-DATE-TIME.")
 @click.option("--overwrite", is_flag=True, help="Replace the earlier run in the run directory.")
 @click.option(

@@ -16,7 +16,7 @@ from keras.src import backend
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs import accumulation, updates
 from tfdist.keras_repairs.replicas import current_step, is_one_of_several, note_gathering
-from tfdist.runtime.sums import sum_over_replicas
+from tfdist.runtime.sums import sum_gradients
 
 Function = Callable[..., Any]
 Gradient = tf.Tensor | tf.IndexedSlices | None
@@ -53,7 +53,7 @@ def reduce_gradients(grads: Sequence[Gradient]) -> list[Gradient]:
     """Sums gradients over the replicas, in the context of a replica; sparse ones stay sparse, None stays None."""
     if any(isinstance(gradient, tf.IndexedSlices) for gradient in grads):
         note_gathering()
-    summed = iter(sum_over_replicas([g for g in grads if g is not None]))
+    summed = iter(sum_gradients([g for g in grads if g is not None]))
     return [None if g is None else _as_distinct(next(summed), as_in=g) for g in grads]
 
 

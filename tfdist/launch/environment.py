@@ -19,6 +19,7 @@ VARIABLE = "TFDIST_WORKER"
 
 TargetKind = Literal["config", "script", "module"]
 Communication = Literal["auto", "nccl", "ring"]
+Compression = Literal["none", "bfloat16", "float16"]
 _TUPLES = ("args", "devices", "overrides")
 
 
@@ -42,6 +43,7 @@ class Assignment:
         logical_devices: Parts that each GPU (or the CPU, when there is none) is split into; None for no split.
         memory_limit: MiB of a logical device.
         communication: Which collectives to use.
+        compression: What gradients are sent as between workers; "none" for what they are.
         step_timeout: Seconds after which a collective that does not complete is an error.
         verbose: Say more, and keep tracebacks.
         address: This worker's host:port; None when there is one worker.
@@ -65,6 +67,7 @@ class Assignment:
     logical_devices: int | None = None
     memory_limit: int | None = None
     communication: Communication = "auto"
+    compression: Compression = "none"
     step_timeout: float = 600.0
     verbose: bool = False
     address: str | None = None
@@ -88,6 +91,8 @@ class Assignment:
             raise UsageError(
                 f"--communication must be one of {get_args(Communication)}. Received: {self.communication!r}"
             )
+        if self.compression not in get_args(Compression):
+            raise UsageError(f"--compression must be one of {get_args(Compression)}. Received: {self.compression!r}")
         if (self.num_workers > 1) != (self.cluster is not None):
             raise UsageError(
                 "Several workers need a cluster and one worker has none. "

@@ -13,7 +13,7 @@ from tfdist.cluster.membership import Membership
 from tfdist.errors import RunDirError, TfdistError, UsageError
 from tfdist.launch.bookkeeping import Diagnosis, close_state, write_failure, write_state
 from tfdist.launch.control import Alone, Control, Ended, Stop
-from tfdist.launch.environment import Assignment, Communication, TargetKind
+from tfdist.launch.environment import Assignment, Communication, Compression, TargetKind
 from tfdist.launch.failures import from_start
 from tfdist.launch.forming import Formed, form
 from tfdist.launch.group import Group, Outcome
@@ -50,6 +50,7 @@ class JobSpec:
         logical_devices: Parts of each device; None for no split.
         memory_limit: MiB of a logical device.
         communication: Which collectives.
+        compression: What gradients are sent as between workers.
         start_timeout: Seconds in which the cluster must form.
         step_timeout: Seconds that a step may take.
         show: Whose output the terminal shows.
@@ -74,6 +75,7 @@ class JobSpec:
     logical_devices: int | None = None
     memory_limit: int | None = None
     communication: Communication = "auto"
+    compression: Compression = "none"
     start_timeout: float = 120.0
     step_timeout: float = 600.0
     show: Show = "chief"
@@ -196,6 +198,7 @@ def _assignment(spec: JobSpec, membership: Membership, place: Place, index: int)
         logical_devices=spec.logical_devices,
         memory_limit=spec.memory_limit,
         communication=spec.communication,
+        compression=spec.compression,
         step_timeout=spec.step_timeout,
         verbose=spec.verbose,
         recording=spec.recording,

@@ -20,7 +20,7 @@ from tfdist.errors import WorkerFailedError
 from tfdist.launch.environment import Assignment
 from tfdist.launch.recording import RecordingRequest
 from tfdist.rundir import RunDir
-from tfdist.runtime import collectives, devices
+from tfdist.runtime import collectives, devices, sums
 from tfdist.runtime import strategy as strategies
 from tfdist.runtime.tested import TENSORFLOW
 from tfdist.training import randomness
@@ -88,6 +88,7 @@ def start(assignment: Assignment, request: devices.DeviceRequest) -> Session:
         assignment.index,
         cluster,
         communication=assignment.communication,
+        compression=assignment.compression,
         timeout=assignment.step_timeout,
         end=lambda error: os._exit(report(error, assignment, None)),
         seed=assignment.seed,
@@ -111,6 +112,7 @@ class _Place:
     index: int
     cluster: Cluster | None
     communication: str = "auto"
+    compression: str = "none"
     timeout: float = 600.0
     end: Callable[[WorkerFailedError], None] = _end_with
     seed: int | None = None
@@ -134,6 +136,8 @@ def _start(place: _Place, request: devices.DeviceRequest) -> Session:
     )
     _log.info("strategy %s, collectives %s: %s", choice.kind, choice.communication, choice.reason)
     strategy = strategies.make(choice, names, addresses=addresses, index=place.index)
+    if workers > 1 and place.compression != "none":
+        sums.use_compression(strategy, tf.as_dtype(place.compression))
     if workers > 1:
         Watchdog(place.timeout, place.end).start()
     if choice.kind != "one":

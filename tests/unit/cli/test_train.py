@@ -59,6 +59,7 @@ def test_the_flags_are_a_contract() -> None:
         "--logical-devices",
         "--memory-limit",
         "--communication",
+        "--compression",
         "--run-dir",
         "--overwrite",
         "--set",
