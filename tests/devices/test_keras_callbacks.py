@@ -193,7 +193,7 @@ def asynchronous() -> callbacks.Callback:
         ([OldName()], Watch(train=True, batches=True)),
         ([asynchronous()], Watch(batches=True)),  # Keras may tell it of a batch too late to stop anything
         ([callbacks.LambdaCallback(on_epoch_end=print)], Watch()),
-        ([callbacks.LambdaCallback(on_train_batch_begin=print)], Watch(train=True, batches=True)),
+        ([callbacks.LambdaCallback(on_train_batch_begin=print)], Watch(train=True, begins=True, batches=True)),
         ([callbacks.LambdaCallback(on_test_batch_end=print)], Watch(test=True)),
         ([Evaluating()], Watch(test=True)),
         ([callbacks.LambdaCallback(on_predict_batch_end=print)], Watch(predict=True)),

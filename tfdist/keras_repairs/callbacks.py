@@ -44,7 +44,8 @@ def callback_list_init(original: Function, extra: Callable[[], Sequence[keras.ca
             callback.set_model(model)
             callback.set_params(self.params)
             self.callbacks.append(callback)
-        if kwargs.get("add_history"):
+        if kwargs.get("add_history") or "steps" not in kwargs:
+            # fit's own, or one that a script makes for it.
             ahead.note_watched(model, watch.batches or ahead.any_watches(added))
 
     return repaired

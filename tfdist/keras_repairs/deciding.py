@@ -14,6 +14,7 @@ import keras
 from tfdist.keras_repairs.ahead import any_watches
 
 _BATCH_METHODS = {
+    "begin": ("on_train_batch_begin", "on_batch_begin"),
     "train": ("on_train_batch_begin", "on_train_batch_end", "on_batch_begin", "on_batch_end"),
     # What they set before the first batch is read after it, too.
     "test": ("on_test_begin", "on_test_batch_begin", "on_test_batch_end"),
@@ -31,6 +32,7 @@ class Watch:
         train: Whether some callback may stop the training at a batch.
         test: Likewise an evaluation.
         predict: Likewise a prediction.
+        begins: Whether some callback may decide, before a training batch, how it is trained.
         nan: Whether some callback stops the training at a loss that is not finite.
         best: Whether some callback brings back the weights of the best epoch.
         batches: Whether some callback looks at training batches, be it to stop there or not.
@@ -40,6 +42,7 @@ class Watch:
     train: bool = False
     test: bool = False
     predict: bool = False
+    begins: bool = False
     nan: bool = False
     best: bool = False
     batches: bool = False
@@ -53,6 +56,7 @@ class Watch:
             train=nan or _may_stop(callbacks, "train"),
             test=_may_stop(callbacks, "test"),
             predict=_may_stop(callbacks, "predict"),
+            begins=_may_stop(callbacks, "begin"),
             nan=nan,
             best=any(brings_back_best(callback) for callback in callbacks),
             batches=any_watches(callbacks),

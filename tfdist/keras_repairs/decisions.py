@@ -54,6 +54,10 @@ class Decisions(keras.callbacks.Callback):
             self.model.stop_training = True
         self._share_training()
 
+    def on_train_batch_begin(self, batch: int, logs: Logs = None) -> None:
+        if self._watch.begins:
+            self._share_training()
+
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
         if self._watch.train:
             self._share_training(batch, logs)

@@ -28,9 +28,13 @@ from tfdist.keras_repairs.replicas import (
     is_one_of_several,
     sum_over_replicas,
 )
+from tfdist.keras_repairs.updates import setting
 from tfdist.keras_repairs.warn import warn_once
 
 Function = Callable[..., Any]
+
+_depth: contextvars.ContextVar[int | None] = contextvars.ContextVar("tfdist_loss_depth", default=None)
+"""How many losses are being called within one another, counted from those that `compile` was given; else None."""
 
 _per_sample: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_loss_per_sample", default=False)
 
@@ -39,12 +43,10 @@ def call(original: Function) -> Function:
     """Repairs `keras.losses.Loss.__call__`: notes whether the values will be one a sample, which needs no counting."""
 
     def repaired(self: Any, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
-        step = current_step()
-        token = _per_sample.set(step is not None and not step.users and _is_of_keras(self))
-        try:
+        step, depth = current_step(), _depth.get()
+        counts = step is not None and not step.users and _is_of_keras(self)
+        with setting(_per_sample, counts), setting(_depth, None if depth is None else depth + 1):
             return original(self, y_true, y_pred, sample_weight)
-        finally:
-            _per_sample.reset(token)
 
     return repaired
 
@@ -62,6 +64,8 @@ def reduce_weighted_values(original: Function) -> Function:
         if not is_one_of_several():
             return original(values, sample_weight, mask, reduction, dtype)
         step = current_step()
+        # A loss within another is made a scalar of the user's by it, and counted there.
+        is_term = _depth.get() == 1
         values = ops.convert_to_tensor(values, dtype=dtype)
         if reduction in (None, "none"):
             # What becomes of the values, the user's own code says; in Keras's own steps `refusals` has it.
@@ -70,10 +74,10 @@ def reduce_weighted_values(original: Function) -> Function:
             return (
                 original(values, sample_weight, mask, reduction, dtype)
                 if step is None
-                else step.worth(scalar_summand(values, "a loss function that returns a scalar"))
+                else step.worth(scalar_summand(values, "a loss function that returns a scalar"), is_term=is_term)
             )
         summand = _summand(values, sample_weight, mask, loss_module.standardize_reduction(reduction))
-        return summand if step is None else step.worth(summand)
+        return summand if step is None else step.worth(summand, is_term=is_term)
 
     return repaired
 
@@ -156,8 +160,9 @@ def additional_loss(loss: Any) -> tf.Tensor:
     if not value.dtype.is_floating:
         value = ops.cast(value, tf.keras.backend.floatx())
     if len(value.shape) > 0 and value.shape[0] in (None, step.static_samples):
-        return step.worth(ops.sum(value))
-    return step.worth(scalar_summand(ops.sum(value), "a scalar given to add_loss (or an activity regularizer)"))
+        return step.worth(ops.sum(value), is_term=True)
+    summand = scalar_summand(ops.sum(value), "a scalar given to add_loss (or an activity regularizer)")
+    return step.worth(summand, is_term=True)
 
 
 def compute_loss(original: Function) -> Function:
@@ -170,7 +175,8 @@ def compute_loss(original: Function) -> Function:
             return original(self, x, y, y_pred, sample_weight, training)
         terms = []
         if self._compile_loss is not None:
-            loss = self._compile_loss(y, y_pred, sample_weight)
+            with setting(_depth, 0):
+                loss = self._compile_loss(y, y_pred, sample_weight)
             if loss is not None:
                 terms.append(loss)
         regularizers = self._get_regularization_losses()

@@ -68,6 +68,17 @@ def update_all(original: Function) -> Function:
     return repaired
 
 
+def warn_of_untried(model: Any) -> None:
+    """Warns of the user's metrics that steps or layers update themselves: with what, nobody can try out."""
+    for metric in model.metrics:
+        if not type(metric).__module__.startswith("keras.src.") and not getattr(metric, "is_whole", False):
+            warn_once(
+                f"the metric {metric.name!r} ({type(metric).__qualname__}) is updated by a step or a layer of the "
+                "model's own. If its state is no sum over samples, its value on several replicas is not that of one: "
+                "wrap it in tfdist.gathered(...), or give it to compile(metrics=...), where it is tried out."
+            )
+
+
 def check_is_sum(metric: keras.metrics.Metric, y_true: tf.Tensor, y_pred: tf.Tensor) -> None:
     """Tries whether the state after four samples is the sum of the states after two and two.
 

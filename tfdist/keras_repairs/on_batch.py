@@ -9,8 +9,7 @@ import keras
 import tensorflow as tf
 from keras.src.backend.tensorflow import trainer as trainer_module
 
-from tfdist.keras_repairs.data_adapters import piece, rows
-from tfdist.runtime.feeding import Share
+from tfdist.runtime.feeding import Whole
 
 Function = Callable[..., Any]
 
@@ -57,29 +56,23 @@ def predict_on_batch(original: Function) -> Function:
         if strategy.num_replicas_in_sync == 1:
             return original(self, x)
         self.make_predict_function()
-        outputs = self.predict_function([cut((x,), strategy)])
+        outputs = self.predict_function([whole((x,))])
         return keras.tree.map_structure(trainer_module.convert_to_np_if_not_ragged, outputs)
 
     return repaired
 
 
-def cut(batch: Any, strategy: tf.distribute.Strategy) -> Share:
-    """One batch of arrays, the same on every worker, as the per-replica values that `strategy.run` takes."""
-    whole = keras.tree.map_structure(lambda leaf: None if leaf is None else tf.convert_to_tensor(leaf), batch)
+def whole(batch: Any) -> Whole:
+    """One batch of arrays, the same on every worker, of which each replica takes its piece while it runs.
 
-    def values(leaf: Any) -> Any:
-        if leaf is None:
-            return None
-        return strategy.experimental_distribute_values_from_function(
-            lambda context: piece(leaf, context.replica_id_in_sync_group, strategy.num_replicas_in_sync)
-        )
-
-    total = strategy.experimental_distribute_values_from_function(lambda _: rows(whole))
-    return Share(keras.tree.map_structure(values, whole), total, largest=total)
+    So a step is traced by the shape of the global batch, on every worker at the same time: pieces of one size here and
+    of two there would be traced, and their collectives counted, differently.
+    """
+    return Whole(keras.tree.map_structure(lambda leaf: None if leaf is None else tf.convert_to_tensor(leaf), batch))
 
 
 def _on_batch(model: Any, function: Function, batch: Any, return_dict: bool) -> Any:
     model.reset_metrics()
-    logs = function(iter([cut(batch, model.distribute_strategy)]))
+    logs = function(iter([whole(batch)]))
     logs = trainer_module.pythonify_logs(model._get_metrics_result_or_logs(logs))
     return logs if return_dict else model._flatten_metrics_in_order(logs)

@@ -13,10 +13,11 @@ def is_users_step(model: Any, step: str) -> bool:
 
     Keras's Distiller counts as a user's: its loss takes means over a replica's samples, too.
     """
-    return any(_is_overridden(model, name) for name in (step, "compute_loss"))
+    return any(is_overridden(model, name) for name in (step, "compute_loss"))
 
 
-def _is_overridden(model: Any, name: str) -> bool:
+def is_overridden(model: Any, name: str) -> bool:
+    """Whether `model` has a method `name` that is not Keras's."""
     if name in vars(model):
         return True
     owner = next(cls for cls in type(model).__mro__ if name in cls.__dict__)

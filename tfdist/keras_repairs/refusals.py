@@ -17,6 +17,7 @@ def check_model(model: Any) -> None:
     """Raises UnsupportedError when `model`, as compiled, would not give the numbers of one replica."""
     _check_losses(model)
     _check_compilation(model)
+    _check_layers(model)
     if keras.distribution.distribution() is not None:
         raise UnsupportedError(
             "keras.distribution.set_distribution(...) does nothing on the TensorFlow backend: the model would train on "
@@ -27,6 +28,11 @@ def check_model(model: Any) -> None:
 
 def _check_losses(model: Any) -> None:
     for loss in keras.tree.flatten(getattr(model, "loss", None)):
+        if isinstance(loss, keras.losses.Loss) and type(loss).__call__ is not keras.losses.Loss.__call__:
+            raise UnsupportedError(
+                f"The loss {loss.name!r} ({type(loss).__qualname__}) defines __call__() itself, and tfdist cannot see "
+                "what it divides by. Define call() instead, which returns one value a sample, " + _ONE_DEVICE
+            )
         if isinstance(loss, keras.losses.Loss) and loss.reduction in (None, "none"):
             raise UnsupportedError(
                 f"The loss {loss.name!r} has reduction={loss.reduction!r}, so what Keras adds up depends on the number "
@@ -40,6 +46,16 @@ def _check_compilation(model: Any) -> None:
     for layer in model._flatten_layers():
         if isinstance(layer, keras.layers.BatchNormalization) and layer.synchronized and layer.trainable:
             raise collective_inside(layer)
+
+
+def _check_layers(model: Any) -> None:
+    for layer in model._flatten_layers():
+        if getattr(layer, "stateful", False) and isinstance(layer, keras.layers.RNN):
+            raise UnsupportedError(
+                f"The layer {layer.name!r} is recurrent with stateful=True: its state belongs to the places of a batch "
+                "of fixed size, of which each replica gets a part. Set stateful=False, "
+                + _ONE_DEVICE
+            )
 
 
 def _warn_of_batch_statistics(model: Any) -> None:

@@ -58,11 +58,17 @@ class ReplicaStep:
         """The replica's part of the samples of the global batch: a scalar between 0 and 1."""
         return tf.cast(self.samples, dtype) / tf.cast(self.total, dtype)
 
-    def worth(self, summand: tf.Tensor) -> tf.Tensor:
-        """The loss whose mean over the replicas, weighted by their samples, is the sum of their summands."""
+    def worth(self, summand: tf.Tensor, *, is_term: bool = False) -> tf.Tensor:
+        """The loss whose mean over the replicas, weighted by their samples, is the sum of their summands.
+
+        Args:
+            summand: This replica's.
+            is_term: Whether Keras adds the result to the loss of the step as it is, so that its gradient is to be the
+                summand's; what the user's code computes from it is weighted later.
+        """
         samples, total = (tf.cast(count, summand.dtype) for count in (self.samples, self.total))
         value = tf.math.divide_no_nan(summand * total, samples)
-        return value if self.users else _with_gradient_of(summand, value)
+        return _with_gradient_of(summand, value) if is_term and not self.users else value
 
     def summand_of_mean(self, mean: tf.Tensor) -> tf.Tensor:
         """What a mean over the replica's own samples adds to the mean over the global batch."""

@@ -9,15 +9,15 @@ from typing import Any
 import tensorflow as tf
 from keras.src.backend.tensorflow import trainer as trainer_module
 
-from tfdist.keras_repairs import predictions
+from tfdist.keras_repairs import metrics, predictions
 from tfdist.keras_repairs.ahead import Ahead, is_watched
-from tfdist.keras_repairs.data_adapters import rows, static_rows
+from tfdist.keras_repairs.data_adapters import piece, rows, static_rows
 from tfdist.keras_repairs.epochs import Feed
-from tfdist.keras_repairs.overrides import is_users_step
+from tfdist.keras_repairs.overrides import is_overridden, is_users_step
 from tfdist.keras_repairs.replicas import ReplicaStep, current_step, replica_step
 from tfdist.runtime import sums
 from tfdist.runtime.collectives import all_reduce, worker_count
-from tfdist.runtime.feeding import Share
+from tfdist.runtime.feeding import Share, Whole
 
 Function = Callable[..., Any]
 Observer = Callable[[Any], None]
@@ -37,7 +37,9 @@ def make_function(original: Function, observer: Observer | None = None) -> Funct
         name = "train_step" if step_function == self.train_step else "test_step"
         users = is_users_step(self, name)
         step = _observed(step_function, observer)
-        whole = _Step(self, _whole_logs(self, step) if users else step, users=users)
+        metrics.warn_of_untried(self)
+        has_own_logs = users or is_overridden(self, "compute_metrics")
+        whole = _Step(self, _whole_logs(self, step) if has_own_logs else step, users=users)
         return _execution(self, whole, trains=name == "train_step")
 
     return repaired
@@ -192,11 +194,18 @@ class _Step:
 
     def __call__(self, batch: Any) -> Any:
         batch = tf.nest.map_structure(lambda leaf: None if isinstance(leaf, tf.experimental.Optional) else leaf, batch)
+        if isinstance(batch, Whole):
+            batch = _share_of(batch.data, self._strategy.num_replicas_in_sync)
         step = _step_of(batch, self._strategy.num_replicas_in_sync, **self._options)
         with replica_step(step):
             outputs = self._function(batch.data if isinstance(batch, Share) else batch)
         self.can_loop = not (self._has_peers and step.gathers)
         return outputs
+
+
+def _share_of(whole: Any, replicas: int) -> Share:
+    replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+    return Share(piece(whole, replica, replicas), rows(whole), rows(whole))
 
 
 def _step_of(batch: Any, replicas: int, **options: bool) -> ReplicaStep:

@@ -23,7 +23,7 @@ Function = Callable[..., Any]
 
 
 class _DependsOnBatch(Exception):
-    """A loss was added that rows of padding would change."""
+    """A loss was added, or a state kept, that rows of padding would change."""
 
 
 def call(original: Function) -> Function:
@@ -64,6 +64,7 @@ class _Made:
 
 def _compiled(layer: Any, run: Function, args: Any, kwargs: Any, step: ReplicaStep, *, pads: bool) -> Any:
     variables = [*layer.variables, *layer.metrics_variables]
+    seeds = {place for place, variable in enumerate(variables) if "seed_generator_state" in variable.path}
     flat = tf.nest.flatten((args, kwargs), expand_composites=False)
     places = [place for place, leaf in enumerate(flat) if isinstance(leaf, tf.Tensor)]
     _check_inputs(layer, flat)
@@ -80,7 +81,7 @@ def _compiled(layer: Any, run: Function, args: Any, kwargs: Any, step: ReplicaSt
                 backend.set_keras_mask(tensor, mask)
         inner_args, inner_kwargs = tf.nest.pack_sequence_as((args, kwargs), flat)
         made = _call(run, variables, values, inner_args, inner_kwargs, step)
-        if pads and made.losses:
+        if pads and (made.losses or any(place not in seeds for place in made.state)):
             raise _DependsOnBatch
         return made.outputs, made.masks, made.state, made.losses
 

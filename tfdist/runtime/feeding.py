@@ -12,6 +12,16 @@ from tensorflow.python.data.ops import multi_device_iterator_ops
 _SHARES = "_tfdist_shares"
 
 
+class Whole(NamedTuple):
+    """A whole global batch, the same on every replica, which each cuts its piece from inside of its step.
+
+    Attributes:
+        data: A structure of tensors.
+    """
+
+    data: Any
+
+
 class Share(NamedTuple):
     """A replica's piece of a global batch, as the repaired `fit`, `evaluate` and `predict` pass it to the replica.
 

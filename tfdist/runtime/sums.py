@@ -47,9 +47,14 @@ def use_compression(strategy: tf.distribute.Strategy, dtype: tf.DType) -> None:
     setattr(strategy, _COMPRESSION, dtype)
 
 
+def compression() -> tf.DType | None:
+    """What gradients travel as under the current strategy; None for what they are."""
+    return getattr(tf.distribute.get_strategy(), _COMPRESSION, None)
+
+
 def sum_gradients(gradients: Sequence[tf.Tensor | tf.IndexedSlices]) -> list[tf.Tensor | tf.IndexedSlices]:
     """`sum_over_replicas`, compressed where that was asked for; gradients keep their dtype."""
-    dtype = getattr(tf.distribute.get_strategy(), _COMPRESSION, None)
+    dtype = compression()
     if dtype is None:
         return sum_over_replicas(gradients)
     return [
