@@ -190,7 +190,7 @@ def asynchronous() -> callbacks.Callback:
         ),
         ([Quiet()], Watch()),  # epochs are shared always
         ([StopsAt(3)], Watch(train=True, batches=True)),
-        ([OldName()], Watch(train=True, batches=True)),
+        ([OldName()], Watch(train=True, begins=True, batches=True)),
         ([asynchronous()], Watch(batches=True)),  # Keras may tell it of a batch too late to stop anything
         ([callbacks.LambdaCallback(on_epoch_end=print)], Watch()),
         ([callbacks.LambdaCallback(on_train_batch_begin=print)], Watch(train=True, begins=True, batches=True)),
