@@ -9,15 +9,16 @@ from typing import Any
 import pytest
 
 from tests.devices.mirrored import mirrored
-from tests.exactness.cases import CASES, outcome
-from tests.exactness.comparing import assert_same
+from tests.exactness.cases import CASES, names_by_default, outcome
+from tests.exactness.comparing import assert_same_case
+from tests.exactness.results import COUNTS, SIZES, Comparison, recorded
 from tfdist import keras_repairs
 
 SLOW = bool(os.environ.get("TFDIST_SLOW_TESTS"))
-SIZES = [(3, 65), *([(2, 64), (2, 65), (3, 64)] if SLOW else [])]
-"""Replicas and samples, in batches of 32: with 65 the last batch is one sample, and all replicas but one have none.
-What divides is compared over workers.
-"""
+RUN = [(count, samples) for count in COUNTS for samples in SIZES] if SLOW else [(3, 65)]
+"""Devices and samples. By default what divides nowhere, all replicas but one without a sample in the last batch."""
+
+NAMES = list(CASES) if SLOW else names_by_default("devices")
 
 
 @functools.cache
@@ -26,10 +27,11 @@ def of_one_replica(name: str, samples: int) -> dict[str, Any]:
     return outcome(name, samples)
 
 
-@pytest.mark.bound(120)
-@pytest.mark.parametrize(("replicas", "samples"), SIZES)
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.bound(180)
+@pytest.mark.parametrize(("replicas", "samples"), RUN)
+@pytest.mark.parametrize("name", NAMES)
 def test_numbers_of_one_replica(name: str, replicas: int, samples: int) -> None:
-    expected = of_one_replica(name, samples)
-    with mirrored(replicas).scope():
-        assert_same(expected, outcome(name, samples))
+    with recorded(Comparison(name, "devices", replicas, samples)):
+        expected = of_one_replica(name, samples)
+        with mirrored(replicas).scope():
+            assert_same_case(name, expected, outcome(name, samples))

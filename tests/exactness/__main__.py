@@ -1,6 +1,7 @@
 """Runs cases as one ordinary script and writes their outcomes: `python -m tests.exactness OUT SAMPLES [CASE ...]`.
 
-Worker I of several writes to OUT with `.I` behind it, so that a test sees that all have the same numbers.
+Worker I of several writes to OUT with `.I` behind it, so that a test sees that all have the same numbers: a line for
+each case, as soon as it is done. A case that raises is an outcome, too: `{"raised": "..."}`.
 """
 
 from __future__ import annotations
@@ -8,7 +9,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from pathlib import Path
+import traceback
+from typing import Any
 
 import numpy as np
 
@@ -17,8 +19,17 @@ from tests.exactness.cases import CASES, outcome
 
 def main(out: str, samples: str, *names: str) -> None:
     index = json.loads(os.environ.get("TF_CONFIG", "{}")).get("task", {}).get("index", 0)
-    results = {name: outcome(name, int(samples)) for name in names or CASES}
-    Path(f"{out}.{index}").write_text(json.dumps(results, default=lambda value: np.asarray(value).tolist()))
+    with open(f"{out}.{index}", "w", encoding="utf-8") as file:
+        for name in names or CASES:
+            result = json.dumps([name, _outcome(name, int(samples))], default=lambda value: np.asarray(value).tolist())
+            print(result, file=file, flush=True)
+
+
+def _outcome(name: str, samples: int) -> dict[str, Any]:
+    try:
+        return outcome(name, samples)
+    except Exception:  # The other cases are to be run as well.
+        return {"raised": traceback.format_exc()}
 
 
 if __name__ == "__main__":

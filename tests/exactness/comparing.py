@@ -6,11 +6,19 @@ from typing import Any
 
 import numpy as np
 
-RELATIVE = 1e-9
-"""In float64, after three epochs: some hundred times what the order of the summands alone does."""
+from tests.exactness.table import CASES, FLOAT64
 
 
-def assert_same(one: Any, several: Any, path: str = "outcome", relative: float = RELATIVE) -> None:
+def assert_same_case(name: str, one: Any, several: Any, path: str = "outcome") -> None:
+    """Fails with the place of the first number of a case's outcome on several replicas that is not that on one."""
+    precision = CASES[name].precision
+    assert one.keys() == several.keys(), path
+    for part in one:
+        relative = precision.weights if part in ("weights", "predict") else precision.losses
+        assert_same(one[part], several[part], f"{path}.{part}", relative)
+
+
+def assert_same(one: Any, several: Any, path: str = "outcome", relative: float = FLOAT64.losses) -> None:
     """Fails with the place of the first number of `several` that is not that of `one`."""
     if isinstance(one, dict):
         assert one.keys() == several.keys(), path

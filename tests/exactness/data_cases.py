@@ -13,7 +13,7 @@ from tests.exactness.table import BATCH, case, classifier, fitted_on, numbers, t
 layers = keras.layers
 
 
-@case
+@case("strings and `StringLookup`")
 def strings(samples: int) -> dict[str, Any]:
     _, y = numbers(samples)
     words = np.array(["red", "green", "blue"])[y].astype(object)
@@ -29,24 +29,24 @@ def strings(samples: int) -> dict[str, Any]:
     return fitted_on(model, data)
 
 
-@case
+@case("`tf.data`, batched")
 def dataset(samples: int) -> dict[str, Any]:
     return fitted_on(classifier(), tf.data.Dataset.from_tensor_slices(numbers(samples)).batch(BATCH))
 
 
-@case
+@case("`tf.data` that shuffles")
 def dataset_that_shuffles(samples: int) -> dict[str, Any]:
     ordered = tf.data.Dataset.from_tensor_slices(numbers(samples))
     return fitted_on(classifier(), ordered.shuffle(50).batch(BATCH), ordered.batch(BATCH))
 
 
-@case
+@case("`tf.data` of unknown size")
 def dataset_of_unknown_size(samples: int) -> dict[str, Any]:
     data = tf.data.Dataset.from_tensor_slices(numbers(samples)).batch(BATCH).filter(lambda x, y: True)
     return fitted_on(classifier(), data)
 
 
-@case
+@case("`tf.data` without end, `steps_per_epoch`")
 def dataset_that_repeats(samples: int) -> dict[str, Any]:
     data = tf.data.Dataset.from_tensor_slices(numbers(samples)).batch(BATCH)
     return fitted_on(classifier(), data.repeat(), data, steps_per_epoch=5)
@@ -65,17 +65,17 @@ class Batches(keras.utils.PyDataset):
         return self.x[part], self.y[part]
 
 
-@case
+@case("`PyDataset`")
 def py_dataset(samples: int) -> dict[str, Any]:
     return fitted_on(classifier(), Batches(samples))
 
 
-@case
+@case("`PyDataset` with threads")
 def py_dataset_with_threads(samples: int) -> dict[str, Any]:
     return fitted_on(classifier(), Batches(samples, workers=2))
 
 
-@case
+@case("a Python generator")
 def generator(samples: int) -> dict[str, Any]:
     def forever() -> Any:
         while True:
@@ -84,7 +84,7 @@ def generator(samples: int) -> dict[str, Any]:
     return fitted_on(classifier(), forever(), Batches(samples), steps_per_epoch=5)
 
 
-@case
+@case("ragged rows made dense in the pipeline")
 def ragged(samples: int) -> dict[str, Any]:
     rows = [row[row > 0] for row in tokens(samples)]
     model = keras.Sequential(
@@ -99,7 +99,7 @@ def ragged(samples: int) -> dict[str, Any]:
     return fitted_on(model, data.batch(BATCH).map(lambda x, y: (x.to_tensor(shape=(None, 7)), y)))
 
 
-@case
+@case("ragged inputs of the model")
 def ragged_inputs(samples: int) -> dict[str, Any]:
     rows = [row[row > 0].tolist() for row in tokens(samples)]
     model = keras.Sequential(
@@ -114,7 +114,7 @@ def ragged_inputs(samples: int) -> dict[str, Any]:
     return fitted_on(model, data.batch(BATCH))
 
 
-@case
+@case("sparse inputs of the model")
 def sparse_inputs(samples: int) -> dict[str, Any]:
     x, y = numbers(samples)
     x[np.abs(x) < 0.5] = 0.0

@@ -11,7 +11,7 @@ from tests.exactness.table import case, fitted, numbers, tokens
 layers = keras.layers
 
 
-@case
+@case("`BatchNormalization(synchronized=True)`")
 def synchronized_batch_normalization(samples: int) -> dict[str, Any]:
     model = keras.Sequential(
         [
@@ -24,7 +24,7 @@ def synchronized_batch_normalization(samples: int) -> dict[str, Any]:
     return fitted(model, *numbers(samples))
 
 
-@case
+@case("`BatchNormalization(synchronized=True)` of masked inputs")
 def synchronized_statistics_of_masked_inputs(samples: int) -> dict[str, Any]:
     ids = tokens(samples)
     model = keras.Sequential(
@@ -38,7 +38,7 @@ def synchronized_statistics_of_masked_inputs(samples: int) -> dict[str, Any]:
     return fitted(model, ids, ids % 3)
 
 
-@case
+@case("convolution and pooling")
 def convolution(samples: int) -> dict[str, Any]:
     x, y = numbers(samples, features=64)
     model = keras.Sequential(
@@ -53,7 +53,7 @@ def convolution(samples: int) -> dict[str, Any]:
     return fitted(model, x.reshape(-1, 8, 8, 1), y, {"metrics": ["accuracy"]})
 
 
-@case
+@case("convolution kernels of float32 that see no sample")
 def convolutions_in_float32(samples: int) -> dict[str, Any]:
     """In float64 the CPU's fast kernels, which fail on no sample, do not run. Frozen, so that no rounding shows."""
     x, y = numbers(samples, features=128)
@@ -71,7 +71,7 @@ def convolutions_in_float32(samples: int) -> dict[str, Any]:
     return fitted(model, x.reshape(-1, 8, 8, 2), y, {"metrics": ["accuracy"]})
 
 
-@case
+@case("recurrent layers: GRU, SimpleRNN, Bidirectional")
 def recurrent_layers(samples: int) -> dict[str, Any]:
     x, y = numbers(samples, features=20)
     model = keras.Sequential(
@@ -85,7 +85,7 @@ def recurrent_layers(samples: int) -> dict[str, Any]:
     return fitted(model, x.reshape(-1, 5, 4), y)
 
 
-@case
+@case("attention and LayerNormalization")
 def attention_and_layer_normalization(samples: int) -> dict[str, Any]:
     x, y = numbers(samples, features=20)
     inputs = keras.Input((5, 4))

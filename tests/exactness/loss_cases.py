@@ -14,13 +14,13 @@ from tests.exactness.table import case, classifier, fitted, numbers, tokens
 layers = keras.layers
 
 
-@case
+@case("kernel, bias and activity regularizers")
 def regularizers(samples: int) -> dict[str, Any]:
     model = classifier(kernel_regularizer="l2", bias_regularizer="l1", activity_regularizer="l2")
     return fitted(model, *numbers(samples))
 
 
-@case
+@case("masks: `mask_zero` through an LSTM")
 def mask_of_an_embedding(samples: int) -> dict[str, Any]:
     ids = tokens(samples)
     model = keras.Sequential(
@@ -34,7 +34,7 @@ def mask_of_an_embedding(samples: int) -> dict[str, Any]:
     return fitted(model, ids, ids % 3, {"metrics": ["accuracy"]})
 
 
-@case
+@case("two outputs with masks of their own and loss weights")
 def two_outputs_with_different_masks(samples: int) -> dict[str, Any]:
     first, second = tokens(samples), tokens(samples, seed=9)
     inputs = [keras.Input((7,), name="a"), keras.Input((7,), name="b")]
@@ -50,7 +50,7 @@ def two_outputs_with_different_masks(samples: int) -> dict[str, Any]:
     return fitted(keras.Model(inputs, outputs), [first, second], [first % 3, second % 3], settings)
 
 
-@case
+@case("a mask and a weight for each token")
 def mask_and_sample_weight(samples: int) -> dict[str, Any]:
     ids = tokens(samples)
     model = keras.Sequential(
@@ -60,26 +60,26 @@ def mask_and_sample_weight(samples: int) -> dict[str, Any]:
     return fitted(model, ids, ids % 3, sample_weight=weight)
 
 
-@case
+@case("a loss that divides by the sum of the weights")
 def mean_with_sample_weight(samples: int) -> dict[str, Any]:
     loss = keras.losses.SparseCategoricalCrossentropy(reduction="mean_with_sample_weight")
     weight = np.random.default_rng(8).exponential(size=samples)
     return fitted(classifier(), *numbers(samples), {"loss": loss}, sample_weight=weight)
 
 
-@case
+@case("the same loss without weights")
 def mean_with_sample_weight_and_no_weight(samples: int) -> dict[str, Any]:
     loss = keras.losses.SparseCategoricalCrossentropy(reduction="mean_with_sample_weight")
     return fitted(classifier(), *numbers(samples), {"loss": loss})
 
 
-@case
+@case('`reduction="sum"`')
 def reduction_sum(samples: int) -> dict[str, Any]:
     loss = keras.losses.SparseCategoricalCrossentropy(reduction="sum")
     return fitted(classifier(), *numbers(samples), {"loss": loss, "optimizer": keras.optimizers.SGD(0.003)})
 
 
-@case
+@case("a loss function of one's own, one value a sample")
 def loss_function_of_ones_own(samples: int) -> dict[str, Any]:
     def squared(y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         return tf.reduce_sum(tf.square(y_true - y_pred), axis=-1)
@@ -88,7 +88,7 @@ def loss_function_of_ones_own(samples: int) -> dict[str, Any]:
     return fitted(classifier(), x, keras.utils.to_categorical(y, 3), {"loss": squared, "metrics": [squared]})
 
 
-@case
+@case("a loss function that returns a scalar")
 def scalar_loss_function(samples: int) -> dict[str, Any]:
     def mean_squared(y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         return tf.reduce_mean(tf.square(y_true - y_pred))
@@ -105,7 +105,7 @@ class AddsLoss(layers.Layer):
         return inputs
 
 
-@case
+@case("`add_loss` of a mean and of a vector")
 def add_loss_of_a_mean_and_of_a_vector(samples: int) -> dict[str, Any]:
     model = keras.Sequential(
         [keras.Input((6,)), layers.Dense(8, activation="tanh"), AddsLoss(), layers.Dense(3, activation="softmax")]
@@ -113,7 +113,7 @@ def add_loss_of_a_mean_and_of_a_vector(samples: int) -> dict[str, Any]:
     return fitted(model, *numbers(samples))
 
 
-@case
+@case("`add_loss` around synchronised statistics")
 def added_losses_around_synchronized_statistics(samples: int) -> dict[str, Any]:
     model = keras.Sequential(
         [
@@ -134,7 +134,7 @@ class AddsSum(layers.Layer):
         return inputs
 
 
-@case
+@case("`add_loss(tfdist.summed(...))`")
 def add_loss_of_a_declared_sum(samples: int) -> dict[str, Any]:
     model = keras.Sequential(
         [keras.Input((6,)), layers.Dense(8, activation="tanh"), AddsSum(), layers.Dense(3, activation="softmax")]
@@ -142,7 +142,7 @@ def add_loss_of_a_declared_sum(samples: int) -> dict[str, Any]:
     return fitted(model, *numbers(samples))
 
 
-@case
+@case("`ignore_class`, Huber, two outputs")
 def several_outputs_and_masks_of_losses(samples: int) -> dict[str, Any]:
     """A loss of Keras's that makes a mask of its own: targets of -1 are left out."""
     x, y = numbers(samples)

@@ -15,32 +15,32 @@ from tests.exactness.table import BATCH, EPOCHS, case, classifier, fitted, fitte
 layers = keras.layers
 
 
-@case
+@case("`steps_per_execution`, a part left over")
 def steps_per_execution(samples: int) -> dict[str, Any]:
     """Of 3 steps the last execution has one."""
     settings = {"steps_per_execution": 2, "metrics": ["accuracy"]}
     return fitted(classifier(), *numbers(samples), settings, validation_data=numbers(100, seed=6))
 
 
-@case
+@case("`steps_per_execution` on data without end")
 def steps_per_execution_of_a_dataset_that_repeats(samples: int) -> dict[str, Any]:
     data = tf.data.Dataset.from_tensor_slices(numbers(samples)).batch(BATCH)
     return fitted_on(classifier(), data.repeat(), data, {"steps_per_execution": 3}, steps_per_epoch=6)
 
 
-@case
+@case("`steps_per_execution` on data of unknown size")
 def steps_per_execution_of_unknown_size(samples: int) -> dict[str, Any]:
     data = tf.data.Dataset.from_tensor_slices(numbers(samples)).batch(BATCH).filter(lambda x, y: True)
     return fitted_on(classifier(), data, None, {"steps_per_execution": 2})
 
 
-@case
+@case("`validation_freq`, `initial_epoch`")
 def validation_frequency_and_initial_epoch(samples: int) -> dict[str, Any]:
     return fitted(classifier(), *numbers(samples), validation_data=numbers(33, seed=6), validation_freq=2,
                   initial_epoch=1)  # fmt: skip
 
 
-@case
+@case("`run_eagerly`")
 def run_eagerly(samples: int) -> dict[str, Any]:
     return fitted(classifier(), *numbers(samples), {"run_eagerly": True, "metrics": ["accuracy"]})
 
@@ -83,7 +83,7 @@ def of(kind: type[keras.Model], **options: Any) -> keras.Model:
     return kind(inputs, layers.Dense(3, activation="softmax")(hidden))
 
 
-@case
+@case("`train_step` and `test_step` of one's own, `compute_loss` inside")
 def own_train_step_and_test_step(samples: int) -> dict[str, Any]:
     settings = {"optimizer": keras.optimizers.SGD(0.3, global_clipnorm=0.1)}
     model = of(OwnStep, kernel_regularizer="l2")
@@ -105,7 +105,7 @@ class OwnMeans(OwnStep):
         return {**self.measured(y, y_pred, loss), "entropy": entropy}
 
 
-@case
+@case("`train_step` of one's own with means taken by hand, `optimizer.apply`")
 def own_step_with_means(samples: int) -> dict[str, Any]:
     return fitted(of(OwnMeans), *numbers(samples))
 
@@ -123,9 +123,30 @@ class OwnSums(OwnStep):
         return self.measured(y, y_pred, loss)
 
 
-@case
+@case("`train_step` of one's own with `tfdist.summed`")
 def own_step_with_a_declared_sum(samples: int) -> dict[str, Any]:
     return fitted(of(OwnSums), *numbers(samples), {"optimizer": keras.optimizers.SGD(0.003)})
+
+
+class OwnTotals(OwnStep):
+    """Metrics of the scalars of a step: a mean of losses, and a sum that counts the batches' losses."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.total = keras.metrics.Sum(name="total")
+
+    @property
+    def metrics(self) -> list[keras.metrics.Metric]:
+        return [self.loss_metric, self.error, self.total]
+
+    def measured(self, y: Any, y_pred: Any, loss: Any) -> dict[str, Any]:
+        self.total.update_state(loss)
+        return super().measured(y, y_pred, loss)
+
+
+@case("`train_step` of one's own with `Mean` and `Sum` of its loss")
+def own_step_with_a_total(samples: int) -> dict[str, Any]:
+    return fitted(of(OwnTotals), *numbers(samples))
 
 
 class OwnLoss(keras.Model):
@@ -139,7 +160,7 @@ class OwnLoss(keras.Model):
         )
 
 
-@case
+@case("`compute_loss` of one's own")
 def own_compute_loss(samples: int) -> dict[str, Any]:
     settings = {"metrics": ["accuracy"]}
     return fitted(of(OwnLoss, kernel_regularizer="l2", activity_regularizer="l2"), *numbers(samples), settings)
@@ -185,17 +206,17 @@ class Adversaries(keras.Model):
         optimizer.apply_gradients(zip(gradients, model.trainable_weights, strict=True))
 
 
-@case
+@case("generator and discriminator with an optimizer each")
 def adversaries_with_two_optimizers(samples: int) -> dict[str, Any]:
     x, y = numbers(samples)
     model = Adversaries()
     model.compile()
     history = model.fit(x, y, batch_size=BATCH, epochs=EPOCHS, verbose=0)
     model.optimizer = model.generator_optimizer
-    return {"model": model, "x": x, "y": None, "history": history, "evaluate": False}
+    return {"model": model, "x": x, "y": None, "history": history.history, "evaluate": False}
 
 
-@case
+@case("`keras.distillation.Distiller`")
 def distillation(samples: int) -> dict[str, Any]:
     teacher = classifier()
     student = keras.Sequential([keras.Input((6,)), layers.Dense(4, "relu"), layers.Dense(3, activation="softmax")])
@@ -205,7 +226,7 @@ def distillation(samples: int) -> dict[str, Any]:
     return fitted(distiller, *numbers(samples), {"metrics": ["accuracy"]})
 
 
-@case
+@case("two fits, compiled anew with a layer frozen between")
 def two_fits_and_changed_layers(samples: int) -> dict[str, Any]:
     """Compiled again with another optimizer after a layer was frozen: nothing of the first fit is left behind."""
     model = classifier()
@@ -215,14 +236,14 @@ def two_fits_and_changed_layers(samples: int) -> dict[str, Any]:
     return fitted(model, x, np.flip(y), {"optimizer": keras.optimizers.Adam(0.01)})
 
 
-@case
+@case("`jit_compile=True`")
 def xla(samples: int) -> dict[str, Any]:
     model = classifier(kernel_regularizer="l2")
     optimizer = keras.optimizers.Adam(0.05, global_clipnorm=0.1)
     return fitted(model, *numbers(samples), {"optimizer": optimizer, "jit_compile": True, "metrics": ["accuracy"]})
 
 
-@case
+@case("`jit_compile=True` with masks and added losses")
 def xla_with_masks_and_added_losses(samples: int) -> dict[str, Any]:
     ids = tokens(samples)
     model = keras.Sequential(
@@ -236,12 +257,12 @@ def xla_with_masks_and_added_losses(samples: int) -> dict[str, Any]:
     return fitted(model, ids, ids % 3, {"jit_compile": True, "metrics": ["accuracy"]})
 
 
-@case
+@case("`jit_compile=True` with `steps_per_execution`")
 def xla_and_steps_per_execution(samples: int) -> dict[str, Any]:
     settings = {"jit_compile": True, "steps_per_execution": 2}
     return fitted(classifier(), *numbers(samples), settings, validation_data=numbers(33, seed=6))
 
 
-@case
+@case("`jit_compile=True` with a `train_step` of one's own")
 def xla_in_a_step_of_ones_own(samples: int) -> dict[str, Any]:
     return fitted(of(OwnStep), *numbers(samples), {"jit_compile": True})

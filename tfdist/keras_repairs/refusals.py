@@ -53,8 +53,7 @@ def _check_layers(model: Any) -> None:
         if getattr(layer, "stateful", False) and isinstance(layer, keras.layers.RNN):
             raise UnsupportedError(
                 f"The layer {layer.name!r} is recurrent with stateful=True: its state belongs to the places of a batch "
-                "of fixed size, of which each replica gets a part. Set stateful=False, "
-                + _ONE_DEVICE
+                "of fixed size, of which each replica gets a part. Set stateful=False, " + _ONE_DEVICE
             )
 
 
