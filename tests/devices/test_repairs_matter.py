@@ -95,7 +95,6 @@ ON_WORKERS = {
 SAME_NUMBERS = {
     "Loss.__call__": "spares a collective where the number of values follows from that of the samples",
     "SGD.update_step": "one pass over memory instead of several",
-    "Adam.update_step": "one pass over memory instead of several",
     "TFOptimizer.assign": "Keras's optimizers update their slots on each replica anyway; those of others need not",
     "TFOptimizer.assign_add": "as for assign",
     "TFOptimizer.assign_sub": "as for assign",

@@ -172,7 +172,6 @@ def repairs(hooks: Hooks = Hooks()) -> tuple[Repair, ...]:
         Repair(optimizer, "assign_sub", updates.assign, "e9d7acd240f4f80c"),
         Repair(optimizer, "_backend_update_step", updates.update_step, "00bd759c099a6b72"),
         Repair(keras.optimizers.SGD, "update_step", fused.sgd, "62b94b8170566ccf"),
-        Repair(keras.optimizers.Adam, "update_step", fused.adam, "05a229bf362b7227"),
         Repair(optimizer, "_apply_weight_decay", updates.as_without_strategy, "fee6526b6ad02f94"),
         Repair(optimizer, _OVERWRITE, updates.as_without_strategy, "e4c579104f4577b1"),
         Repair(optimizer, _ACCUMULATE, updates.as_without_strategy, "5e5ed334c33b5a56"),

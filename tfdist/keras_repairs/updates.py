@@ -54,14 +54,20 @@ def own_copy(variable: Any) -> Any:
 
 
 def direct_assign(original: Function) -> Function:
-    """Repairs `keras.Variable._direct_assign`."""
+    """Repairs `keras.Variable._direct_assign`: what is assigned is not read again.
+
+    TensorFlow returns the new value, and to read a metric's variable over all replicas is a collective: two for each
+    metric that is reset at the begin of an epoch.
+    """
 
     def repaired(self: Any, value: Any) -> None:
-        if not _of_this_replica.get():
+        if _of_this_replica.get():
+            copy = own_copy(self._value)
+            copy.assign(tf.cast(value, copy.dtype))
+        elif isinstance(self._value, tf.distribute.DistributedValues):
+            self._value.assign(tf.cast(value, self._value.dtype), read_value=False)
+        else:
             original(self, value)
-            return
-        copy = own_copy(self._value)
-        copy.assign(tf.cast(value, copy.dtype))
 
     return repaired
 
