@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
@@ -48,8 +49,22 @@ def epoch_iterator_source(original: Function) -> Function:
     return repaired
 
 
+@dataclass(frozen=True)
+class Batch:
+    """A batch that was fetched outside of a compiled step.
+
+    Attributes:
+        values: What TensorFlow's iterator gave.
+        spec: The spec of all that it gives. Of several workers one may get as many rows as before and another fewer:
+            traced by what is at hand, their steps and collectives would no longer be the same.
+    """
+
+    values: Any
+    spec: Any
+
+
 class Feed(Iterator[Any]):
-    """An iterator of TensorFlow's, and how far it goes.
+    """An iterator of TensorFlow's, and how far it goes. Under several replicas it gives `Batch`es.
 
     Attributes:
         iterator: TensorFlow's.
@@ -61,6 +76,7 @@ class Feed(Iterator[Any]):
         self.left = left
         self._steps_per_epoch = steps_per_epoch
         self._taken = 0
+        self._is_distributed = isinstance(iterator, tf.distribute.DistributedIterator)
 
     def __next__(self) -> Any:
         """Ends as TensorFlow's iterators do inside a compiled step, which is what Keras's loops wait for."""
@@ -69,7 +85,7 @@ class Feed(Iterator[Any]):
         except StopIteration:
             raise tf.errors.OutOfRangeError(None, None, "End of sequence") from None
         self.take(1)
-        return batch
+        return Batch(batch, self.iterator.element_spec) if self._is_distributed else batch
 
     def take(self, steps: int) -> int:
         """Counts up to `steps` as taken by whoever uses `iterator` itself; returns how many there are."""

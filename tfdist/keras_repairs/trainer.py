@@ -12,7 +12,7 @@ from keras.src.backend.tensorflow import trainer as trainer_module
 from tfdist.keras_repairs import metrics, predictions
 from tfdist.keras_repairs.ahead import Ahead, is_watched
 from tfdist.keras_repairs.data_adapters import piece, rows, static_rows
-from tfdist.keras_repairs.epochs import Feed
+from tfdist.keras_repairs.epochs import Batch, Feed
 from tfdist.keras_repairs.overrides import is_overridden, is_users_step
 from tfdist.keras_repairs.replicas import ReplicaStep, current_step, replica_step
 from tfdist.runtime import sums
@@ -171,10 +171,26 @@ class _FromIterator:
 def _one_step(model: Any, step: Function, reduction: str) -> Function:
     strategy = model.distribute_strategy
 
-    def one_step(batch: Any) -> Any:
-        return trainer_module.reduce_per_replica(strategy.run(step, args=(batch,)), strategy, reduction)
+    def on_values(values: Any) -> Any:
+        return trainer_module.reduce_per_replica(strategy.run(step, args=(values,)), strategy, reduction)
 
-    return one_step if model.run_eagerly else tf.function(one_step, reduce_retracing=True, autograph=False)
+    compiled = tf.function(on_values, reduce_retracing=True, autograph=False)
+    by_spec: list[tuple[Any, Function]] = []
+
+    def of_spec(spec: Any) -> Function:
+        for known, function in by_spec:
+            if known == spec:
+                return function
+        by_spec.append((spec, tf.function(on_values, input_signature=[spec], autograph=False)))
+        return by_spec[-1][1]
+
+    def one_step(batch: Any) -> Any:
+        values = batch.values if isinstance(batch, Batch) else batch
+        if model.run_eagerly:
+            return on_values(values)
+        return of_spec(batch.spec)(values) if isinstance(batch, Batch) else compiled(values)
+
+    return one_step
 
 
 class _Step:
