@@ -58,3 +58,20 @@ def test_a_script_that_ends_early_on_one_worker_is_an_error(tmp_path: Path) -> N
     code, said = run(tmp_path, body, "--step-timeout", "5")
     assert code == 4
     assert "error: worker 0" in said
+
+
+def test_a_batch_that_is_smaller_for_one_worker_alone_parts_nobody(tmp_path: Path) -> None:
+    """33 rows are 17 and 16, 32 rows 16 and 16: a step traced by its rows would be traced anew on worker 0 alone."""
+    body = """
+    import tensorflow as tf
+    x, y = np.zeros((65, 4), "float32"), np.zeros((65, 2), "float32")
+    batches = tf.data.Dataset.from_tensor_slices((x, y)).batch(33)
+    model.fit(batches.filter(lambda x, y: True), epochs=2, verbose=0)
+    assert model.predict(x, batch_size=33, verbose=0).shape == (65, 2)
+    for rows in (9, 8, 9, 7):
+        model.train_on_batch(x[:rows], y[:rows])
+        model.test_on_batch(x[:rows], y[:rows])
+        assert model.predict_on_batch(x[:rows]).shape == (rows, 2)
+    """
+    code, said = run(tmp_path, body, "--step-timeout", "20")
+    assert (code, said.count("error")) == (0, 0), said
