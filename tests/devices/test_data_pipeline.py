@@ -16,6 +16,8 @@ from tfdist.errors import DataError, UsageError
 from tfdist.launch.environment import VARIABLE, Assignment
 from tfdist.order.epoch import epoch_order
 from tfdist.order.pieces import bounds
+from tfdist.order.position import Position
+from tfdist.runtime.feeding import take_rest
 
 SIZES = [(1, 4), (2, 4), (8, 4), (9, 4), (10, 4), (11, 1), (7, 100), (225, 32)]
 
@@ -44,6 +46,27 @@ def test_each_epoch_has_the_planned_batches(
     for epoch in range(3):
         order = epoch_order(samples, 7, epoch, shuffle)
         assert read_epoch(batches, strategy) == expected_epoch(order, batch_size, strategy.num_replicas_in_sync)
+
+
+@pytest.mark.parametrize(("done", "batch_size"), [(1, 4), (2, 4), (3, 4), (0, 4), (1, 100)])
+def test_a_training_begins_with_the_rest_of_an_epoch(
+    strategy: tf.distribute.Strategy, done: int, batch_size: int
+) -> None:
+    source = ArraySource(np.zeros((10, 2)), np.arange(10))
+    begin = Position(2, done)
+    later = build(source, batch_size=batch_size, shuffle=True, seed=7, strategy=strategy, begin=begin)
+    expected = [
+        expected_epoch(epoch_order(10, 7, epoch, True), batch_size, strategy.num_replicas_in_sync)
+        for epoch in (2, 3, 4)
+    ]
+    rest = take_rest(later)
+    assert take_rest(later) is None, "it comes once"
+    if done:
+        assert rest is not None and rest.done == done
+        assert read_epoch(rest.batches, strategy) == expected.pop(0)[done:]
+    else:
+        assert rest is None
+    assert [read_epoch(later, strategy) for _ in expected] == expected
 
 
 @pytest.mark.parametrize(("samples", "batch_size"), SIZES)

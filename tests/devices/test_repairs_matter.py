@@ -17,10 +17,13 @@ from tests.devices.test_random_layers import masks
 from tests.devices.test_refusals import REFUSED, compiled
 from tests.exactness.cases import outcome
 from tests.exactness.comparing import assert_same_case
-from tests.exactness.table import numbers
+from tests.exactness.table import classifier, numbers
 from tfdist import keras_repairs
+from tfdist.data.pipeline import build
+from tfdist.data.sources import ArraySource
 from tfdist.keras_repairs import refusals
 from tfdist.keras_repairs.install import repairs
+from tfdist.order.position import Position
 
 SAMPLES = 65
 
@@ -42,6 +45,8 @@ TAKEN_OUT = [
     ("BatchNormalization._moments", ["synchronized_statistics_of_masked_inputs"]),
     ("keras.src.backend.tensorflow.nn.conv", ["convolutions_in_float32"]),
     ("keras.src.backend.tensorflow.nn.depthwise_conv", ["convolutions_in_float32"]),
+    ("keras.src.backend.tensorflow.nn.separable_conv", ["convolutions_in_float32"]),
+    ("keras.src.backend.tensorflow.nn.conv_transpose", ["transposed_convolution_in_float32"]),
     # Clipped, distilled and accumulated gradients are reduced first.
     ("BaseOptimizer.apply", ["clipnorm", "global_clipnorm", "clipvalue", "distillation", "gradient_accumulation"]),
     # An inf on the last replica.
@@ -64,11 +69,16 @@ TAKEN_OUT = [
 IN_OTHER_TESTS = {
     "keras.src.backend.common.global_state.clear_session": "test_a_cleared_session_forgets_the_strategy",
     "TFEpochIterator._get_iterator": "test_one_replica_steps_without_data",
+    "TFEpochIterator._enumerate_iterator": "test_an_epoch_that_goes_on_begins_again",
     "Layer.__call__": "test_nothing_is_compiled",
     "keras.src.losses.loss.scale_loss_for_distribution": "test_a_loss_outside_of_the_replicas_is_divided",
     "MetricsList.update_state": "test_metrics_are_not_refused",
     "keras.src.backend.tensorflow.nn._compute_moments": "test_statistics_of_no_sample_are_nan",
+    "keras.src.backend.tensorflow.nn.max_pool": "test_a_maximum_of_no_sample_ends_the_process",
+    "keras.src.backend.tensorflow.nn.adaptive_max_pool": "test_a_maximum_of_no_sample_ends_the_process",
     "SeedGenerator.next": "test_replicas_draw_the_same_masks",
+    "BaseOptimizer.load_own_variables": "test_what_is_loaded_counts_on_each_replica",
+    "BaseOptimizer.set_weights": "test_what_is_loaded_counts_on_each_replica",
 }
 """The repair, and the test below that takes it out."""
 
@@ -98,7 +108,8 @@ SAME_NUMBERS = {
     "TFOptimizer.assign": "Keras's optimizers update their slots on each replica anyway; those of others need not",
     "TFOptimizer.assign_add": "as for assign",
     "TFOptimizer.assign_sub": "as for assign",
-    "keras.src.backend.tensorflow.nn.separable_conv": "its two parts are repaired as well",
+    f"{TRAINER}.fit": "tells that one is under way; see test_following",
+    f"{TRAINER}.evaluate": "as for fit",
 }
 """What changes no number of Keras's own, and why it is there."""
 
@@ -123,6 +134,25 @@ def test_one_replica_steps_without_data(monkeypatch: pytest.MonkeyPatch) -> None
     expected = of_one_replica("dataset_of_unknown_size", SAMPLES)
     take_out("TFEpochIterator._get_iterator", monkeypatch)
     assert outcome("dataset_of_unknown_size", SAMPLES)["iterations"] > expected["iterations"]
+
+
+def batches_of_rest() -> list[int]:
+    """The numbers of the batches of an epoch of 5, of which 3 were done before."""
+    x, y = numbers(20)
+    with mirrored(2).scope():
+        model = compiled()
+        data = build(ArraySource(x, y), batch_size=4, strategy=mirrored(2), begin=Position(0, 3))
+        seen: list[int] = []
+        count = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: seen.append(batch))
+        model.fit(data, verbose=0, callbacks=[count])
+    return seen
+
+
+def test_an_epoch_that_goes_on_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    keras_repairs.install()
+    assert batches_of_rest() == [3, 4]
+    take_out("TFEpochIterator._enumerate_iterator", monkeypatch)
+    assert batches_of_rest() == [0, 1, 2, 3, 4]
 
 
 def test_a_cleared_session_forgets_the_strategy() -> None:
@@ -218,11 +248,57 @@ def test_statistics_of_no_sample_are_nan(monkeypatch: pytest.MonkeyPatch) -> Non
         assert not normalized()
 
 
+POOLING = """
+import tests.devices.conftest
+from keras.src.backend.tensorflow import nn
+from tests.devices.mirrored import mirrored
+from tests.exactness.cases import outcome
+from tfdist import keras_repairs
+
+keras_repairs.install()
+for name in {taken_out}:
+    setattr(nn, name, getattr(nn, name).__wrapped__)
+with mirrored(3).scope():
+    outcome("max_pooling_in_float32", {samples})
+print("done", flush=True)
+"""
+
+
+def test_a_maximum_of_no_sample_ends_the_process() -> None:
+    said = []
+    for taken_out in ([], ["max_pool"], ["adaptive_max_pool"]):
+        code = POOLING.format(taken_out=taken_out, samples=SAMPLES)
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50)
+        said.append(done.stdout.strip())
+    assert said == ["done", "", ""]
+
+
 def test_replicas_draw_the_same_masks(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(set(map(tuple, masks(3, seed=3)))) == 6
     take_out("SeedGenerator.next", monkeypatch)
     monkeypatch.setattr(keras_repairs, "install", lambda: None)
     assert len(set(map(tuple, masks(3, seed=3)))) == 2
+
+
+def held_after_loading(name: str) -> float:
+    """What three replicas together hold of a gradient of 1 that one of them had accumulated when it was saved."""
+    with mirrored(3).scope():
+        model = classifier()
+        optimizer = keras.optimizers.SGD(gradient_accumulation_steps=2)
+        optimizer.build(model.trainable_variables)
+        saved = [np.ones(variable.shape) for variable in optimizer.variables]
+        load = getattr(optimizer, name)
+        load({str(i): value for i, value in enumerate(saved)} if name == "load_own_variables" else saved)
+        copies = mirrored(3).experimental_local_results(optimizer._accumulated_gradients[1].value)
+    return sum(float(copy.numpy()[0]) for copy in copies)
+
+
+@pytest.mark.parametrize("name", ["load_own_variables", "set_weights"])
+def test_what_is_loaded_counts_on_each_replica(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    keras_repairs.install()
+    assert held_after_loading(name) == 1.0
+    take_out(f"BaseOptimizer.{name}", monkeypatch)
+    assert held_after_loading(name) == 3.0
 
 
 def take_out(path: str, monkeypatch: pytest.MonkeyPatch) -> None:

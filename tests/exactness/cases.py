@@ -31,12 +31,13 @@ SECTIONS = {
 """The modules of the cases, in the order of the documentation."""
 
 
+_ON_WORKERS = ["Fit, evaluate, predict", "Data", "Callbacks"]
 BY_DEFAULT = {
-    "devices": [section for section in SECTIONS if section != "Data"],
-    "workers": ["Fit, evaluate, predict", "Data", "Callbacks"],
+    "devices": [section for section in SECTIONS if section not in _ON_WORKERS],
+    "workers": _ON_WORKERS,
 }
-"""The sections that are compared in the default tests: where workers differ from devices, on workers, and every section
-somewhere. The slow tests compare all on both.
+"""The sections that are compared in the default tests: where workers differ from devices, on workers, the others on
+devices. The slow tests compare all on both.
 """
 
 

@@ -62,13 +62,48 @@ def convolutions_in_float32(samples: int) -> dict[str, Any]:
             keras.Input((8, 8, 2)),
             layers.Conv2D(4, 3, strides=2, dtype="float32", trainable=False),
             layers.DepthwiseConv2D(2, dtype="float32", trainable=False),
-            layers.SeparableConv2D(3, 1, dtype="float32", trainable=False),
+            layers.SeparableConv2D(3, 2, depth_multiplier=2, dtype="float32", trainable=False),
             layers.Flatten(dtype="float32"),
             layers.Rescaling(0.0),
             layers.Dense(3, activation="softmax"),
         ]
     )
     return fitted(model, x.reshape(-1, 8, 8, 2), y, {"metrics": ["accuracy"]})
+
+
+@case("gradient of a transposed convolution of float32 that sees no sample")
+def transposed_convolution_in_float32(samples: int) -> dict[str, Any]:
+    """As for max pooling."""
+    x, y = numbers(samples, features=32)
+    model = keras.Sequential(
+        [
+            keras.Input((4, 4, 2)),
+            layers.Dense(3),
+            layers.Conv2DTranspose(4, 3, dtype="float32"),
+            layers.Flatten(dtype="float32"),
+            layers.Rescaling(0.0),
+            layers.Dense(3, activation="softmax"),
+        ]
+    )
+    return fitted(model, x.reshape(-1, 4, 4, 2), y, {"metrics": ["accuracy"]})
+
+
+@case("max pooling of float32 that sees no sample")
+def max_pooling_in_float32(samples: int) -> dict[str, Any]:
+    """As for the convolutions; the layer before learns, so that the gradient's kernel runs, and gets none."""
+    x, y = numbers(samples, features=64)
+    model = keras.Sequential(
+        [
+            keras.Input((8, 8, 1)),
+            layers.Conv2D(3, 1),
+            layers.MaxPooling2D(2, dtype="float32"),
+            layers.AdaptiveMaxPooling2D(2, dtype="float32"),
+            layers.Flatten(dtype="float32"),
+            layers.Rescaling(0.0),
+            layers.Dense(3, activation="softmax"),
+        ]
+    )
+    return fitted(model, x.reshape(-1, 8, 8, 1), y, {"metrics": ["accuracy"]})
 
 
 @case("recurrent layers: GRU, SimpleRNN, Bidirectional")

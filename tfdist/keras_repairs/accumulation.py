@@ -1,8 +1,8 @@
 """Gradient accumulation: between two updates every replica adds up its own gradients, and nothing is sent.
 
 Only at an update are the sums of all replicas summed, and then clipped. Keras's accumulators hold each replica's part
-meanwhile. Whether an update is due is the same on all replicas, so it is asked once, outside of them: a branch inside
-of which the replicas meet must be taken by all together.
+meanwhile; what becomes of it when it is saved, see `settling`. Whether an update is due is the same on all replicas, so
+it is asked once, outside of them: a branch inside of which the replicas meet must be taken by all together.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _finite: contextvars.ContextVar[tf.Tensor | None] = contextvars.ContextVar("tfdi
 
 def steps_of(optimizer: Any) -> int | None:
     """Batches from one update of `optimizer` to the next, or None when every batch is one."""
-    return _inner(optimizer).gradient_accumulation_steps
+    return inner_of(optimizer).gradient_accumulation_steps
 
 
 def apply(
@@ -44,7 +44,7 @@ def apply(
         reduce: Sums gradients over the replicas.
         update: Gives gradients to Keras, whose optimizer adds them to the accumulators or, when it is due, updates.
     """
-    inner = _inner(optimizer)
+    inner = inner_of(optimizer)
     finite = _finite_everywhere(optimizer, grads)
     due = tf.equal((tf.cast(updates.own_copy(inner._iterations), tf.int64) + 1) % steps_of(optimizer), 0)
     if finite is not None:
@@ -82,12 +82,13 @@ def check_finite(original: Function) -> Function:
     return repaired
 
 
-def _inner(optimizer: Any) -> Any:
+def inner_of(optimizer: Any) -> Any:
+    """The optimizer that updates, which a LossScaleOptimizer holds inside."""
     return optimizer.inner_optimizer if isinstance(optimizer, keras.optimizers.LossScaleOptimizer) else optimizer
 
 
 def _finite_everywhere(optimizer: Any, grads: Gradients) -> tf.Tensor | None:
-    if optimizer is _inner(optimizer):
+    if optimizer is inner_of(optimizer):
         return None
     unfit = tf.cast(tf.logical_not(optimizer.check_finite(grads)), tf.int32)
     return tf.equal(sum_over_replicas([unfit])[0], 0)
@@ -95,7 +96,7 @@ def _finite_everywhere(optimizer: Any, grads: Gradients) -> tf.Tensor | None:
 
 def _taken_out(optimizer: Any, grads: Gradients, variables: Sequence[Any]) -> Gradients:
     """The accumulated gradients and `grads`, scaled as `grads` are; the accumulators are zero afterwards."""
-    inner = _inner(optimizer)
+    inner = inner_of(optimizer)
     scale = (inner.loss_scale_factor or 1.0) if optimizer is inner else updates.own_copy(optimizer.dynamic_scale)
     total = []
     for gradient, variable in zip(grads, variables, strict=True):

@@ -3,11 +3,15 @@
 Calling a compiled step from Python costs about a millisecond, which is a good part of a small model's step. Keras has
 `steps_per_execution` for that, which callbacks notice. Where no callback looks at batches, the steps of some
 hundredths of a second run in one execution, and Keras is given its result for each of them.
+
+A callback that looks at some batches alone says so by a method `steps_to_look()`: an execution then ends with the batch
+that it wants to see.
 """
 
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -25,6 +29,8 @@ TIMED = 4
 
 _HOOKS = ("on_batch_begin", "on_batch_end", "on_train_batch_begin", "on_train_batch_end")
 _ATTRIBUTE = "_tfdist_batches_are_watched"
+_LOOKS = "_tfdist_looks_at_batches"
+_AHEAD = "_tfdist_runs_ahead"
 
 
 class Ahead:
@@ -38,22 +44,28 @@ class Ahead:
     def __init__(self, run: Callable[[Feed, int], Any], agree: Callable[[float], float]) -> None:
         self._run = run
         self._agree = agree
-        self._feed: Feed | None = None
+        # Weakly: this object lives as long as the model, and must keep no epoch's data.
+        self._feed: Callable[[], Feed | None] = lambda: None
         self._ahead = 0
         self._outputs: Any = None
         self._timed: list[float] = []
         self._most = 1
 
-    def __call__(self, feed: Feed, *, watched: bool) -> Any:
-        """The outputs of the next step, or of one some steps later unless it is `watched`."""
-        if feed is self._feed and self._ahead:
+    @property
+    def untold(self) -> int:
+        """Steps that were executed and that Keras has not asked for yet."""
+        return self._ahead
+
+    def __call__(self, feed: Feed, *, watched: bool, most: float = float("inf")) -> Any:
+        """The outputs of the next step, or of one up to `most` - 1 steps later unless it is `watched`."""
+        if self._ahead and feed is self._feed():
             self._ahead -= 1
             return self._outputs
-        steps = feed.take(1 if watched else max(1, int(min(self._most, feed.left_of_epoch))))
+        steps = feed.take(1 if watched else max(1, int(min(self._most, feed.left_of_epoch, most))))
         begun = time.perf_counter()
         self._outputs = self._run(feed, steps)
         self._learn(time.perf_counter() - begun)
-        self._feed, self._ahead = feed, steps - 1
+        self._feed, self._ahead = weakref.ref(feed), steps - 1
         return self._outputs
 
     def _learn(self, seconds: float) -> None:
@@ -78,6 +90,27 @@ def note_watched(model: Any, watched: bool) -> None:
 def is_watched(model: Any) -> bool:
     """Whether a callback looks at the batches of `model`'s `fit`, as far as is known."""
     return getattr(model, _ATTRIBUTE, True)
+
+
+def note_looks(model: Any, callbacks: Iterable[Any]) -> None:
+    """Notes on `model`, whose `fit` begins, those of `callbacks` that look at some batches alone."""
+    object.__setattr__(model, _LOOKS, [callback for callback in callbacks if hasattr(callback, "steps_to_look")])
+
+
+def steps_to_look(model: Any) -> float:
+    """After how many steps, at least 1, a callback wants to look at `model`; the same on all workers."""
+    return max(1, min((callback.steps_to_look() for callback in getattr(model, _LOOKS, ())), default=float("inf")))
+
+
+def note_ahead(model: Any, ahead: Ahead) -> None:
+    """Notes on `model` what executes its training steps."""
+    object.__setattr__(model, _AHEAD, ahead)
+
+
+def untold_steps(model: Any) -> int:
+    """Training steps of `model` that were executed and of which callbacks have not been told."""
+    ahead = getattr(model, _AHEAD, None)
+    return 0 if ahead is None else ahead.untold
 
 
 def any_watches(callbacks: Iterable[Any]) -> bool:

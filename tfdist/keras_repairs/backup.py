@@ -15,8 +15,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfdist.keras_repairs.from_chief import file_from_chief
+from tfdist.keras_repairs.settling import settle_before_checkpoint
 from tfdist.runtime.collectives import all_reduce, broadcast, worker_count, worker_rank
+from tfdist.runtime.from_chief import file_from_chief
 
 Function = Callable[..., Any]
 
@@ -46,6 +47,8 @@ def back_up(original: Function) -> Function:
 
     def repaired(self: Any) -> None:
         strategy = self.model.distribute_strategy
+        if self.save_freq != "epoch":
+            settle_before_checkpoint(self.model)
         if worker_count(strategy) == 1:
             original(self)
         elif worker_rank(strategy) == 0:

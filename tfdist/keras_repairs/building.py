@@ -34,13 +34,24 @@ def maybe_symbolic_build(original: Function) -> Function:
             return
         with strategy.scope():
             if data_batch is None:
-                specs = _specs(iterator._distributed_dataset.element_spec)
-                if any(isinstance(spec, tf.RaggedTensorSpec) for spec in tf.nest.flatten(specs)):
-                    _build_from(self, specs)
-                data_batch = tf.nest.map_structure(_symbolic, specs)
-            self._symbolic_build(data_batch=data_batch)
+                build_parts(self, iterator._distributed_dataset.element_spec)
+            else:
+                self._symbolic_build(data_batch=data_batch)
 
     return repaired
+
+
+def build_parts(model: Any, element_spec: Any) -> None:
+    """Builds what a model lacks, metrics and optimizer too, in the scope of its strategy.
+
+    Args:
+        model: Compiled.
+        element_spec: That of the dataset that it is to be trained on.
+    """
+    specs = _specs(element_spec)
+    if any(isinstance(spec, tf.RaggedTensorSpec) for spec in tf.nest.flatten(specs)):
+        _build_from(model, specs)
+    model._symbolic_build(data_batch=tf.nest.map_structure(_symbolic, specs))
 
 
 def _has_no_call(model: Any) -> bool:

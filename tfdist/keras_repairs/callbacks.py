@@ -11,21 +11,25 @@ import numpy as np
 import tensorflow as tf
 
 from tfdist.errors import UnsupportedError, UsageError
-from tfdist.keras_repairs import ahead
+from tfdist.keras_repairs import ahead, settling
 from tfdist.keras_repairs.deciding import Watch
 from tfdist.keras_repairs.decisions import Decisions
+from tfdist.keras_repairs.listening import Between, Listener
 from tfdist.keras_repairs.placement import runs_here
 from tfdist.runtime.collectives import all_gather, worker_count, worker_rank
 
 Function = Callable[..., Any]
 
 
-def callback_list_init(original: Function, extra: Callable[[], Sequence[keras.callbacks.Callback]]) -> Function:
+def callback_list_init(
+    original: Function, extra: Callable[[], Sequence[keras.callbacks.Callback]], listener: Listener
+) -> Function:
     """Repairs `CallbackList.__init__`.
 
     Args:
         original: The method.
         extra: Returns the callbacks that every `fit`, `evaluate` and `predict` of this process gets besides its own.
+        listener: Told of each callback that is done at an epoch's begin or end.
     """
 
     def repaired(self: Any, callbacks: Any = None, *args: Any, **kwargs: Any) -> None:
@@ -34,8 +38,9 @@ def callback_list_init(original: Function, extra: Callable[[], Sequence[keras.ca
         if model is None:
             original(self, given, *args, **kwargs)
             return
-        kept, watch = _shared(given, model.distribute_strategy)
+        kept, watch, together = _shared(given, model.distribute_strategy)
         original(self, kept, *args, **kwargs)
+        self.callbacks = _with_listener_between(self.callbacks, kept, listener)
         added = [*extra(), *_decisions(watch, kept, model.distribute_strategy)]
         if any(isinstance(callback, Decisions) for callback in added):
             # Keras may tell callbacks of a batch in a thread; what the workers agree on must come in one order.
@@ -44,9 +49,14 @@ def callback_list_init(original: Function, extra: Callable[[], Sequence[keras.ca
             callback.set_model(model)
             callback.set_params(self.params)
             self.callbacks.append(callback)
+        if settling.is_needed(model):
+            self.callbacks.insert(0, settling.Settling())
+            self.callbacks[0].set_model(model)
         if kwargs.get("add_history") or "steps" not in kwargs:
             # fit's own, or one that a script makes for it.
             ahead.note_watched(model, watch.batches or ahead.any_watches(added))
+            settling.note_saved_together(model, together)
+            ahead.note_looks(model, [*kept, *added])
 
     return repaired
 
@@ -56,6 +66,8 @@ def save_checkpoint(original: Function) -> Function:
 
     def repaired(self: Any, epoch: int, batch: int | None, logs: Any) -> None:
         strategy = self.model.distribute_strategy
+        if batch is not None:
+            settling.settle_before_checkpoint(self.model)
         if worker_count(strategy) == 1 or worker_rank(strategy) == 0:
             original(self, epoch, batch, logs)
             return
@@ -65,17 +77,25 @@ def save_checkpoint(original: Function) -> Function:
     return repaired
 
 
-def _shared(given: Sequence[Any], strategy: tf.distribute.Strategy) -> tuple[list[Any], Watch]:
-    """The callbacks that run on this worker, and what all workers must agree on."""
+def _shared(given: Sequence[Any], strategy: tf.distribute.Strategy) -> tuple[list[Any], Watch, bool]:
+    """The callbacks that run on this worker, what all workers must agree on, whether all come to each checkpoint."""
     if strategy.num_replicas_in_sync == 1:
-        return list(given), Watch.of(given)
+        return list(given), Watch.of(given), True
     _check_orbax(given, strategy)
-    rows = all_gather(np.array([*Watch.of(given).to_row(), _lacks_tensorboard(given)], np.int32), strategy)
-    _check_tensorboard(rows[:, -1])
-    _check_backups(rows[:, -2])
-    watch = Watch.of_any(rows[:, :-1].tolist())
     kept = [callback for callback in given if runs_here(callback, is_chief=worker_rank(strategy) == 0)]
-    return kept, watch
+    own = [*Watch.of(given).to_row(), settling.saves_inside_epochs(kept), _lacks_tensorboard(given)]
+    rows = all_gather(np.array(own, np.int32), strategy)
+    _check_tensorboard(rows[:, -1])
+    _check_backups(rows[:, -3])
+    watch = Watch.of_any(rows[:, :-2].tolist())
+    return kept, watch, bool((rows[:, -2] == rows[0, -2]).all())
+
+
+def _with_listener_between(callbacks: Sequence[Any], given: Sequence[Any], listener: Listener) -> list[Any]:
+    """`callbacks`, with the listener told after each of the `given` ones but the last, whose end others tell."""
+    between = {id(callback) for callback in given[:-1]}
+    told = ((callback, Between(listener)) if id(callback) in between else (callback,) for callback in callbacks)
+    return [callback for group in told for callback in group]
 
 
 def _decisions(watch: Watch, kept: Sequence[Any], strategy: tf.distribute.Strategy) -> list[Decisions]:

@@ -15,8 +15,9 @@ import numpy as np
 import tensorflow as tf
 
 from tfdist.keras_repairs.deciding import Watch, brings_back_best
-from tfdist.keras_repairs.from_chief import variables_from_chief
+from tfdist.keras_repairs.optimizers import optimizers_of
 from tfdist.runtime.collectives import all_gather, gather_objects, worker_count
+from tfdist.runtime.from_chief import variables_from_chief
 
 Logs = Mapping[str, Any] | None
 
@@ -117,14 +118,8 @@ class Decisions(keras.callbacks.Callback):
 
 def _learning_rates(model: Any) -> Iterator[Any]:
     """The learning rate of each optimizer of a model: a variable, or what takes its place."""
-    todo = [model.optimizer, *(value for value in vars(model).values())]
-    seen: set[int] = set()
-    while todo:
-        optimizer = todo.pop(0)
-        if isinstance(optimizer, keras.optimizers.Optimizer) and id(optimizer) not in seen:
-            seen.add(id(optimizer))
-            yield getattr(optimizer, "_learning_rate", None)
-            todo.extend([getattr(optimizer, "inner_optimizer", None), *getattr(optimizer, "optimizers", ())])
+    for optimizer in optimizers_of(model):
+        yield getattr(optimizer, "_learning_rate", None)
 
 
 def _plain_value(rate: Any) -> float:

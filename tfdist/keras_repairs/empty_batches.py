@@ -29,11 +29,12 @@ def compute_moments(original: Function) -> Function:
     return repaired
 
 
-def convolution(original: Function) -> Function:
-    """Repairs Keras's `conv`, `depthwise_conv` and `separable_conv` on the CPU.
+def spatial(original: Function) -> Function:
+    """Repairs Keras's `conv` and its kin, `conv_transpose`, `max_pool` and `adaptive_max_pool` on the CPU.
 
-    Of no sample TensorFlow's oneDNN kernels return the input's shape, and the layers behind fail or go on with it. The
-    right shape is that of one sample's result.
+    Of no sample TensorFlow's oneDNN kernels return the input's shape, and the layers behind fail or go on with it; the
+    gradient of a transposed convolution has a wrong shape, that of a maximum ends the process. The right shape is that
+    of one sample's result.
     """
 
     def repaired(inputs: Any, *args: Any, **kwargs: Any) -> tf.Tensor:

@@ -11,8 +11,10 @@ from keras.src.trainers.epoch_iterator import EpochIterator
 
 from tfdist.keras_repairs.agreement import check_same_data
 from tfdist.keras_repairs.data_adapters import distribute
+from tfdist.runtime.feeding import take_rest
 
 Function = Callable[..., Any]
+_REST = "_tfdist_rest"
 
 
 def epoch_iterator_init(original: Function) -> Function:
@@ -39,14 +41,42 @@ def epoch_iterator_source(original: Function) -> Function:
     """
 
     def repaired(self: Any) -> Any:
-        dataset = original(self)
-        steps = _steps(self.data_adapter, dataset)
+        dataset, steps = _taken_over(self)
+        if dataset is None:
+            dataset = original(self)
+            steps = _steps(self.data_adapter, dataset)
         if self._distribute_strategy.num_replicas_in_sync > 1:
             return _Source(dataset, steps, self.steps_per_epoch)
         # Of several steps in one execution Keras already looks for the end before each.
         return _Source(dataset, steps) if steps is None and self.steps_per_execution == 1 else dataset
 
     return repaired
+
+
+def epoch_steps(original: Function) -> Function:
+    """Repairs `TFEpochIterator._enumerate_iterator`: an epoch that was begun before goes on with its next step.
+
+    Keras counts the steps that are done as it counts all, so that batches keep their numbers.
+    """
+
+    def repaired(self: Any) -> Iterator[tuple[int, int, Any]]:
+        rest = take_rest(self.data_adapter.get_tf_dataset())
+        setattr(self, _REST, rest)
+        done = 0 if rest is None else rest.done
+        return (step for step in original(self) if step[0] >= done)
+
+    return repaired
+
+
+def _taken_over(iterator: Any) -> tuple[Any, int | None]:
+    """The batches that are left of an epoch that was begun before, and their number, where it comes now."""
+    rest = getattr(iterator, _REST, None)
+    if rest is None:
+        return None, None
+    setattr(iterator, _REST, None)
+    strategy = iterator._distribute_strategy
+    batches = rest.batches if strategy.num_replicas_in_sync == 1 else distribute(rest.batches, strategy)
+    return batches, iterator.data_adapter.num_batches - rest.done
 
 
 @dataclass(frozen=True)
@@ -69,11 +99,13 @@ class Feed(Iterator[Any]):
     Attributes:
         iterator: TensorFlow's.
         left: Steps until it ends; None where only the end will tell.
+        calls: Functions compiled for the iterator and bound to its tensors, by whoever compiled them.
     """
 
     def __init__(self, iterator: Iterator[Any], left: float | None, steps_per_epoch: int | None = None) -> None:
         self.iterator = iterator
         self.left = left
+        self.calls: dict[object, Function] = {}
         self._steps_per_epoch = steps_per_epoch
         self._taken = 0
         self._is_distributed = isinstance(iterator, tf.distribute.DistributedIterator)

@@ -48,7 +48,7 @@ class GatheredMetric(keras.metrics.Metric):
         """What the metric says of its state on the first replica of this worker; no collective is spent."""
         if not self._is_outside():
             return _read(self.metric.result()) if is_one_of_several() else self.metric.result()
-        state = [(variable, _copies(variable)[0]) for variable in self.metric.variables]
+        state = [(variable, copies(variable)[0]) for variable in self.metric.variables]
         # Not `stateless_result`: a metric may return its variable itself, which must be read in here.
         with backend.StatelessScope(state_mapping=state):
             return _read(self.metric.result())
@@ -60,7 +60,7 @@ class GatheredMetric(keras.metrics.Metric):
             return
         for variable, value in zip(self.metric.variables, self.metric.stateless_reset_state(), strict=True):
             if value is not variable:
-                for copy in _copies(variable):
+                for copy in copies(variable):
                     copy.assign(value)
 
     def get_config(self) -> dict[str, Any]:
@@ -112,7 +112,7 @@ def _is_distributed(variable: Any) -> bool:
     return isinstance(variable.value, tf.distribute.DistributedValues)
 
 
-def _copies(variable: Any) -> tuple[tf.Variable, ...]:
+def copies(variable: Any) -> tuple[tf.Variable, ...]:
     """The variables of this worker's replicas behind a Keras variable."""
     value = variable.value
     return value.distribute_strategy.experimental_local_results(value) if _is_distributed(variable) else (value,)

@@ -41,6 +41,7 @@ from tfdist.keras_repairs import (
     fused,
     gradients,
     guard,
+    listening,
     losses,
     masked_statistics,
     metrics,
@@ -48,6 +49,7 @@ from tfdist.keras_repairs import (
     predictions,
     random_layers,
     saving,
+    settling,
     shuffling,
     trainer,
     updates,
@@ -74,6 +76,7 @@ class Hooks:
     extra_callbacks: Callable[[], Sequence[keras.callbacks.Callback]] = tuple
     on_batch: trainer.Observer | None = None
     on_gradients: gradients.Observer | None = None
+    listener: listening.Listener = listening.Nobody()
 
 
 @dataclass(frozen=True)
@@ -105,6 +108,7 @@ def install(
     extra_callbacks: Callable[[], Sequence[keras.callbacks.Callback]] = tuple,
     on_batch: trainer.Observer | None = None,
     on_gradients: gradients.Observer | None = None,
+    listener: listening.Listener | None = None,
 ) -> None:
     """Installs every repair in this process; what is installed already stays.
 
@@ -113,8 +117,9 @@ def install(
         extra_callbacks: Returns the callbacks that each `fit`, `evaluate` and `predict` gets besides its own.
         on_batch: Called in each replica's context, while a step is traced, with the replica's data.
         on_gradients: Likewise with the gradients of the global batch, before they are clipped; one a variable or None.
+        listener: Told of every `fit`, `evaluate` and `predict`, and of every execution in them.
     """
-    hooks = Hooks(imposed_seed, extra_callbacks, on_batch, on_gradients)
+    hooks = Hooks(imposed_seed, extra_callbacks, on_batch, on_gradients, listener or listening.Nobody())
     todo = [repair for repair in repairs(hooks) if not _is_installed(repair)]
     originals = {repair.path: getattr(repair.owner, repair.name) for repair in todo}
     guard.check(keras.__version__, originals, {repair.path: repair.known for repair in todo})
@@ -132,19 +137,28 @@ def repairs(hooks: Hooks = Hooks()) -> tuple[Repair, ...]:
     optimizer = optimizer_module.TFOptimizer
     scaler = keras.optimizers.LossScaleOptimizer
     apply = functools.partial(gradients.apply, observer=hooks.on_gradients)
-    make_function = functools.partial(trainer.make_function, observer=hooks.on_batch)
+    make_function = functools.partial(trainer.make_function, observer=hooks.on_batch, listener=hooks.listener)
+    make_predict_function = functools.partial(trainer.make_predict_function, listener=hooks.listener)
+    fit, evaluate = (functools.partial(listening.told, call=c, listener=hooks.listener) for c in ("fit", "evaluate"))
+    predict = functools.partial(predictions.predict, listener=hooks.listener)
+    writer = functools.partial(saving.writer, listener=hooks.listener)
     arrays = array_data_adapter.ArrayDataAdapter
     array_dataset = functools.partial(shuffling.array_dataset, imposed_seed=hooks.imposed_seed)
-    callback_list_init = functools.partial(callbacks.callback_list_init, extra=hooks.extra_callbacks)
+    callback_list_init = functools.partial(
+        callbacks.callback_list_init, extra=hooks.extra_callbacks, listener=hooks.listener
+    )
     return (
         Repair(global_state, "clear_session", clearing.clear_session, "e517b50de32ee862", (keras.utils, keras.backend)),
         Repair(file_utils, "get_file", downloads.get_file, "dc48326d0c7535b1", (keras.utils, *_DATASETS)),
         Repair(arrays, "get_tf_dataset", array_dataset, "2ab7c0854bf89cd1"),
         Repair(trainer_module.TFEpochIterator, "__init__", epochs.epoch_iterator_init, "901af2700297156f"),
         Repair(trainer_module.TFEpochIterator, "_get_iterator", epochs.epoch_iterator_source, "b986aa8a9d2264d9"),
+        Repair(trainer_module.TFEpochIterator, "_enumerate_iterator", epochs.epoch_steps, "376e3e16a928107a"),
         Repair(model, "_maybe_symbolic_build", building.maybe_symbolic_build, "92a504f5eba9b29f"),
         Repair(model, "_make_function", make_function, "bb33b7a0da3d2740"),
-        Repair(model, "make_predict_function", trainer.make_predict_function, "a772a2efdd906f9a"),
+        Repair(model, "make_predict_function", make_predict_function, "a772a2efdd906f9a"),
+        Repair(model, "fit", fit, "a9a6dc02a7ddafa8"),
+        Repair(model, "evaluate", evaluate, "a1facf6528168e8d"),
         Repair(layer_module.Layer, "__call__", xla.call, "4fb7e42e4ffd9b1a"),
         Repair(layer_module.Layer, "add_loss", added_losses.add_loss, "7f70f38e2f25640d"),
         Repair(layer_module.Layer, "_get_own_losses", added_losses.get_own_losses, "bce6599684980e77"),
@@ -159,9 +173,12 @@ def repairs(hooks: Hooks = Hooks()) -> tuple[Repair, ...]:
         Repair(keras.layers.BatchNormalization, "_moments", masked_statistics.moments, "2ba739b46f4fadea"),
         Repair(nn, "_compute_moments", empty_batches.compute_moments, "f6147c543d557842"),
         Repair(seed_generator.SeedGenerator, "next", random_layers.next_seed, "d2174a08ab35eb07"),
-        Repair(nn, "conv", empty_batches.convolution, "1bae7c0469d44106"),
-        Repair(nn, "depthwise_conv", empty_batches.convolution, "492c94d51f85389f"),
-        Repair(nn, "separable_conv", empty_batches.convolution, "d163319653f9a846"),
+        Repair(nn, "conv", empty_batches.spatial, "1bae7c0469d44106"),
+        Repair(nn, "depthwise_conv", empty_batches.spatial, "492c94d51f85389f"),
+        Repair(nn, "separable_conv", empty_batches.spatial, "d163319653f9a846"),
+        Repair(nn, "conv_transpose", empty_batches.spatial, "8b0f43bf39e13a57"),
+        Repair(nn, "max_pool", empty_batches.spatial, "09ec46720e6f28b7"),
+        Repair(nn, "adaptive_max_pool", empty_batches.spatial, "429dd27f8f146da6"),
         Repair(base_optimizer.BaseOptimizer, "apply", apply, "43097be63b919d03"),
         Repair(scaler, "apply", apply, "1cc61fb4c21edb7a"),
         Repair(scaler, "_tf_apply", updates.scaled_apply, "e702c4db1a0622e3"),
@@ -180,17 +197,19 @@ def repairs(hooks: Hooks = Hooks()) -> tuple[Repair, ...]:
         Repair(model, "train_on_batch", on_batch.train_on_batch, "0bcf00476ff75834"),
         Repair(model, "test_on_batch", on_batch.test_on_batch, "200619489306c54e"),
         Repair(model, "predict_on_batch", on_batch.predict_on_batch, "05be67cba664972c"),
-        Repair(model, "predict", predictions.predict, "ee5831d7d2179667"),
+        Repair(model, "predict", predict, "ee5831d7d2179667"),
         Repair(callback_list.CallbackList, "__init__", callback_list_init, "5d0d38afece9158a"),
         Repair(keras.callbacks.ModelCheckpoint, "_save_model", callbacks.save_checkpoint, "a9be0a24277ff179"),
         Repair(keras.callbacks.BackupAndRestore, "on_train_begin", backup.restore, "dfdb7eac4983f490"),
         Repair(keras.callbacks.BackupAndRestore, "_save_model", backup.back_up, "5eb7b53ca13ad33d"),
         Repair(keras.callbacks.BackupAndRestore, "on_train_end", backup.clean_up, "3a3f33285b2c46b0"),
-        Repair(saving_lib, "save_model", saving.writer, "0b360baae4175255"),
-        Repair(saving_lib, "save_weights_only", saving.writer, "649839a5ed3a5df6"),
-        Repair(legacy_h5_format, "save_model_to_hdf5", saving.writer, "089058ee0d3223d6"),
-        Repair(model_module.Model, "export", saving.writer, "f11ed3b71eb342ea"),
-        Repair(saved_model_export_archive.SavedModelExportArchive, "write_out", saving.writer, "8a0f4932dcbdcba6"),
+        Repair(saving_lib, "save_model", writer, "0b360baae4175255"),
+        Repair(saving_lib, "save_weights_only", writer, "649839a5ed3a5df6"),
+        Repair(legacy_h5_format, "save_model_to_hdf5", writer, "089058ee0d3223d6"),
+        Repair(model_module.Model, "export", writer, "f11ed3b71eb342ea"),
+        Repair(saved_model_export_archive.SavedModelExportArchive, "write_out", writer, "8a0f4932dcbdcba6"),
+        Repair(base_optimizer.BaseOptimizer, "load_own_variables", settling.load_own_variables, "a6e0c5e7e88c4d33"),
+        Repair(base_optimizer.BaseOptimizer, "set_weights", settling.set_weights, "3586228c15207e2c"),
         Repair(saving_api, "load_model", saving.reader, "27ac0bf7bbe8180a", (keras.saving, keras.models)),
         Repair(saving_api, "load_weights", saving.reader, "55456126c316c9c3", (keras.saving,)),
     )

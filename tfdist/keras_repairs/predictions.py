@@ -10,6 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfdist.keras_repairs.gathering import all_rows
+from tfdist.keras_repairs.listening import Listener, told
 from tfdist.runtime.collectives import worker_count, worker_rank
 
 Function = Callable[..., Any]
@@ -31,8 +32,8 @@ def predictions_on_chief() -> Iterator[None]:
         _on_chief.reset(token)
 
 
-def predict(original: Function) -> Function:
-    """Repairs `TensorFlowTrainer.predict`: heeds `predictions_on_chief`."""
+def predict(original: Function, listener: Listener) -> Function:
+    """Repairs `TensorFlowTrainer.predict`: heeds `predictions_on_chief`, and the listener knows of it."""
 
     def repaired(self: Any, *args: Any, **kwargs: Any) -> Any:
         strategy = self.distribute_strategy
@@ -46,7 +47,7 @@ def predict(original: Function) -> Function:
         finally:
             self.predict_function = whole
 
-    return repaired
+    return told(repaired, "predict", listener)
 
 
 def gather(value: Any, strategy: tf.distribute.Strategy) -> Any:

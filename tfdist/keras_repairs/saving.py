@@ -20,19 +20,20 @@ import tensorflow as tf
 from keras.src.utils import io_utils
 from tensorflow.python.ops.resource_variable_ops import default_variable_creator_v2
 
+from tfdist.keras_repairs.listening import Listener
 from tfdist.runtime.collectives import barrier, worker_count, worker_rank
 
 Function = Callable[..., Any]
 
 
-def writer(original: Function) -> Function:
+def writer(original: Function, listener: Listener) -> Function:
     """Repairs a function `(model, filepath, ...)` that writes one file, several files or a directory."""
 
     def repaired(model: Any, filepath: Any, *args: Any, **kwargs: Any) -> Any:
         strategy = tf.distribute.get_strategy()
         if worker_count(strategy) > 1 and worker_rank(strategy) != 0:
             return None
-        with _alone():
+        with listener.saving(), _alone():
             return _write_whole(functools.partial(original, model), filepath, *args, **kwargs)
 
     return repaired

@@ -10,54 +10,65 @@ import tensorflow as tf
 from keras.src.backend.tensorflow import trainer as trainer_module
 
 from tfdist.keras_repairs import metrics, predictions
-from tfdist.keras_repairs.ahead import Ahead, is_watched
+from tfdist.keras_repairs.ahead import Ahead, is_watched, note_ahead, steps_to_look
 from tfdist.keras_repairs.data_adapters import piece, rows, static_rows
 from tfdist.keras_repairs.epochs import Batch, Feed
+from tfdist.keras_repairs.listening import Call, Listener, run_told, told_of_executions, told_of_predictions
 from tfdist.keras_repairs.overrides import is_overridden, is_users_step
 from tfdist.keras_repairs.replicas import ReplicaStep, current_step, replica_step
+from tfdist.keras_repairs.state import logs_before
 from tfdist.runtime import sums
 from tfdist.runtime.collectives import all_reduce, worker_count
-from tfdist.runtime.feeding import Share, Whole
+from tfdist.runtime.feeding import Share, Whole, local_replicas
+from tfdist.runtime.meter import Meter, meter_of
 
 Function = Callable[..., Any]
 Observer = Callable[[Any], None]
 
 
-def make_function(original: Function, observer: Observer | None = None) -> Function:
+def make_function(original: Function, observer: Observer | None, listener: Listener) -> Function:
     """Repairs `TensorFlowTrainer._make_function`: each replica's step knows its share of the global batch.
 
     Args:
         original: The method.
         observer: Called, while a step is traced, with each replica's data.
+        listener: Told of every execution.
     """
 
     def repaired(self: Any, step_function: Function) -> Function:
-        if self.distribute_strategy.num_replicas_in_sync == 1:
-            return original(self, _observed(step_function, observer))
         name = "train_step" if step_function == self.train_step else "test_step"
+        call: Call = "fit" if name == "train_step" else "evaluate"
+        if self.distribute_strategy.num_replicas_in_sync == 1:
+            meter = meter_of(self.distribute_strategy) if call == "fit" and not self.jit_compile else None
+            step = _metered(_observed(step_function, observer), meter)
+            return told_of_executions(original(self, step), self, call, listener)
         users = is_users_step(self, name)
         step = _observed(step_function, observer)
         metrics.warn_of_untried(self)
         has_own_logs = users or is_overridden(self, "compute_metrics")
-        whole = _Step(self, _whole_logs(self, step) if has_own_logs else step, users=users)
-        return _execution(self, whole, trains=name == "train_step")
+        whole = _Step(self, _whole_logs(self, step) if has_own_logs else step, users=users, trains=call == "fit")
+        return _execution(self, whole, call, listener)
 
     return repaired
 
 
-def make_predict_function(original: Function) -> Function:
+def make_predict_function(original: Function, listener: Listener) -> Function:
     """Repairs `TensorFlowTrainer.make_predict_function` as `_make_function`; outputs are joined in input order."""
 
     def repaired(self: Any, force: bool = False) -> Any:
-        if self.distribute_strategy.num_replicas_in_sync == 1 or (self.predict_function is not None and not force):
+        if self.predict_function is not None and not force:
             return original(self, force)
+        if self.distribute_strategy.num_replicas_in_sync == 1:
+            original(self, force)
+            self.predict_function = told_of_predictions(self.predict_function, listener)
+            return None
         one_step = _one_step(self, _Step(self, self.predict_step), "concat")
 
         def several_steps(batches: list[Any]) -> Any:
             outputs = [one_step(batch) for batch in batches]
             return tf.nest.map_structure(lambda *parts: trainer_module.concat(list(parts)), *outputs)
 
-        self.predict_function = several_steps
+        self.predict_function = told_of_predictions(several_steps, listener)
         return None
 
     return repaired
@@ -83,9 +94,11 @@ def metrics_result_or_logs(original: Function) -> Function:
     """Repairs `Trainer._get_metrics_result_or_logs`: metrics among a user's logs are read over all replicas.
 
     Keras takes the logs of the last step as they are, which here are one replica's, unless they name just the metrics.
+    Of an epoch whose steps were all done before this process, they are those that `note_logs` was given.
     """
 
     def repaired(self: Any, logs: Any) -> Any:
+        logs = logs or logs_before(self)
         result = original(self, logs)
         if not isinstance(logs, dict) or getattr(self, "distribute_strategy", None) is None:
             return result
@@ -99,9 +112,41 @@ def metrics_result_or_logs(original: Function) -> Function:
     return repaired
 
 
-def _execution(model: Any, step: _Step, *, trains: bool) -> Function:
+def _execution(model: Any, step: _Step, call: Call, listener: Listener) -> Function:
     """What Keras calls with an iterator for every `steps_per_execution` steps."""
     one_step = _one_step(model, step, "auto")
+    run_steps = _steps_of_feed(one_step, step)
+
+    def run(feed: Feed, steps: int) -> Any:
+        return run_told(listener, call, steps, lambda: run_steps(feed, steps))
+
+    def run_one(batch: Any) -> Any:
+        return run_told(listener, call, 1, lambda: one_step(batch))
+
+    run_ahead = Ahead(run, lambda seconds: float(all_reduce(seconds, "max", model.distribute_strategy)))
+
+    if call == "fit":
+        note_ahead(model, run_ahead)
+
+    def execute(iterator: Any) -> Any:
+        steps = model.steps_per_execution
+        if isinstance(iterator, Feed) and iterator.left is not None and not model.run_eagerly:
+            if steps == 1:
+                # Where training is to stop already, Keras stops after the next batch.
+                watched = call != "fit" or is_watched(model) or not step.can_loop or model.stop_training
+                return run_ahead(iterator, watched=watched, most=steps_to_look(model) if call == "fit" else 1)
+            return run(iterator, iterator.take(steps))
+        # Batch by batch: in the last execution there may be fewer than `steps`, but never none.
+        outputs = run_one(next(iterator))
+        for _, batch in zip(range(steps - 1), _until_end(iterator), strict=False):
+            outputs = run_one(batch)
+        return outputs
+
+    return execute
+
+
+def _steps_of_feed(one_step: Function, step: _Step) -> Callable[[Feed, int], Any]:
+    """Runs a number of steps of an iterator, in one execution where that can be."""
 
     def several_steps(iterator: Any, steps: tf.Tensor) -> Any:
         tf.while_loop(
@@ -114,47 +159,30 @@ def _execution(model: Any, step: _Step, *, trains: bool) -> Function:
 
     def run(feed: Feed, steps: int) -> Any:
         if steps > 1 and step.can_loop:
-            return from_several(feed.iterator, tf.constant(steps))
+            return from_several(feed, tf.constant(steps))
         for _ in range(steps):
-            outputs = from_one(feed.iterator)
+            outputs = from_one(feed)
         return outputs
 
-    run_ahead = Ahead(run, lambda seconds: float(all_reduce(seconds, "max", model.distribute_strategy)))
-
-    def execute(iterator: Any) -> Any:
-        steps = model.steps_per_execution
-        if isinstance(iterator, Feed) and iterator.left is not None and not model.run_eagerly:
-            if steps == 1:
-                # Where training is to stop already, Keras stops after the next batch.
-                watched = not trains or is_watched(model) or not step.can_loop or model.stop_training
-                return run_ahead(iterator, watched=watched)
-            return run(iterator, iterator.take(steps))
-        # Batch by batch: in the last execution there may be fewer than `steps`, but never none.
-        outputs = one_step(next(iterator))
-        for _, batch in zip(range(steps - 1), _until_end(iterator), strict=False):
-            outputs = one_step(batch)
-        return outputs
-
-    return execute
+    return run
 
 
 class _FromIterator:
     """A compiled function of a distributed iterator, called with the iterator's tensors.
 
-    TensorFlow takes a millisecond to find out that an iterator is like the last one, and none for tensors.
+    TensorFlow takes a millisecond to find out that an iterator is like the last one, and none for tensors. They stay
+    with the feed that the iterator is of: this object lives as long as the model, and must keep no epoch's data.
     """
 
     def __init__(self, function: Function) -> None:
         self._function = function
         self._compiled: dict[Any, Function] = {}
-        self._iterator: Any = None
-        self._call: Function = function
 
-    def __call__(self, iterator: Any, *tensors: tf.Tensor) -> Any:
-        if iterator is not self._iterator:
-            self._iterator = iterator
-            self._call = self._for(iterator)
-        return self._call(*tensors)
+    def __call__(self, feed: Feed, *tensors: tf.Tensor) -> Any:
+        call = feed.calls.get(self)
+        if call is None:
+            call = feed.calls[self] = self._for(feed.iterator)
+        return call(*tensors)
 
     def _for(self, iterator: Any) -> Function:
         parts = tf.nest.flatten(iterator, expand_composites=True)
@@ -201,8 +229,9 @@ class _Step:
             collective to one size within an execution, and workers may gather tensors whose sizes differ by step.
     """
 
-    def __init__(self, model: Any, function: Function, *, users: bool = False) -> None:
+    def __init__(self, model: Any, function: Function, *, users: bool = False, trains: bool = False) -> None:
         self._function = function
+        self._meter = meter_of(model.distribute_strategy) if trains else None
         self._strategy = model.distribute_strategy
         self._options = {"users": users, "compiles": bool(model.jit_compile)}
         self._has_peers = worker_count(self._strategy) > 1
@@ -213,10 +242,18 @@ class _Step:
         if isinstance(batch, Whole):
             batch = _share_of(batch.data, self._strategy.num_replicas_in_sync)
         step = _step_of(batch, self._strategy.num_replicas_in_sync, **self._options)
+        if self._meter is not None and _is_first_here(self._strategy):
+            self._meter.count(step.total)
         with replica_step(step):
             outputs = self._function(batch.data if isinstance(batch, Share) else batch)
         self.can_loop = not (self._has_peers and step.gathers)
         return outputs
+
+
+def _is_first_here(strategy: tf.distribute.Strategy) -> bool:
+    """Whether the replica being traced is the first of this worker's."""
+    replica = tf.get_static_value(tf.distribute.get_replica_context().replica_id_in_sync_group)
+    return replica is not None and int(replica) == local_replicas(strategy).start
 
 
 def _share_of(whole: Any, replicas: int) -> Share:
@@ -260,6 +297,18 @@ def _observed(step_function: Function, observer: Observer | None) -> Function:
 
     def step(data: Any) -> Any:
         observer(data)
+        return step_function(data)
+
+    return step
+
+
+def _metered(step_function: Function, meter: Meter | None) -> Function:
+    """A step of the one replica, whose samples are counted."""
+    if meter is None:
+        return step_function
+
+    def step(data: Any) -> Any:
+        meter.count(rows(data))
         return step_function(data)
 
     return step

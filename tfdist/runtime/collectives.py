@@ -6,6 +6,7 @@ process's watchdog bounds how long each may take.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import Any
 
@@ -14,6 +15,7 @@ import tensorflow as tf
 
 from tfdist.errors import UsageError
 from tfdist.runtime.feeding import local_replicas
+from tfdist.runtime.meter import meter_of
 
 _REDUCTIONS = {"sum": np.sum, "max": np.max, "min": np.min, "mean": np.mean}
 
@@ -102,5 +104,7 @@ def _sum_over_workers(rows: np.ndarray, strategy: tf.distribute.Strategy) -> np.
         speaks = context.replica_id_in_sync_group % local == 0
         return tf.constant(rows if speaks else np.zeros_like(rows))
 
-    values = strategy.experimental_distribute_values_from_function(contribution)
-    return strategy.reduce(tf.distribute.ReduceOp.SUM, values, axis=None).numpy()
+    meter = meter_of(strategy)
+    with contextlib.nullcontext() if meter is None else meter.waiting():
+        values = strategy.experimental_distribute_values_from_function(contribution)
+        return strategy.reduce(tf.distribute.ReduceOp.SUM, values, axis=None).numpy()

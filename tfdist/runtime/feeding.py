@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 from tensorflow.python.data.ops import multi_device_iterator_ops
 
 _SHARES = "_tfdist_shares"
+_REST = "_tfdist_rest"
 
 
 class Whole(NamedTuple):
@@ -74,6 +76,40 @@ def as_shares(distributed: tf.distribute.DistributedDataset) -> tf.distribute.Di
     """The batches of `distributed` as `Share`s where it is known how to make them, else as they are."""
     make = getattr(distributed, _SHARES, None)
     return distributed if make is None else make()
+
+
+@dataclass(frozen=True)
+class Rest:
+    """What is left of an epoch that was begun before this process.
+
+    Attributes:
+        done: Steps of it that are done.
+        batches: The other ones; for one iterator.
+    """
+
+    done: int
+    batches: Any
+
+
+def after_rest(later: Any, done: int, make: Callable[[], Any]) -> Any:
+    """Notes that a training on `later` begins with the rest of another epoch.
+
+    Args:
+        later: The batches of whole epochs; returned.
+        done: Steps of the first epoch that are done.
+        make: Makes the batches that are left of it, none where all are done; called when the training takes them.
+    """
+    setattr(later, _REST, (done, make))
+    return later
+
+
+def take_rest(batches: Any) -> Rest | None:
+    """What a training on `batches` begins with, where that is the rest of an epoch; once, afterwards None."""
+    done, make = getattr(batches, _REST, (0, None))
+    if make is None:
+        return None
+    setattr(batches, _REST, (0, None))
+    return Rest(done, make())
 
 
 def per_replica(

@@ -1,6 +1,7 @@
-"""Sums over workers as many collectives at once: TensorFlow's own path runs them one after another.
+"""Sums over workers as collectives of a size that suits the network: large tensors are cut, small ones joined.
 
-For RING over gRPC alone, with one device a worker. NCCL wants one order on every worker and keeps TensorFlow's path.
+For RING over gRPC alone, with one device a worker; NCCL keeps TensorFlow's path. TensorFlow runs collectives one after
+another, in the order in which they were traced.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
+from tfdist.runtime.meter import meter_of
 from tfdist.runtime.ring import Ring
 
 _ATTRIBUTE = "_tfdist_ring"
@@ -56,11 +57,20 @@ def sum_gradients(gradients: Sequence[tf.Tensor | tf.IndexedSlices]) -> list[tf.
     """`sum_over_replicas`, compressed where that was asked for; gradients keep their dtype."""
     dtype = compression()
     if dtype is None:
-        return sum_over_replicas(gradients)
+        return _timed_sum(gradients)
     return [
         _as(gradient.dtype, total)
-        for gradient, total in zip(gradients, sum_over_replicas([_as(dtype, g) for g in gradients]), strict=True)
+        for gradient, total in zip(gradients, _timed_sum([_as(dtype, g) for g in gradients]), strict=True)
     ]
+
+
+def _timed_sum(tensors: Sequence[tf.Tensor | tf.IndexedSlices]) -> list[tf.Tensor | tf.IndexedSlices]:
+    """`sum_over_replicas`, on the worker's meter where it runs over a ring, and so on the CPU."""
+    strategy = tf.distribute.get_strategy()
+    meter = meter_of(strategy)
+    if meter is None or getattr(strategy, _ATTRIBUTE, None) is None or not tensors:
+        return sum_over_replicas(tensors)
+    return list(meter.timed(tensors, sum_over_replicas))
 
 
 def _as(dtype: tf.DType, tensor: tf.Tensor | tf.IndexedSlices) -> tf.Tensor | tf.IndexedSlices:

@@ -54,6 +54,15 @@ def variables_from_chief(variables: Sequence[Any], strategy: tf.distribute.Strat
             variable.assign(np.frombuffer(b"".join(pieces), value.dtype).reshape(value.shape))
 
 
+def text_from_chief(text: str, strategy: tf.distribute.Strategy) -> str:
+    """The chief's text, on every worker. What the others give does not matter."""
+    content = text.encode()
+    size = int(broadcast(np.int64(len(content)), strategy=strategy))
+    content = content[:size].ljust(size, b"\0")
+    pieces = (content[start : start + PIECE_BYTES] for start in range(0, size, PIECE_BYTES))
+    return b"".join(bytes_from_chief(piece, strategy) for piece in pieces).decode()
+
+
 def bytes_from_chief(content: bytes, strategy: tf.distribute.Strategy) -> bytes:
     """The chief's bytes, on every worker. The others give as many of their own, which do not matter."""
     words = np.zeros(-(-len(content) // 4), np.int32)

@@ -1,0 +1,174 @@
+"""An optimizer that is saved inside of an accumulation holds what all replicas have added up, and loads as that."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.devices.mirrored import mirrored
+from tests.exactness.comparing import assert_same
+from tests.exactness.table import classifier, numbers
+from tfdist import keras_repairs, on_chief
+from tfdist.keras_repairs.settling import saves_inside_epochs
+
+SAMPLES, BATCH, STEPS = 65, 16, 3
+"""Epochs of 5 batches, the last of which leaves all replicas but one without a sample; an update every 3."""
+
+Optimizer = Callable[[], keras.optimizers.Optimizer]
+callbacks = keras.callbacks
+
+
+@pytest.fixture(autouse=True)
+def in_float64() -> Any:
+    keras_repairs.install()
+    keras.backend.set_floatx("float64")
+    keras.config.set_dtype_policy("float64")
+    yield
+    keras.backend.set_floatx("float32")
+    keras.config.set_dtype_policy("float32")
+
+
+def adam() -> keras.optimizers.Optimizer:
+    return keras.optimizers.Adam(0.05, gradient_accumulation_steps=STEPS)
+
+
+def scaled() -> keras.optimizers.Optimizer:
+    return keras.optimizers.LossScaleOptimizer(adam())
+
+
+def built(optimizer: Optimizer = adam) -> keras.Model:
+    keras.utils.set_random_seed(11)
+    model = classifier()
+    model.compile(optimizer(), "sparse_categorical_crossentropy")
+    return model
+
+
+def fit(model: keras.Model, *given: callbacks.Callback, epochs: int = 1) -> keras.Model:
+    x, y = numbers(SAMPLES)
+    model.fit(x, y, batch_size=BATCH, epochs=epochs, shuffle=False, verbose=0, callbacks=list(given))
+    return model
+
+
+def state(model: keras.Model) -> list[list[float]]:
+    variables = [*model.weights, *model.optimizer.variables]
+    return [np.asarray(variable.numpy(), np.float64).ravel().tolist() for variable in variables]
+
+
+def on(replicas: int) -> Any:
+    return tf.distribute.get_strategy().scope() if replicas == 1 else mirrored(replicas).scope()
+
+
+@functools.cache
+def gone_on(optimizer: Optimizer) -> list[list[float]]:
+    """The state after two epochs on one replica, which nobody saved in between."""
+    return state(fit(built(optimizer), epochs=2))
+
+
+@pytest.mark.parametrize(("saving", "loading"), [(2, 2), (3, 3), (3, 1), (3, 2), (1, 3)])
+def test_saved_and_loaded_inside_an_accumulation(saving: int, loading: int, tmp_path: Path) -> None:
+    with on(saving):
+        fit(built()).save(tmp_path / "model.keras")
+    with on(loading):
+        assert_same(gone_on(adam), state(fit(keras.saving.load_model(tmp_path / "model.keras"))))
+
+
+def test_given_the_weights_of_another_optimizer() -> None:
+    with on(3):
+        first, second = fit(built()), built()
+        second.set_weights(first.get_weights())
+        second.optimizer.build(second.trainable_variables)
+        second.optimizer.set_weights([variable.numpy() for variable in first.optimizer.variables])
+        assert_same(gone_on(adam), state(fit(second)))
+
+
+def test_saved_and_loaded_with_a_loss_scale(tmp_path: Path) -> None:
+    with on(3):
+        fit(built(scaled)).save(tmp_path / "model.keras")
+        assert_same(gone_on(scaled), state(fit(keras.saving.load_model(tmp_path / "model.keras"))))
+
+
+def test_what_is_saved_is_what_one_replica_saves() -> None:
+    expected = state(fit(built()))
+    with on(3):
+        assert_same(expected, state(fit(built())))
+
+
+class Looks(callbacks.Callback):
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self.seen = state(self.model)
+
+
+def test_whoever_saves_at_the_end_of_an_epoch_saves_all() -> None:
+    expected = state(fit(built()))
+    with on(3):
+        fit(built(), looks := Looks())
+    assert_same(expected, looks.seen)
+
+
+@pytest.mark.parametrize("replicas", [2, 3])
+def test_checkpoints_inside_an_epoch(replicas: int, tmp_path: Path) -> None:
+    """After the fourth batch, the first of an accumulation."""
+    expected = written(tmp_path / "one")
+    with on(replicas):
+        assert_same(expected, written(tmp_path / "several"))
+
+
+def written(folder: Path) -> list[list[float]]:
+    fit(built(), callbacks.ModelCheckpoint(folder / "at-{batch}.keras", save_freq=4))
+    return state(keras.saving.load_model(folder / "at-4.keras"))
+
+
+def test_checkpoints_make_no_difference_to_the_training(tmp_path: Path) -> None:
+    with on(3):
+        every = callbacks.ModelCheckpoint(tmp_path / "at-{batch}.keras", save_freq=1)
+        assert_same(gone_on(adam), state(fit(built(), every, epochs=2)))
+
+
+@pytest.mark.parametrize("replicas", [2, 3])
+def test_backed_up_inside_an_epoch(replicas: int, tmp_path: Path) -> None:
+    expected = restored(tmp_path / "one")
+    with on(replicas):
+        assert_same(expected, restored(tmp_path / "several"))
+
+
+def restored(folder: Path) -> list[list[float]]:
+    """Trains an epoch that ends inside of an accumulation, is interrupted in the next, restores and trains that."""
+
+    class Interrupted(Exception):
+        pass
+
+    def interrupt(batch: int, logs: Any) -> None:
+        if model.optimizer._iterations.numpy() == 8:
+            raise Interrupted
+
+    model = built()
+    backup = functools.partial(callbacks.BackupAndRestore, str(folder), save_freq=2)
+    with pytest.raises(Interrupted):
+        fit(model, backup(), callbacks.LambdaCallback(on_train_batch_end=interrupt), epochs=2)
+    return state(fit(built(), backup(), epochs=2))
+
+
+def test_an_optimizer_of_another_size_is_not_loaded() -> None:
+    """Keras warns; what the replicas have accumulated stays as it is."""
+    with on(3):
+        model = built()
+        model.fit(*numbers(BATCH), verbose=0, batch_size=BATCH)
+        before = state(model)
+        with pytest.warns(UserWarning, match="Skipping variable loading"):
+            model.optimizer.load_own_variables({})
+        assert state(model) == before
+
+
+def test_workers_know_whether_they_save_the_same() -> None:
+    checkpoint = functools.partial(callbacks.ModelCheckpoint, "m.keras")
+    each, other, none = checkpoint(save_freq=4), checkpoint(save_freq=5), checkpoint()
+    assert saves_inside_epochs([none, each]) == saves_inside_epochs([each])
+    assert len({saves_inside_epochs(given) for given in ([], [each], [other], [each, other])}) == 4
+    assert saves_inside_epochs([on_chief(each)]) == saves_inside_epochs([each])

@@ -1,0 +1,111 @@
+"""What a worker's steps count while they run: the samples they train, and how long they wait for the other workers."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import tensorflow as tf
+from tensorflow.python.ops.resource_variable_ops import default_variable_creator_v2
+
+_ATTRIBUTE = "_tfdist_meter"
+
+Values = Sequence[tf.Tensor | tf.IndexedSlices]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a meter shows.
+
+    Attributes:
+        samples: Samples of all global batches trained since the meter was made.
+        waited: Seconds spent in sums of gradients since all that this worker adds to them was there.
+    """
+
+    samples: float
+    waited: float
+
+
+class Meter:
+    """Counts inside of compiled steps, in two variables that belong to this worker alone, and beside them.
+
+    An addition to a variable and a look at the clock are all that a step pays. The clock is looked at on the CPU: on a
+    GPU an operation has run, for TensorFlow, when it is queued, so what is timed must run on the CPU.
+
+    Attributes:
+        waited_outside: Seconds spent in collectives outside of compiled steps.
+    """
+
+    def __init__(self) -> None:
+        with tf.init_scope(), tf.device("CPU:0"):
+            self._samples = _own_variable()
+            self._waited = _own_variable()
+        self.waited_outside = 0.0
+
+    def count(self, samples: tf.Tensor) -> None:
+        """Adds the samples, a scalar, of a global batch. Call it on one replica of the worker, while it is traced."""
+        with tf.device("CPU:0"):
+            self._samples.assign_add(tf.cast(samples, tf.float64), read_value=False)
+
+    def timed(self, values: Values, compute: Callable[[Values], Values]) -> Values:
+        """`compute(values)`, with the time from when the last of `values` is there until all of the result is.
+
+        Nothing waits for the clock: each part of the computation starts as soon as its own input is there.
+        """
+        begun = _time_after(values)
+        results = compute(values)
+        ended = _time_after(results)
+        with tf.device("CPU:0"):
+            self._waited.assign_add(ended - begun, read_value=False)
+        return results
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Around a collective outside of compiled steps."""
+        begun = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.waited_outside += time.perf_counter() - begun
+
+    def read(self) -> Reading:
+        """What was counted until now; while a step runs, maybe a part of it."""
+        return Reading(float(self._samples.numpy()), float(self._waited.numpy()))
+
+
+def use_meter(strategy: tf.distribute.Strategy, meter: Meter) -> None:
+    """Makes the steps of `strategy` count on `meter`."""
+    setattr(strategy, _ATTRIBUTE, meter)
+
+
+def meter_of(strategy: tf.distribute.Strategy) -> Meter | None:
+    """The meter in use."""
+    return getattr(strategy, _ATTRIBUTE, None)
+
+
+def _own_variable() -> tf.Variable:
+    """A variable that no strategy distributes; one that it does asks the other workers for its first value."""
+
+    def creator(next_creator: Callable[..., tf.Variable], **kwargs: object) -> tf.Variable:
+        return default_variable_creator_v2(None, **kwargs)
+
+    with tf.variable_creator_scope(creator):
+        return tf.Variable(0.0, dtype=tf.float64, trainable=False)
+
+
+def _time_after(values: Values) -> tf.Tensor:
+    """Seconds, float64, once all of `values` are there."""
+    with tf.device("CPU:0"), tf.control_dependencies([_tensor(value) for value in values]):
+        seconds = tf.timestamp()
+    if not tf.executing_eagerly():
+        manager = seconds.graph.experimental_acd_manager
+        if manager is not None:
+            # TensorFlow runs operations with effects one after another; the sums would wait for the clock.
+            manager.run_independently(seconds.op)
+    return seconds
+
+
+def _tensor(value: tf.Tensor | tf.IndexedSlices) -> tf.Tensor:
+    return value.values if isinstance(value, tf.IndexedSlices) else value

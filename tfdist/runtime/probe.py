@@ -1,0 +1,111 @@
+"""Tells what TensorFlow finds on this machine, and what a worker here would use: a program of its own.
+
+`python -m tfdist.runtime.probe REQUEST`, where REQUEST is JSON with `workers`, `rank`, `size` and `seconds`. It prints
+JSON objects, one a line: `{"stage": text}` before each step that may take long or crash, and `{"facts": {...}}` or
+`{"refused": {...}}` at the end. A process that hangs ends itself after `seconds`, and says on stderr where it hung.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import importlib.metadata
+import json
+import os
+import sys
+import threading
+from collections.abc import Mapping
+from typing import Any, TextIO
+
+
+def main() -> None:
+    """Looks, and tells."""
+    request = json.loads(sys.argv[1])
+    # Not a thread of Python's: it acts even while native code holds the interpreter.
+    faulthandler.dump_traceback_later(request["seconds"], exit=True)
+    threading.Thread(target=_end_with_parent, name="tfdist-parent", daemon=True).start()
+    # Whatever libraries print must not mix with what is told.
+    out = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    _tell(out, stage="import TensorFlow")
+    import tensorflow as tf
+
+    _tell(out, stage="import Keras")
+    import keras
+    import numpy
+
+    _tell(out, stage="look for GPUs")
+    gpus = tf.config.list_physical_devices("GPU")
+    details = [tf.config.experimental.get_device_details(gpu) for gpu in gpus]
+    build = tf.sysconfig.get_build_info()
+    facts: dict[str, Any] = {
+        "tensorflow": tf.__version__,
+        "keras": keras.__version__,
+        "numpy": numpy.__version__,
+        "backend": keras.backend.backend(),
+        "gpus": [
+            {
+                "name": str(detail.get("device_name", "unknown")),
+                "capability": ".".join(map(str, detail.get("compute_capability", ()))),
+            }
+            for detail in details
+        ],
+        "cuda": str(build.get("cuda_version", "")),
+        "cudnn": str(build.get("cudnn_version", "")),
+        "capabilities": [str(capability) for capability in build.get("cuda_compute_capabilities", ())],
+        "nccl": nccl_version() if gpus else None,
+    }
+    _tell(out, stage="choose devices and a strategy")
+    _tell(out, **_choice(request, facts))
+
+
+def _end_with_parent() -> None:
+    """Waits for the end of standard input, which comes when the process that asked is gone."""
+    # Not through sys.stdin, whose lock an ending interpreter may not get from a thread that waits in it.
+    os.read(0, 1)
+    os._exit(1)
+
+
+def nccl_version() -> str | None:
+    """The version of the NCCL library that a process here loads; None when that cannot be told."""
+    for distribution in importlib.metadata.distributions():
+        name = distribution.metadata["Name"] or ""
+        if name.startswith("nvidia-nccl-"):
+            return f"{distribution.version} ({name})"
+    try:
+        number = ctypes.c_int()
+        if ctypes.CDLL("libnccl.so.2").ncclGetVersion(ctypes.byref(number)):
+            return None
+    except (OSError, AttributeError):
+        # Not installed as a library of its own: TensorFlow may have it built in, without a version.
+        return None
+    return f"{dotted(number.value)} (libnccl.so.2)"
+
+
+def dotted(number: int) -> str:
+    """NCCL's number as people write it: 22703 is 2.27.3; before 2.9 it was 2804 for 2.8.4."""
+    major, rest = divmod(number, 10_000 if number >= 10_000 else 1_000)
+    return f"{major}.{rest // 100}.{rest % 100}"
+
+
+def _choice(request: Mapping[str, Any], facts: dict[str, Any]) -> dict[str, Any]:
+    # Imported here: only now is it known that TensorFlow can be.
+    from tfdist.errors import UsageError
+    from tfdist.runtime.devices import DeviceRequest, apply
+    from tfdist.runtime.strategy import choose
+
+    workers = request["workers"]
+    try:
+        devices = apply(DeviceRequest(local_rank=request["rank"], local_size=request["size"]), workers=workers)
+        choice = choose(devices, workers=workers, logical=False)
+    except UsageError as error:
+        return {"refused": {**facts, "text": str(error)}}
+    return {"facts": {**facts, "devices": devices, "choice": vars(choice)}}
+
+
+def _tell(out: TextIO, **message: Any) -> None:
+    print(json.dumps(message), file=out)
+
+
+if __name__ == "__main__":
+    main()
