@@ -42,14 +42,14 @@ def replacing(path: str | os.PathLike[str], *, durable: bool = True) -> Iterator
     try:
         yield temporary
         if durable:
-            _sync(temporary)
+            sync(temporary)
         os.replace(temporary, path)
         if durable:
             _sync_directory(path.parent)
     except BaseException as error:
         with contextlib.suppress(OSError):
             temporary.unlink()
-        if isinstance(error, OSError) or (isinstance(error, Exception) and _is_full(error)):
+        if isinstance(error, OSError) or (isinstance(error, Exception) and is_full(error)):
             raise write_error(path, error) from error
         raise
 
@@ -72,7 +72,7 @@ def write_json(path: str | os.PathLike[str], content: Any, *, durable: bool = Tr
 
 def write_error(path: str | os.PathLike[str], error: BaseException) -> RunDirError:
     """The error to raise for a file or directory that could not be written, with its remedy."""
-    if _is_full(error):
+    if is_full(error):
         return RunDirError(
             f"The disk is full: {os.fspath(path)} could not be written, and nothing half-written was left behind. "
             f"Free some space, or choose a --run-dir on another disk. Received: {error}"
@@ -83,23 +83,28 @@ def write_error(path: str | os.PathLike[str], error: BaseException) -> RunDirErr
     )
 
 
-def _is_full(error: BaseException) -> bool:
+def is_full(error: BaseException) -> bool:
+    """Whether a full disk, or a used-up quota, is behind an error."""
     # h5py and TensorFlow report a full disk without errno, in their own exceptions: only the system's text is common.
     return getattr(error, "errno", None) in _FULL or any(os.strerror(code) in str(error) for code in _FULL)
 
 
-def _sync(file: Path) -> None:
-    descriptor = os.open(file, os.O_RDONLY)
+def sync(path: Path) -> None:
+    """Waits until the disk has a file, or the names in a directory where the file system can say so."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        if not path.is_dir() or error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
     finally:
         os.close(descriptor)
 
 
 def _sync_directory(directory: Path) -> None:
-    """Makes the rename itself durable, where the file system can."""
+    """Makes the rename itself durable, where the directory can be opened at all."""
     try:
-        _sync(directory)
+        sync(directory)
     except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EACCES):
+        if error.errno != errno.EACCES:
             raise

@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 from tfdist.errors import RunDirError
 from tfdist.rundir.atomic import TEMPORARY_GLOB, write_error, write_json
@@ -15,23 +16,33 @@ from tfdist.rundir.layout import RunDir
 
 DEFAULT_PARENT = "runs"
 
+Resume = Literal["auto", "must", "never"]
 
-def create_run_dir(path: str | os.PathLike[str] | None, *, name: str, overwrite: bool = False) -> RunDir:
-    """Creates the directory of a new run.
+_LOG = re.compile(r"worker-\d+\.(\d+)\.log")
+_CHECKPOINT_FILES = ("checkpoint.json", "model.weights.h5", "replicas.npz", "summary.json", TEMPORARY_GLOB)
+"""Of every checkpoint. The marker goes first: without it the others are none."""
+
+
+def create_run_dir(
+    path: str | os.PathLike[str] | None, *, name: str, overwrite: bool = False, resume: Resume = "never"
+) -> RunDir:
+    """Creates the directory of a new run, or takes that of a run which goes on.
 
     Args:
         path: Where, relative to the working directory; None makes `runs/NAME-DATE-TIME`, which is always a new one.
         name: The run's name; in a default path, what is no letter, digit, dot, dash or underscore becomes a dash.
         overwrite: Whether a directory that holds an earlier run may be used again. Then the files that tfdist wrote
             are removed, and only they.
+        resume: Whether a directory that holds an earlier run is that run's own, which goes on: if there is one, in any
+            case, or never.
 
     Raises:
-        RunDirError: The directory holds something, or cannot be made or written.
+        RunDirError: The directory holds something, or cannot be made or written, or has no run to go on.
     """
+    _check_options(path, overwrite, resume)
     run = _default_directory(name) if path is None else RunDir(Path(path))
-    if path is not None:
-        _claim(run, overwrite)
-    _prepare(run, name, is_new=True)
+    goes_on = path is not None and _claim(run, overwrite, resume)
+    _prepare(run, name, is_new=not goes_on)
     return run
 
 
@@ -60,26 +71,56 @@ def _default_directory(name: str) -> RunDir:
     raise RunDirError(f"Too many runs named {stem} in {parent.absolute()}. Give this one a --run-dir of its own.")
 
 
-def _claim(run: RunDir, overwrite: bool) -> None:
-    """Makes sure that the directory exists and is the new run's own."""
+def next_attempt(run: RunDir) -> int:
+    """Starts of the run's workers before this one, as the logs tell that they left on this machine."""
+    numbers = [int(match[1]) for log in run.logs_dir.glob("worker-*.log") if (match := _LOG.fullmatch(log.name))]
+    return max(numbers, default=-1) + 1
+
+
+def _check_options(path: str | os.PathLike[str] | None, overwrite: bool, resume: Resume) -> None:
+    if overwrite and resume != "never":
+        raise RunDirError(
+            f"--overwrite removes the run that --resume goes on with. Expected one of them. Received: --overwrite "
+            f"--resume {resume}. Leave one out."
+        )
+    if path is None and resume == "must":
+        raise RunDirError(
+            "--resume must goes on with a run. Expected the directory of one. Received: no --run-dir. Add --run-dir."
+        )
+
+
+def _claim(run: RunDir, overwrite: bool, resume: Resume) -> bool:
+    """Makes sure that the directory exists and is the run's own; returns whether it holds a run that goes on."""
     with _writing(run.path):
+        if resume == "must" and not run.run_file.is_file():
+            raise RunDirError(
+                f"There is no run to resume in {run}. Expected the directory of an earlier run. Received: --resume "
+                "must. Give its --run-dir, or begin a new one with --resume auto."
+            )
         run.path.mkdir(parents=True, exist_ok=True)
         entries = sorted(os.listdir(run.path))
         if not entries:
-            return _begin(run)
+            _begin(run)
+            return False
     shown = ", ".join(entries[:5]) + (", ..." if len(entries) > 5 else "")
     if not run.run_file.is_file():
         raise RunDirError(
             f"The directory {run} is not empty and was not made by tfdist, so that it is never overwritten. Expected a "
             f"new or an empty directory. Received: --run-dir with {shown}. Choose another --run-dir."
         )
+    if resume != "never":
+        with _writing(run.path):
+            _remove_states(run)
+        return True
     if not overwrite:
         raise RunDirError(
             f"The run directory {run} holds an earlier run. Expected a new or an empty directory. Received: --run-dir "
-            f"with {shown}. Choose another --run-dir, or replace the earlier run with --overwrite."
+            f"with {shown}. Choose another --run-dir, go on with the earlier run (--resume auto), or replace it with "
+            "--overwrite."
         )
     with _writing(run.path):
         _remove_earlier_run(run)
+    return False
 
 
 def _begin(run: RunDir) -> None:
@@ -93,18 +134,28 @@ def _begin(run: RunDir) -> None:
         ) from error
 
 
+def _remove_states(run: RunDir) -> None:
+    """Removes what an earlier start said of its workers and of its failure."""
+    files = [run.failure_file, *run.path.glob(TEMPORARY_GLOB)]
+    files += run.state_dir.glob("worker-*.json")
+    files += [run.job_file, *run.state_dir.glob("failure.*.json")]
+    files += run.state_dir.glob(TEMPORARY_GLOB)
+    for file in files:
+        file.unlink(missing_ok=True)
+
+
 def _remove_earlier_run(run: RunDir) -> None:
     """Removes what tfdist writes, by name. `run_file` stays: the directory is tfdist's at every moment."""
-    files = [run.config_file, run.history_file, run.metrics_file, run.model_file, run.failure_file]
-    files += run.path.glob(TEMPORARY_GLOB)
+    _remove_states(run)
+    files = [run.config_file, run.history_file, run.metrics_file, run.model_file, run.done_file]
     files += run.logs_dir.glob("worker-*.log")
-    files += run.state_dir.glob("worker-*.json")
-    files += run.state_dir.glob(TEMPORARY_GLOB)
     files += run.events_dir.rglob("events.out.tfevents.*")
+    checkpoints = [*run.checkpoints_dir.glob("step-*"), *run.checkpoints_dir.glob(".step-*.tmp")]
+    files += [file for folder in checkpoints for name in _CHECKPOINT_FILES for file in folder.glob(name)]
     for file in files:
         file.unlink(missing_ok=True)
     emptied = sorted((entry for entry in run.events_dir.rglob("*") if entry.is_dir()), reverse=True)
-    for directory in [*emptied, run.events_dir]:
+    for directory in [*emptied, run.events_dir, *checkpoints, run.checkpoints_dir]:
         with contextlib.suppress(OSError):  # not empty: it holds what somebody else put there
             directory.rmdir()
 

@@ -43,6 +43,11 @@ class RunDir:
         return self.path / "model.keras"
 
     @property
+    def checkpoints_dir(self) -> Path:
+        """The checkpoints, each a directory, written by the chief."""
+        return self.path / "checkpoints"
+
+    @property
     def failure_file(self) -> Path:
         """The failure that ended the run (JSON); absent when nothing failed."""
         return self.path / "failure.json"
@@ -66,6 +71,20 @@ class RunDir:
     def run_file(self) -> Path:
         """Says that tfdist made this directory: without it, nothing here is ever removed (JSON)."""
         return self.state_dir / "run.json"
+
+    @property
+    def job_file(self) -> Path:
+        """The `JobState`: where in its life the job is (JSON)."""
+        return self.state_dir / "job.json"
+
+    def attempt_failure_file(self, attempt: int) -> Path:
+        """The failure that ended the start number `attempt`, after which there was another (JSON)."""
+        return self.state_dir / f"failure.{attempt}.json"
+
+    @property
+    def done_file(self) -> Path:
+        """Says that the run came to its end, and after how many epochs (JSON)."""
+        return self.state_dir / "done.json"
 
     def log_file(self, index: int, attempt: int) -> Path:
         """The output of worker `index` in its start number `attempt`."""

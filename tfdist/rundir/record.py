@@ -24,12 +24,17 @@ class Record:
     def from_dict(cls, content: Any) -> Self:
         """The record with the known fields of `content`; fields that a later version added are passed over.
 
+        Fields that have a default may be absent.
+
         Raises:
             RunDirError: A field is missing or has an impossible value.
         """
-        names = [field.name for field in dataclasses.fields(cls)]
+        fields = dataclasses.fields(cls)
+        names = [field.name for field in fields if field.default is dataclasses.MISSING]
+        optional = [field.name for field in fields if field.name not in names]
         try:
-            return cls(**{name: content[name] for name in names})
+            given = {name: content[name] for name in names}
+            return cls(**given, **{name: content[name] for name in optional if name in content})
         except (KeyError, TypeError, ValueError) as error:
             raise RunDirError(
                 f"Not a {cls.__name__}: expected an object with the keys {', '.join(names)}. Received: {content!r:.200}"

@@ -1,4 +1,4 @@
-"""What a worker that failed leaves for its launcher."""
+"""What a worker that failed leaves for its launcher, and what the launcher says of the job."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ class ErrorRecord(Record):
         message: Its text.
         traceback: The whole traceback as Python prints it.
         time: When it was caught, in seconds since 1970 (UTC).
+        epoch: The epoch the worker was in, from 0; None when it had not begun to train or evaluate.
+        step: The batches that it had trained since the run began; None likewise.
     """
 
     index: int
@@ -29,4 +31,25 @@ class ErrorRecord(Record):
     type: str
     message: str
     traceback: str
+    time: float
+    epoch: int | None = None
+    step: int | None = None
+
+
+@dataclass(frozen=True)
+class JobState(Record):
+    """Where in its life a job is; it lies in the run directory's `job_file`.
+
+    Attributes:
+        phase: A value of `tfdist.launch.phases.Phase`.
+        attempt: Which start of the workers this is, from 0.
+        host: The machine of the launcher that says so.
+        pid: That launcher's process id.
+        time: When it said so, in seconds since 1970 (UTC).
+    """
+
+    phase: str
+    attempt: int
+    host: str
+    pid: int
     time: float

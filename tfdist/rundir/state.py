@@ -13,19 +13,17 @@ class State(enum.StrEnum):
 
     ::
 
-        starting -> compiling -> training <-> evaluating
-                                    |  ^
-                                    v  |
-                                   saving -> finished
+        starting -> compiling -> step <-> callback, evaluating, saving -> finished
 
     Every state but `finished` can go to `failed`. A script may go from any of them to any other: it evaluates before
-    it trains, or trains twice. `starting` lasts until the first model is built, `compiling` until its first step is
-    done.
+    it trains, or trains twice. `starting` is everything outside of `fit`, `evaluate` and `predict`; `compiling` lasts
+    until the first step of one of them is done; `evaluating` is `evaluate` and `predict`, inside of `fit` too.
     """
 
     STARTING = "starting"
     COMPILING = "compiling"
-    TRAINING = "training"
+    STEP = "step"
+    CALLBACK = "callback"
     EVALUATING = "evaluating"
     SAVING = "saving"
     FINISHED = "finished"
@@ -46,6 +44,12 @@ class WorkerState(Record):
         epoch: The epoch it is in, from 0.
         step: Batches done since the run began, over epochs and attempts.
         time: When this was written, in seconds since 1970 (UTC).
+        moves: How often the worker got on: batches of any kind, callbacks, changes of state. It never falls.
+        moved: When it last did, in seconds since 1970 (UTC).
+        limit: Seconds without a move after which the worker hangs; None where it may take any time.
+        rate: Samples of the global batch per second over the last steps; 0 while that is not known.
+        busy: Seconds a step that this worker takes for itself, without waiting for the others, over the last steps; 0
+            while that is not known.
 
     Raises:
         ValueError: `state` is none of `State`.
@@ -60,6 +64,11 @@ class WorkerState(Record):
     epoch: int
     step: int
     time: float
+    moves: int = 0
+    moved: float = 0.0
+    limit: float | None = None
+    rate: float = 0.0
+    busy: float = 0.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "state", State(self.state))

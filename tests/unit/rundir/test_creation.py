@@ -11,6 +11,7 @@ import pytest
 from tfdist.errors import RunDirError
 from tfdist.rundir import RunDir, atomic, create_run_dir, join_run_dir
 from tfdist.rundir.atomic import write_text
+from tfdist.rundir.creation import Resume, next_attempt
 
 STRANGERS = ["notes.txt", "events/notes.txt", "logs/worker.txt", "state/mine.json"]
 
@@ -26,8 +27,11 @@ def earlier_run(tmp_path: Path) -> RunDir:
     for directory in ("train", "validation"):
         (run.events_dir / directory).mkdir(parents=True)
         (run.events_dir / directory / "events.out.tfevents.1700000000.host.1.0.v2").write_text("x")
-    for file in (run.config_file, run.history_file, run.metrics_file, run.model_file, run.failure_file):
+    for file in (run.config_file, run.history_file, run.metrics_file, run.model_file, run.failure_file, run.done_file):
         file.write_text("old")
+    for name in ("checkpoint.json", "model.weights.h5", "replicas.npz", "summary.json"):
+        (run.checkpoints_dir / "step-00000005").mkdir(parents=True, exist_ok=True)
+        (run.checkpoints_dir / "step-00000005" / name).write_text("old")
     for file in (run.log_file(0, 0), run.state_file(0), run.error_file(0, 0)):
         file.write_text("old")
     (run.path / ".model.0123abcd.tmp.keras").write_text("what a writer that was killed left")
@@ -142,3 +146,46 @@ def test_joining_makes_a_directory_of_this_machine(tmp_path: Path) -> None:
     write_text(run.state_file(1), "{}")
     create_run_dir(tmp_path / "a", name="digits", overwrite=True)  # known as tfdist's own later on
     assert entries(run.path) == ["state/run.json"]
+
+
+def test_a_run_goes_on_in_its_directory(earlier_run: RunDir) -> None:
+    record = earlier_run.run_file.read_bytes()
+    run = create_run_dir(earlier_run.path, name="digits", resume="must")
+    assert run.run_file.read_bytes() == record
+    for file in (run.history_file, run.metrics_file, run.model_file, run.log_file(0, 0), run.done_file):
+        assert file.read_text() == "old"
+    assert (run.checkpoints_dir / "step-00000005" / "model.weights.h5").exists()
+    for file in (run.failure_file, run.state_file(0), run.error_file(0, 0)):
+        assert not file.exists(), "of the start before"
+    assert next_attempt(run) == 1
+
+
+def test_resume_auto_begins_where_there_is_no_run(tmp_path: Path) -> None:
+    run = create_run_dir(tmp_path / "new", name="digits", resume="auto")
+    assert json.loads(run.run_file.read_text())["name"] == "digits"
+    assert next_attempt(run) == 0
+
+
+@pytest.mark.parametrize(
+    ("path", "overwrite", "resume", "message"),
+    [
+        ("absent", False, "must", "There is no run to resume in .*absent"),
+        (None, False, "must", "Expected the directory of one. Received: no --run-dir"),
+        ("absent", True, "auto", "Expected one of them. Received: --overwrite --resume auto"),
+    ],
+)
+def test_what_cannot_be_resumed(
+    path: str | None, overwrite: bool, resume: Resume, message: str, tmp_path: Path
+) -> None:
+    place = None if path is None else tmp_path / path
+    with pytest.raises(RunDirError, match=message):
+        create_run_dir(place, name="digits", overwrite=overwrite, resume=resume)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("resume", ["auto", "must"])
+def test_a_strangers_directory_is_not_resumed(resume: Resume, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(RunDirError, match="no run to resume|not made by tfdist"):
+        create_run_dir(tmp_path, name="digits", resume=resume)
+    assert (tmp_path / "notes.txt").read_text() == "mine"

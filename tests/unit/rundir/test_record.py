@@ -11,7 +11,7 @@ from tfdist.rundir import ErrorRecord, State, WorkerState
 from tfdist.rundir.record import Record
 
 STATE = WorkerState(
-    index=1, address="h:20000", host="h", pid=12, attempt=0, state=State.TRAINING, epoch=2, step=30, time=5.5
+    index=1, address="h:20000", host="h", pid=12, attempt=0, state=State.STEP, epoch=2, step=30, time=5.5
 )
 ERROR = ErrorRecord(
     index=1, host="h", pid=12, exit_code=5, type="DataError", message="no\nsample", traceback="Traceback", time=5.5
@@ -28,8 +28,9 @@ def test_state_file_keys(tmp_path: Path) -> None:
     """A contract: other people's monitors read them."""
     STATE.write(tmp_path / "worker-1.json", durable=False)
     content = json.loads((tmp_path / "worker-1.json").read_text())
-    assert list(content) == ["index", "address", "host", "pid", "attempt", "state", "epoch", "step", "time"]
-    assert content["state"] == "training"
+    where = ["index", "address", "host", "pid", "attempt"]
+    assert list(content) == [*where, "state", "epoch", "step", "time", "moves", "moved", "limit", "rate", "busy"]
+    assert content["state"] == "step"
 
 
 def test_a_missing_file_is_none(tmp_path: Path) -> None:

@@ -1,0 +1,169 @@
+"""What a run directory says of its run at this moment, while its files are being replaced."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from tfdist.errors import RunDirError
+from tfdist.rundir.failure_record import FailureRecord
+from tfdist.rundir.layout import RunDir
+from tfdist.rundir.record import Record
+from tfdist.rundir.records import JobState
+from tfdist.rundir.state import WorkerState
+
+_STATE = re.compile(r"worker-(\d+)\.json")
+_LOG = re.compile(r"worker-(\d+)\.\d+\.log")
+_WHOLE = ("index", "pid", "attempt", "epoch", "step", "moves")
+_NUMBERS = ("time", "moved", "rate", "busy")
+_ATTEMPTS = 3
+"""Readings of a file that is replaced meanwhile; a network file system may then say that it is stale."""
+
+AnyRecord = TypeVar("AnyRecord", bound=Record)
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What was read.
+
+    Attributes:
+        run: The directory.
+        name: The run's name; empty when it is not known.
+        created: When the run began, in seconds since 1970 (UTC); None when that is not known.
+        job: What its launcher says; None before the workers start, and where the directory is not the chief's.
+        workers: What the workers say, by their index.
+        unreadable: Workers whose state is damaged or absent, and why.
+        absent: Workers that left nothing here: their machines have directories of their own.
+        failure: What ended the run; None when nothing did, or that is damaged.
+        earlier: What ended the present attempt and the one before, by their numbers, where another one followed.
+    """
+
+    run: RunDir
+    name: str
+    created: float | None
+    job: JobState | None
+    workers: tuple[WorkerState, ...]
+    unreadable: dict[int, str]
+    absent: tuple[int, ...]
+    failure: FailureRecord | None
+    earlier: dict[int, FailureRecord]
+
+
+def read_run(run: RunDir) -> Snapshot:
+    """Reads everything; what one worker left damaged is told apart.
+
+    Raises:
+        RunDirError: The directory is not a run's, or cannot be read.
+    """
+    record = _run_record(run)
+    states: dict[int, WorkerState] = {}
+    unreadable: dict[int, str] = {}
+    with_state = _indices(run.state_dir, _STATE)
+    for index in with_state | _indices(run.logs_dir, _LOG):
+        try:
+            states[index] = _worker_state(run.state_file(index), index)
+        except RunDirError as error:
+            unreadable[index] = str(error)
+    known = states.keys() | unreadable.keys()
+    job = _job(run)
+    created = record.get("created")
+    return Snapshot(
+        run=run,
+        name=str(record.get("name", "")),
+        created=float(created) if isinstance(created, int | float) else None,
+        job=job,
+        workers=tuple(states[index] for index in sorted(states)),
+        unreadable=dict(sorted(unreadable.items())),
+        absent=tuple(index for index in range(max(known, default=-1)) if index not in known),
+        failure=_record_or_none(FailureRecord, run.failure_file),
+        earlier=_earlier_failures(run, job),
+    )
+
+
+def _run_record(run: RunDir) -> dict[str, object]:
+    try:
+        record = json.loads(run.run_file.read_bytes())
+    except (FileNotFoundError, NotADirectoryError):
+        raise RunDirError(_no_run(run)) from None
+    except (OSError, ValueError) as error:
+        if isinstance(error, PermissionError):
+            raise RunDirError(f"The run directory {run} cannot be read: {error}.") from error
+        return {}
+    return record if isinstance(record, dict) else {}
+
+
+def _no_run(run: RunDir) -> str:
+    found = "nothing of that name" if not run.path.exists() else "a directory" if run.path.is_dir() else "a file"
+    runs = _runs_below(run.path)
+    hint = f" The newest run in it is {runs[-1]}." if runs else " `tfdist train` says its run directory at the start."
+    return (
+        f"{run} is not a run directory. Expected a directory that `tfdist train` made, which holds state/run.json. "
+        f"Received: {found}.{hint}"
+    )
+
+
+def _runs_below(path: Path) -> list[Path]:
+    """Run directories in a directory, the newest last."""
+    files: list[tuple[float, Path]] = []
+    for file in path.glob("*/state/run.json") if path.is_dir() else ():
+        try:
+            files.append((file.stat().st_mtime, file))
+        except OSError:
+            continue  # removed meanwhile
+    return [RunDir(file.parent.parent).path for _, file in sorted(files)]
+
+
+def _indices(directory: Path, pattern: re.Pattern[str]) -> set[int]:
+    try:
+        names = [entry.name for entry in directory.iterdir()]
+    except FileNotFoundError:
+        return set()
+    except OSError as error:
+        raise RunDirError(f"{directory} cannot be read: {error}.") from error
+    return {int(match[1]) for name in names if (match := pattern.fullmatch(name))}
+
+
+def _worker_state(file: Path, index: int) -> WorkerState:
+    state = _patiently(lambda: WorkerState.read(file))
+    if state is None:
+        raise RunDirError(f"{file} is not there.")
+    values = [getattr(state, name) for name in _NUMBERS] + ([] if state.limit is None else [state.limit])
+    sound = all(isinstance(getattr(state, name), int) for name in _WHOLE)
+    if not sound or not all(isinstance(value, int | float) for value in values) or not isinstance(state.host, str):
+        raise RunDirError(f"{file} cannot be read as a WorkerState: it has values of other types.")
+    if state.index != index:
+        raise RunDirError(f"{file} is the state of worker {state.index}.")
+    return state
+
+
+def _job(run: RunDir) -> JobState | None:
+    job = _record_or_none(JobState, run.job_file)
+    if job is None or not all(isinstance(value, int) for value in (job.pid, job.attempt)):
+        return None
+    return job if isinstance(job.time, int | float) else None
+
+
+def _earlier_failures(run: RunDir, job: JobState | None) -> dict[int, FailureRecord]:
+    attempts = () if job is None else (job.attempt - 1, job.attempt)
+    records = {attempt: _record_or_none(FailureRecord, run.attempt_failure_file(attempt)) for attempt in attempts}
+    return {attempt: record for attempt, record in records.items() if record is not None}
+
+
+def _record_or_none(kind: type[AnyRecord], file: Path) -> AnyRecord | None:
+    try:
+        return _patiently(lambda: kind.read(file))
+    except RunDirError:
+        return None
+
+
+def _patiently(read: Callable[[], AnyRecord | None]) -> AnyRecord | None:
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            return read()
+        except RunDirError:
+            continue
+    return read()
