@@ -2,7 +2,15 @@
 
 from tfdist.config.dotted import resolve_callable
 from tfdist.config.load import dump_yaml, load_config, to_dict
-from tfdist.config.schema import CompileConfig, DataConfig, DevicesConfig, FitConfig, ModelConfig, RunConfig
+from tfdist.config.schema import (
+    CheckpointConfig,
+    CompileConfig,
+    DataConfig,
+    DevicesConfig,
+    FitConfig,
+    ModelConfig,
+    RunConfig,
+)
 from tfdist.config.sources import (
     CsvSource,
     FeatureConfig,
@@ -14,6 +22,7 @@ from tfdist.config.sources import (
 )
 
 __all__ = [
+    "CheckpointConfig",
     "CompileConfig",
     "CsvSource",
     "DataConfig",

@@ -110,6 +110,21 @@ class DevicesConfig(Section):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CheckpointConfig(Section):
+    """When a run saves what it needs to go on after it was ended; it does so at the end of every epoch, too.
+
+    Attributes:
+        every_steps: After each multiple of so many steps of the run; null for never.
+        every_minutes: When the last checkpoint is so many minutes old; null for never.
+        keep: How many checkpoints are kept: the latest.
+    """
+
+    every_steps: PositiveInt | None = 100
+    every_minutes: Annotated[float, Rule("a positive number", lambda value: value > 0)] | None = None
+    keep: PositiveInt = 3
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunConfig(Section):
     """One run.
 
@@ -123,6 +138,7 @@ class RunConfig(Section):
         fit: How long.
         devices: How a worker uses its devices.
         precision: The Keras dtype policy.
+        checkpoint: When it saves what it needs to go on.
     """
 
     name: Annotated[str, Rule("a name of letters, digits, dots, dashes and underscores", _NAME.fullmatch)]
@@ -133,3 +149,4 @@ class RunConfig(Section):
     fit: FitConfig = field(default_factory=FitConfig)
     devices: DevicesConfig = field(default_factory=DevicesConfig)
     precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
+    checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)

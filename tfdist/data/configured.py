@@ -9,6 +9,7 @@ from tfdist.config.dotted import resolve_callable
 from tfdist.data.datasets import Batches, npz_source, tfrecord_source
 from tfdist.data.pipeline import build
 from tfdist.data.sources import CsvSource, ImageSource, Source, TextSource
+from tfdist.order.position import START, Position
 
 
 def from_config(
@@ -17,6 +18,7 @@ def from_config(
     seed: int | None = None,
     strategy: tf.distribute.Strategy | None = None,
     key: str = "data.train",
+    begin: Position = START,
 ) -> tuple[Batches, int]:
     """Returns the batches that a section describes, and the number of its samples.
 
@@ -26,13 +28,14 @@ def from_config(
         seed: By default the run's.
         strategy: By default the current one.
         key: The section's dotted key, for the errors.
+        begin: Where the training goes on.
 
     Raises:
         ConfigError: A dotted path does not import or names no function.
         DataError: The data is missing, damaged or empty.
     """
     source = _source(config, key)
-    batches = build(source, batch_size=batch_size, shuffle=config.shuffle, seed=seed, strategy=strategy)
+    batches = build(source, batch_size=batch_size, shuffle=config.shuffle, seed=seed, strategy=strategy, begin=begin)
     return batches, len(source)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import tensorflow as tf
@@ -14,9 +15,12 @@ from tfdist.data.sources import Source
 from tfdist.errors import UsageError
 from tfdist.launch.environment import Assignment
 from tfdist.order.epoch import epoch_order, epoch_pieces
-from tfdist.runtime.feeding import Share, no_autotune_options, per_replica, with_shares
+from tfdist.order.position import START, Position
+from tfdist.runtime.feeding import Share, after_rest, no_autotune_options, per_replica, with_shares
 
 PREFETCHED_STEPS = 2
+
+Batches = tf.data.Dataset | tf.distribute.DistributedDataset
 
 
 def build(
@@ -26,7 +30,8 @@ def build(
     shuffle: bool = False,
     seed: int | None = None,
     strategy: tf.distribute.Strategy | None = None,
-) -> tf.data.Dataset | tf.distribute.DistributedDataset:
+    begin: Position = START,
+) -> Batches:
     """Returns the batches of `source`; every iterator over them is the next epoch.
 
     An epoch has `ceil(samples / batch_size)` steps on every worker and visits every sample once. A global batch is cut
@@ -38,6 +43,8 @@ def build(
         shuffle: Whether each epoch has an order of its own, which depends on `seed` and the epoch alone.
         seed: By default the run's, or 0 outside of `tfdist train`.
         strategy: By default the current one.
+        begin: Where a training goes on. Within an epoch, `fit` first takes the rest of it, whose samples are those that
+            the epoch would have had left; nothing of what was before is read.
 
     Returns:
         For one replica a `tf.data.Dataset` of global batches; for several a `tf.distribute.DistributedDataset`.
@@ -48,19 +55,44 @@ def build(
     batch_size = _integer("batch_size", batch_size, at_least=1)
     seed = _integer("seed", _run_seed() if seed is None else seed, at_least=0)
     strategy = strategy or tf.distribute.get_strategy()
+    order = _Order(len(source), seed, shuffle)
+    if not begin.step:
+        return _batches(source, batch_size, order, strategy, begin)
+    later = _batches(source, batch_size, order, strategy, Position(begin.epoch + 1))
+    return after_rest(later, begin.step, lambda: _batches(source, batch_size, order, strategy, begin))
+
+
+@dataclass(frozen=True)
+class _Order:
+    """The order of a source's samples in each epoch."""
+
+    samples: int
+    seed: int
+    shuffle: bool
+
+    def of(self, epoch: int) -> NDArray[np.int64]:
+        return epoch_order(self.samples, self.seed, epoch, self.shuffle)
+
+
+def _batches(
+    source: Source, batch_size: int, order: _Order, strategy: tf.distribute.Strategy, begin: Position
+) -> Batches:
+    """The batches from `begin` to the end of its epoch; with every further iterator, those of the next epoch."""
     replicas = strategy.num_replicas_in_sync
 
     def make(replica_ids: Sequence[int]) -> tf.data.Dataset:
         pieces = epoch_pieces(len(source), batch_size, replicas, replica_ids)
-        indices = _indices(len(source), pieces, seed, shuffle)
-        batches = source.batches(indices, largest=int((pieces[:, 1] - pieces[:, 0]).max()))
-        counted = batches.apply(tf.data.experimental.assert_cardinality(len(pieces)))
+        largest = int((pieces[:, 1] - pieces[:, 0]).max())
+        left = pieces[begin.step * len(replica_ids) :]
+        batches = source.batches(_indices(left, order, begin.epoch), largest)
+        counted = batches.apply(tf.data.experimental.assert_cardinality(len(left)))
         return counted.prefetch(PREFETCHED_STEPS * len(replica_ids)).with_options(no_autotune_options())
 
     def make_shares(replica_ids: Sequence[int]) -> tf.data.Dataset:
         totals = np.repeat(_batch_sizes(len(source), batch_size), len(replica_ids))
         largest = tf.constant(totals.max(), tf.int64)
-        sized = tf.data.Dataset.zip(make(replica_ids), tf.data.Dataset.from_tensor_slices(totals))
+        left = totals[begin.step * len(replica_ids) :]
+        sized = tf.data.Dataset.zip(make(replica_ids), tf.data.Dataset.from_tensor_slices(left))
         return sized.map(lambda data, total: Share(data, total, largest))
 
     if replicas == 1:
@@ -74,15 +106,18 @@ def _batch_sizes(num_samples: int, batch_size: int) -> NDArray[np.int64]:
     return np.minimum(starts + batch_size, num_samples) - starts
 
 
-def _indices(num_samples: int, pieces: NDArray[np.int64], seed: int, shuffle: bool) -> tf.data.Dataset:
-    """A dataset of the sample numbers of each of `pieces` [n, 2], int64 [k]; another epoch's with every iterator."""
-    epochs = itertools.count()
+def _indices(pieces: NDArray[np.int64], order: _Order, first: int) -> tf.data.Dataset:
+    """A dataset of the sample numbers of each of `pieces` [n, 2], int64 [k].
 
-    next_order = CountedCalls(lambda: [epoch_order(num_samples, seed, next(epochs), shuffle)])
+    The first iterator over it is that of the epoch `first`, every further one that of the next.
+    """
+    epochs = itertools.count(first)
+
+    next_order = CountedCalls(lambda: [order.of(next(epochs))])
 
     def epoch(_: tf.Tensor) -> tf.data.Dataset:
-        (order,) = call_python(next_order, [], [tf.TensorSpec([num_samples], tf.int64)])
-        return tf.data.Dataset.from_tensor_slices(pieces).map(lambda piece: order[piece[0] : piece[1]])
+        (indices,) = call_python(next_order, [], [tf.TensorSpec([order.samples], tf.int64)])
+        return tf.data.Dataset.from_tensor_slices(pieces).map(lambda piece: indices[piece[0] : piece[1]])
 
     return tf.data.Dataset.from_tensors(0).flat_map(epoch)
 

@@ -25,8 +25,8 @@ OVERRIDES = [
     ),
     ("data.train.pth=a", "data.train.pth: unknown key; did you mean data.train.path?"),
     (
-        "checkpoint={keep: 3}",
-        "checkpoint: unknown key. Expected one of name, seed, model, compile, data, fit, devices, ",
+        "backup={keep: 3}",
+        "backup: unknown key. Expected one of name, seed, model, compile, data, fit, devices, ",
     ),
     # missing keys
     (

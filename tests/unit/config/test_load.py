@@ -31,6 +31,7 @@ def test_a_config_with_its_defaults(config_file: Path, tmp_path: Path) -> None:
         "fit": {"epochs": 10},
         "devices": {"logical": None, "memory_limit": None, "memory_growth": True},
         "precision": "float32",
+        "checkpoint": {"every_steps": 100, "every_minutes": None, "keep": 3},
     }
 
 
@@ -160,3 +161,16 @@ def test_what_every_host_must_have_alike(config_file: Path) -> None:
     )
     assert settings(load_config(config_file, ["fit.epochs=3"])) != alike
     assert settings(load_config(config_file, ["data.validation=null"])) != alike
+
+
+def test_when_a_run_saves(config_file: Path) -> None:
+    default = load_config(config_file).checkpoint
+    assert (default.every_steps, default.every_minutes, default.keep) == (100, None, 3)
+    changed = load_config(config_file, ["checkpoint.every_steps=null", "checkpoint.every_minutes=2.5"]).checkpoint
+    assert (changed.every_steps, changed.every_minutes, changed.keep) == (None, 2.5, 3)
+
+
+@pytest.mark.parametrize("entry", ["every_steps=0", "every_minutes=0", "every_minutes=soon", "keep=0", "keep=null"])
+def test_when_a_run_cannot_save(config_file: Path, entry: str) -> None:
+    with pytest.raises(ConfigError, match=f"checkpoint.{entry.partition('=')[0]}: expected"):
+        load_config(config_file, [f"checkpoint.{entry}"])

@@ -1,0 +1,145 @@
+"""A writer may be ended at any byte, and a file damaged at any: what was whole before is found."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tfdist.checkpoint import files
+from tfdist.checkpoint.files import MARKER, remove, remove_unfinished, stored, writing
+from tfdist.errors import RunDirError
+
+CONTENT = {"model.weights.h5": b"weights" * 9, "replicas.npz": b"rows", "summary.json": b"{}"}
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL."""
+
+
+def write(folder: Path, step: int) -> None:
+    with writing(folder, step) as place:
+        for name, content in CONTENT.items():
+            (place / name).write_bytes(content)
+
+
+def whole(folder: Path) -> list[str]:
+    return [entry.path.name for entry in stored(folder) if entry.fault() is None]
+
+
+def test_the_latest_comes_first(tmp_path: Path) -> None:
+    for step in (5, 100, 20, 20):
+        write(tmp_path, step)
+    assert whole(tmp_path) == ["step-00000100", "step-00000020.1", "step-00000020", "step-00000005"]
+    assert {entry.name for entry in (tmp_path / "step-00000005").iterdir()} == {*CONTENT, MARKER}
+
+
+def test_nothing_is_found_where_nothing_is(tmp_path: Path) -> None:
+    (tmp_path / "step-x").mkdir()
+    (tmp_path / "notes.txt").write_text("mine")
+    assert stored(tmp_path) == stored(tmp_path / "absent") == []
+
+
+@pytest.mark.parametrize("name", [*CONTENT, MARKER])
+def test_every_truncation_is_noticed(name: str, tmp_path: Path) -> None:
+    write(tmp_path, 5)
+    write(tmp_path, 10)
+    file = tmp_path / "step-00000010" / name
+    content = file.read_bytes()
+    for size in range(len(content)):
+        file.write_bytes(content[:size])
+        if size == len(content) - 1 and content.endswith(b"\n"):
+            continue  # the marker's last line break says nothing
+        fault = stored(tmp_path)[0].fault()
+        assert fault is not None and name in fault
+        assert whole(tmp_path) == ["step-00000005"]
+    file.unlink()
+    assert name in str(stored(tmp_path)[0].fault())
+
+
+@pytest.mark.parametrize("name", CONTENT)
+def test_every_flipped_byte_is_noticed(name: str, tmp_path: Path) -> None:
+    write(tmp_path, 5)
+    file = tmp_path / "step-00000005" / name
+    content = file.read_bytes()
+    for place in range(len(content)):
+        file.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+        assert f"checksum of {name}" in str(stored(tmp_path)[0].fault())
+
+
+CALLS = ("fsync", "rename", "replace", "mkdir")
+
+
+def count_calls(folder: Path, monkeypatch: pytest.MonkeyPatch, act: Callable[[int], None]) -> int:
+    """Writes step 10, with `act` told of each system call that matters before it happens; returns how many."""
+    calls = 0
+
+    def told_of(original: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            act(calls)
+            return original(*args, **kwargs)
+
+        return call
+
+    with monkeypatch.context() as patch:
+        for name in CALLS:
+            patch.setattr(os, name, told_of(getattr(os, name)))
+        write(folder, 10)
+    return calls
+
+
+def test_a_writer_killed_at_any_call_leaves_the_last_one_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "counted", 5)
+    calls = count_calls(tmp_path / "counted", monkeypatch, lambda number: None)
+    assert calls >= 8
+    for last in range(1, calls + 1):
+        folder = tmp_path / str(last)
+        write(folder, 5)
+
+        def kill(number: int, last: int = last) -> None:
+            if number == last:
+                raise Killed
+
+        with monkeypatch.context() as patch, pytest.raises(Killed):
+            patch.setattr(shutil, "rmtree", lambda *args, **kwargs: None)
+            patch.setattr(Path, "unlink", lambda *args, **kwargs: None)
+            count_calls(folder, monkeypatch, kill)
+        assert whole(folder)[-1] == "step-00000005"
+        remove_unfinished(folder)
+        assert sorted(entry.name for entry in folder.iterdir()) == sorted(whole(folder))
+        write(folder, 10)
+        assert whole(folder)[0].startswith("step-00000010")
+
+
+@pytest.mark.parametrize("failing", range(1, 9))
+def test_a_full_disk_is_an_error_that_leaves_nothing(
+    failing: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, 5)
+
+    def fill(number: int) -> None:
+        if number == failing:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with pytest.raises(RunDirError, match="The disk is full"):
+        count_calls(tmp_path, monkeypatch, fill)
+    assert whole(tmp_path) == ["step-00000005"]
+    remove_unfinished(tmp_path)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["step-00000005"]
+
+
+def test_one_is_removed_marker_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, 5)
+    with monkeypatch.context() as patch:
+        patch.setattr(files.shutil, "rmtree", lambda *args, **kwargs: None)
+        remove(stored(tmp_path)[0])
+    assert not stored(tmp_path)[0].is_marked
+    remove(stored(tmp_path)[0])
+    assert stored(tmp_path) == []

@@ -1,0 +1,137 @@
+"""Checkpoints on the disk: written beside their place, flushed, renamed, and only then marked as whole.
+
+A checkpoint is a directory `step-00000120` with its files and a marker, which names each file with its size and its
+SHA-256. Whatever kills the writer, at whatever byte, the checkpoints before stay as they are, and what lacks its marker
+is none. A second checkpoint of the same step is `step-00000120.1`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tfdist.rundir import atomic
+
+MARKER = "checkpoint.json"
+
+_NAME = re.compile(r"step-(\d+)(?:\.(\d+))?")
+_TEMPORARY = ".step-*.tmp"
+_BLOCK = 1 << 20
+
+
+@dataclass(frozen=True, order=True)
+class Stored:
+    """A directory with the name of a checkpoint, whole or not. The later one is greater.
+
+    Attributes:
+        step: Steps of the run that were done.
+        number: Counts those of the same step, from 0.
+        path: The directory.
+    """
+
+    step: int
+    number: int
+    path: Path
+
+    @property
+    def is_marked(self) -> bool:
+        """Whether its writer came to its end."""
+        return (self.path / MARKER).exists()
+
+    def fault(self) -> str | None:
+        """What is wrong with it, for people; None when every byte is as it was written. Reads all of it."""
+        try:
+            marked = json.loads((self.path / MARKER).read_bytes())["files"]
+            for name, told in marked.items():
+                size = (self.path / name).stat().st_size
+                if size != told["bytes"]:
+                    return f"{name} has {size:,} bytes instead of {told['bytes']:,}"
+                if _digest(self.path / name) != told["sha256"]:
+                    return f"the checksum of {name} is not the one that was written down"
+        except OSError as error:
+            return f"{os.path.basename(error.filename or MARKER)} cannot be read: {error.strerror}"
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return f"{MARKER} is damaged"
+        return None
+
+
+def stored(folder: Path) -> list[Stored]:
+    """The checkpoints in a folder, the latest first; whether they are whole is not looked at."""
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return []
+    matches = [match for match in map(_NAME.fullmatch, names) if match]
+    found = [Stored(int(match[1]), int(match[2] or 0), folder / match[0]) for match in matches]
+    return sorted(found, reverse=True)
+
+
+@contextlib.contextmanager
+def writing(folder: Path, step: int) -> Iterator[Path]:
+    """Yields an empty directory; what is written there is the latest checkpoint of `step` at a clean exit.
+
+    Args:
+        folder: Made when it is not there. One process writes into it.
+        step: Steps of the run that are done.
+
+    Raises:
+        RunDirError: The disk is full, or cannot be written. Nothing half-written is left.
+    """
+    beside = folder / f".step-{step:08d}.{secrets.token_hex(4)}.tmp"
+    try:
+        beside.mkdir(parents=True)
+        yield beside
+        files = {file.name: _flushed(file) for file in sorted(beside.iterdir())}
+        atomic.sync(beside)
+        target = _free_name(folder, step)
+        os.rename(beside, target)
+        atomic.sync(folder)
+        atomic.write_json(target / MARKER, {"format": 1, "files": files})
+    except BaseException as error:
+        shutil.rmtree(beside, ignore_errors=True)
+        if isinstance(error, OSError) or (isinstance(error, Exception) and atomic.is_full(error)):
+            raise atomic.write_error(folder, error) from error
+        raise
+
+
+def remove(checkpoint: Stored) -> None:
+    """Removes a checkpoint, its marker first, so that none without its files is taken for whole."""
+    with contextlib.suppress(OSError):  # what cannot be removed now is tried again with the next one
+        (checkpoint.path / MARKER).unlink(missing_ok=True)
+        shutil.rmtree(checkpoint.path)
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Removes what a writer that was killed has left behind."""
+    for beside in folder.glob(_TEMPORARY):
+        shutil.rmtree(beside, ignore_errors=True)
+    for checkpoint in stored(folder):
+        if not checkpoint.is_marked:
+            remove(checkpoint)
+
+
+def _free_name(folder: Path, step: int) -> Path:
+    taken = [entry.number for entry in stored(folder) if entry.step == step]
+    return folder / (f"step-{step:08d}" + (f".{max(taken) + 1}" if taken else ""))
+
+
+def _flushed(file: Path) -> dict[str, int | str]:
+    """What the marker says of a file that the disk has now."""
+    atomic.sync(file)
+    return {"bytes": file.stat().st_size, "sha256": _digest(file)}
+
+
+def _digest(file: Path) -> str:
+    digest = hashlib.sha256()
+    with file.open("rb") as content:
+        while block := content.read(_BLOCK):
+            digest.update(block)
+    return digest.hexdigest()

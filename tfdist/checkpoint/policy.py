@@ -1,0 +1,75 @@
+"""When a checkpoint is due, and which of those that there are may go. Pure: numbers in, numbers out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+MOST_STEPS_BETWEEN_LOOKS = 1000
+"""At the clock; it bounds how late a checkpoint comes where steps become slower all of a sudden."""
+
+
+@dataclass(frozen=True)
+class Policy:
+    """When a run saves, besides the end of every epoch.
+
+    Attributes:
+        every_steps: After each multiple of so many steps of the run; None for never.
+        every_seconds: When the last checkpoint is so many seconds old; None for never.
+
+    Raises:
+        ValueError: One of them is not positive.
+    """
+
+    every_steps: int | None = None
+    every_seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        if min(self.every_steps or 1, self.every_seconds or 1) <= 0 or 0 in (self.every_steps, self.every_seconds):
+            raise ValueError(f"Expected positive numbers. Received: {self.every_steps} and {self.every_seconds}")
+
+    def is_due_at(self, step: int) -> bool:
+        """Whether the number of steps alone makes one due, when `step` steps of the run are done."""
+        return self.every_steps is not None and step % self.every_steps == 0
+
+    def is_due_after(self, seconds: float) -> bool:
+        """Whether the clock makes one due, so many seconds after the last."""
+        return self.every_seconds is not None and seconds >= self.every_seconds
+
+    def steps_until_due(self, step: int) -> float:
+        """In how many steps, at least 1, `is_due_at` comes true after `step`; infinity for never."""
+        return math.inf if self.every_steps is None else self.every_steps - step % self.every_steps
+
+    def steps_until_look(self, seconds: float, seconds_per_step: float | None) -> float:
+        """In how many steps the workers ask the chief for its clock; infinity where no clock counts.
+
+        Half of the way is gone before the next look, so that looks are few and steps may slow down meanwhile.
+
+        Args:
+            seconds: Since the last checkpoint.
+            seconds_per_step: As measured lately; None while that is not known.
+        """
+        if self.every_seconds is None:
+            return math.inf
+        if seconds_per_step is None:
+            return 1
+        half = (self.every_seconds - seconds) / 2
+        return max(1, min(MOST_STEPS_BETWEEN_LOOKS, int(half / max(seconds_per_step, 1e-6))))
+
+
+def obsolete(saved: Sequence[tuple[int, int]], newest: tuple[int, int], keep: int) -> list[tuple[int, int]]:
+    """Which checkpoints may go once `newest` is whole.
+
+    Later steps than its are of a past that the run did not go on from, and an earlier one of the same step says no
+    more.
+
+    Args:
+        saved: Of each its step, and its number among those of the same step; with `newest`.
+        newest: The one just made.
+        keep: How many are to be left, at least 1.
+    """
+    past = sorted({entry for entry in saved if entry[0] < newest[0]}, reverse=True)
+    latest_of_step = [entry for place, entry in enumerate(past) if place == 0 or past[place - 1][0] != entry[0]]
+    kept = {newest, *latest_of_step[: keep - 1]}
+    return [entry for entry in saved if entry not in kept]
