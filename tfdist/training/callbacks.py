@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import keras
 
@@ -18,19 +19,28 @@ class Record(keras.callbacks.Callback):
 
     Args:
         run: The run directory, which exists.
+        before: What `kept` gave in the process whose training goes on; None where it begins.
     """
 
-    def __init__(self, run: RunDir) -> None:
+    def __init__(self, run: RunDir, before: Mapping[str, Any] | None = None) -> None:
         super().__init__()
         self._run = run
         self._history: dict[str, list[float]] = {}
         self._lines: list[str] = []
         self._events: dict[str, EventFile] = {}
+        if before is not None:
+            self._history = {name: list(values) for name, values in before["history"].items()}
+            self._lines = list(before["lines"])
 
     @property
     def history(self) -> dict[str, list[float]]:
         """Metric -> one float an epoch."""
         return self._history
+
+    @property
+    def kept(self) -> dict[str, Any]:
+        """What another process needs to go on with the record, in JSON's types."""
+        return {"history": {name: list(values) for name, values in self._history.items()}, "lines": list(self._lines)}
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
         values = {name: float(value) for name, value in (logs or {}).items()}
@@ -66,14 +76,16 @@ class Progress(keras.callbacks.Callback):
     Args:
         epochs: How many epochs the run has.
         samples: Samples of one epoch.
+        before: Samples of the first epoch to come that were trained before this process.
     """
 
     ignores_batches = True
 
-    def __init__(self, epochs: int, samples: int) -> None:
+    def __init__(self, epochs: int, samples: int, before: int = 0) -> None:
         super().__init__()
         self._epochs = epochs
         self._samples = samples
+        self._before = before
         self._begun = 0.0
         self._stepping = 0.0
         self._rates: list[float] = []
@@ -91,7 +103,8 @@ class Progress(keras.callbacks.Callback):
         self._stepping = time.perf_counter()
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
-        rate = self._samples / max(self._stepping - self._begun, 1e-9)
+        rate = max(0, self._samples - self._before) / max(self._stepping - self._begun, 1e-9)
+        self._before = 0
         self._rates.append(rate)
         width = len(str(self._epochs))
         print(

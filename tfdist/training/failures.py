@@ -7,9 +7,11 @@ import sysconfig
 import traceback
 from pathlib import Path
 
-from tfdist.errors import TfdistError, UnsupportedError, UsageError, WorkerFailedError
+from tfdist.errors import DeviceMemoryError, TfdistError, UnsupportedError, UsageError, WorkerFailedError
 
 _PEER_TYPES = ("UnavailableError", "DeadlineExceededError", "AbortedError", "CancelledError")
+_NO_MEMORY = ("oom when allocating", "out of memory", "failed to allocate")
+"""In the text of a ResourceExhaustedError that is about memory; others are about messages that are too large, say."""
 _ABORTED = "Collective ops is aborted by: "
 _RUNPY = "<frozen runpy>"
 
@@ -31,7 +33,7 @@ def explained(error: BaseException) -> TfdistError | None:
         return None
     from tfdist.data import data_error_in
 
-    return data_error_in(error) or _peer_error_in(error) or _own_loop_error_in(error)
+    return data_error_in(error) or _memory_error_in(error) or _peer_error_in(error) or _own_loop_error_in(error)
 
 
 def traceback_of(error: BaseException) -> str:
@@ -53,6 +55,21 @@ def _finds_no_module(error: BaseException) -> bool:
         isinstance(error, ImportError)
         and frames[-1].filename == _RUNPY
         and all(_starts_scripts(frame.filename) for frame in frames)
+    )
+
+
+def _memory_error_in(error: BaseException) -> TfdistError | None:
+    """The error for a tensor that no device memory was left for."""
+    if not (type(error).__module__.startswith("tensorflow.") and type(error).__name__ == "ResourceExhaustedError"):
+        return None
+    lines = str(error).splitlines()
+    told = next((line for line in lines if any(words in line.lower() for words in _NO_MEMORY)), None)
+    if told is None:
+        return None
+    return DeviceMemoryError(
+        "A device of this worker ran out of memory. Use a smaller global batch (data.batch_size in a config, "
+        "batch_size in a script) or more replicas, mixed precision (precision: mixed_bfloat16), or a larger "
+        f"--memory-limit where one is set; another process on the device counts, too. TensorFlow says: {told.strip()}"
     )
 
 
@@ -91,7 +108,7 @@ def is_raised_by_user(error: BaseException) -> bool:
 
 
 def _users_frames(error: BaseException) -> list[traceback.FrameSummary]:
-    return [frame for frame in traceback.extract_tb(error.__traceback__) if _is_users(frame.filename)]
+    return [frame for frame in traceback.extract_tb(error.__traceback__) if is_users(frame.filename)]
 
 
 def _place_of(error: BaseException) -> str:
@@ -100,7 +117,7 @@ def _place_of(error: BaseException) -> str:
     return f"in {frames[-1].filename}, line {frames[-1].lineno}" if frames else "at an unknown place"
 
 
-def _is_users(filename: str) -> bool:
+def is_users(filename: str) -> bool:
     """Whether a frame's code is neither a library's nor made by TensorFlow from a user's function."""
     path = Path(filename)
     libraries = {Path(__file__).parents[1], Path(sysconfig.get_path("stdlib"))}

@@ -8,18 +8,24 @@ import time
 from pathlib import Path
 
 from tfdist.errors import RunDirError, WorkerFailedError
-from tfdist.launch.channel import WorkerChannel
 from tfdist.launch.environment import Assignment
-from tfdist.rundir import ErrorRecord, RunDir
+from tfdist.rundir import ErrorRecord, RunDir, State
+from tfdist.training.line import line_of
 
 
-def report(error: BaseException, assignment: Assignment, channel: WorkerChannel | None) -> int:
-    """Leaves the error file, from which the launcher tells what happened, and the traceback in this worker's log."""
+def report(error: BaseException, assignment: Assignment) -> int:
+    """Leaves the error file, from which the launcher tells what happened, and the traceback in this worker's log.
+
+    Returns:
+        The exit code.
+    """
     from tfdist.training.failures import explained, traceback_of
 
     known = explained(error)
     code = known.exit_code if known is not None else WorkerFailedError.exit_code
     shown = known or error
+    line = line_of(assignment)
+    state = line.heartbeat.state if line.heartbeat.has_begun else None
     record = ErrorRecord(
         index=assignment.index,
         host=socket.gethostname(),
@@ -29,13 +35,16 @@ def report(error: BaseException, assignment: Assignment, channel: WorkerChannel 
         message=str(shown),
         traceback=traceback_of(error),
         time=time.time(),
+        epoch=state and state.epoch,
+        step=state and state.step,
     )
     try:
         _leave(record, RunDir(Path(assignment.run_dir)), assignment.attempt)
     except (OSError, RunDirError):
         # A full disk, most likely, which may be the very error.
-        if channel is not None:
-            channel.failed(record.to_dict())
+        if line.channel is not None:
+            line.channel.failed(record.to_dict())
+    line.heartbeat.enter(State.FAILED)
     return code
 
 

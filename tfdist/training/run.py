@@ -8,18 +8,23 @@ from typing import Any
 import keras
 
 from tfdist import data
-from tfdist.config import RunConfig, load_config
+from tfdist.checkpoint import Policy, Summary
+from tfdist.config import RunConfig, load_config, to_dict
+from tfdist.keras_repairs.state import build
 from tfdist.launch.environment import Assignment
+from tfdist.order.position import Position
 from tfdist.rundir import State, atomic
 from tfdist.runtime.devices import DeviceRequest
 from tfdist.training import session as sessions
 from tfdist.training.building import build_model
 from tfdist.training.callbacks import Progress, Record
 from tfdist.training.failures import explained
+from tfdist.training.keeper import Keeper
 from tfdist.training.misfits import misfit
-from tfdist.training.provenance import write_config
+from tfdist.training.provenance import versions, write_config
+from tfdist.training.resuming import Beginning, check_same_order, find_beginning, steps_per_epoch, write_done
 from tfdist.training.session import Session
-from tfdist.training.summary import closing, opening
+from tfdist.training.summary import closing, done_before, opening
 
 
 def run_config(assignment: Assignment) -> None:
@@ -33,20 +38,64 @@ def run_config(assignment: Assignment) -> None:
     config = load_config(assignment.target, assignment.overrides)
     session = sessions.start(assignment, _device_request(assignment, config))
     keras.config.set_dtype_policy(config.precision)
+    beginning = find_beginning(session, assignment, config)
+    if beginning.is_done:
+        if session.is_chief:
+            print(done_before(session, config), flush=True)
+        return
     if session.is_chief:
         write_config(session, config)
-        print(opening(session, config), flush=True)
-    inputs = _load_data(session, config)
+        print(opening(session, config, beginning), flush=True)
+    _train(session, config, beginning)
+
+
+def _train(session: Session, config: RunConfig, beginning: Beginning) -> None:
+    """From the data to the saved model."""
+    inputs = _load_data(session, config, beginning.position)
     model = build_model(config, session.strategy)
-    progress = Progress(config.fit.epochs, inputs.samples)
-    record = Record(session.run)
-    _fit(model, inputs, config, [progress, record] if session.is_chief else [])
+    resumed = beginning.resumed
+    if resumed is not None:
+        check_same_order(resumed, samples=inputs.samples)
+        build(model, inputs.train)
+        session.heartbeat.resume(resumed.epoch, resumed.total)
+    progress = Progress(config.fit.epochs, inputs.samples, beginning.position.step * config.data.batch_size)
+    record = Record(session.run, None if resumed is None else resumed.record)
+    keeper = _keeper(session, config, inputs, beginning, record)
+    session.stopping.at_stop(keeper.save_now)
+    _fit(model, inputs, config, beginning, [progress, record, keeper] if session.is_chief else [keeper])
     session.heartbeat.enter(State.SAVING)
     if session.is_chief:
         with atomic.replacing(session.run.model_file) as temporary:
             model.save(temporary)
+        write_done(session.run, config.fit.epochs)
         print(closing(session, config, inputs.samples, progress, record), flush=True)
-    session.heartbeat.enter(State.FINISHED)
+
+
+def _keeper(session: Session, config: RunConfig, inputs: _Inputs, beginning: Beginning, record: Record) -> Keeper:
+    """What makes the checkpoints; its `save_now` is what the run does when it is stopped before its end."""
+    section = config.checkpoint
+    facts = Summary(
+        epoch=0,
+        step=0,
+        total=0,
+        seed=session.seed,
+        batch_size=config.data.batch_size,
+        samples=inputs.samples,
+        workers=session.num_workers,
+        replicas=session.strategy.num_replicas_in_sync,
+        time=0.0,
+        config=to_dict(config),
+        versions=versions(),
+    )
+    return Keeper(
+        beginning.checkpoints,
+        Policy(section.every_steps, section.every_minutes and section.every_minutes * 60.0),
+        facts,
+        steps_per_epoch(config, inputs.samples),
+        lambda: record.kept,
+        beginning.resumed,
+        session.strategy,
+    )
 
 
 @dataclass(frozen=True)
@@ -68,23 +117,38 @@ def _device_request(assignment: Assignment, config: RunConfig) -> DeviceRequest:
     )
 
 
-def _load_data(session: Session, config: RunConfig) -> _Inputs:
+def _load_data(session: Session, config: RunConfig, begin: Position) -> _Inputs:
     section = config.data
-    train, samples = data.from_config(section.train, section.batch_size, session.seed, session.strategy, "data.train")
+    train, samples = data.from_config(
+        section.train, section.batch_size, session.seed, session.strategy, "data.train", begin
+    )
     validation = None
     if section.validation is not None:
+        # One evaluation an epoch: where it is shuffled, its order is the one that the epoch would have had.
         validation, _ = data.from_config(
-            section.validation, section.batch_size, session.seed, session.strategy, "data.validation"
+            section.validation,
+            section.batch_size,
+            session.seed,
+            session.strategy,
+            "data.validation",
+            Position(begin.epoch),
         )
     return _Inputs(train, validation, samples)
 
 
-def _fit(model: keras.Model, inputs: _Inputs, config: RunConfig, callbacks: list[keras.callbacks.Callback]) -> None:
+def _fit(
+    model: keras.Model,
+    inputs: _Inputs,
+    config: RunConfig,
+    beginning: Beginning,
+    callbacks: list[keras.callbacks.Callback],
+) -> None:
     try:
         model.fit(
             inputs.train,
             validation_data=inputs.validation,
             epochs=config.fit.epochs,
+            initial_epoch=beginning.position.epoch,
             callbacks=callbacks,
             shuffle=False,
             verbose=0,

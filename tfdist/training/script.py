@@ -10,7 +10,6 @@ import sys
 import types
 
 from tfdist.launch.environment import Assignment
-from tfdist.rundir import State
 from tfdist.training import session as sessions
 from tfdist.training.provenance import write_script
 from tfdist.training.script_settings import adopt_settings
@@ -29,9 +28,7 @@ def run_script(assignment: Assignment) -> int:
     adopt_strategies(session)
     if session.choice.kind != "one":
         adopt_settings()
-    code = _execute(assignment)
-    session.heartbeat.enter(State.FINISHED if code == 0 else State.FAILED)
-    return code
+    return _execute(assignment)
 
 
 def _execute(assignment: Assignment) -> int:

@@ -22,15 +22,23 @@ from tfdist.launch.recording import RecordingRequest
 from tfdist.rundir import RunDir
 from tfdist.runtime import collectives, devices, sums
 from tfdist.runtime import strategy as strategies
+from tfdist.runtime.meter import Meter, use_meter
 from tfdist.runtime.tested import TENSORFLOW
 from tfdist.training import randomness
+from tfdist.training.following import Follower
 from tfdist.training.heartbeat import Heartbeat
+from tfdist.training.line import Line, line_of
 from tfdist.training.recording import Recorder
 from tfdist.training.recording_setup import devices_for, impose
 from tfdist.training.reporting import report
+from tfdist.training.signals import relay_terminations
+from tfdist.training.stopping import Stopping
 from tfdist.training.watchdog import Watchdog
 
 _log = logging.getLogger("tfdist")
+
+_LAUNCHERS_SECONDS = 30.0
+"""By which the launcher is to be first to say that a worker hangs."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +53,8 @@ class Session:
         num_workers: Workers of the cluster.
         seed: The run's seed, the same on every worker; None in a lone process that `tfdist train` did not start.
         run: The run directory, or None when `tfdist train` did not start this process.
-        heartbeat: Writes this worker's state, or None without a run directory.
+        heartbeat: Tells this worker's state, or None when `tfdist train` did not start this process.
+        stopping: Its part in a stop of all workers, or None likewise.
     """
 
     strategy: tf.distribute.Strategy
@@ -56,6 +65,7 @@ class Session:
     seed: int | None
     run: RunDir | None
     heartbeat: Heartbeat | None
+    stopping: Stopping | None
 
     @property
     def is_chief(self) -> bool:
@@ -83,20 +93,32 @@ def current() -> Session:
 def start(assignment: Assignment, request: devices.DeviceRequest) -> Session:
     """Makes the session of a worker that `tfdist train` started. Call it once, before TensorFlow touches a device."""
     run = RunDir(assignment.run_dir)
+    line = line_of(assignment)
     cluster = None if assignment.cluster is None else Cluster.parse(assignment.cluster)
     place = _Place(
         assignment.index,
         cluster,
         communication=assignment.communication,
         compression=assignment.compression,
-        timeout=assignment.step_timeout,
-        end=lambda error: os._exit(report(error, assignment, None)),
+        timeout=lambda: _watchdog_seconds(assignment, line),
+        end=lambda error: os._exit(report(error, assignment)),
         seed=assignment.seed,
         run=run,
-        heartbeat=Heartbeat(run.state_file(assignment.index), assignment),
+        line=line,
         recording=assignment.recording,
     )
-    return _start(place, request)
+    session = _start(place, request)
+    if line.channel is not None:
+        # Not before: TensorFlow's own handler would take its place.
+        relay_terminations(line.channel.signalled)
+    return session
+
+
+def _watchdog_seconds(assignment: Assignment, line: Line) -> float:
+    """How long a call into TensorFlow may take now: somewhat longer than a launcher, which knows more, waits."""
+    limit = line.heartbeat.state.limit
+    seconds = assignment.first_step_timeout if limit is None else limit
+    return seconds if line.channel is None else seconds + _LAUNCHERS_SECONDS
 
 
 def _end_with(error: WorkerFailedError) -> None:
@@ -113,11 +135,11 @@ class _Place:
     cluster: Cluster | None
     communication: str = "auto"
     compression: str = "none"
-    timeout: float = 600.0
+    timeout: Callable[[], float] = lambda: 600.0
     end: Callable[[WorkerFailedError], None] = _end_with
     seed: int | None = None
     run: RunDir | None = None
-    heartbeat: Heartbeat | None = None
+    line: Line | None = None
     recording: RecordingRequest | None = None
 
 
@@ -143,19 +165,32 @@ def _start(place: _Place, request: devices.DeviceRequest) -> Session:
     if choice.kind != "one":
         # Unmodified scripts know no scope: whatever they build, they build under the strategy.
         tf.distribute.experimental_set_strategy(strategy)
+    seed = _agreed_seed(place, strategy, workers)
+    _install_repairs(place, strategy, seed)
+    heartbeat, stopping = (None, None) if place.line is None else (place.line.heartbeat, place.line.stopping)
+    return Session(strategy, choice, tuple(names), place.index, workers, seed, place.run, heartbeat, stopping)
+
+
+def _agreed_seed(place: _Place, strategy: tf.distribute.Strategy, workers: int) -> int | None:
+    """The run's seed, in force from now on; without a launcher several workers draw one together."""
     seed = place.seed
     if seed is None and workers > 1:
         seed = int(collectives.broadcast(np.int64(secrets.randbits(31)), strategy=strategy))
     if seed is not None:
         randomness.seed_all(seed)
-    _install_repairs(place, strategy, seed)
-    return Session(strategy, choice, tuple(names), place.index, workers, seed, place.run, place.heartbeat)
+    return seed
 
 
 def _install_repairs(place: _Place, strategy: tf.distribute.Strategy, seed: int | None) -> None:
     recorder = None if place.recording is None else Recorder(place.recording, place.index, strategy)
-    tellers = [teller for teller in (place.heartbeat, recorder) if teller is not None]
+    follower = None
+    if place.line is not None:
+        meter = Meter()
+        use_meter(strategy, meter)
+        follower = Follower(place.line.heartbeat, place.line.stopping, meter)
+    tellers = [teller for teller in (follower, recorder) if teller is not None]
     keras_repairs.install(
+        listener=follower,
         imposed_seed=seed,
         extra_callbacks=lambda: [teller.callback() for teller in tellers],
         on_batch=recorder and recorder.observer.on_batch,

@@ -4,12 +4,27 @@ from __future__ import annotations
 
 from tfdist.config import RunConfig
 from tfdist.training.callbacks import Progress, Record, metrics_line
+from tfdist.training.resuming import Beginning
 from tfdist.training.session import Session
 
 
-def opening(session: Session, config: RunConfig) -> str:
-    """The line that a run begins with: what trains, on what, and where it writes."""
-    return f"{config.name}: training on {describe(session)}; run directory {session.run}"
+def opening(session: Session, config: RunConfig, beginning: Beginning) -> str:
+    """The line that a run begins with: what trains, on what, where it writes, and where it goes on if it does."""
+    line = f"{config.name}: training on {describe(session)}; run directory {session.run}"
+    resumed = beginning.resumed
+    if resumed is None:
+        return line
+    replicas = session.strategy.num_replicas_in_sync
+    change = f", which was on {resumed.replicas} replicas" if resumed.replicas != replicas else ""
+    place = f"after step {resumed.total:,} (epoch {resumed.epoch + 1}, {resumed.step:,} batches done)"
+    return f"{line}\n{config.name}: goes on {place} from {beginning.path}{change}"
+
+
+def done_before(session: Session, config: RunConfig) -> str:
+    """The line of a run that came to its end before."""
+    return (
+        f"{config.name}: was done before, {config.fit.epochs} epochs; nothing to train. model {session.run.model_file}"
+    )
 
 
 def closing(session: Session, config: RunConfig, samples: int, progress: Progress, record: Record) -> str:

@@ -44,12 +44,14 @@ class Watchdog:
     """Watches the main thread of this process, and the threads in which TensorFlow runs replicas.
 
     Args:
-        timeout: Seconds that one call into TensorFlow may take.
+        timeout: Returns the seconds that one call into TensorFlow may take at the moment.
         end: Called once, in the watching thread, with the error; it is to end the process.
         library: Where the code is whose calls count; by default TensorFlow's.
     """
 
-    def __init__(self, timeout: float, end: Callable[[WorkerFailedError], None], library: Path | None = None) -> None:
+    def __init__(
+        self, timeout: Callable[[], float], end: Callable[[WorkerFailedError], None], library: Path | None = None
+    ) -> None:
         self._timeout = timeout
         self._end = end
         self._library = str(library or Path(sys.modules["tensorflow"].__file__ or "").parent)
@@ -61,11 +63,12 @@ class Watchdog:
 
     def _watch(self) -> None:
         while True:
-            time.sleep(min(_MOST_SECONDS, self._timeout / _LOOKS))
+            time.sleep(min(_MOST_SECONDS, self._timeout() / _LOOKS))
             self._waiting = self._look(time.monotonic())
+            timeout = self._timeout()
             for call in self._waiting.values():
-                if time.monotonic() - call.since > self._timeout:
-                    self._end(self._error(call.frame))
+                if time.monotonic() - call.since > timeout:
+                    self._end(self._error(call.frame, timeout))
                     return
 
     def _look(self, now: float) -> dict[int, _Call]:
@@ -84,11 +87,12 @@ class Watchdog:
     def _counts(thread: threading.Thread) -> bool:
         return thread is threading.main_thread() or type(thread).__module__.startswith(_MODULES_OF_THREADS)
 
-    def _error(self, frame: FrameType) -> WorkerFailedError:
+    def _error(self, frame: FrameType, timeout: float) -> WorkerFailedError:
         error = WorkerFailedError(
-            f"This worker waited in TensorFlow for more than {self._timeout:g} s: another worker did not come to the "
-            "same step, hung for longer than --step-timeout or cannot be reached any more. See the logs of the others "
-            "for where they are; if a step may take that long, set --step-timeout."
+            f"This worker waited in TensorFlow for more than {timeout:g} s: another worker did not come to the same "
+            "step, hung for longer than --step-timeout or cannot be reached any more. See the logs of the others for "
+            "where they are; if a step may take that long, set --step-timeout, or --first-step-timeout where it is the "
+            "first one or outside of fit, evaluate and predict."
         )
         error.add_note("It waited here:\n" + "".join(traceback.format_stack(frame)))
         return error

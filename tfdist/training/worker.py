@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
 import logging
 import os
 import sys
@@ -11,10 +10,11 @@ import threading
 from pathlib import Path
 
 from tfdist.errors import UsageError, WorkerFailedError
-from tfdist.launch.channel import WorkerChannel
 from tfdist.launch.environment import Assignment
-from tfdist.rundir import RunDir
+from tfdist.rundir import RunDir, State
+from tfdist.training.line import Line, dump_on_signal, line_of
 from tfdist.training.reporting import report
+from tfdist.training.stopping import Stopped
 
 _EXIT_SECONDS = 10.0
 """How long the exit handlers of a script may take."""
@@ -30,11 +30,11 @@ def main() -> None:
         raise UsageError("tfdist.training.worker is started by `tfdist train`. Use that.")
     end = _End()
     atexit.register(end)
-    channel = None if assignment.channel_fd is None else WorkerChannel(assignment.channel_fd)
-    if channel is not None:
-        channel.watch()
+    # Opened before anything slow: from now on the launcher is watched, and hears of this worker.
+    line = line_of(assignment)
+    dump_on_signal(assignment)
     _set_up_logging(assignment)
-    end.code = _run(assignment, channel)
+    end.code = _run(assignment, line)
     watchdog = threading.Timer(_EXIT_SECONDS, end)
     watchdog.daemon = True
     watchdog.start()
@@ -56,9 +56,11 @@ class _End:
         os._exit(self.code)
 
 
-def _run(assignment: Assignment, channel: WorkerChannel | None) -> int:
+def _run(assignment: Assignment, line: Line) -> int:
     try:
         code = _target(assignment)
+        line.heartbeat.enter(State.FINISHED if code == 0 else State.FAILED)
+        channel = line.channel
         if channel is not None and not channel.finished(code, assignment.step_timeout * _FINISH_FACTOR):
             raise WorkerFailedError(
                 f"This worker was done, and the others were not within {assignment.step_timeout * _FINISH_FACTOR:.0f} "
@@ -66,7 +68,7 @@ def _run(assignment: Assignment, channel: WorkerChannel | None) -> int:
             )
         return code
     except BaseException as error:
-        return report(error, assignment, channel)
+        return report(error, assignment)
 
 
 def _target(assignment: Assignment) -> int:
@@ -75,8 +77,10 @@ def _target(assignment: Assignment) -> int:
         from tfdist.training.recording import Recorded
         from tfdist.training.run import run_config
 
-        with contextlib.suppress(Recorded):
+        try:
             run_config(assignment)
+        except (Recorded, Stopped) as end:
+            return int(end.code or 0)
         return 0
     from tfdist.training.script import run_script
 

@@ -8,7 +8,9 @@ from pathlib import Path
 
 from tfdist.cluster.discover import discover
 from tfdist.launch.job import JobSpec, run_job
+from tfdist.launch.noise import is_noise
 from tfdist.launch.recording import RecordingRequest
+from tfdist.rundir import RunDir
 from tfdist.training.recording_file import Recording
 from tfdist.verify.spec import Variant, VerifySpec
 
@@ -23,16 +25,19 @@ class Run:
     Attributes:
         code: Its exit code.
         recordings: One a worker, the chief's first; empty when the job failed or when no `fit` was called.
+        last_line: The end of the chief's log, of a job that did not go well; empty where it has none.
     """
 
     code: int
     recordings: tuple[Recording, ...] = ()
+    last_line: str = ""
 
     @property
     def problem(self) -> str | None:
         """Why there is nothing to compare, or None."""
         if self.code:
-            return f"The run ended with exit code {self.code}"
+            said = f" ({self.last_line})" if self.last_line else ""
+            return f"The run ended with exit code {self.code}{said}"
         if not self.recordings:
             return "The target never called fit, or fit had no step, so there is nothing to compare"
         return None
@@ -62,9 +67,19 @@ def run(spec: VerifySpec, variant: Variant, folder: Path) -> Run:
     )
     code = run_job(_job(spec, variant, str(folder / name), request))
     if code:
-        return Run(code)
+        return Run(code, last_line=_last_line(RunDir(folder / name).log_file(0, 0)))
     read = [Recording.read(request.file(index)) for index in range(variant.workers)]
     return Run(code, tuple(recording for recording in read if recording is not None and recording.moments[1:]))
+
+
+def _last_line(log: Path) -> str:
+    """What the chief said last, which of a script that ends itself is why."""
+    try:
+        lines = log.read_bytes().splitlines()
+    except OSError:
+        return ""
+    said = [line for line in lines if line.strip() and not is_noise(line)]
+    return said[-1].decode(errors="replace").strip() if said else ""
 
 
 def _job(spec: VerifySpec, variant: Variant, run_dir: str, request: RecordingRequest) -> JobSpec:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from tfdist.errors import UsageError, WorkerFailedError
+from tfdist.errors import DeviceMemoryError, UsageError, WorkerFailedError
 from tfdist.training.failures import explained, is_raised_by_user
 
 ABORTED = """Graph execution error:
@@ -42,6 +42,26 @@ def test_a_lost_peer_is_told_in_one_line(text: str, gist: str) -> None:
     assert isinstance(known, WorkerFailedError)
     assert f"TensorFlow says: {gist}" in str(known)
     assert "Graph execution" not in str(known)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Graph execution error:\n\nDetected at node Relu\nOOM when allocating tensor with shape[9,9] on /device:GPU:0",
+        "Out of memory while trying to allocate 99 bytes. [Op:__inference_one_step]",
+        "failed to allocate memory [Op:Mul]",
+    ],
+)
+def test_a_device_without_memory_is_told_with_the_remedy(text: str) -> None:
+    known = explained(tf.errors.ResourceExhaustedError(None, None, text))
+    assert isinstance(known, DeviceMemoryError)
+    assert known.exit_code == 4
+    assert "data.batch_size" in str(known) and "--memory-limit" in str(known)
+    assert "allocat" in str(known).rpartition("TensorFlow says:")[2]
+
+
+def test_other_resources_than_memory_are_not_explained() -> None:
+    assert explained(tf.errors.ResourceExhaustedError(None, None, "Received message larger than max")) is None
 
 
 def test_whose_code_raised(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ def end(error):
     print(type(error).__name__, error, *error.__notes__, flush=True)
     os._exit(7)
 
-Watchdog(0.4, end, library=Path({folder!r}) / "library").start()
+Watchdog(lambda: 0.4, end, library=Path({folder!r}) / "library").start()
 {body}
 print("done")
 """

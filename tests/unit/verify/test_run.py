@@ -11,6 +11,7 @@ import pytest
 from tests.unit.verify.recordings import begin, recording, step
 from tfdist.errors import UsageError
 from tfdist.launch.job import JobSpec
+from tfdist.rundir import RunDir
 from tfdist.training.recording_file import Recording
 from tfdist.verify import runs as runs_module
 from tfdist.verify.results import Verdict, Verification
@@ -33,6 +34,9 @@ class Jobs:
         self.started.append(job)
         what = self.does.get(Path(str(job.run_dir)).name, self.does.get("1-replica", ONE))
         if isinstance(what, int):
+            log = RunDir(Path(str(job.run_dir))).log_file(0, 0)
+            log.parent.mkdir(parents=True)
+            log.write_text("usage: train.py\nerror: no such option\n\n")
             return what
         assert job.recording is not None
         for index in job.membership.local:
@@ -118,7 +122,9 @@ def test_a_run_that_fails_is_kept_and_its_exit_code_passed_on(verified: Any, tmp
     assert verdicts(verification) == [("2 replicas", Verdict.FAILED), ("2 workers", Verdict.PASSED)]
     assert verification.code == 5
     (kept,) = (tmp_path / "temporary").iterdir()
-    assert str(kept) in str(verification.results[0].reason)
+    reason = str(verification.results[0].reason)
+    assert str(kept) in reason
+    assert "exit code 5 (error: no such option)" in reason
 
 
 def test_a_reference_that_fails_ends_it(verified: Any) -> None:

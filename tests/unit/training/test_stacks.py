@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import json
+import os
+import runpy
+import sys
+import threading
+from pathlib import Path
+from types import FrameType
+
+import pytest
+
+from tfdist.training.stacks import stacks, where
+
+SCRIPT = """
+import json, sys
+
+def default(value):
+    frames.append(sys._getframe())
+    return 1
+
+def work():
+    json.dumps(object(), default=default)
+
+frames = []
+"""
+
+
+@pytest.fixture
+def frame(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FrameType:
+    """One of the standard library's, called by a script's line 9, and below it the frame of a test."""
+    script = tmp_path / "deep" / "train.py"
+    script.parent.mkdir()
+    script.write_text(SCRIPT)
+    monkeypatch.chdir(tmp_path)
+    names = runpy.run_path(str(script))
+    names["work"]()
+    return names["frames"][0]
+
+
+def of_main(frame: FrameType) -> dict[int, FrameType]:
+    return {threading.main_thread().ident or 0: frame}
+
+
+def test_names_the_innermost_line_of_the_user(frame: FrameType) -> None:
+    assert where(of_main(frame)) == f"{os.path.join('deep', 'train.py')} line 6 in default"
+    library = frame.f_back
+    assert library is not None and library.f_code.co_filename == json.encoder.__file__
+    assert where(of_main(library)) == f"{os.path.join('deep', 'train.py')} line 9 in work"
+
+
+def test_a_path_elsewhere_is_whole(frame: FrameType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert where(of_main(frame)).startswith(str(tmp_path / "deep" / "train.py"))
+
+
+def test_every_thread_has_its_stack_and_the_main_thread_is_first() -> None:
+    came, leave = threading.Event(), threading.Event()
+
+    def wait_here() -> None:
+        came.set()
+        leave.wait(20)
+
+    thread = threading.Thread(target=wait_here, name="the-waiting-one")
+    thread.start()
+    try:
+        assert came.wait(20)
+        text = stacks()
+    finally:
+        leave.set()
+        thread.join()
+    assert text.startswith("Thread MainThread:")
+    assert "in test_every_thread_has_its_stack" in text.partition("Thread the-waiting-one:")[0]
+    assert "in wait_here" in text.partition("Thread the-waiting-one:")[2]
+
+
+def test_this_process_is_somewhere() -> None:
+    assert __file__.rpartition(os.sep)[2] in where(sys._current_frames())

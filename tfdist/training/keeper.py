@@ -1,0 +1,196 @@
+"""The callback that makes a run's checkpoints, and with which a training goes on from one."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import math
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tfdist.checkpoint import Checkpoints, Policy, Summary
+from tfdist.checkpoint.manager import variables_of
+from tfdist.errors import RunDirError
+from tfdist.keras_repairs import ahead, state
+from tfdist.order.position import START, Position
+from tfdist.runtime import replica_values
+from tfdist.runtime.collectives import broadcast, worker_rank
+
+Logs = Mapping[str, Any] | None
+
+_log = logging.getLogger("tfdist")
+
+
+class Keeper(keras.callbacks.Callback):
+    """Saves when it is due, between two batches that are the same on all workers; give it to `fit` on each of them.
+
+    It comes after the callback that keeps the run's record, so that an epoch's checkpoint has the epoch's record.
+
+    Args:
+        checkpoints: Those of the run.
+        policy: When one is due, besides the end of every epoch.
+        facts: The summary of each, but for the place, the time and what only a running training knows.
+        steps: Steps of an epoch.
+        record: Returns the run's record of its epochs so far, in JSON's types.
+        resumed: The checkpoint from which the training goes on; None where it begins.
+        strategy: The process's strategy.
+    """
+
+    ignores_batches = True
+    """But for those after `steps_to_look` steps."""
+
+    def __init__(
+        self,
+        checkpoints: Checkpoints,
+        policy: Policy,
+        facts: Summary,
+        steps: int,
+        record: Callable[[], Mapping[str, Any]],
+        resumed: Summary | None,
+        strategy: tf.distribute.Strategy,
+    ) -> None:
+        super().__init__()
+        self._checkpoints = checkpoints
+        self._policy = policy
+        self._facts = facts
+        self._steps = steps
+        self._record = record
+        self._resumed = resumed
+        self._strategy = strategy
+        self._is_chief = worker_rank(strategy) == 0
+        self._position = facts.position if resumed is None else resumed.position
+        self._saved_at = self._tried_at = None if resumed is None else resumed.position
+        self._saved_time = self._look_time = time.monotonic()
+        self._looked_at = 0
+        self._look_at = math.inf
+        self._logs: dict[str, float] = {}
+        self._values: dict[str, np.ndarray] = {}
+        self._before_test: dict[str, np.ndarray] | None = None
+
+    def steps_to_look(self) -> float:
+        """In how many steps of the training this callback wants to see one end; the same on all workers."""
+        return min(self._policy.steps_until_due(self._total), self._look_at - self._total)
+
+    def save_now(self) -> str | None:
+        """Saves, on all workers together, between two batches; for a training that is to end before its end.
+
+        Returns:
+            What was saved where, for people; None when it could not be saved, or no step has been done.
+        """
+        if self._position == START:
+            return None
+        if self._saved_at != self._position and not self._save():
+            return None
+        position, folder = self._position, self._checkpoints.folder
+        return f"step {self._total} (epoch {position.epoch + 1}, {position.step} of {self._steps} batches) in {folder}"
+
+    def on_train_begin(self, logs: Logs = None) -> None:
+        if self._resumed is not None:
+            self._checkpoints.restore_weights(self.model, self._resumed)
+            self._values = self._checkpoints.replica_values()
+            with self._strategy.scope():
+                state.prepare(self._values)
+            self._give_back({**state.lasting_parts(self.model), **self._passing(metrics=False)})
+        self._saved_time = self._look_time = time.monotonic()
+        self._looked_at = self._total
+        self._look_at = self._total + self._policy.steps_until_look(0.0, None)
+
+    def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
+        resumed, self._resumed = self._resumed, None
+        if resumed is None:
+            self._position = Position(epoch)
+            return
+        if resumed.step:
+            # Only now: Keras resets the metrics at the begin of an epoch.
+            self._give_back(self._passing(metrics=True))
+        if resumed.step == self._steps:
+            state.note_logs(self.model, resumed.logs)
+        self._logs = dict(resumed.logs)
+        self._values = {}
+
+    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
+        self._position = dataclasses.replace(self._position, step=batch + 1 + ahead.untold_steps(self.model))
+        self._logs = {name: float(value) for name, value in (logs or {}).items() if np.ndim(value) == 0}
+        if self._tried_at != self._position and self._is_due():
+            self._save()
+
+    def on_test_begin(self, logs: Logs = None) -> None:
+        # The evaluation at the end of an epoch takes the metrics for itself; a stop in its midst must know the epoch's.
+        self._before_test = replica_values.read(self._passing(metrics=True), self._strategy)
+
+    def on_test_end(self, logs: Logs = None) -> None:
+        self._before_test = None
+
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
+        self._position = Position(epoch + 1)
+        self._logs = {}
+        self._save()
+
+    @property
+    def _total(self) -> int:
+        return self._position.total(self._steps)
+
+    def _is_due(self) -> bool:
+        if self._policy.is_due_at(self._total):
+            return True
+        return self._total >= self._look_at and self._is_due_by_the_clock()
+
+    def _is_due_by_the_clock(self) -> bool:
+        """Asks the chief, whose clock counts for all workers, and agrees on when to ask again."""
+        now, seconds = time.monotonic(), time.monotonic() - self._saved_time
+        is_due = self._policy.is_due_after(seconds)
+        per_step = (now - self._look_time) / max(1, self._total - self._looked_at)
+        steps = self._policy.steps_until_look(0.0 if is_due else seconds, per_step)
+        said = broadcast(np.array([is_due, steps], np.float64), strategy=self._strategy)
+        self._look_time, self._looked_at = now, self._total
+        self._look_at = self._total + said[1]
+        return bool(said[0])
+
+    def _save(self) -> bool:
+        """Saves; returns whether the chief could, the same on all workers."""
+        self._tried_at = self._position
+        passing = self._before_test
+        if passing is None:
+            passing = replica_values.read(self._passing(metrics=self._position.step > 0), self._strategy)
+        values = replica_values.read(state.lasting_parts(self.model), self._strategy) | passing
+        saved = bool(broadcast(self._is_chief and self._write(values), strategy=self._strategy))
+        self._saved_time = time.monotonic()
+        if saved:
+            self._saved_at = self._position
+        return saved
+
+    def _write(self, values: Mapping[str, np.ndarray]) -> bool:
+        summary = dataclasses.replace(
+            self._facts,
+            epoch=self._position.epoch,
+            step=self._position.step,
+            total=self._total,
+            time=time.time(),
+            variables=variables_of(self.model),
+            logs=self._logs,
+            record=self._record(),
+        )
+        try:
+            path = self._checkpoints.save(self.model, values, summary)
+        except RunDirError as error:
+            _log.warning("No checkpoint at step %d. The training goes on without. %s", self._total, error)
+            return False
+        _log.info("checkpoint of step %d: %s", self._total, path)
+        return True
+
+    def _passing(self, *, metrics: bool) -> dict[str, replica_values.Part]:
+        return state.passing_parts(self.model, metrics=metrics)
+
+    def _give_back(self, parts: Mapping[str, replica_values.Part]) -> None:
+        try:
+            replica_values.write(self._values, parts, self._strategy)
+        except ValueError as error:
+            raise RunDirError(
+                f"The checkpoint is of another model than the config's: {error}. Expected the config that was "
+                "trained. Train with that one, or choose another --run-dir."
+            ) from error

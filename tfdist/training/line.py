@@ -1,0 +1,74 @@
+"""What ties this process to its launcher, from its first moment: channel, heartbeat, stops, the answer to `dump`."""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import functools
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tfdist.launch.channel import WorkerChannel
+from tfdist.launch.environment import Assignment
+from tfdist.rundir import RunDir
+from tfdist.training import stacks
+from tfdist.training.heartbeat import Heartbeat
+from tfdist.training.stopping import Stopping
+
+
+@dataclass(frozen=True)
+class Line:
+    """A worker's ties to its launcher.
+
+    Attributes:
+        channel: The socket to it; None for a worker that was started without one.
+        heartbeat: Tells what this worker does.
+        stopping: Stops this worker with all others.
+    """
+
+    channel: WorkerChannel | None
+    heartbeat: Heartbeat
+    stopping: Stopping
+
+
+@functools.cache
+def line_of(assignment: Assignment) -> Line:
+    """The line of the worker that has this assignment; the first call opens it. It takes no TensorFlow.
+
+    Raises:
+        RunDirError: The run directory cannot be written.
+    """
+    run = RunDir(assignment.run_dir)
+    log = run.log_file(assignment.index, assignment.attempt)
+    stopping = Stopping(assignment.grace)
+    channel = None
+    if assignment.channel_fd is not None:
+        channel = WorkerChannel(
+            assignment.channel_fd,
+            answers={
+                "hold": lambda _: {"begun": stopping.hold()},
+                "stop": lambda stop: stopping.stop(int(stop["after"]), int(stop["code"])),
+                "dump": lambda _: _dump(log),
+            },
+        )
+        channel.watch()
+    tell = None if channel is None else lambda state: channel.beat(state.to_dict())
+    return Line(channel, Heartbeat(run.state_file(assignment.index), assignment, tell), stopping)
+
+
+def dump_on_signal(assignment: Assignment) -> None:
+    """From now on SIGUSR2 writes the stacks of all threads into the log, even while native code holds Python's lock."""
+    # Kept open for good: the handler has only its descriptor.
+    log = RunDir(assignment.run_dir).log_file(assignment.index, assignment.attempt).open("a")
+    faulthandler.register(signal.SIGUSR2, file=log, all_threads=True)
+
+
+def _dump(log: Path) -> Mapping[str, Any]:
+    said = {"stacks": stacks.stacks(), "where": stacks.where()}
+    # A full disk may be what the worker waits for; the launcher has the answer all the same.
+    with contextlib.suppress(OSError), log.open("a") as file:
+        file.write(f"tfdist: asked where it is, this worker is at {said['where']}\n{said['stacks']}\n")
+    return said

@@ -1,0 +1,67 @@
+"""How fast a worker trains, over its last steps. Pure."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+STEPS = 50
+SECONDS = 5.0
+"""Figures are means over so many steps, or over those of so many seconds where that are more."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What had been done when some batch was done.
+
+    Attributes:
+        steps: Training batches.
+        seconds: Spent in them, with what happened between two of them.
+        samples: Of all global batches trained.
+        waited: Seconds of those spent waiting for other workers.
+    """
+
+    steps: int
+    seconds: float
+    samples: float
+    waited: float
+
+
+class Pace:
+    """Keeps the marks of the last steps."""
+
+    def __init__(self) -> None:
+        self._marks: deque[Mark] = deque()
+
+    def add(self, mark: Mark) -> None:
+        """Adds a mark later than all before."""
+        self._marks.append(mark)
+        while len(self._marks) > 2 and _spans_enough(self._marks[1], mark):
+            self._marks.popleft()
+
+    def rate(self) -> float:
+        """Samples of the global batch per second; 0 while not known."""
+        span = self._span()
+        return span.samples / span.seconds if span.seconds > 0 else 0.0
+
+    def busy(self) -> float:
+        """Seconds a step without those of waiting for others; 0 while not known, or where nobody is waited for."""
+        span = self._span()
+        if not span.steps or not self._marks[-1].waited:
+            return 0.0
+        return max(0.0, span.seconds - span.waited) / span.steps
+
+    def _span(self) -> Mark:
+        if len(self._marks) < 2:
+            return Mark(0, 0.0, 0.0, 0.0)
+        first, last = self._marks[0], self._marks[-1]
+        return Mark(
+            last.steps - first.steps,
+            last.seconds - first.seconds,
+            last.samples - first.samples,
+            last.waited - first.waited,
+        )
+
+
+def _spans_enough(first: Mark, last: Mark) -> bool:
+    return last.steps - first.steps >= STEPS and last.seconds - first.seconds >= SECONDS

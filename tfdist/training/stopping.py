@@ -1,0 +1,131 @@
+"""Stopping after the same batch on all workers, when the launcher asks for it.
+
+The launcher asks every worker how far it is, which makes each wait at its next batch, and then tells all to stop after
+the batch of the one that is farthest. Between, nobody begins a batch beyond what it has answered, so that no worker
+passes that batch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+_log = logging.getLogger("tfdist")
+
+EXTRA_SECONDS = 5.0
+"""Beyond the time for a stop, in which the launcher must have said where."""
+
+Save = Callable[[], str | None]
+
+
+class Stopped(SystemExit):
+    """Ends the worker's script at a batch's end, as its own `sys.exit(code)` would."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code: int = code
+
+
+@dataclass(frozen=True)
+class _Stop:
+    after: int
+    code: int
+
+
+class Stopping:
+    """This worker's part in a stop of all workers.
+
+    Batches are counted from the process's start: those of training, and those of evaluation inside of a `fit`. All
+    workers count the same sequence, and the batches of one execution together.
+
+    Args:
+        grace: Seconds that a stop may take (`Assignment.grace`).
+        clock: Seconds, never going back.
+    """
+
+    def __init__(self, grace: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._patience = grace + EXTRA_SECONDS
+        self._clock = clock
+        self._changed = threading.Condition()
+        self._begun = 0
+        self._fits = 0
+        self._held_until: float | None = None
+        self._stop: _Stop | None = None
+        self._saves: list[Save] = []
+
+    def at_stop(self, save: Save) -> Callable[[], None]:
+        """Has `save` called when the worker stops, in the main thread, between two batches, on all workers together.
+
+        Args:
+            save: Keeps what is to be kept, and returns what it saved where, or None.
+
+        Returns:
+            A function that takes it back.
+        """
+        self._saves.append(save)
+        return lambda: self._saves.remove(save)
+
+    def hold(self) -> int | None:
+        """From now on begins no further batch until `stop` says where to stop, or it has not for too long.
+
+        Returns:
+            Batches begun until now; None when no `fit` is under way.
+        """
+        with self._changed:
+            self._held_until = self._clock() + self._patience
+            self._stop = None
+            return self._begun if self._fits else None
+
+    def stop(self, after: int, code: int) -> None:
+        """Stops after batch `after` with exit code `code`; without a `hold` that still lasts, it does nothing."""
+        with self._changed:
+            if self._held_until is not None:
+                self._stop = _Stop(after, code)
+                self._changed.notify_all()
+
+    @contextlib.contextmanager
+    def fitting(self) -> Iterator[None]:
+        """Around a `fit`: only inside of one batches count, and the worker stops."""
+        with self._changed:
+            self._fits += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._fits -= 1
+
+    def begin(self, batches: int) -> None:
+        """Call it in the main thread where `batches` are about to run in one execution; waits where it must.
+
+        Raises:
+            Stopped: The worker is to stop before them.
+        """
+        with self._changed:
+            stop = self._place_to_stop() if self._fits else None
+            if stop is None:
+                self._begun += batches if self._fits else 0
+                return
+        self._save(stop)
+        raise Stopped(stop.code)
+
+    def _place_to_stop(self) -> _Stop | None:
+        """The stop that is due now; None when the next batches are to run."""
+        while self._stop is None and self._held_until is not None:
+            left = self._held_until - self._clock()
+            if left <= 0:
+                _log.warning(
+                    "The launcher asked where to stop, and did not say so within %.0f s. Going on.", self._patience
+                )
+                self._held_until = None
+            else:
+                self._changed.wait(left)
+        return self._stop if self._stop is not None and self._begun >= self._stop.after else None
+
+    def _save(self, stop: _Stop) -> None:
+        saved = [what for what in (save() for save in list(self._saves)) if what]
+        _log.info("stopped after batch %d, with exit code %d", self._begun, stop.code)
+        print(f"stopped between two batches; saved {', '.join(saved) or 'nothing'}", flush=True)
