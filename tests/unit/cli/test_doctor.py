@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import json
+import socket
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.unit.doctor.loopback import free_ports
+from tfdist.cli.doctor import doctor
+from tfdist.cli.main import main
+from tfdist.doctor import local
+from tfdist.doctor.nvidia import Nvidia
+from tfdist.doctor.probing import Broken, Facts, Request
+from tfdist.launch.holding import PortHold
+
+FACTS = Facts(
+    tensorflow="2.21.0",
+    keras="3.15.1",
+    numpy="2.4.6",
+    backend="tensorflow",
+    gpus=(),
+    cuda="12.5.1",
+    cudnn="9",
+    capabilities=("sm_60",),
+    nccl=None,
+    devices=("/device:CPU:0",),
+    choice={"kind": "one", "communication": "none", "reason": "one worker with one device"},
+)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Request]:
+    """What TensorFlow would have been asked; the machine has no GPU, and nothing in its environment decides."""
+    received: list[Request] = []
+
+    def probe(request: Request) -> Facts:
+        received.append(request)
+        return FACTS
+
+    monkeypatch.setattr(local, "probe", probe)
+    monkeypatch.setattr(local.nvidia, "ask", Nvidia)
+    for name in ("TF_CONFIG", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK"):
+        monkeypatch.delenv(name, raising=False)
+    return received
+
+
+def run(arguments: str) -> Result:
+    return CliRunner().invoke(main, ["doctor", *arguments.split()])
+
+
+def checks(result: Result) -> dict[str, dict[str, Any]]:
+    return {check["name"]: check for check in json.loads(result.stdout)["checks"]}
+
+
+def test_the_flags_are_a_contract() -> None:
+    options = [param for param in doctor.params if isinstance(param, click.Option)]
+    assert {name for option in options for name in option.opts} == {"--workers", "--index", "--json", "--timeout"}
+    assert {option.name: option.default for option in options}["timeout"] == 60
+
+
+def test_this_machine_alone(asked: list[Request]) -> None:
+    result = run("")
+    assert result.exit_code == 0
+    assert result.stdout.startswith(f"tfdist doctor on {socket.gethostname()}\n")
+    assert "a run here" in result.stdout and "no strategy (one worker with one device)" in result.stdout
+    assert asked == [Request(1, 0, 1, 60)]
+
+
+def test_json(asked: list[Request]) -> None:
+    result = run("--json --timeout 7")
+    told = json.loads(result.stdout)
+    assert (told["exit_code"], told["pairs"], told["workers"]) == (0, [], [])
+    assert {"versions", "TensorFlow", "cores", "memory", "open files", "malloc", "cluster"} <= checks(result).keys()
+    assert asked[0].seconds == 7
+
+
+def test_a_tensorflow_that_hangs_is_a_finding(asked: list[Request], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "probe", lambda request: Broken("did not get through 'import TensorFlow' within 60 s"))
+    result = run("")
+    assert result.exit_code == 2
+    assert "FAIL  TensorFlow" in result.stdout
+    assert "Traceback" not in result.output
+
+
+def test_tf_config_says_who_takes_part(asked: list[Request], monkeypatch: pytest.MonkeyPatch) -> None:
+    value = {"cluster": {"worker": ["127.0.0.1:20000", "127.0.0.1:20001"]}, "task": {"type": "worker", "index": 1}}
+    monkeypatch.setenv("TF_CONFIG", json.dumps(value))
+    found = checks(run("--json"))
+    assert found["cluster"]["found"].startswith("2 workers, from TF_CONFIG; worker(s) 1 here")
+    assert asked == [Request(2, 1, 2, 60)]
+
+
+def test_a_tf_config_that_is_wrong_is_a_finding(asked: list[Request], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TF_CONFIG", "{")
+    result = run("--json")
+    found = checks(result)
+    assert result.exit_code == 2
+    assert (found["cluster"]["status"], found["a run here"]["status"]) == ("fail", "warn")
+    assert "is not valid JSON" in found["cluster"]["found"]
+
+
+def test_a_list_of_this_machines_workers(asked: list[Request]) -> None:
+    first, second = free_ports(2)
+    result = run(f"--json --workers 127.0.0.1:{first},127.0.0.1:{second}")
+    told = json.loads(result.stdout)
+    assert result.exit_code == 0
+    assert [pair["status"] for pair in told["pairs"]] == ["ok", "ok"]
+    assert checks(result)[f"port {first}"]["status"] == "ok"
+    # Half of the time stays for the connections.
+    assert asked == [Request(2, 0, 2, 30)]
+
+
+def test_a_port_in_use_is_2_and_an_absent_host_is_3(asked: list[Request]) -> None:
+    first, second = free_ports(2)
+    workers = f"--workers 127.0.0.1:{first},127.0.0.1:{second} --index 0 --timeout 1"
+    absent = run(workers)
+    assert absent.exit_code == 3
+    assert f"127.0.0.1:{second}  FAIL" in absent.stdout
+    with PortHold() as job:
+        job.take(first)
+        taken = run(workers)
+    assert taken.exit_code == 2
+    assert f"FAIL  port {first}" in taken.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--index 0", "--index picks an entry of --workers"),
+        ("--workers host", "error: A worker needs a host and a port"),
+        ("--workers 127.0.0.1:20000,127.0.0.1:20001 --index 2", "error: The cluster has 2 worker(s)"),
+        ("--timeout 0", "expected a number of seconds above 0"),
+        ("--workers", "--workers"),
+    ],
+)
+def test_mistakes_exit_with_2(asked: list[Request], arguments: str, message: str) -> None:
+    result = run(arguments)
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert not asked

@@ -1,0 +1,73 @@
+"""What a check comes to, and what all of them come to."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tfdist.errors import FormingError, UsageError
+
+SET_RIGHT = UsageError.exit_code
+"""The exit code where the user must set something right on this machine."""
+CLUSTER = FormingError.exit_code
+"""The exit code where the cluster would not form."""
+
+
+class Status(enum.Enum):
+    """How a check ended: all is well, a run may suffer, a run would fail."""
+
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check and its outcome.
+
+    Attributes:
+        name: What was looked at, in a word or three.
+        status: How it ended.
+        found: What was found.
+        advice: What to do; empty where nothing is to be done.
+        code: What the command exits with when this fails: 2 or 3.
+    """
+
+    name: str
+    status: Status
+    found: str
+    advice: str = ""
+    code: int = SET_RIGHT
+
+    def __post_init__(self) -> None:
+        if self.status is not Status.OK and not self.advice:
+            raise ValueError(f"A check that is not ok says what to do. Received: {self.name}: {self.found}")
+        if self.code not in (SET_RIGHT, CLUSTER):
+            raise ValueError(f"A check fails with {SET_RIGHT} or {CLUSTER}. Received: code={self.code}")
+
+
+def ok(name: str, found: str) -> Check:
+    """A check with nothing to be done."""
+    return Check(name, Status.OK, found)
+
+
+def warn(name: str, found: str, advice: str) -> Check:
+    """A check of something that a run may suffer from."""
+    return Check(name, Status.WARN, found, advice)
+
+
+def fail(name: str, found: str, advice: str, code: int = SET_RIGHT) -> Check:
+    """A check of something that a run would fail of."""
+    return Check(name, Status.FAIL, found, advice, code)
+
+
+def exit_code(failed: Iterable[int]) -> int:
+    """The exit code of the command, from those of all that failed: what must be set right here comes first."""
+    return min(failed, default=0)
+
+
+def worst(statuses: Iterable[Status]) -> Status:
+    """The most serious of some outcomes; ok of none."""
+    order = list(Status)
+    return max(statuses, key=order.index, default=Status.OK)

@@ -1,0 +1,47 @@
+"""Judges what the environment says: who takes part, and the variables that decide something."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tfdist.cluster.membership import Membership
+from tfdist.doctor.check import Check, fail, ok, warn
+from tfdist.errors import ClusterError
+
+_TRUE = ("1", "true", "True")
+_SHOWN = 200
+
+
+def check_cluster(found: Membership | ClusterError) -> Check:
+    """What `tfdist train` would take for its cluster with the same options."""
+    if isinstance(found, ClusterError):
+        return fail("cluster", str(found), "Correct it, or say it with --workers LIST.", found.exit_code)
+    if found.cluster is None:
+        return ok("cluster", found.source)
+    here = ", ".join(map(str, found.local))
+    return ok("cluster", f"{found.num_workers} workers, from {found.source}; worker(s) {here} here: {found.cluster}")
+
+
+def check_variables(environ: Mapping[str, str]) -> list[Check]:
+    """Names the variables that decide something, and those that decide it wrong.
+
+    Args:
+        environ: Of `tfdist.cluster.variables.deciding`.
+    """
+    checks = [ok("environment", _listed(environ) if environ else "no variable that decides anything about a run")]
+    if environ.get("TF_USE_LEGACY_KERAS") in _TRUE:
+        text = "TF_USE_LEGACY_KERAS makes tf.keras Keras 2, which tfdist does not repair"
+        checks.append(fail("legacy Keras", text, "unset TF_USE_LEGACY_KERAS"))
+    if environ.get("KERAS_BACKEND", "tensorflow") != "tensorflow":
+        text = f"KERAS_BACKEND={environ['KERAS_BACKEND']}: tfdist trains on Keras's tensorflow backend"
+        checks.append(fail("Keras backend", text, "unset KERAS_BACKEND"))
+    if environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
+        text = f"CUDA_VISIBLE_DEVICES={environ['CUDA_VISIBLE_DEVICES']!r} hides every GPU"
+        checks.append(warn("hidden GPUs", text, "unset CUDA_VISIBLE_DEVICES, unless that is meant"))
+    return checks
+
+
+def _listed(environ: Mapping[str, str]) -> str:
+    return "\n".join(
+        f"{name}={value if len(value) <= _SHOWN else value[:_SHOWN] + '...'}" for name, value in environ.items()
+    )

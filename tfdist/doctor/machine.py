@@ -1,0 +1,97 @@
+"""What this machine has: cores, memory, shared memory, limits."""
+
+from __future__ import annotations
+
+import os
+import resource
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+_CGROUP = Path("/sys/fs/cgroup")
+_SHARED = Path("/dev/shm")
+_MEMINFO = Path("/proc/meminfo")
+_KIB = 1024
+
+
+@dataclass(frozen=True)
+class Machine:
+    """One machine as this process may use it.
+
+    Attributes:
+        host: Its name.
+        cores: Cores that this process may run on.
+        all_cores: Cores of the machine.
+        quota: Cores' worth of time that its control group may take; None without a limit.
+        memory: Bytes, the machine's or its control group's limit; None when it cannot be told.
+        free: Bytes that a new process could have; None when it cannot be told.
+        shared: Bytes of /dev/shm; None when there is none.
+        open_files: The soft limit; None without one.
+        most_open_files: The hard limit; None without one.
+    """
+
+    host: str
+    cores: int
+    all_cores: int
+    quota: float | None
+    memory: int | None
+    free: int | None
+    shared: int | None
+    open_files: int | None
+    most_open_files: int | None
+
+
+def this_machine() -> Machine:
+    """Asks the system."""
+    memory, free = _memory()
+    soft, hard = (None if n == resource.RLIM_INFINITY else n for n in resource.getrlimit(resource.RLIMIT_NOFILE))
+    return Machine(
+        socket.gethostname(),
+        len(os.sched_getaffinity(0)),
+        os.cpu_count() or 1,
+        quota(_read(_CGROUP / "cpu.max")),
+        memory,
+        free,
+        _shared_memory(),
+        soft,
+        hard,
+    )
+
+
+def meminfo(text: str) -> dict[str, int]:
+    """Bytes by name, of the text of /proc/meminfo."""
+    rows = (line.split() for line in text.splitlines())
+    return {row[0].rstrip(":"): int(row[1]) * _KIB for row in rows if len(row) == 3 and row[1].isdigit()}
+
+
+def quota(text: str) -> float | None:
+    """Cores' worth of time, of the text of a control group's cpu.max; None for no limit."""
+    fields = text.split()
+    if len(fields) != 2 or not all(field.isdigit() for field in fields):
+        return None
+    return int(fields[0]) / int(fields[1])
+
+
+def _memory() -> tuple[int | None, int | None]:
+    found = meminfo(_read(_MEMINFO))
+    total, free = found.get("MemTotal"), found.get("MemAvailable")
+    limit, used = _read(_CGROUP / "memory.max").strip(), _read(_CGROUP / "memory.current").strip()
+    if limit.isdigit() and used.isdigit() and (total is None or int(limit) < total):
+        left = max(0, int(limit) - int(used))
+        return int(limit), left if free is None else min(left, free)
+    return total, free
+
+
+def _shared_memory() -> int | None:
+    try:
+        system = os.statvfs(_SHARED)
+    except OSError:
+        return None
+    return system.f_blocks * system.f_frsize
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""

@@ -1,0 +1,151 @@
+"""Measures a line: round trip, the difference of the clocks, bandwidth. One end asks, the other answers."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tfdist.launch.lines import LineSocket, Message
+
+PINGS = 8
+# Longer lines cost the receiver more copying where little comes at a time, shorter ones more parsing.
+_LINE_BYTES = 1 << 14
+_SMALL, _LARGE = 1 << 18, 1 << 23
+# The small load comes first: where it takes longer, the large one would take too long.
+_SLOW_SECONDS = 0.1
+STALLED_SECONDS = 10.0
+"""After so long without an answer the line is taken to have stalled."""
+
+
+@dataclass(frozen=True)
+class Clocks:
+    """What time it is.
+
+    Attributes:
+        steady: Seconds, never going back.
+        wall: Seconds since 1970, as this machine has it.
+    """
+
+    steady: Callable[[], float]
+    wall: Callable[[], float]
+
+
+@dataclass(frozen=True)
+class Ping:
+    """One question and its answer.
+
+    Attributes:
+        asked: This machine's wall clock when it asked, in seconds.
+        told: The other machine's wall clock when it answered.
+        took: Seconds from the question to the answer.
+    """
+
+    asked: float
+    told: float
+    took: float
+
+    @property
+    def offset(self) -> float:
+        """How far the other clock is ahead, in seconds, as if both ways took the same; else wrong by half a trip."""
+        return self.told - (self.asked + self.took / 2)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a line was found to be like.
+
+    Attributes:
+        round_trip: Seconds, of the fastest ping.
+        offset: How far the other clock is ahead, in seconds, up to half of the round trip.
+        bandwidth: Bytes a second towards the other; None when nothing came through.
+    """
+
+    round_trip: float
+    offset: float
+    bandwidth: float | None
+
+
+def fastest(pings: list[Ping]) -> Ping:
+    """The ping that says most: what took longer also waited somewhere."""
+    return min(pings, key=lambda ping: ping.took)
+
+
+class Phase(enum.Enum):
+    """Pings, then the small load, then perhaps the large one: PINGS -> SMALL -> LARGE -> DONE."""
+
+    PINGS = "pings"
+    SMALL = "small load"
+    LARGE = "large load"
+    DONE = "done"
+
+
+class Measurement:
+    """The asking end.
+
+    Args:
+        line: To the other doctor.
+        clocks: The time.
+    """
+
+    def __init__(self, line: LineSocket, clocks: Clocks) -> None:
+        self.phase = Phase.PINGS
+        self._line = line
+        self._clocks = clocks
+        self._pings: list[Ping] = []
+        self._bandwidth: float | None = None
+        self._began = self._wall = 0.0
+        self._ping()
+
+    def take(self, message: Message) -> None:
+        """Goes on with an answer; other messages are none of its business."""
+        took = self._clocks.steady() - self._began
+        told = message.get("pong")
+        if self.phase is Phase.PINGS and isinstance(told, int | float):
+            self._pings.append(Ping(self._wall, told, took))
+            if len(self._pings) < PINGS:
+                self._ping()
+            else:
+                self._send(Phase.SMALL, _SMALL)
+        elif "loaded" in message and self.phase in (Phase.SMALL, Phase.LARGE):
+            self._loaded(took)
+
+    def stalled(self) -> bool:
+        """Whether an answer is overdue."""
+        return self.phase is not Phase.DONE and self._clocks.steady() - self._began > STALLED_SECONDS
+
+    def result(self) -> Measured | None:
+        """What was found so far; None before the first ping."""
+        if not self._pings:
+            return None
+        best = fastest(self._pings)
+        return Measured(best.took, best.offset, self._bandwidth)
+
+    def _ping(self) -> None:
+        self._began, self._wall = self._clocks.steady(), self._clocks.wall()
+        self._line.send({"ping": True})
+
+    def _send(self, phase: Phase, size: int) -> None:
+        self.phase = phase
+        self._began = self._clocks.steady()
+        count = size // _LINE_BYTES
+        for number in range(count):
+            self._line.send({"load": "x" * _LINE_BYTES, "last": number == count - 1})
+
+    def _loaded(self, took: float) -> None:
+        size = _SMALL if self.phase is Phase.SMALL else _LARGE
+        travelled = took - fastest(self._pings).took
+        # A load that came through faster than a ping is not to be told from no time at all.
+        self._bandwidth = size / max(travelled, took / 10, 1e-6)
+        if self.phase is Phase.SMALL and took < _SLOW_SECONDS:
+            self._send(Phase.LARGE, _LARGE)
+        else:
+            self.phase = Phase.DONE
+
+
+def answer(line: LineSocket, message: Message, clocks: Clocks) -> None:
+    """The answering end: what a measurement asks gets its answer, all else none."""
+    if "ping" in message:
+        line.send({"pong": clocks.wall()})
+    elif "load" in message and message.get("last") is True:
+        line.send({"loaded": True})

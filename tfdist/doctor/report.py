@@ -1,0 +1,54 @@
+"""Everything that a doctor found, and what it comes to."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tfdist.doctor.check import Check, Status, exit_code, worst
+from tfdist.doctor.pair import Pair
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was found.
+
+    Attributes:
+        host: On which machine.
+        checks: Of this machine.
+        workers: Index -> address of every worker; empty when connections were not asked for.
+        pairs: Every connection that is known of, ordered.
+    """
+
+    host: str
+    checks: tuple[Check, ...]
+    workers: tuple[str, ...] = ()
+    pairs: tuple[Pair, ...] = ()
+
+    @property
+    def code(self) -> int:
+        """What the command exits with."""
+        return exit_code(one.code for one in self._all() if one.status is Status.FAIL)
+
+    @property
+    def status(self) -> Status:
+        """The most serious outcome."""
+        return worst(one.status for one in self._all())
+
+    def count(self, status: Status) -> int:
+        """How many checks and connections ended so."""
+        return sum(one.status is status for one in self._all())
+
+    def _all(self) -> list[Check | Pair]:
+        return [*self.checks, *self.pairs]
+
+    def to_json(self) -> dict[str, Any]:
+        """As a JSON object."""
+        return {
+            "host": self.host,
+            "status": self.status.value,
+            "exit_code": self.code,
+            "checks": [{**asdict(check), "status": check.status.value} for check in self.checks],
+            "workers": list(self.workers),
+            "pairs": [pair.to_json() for pair in self.pairs],
+        }
