@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pty
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tfdist.cli.main import main
+from tfdist.rundir import RunDir, State, WorkerState, create_run_dir
+from tfdist.rundir.failure_record import FailureRecord
+from tfdist.rundir.records import JobState
+
+COMMAND = [sys.executable, "-m", "tfdist", "status"]
+
+
+def state(index: int, **changed: object) -> WorkerState:
+    """A worker that is this very process."""
+    now = time.time()
+    made = WorkerState(index, None, socket.gethostname(), os.getpid(), 0, State.STEP, 2, 418, now, moved=now, busy=0.1)
+    return dataclasses.replace(made, **changed)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDir:
+    made = create_run_dir(tmp_path / "a", name="digits")
+    for index in (0, 1):
+        state(index, busy=0.1 + index / 10).write(made.state_file(index))
+    return made
+
+
+def say(run: RunDir, phase: str) -> None:
+    JobState(phase, 0, socket.gethostname(), os.getpid(), time.time() - 60).write(run.job_file)
+
+
+def test_once(run: RunDir) -> None:
+    result = CliRunner().invoke(main, ["status", str(run)])
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert lines[0].startswith(f"digits: {run}, begun ")
+    assert lines[1] == "running"
+    assert [line.split()[0] for line in lines[3:]] == ["worker", "1", "0"]
+    assert "straggler" in lines[4]
+
+
+def test_json_once(run: RunDir) -> None:
+    result = CliRunner().invoke(main, ["status", str(run), "--json"])
+    document = json.loads(result.stdout)
+    assert (document["status"], [worker["index"] for worker in document["workers"]]) == ("running", [1, 0])
+
+
+def test_a_failed_run_is_no_failed_command(run: RunDir) -> None:
+    say(run, "failed")
+    FailureRecord(1, "h", time.time(), "exception", "boom", type="ValueError").write(run.failure_file)
+    result = CliRunner().invoke(main, ["status", str(run)])
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[1] == "failed: worker 1 (h) failed: ValueError: boom"
+
+
+@pytest.mark.parametrize("options", [[], ["--json"], ["--watch"], ["--watch", "--json"]])
+def test_no_run_directory(tmp_path: Path, options: list[str]) -> None:
+    result = CliRunner().invoke(main, ["status", str(tmp_path), *options])
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith(f"error: {tmp_path} is not a run directory. Expected ")
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "nan", "x"])
+def test_an_interval_is_a_time(run: RunDir, value: str) -> None:
+    assert CliRunner().invoke(main, ["status", str(run), "--interval", value]).exit_code == 2
+
+
+def test_it_loads_neither_tensorflow_nor_numpy(run: RunDir) -> None:
+    script = "import sys\nfrom tfdist.cli.main import main\ntry:\n    main(['status', sys.argv[1]])\nfinally:\n" + (
+        "    print(sorted({'tensorflow', 'keras', 'numpy', 'yaml'} & set(sys.modules)))"
+    )
+    result = subprocess.run([sys.executable, "-c", script, str(run)], capture_output=True, text=True, timeout=60)
+    assert result.stdout.splitlines()[-1] == "[]"
+
+
+def test_watching_ends_with_the_run(run: RunDir) -> None:
+    command = [*COMMAND, str(run), "--watch", "--json", "--interval", "0.05"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watcher:
+        assert watcher.stdout is not None
+        assert json.loads(watcher.stdout.readline())["status"] == "running"
+        for index in (0, 1):
+            state(index, state=State.FINISHED).write(run.state_file(index))
+        *_, last = watcher.stdout.readlines()
+        assert watcher.wait(30) == 0
+    document = json.loads(last)
+    assert (document["status"], document["over"]) == ("done", True)
+
+
+def test_watching_into_a_pipe_and_ctrl_c(run: RunDir) -> None:
+    command = [*COMMAND, str(run), "--watch", "--interval", "0.05"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) as watcher:
+        assert watcher.stdout is not None and watcher.stderr is not None
+        while watcher.stdout.readline() != "running\n":
+            pass
+        state(0, step=500).write(run.state_file(0))
+        while " 500 " not in (line := watcher.stdout.readline()):
+            assert "\x1b" not in line
+        watcher.send_signal(signal.SIGINT)
+        watcher.stdout.read()
+        assert watcher.wait(30) == 130
+        assert watcher.stderr.read() == ""
+
+
+def read_until(master: int, found: Callable[[str], object]) -> str:
+    text = ""
+    while not found(text):
+        text += os.read(master, 65536).decode()
+    return text
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_watching_on_a_terminal(run: RunDir, number: int, code: int) -> None:
+    master, slave = pty.openpty()
+    command = [*COMMAND, str(run), "--watch", "--interval", "0.05"]
+    with subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave) as watcher:
+        os.close(slave)
+        text = read_until(master, lambda text: text.count("running") >= 3)
+        # What it says to the terminal: up, clear what is below. Nothing that would have to be undone.
+        assert set(re.findall(r"\x1b\[[0-9;?]*[A-Za-z]", text)) <= {"\x1b[6A", "\x1b[J"}
+        watcher.send_signal(number)
+        assert watcher.wait(30) == code
+    os.close(master)

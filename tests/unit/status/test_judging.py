@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.unit.status.moments import FAILURE, NOW, status, worker
+from tfdist.rundir import State
+from tfdist.rundir.presence import Presence
+from tfdist.rundir.records import JobState
+from tfdist.status.judging import SILENT_SECONDS, Course
+
+GONE, ELSEWHERE, ALIVE, STOPPED = Presence.GONE, Presence.ELSEWHERE, Presence.ALIVE, Presence.STOPPED
+FINISHED = (worker(0, state=State.FINISHED), worker(1, state=State.FINISHED))
+FAILED = (worker(0, state=State.FAILED), worker(1, state=State.FAILED))
+OLD = SILENT_SECONDS + 1
+
+
+@pytest.mark.parametrize(
+    ("workers", "options", "course"),
+    [
+        ((worker(0), worker(1)), {}, Course.RUNNING),
+        ((worker(0, state=State.STARTING, step=0), worker(1, state=State.STARTING, step=0)), {}, Course.STARTING),
+        ((worker(0, state=State.STARTING, step=0), worker(1, state=State.COMPILING, step=0)), {}, Course.RUNNING),
+        ((), {}, Course.STARTING),
+        (FINISHED, {"phase": "done", "launcher": GONE}, Course.DONE),
+        (FAILED, {"phase": "failed", "failure": FAILURE, "launcher": GONE}, Course.FAILED),
+        (FAILED, {"phase": "failed", "launcher": GONE}, Course.STOPPED),
+        # Its failure may be on its way to the disk, unless the launcher has left.
+        (FAILED, {"job": JobState("failed", 0, "h0", 99, NOW - 0.5)}, Course.STOPPING),
+        (FAILED, {"job": JobState("failed", 0, "h0", 99, NOW - 0.5), "launcher": GONE}, Course.STOPPED),
+        (FAILED, {"phase": "restarting"}, Course.RESTARTING),
+        ((worker(0), worker(1, state=State.FINISHED)), {"phase": "stopping"}, Course.STOPPING),
+        # A failure of an earlier run in the same directory says nothing while this one goes on.
+        ((worker(0), worker(1)), {"failure": FAILURE}, Course.RUNNING),
+        # A worker that has been killed a moment ago: its launcher will say so.
+        ((worker(0), worker(1)), {"presences": {0: ALIVE, 1: GONE}}, Course.RUNNING),
+        ((worker(0), worker(1)), {"presences": GONE}, Course.RUNNING),
+        ((worker(0), worker(1)), {"presences": GONE, "launcher": GONE}, Course.DEAD),
+        ((worker(0), worker(1)), {"launcher": GONE}, Course.DEAD),  # and the workers end by themselves
+        (FAILED, {"phase": "restarting", "launcher": GONE}, Course.DEAD),
+        # On a machine that cannot look for the processes, their news count.
+        ((worker(0), worker(1)), {"presences": ELSEWHERE, "launcher": ELSEWHERE}, Course.RUNNING),
+        ((worker(0, ago=OLD), worker(1)), {"presences": ELSEWHERE, "launcher": ELSEWHERE}, Course.RUNNING),
+        ((worker(0, ago=OLD), worker(1, ago=OLD)), {"presences": ELSEWHERE, "launcher": ELSEWHERE}, Course.DEAD),
+        ((worker(0, ago=OLD), worker(1, ago=OLD)), {"presences": {0: GONE}, "launcher": ELSEWHERE}, Course.DEAD),
+        ((worker(0, ago=OLD), worker(1, ago=OLD)), {"presences": {0: ALIVE}, "launcher": ELSEWHERE}, Course.RUNNING),
+        ((worker(0, moved=601), worker(1, moved=700)), {}, Course.HANGING),
+        ((worker(0, moved=601), worker(1, moved=700)), {"presences": STOPPED}, Course.HANGING),
+        ((worker(0, moved=601), worker(1, moved=5)), {}, Course.RUNNING),
+        ((worker(0, moved=601), worker(1, moved=700, limit=1800.0)), {}, Course.RUNNING),
+        ((worker(0, moved=601, limit=None), worker(1, moved=700, limit=None)), {}, Course.RUNNING),
+        # Without a launcher's word: a host without the chief, or a directory of an earlier version.
+        (FINISHED, {"phase": None, "launcher": None}, Course.DONE),
+        (FAILED, {"phase": None, "launcher": None, "failure": FAILURE}, Course.FAILED),
+        (FAILED, {"phase": None, "launcher": None}, Course.STOPPED),
+        ((worker(0), worker(1)), {"phase": None, "launcher": None}, Course.RUNNING),
+        ((worker(0), worker(1)), {"phase": None, "launcher": None, "presences": GONE}, Course.DEAD),
+    ],
+)
+def test_what_has_become_of_the_run(workers: tuple[Any, ...], options: dict[str, Any], course: Course) -> None:
+    found = status(*workers, **options)
+    assert found.course is course
+    assert bool(found.reason) == (course in (Course.DEAD, Course.HANGING, Course.STOPPED))
+
+
+def test_why_it_seems_dead() -> None:
+    assert status(worker(0), launcher=GONE).reason.startswith("its launcher (pid 99 on h0) is gone")
+    here = status(worker(0), presences=GONE, launcher=None, phase=None)
+    assert here.reason == "none of its processes is there any more; the last state is 1 s old"
+    elsewhere = status(worker(0, ago=99), worker(1, ago=80), presences=ELSEWHERE, launcher=ELSEWHERE)
+    assert elsewhere.reason == "no worker's state is newer than 80 s; whether its processes live can be seen on h0, h1"
+
+
+def test_the_failure_that_is_told() -> None:
+    assert status(*FAILED, phase="failed", failure=FAILURE).failure == FAILURE
+    assert status(worker(0, attempt=1), attempt=1, earlier={0: FAILURE}).failure == FAILURE
+    assert status(*FAILED, phase="restarting", earlier={0: FAILURE}).failure == FAILURE
+    assert status(worker(0)).failure is None
+    assert status(*FINISHED, phase="done").failure is None
+
+
+@pytest.mark.parametrize(
+    ("workers", "presences", "order"),
+    [
+        ([worker(0, busy=0.1), worker(1, busy=0.3), worker(2, busy=0.2)], ALIVE, [1, 2, 0]),
+        ([worker(0, busy=0.1), worker(1, busy=0.1)], ALIVE, [0, 1]),
+        # Of those who stand still, the one who never arrived.
+        ([worker(0, moved=90, busy=9), worker(1, moved=95, step=417), worker(2, moved=80)], ALIVE, [1, 0, 2]),
+        ([worker(0, busy=0.3), worker(1, moved=90)], ALIVE, [1, 0]),
+        ([worker(0, moved=90), worker(1)], {0: ALIVE, 1: GONE}, [1, 0]),
+        ([worker(0, moved=90), worker(1, moved=90)], {0: ALIVE, 1: STOPPED}, [1, 0]),
+        ([worker(0, state=State.FINISHED), worker(1)], ALIVE, [1, 0]),
+        ([worker(0), worker(1, state=State.FAILED)], ALIVE, [1, 0]),
+    ],
+)
+def test_the_slowest_comes_first(workers: list[Any], presences: Any, order: list[int]) -> None:
+    assert [row.state.index for row in status(*workers, presences=presences).rows] == order
+
+
+@pytest.mark.parametrize(
+    ("changed", "presence", "remarks"),
+    [
+        ({}, ALIVE, []),
+        ({}, GONE, ["its process is gone"]),
+        ({"state": State.FINISHED}, GONE, []),
+        ({"state": State.FAILED, "ago": 99}, ELSEWHERE, []),
+        ({}, STOPPED, ["its process is stopped (SIGSTOP or Ctrl-Z)"]),
+        ({"ago": 99}, ALIVE, []),
+        ({"ago": 99}, ELSEWHERE, ["no news for 99 s"]),
+        ({"moved": 601}, ALIVE, ["no progress for longer than 600 s"]),
+    ],
+)
+def test_what_stands_out(changed: dict[str, Any], presence: Presence, remarks: list[str]) -> None:
+    found = status(worker(0, **changed), worker(1), presences={0: presence, 1: ALIVE}, launcher=ELSEWHERE)
+    assert {row.state.index: list(row.remarks) for row in found.rows} == {0: remarks, 1: []}
+
+
+def test_a_launcher_that_watches_needs_no_news() -> None:
+    slow, _ = status(worker(0, ago=99), worker(1), presences=ELSEWHERE, launcher=ALIVE).rows
+    assert (slow.state.index, slow.remarks) == (0, ())
+
+
+def test_of_a_run_that_is_over_nothing_stands_out() -> None:
+    """The last news of other machines' workers may be older than their end."""
+    rows = status(worker(0, ago=999), worker(1), presences=GONE, phase="done", launcher=GONE).rows
+    assert [row.remarks for row in rows] == [(), ()]
+
+
+def test_a_worker_of_the_attempt_before() -> None:
+    slow, other = status(worker(0, attempt=1), worker(1, attempt=0, busy=0.9), attempt=1).rows
+    assert (slow.state.index, slow.remarks, slow.lag) == (1, ("of attempt 0",), None)
+    assert other.lag is None
+
+
+def test_stragglers_are_marked() -> None:
+    slow, *others = status(worker(0), worker(1, busy=0.15), worker(2)).rows
+    assert slow.state.index == 1 and slow.is_straggling
+    assert slow.remarks == ("straggler: 50 % slower, costs 0.05 s a step",)
+    assert not any(row.is_straggling or row.remarks for row in others)
+    # While the first steps are taken, the times are those of compiling.
+    assert not any(row.is_straggling for row in status(worker(0, step=49), worker(1, busy=0.15, step=49)).rows)
+
+
+def test_how_long_ago() -> None:
+    (row,) = status(worker(0, ago=2.0, moved=30.0)).rows
+    assert (row.silent, row.quiet) == (2.0, 30.0)
+    (starting,) = status(worker(0, ago=2.0, moved=NOW)).rows  # it never moved: 0 in its state
+    assert starting.quiet == 2.0
+    (ahead,) = status(worker(0, ago=-3.0)).rows  # a clock that is ahead of this one's
+    assert (ahead.silent, ahead.quiet) == (0.0, 0.0)

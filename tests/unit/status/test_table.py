@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+
+from tests.unit.status.moments import FAILURE, status, worker
+from tfdist.rundir import State
+from tfdist.rundir.presence import Presence
+from tfdist.status.document import to_json
+from tfdist.status.table import duration, ranges, render
+
+
+def test_the_whole_picture() -> None:
+    workers = [worker(0), worker(1, busy=0.15, moved=2.5), worker(2, rate=0.0, busy=0.0, state=State.CALLBACK)]
+    assert render(status(*workers)).splitlines() == [
+        "digits: /r, begun 2 h 5 min ago",
+        "running",
+        "",
+        "worker  host  pid  state     epoch  step  samples/s  last move  busy a step",
+        "     1  h1    101  step          3   418     12,031  2.5 s ago       150 ms  "
+        "straggler: 50 % slower, costs 0.05 s a step",
+        "     0  h0    100  step          3   418     12,031  1.0 s ago       100 ms",
+        "     2  h2    102  callback      3   418          -  1.0 s ago            -",
+    ]
+
+
+def second_line(**options: object) -> str:
+    return render(status(worker(0), worker(1), **options)).splitlines()[1]  # type: ignore[arg-type]
+
+
+def test_what_is_said_above_the_table() -> None:
+    told = "worker 1 (h1, pid 101) failed in epoch 3 after step 418: ValueError: no sample"
+    assert second_line(phase="failed", failure=FAILURE) == f"failed: {told}"
+    assert second_line(phase="failed") == "stopped: somebody stopped it, by a signal"
+    assert second_line(attempt=2, earlier={1: FAILURE}) == f"running, attempt 2 after {told}"
+    assert second_line(phase="restarting", attempt=2, earlier={2: FAILURE}) == f"restarting after attempt 2: {told}"
+    assert second_line(phase="done", attempt=2) == "done, attempt 2"
+    assert second_line(launcher=Presence.GONE).startswith("seems dead: its launcher (pid 99 on h0) is gone")
+
+
+def test_where_the_log_of_a_failure_is() -> None:
+    lines = render(status(worker(0), phase="failed", failure=FAILURE)).splitlines()
+    assert lines[2] == "  its log: /r/logs/worker-1.0.log (on h1)"
+
+
+def test_workers_that_are_not_in_the_table_are_said() -> None:
+    lines = render(status(worker(3), unreadable={4: "worker-4.json cannot be read"}, absent=(0, 1, 2))).splitlines()
+    assert lines[-2:] == [
+        "worker 4: worker-4.json cannot be read",
+        "worker(s) 0-2: nothing here; other machines may have run directories of their own",
+    ]
+    assert render(status()).splitlines()[-1] == "no worker has written its state yet"
+
+
+def test_it_fits_the_terminal() -> None:
+    many = [worker(index, busy=0.1 + index / 100) for index in range(64)]
+    lines = render(status(*many), width=40, height=10).splitlines()
+    assert len(lines) == 10
+    assert all(len(line) <= 40 for line in lines)
+    assert lines[4].split()[0] == "63"  # the slowest stay
+    assert lines[-1] == "and 59 more, which are quicker"
+    assert len(render(status(*many)).splitlines()) == 4 + 64
+
+
+def test_a_message_does_nothing_to_the_terminal() -> None:
+    nasty = dataclasses.replace(FAILURE, message="\x1b[2Jgone\x07 " + "x" * 10_000)
+    picture = render(status(worker(0, host="h\x1b[H"), phase="failed", failure=nasty))
+    assert all(line.isprintable() for line in picture.splitlines())
+    assert len(picture) < 1000
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.04, "0.0 s"),
+        (9.94, "9.9 s"),
+        (9.96, "10 s"),
+        (119.0, "119 s"),
+        (121.0, "2 min"),
+        (7199.0, "119 min"),
+        (7260.0, "2 h 1 min"),
+        (200_000.0, "2 d 7 h"),
+    ],
+)
+def test_durations(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text"), [((), ""), ((3,), "3"), ((0, 1, 2, 3, 7), "0-3, 7"), ((0, 2, 3), "0, 2-3")]
+)
+def test_ranges(numbers: tuple[int, ...], text: str) -> None:
+    assert ranges(numbers) == text
+
+
+def test_the_document() -> None:
+    found = status(
+        worker(0), worker(1, busy=0.15), attempt=1, earlier={0: FAILURE}, unreadable={2: "torn"}, absent=(3,)
+    )
+    document = json.loads(json.dumps(to_json(found)))
+    assert {key: document[key] for key in ("name", "run_dir", "status", "over", "attempt")} == {
+        "name": "digits",
+        "run_dir": "/r",
+        "status": "running",
+        "over": False,
+        "attempt": 1,
+    }
+    assert document["failure"]["step"] == 418
+    assert document["unreadable"] == [{"index": 2, "why": "torn"}] and document["absent"] == [3]
+
+
+def test_a_worker_in_the_document() -> None:
+    slow, quick = to_json(status(worker(0), worker(1, busy=0.15)))["workers"]
+    assert (slow["index"], slow["state"], slow["epoch"], slow["process"], slow["quiet"]) == (1, "step", 2, "alive", 1.0)
+    assert slow["straggler"] == {"slower": pytest.approx(0.5), "cost": pytest.approx(0.05), "others": 0.1}
+    assert quick["straggler"] is None

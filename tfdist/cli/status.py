@@ -1,0 +1,72 @@
+"""`tfdist status`: what a run is doing, from its run directory."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import click
+
+from tfdist.cli.train import Seconds
+from tfdist.cli.verb import Verb
+from tfdist.launch.signals import Signals
+from tfdist.launch.waiting import wait_for
+
+if TYPE_CHECKING:
+    from tfdist.status.judging import RunStatus
+
+_SIGNALLED = 128
+
+
+@click.command(cls=Verb)
+@click.argument("run_dir", metavar="RUN_DIR", type=click.Path())
+@click.option("--watch", is_flag=True, help="Again and again, until the run is over.")
+@click.option("--json", "as_json", is_flag=True, help="As JSON; with --watch one line each time.")
+@click.option("--interval", type=Seconds(), default=2, show_default=True, metavar="S", help="Between two looks.")
+@click.option("--verbose", is_flag=True, help="Show tracebacks.")
+@click.pass_context
+def status(ctx: click.Context, run_dir: str, watch: bool, as_json: bool, interval: float, verbose: bool) -> None:
+    """Shows what every worker of a run is doing, the slowest first.
+
+    RUN_DIR is what `tfdist train` wrote into. Whether the run goes on, was restarted, failed and why, or seems dead is
+    said above the table. Exits with 0 whatever has become of the run; with 130 when Ctrl-C ends --watch.
+    """
+    from tfdist.status.observing import observe
+
+    if watch:
+        ctx.exit(_watch(lambda: observe(run_dir), as_json, interval))
+    found = observe(run_dir)
+    click.echo(_document(found, indent=2) if as_json else _picture(found))
+
+
+def _watch(look: Callable[[], RunStatus], as_json: bool, interval: float) -> int:
+    """Shows what it sees until the run is over or a signal comes; returns the exit code."""
+    from tfdist.status.watching import Board
+
+    board = Board(sys.stdout)
+    with Signals() as signals:
+        while not signals.received:
+            found = look()
+            if as_json:
+                click.echo(_document(found))
+            else:
+                board.show(_picture(found, *board.size()))
+            if found.course.is_over:
+                return 0
+            wait_for([signals], interval)
+            signals.drain()
+        return _SIGNALLED + signals.received[0]
+
+
+def _picture(found: RunStatus, width: int | None = None, height: int | None = None) -> str:
+    from tfdist.status.table import render
+
+    return render(found, width, height)
+
+
+def _document(found: RunStatus, indent: int | None = None) -> str:
+    from tfdist.status.document import to_json
+
+    return json.dumps(to_json(found), indent=indent)

@@ -1,0 +1,1 @@
+"""What a run is doing, from its run directory alone: for `tfdist status`."""

@@ -1,0 +1,38 @@
+"""The status of a run as programs read it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tfdist.status.judging import Row, RunStatus
+
+
+def to_json(status: RunStatus) -> dict[str, Any]:
+    """A value that `json.dumps` takes. Times are seconds since 1970 (UTC), durations seconds; epochs count from 0."""
+    snapshot = status.snapshot
+    return {
+        "run_dir": str(snapshot.run),
+        "name": snapshot.name,
+        "created": snapshot.created,
+        "time": status.now,
+        "status": status.course.value,
+        "over": status.course.is_over,
+        "attempt": status.attempt,
+        "reason": status.reason,
+        "failure": None if status.failure is None else status.failure.to_dict(),
+        "workers": [_worker(row) for row in status.rows],
+        "unreadable": [{"index": index, "why": why} for index, why in snapshot.unreadable.items()],
+        "absent": list(snapshot.absent),
+    }
+
+
+def _worker(row: Row) -> dict[str, Any]:
+    lag = row.lag if row.is_straggling else None
+    return {
+        **row.state.to_dict(),
+        "process": row.presence.value,
+        "quiet": row.quiet,
+        "silent": row.silent,
+        "straggler": None if lag is None else {"slower": lag.slower, "cost": lag.cost, "others": lag.others},
+        "remarks": list(row.remarks),
+    }

@@ -1,0 +1,210 @@
+"""What a run is doing, from what was read and what is known of its processes: no clock, no disk, no process here."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from tfdist.launch.phases import Phase
+from tfdist.launch.stragglers import STEPS, Lag, lags
+from tfdist.rundir.failure_record import FailureRecord
+from tfdist.rundir.presence import Presence
+from tfdist.rundir.reading import Snapshot
+from tfdist.rundir.state import State, WorkerState
+
+SILENT_SECONDS = 60.0
+"""How old a state may be, where nobody can look for the process, before the worker seems dead."""
+
+QUIET_SECONDS = 10.0
+"""After how long without a move a worker no longer counts as one that takes its steps."""
+
+_SETTLING_SECONDS = 2.0
+"""How long after a job's last word its failure may still be on its way to the disk."""
+
+_ENDED = (State.FINISHED, State.FAILED)
+_THERE = (Presence.ALIVE, Presence.STOPPED)
+
+
+class Course(enum.StrEnum):
+    """What has become of a run."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    HANGING = "hanging"
+    RESTARTING = "restarting"
+    STOPPING = "stopping"
+    DONE = "done"
+    FAILED = "failed"
+    STOPPED = "stopped"
+    DEAD = "seems dead"
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more is to be expected."""
+        return self in (Course.DONE, Course.FAILED, Course.STOPPED)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One worker.
+
+    Attributes:
+        state: What it says of itself.
+        presence: Whether its process is there.
+        quiet: Seconds since it last got on; since its state was written when it never did.
+        silent: Seconds since its state was written.
+        lag: How slow it is beside the others; None while that is not known.
+        remarks: What stands out.
+    """
+
+    state: WorkerState
+    presence: Presence
+    quiet: float
+    silent: float
+    lag: Lag | None
+    remarks: tuple[str, ...]
+
+    @property
+    def is_straggling(self) -> bool:
+        """Whether it is slower than the others by more than what is usual, over its last 50 steps."""
+        return self.lag is not None and self.lag.is_straggling and self.state.step >= STEPS
+
+
+@dataclass(frozen=True)
+class RunStatus:
+    """A run at one moment.
+
+    Attributes:
+        snapshot: What was read.
+        now: When, in seconds since 1970 (UTC).
+        course: What has become of the run.
+        attempt: Which start of the workers this is, from 0.
+        reason: Why the run is where it is, in one line; empty where the course says it all.
+        failure: The failure that ended the run, or else the one after which it was restarted.
+        rows: The workers, the slowest first.
+    """
+
+    snapshot: Snapshot
+    now: float
+    course: Course
+    attempt: int
+    reason: str
+    failure: FailureRecord | None
+    rows: tuple[Row, ...]
+
+
+def judge(snapshot: Snapshot, presences: Mapping[int, Presence], launcher: Presence | None, now: float) -> RunStatus:
+    """Says what has become of a run.
+
+    Args:
+        snapshot: What its directory says.
+        presences: Whether the workers' processes are there, by the workers' indices.
+        launcher: Whether the process of the launcher is there that wrote the job's state; None without one.
+        now: Seconds since 1970 (UTC).
+    """
+    attempt = max(state.attempt for state in snapshot.workers) if snapshot.workers else 0
+    attempt = attempt if snapshot.job is None else snapshot.job.attempt
+    beside = lags(state for state in snapshot.workers if state.attempt == attempt)
+    rows = [
+        _row(state, presences.get(state.index, Presence.ELSEWHERE), beside.get(state.index), now)
+        for state in snapshot.workers
+    ]
+    course, reason = _course(snapshot, rows, launcher, now)
+    watched = launcher is Presence.ALIVE
+    rows = [replace(row, remarks=_remarks(row, attempt, course, watched=watched)) for row in rows]
+    ended = attempt if course is Course.RESTARTING else attempt - 1
+    failure = snapshot.failure if course.is_over else snapshot.earlier.get(ended)
+    return RunStatus(snapshot, now, course, attempt, reason, failure, tuple(sorted(rows, key=_slowest_first)))
+
+
+def _row(state: WorkerState, presence: Presence, lag: Lag | None, now: float) -> Row:
+    quiet = max(0.0, now - (state.moved or state.time))
+    return Row(state, presence, quiet, max(0.0, now - state.time), lag, ())
+
+
+def _remarks(row: Row, attempt: int, course: Course, *, watched: bool) -> tuple[str, ...]:
+    """What stands out; of an ended run, only what it left behind. A launcher that watches needs no fresh news."""
+    remarks = [f"of attempt {row.state.attempt}"] if row.state.attempt != attempt else []
+    if row.state.state in _ENDED or course.is_over:
+        return tuple(remarks)
+    if row.presence is Presence.GONE:
+        remarks.append("its process is gone")
+    elif row.presence is Presence.STOPPED:
+        remarks.append("its process is stopped (SIGSTOP or Ctrl-Z)")
+    elif row.state.limit is not None and row.quiet > row.state.limit:
+        remarks.append(f"no progress for longer than {row.state.limit:g} s")
+    elif row.presence is Presence.ELSEWHERE and row.silent > SILENT_SECONDS and not watched:
+        remarks.append(f"no news for {row.silent:.0f} s")
+    if row.lag is not None and row.is_straggling:
+        remarks.append(f"straggler: {100 * row.lag.slower:.0f} % slower, costs {row.lag.cost:.3g} s a step")
+    return tuple(remarks)
+
+
+def _slowest_first(row: Row) -> tuple[int, float, float, int]:
+    """Who is gone or stands still before who takes steps; of those who stand still, who is behind; then who is slow."""
+    state = row.state
+    if state.state is State.FINISHED:
+        return 3, 0, 0, state.index
+    if state.state is State.FAILED or row.presence in (Presence.GONE, Presence.STOPPED):
+        return 0, state.step, 0, state.index
+    if row.quiet > QUIET_SECONDS:
+        return 1, state.step, -row.quiet, state.index
+    return 2, -state.busy, 0, state.index
+
+
+def _course(snapshot: Snapshot, rows: list[Row], launcher: Presence | None, now: float) -> tuple[Course, str]:
+    if snapshot.job is None or launcher is None:
+        return _course_of_workers(snapshot, rows)
+    phase, age = snapshot.job.phase, now - snapshot.job.time
+    if phase == Phase.DONE.value:
+        return Course.DONE, ""
+    if phase == Phase.FAILED.value:
+        if snapshot.failure is not None:
+            return Course.FAILED, ""
+        settles = age < _SETTLING_SECONDS and launcher is not Presence.GONE
+        return (Course.STOPPING, "") if settles else (Course.STOPPED, "somebody stopped it, by a signal")
+    if launcher is Presence.GONE:
+        process = f"pid {snapshot.job.pid} on {snapshot.job.host}"
+        return Course.DEAD, f"its launcher ({process}) is gone without having said how the run ended"
+    if phase == Phase.RESTARTING.value:
+        return Course.RESTARTING, ""
+    if phase == Phase.STOPPING.value:
+        return Course.STOPPING, ""
+    return _course_of_living(rows, launcher)
+
+
+def _course_of_workers(snapshot: Snapshot, rows: list[Row]) -> tuple[Course, str]:
+    """Where no launcher says anything: on a host without the chief, or before the workers start."""
+    if rows and all(row.state.state is State.FINISHED for row in rows):
+        return Course.DONE, ""
+    if snapshot.failure is not None:
+        return Course.FAILED, ""
+    if rows and all(row.state.state in _ENDED for row in rows):
+        return Course.STOPPED, "its workers ended before their time, and none of them failed"
+    return _course_of_living(rows, None)
+
+
+def _course_of_living(rows: list[Row], launcher: Presence | None) -> tuple[Course, str]:
+    living = [row for row in rows if row.state.state not in _ENDED]
+    if not living:
+        return Course.STARTING, ""
+    lost = [row for row in living if row.presence not in _THERE]
+    lost = [row for row in lost if row.presence is Presence.GONE or row.silent > SILENT_SECONDS]
+    if len(lost) == len(living) and launcher is not Presence.ALIVE:
+        return Course.DEAD, _why_dead(lost)
+    limits = [row.state.limit for row in living if row.state.limit is not None]
+    quiet = min(row.quiet for row in living)
+    if limits and quiet > max(limits):
+        return Course.HANGING, f"no worker has got on for {quiet:.0f} s, which is longer than {max(limits):g} s"
+    if all(row.state.state is State.STARTING and not row.state.step for row in living):
+        return Course.STARTING, ""
+    return Course.RUNNING, ""
+
+
+def _why_dead(lost: list[Row]) -> str:
+    silent = min(row.silent for row in lost)
+    if all(row.presence is Presence.GONE for row in lost):
+        return f"none of its processes is there any more; the last state is {silent:.0f} s old"
+    hosts = ", ".join(sorted({row.state.host for row in lost if row.presence is Presence.ELSEWHERE}))
+    return f"no worker's state is newer than {silent:.0f} s; whether its processes live can be seen on {hosts}"

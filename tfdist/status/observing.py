@@ -1,0 +1,24 @@
+"""Looks at a run: reads its directory, looks for its processes, judges."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from tfdist.rundir.layout import RunDir
+from tfdist.rundir.presence import presence
+from tfdist.rundir.reading import read_run
+from tfdist.status.judging import RunStatus, judge
+
+
+def observe(run_dir: str | Path) -> RunStatus:
+    """What a run is doing now.
+
+    Raises:
+        RunDirError: The directory is not a run's, or cannot be read.
+    """
+    snapshot = read_run(RunDir(Path(run_dir)))
+    there = {state.index: presence(state.host, state.pid, state.time) for state in snapshot.workers}
+    job = snapshot.job
+    launcher = None if job is None else presence(job.host, job.pid, job.time)
+    return judge(snapshot, there, launcher, time.time())
