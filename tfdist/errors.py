@@ -57,6 +57,12 @@ class WorkerFailedError(TfdistError):
     exit_code = 4
 
 
+class DeviceMemoryError(TfdistError):
+    """A device has too little memory for what a step needs; not the machine, whose kernel kills without a word."""
+
+    exit_code = 4
+
+
 class DataError(TfdistError):
     """The data cannot be read, is empty, or does not fit the model."""
 

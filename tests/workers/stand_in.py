@@ -1,6 +1,7 @@
 """A worker that trains nothing, to test launchers with: it does what its arguments say.
 
-Each argument is INDEX:ACTION[:VALUE]; the actions of this worker's index are done in their order.
+Each argument is INDEX:ACTION[:VALUE]; the actions of this worker's index are done in their order. INDEX is a number,
+`*` for all, or INDEX@ATTEMPT for one attempt alone.
 """
 
 from __future__ import annotations
@@ -12,29 +13,118 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from tfdist.launch.channel import WorkerChannel
 from tfdist.launch.environment import Assignment
-from tfdist.rundir import ErrorRecord, RunDir
+from tfdist.rundir import ErrorRecord, RunDir, State, WorkerState
 
 
 def main() -> None:
     assignment = Assignment.from_environ()
     assert assignment is not None and assignment.channel_fd is not None
-    channel = WorkerChannel(assignment.channel_fd)
+    trainer = Trainer(assignment)
+    channel = WorkerChannel(assignment.channel_fd, answers=trainer.answers())
+    trainer.channel = channel
     channel.watch()
     run = RunDir(Path(assignment.run_dir))
     code = 0
     for argument in assignment.args:
         index, action, value = (*argument.split(":", 2), "")[:3]
-        if index in (str(assignment.index), "*"):
+        of_all, of_this = "*", str(assignment.index)
+        if index in (of_all, of_this, f"{of_all}@{assignment.attempt}", f"{of_this}@{assignment.attempt}"):
             if action == "tell":
                 channel.failed(error_of(value, 2, assignment).to_dict())
                 os._exit(2)
-            code = act(action, value, assignment, run) or code
+            code = trainer.act(action, value) or act(action, value, assignment, run) or code
     channel.finished(code, timeout=30)
     sys.exit(code)
+
+
+class Trainer:
+    """Plays a worker that trains: it says how far it is, and stops where it is told to.
+
+    Actions: `limit:S` sets how long it may take, `step:N` says that it has come to step N, `train:S` takes a step every
+    S seconds until it is told to stop, `relay:N` tells of a signal, `deaf` answers nothing from then on.
+    """
+
+    def __init__(self, assignment: Assignment) -> None:
+        self.channel: WorkerChannel | None = None
+        self._assignment = assignment
+        self._limit: float | None = None
+        self._begun: int | None = None
+        self._held = threading.Event()
+        self._after: int | None = None
+        self._code = 0
+        self._told = threading.Event()
+        self._deaf = False
+
+    def answers(self) -> dict[str, Callable[[Any], dict[str, Any] | None]]:
+        return {"hold": self._hold, "stop": self._stop, "dump": self._dump}
+
+    def act(self, action: str, value: str) -> int:
+        if action == "limit":
+            self._limit = float(value)
+        elif action == "step":
+            self._beat(int(value))
+        elif action == "train":
+            return self._train(float(value))
+        elif action == "relay":
+            self._line.signalled(int(value))
+        elif action == "deaf":
+            self._deaf = True
+        return 0
+
+    @property
+    def _line(self) -> WorkerChannel:
+        assert self.channel is not None
+        return self.channel
+
+    def _train(self, seconds: float) -> int:
+        step = self._begun or 0
+        while self._after is None or step < self._after:
+            if self._held.is_set():
+                assert self._told.wait(30)
+                continue
+            step += 1
+            self._beat(step)
+            self._told.wait(seconds)
+        print(f"stopped after {step}", flush=True)
+        return self._code
+
+    def _beat(self, step: int) -> None:
+        self._begun = step
+        now = time.time()
+        self._line.beat(
+            WorkerState(
+                index=self._assignment.index,
+                address=self._assignment.address,
+                host=socket.gethostname(),
+                pid=os.getpid(),
+                attempt=self._assignment.attempt,
+                state=State.STEP,
+                epoch=0,
+                step=step,
+                time=now,
+                moves=step,
+                moved=now,
+                limit=self._limit,
+            ).to_dict()
+        )
+
+    def _hold(self, _: Any) -> dict[str, Any] | None:
+        self._held.set()
+        return None if self._deaf else {"begun": self._begun}
+
+    def _stop(self, told: Any) -> None:
+        self._after, self._code = told["after"], told["code"]
+        self._held.clear()
+        self._told.set()
+
+    def _dump(self, _: Any) -> dict[str, Any] | None:
+        return None if self._deaf else {"stacks": "File stand_in.py", "where": f"stand_in.py line {self._begun}"}
 
 
 def act(action: str, value: str, assignment: Assignment, run: RunDir) -> int:
@@ -46,6 +136,8 @@ def act(action: str, value: str, assignment: Assignment, run: RunDir) -> int:
     elif action == "flood":
         for _ in range(100):
             print("x" * 50_000, flush=True)
+    elif action == "chatter":
+        chatter(assignment.index, int(value))
     elif action == "complain":
         print(value, file=sys.stderr, flush=True)
     elif action == "touch":
@@ -64,6 +156,10 @@ def act(action: str, value: str, assignment: Assignment, run: RunDir) -> int:
         # What a worker starts must end with it, and must not keep its output open.
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
         Path(value).write_text(f"{child.pid}")
+    elif action == "stop":
+        os.kill(os.getpid(), signal.SIGSTOP)
+    elif action == "descriptors":
+        print(len(os.listdir(f"/proc/{os.getppid()}/fd")), flush=True)
     elif action == "listen":
         listen(assignment)
     elif action == "code":
@@ -79,6 +175,18 @@ def act(action: str, value: str, assignment: Assignment, run: RunDir) -> int:
     return 0
 
 
+def chatter(index: int, times: int) -> None:
+    """Writes what is hard to keep apart: half lines, long ones, letters in two parts, a progress bar."""
+    letter = "é".encode()
+    for number in range(times):
+        os.write(2, f"\r{index}: {number + 1}/{times}".encode())
+        os.write(1, f"{index} says ".encode())
+        os.write(1, b"x" * 30_000 + letter[:1])
+        os.write(2, b"#" * (number % 3))
+        os.write(1, letter[1:] + b"\n")
+    os.write(2, b"\n")
+
+
 def listen(assignment: Assignment) -> None:
     """Takes the port as TensorFlow's server does, and says whether it could."""
     assert assignment.address is not None
@@ -87,6 +195,7 @@ def listen(assignment: Assignment) -> None:
     server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     server.bind(("", int(assignment.address.rpartition(":")[2])))
     server.listen()
+    server.detach()  # open until this process ends
     print(f"listening on {assignment.address}", flush=True)
 
 

@@ -120,7 +120,7 @@ def test_a_failure_is_told_on_the_other_host_with_where_it_was(launchers: Launch
     both = [launchers.start(folder=host.name, prefix=host.prefix, workers=workers(hosts), args=args) for host in hosts]
     assert [each.end() for each in both] == [4, 4]
     for each in both:
-        assert each.err.startswith(f"error: worker 1 ({hosts[1].name}, {hosts[1].ipv4}:{PORT}, pid ")
+        assert f"\nerror: worker 1 ({hosts[1].name}, {hosts[1].ipv4}:{PORT}, pid " in f"\n{each.err}"
         (run,) = (each.folder / "runs").iterdir()
         assert "boom" in (run / "failure.json").read_text()
 
@@ -145,3 +145,35 @@ def test_a_link_that_is_cut_ends_both_within_a_bound(launchers: Launchers, hosts
     hosts[1].set_link("down")
     assert [each.end(60) for each in both] == [4, 4]
     assert all("is gone" in each.err for each in both)
+
+
+def test_a_host_without_a_route_is_named_so(launchers: Launchers, hosts: tuple[Host, Host]) -> None:
+    ip("-n", hosts[0].name, "route", "add", "unreachable", "10.92.0.0/24")
+    there = f"10.92.0.2:{PORT}"
+    launcher = launchers.start(
+        prefix=hosts[0].prefix, workers=f"{hosts[0].ipv4}:{PORT},{there}", start_timeout=4, index=0
+    )
+    assert launcher.end() == 3
+    assert f"1 of 2 workers are here; waiting for {there}, no route to host\n" in launcher.err
+    assert f"worker 1 ({there}) cannot be reached: No route to host" in launcher.err
+
+
+def test_a_name_that_does_not_resolve_is_named_so(launchers: Launchers, hosts: tuple[Host, Host]) -> None:
+    there = f"nowhere.invalid:{PORT}"
+    launcher = launchers.start(
+        prefix=hosts[0].prefix, workers=f"{hosts[0].ipv4}:{PORT},{there}", start_timeout=4, index=0
+    )
+    assert launcher.end() == 3
+    # Without a name server the look-up takes its time; with one, or with none configured, it fails at once.
+    assert f"worker 1 ({there}) has a name that " in launcher.err
+
+
+def test_a_host_that_does_not_answer_is_named_so(launchers: Launchers, hosts: tuple[Host, Host]) -> None:
+    # What arrives is answered by nobody, since the way back leads nowhere.
+    ip("-n", hosts[1].name, "route", "add", "blackhole", f"{hosts[0].ipv4}/32")
+    there = f"{hosts[1].ipv4}:{PORT}"
+    launcher = launchers.start(
+        prefix=hosts[0].prefix, workers=f"{hosts[0].ipv4}:{PORT},{there}", start_timeout=5, index=0
+    )
+    assert launcher.end() == 3
+    assert f"worker 1 ({there}) does not answer within 3 s" in launcher.err

@@ -18,6 +18,8 @@ VERBS: Mapping[str, tuple[str, str]] = MappingProxyType(
             "tfdist.cli.verify:verify",
             "Compares a training on one replica with the same on several, step by step.",
         ),
+        "status": ("tfdist.cli.status:status", "Shows what every worker of a run is doing, the slowest first."),
+        "doctor": ("tfdist.cli.doctor:doctor", "Checks this machine and its connections before a job needs them."),
         "tf-config": ("tfdist.cli.tf_config:tf_config_command", "Prints the TF_CONFIG of one worker of a cluster."),
         "config": ("tfdist.cli.config:config", "Shows or checks a config."),
     }

@@ -10,8 +10,10 @@ import click
 from tfdist.cli.target import Target, choose_target, separate
 from tfdist.cli.verb import Verb
 from tfdist.cluster.discover import discover
+from tfdist.cluster.interfaces import own_addresses
 from tfdist.errors import UsageError
 from tfdist.launch.job import JobSpec, run_job
+from tfdist.launch.network import public_warning
 
 
 class DeviceList(click.ParamType):
@@ -87,7 +89,32 @@ def _seconds(name: str, default: float, text: str) -> Any:
     "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Overrides one config entry, dotted; repeatable."
 )
 @_seconds("--start-timeout", 120, "How long the cluster may take to form.")
-@_seconds("--step-timeout", 600, "How long a step may take.")
+@_seconds("--first-step-timeout", 1800, "How long the first step may take, which compiles.")
+@_seconds("--step-timeout", 600, "How long the workers may take without any progress.")
+@_seconds("--grace", 30, "How long the workers may take to stop at a step boundary when asked to.")
+@click.option(
+    "--max-restarts",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Restart all workers when one fails; only restarts without progress between them count.",
+)
+@click.option(
+    "--resume",
+    type=click.Choice(["auto", "must", "never"]),
+    default="never",
+    show_default=True,
+    help="Go on from the checkpoint in the run directory.",
+)
+@click.option(
+    "--network",
+    type=click.Choice(["host", "private"]),
+    default="host",
+    show_default=True,
+    help="private: all workers on this machine, in a network of their own that nobody else reaches. The price: they "
+    "have no network at all, so no downloads.",
+)
 @click.option(
     "--show",
     type=click.Choice(["chief", "all", "none"]),
@@ -115,6 +142,9 @@ def train(
     """
     target = choose_target(module, arguments)
     membership = discover(workers, index, nproc)
+    warning = public_warning(options["network"], membership, own_addresses())
+    if warning is not None:
+        click.echo(warning, err=True)
     ctx.exit(run_job(_job(target, membership=membership, **options)))
 
 

@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import sys
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 from tfdist.errors import RunDirError
 from tfdist.launch.environment import Assignment
 from tfdist.launch.failures import Failure, from_record, from_signal
+from tfdist.launch.memory import KillCount
+from tfdist.launch.phases import Phase
 from tfdist.launch.run_place import Place
 from tfdist.launch.worker import Worker, describe
 from tfdist.rundir.atomic import write_json
-from tfdist.rundir.records import ErrorRecord
+from tfdist.rundir.records import ErrorRecord, JobState
 from tfdist.rundir.state import State, WorkerState
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What an ended worker's exit code and error file say."""
+    """What an ended worker's exit code and error file say.
+
+    Attributes:
+        place: Where the job writes.
+        kills: The kernel's kills for want of memory before the workers started.
+    """
 
     place: Place
+    kills: KillCount
 
     def __call__(self, worker: Worker, code: int) -> Failure | None:
         """The failure of a worker that ended with `code`; None when it left by itself or by the launcher's will."""
@@ -30,14 +40,15 @@ class Diagnosis:
         if record is not None:
             return from_record(record, **describe(worker))
         if code < 0 and not worker.ended_by_launcher:
-            return from_signal(worker.index, -code, **describe(worker))
+            killed = self.kills.grew(KillCount.now())
+            return from_signal(worker.index, -code, out_of_memory=killed, **describe(worker))
         return None
 
     def _record(self, worker: Worker) -> ErrorRecord | None:
         try:
             if worker.told is not None:
                 return ErrorRecord.from_dict(worker.told)
-            return ErrorRecord.read(self.place.run_dir.error_file(worker.index, self.place.attempt))
+            return ErrorRecord.read(self.place.run_dir.error_file(worker.index, worker.attempt))
         except RunDirError:
             # Cut short, by a full disk say: then the exit code alone has to tell.
             return None
@@ -70,10 +81,17 @@ def close_state(place: Place, assignment: Assignment) -> None:
             write_state(place, assignment, last.pid, State.FAILED, epoch=last.epoch, step=last.step)
 
 
-def write_failure(place: Place, failures: tuple[Failure, ...]) -> None:
-    """Writes the first failure, and the others as its consequences, into the run directory."""
+def write_failure(file: Path, failures: tuple[Failure, ...]) -> None:
+    """Writes the first failure, and the others as its consequences, into a file of the run directory."""
     first, *others = [failure.to_json() for failure in failures]
     try:
-        write_json(place.run_dir.failure_file, {**first, "consequences": others})
+        write_json(file, {**first, "consequences": others})
     except RunDirError as error:
         print(f"tfdist: the failure record could not be written: {error}", file=sys.stderr)
+
+
+def write_phase(place: Place, phase: Phase, attempt: int) -> None:
+    """Writes where in its life the job is; a disk that takes nothing must not end it."""
+    record = JobState(phase.value, attempt, socket.gethostname(), os.getpid(), time.time())
+    with contextlib.suppress(RunDirError):
+        record.write(place.run_dir.job_file, durable=False)

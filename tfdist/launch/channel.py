@@ -1,15 +1,33 @@
 """The worker's side of the socket to its launcher: JSON lines, one object each.
 
-The worker says `{"finished": CODE}` when its work is done; the launcher answers `{"release": true}` when every worker
-of the job is, since a TensorFlow worker that leaves early takes the others down. The end of the stream before that
-means that the launcher is gone. A worker that cannot write its error file says `{"failed": RECORD}` as its last word.
+What a worker says:
+
+- `{"beat": STATE}`: what it does, a `WorkerState`; at every change, and about once a second while it gets on.
+- `{"begun": N}` answers `hold`: batches of training and evaluation that it has begun since it started. It begins no
+  other until it is told where to stop. `{"begun": null}` when it is in no `fit`, and so has no step to stop at.
+- `{"stacks": TEXT, "where": LINE}` answers `dump`: the Python stacks of its threads, and in one line where the main
+  thread is.
+- `{"signal": N}`: it got SIGTERM, say, as a scheduler sends it to every process of a job.
+- `{"finished": CODE}`: its work is done.
+- `{"failed": RECORD}`: its last word, when it cannot write its error file.
+
+What the launcher says:
+
+- `{"hold": true}`, then `{"stop": {"after": N, "code": CODE}}`: stop once N batches are done, the same on all workers;
+  save a checkpoint where the run can, and exit with CODE.
+- `{"dump": true}`: say where you are.
+- `{"release": true}`: every worker of the job is done. A TensorFlow worker that leaves early takes the others down.
+
+The end of the stream before `release` means that the launcher is gone.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
+import select
 import signal
 import socket
 import threading
@@ -19,6 +37,10 @@ from typing import Any
 from tfdist.launch.lines import LineBuffer, LineError
 
 _RECEIVE_BYTES = 65536
+
+Answer = Callable[[Any], Mapping[str, Any] | None]
+
+_log = logging.getLogger("tfdist")
 
 
 def _end_this_worker() -> None:
@@ -34,14 +56,20 @@ class WorkerChannel:
     Args:
         fd: The inherited socket's file descriptor (`Assignment.channel_fd`); the channel owns it from here on.
         on_lost: Called once, in the watching thread, when the launcher is gone before it released this worker.
+        answers: Called, in the watching thread, with the value of what the launcher says under a key (`hold`, `stop`,
+            `dump`); what it returns is sent back. What nothing answers to is passed over.
     """
 
-    def __init__(self, fd: int, on_lost: Callable[[], None] = _end_this_worker) -> None:
+    def __init__(
+        self, fd: int, on_lost: Callable[[], None] = _end_this_worker, answers: Mapping[str, Answer] | None = None
+    ) -> None:
         self._socket = socket.socket(fileno=fd)
         self._socket.setblocking(True)
         # What the script starts must not keep the line open after this process's end.
         self._socket.set_inheritable(False)
         self._on_lost = on_lost
+        self._answers = dict(answers or {})
+        self._sending = threading.Lock()
         self._released = threading.Event()
         self._watcher: threading.Thread | None = None
 
@@ -65,16 +93,32 @@ class WorkerChannel:
             Whether the launcher released this worker within the time.
         """
         self.watch()
-        try:
-            self._socket.sendall(json.dumps({"finished": code}).encode() + b"\n")
-        except OSError:
+        if not self._send({"finished": code}):
             return False
         return self._released.wait(timeout)
 
     def failed(self, record: Mapping[str, Any]) -> None:
         """Tells the launcher of the error that ends this worker, for when no disk takes the error file."""
-        with contextlib.suppress(OSError):
-            self._socket.sendall(json.dumps({"failed": dict(record)}).encode() + b"\n")
+        self._send({"failed": dict(record)})
+
+    def beat(self, state: Mapping[str, Any]) -> None:
+        """Tells the launcher what this worker does. A launcher that does not listen now misses it: more will come."""
+        with contextlib.suppress(OSError, ValueError):
+            if select.select([], [self._socket], [], 0)[1]:
+                self._send({"beat": dict(state)})
+
+    def signalled(self, number: int) -> None:
+        """Tells the launcher of a signal that is meant for the whole job."""
+        self._send({"signal": number})
+
+    def _send(self, message: Mapping[str, Any]) -> bool:
+        """Sends one message whole, from whatever thread; returns whether somebody may hear it."""
+        with self._sending:
+            try:
+                self._socket.sendall(json.dumps(message).encode() + b"\n")
+            except OSError:
+                return False
+        return True
 
     def _read(self) -> None:
         buffer = LineBuffer()
@@ -84,9 +128,22 @@ class WorkerChannel:
                 messages = buffer.feed(data)
             except (OSError, LineError):
                 data, messages = b"", []
-            if any(message.get("release") for message in messages):
-                self._released.set()
-                return
+            for message in messages:
+                if message.get("release"):
+                    self._released.set()
+                    return
+                self._answer(message)
             if not data:
                 self._on_lost()
                 return
+
+    def _answer(self, message: Mapping[str, Any]) -> None:
+        for name in message.keys() & self._answers.keys():
+            try:
+                said = self._answers[name](message[name])
+            except Exception:
+                # This thread is what ends the worker when the launcher is gone: it must go on.
+                _log.exception("The launcher's message %r could not be answered.", name)
+                continue
+            if said is not None:
+                self._send(said)

@@ -7,7 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 FOLLOW_SECONDS = 5.0
-"""How long the others may take to follow a worker that leaves with a code other than 0, or leaves at once."""
+"""How long the others may take to follow a worker that is done with a code other than 0, and waits for them."""
+
+GONE_SECONDS = 1.5
+"""How long the others may take to follow a worker that has left without waiting for them."""
 
 
 @dataclass(frozen=True)
@@ -52,20 +55,29 @@ class Decision:
     culprits: tuple[int, ...] = ()
 
 
-def decide(workers: Sequence[Progress], now: float) -> Decision:
+def decide(workers: Sequence[Progress], now: float, awaited: int | None = None) -> Decision:
     """What to do, from what is known of every worker of the job.
 
+    Args:
+        workers: All of them.
+        now: Seconds of the clock.
+        awaited: The code with which all were asked to stop; who is done with it may wait for the others.
+
     A worker that is done with code 0 may wait for the others as long as they work. One that leaves otherwise is
-    followed by all the others within FOLLOW_SECONDS, with the same code, or the group has failed.
+    followed by all the others within FOLLOW_SECONDS or GONE_SECONDS, with the same code, or the group has failed.
     """
     failed = tuple(worker.index for worker in workers if worker.failed)
     if failed:
         return Decision(Verdict.END, culprits=failed)
     codes = {worker.code for worker in workers if worker.code is not None}
-    leaving = [worker for worker in workers if worker.code is not None and (worker.code != 0 or worker.gone)]
+    leaving = [w for w in workers if w.code is not None and (w.gone or w.code not in (0, awaited))]
     disagree = len(codes) > 1
     if all(worker.code is not None for worker in workers) and not disagree:
         return Decision(Verdict.RELEASE, code=codes.pop())
-    if leaving and (disagree or now - min(worker.since for worker in leaving) > FOLLOW_SECONDS):
+    if leaving and (disagree or any(_is_late(worker, now) for worker in leaving)):
         return Decision(Verdict.END, culprits=tuple(worker.index for worker in leaving))
     return Decision(Verdict.WAIT)
+
+
+def _is_late(leaver: Progress, now: float) -> bool:
+    return now - leaver.since > (GONE_SECONDS if leaver.gone else FOLLOW_SECONDS)

@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 import errno
-import os
 import socket
 import threading
 from collections.abc import Callable
 from typing import Any
 
 from tfdist.cluster.spec import Address
+from tfdist.launch.handshake import ONE_TOKEN, Call, Reply, keep
 from tfdist.launch.hello import Hello
 from tfdist.launch.lines import LineError, LineSocket
+from tfdist.launch.sighting import (
+    LEFT,
+    NOT_TRIED,
+    REFUSED,
+    RESOLVING,
+    STRANGER,
+    UNRESOLVED,
+    Sighting,
+    says_nothing,
+    timed_out,
+    unreachable,
+)
+from tfdist.launch.token import Token
 from tfdist.launch.waiting import is_writable
 
 CONNECT_SECONDS = 3.0
 ANSWER_SECONDS = 5.0
 _RETRY_SECONDS = 0.2
-
-NOT_TRIED = "has not been tried yet"
-_REFUSED = "refuses the connection: no tfdist launcher waits there, or not any more"
-_SILENT = f"does not answer within {CONNECT_SECONDS:g} s: the host is down, or a firewall drops what is sent"
-_UNRESOLVED = "has a name that does not resolve on this host"
-_RESOLVING = "has a name that is still being looked up on this host"
-_NO_HELLO = f"takes the connection, but says nothing for {ANSWER_SECONDS:g} s: something else listens there"
-_STRANGER = "takes the connection, but is no tfdist launcher: something else listens there"
-LEFT = "was there, and has left again"
 
 
 class Lookup:
@@ -52,22 +56,47 @@ class Dial:
         hello: This launcher's hello.
         link: Whether to keep the connection once the other has answered.
         clock: Seconds, never going back.
+        token: The job's secret; a launcher that cannot prove that it has it is not met.
+
+    Attributes:
+        seen: What was seen there last; of a host with several addresses, at the one that led farthest.
+        met: Who answered; None while nobody has.
+        mismatch: Why that launcher cannot take part, because of its token; None while nothing is known to be wrong.
+        line: The connection, while there is one.
     """
 
-    def __init__(self, index: int, address: Address, hello: Hello, *, link: bool, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        index: int,
+        address: Address,
+        hello: Hello,
+        *,
+        link: bool,
+        clock: Callable[[], float],
+        token: Token | None = None,
+    ) -> None:
         self.index = index
         self.address = address
         self.seen = NOT_TRIED
         self.met: Hello | None = None
+        self.mismatch: str | None = None
         self.line: LineSocket | None = None
         self._hello = hello
         self._link = link
         self._clock = clock
+        self._token = token
         self._lookup: Lookup | None = None
         self._targets: list[Any] = []
         self._connecting: socket.socket | None = None
+        self._call: Call | None = None
+        self._best: Sighting | None = None
         self._deadline = 0.0
         self._next_try = 0.0
+
+    @property
+    def understood(self) -> LineSocket | None:
+        """The line, if the other side takes what is said on it now."""
+        return self.line if self._token is None or self.met is not None else None
 
     def waiting_for(self) -> tuple[list[LineSocket], list[socket.socket]]:
         """What must become readable, and what writable, before `step` gets on."""
@@ -75,7 +104,7 @@ class Dial:
 
     def step(self) -> None:
         """Gets on as far as is possible without waiting; `met` and `seen` tell how far that is."""
-        if self.met is not None:
+        if self.met is not None or self.mismatch is not None:
             return
         if self.line is not None:
             self._hear_answer(self.line)
@@ -100,20 +129,25 @@ class Dial:
             self.line.close()
             self.line = None
 
-    def _give_up(self, seen: str) -> None:
+    def _give_up(self, seen: Sighting) -> None:
         self.close()
-        self.seen = seen
+        if self._best is None or seen.depth >= self._best.depth:
+            self._best = seen
+        # Until every address has been tried, what was seen before stands, so that the two do not alternate.
+        if not self._targets or self._best.depth >= self.seen.depth:
+            self.seen = self._best
         self._next_try = self._clock() + _RETRY_SECONDS
 
     def _look_up(self) -> None:
         if self._lookup is None:
             self._lookup = Lookup(self.address)
         if self._lookup.found is None:
-            self.seen = _RESOLVING if self.seen == NOT_TRIED else self.seen
+            self.seen = RESOLVING if self.seen == NOT_TRIED else self.seen
             return
         self._targets, self._lookup = self._lookup.found, None
+        self._best = None
         if not self._targets:
-            self._give_up(_UNRESOLVED)
+            self._give_up(UNRESOLVED)
         else:
             self._connect()
 
@@ -127,43 +161,48 @@ class Dial:
             code = error.errno or errno.EINVAL
         self._deadline = self._clock() + CONNECT_SECONDS
         if code not in (0, errno.EINPROGRESS):
-            self._give_up(_explain(code))
+            self._give_up(unreachable(code, CONNECT_SECONDS))
 
     def _finish_connecting(self, connection: socket.socket) -> None:
         if not is_writable(connection):
             if self._clock() > self._deadline:
-                self._give_up(_SILENT)
+                self._give_up(timed_out(CONNECT_SECONDS))
             return
         code = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code:
-            self._give_up(_explain(code))
+            self._give_up(unreachable(code, CONNECT_SECONDS))
             return
         self._connecting = None
         self.line = LineSocket(connection)
-        self.line.send(self._hello.to_message(link=self._link))
+        self._call = Call(self._hello, self._token, link=self._link)
+        self.line.send(self._call.opening)
         self._deadline = self._clock() + ANSWER_SECONDS
 
     def _hear_answer(self, line: LineSocket) -> None:
+        assert self._call is not None
         try:
             messages = line.receive(1)
-            if messages:
-                self.met = Hello.from_message(messages[0])
+            reply = self._call.hear(messages[0]) if messages else None
         except LineError:
-            self._give_up(_STRANGER)
+            self._give_up(STRANGER)
             return
-        if self.met is not None:
-            self._targets.clear()
-            if not self._link:
-                self.close()
+        if reply is not None:
+            self._take_in(line, reply)
         elif line.is_closed():
-            self._give_up(_REFUSED)
+            self._give_up(REFUSED)
         elif self._clock() > self._deadline:
-            self._give_up(_NO_HELLO)
+            self._give_up(says_nothing(ANSWER_SECONDS))
 
-
-def _explain(code: int) -> str:
-    if code == errno.ECONNREFUSED:
-        return _REFUSED
-    if code == errno.ETIMEDOUT:
-        return _SILENT
-    return f"cannot be reached: {os.strerror(code)}"
+    def _take_in(self, line: LineSocket, reply: Reply) -> None:
+        if reply.say is not None:
+            line.send(reply.say)
+        if reply.mismatch is not None:
+            self.mismatch = f"the launcher of worker {self.index} ({self.address}) {reply.mismatch}. {ONE_TOKEN}"
+            self.close()
+        elif reply.met is not None:
+            self.met = reply.met.hello
+            self._targets.clear()
+            if self._link:
+                keep(line, self._token, reply.met, "caller")
+            else:
+                self.close()

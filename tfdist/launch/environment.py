@@ -12,15 +12,26 @@ from typing import Any, Literal, get_args
 from tfdist.cluster.spec import Cluster
 from tfdist.cluster.tf_config import to_json
 from tfdist.errors import UsageError
-from tfdist.launch import allocator
+from tfdist.launch import allocator, token
 from tfdist.launch.recording import RecordingRequest
 
 VARIABLE = "TFDIST_WORKER"
 
 TargetKind = Literal["config", "script", "module"]
 Communication = Literal["auto", "nccl", "ring"]
+Resume = Literal["auto", "must", "never"]
 Compression = Literal["none", "bfloat16", "float16"]
 _TUPLES = ("args", "devices", "overrides")
+
+
+def read_token(environ: Mapping[str, str] | None = None) -> token.Token | None:
+    """The secret that the launchers of the job share, from `environ` (default: this process's); None without one.
+
+    Raises:
+        UsageError: The variable is set and empty.
+    """
+    secret = (os.environ if environ is None else environ).get(token.VARIABLE)
+    return None if secret is None else token.Token(secret)
 
 
 @dataclass(frozen=True)
@@ -44,7 +55,11 @@ class Assignment:
         memory_limit: MiB of a logical device.
         communication: Which collectives to use.
         compression: What gradients are sent as between workers; "none" for what they are.
-        step_timeout: Seconds after which a collective that does not complete is an error.
+        first_step_timeout: Seconds that the first step of a `fit`, `evaluate` or `predict` may take, and any one call
+            into TensorFlow outside of them.
+        step_timeout: Seconds without a step, a callback or a batch after which the worker hangs.
+        grace: Seconds that a worker has for a stop at a step boundary, with a checkpoint.
+        resume: Whether the run goes on from the checkpoint in its directory: if there is one, in any case, or never.
         verbose: Say more, and keep tracebacks.
         address: This worker's host:port; None when there is one worker.
         cluster: Every worker's host:port, comma-separated; None when there is one worker.
@@ -68,7 +83,10 @@ class Assignment:
     memory_limit: int | None = None
     communication: Communication = "auto"
     compression: Compression = "none"
+    first_step_timeout: float = 1800.0
     step_timeout: float = 600.0
+    grace: float = 30.0
+    resume: Resume = "never"
     verbose: bool = False
     address: str | None = None
     cluster: str | None = None
@@ -93,6 +111,8 @@ class Assignment:
             )
         if self.compression not in get_args(Compression):
             raise UsageError(f"--compression must be one of {get_args(Compression)}. Received: {self.compression!r}")
+        if self.resume not in get_args(Resume):
+            raise UsageError(f"--resume must be one of {get_args(Resume)}. Received: {self.resume!r}")
         if (self.num_workers > 1) != (self.cluster is not None):
             raise UsageError(
                 "Several workers need a cluster and one worker has none. "
@@ -102,21 +122,25 @@ class Assignment:
     def to_environ(self, base: Mapping[str, str] | None = None) -> dict[str, str]:
         """The worker's environment: `base` (default: this process's) with what the worker must know.
 
-        A TF_CONFIG in `base` is replaced, or removed when there is one worker; what the user set otherwise stands.
+        A TF_CONFIG in `base` is replaced, or removed when there is one worker, and the launchers' secret is removed;
+        what the user set otherwise stands.
         """
         environ = dict(os.environ if base is None else base)
         environ[VARIABLE] = json.dumps(dataclasses.asdict(self))
+        # Workers do not speak to other hosts' launchers, and scripts print their environment.
+        environ.pop(token.VARIABLE, None)
         environ.pop("TF_CONFIG", None)
         if self.cluster is not None:
             environ["TF_CONFIG"] = to_json(Cluster.parse(self.cluster), self.index)
             # The launcher keeps the port bound while the worker runs; see holding.py.
             environ["TF_GRPC_REUSE_PORT"] = "true"
         environ["PYTHONUNBUFFERED"] = "1"
+        # For scripts that save and go on by themselves.
+        environ["TFDIST_RUN_DIR"] = self.run_dir
+        environ["TFDIST_ATTEMPT"] = str(self.attempt)
         # Python's hash() orders sets: where that decides what is built first, workers must agree.
         environ.setdefault("PYTHONHASHSEED", str(self.seed % 2**32))
         environ.update(allocator.settings(environ))
-        if not self.verbose:
-            environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
         return environ
 
     @classmethod

@@ -13,7 +13,10 @@ from typing import Any, Literal
 from tfdist.errors import ClusterError, DataError, FormingError, TfdistError, WorkerFailedError
 from tfdist.rundir.records import ErrorRecord
 
-Kind = Literal["exception", "usage", "data", "signal", "exit", "start", "lost"]
+Kind = Literal["exception", "usage", "data", "signal", "memory", "exit", "start", "hang", "lost"]
+
+WAITING = "waiting"
+"""The type of a hang's failure of those workers that only wait for another one."""
 
 # How a worker ends when another one is gone, by TensorFlow's exceptions, by tfdist's for them, or because TensorFlow's
 # coordination aborts it: the consequence of a failure, seldom the first.
@@ -24,6 +27,7 @@ _CONSEQUENCES = (
     "DeadlineExceededError",
     WorkerFailedError.__name__,
     signal.SIGABRT.name,
+    WAITING,
 )
 _KINDS: dict[int, Kind] = {ClusterError.exit_code: "usage", DataError.exit_code: "data"}
 _OWN_CODES = (ClusterError.exit_code, FormingError.exit_code, DataError.exit_code)
@@ -37,14 +41,17 @@ class Failure:
         index: The worker.
         host: Its machine's name.
         time: When, in seconds since 1970 by that machine's clock.
-        kind: `exception`, `usage` and `data` (an error file tells), `signal`, `exit` (it left while others needed it),
-            `start` (its process could not be started), `lost` (its launcher's machine is gone).
+        kind: `exception`, `usage` and `data` (an error file tells), `signal`, `memory` (the kernel killed it, for the
+            machine's memory was full), `exit` (it left while others needed it), `start` (its process could not be
+            started), `hang` (nothing moved for too long), `lost` (its launcher's machine is gone).
         message: What happened.
         address: Its host:port; None when there is one worker.
         pid: Its process id; None when it had none.
         exit_code: What the job exits with when this is its first failure.
         type: The exception's class, or the signal's name; empty without either.
-        traceback: The exception's traceback; empty without an exception.
+        traceback: The exception's traceback, or the stacks of a worker that hangs; empty without either.
+        epoch: The epoch that it was in, from 0; None when it never said.
+        step: Batches trained since the run began; None when it never said.
         log: Path of its log, on its machine.
         last_lines: The end of its log, oldest line first.
     """
@@ -59,6 +66,8 @@ class Failure:
     exit_code: int = WorkerFailedError.exit_code
     type: str = ""
     traceback: str = ""
+    epoch: int | None = None
+    step: int | None = None
     log: str = ""
     last_lines: tuple[str, ...] = ()
 
@@ -105,19 +114,40 @@ def from_record(record: ErrorRecord, **where: Any) -> Failure:
         exit_code=record.exit_code if own else WorkerFailedError.exit_code,
         type=record.type,
         traceback=record.traceback,
+        epoch=record.epoch,
+        step=record.step,
         **where,
     )
 
 
-def from_signal(index: int, number: int, **where: Any) -> Failure:
-    """The failure of a worker that signal `number` ended."""
+def from_signal(index: int, number: int, *, out_of_memory: bool | None = None, **where: Any) -> Failure:
+    """The failure of a worker that signal `number` ended.
+
+    Args:
+        index: The worker.
+        number: The signal.
+        out_of_memory: Whether the kernel has killed a process meanwhile because memory was full; None when it is not
+            known.
+        **where: See `Failure`.
+    """
     try:
         name = signal.Signals(number).name
     except ValueError:
         name = f"signal {number}"
     hint = ""
+    if number == signal.SIGKILL and out_of_memory:
+        return _seen_now(
+            index,
+            "memory",
+            "killed by the kernel, because the memory of its machine (or of its control group) was full. Use a smaller "
+            "batch, fewer workers on this machine, smaller shuffle and prefetch buffers, or more memory",
+            type=name,
+            **where,
+        )
     if number == signal.SIGKILL:
-        hint = " (if nobody did so on purpose, the machine may have run out of memory: see `dmesg`)"
+        hint = " (by somebody on purpose: the kernel has killed nothing for want of memory)"
+        if out_of_memory is None:
+            hint = " (if nobody did so on purpose, the machine may have run out of memory: see `dmesg`)"
     elif number in (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE):
         hint = " (native code crashed: its last lines may say why)"
     return _seen_now(index, "signal", f"killed by {name}{hint}", type=name, **where)

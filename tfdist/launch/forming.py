@@ -3,6 +3,7 @@
 Every launcher listens on its workers' ports and dials all others'; both sides say hello, and what does not fit ends
 the forming at once. The line from each launcher to the chief's stays: over it a launcher says whom it still misses,
 the chief's launcher says go when nobody misses anybody, and the two go on talking until the job's end (star.py).
+With a token (token.py) only launchers that prove to have it take part. Then nobody listens any more.
 """
 
 from __future__ import annotations
@@ -19,8 +20,11 @@ from tfdist.launch.answering import Answering, Caller
 from tfdist.launch.dialing import Dial
 from tfdist.launch.hello import Hello, disagreement
 from tfdist.launch.lines import LineError, Message
+from tfdist.launch.progress import Progress, print_progress, waiting_text
+from tfdist.launch.sighting import Sighting
 from tfdist.launch.signals import Signals, Stopped
 from tfdist.launch.star import Link, Linked, keep_alive
+from tfdist.launch.token import Token
 from tfdist.launch.waiting import wait_for
 
 CHIEF = 0
@@ -49,6 +53,8 @@ def form(
     timeout: float,
     signals: Signals,
     clock: Callable[[], float] = time.monotonic,
+    token: Token | None = None,
+    say: Callable[[str], None] = print_progress,
 ) -> Formed:
     """Meets the other launchers of a job.
 
@@ -59,6 +65,8 @@ def form(
         timeout: Seconds for all of it.
         signals: A signal ends the forming.
         clock: Seconds, never going back.
+        token: The job's secret: only launchers that have it take part. None where the network is trusted.
+        say: Tells the user who is here and whom the launcher waits for.
 
     Raises:
         FormingError: The others did not come in time, or do not agree; or another launcher gave up, and then with its
@@ -66,7 +74,7 @@ def form(
         Stopped: A signal came.
         TfdistError: What `make_go` raises; the others are told.
     """
-    forming = _Forming(membership, cluster, make_go, timeout, signals, clock)
+    forming = _Forming(membership, cluster, make_go, timeout, signals, clock, token, Progress(say, clock))
     try:
         return forming.run()
     except (TfdistError, Stopped) as error:
@@ -85,6 +93,8 @@ class _Forming:
         timeout: float,
         signals: Signals,
         clock: Callable[[], float],
+        token: Token | None,
+        progress: Progress,
     ) -> None:
         self._cluster = cluster
         self._leads = membership.has_chief
@@ -93,11 +103,12 @@ class _Forming:
         self._timeout = timeout
         self._signals = signals
         self._clock = clock
+        self._progress = progress
         self._hello = Hello.own(cluster, membership.local)
         ports = {index: cluster.workers[index].port for index in membership.local}
-        self._answering = Answering(ports, self._hello, clock)
+        self._answering = Answering(ports, self._hello, clock, token, keeps=self._leads)
         self._dials = {
-            index: Dial(index, cluster.workers[index], self._hello, link=index == CHIEF, clock=clock)
+            index: Dial(index, cluster.workers[index], self._hello, link=index == CHIEF, clock=clock, token=token)
             for index in membership.remote
         }
         self._came: dict[int, Hello] = {}
@@ -118,9 +129,11 @@ class _Forming:
             formed = self._lead() if self._leads else self._follow()
             if formed is not None:
                 self._formed = True
+                self._progress.all_here(len(self._cluster))
                 return formed
             if self._clock() > deadline:
                 raise FormingError(self._explain_absence())
+            self._progress.show(self._waiting_text())
             self._wait()
 
     def abort(self, error: Exception) -> None:
@@ -128,8 +141,9 @@ class _Forming:
         code = error.exit_code if isinstance(error, TfdistError | Stopped) else FormingError.exit_code
         message = {"abort": {"code": code, "text": str(error), "host": self._hello.host}}
         lines = [caller.line for caller in self._answering.callers]
-        for line in [*lines, *(dial.line for dial in self._dials.values() if dial.line is not None)]:
-            line.send(message)
+        for line in [*lines, *(dial.understood for dial in self._dials.values())]:
+            if line is not None:
+                line.send(message)
 
     def close(self) -> None:
         """Stops listening and dialling; once formed, the lines between the launchers stay."""
@@ -168,6 +182,10 @@ class _Forming:
             self._wait()
 
     def _disagreement(self) -> str | None:
+        mismatches = [self._answering.problem, *(dial.mismatch for dial in self._dials.values())]
+        mismatch = next((mismatch for mismatch in mismatches if mismatch is not None), None)
+        if mismatch is not None:
+            return mismatch
         for hello in self._answering.hellos:
             problem = disagreement(self._hello, hello) or self._started_twice(hello)
             if problem is not None:
@@ -221,7 +239,7 @@ class _Forming:
         if chief.met is None or chief.line is None:
             self._told = None
             return None
-        missing = self._missing()
+        missing = {index: seen.text for index, seen in self._missing().items()}
         if missing != self._told:
             chief.line.send({"missing": missing})
             self._told = missing
@@ -238,7 +256,15 @@ class _Forming:
             chief.lose()
         return None
 
-    def _missing(self) -> dict[int, str]:
+    def _waiting_text(self) -> str:
+        others = [
+            (caller.hello.host, index)
+            for caller in self._answering.callers
+            for index in sorted(set(caller.missing or ()) & set(self._remote))
+        ]
+        return waiting_text(self._cluster, self._missing(), others)
+
+    def _missing(self) -> dict[int, Sighting]:
         return {index: dial.seen for index, dial in self._dials.items() if dial.met is None}
 
     def _link(self, hello: Hello, end: Caller | Dial) -> Link:
@@ -251,12 +277,13 @@ class _Forming:
         return Formed(go, Linked(links, leads=self._leads, remote=self._remote))
 
     def _explain_absence(self) -> str:
-        absent = {index: [seen] for index, seen in self._missing().items()}
+        absent = {index: [seen.text] for index, seen in self._missing().items()}
         for index, reasons in absent.items():
             if index in self._came:
                 reasons.append(f"though its launcher on {self._came[index].host} did reach this one")
         lines = [f"  worker {i} ({self._cluster.workers[i]}) {', '.join(reasons)}" for i, reasons in absent.items()]
         lines += self._explain_callers(absent) if self._leads else []
+        lines += [f"  from {host}, a launcher called that {why}" for host, why in self._answering.refused.items()]
         count = f"{len(absent)} of its {len(self._cluster)} workers did not come" if absent else "its launchers wait"
         if not lines:
             lines = [f"  worker {CHIEF} ({self._cluster.workers[CHIEF]}) answers, but its launcher misses another"]
@@ -288,5 +315,6 @@ class _Forming:
 def _given_up(abort: Message) -> FormingError:
     error = FormingError(f"{abort.get('text')}\n(Received from the launcher on {abort.get('host')}.)")
     code = abort.get("code")
-    error.exit_code = code if isinstance(code, int) else FormingError.exit_code
+    if type(code) is int and 0 < code < 256:
+        error.exit_code = code
     return error

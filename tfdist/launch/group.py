@@ -1,279 +1,145 @@
-"""The workers of this launcher, from their start to their end."""
+"""The workers of a job as one launcher sees them: started together, ended together, and started again."""
 
 from __future__ import annotations
 
-import enum
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from tfdist.errors import TfdistError
-from tfdist.launch.control import Control, Done, Ended, Event, Released, Stop
-from tfdist.launch.decisions import Progress, Verdict, decide
+from tfdist.launch.attempt import Attempt, Outcome, Surroundings
+from tfdist.launch.ending import SETTLE_SECONDS
 from tfdist.launch.environment import Assignment
-from tfdist.launch.failures import Failure, first_to_last, from_exit, from_start
-from tfdist.launch.signals import Signals
-from tfdist.launch.signals import describe as describe_signal
-from tfdist.launch.waiting import Source, wait_for
-from tfdist.launch.worker import Worker, describe
+from tfdist.launch.events import Ended, Event, GiveUp, Hold, Restart, Stop, StopAsked
+from tfdist.launch.failures import Failure, first_to_last
+from tfdist.launch.phases import Phase, check_step
+from tfdist.launch.restarting import Again, Restarts
+from tfdist.launch.signals import describe_signal
 
-TERM_SECONDS = 3.0
-"""Between SIGTERM and SIGKILL. TensorFlow swallows the first; all is over within 5 s."""
-KILL_SECONDS = 1.5
-"""How long the kernel may take to end what got a SIGKILL."""
-LEAVE_SECONDS = 60.0
-"""How long a released worker may take to leave."""
-SETTLE_SECONDS = 6.0
-"""How long the leading launcher waits for the others' failures; they wait twice as long for its answer."""
 _TICK_SECONDS = 0.2
+_VERDICT_SECONDS = 3 * SETTLE_SECONDS
+"""How long a launcher waits for the leader to say whether there is another attempt."""
 
-
-class Phase(enum.Enum):
-    """The life of a group.
-
-    ::
-
-        RUNNING ---- every worker of the job is done ----> RELEASED ---- all have left ----> OVER
-           |                                                  |                               ^
-           |  a worker failed, here or elsewhere;             | LEAVE_SECONDS, a signal       |
-           |  a signal to a launcher; a launcher is gone      v                               |
-           +---------------------------------------------> ENDING -- TERM, then KILL ---------+
-
-    ENDING takes TERM_SECONDS + KILL_SECONDS at most; a second signal skips the first of the two.
-    """
-
-    RUNNING = "running"
-    RELEASED = "released"
-    ENDING = "ending"
-    OVER = "over"
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How a job ended.
-
-    Attributes:
-        code: What the launcher exits with.
-        failures: Every failure of the job that is known here, the first one first.
-        stop: Who ended it on purpose, if anybody did.
-    """
-
-    code: int
-    failures: tuple[Failure, ...] = ()
-    stop: Stop | None = None
-
-
-Start = Callable[[Assignment], Worker]
-Diagnose = Callable[[Worker, int], Failure | None]
-Wait = Callable[[Sequence[Source], float], None]
+Tell = Callable[[Outcome, Restart], None]
 
 
 class Group:
-    """This launcher's workers.
+    """All attempts of a job.
 
     Args:
-        assignments: One a local worker.
-        start: Starts a worker.
-        diagnose: What an ended worker's exit code and error file say; None when it did not fail by itself.
-        control: The line to the other launchers.
-        signals: The signals that this launcher gets.
-        clock: Seconds, never going back.
-        wait: Waits for the first of some sources.
+        assignments: One a local worker, of the first attempt.
+        around: What the attempts have to do with.
+        max_restarts: Restarts without progress that are allowed; the leader's count.
+        tell: Called with how an attempt ended and that there is another one.
+        phase: Where in its life the job is; its workers are about to start.
+        enter: Called with every new phase and the attempt's number.
     """
 
     def __init__(
         self,
         assignments: Sequence[Assignment],
-        start: Start,
-        diagnose: Diagnose,
-        control: Control,
-        signals: Signals,
-        clock: Callable[[], float] = time.monotonic,
-        wait: Wait = wait_for,
+        around: Surroundings,
+        max_restarts: int = 0,
+        tell: Tell = lambda outcome, restart: None,
+        enter: Callable[[Phase, int], None] = lambda phase, attempt: None,
     ) -> None:
-        self._assignments = assignments
-        self._start = start
-        self._diagnose = diagnose
-        self._control = control
-        self._signals = signals
-        self._clock = clock
-        self._wait = wait
-        self._phase = Phase.RUNNING
-        self._workers: dict[int, Worker] = {}
-        indices = [*(assignment.index for assignment in assignments), *control.remote]
-        self._progress = {index: Progress(index) for index in sorted(indices)}
-        self._failures: list[Failure] = []
-        self._blamed: tuple[int, ...] = ()
-        self._stop: Stop | None = None
-        self._code = 0
+        self._assignments = list(assignments)
+        self._around = around
+        self._restarts = Restarts(max_restarts)
+        self._tell = tell
+        self._enter = enter
+        self._phase = Phase.FORMING
+        self._attempt = assignments[0].attempt
 
     @property
     def phase(self) -> Phase:
-        """Where in its life the group is."""
+        """Where in its life the job is."""
         return self._phase
 
     def run(self) -> Outcome:
-        """Starts the workers and returns when none is left."""
-        try:
-            self._start_all()
-            while self._phase is Phase.RUNNING:
-                self._observe()
-                self._judge()
-                self._pause()
-            if self._phase is Phase.RELEASED:
-                self._see_off()
-            if self._phase is Phase.ENDING:
-                self._end_all()
-            return self._outcome()
-        finally:
-            self._clean_up()
+        """Starts the workers, as often as it takes, and returns when none is left."""
+        while True:
+            self._go(Phase.RUNNING)
+            outcome = Attempt(
+                [replace(assignment, attempt=self._attempt) for assignment in self._assignments], self._around
+            ).run()
+            self._go(Phase.STOPPING)
+            if outcome.stop is not None or not outcome.failures:
+                return self._end(outcome)
+            verdict = self._decide(outcome)
+            if not isinstance(verdict, Restart):
+                return self._end(replace(outcome, advice=verdict.why))
+            self._tell(outcome, verdict)
+            self._go(Phase.RESTARTING)
+            interruption = self._wait_for_restart(verdict)
+            if interruption is not None:
+                return self._end(interruption)
 
-    def _start_all(self) -> None:
-        for assignment in self._assignments:
-            if self._signals.received:
-                return
-            try:
-                self._workers[assignment.index] = self._start(assignment)
-            except (OSError, TfdistError) as error:
-                self._fail(from_start(assignment.index, error, address=assignment.address))
-                return
+    def _go(self, phase: Phase) -> None:
+        self._phase = check_step(self._phase, phase)
+        self._enter(phase, self._attempt)
+
+    def _end(self, outcome: Outcome) -> Outcome:
+        self._go(Phase.FAILED if outcome.failures or outcome.stop else Phase.DONE)
+        return outcome
+
+    def _decide(self, outcome: Outcome) -> Restart | GiveUp:
+        """Whether there is another attempt: the leader's word, which it gives as soon as all have settled."""
+        if not self._around.control.leads:
+            return self._hear_verdict()
+        judgement, self._restarts = self._restarts.judge(outcome.failures, outcome.step)
+        verdict: Restart | GiveUp
+        if isinstance(judgement, Again):
+            of = f"restart {judgement.number} of {self._restarts.most} without progress"
+            verdict = Restart(self._attempt + 1, judgement.delay, of)
+        else:
+            verdict = GiveUp(judgement.why)
+        self._around.control.tell(verdict)
+        return verdict
+
+    def _hear_verdict(self) -> Restart | GiveUp:
+        deadline = self._around.clock() + _VERDICT_SECONDS
+        while self._around.clock() < deadline and not self._around.signals.received:
+            for event in self._around.control.events():
+                if isinstance(event, Restart | GiveUp):
+                    return event
+                if isinstance(event, Ended):
+                    return GiveUp("")
+            self._pause()
+        return GiveUp("")
+
+    def _wait_for_restart(self, verdict: Restart) -> Outcome | None:
+        """Waits for the restart's time; returns how the job ends when something comes between."""
+        self._attempt = verdict.attempt
+        self._around.control.begin_again()
+        deadline = self._around.clock() + verdict.delay
+        while self._around.clock() < deadline:
+            for event in self._around.control.events():
+                stopped = self._interruption(event)
+                if stopped is not None:
+                    return stopped
+            received = self._around.signals.received
+            if received:
+                return self._stopped(Stop(128 + received[0], describe_signal(received[0])))
+            self._pause()
+        return None
+
+    def _interruption(self, event: Event) -> Outcome | None:
+        if isinstance(event, StopAsked | Hold):
+            return self._stopped(event.stop)
+        if isinstance(event, Ended) and event.stop is not None:
+            return Outcome(event.stop.code, stop=event.stop)
+        if isinstance(event, Ended):
+            return self._lost(event.failures)
+        return None
+
+    def _stopped(self, stop: Stop) -> Outcome:
+        self._around.control.tell(Ended(stop=stop))
+        return Outcome(stop.code, stop=stop)
+
+    def _lost(self, failures: Sequence[Failure]) -> Outcome:
+        ordered = first_to_last(failures)
+        self._around.control.tell(Ended(ordered))
+        return Outcome(ordered[0].exit_code, ordered)
 
     def _pause(self) -> None:
-        sources: list[Source] = [self._signals]
-        if self._phase is Phase.RUNNING:
-            # Later nobody reads what these say, and they would end every wait at once.
-            sources += [worker for worker in self._workers.values() if worker.poll() is None]
-            sources += self._control.sockets()
-        self._wait(sources, _TICK_SECONDS)
-        self._signals.drain()
-
-    def _observe(self) -> None:
-        for worker in self._workers.values():
-            self._look_at(worker)
-        for event in self._control.events():
-            self._hear(event)
-        if self._signals.received and self._stop is None:
-            self._stop = Stop(128 + self._signals.received[0], describe_signal(self._signals.received[0]))
-            self._end(Ended(stop=self._stop))
-
-    def _look_at(self, worker: Worker) -> None:
-        progress = self._progress[worker.index]
-        if progress.gone:
-            return
-        exit_code = worker.poll()
-        # Asked after the exit: a worker's last word may have come just before it.
-        code = worker.reported()
-        if exit_code is not None:
-            failure = self._diagnose(worker, exit_code)
-            if failure is not None:
-                self._fail(failure)
-                return
-            code = exit_code if code is None and progress.code is None else code
-            self._update(replace(progress, gone=True), code)
-        elif code is not None:
-            self._update(progress, code)
-
-    def _update(self, progress: Progress, code: int | None) -> None:
-        if code is not None:
-            progress = replace(progress, code=code, since=self._clock())
-        self._progress[progress.index] = progress
-        if not self._control.leads and progress.code is not None and self._phase is Phase.RUNNING:
-            self._control.tell(Done(progress.index, progress.code, progress.gone))
-
-    def _fail(self, failure: Failure) -> None:
-        self._failures.append(failure)
-        self._progress[failure.index] = replace(self._progress[failure.index], gone=True, failed=True)
-
-    def _hear(self, event: Event) -> None:
-        if isinstance(event, Done) and event.index in self._control.remote:
-            self._progress[event.index] = Progress(event.index, event.code, event.gone, since=self._clock())
-        elif isinstance(event, Released) and self._phase is Phase.RUNNING:
-            self._release(event.code)
-        elif isinstance(event, Ended) and self._phase is Phase.RUNNING:
-            self._failures += event.failures
-            self._blame(event.blamed)
-            self._stop = event.stop
-            self._phase = Phase.ENDING
-
-    def _judge(self) -> None:
-        if self._phase is not Phase.RUNNING:
-            return
-        everybody = list(self._progress.values())
-        decision = decide(everybody, self._clock())
-        if decision.verdict is Verdict.END and (self._control.leads or any(worker.failed for worker in everybody)):
-            self._blame(decision.culprits)
-            self._end(Ended(first_to_last(self._failures), blamed=decision.culprits))
-        elif decision.verdict is Verdict.RELEASE and self._control.leads:
-            self._control.tell(Released(decision.code))
-            self._release(decision.code)
-
-    def _blame(self, culprits: Sequence[int]) -> None:
-        """Makes a failure of those local workers that left too early, and so have none yet."""
-        self._blamed = tuple(index for index in culprits if index in self._progress)
-        for index in culprits:
-            progress, worker = self._progress.get(index), self._workers.get(index)
-            if worker is not None and progress is not None and progress.code is not None and not progress.failed:
-                self._fail(from_exit(index, progress.code, **describe(worker)))
-
-    def _release(self, code: int) -> None:
-        self._phase = Phase.RELEASED
-        self._code = code
-        for worker in self._workers.values():
-            worker.release()
-
-    def _end(self, event: Ended) -> None:
-        self._control.tell(event)
-        self._phase = Phase.ENDING
-
-    def _see_off(self) -> None:
-        deadline = self._clock() + LEAVE_SECONDS
-        while self._living() and not self._signals.received and self._clock() < deadline:
-            self._pause()
-        self._shut_down()
-        self._phase = Phase.OVER
-
-    def _end_all(self) -> None:
-        self._shut_down()
-        for worker in self._workers.values():
-            if not self._progress[worker.index].failed:
-                self._look_at(worker)
-        if self._stop is None:
-            patience = SETTLE_SECONDS if self._control.leads else 2 * SETTLE_SECONDS
-            self._failures = list(self._control.settle(self._failures, patience))
-            # Blamed, and its launcher could not say more: the job failed all the same.
-            self._failures = self._failures or [
-                from_exit(index, self._progress[index].code or 0) for index in self._blamed
-            ]
-        self._phase = Phase.OVER
-
-    def _shut_down(self) -> None:
-        if not self._living():
-            return
-        signals = len(self._signals.received)
-        for worker in self._workers.values():
-            worker.terminate()
-        deadline = self._clock() + TERM_SECONDS
-        while self._living() and self._clock() < deadline and len(self._signals.received) == signals:
-            self._pause()
-        self._kill_all()
-
-    def _kill_all(self) -> None:
-        for worker in self._workers.values():
-            worker.kill()
-        deadline = self._clock() + KILL_SECONDS
-        while self._living() and self._clock() < deadline:
-            self._pause()
-
-    def _living(self) -> bool:
-        return any(worker.poll() is None for worker in self._workers.values())
-
-    def _outcome(self) -> Outcome:
-        if self._stop is not None:
-            return Outcome(self._stop.code, stop=self._stop)
-        failures = first_to_last(self._failures)
-        return Outcome(failures[0].exit_code if failures else self._code, failures)
-
-    def _clean_up(self) -> None:
-        self._kill_all()
-        for worker in self._workers.values():
-            worker.close()
+        self._around.wait([self._around.signals, *self._around.control.sockets()], _TICK_SECONDS)
+        self._around.signals.drain()

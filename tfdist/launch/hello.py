@@ -55,12 +55,32 @@ class Hello:
         hello: Any = message.get("hello")
         try:
             fields = {name: hello[name] for name in ("launcher", "host", "cluster", "versions", "protocol")}
-            local = tuple(int(index) for index in hello["local"])
-        except (TypeError, KeyError, ValueError):
+            local = tuple(hello["local"])
+        except (TypeError, KeyError):
             raise LineError("a message that is no hello of a tfdist launcher") from None
-        if not local or not isinstance(hello["versions"], dict):
-            raise LineError("a hello without workers or versions")
+        texts = [fields["launcher"], fields["host"], fields["cluster"]]
+        if not all(map(_is_text, texts)) or not _is_versions(fields["versions"]):
+            raise LineError("a hello with something else than texts")
+        if type(fields["protocol"]) is not int or not _are_indices(local, fields["cluster"].count(",") + 1):
+            raise LineError("a hello without workers of its cluster")
         return cls(local=local, **fields)
+
+
+# A hello may come from anybody, and parts of it go to the terminal: no control characters, no other types.
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and value.isprintable()
+
+
+def _is_versions(value: Any) -> bool:
+    return isinstance(value, dict) and all(_is_text(name) and _is_text(version) for name, version in value.items())
+
+
+def _are_indices(local: tuple[Any, ...], size: int) -> bool:
+    return (
+        bool(local)
+        and len(set(map(str, local))) == len(local)
+        and all(type(index) is int and 0 <= index < size for index in local)
+    )
 
 
 def versions() -> dict[str, str]:
@@ -88,8 +108,10 @@ def disagreement(mine: Hello, theirs: Hello, reached: int | None = None) -> str 
     if mine.protocol != theirs.protocol:
         return f"{them} speaks another version of tfdist: {theirs.versions} there, {mine.versions} here"
     if mine.cluster != theirs.cluster:
+        same_workers = sorted(mine.cluster.split(",")) == sorted(theirs.cluster.split(","))
+        what = "the workers in another order" if same_workers else "another worker list"
         return (
-            f"{them} was given another worker list; it must be the same, in the same order, on every host\n"
+            f"{them} was given {what}; the list must be the same, in the same order, on every host\n"
             f"  here: {mine.cluster}\n  there: {theirs.cluster}"
         )
     if mine.versions != theirs.versions:

@@ -11,24 +11,31 @@ from typing import Any, BinaryIO, get_args
 
 from tfdist.cluster.membership import Membership
 from tfdist.errors import RunDirError, TfdistError, UsageError
-from tfdist.launch.bookkeeping import Diagnosis, close_state, write_failure, write_state
-from tfdist.launch.control import Alone, Control, Ended, Stop
-from tfdist.launch.environment import Assignment, Communication, Compression, TargetKind
+from tfdist.launch.attempt import Outcome, Surroundings
+from tfdist.launch.bookkeeping import Diagnosis, close_state, write_failure, write_phase, write_state
+from tfdist.launch.control import Alone, Control
+from tfdist.launch.environment import Assignment, Communication, Compression, Resume, TargetKind, read_token
+from tfdist.launch.events import Ended, Restart, Stop
 from tfdist.launch.failures import from_start
 from tfdist.launch.forming import Formed, form
-from tfdist.launch.group import Group, Outcome
+from tfdist.launch.group import Group
 from tfdist.launch.holding import PortHold, hold_ports
+from tfdist.launch.memory import KillCount
+from tfdist.launch.network import Network, enter_network
 from tfdist.launch.output import STDERR, STDOUT, Show, Terminal
+from tfdist.launch.phases import Phase
 from tfdist.launch.process import WORKER_MODULE, WorkerProcess
 from tfdist.launch.recording import RecordingRequest
-from tfdist.launch.report import render
+from tfdist.launch.remote_states import RemoteStates
+from tfdist.launch.report import render, render_restart
 from tfdist.launch.run_hold import RunHold
 from tfdist.launch.run_place import Place, create_place, join_place
 from tfdist.launch.settings import check_settings
 from tfdist.launch.signals import Signals, Stopped
+from tfdist.launch.stragglers import Stragglers
 from tfdist.launch.worker import Worker
 from tfdist.rundir.layout import RunDir
-from tfdist.rundir.state import State
+from tfdist.rundir.state import State, WorkerState
 
 
 @dataclass(frozen=True)
@@ -52,7 +59,12 @@ class JobSpec:
         communication: Which collectives.
         compression: What gradients are sent as between workers.
         start_timeout: Seconds in which the cluster must form.
-        step_timeout: Seconds that a step may take.
+        first_step_timeout: Seconds that the first step may take, which compiles.
+        step_timeout: Seconds without any progress after which the group hangs.
+        grace: Seconds that the workers have to stop at a step boundary when the job is asked to stop.
+        max_restarts: Restarts of the whole group without progress between them.
+        resume: Whether the run goes on from the checkpoint in its run directory.
+        network: `host`, or `private` for workers of one machine that nobody else can reach.
         show: Whose output the terminal shows.
         log_prefix: Whether shown lines begin with their worker's index.
         verbose: Say more.
@@ -77,7 +89,12 @@ class JobSpec:
     communication: Communication = "auto"
     compression: Compression = "none"
     start_timeout: float = 120.0
+    first_step_timeout: float = 1800.0
     step_timeout: float = 600.0
+    grace: float = 30.0
+    max_restarts: int = 0
+    resume: Resume = "never"
+    network: Network = "host"
     show: Show = "chief"
     log_prefix: bool = False
     verbose: bool = False
@@ -90,7 +107,7 @@ class JobSpec:
             raise UsageError(f"--show must be one of {get_args(Show)}. Received: {self.show!r}")
         if self.run_dir == "":
             raise UsageError("--run-dir is empty. Expected a directory, or no --run-dir at all. Received: --run-dir ''")
-        for option in ("start_timeout", "step_timeout"):
+        for option in ("start_timeout", "first_step_timeout", "step_timeout", "grace"):
             if not getattr(self, option) > 0:
                 flag = "--" + option.replace("_", "-")
                 raise UsageError(f"{flag} must be more than 0 seconds. Received: {getattr(self, option)}")
@@ -103,13 +120,15 @@ def run_job(spec: JobSpec) -> int:
         The exit code: 0, what the scripts agree on, the first failure's, or 128 + the signal that stopped it.
 
     Raises:
+        UsageError: The workers cannot have a network of their own, or TFDIST_TOKEN is empty.
         PortTakenError: A worker's port belongs to somebody else.
         FormingError: The launchers did not find one another in time, or do not agree.
         RunDirError: The run directory cannot be used.
     """
+    membership = enter_network(spec.network, spec.membership)
     with Signals() as signals, PortHold() as ports, RunHold() as runs:
         try:
-            membership = hold_ports(spec.membership, ports)
+            membership = hold_ports(membership, ports)
             with _formed(spec, membership, runs, signals) as (place, control):
                 outcome = _run_group(spec, membership, place, control, signals)
         except Stopped as stopped:
@@ -127,7 +146,9 @@ def _formed(spec: JobSpec, membership: Membership, runs: RunHold, signals: Signa
     def create() -> Place:
         if spec.run_dir is not None:
             runs.take(RunDir(Path(spec.run_dir)))
-        place = create_place(spec.run_dir, name=spec.name, overwrite=spec.overwrite, seed=spec.seed)
+        place = create_place(
+            spec.run_dir, name=spec.name, overwrite=spec.overwrite, seed=spec.seed, resume=spec.resume
+        )
         runs.take(place.run_dir)
         return place
 
@@ -140,7 +161,7 @@ def _formed(spec: JobSpec, membership: Membership, runs: RunHold, signals: Signa
         created.append(create())
         return {**created[0].go(), "settings": spec.settings}
 
-    formed = form(membership, membership.cluster, make_go, spec.start_timeout, signals)
+    formed = form(membership, membership.cluster, make_go, spec.start_timeout, signals, token=read_token(spec.environ))
     with contextlib.closing(formed.control) as control:
         yield created[0] if created else _join(spec, membership, formed), control
 
@@ -148,7 +169,7 @@ def _formed(spec: JobSpec, membership: Membership, runs: RunHold, signals: Signa
 def _join(spec: JobSpec, membership: Membership, formed: Formed) -> Place:
     try:
         check_settings(spec.settings, formed.go.get("settings"))
-        return join_place(formed.go, spec.run_dir, name=spec.name, overwrite=spec.overwrite)
+        return join_place(formed.go, spec.run_dir, name=spec.name, overwrite=spec.overwrite, resume=spec.resume)
     except TfdistError as error:
         index = membership.local[0]
         failure = from_start(index, error, **_where(membership, index))
@@ -163,7 +184,7 @@ def _run_group(spec: JobSpec, membership: Membership, place: Place, control: Con
 
     def start(assignment: Assignment) -> Worker:
         index = assignment.index
-        log = place.run_dir.log_file(index, place.attempt)
+        log = place.run_dir.log_file(index, assignment.attempt)
         worker = WorkerProcess(assignment, log, terminal if index in shown else None, spec.worker_module, spec.environ)
         # The worker says the same as soon as it can; one that never gets there has at least this.
         with contextlib.suppress(RunDirError):
@@ -172,12 +193,32 @@ def _run_group(spec: JobSpec, membership: Membership, place: Place, control: Con
 
     if not membership.has_chief:
         print(f"worker(s) {', '.join(map(str, membership.local))} start; logs in {place.run_dir.logs_dir}", flush=True)
-    outcome = Group(assignments, start, Diagnosis(place), control, signals).run()
+
+    def enter(phase: Phase, attempt: int) -> None:
+        if place.writes_failure:
+            write_phase(place, phase, attempt)
+
+    def tell(outcome: Outcome, restart: Restart) -> None:
+        terminal.say(render_restart(outcome, restart, verbose=spec.verbose))
+        if place.writes_failure:
+            write_failure(place.run_dir.attempt_failure_file(restart.attempt - 1), outcome.failures)
+
+    elsewhere = RemoteStates(place.run_dir, control.remote if control.leads else ())
+    stragglers = Stragglers()
+
+    def observe(states: Mapping[int, WorkerState]) -> None:
+        elsewhere.write(states.values())
+        if control.leads:
+            for message in stragglers.observe(states):
+                terminal.say(message)
+
+    around = Surroundings(start, Diagnosis(place, KillCount.now()), control, signals, spec.grace, observe)
+    outcome = Group(assignments, around, spec.max_restarts, tell, enter).run()
     if outcome.failures or outcome.stop:
         for assignment in assignments:
             close_state(place, assignment)
-    if outcome.failures and place.writes_failure:
-        write_failure(place, outcome.failures)
+    if outcome.failures and not outcome.stop and place.writes_failure:
+        write_failure(place.run_dir.failure_file, outcome.failures)
     return outcome
 
 
@@ -199,7 +240,10 @@ def _assignment(spec: JobSpec, membership: Membership, place: Place, index: int)
         memory_limit=spec.memory_limit,
         communication=spec.communication,
         compression=spec.compression,
+        first_step_timeout=spec.first_step_timeout,
         step_timeout=spec.step_timeout,
+        grace=spec.grace,
+        resume=spec.resume,
         verbose=spec.verbose,
         recording=spec.recording,
         cluster=None if membership.cluster is None else str(membership.cluster),

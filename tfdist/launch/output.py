@@ -6,93 +6,27 @@ import collections
 import os
 import selectors
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, Protocol
+from typing import BinaryIO, Literal
 
-from tfdist.launch.noise import NoiseFilter, is_noise
-from tfdist.launch.waiting import wait_for
+from tfdist.launch.cutting import Cutter, LineCutter, ScreenCutter
+from tfdist.launch.noise import NoiseFilter
+from tfdist.launch.terminal import STDERR, STDOUT, Terminal
+from tfdist.launch.worker_log import WorkerLog
+
+__all__ = ["STDERR", "STDOUT", "Pump", "Show", "Terminal"]
 
 Show = Literal["chief", "all", "none"]
 
-STDOUT, STDERR = 1, 2
 _READ_BYTES = 65536
-_MAX_PARTIAL_BYTES = 65536
 _TAIL_LINES = 20
+_TAIL_LINE_BYTES = 2000
 _IDLE_SECONDS = 0.2
-
-
-class LineCutter:
-    """Cuts a stream into whole lines; a line that grows too long is passed on in parts."""
-
-    def __init__(self, max_partial: int = _MAX_PARTIAL_BYTES) -> None:
-        self._partial = b""
-        self._max_partial = max_partial
-
-    def feed(self, data: bytes) -> bytes:
-        """Adds `data`; returns what is whole now, which is empty or ends with a newline (or with too long a part)."""
-        data = self._partial + data
-        end = data.rfind(b"\n") + 1
-        if len(data) - end > self._max_partial:
-            end = len(data)
-        self._partial = data[end:]
-        return data[:end]
-
-    def rest(self) -> bytes:
-        """What is left of a line that has not ended."""
-        partial, self._partial = self._partial, b""
-        return partial
-
-
-class Target(Protocol):
-    """Where bytes go, unbuffered."""
-
-    def fileno(self) -> int: ...
-    def write(self, data: Any, /) -> int | None: ...
-
-
-class Terminal:
-    """The launcher's own stdout and stderr, shared by its workers' pumps.
-
-    Args:
-        streams: Where STDOUT and STDERR go, unbuffered: a thread that a full pipe holds up must hold no lock that the
-            interpreter wants at its end. None shows nothing.
-        prefix: Whether each line begins with its worker's index.
-        whole_lines: Whether to wait for a line's end, which several workers on one terminal need.
-    """
-
-    def __init__(
-        self, streams: Mapping[int, Target] | None, *, prefix: bool = False, whole_lines: bool = False
-    ) -> None:
-        self._streams = dict(streams or {})
-        self._prefix = prefix
-        self.whole_lines = whole_lines or prefix
-        self._lock = threading.Lock()
-
-    def write(self, index: int, stream: int, data: bytes) -> None:
-        """Shows what worker `index` wrote. A terminal that is gone shows nothing; the log still has it."""
-        if self._prefix and data:
-            label = f"[worker {index}] ".encode()
-            data = b"".join(label + line for line in data.splitlines(keepends=True))
-        with self._lock:
-            target = self._streams.get(stream)
-            if target is None or not data:
-                return
-            try:
-                _write_all(target, data)
-            except (OSError, ValueError):
-                del self._streams[stream]
-
-
-def _write_all(target: Target, data: bytes) -> None:
-    """Writes to an unbuffered stream, which may take a part, or nothing while its other end is slow."""
-    rest = memoryview(data)
-    while rest:
-        written = target.write(rest)
-        if written is None:
-            wait_for((), _IDLE_SECONDS, (target,))
-        else:
-            rest = rest[written:]
+_LOG_PATIENCE = 1.0
+"""Seconds after which the log has a line that does not end: whoever follows the log sees it, and a launcher that is
+killed loses no more."""
 
 
 class Pump:
@@ -104,18 +38,32 @@ class Pump:
         log: Where every byte goes; lines of the two streams are never mixed.
         terminal: Where it is shown; None when this worker is not.
         quiet: Whether TensorFlow's own log lines are left out on the terminal.
+        clock: Seconds, never going back.
+
+    Raises:
+        OSError: The log cannot be opened.
     """
 
     def __init__(
-        self, index: int, pipes: dict[int, BinaryIO], log: Path, terminal: Terminal | None, *, quiet: bool = False
+        self,
+        index: int,
+        pipes: dict[int, BinaryIO],
+        log: Path,
+        terminal: Terminal | None,
+        *,
+        quiet: bool = False,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._index = index
         self._pipes = pipes
-        self._log: BinaryIO | None = log.open("ab", buffering=0)
+        self._log = WorkerLog(log)
         self._terminal = terminal
-        self._for_log = {stream: LineCutter() for stream in pipes}
-        self._for_terminal = {stream: LineCutter() for stream in pipes}
-        self._filter = NoiseFilter() if quiet else None
+        self._quiet = quiet
+        self._clock = clock
+        self._filters = {STDERR: NoiseFilter()}
+        self._for_log: dict[int, Cutter] = {stream: LineCutter(patience=_LOG_PATIENCE) for stream in pipes}
+        self._for_tail: dict[int, Cutter] = {stream: ScreenCutter() for stream in pipes}
+        self._for_terminal = {} if terminal is None else {stream: terminal.cutter() for stream in pipes}
         self._tail: collections.deque[bytes] = collections.deque(maxlen=_TAIL_LINES)
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"tfdist-output-{index}", daemon=True)
@@ -132,7 +80,7 @@ class Pump:
         return not self._thread.is_alive()
 
     def last_lines(self) -> tuple[str, ...]:
-        """The newest lines, oldest first."""
+        """The newest lines, oldest first, without TensorFlow's own; of long ones the beginning."""
         return tuple(line.decode(errors="replace") for line in tuple(self._tail))
 
     def _run(self) -> None:
@@ -151,45 +99,45 @@ class Pump:
                         selector.unregister(key.fileobj)
                 if not ready and ending:
                     break
+                self._take_overdue()
         self._finish()
 
     def _take(self, stream: int, data: bytes) -> None:
-        whole = self._for_log[stream].feed(data)
-        self._remember(whole)
-        self._write_log(whole)
+        now = self._clock()
+        self._keep(stream, self._for_log[stream].feed(data, now))
+        said = self._filters[stream].feed(data) if stream in self._filters else data
+        self._remember(self._for_tail[stream].feed(said, now))
         if self._terminal is not None:
-            if stream == STDERR and self._filter is not None:
-                data = self._filter.feed(data)
-            shown = self._for_terminal[stream].feed(data) if self._terminal.whole_lines else data
-            self._terminal.write(self._index, stream, shown)
+            shown = said if self._quiet else data
+            self._terminal.write(self._index, stream, self._for_terminal[stream].feed(shown, now))
+
+    def _take_overdue(self) -> None:
+        now = self._clock()
+        for stream, cutter in self._for_log.items():
+            self._keep(stream, cutter.overdue(now))
+        if self._terminal is not None:
+            for stream, cutter in self._for_terminal.items():
+                self._terminal.write(self._index, stream, cutter.overdue(now))
 
     def _finish(self) -> None:
         for stream, pipe in self._pipes.items():
-            rest = self._for_log[stream].rest()
-            self._remember(rest)
-            self._write_log(rest)
+            self._keep(stream, self._for_log[stream].rest())
+            said = self._filters[stream].rest() if stream in self._filters else b""
+            self._remember(self._for_tail[stream].feed(said, self._clock()) + self._for_tail[stream].rest())
             if self._terminal is not None:
-                self._show_rest(self._terminal, stream)
+                self._show_rest(self._terminal, stream, said if self._quiet else b"")
             pipe.close()
-        if self._log is not None:
-            self._log.close()
+        self._log.close()
 
-    def _show_rest(self, terminal: Terminal, stream: int) -> None:
-        held = self._filter.rest() if stream == STDERR and self._filter is not None else b""
-        terminal.write(self._index, stream, self._for_terminal[stream].rest() + held)
+    def _show_rest(self, terminal: Terminal, stream: int, said: bytes) -> None:
+        cutter = self._for_terminal[stream]
+        terminal.write(self._index, stream, cutter.feed(said, self._clock()) + cutter.rest())
 
-    def _remember(self, whole: bytes) -> None:
-        self._tail.extend(line for line in whole.splitlines() if not is_noise(line))
+    def _remember(self, lines: bytes) -> None:
+        self._tail.extend(line[:_TAIL_LINE_BYTES] for line in lines.split(b"\n")[:-1])
 
-    def _write_log(self, data: bytes) -> None:
-        if self._log is None:
-            return
-        try:
-            while data:
-                data = data[self._log.write(data) or 0 :]
-        except OSError as error:
-            # A full disk must not stop the training; that the log ends here is said where it can be seen.
-            self._log.close()
-            self._log = None
-            if self._terminal is not None:
-                self._terminal.write(self._index, STDERR, f"tfdist: this worker's log ends here: {error}\n".encode())
+    def _keep(self, stream: int, data: bytes) -> None:
+        error = self._log.write(stream, data)
+        if error is not None and self._terminal is not None:
+            # That the log ends here is said where it can be seen.
+            self._terminal.write(self._index, STDERR, f"tfdist: this worker's log ends here: {error}\n".encode())

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from tfdist.launch.environment import Assignment
-from tfdist.launch.lines import LineError, LineSocket
+from tfdist.launch.lines import LineError, LineSocket, Message
 from tfdist.launch.output import STDERR, STDOUT, Pump, Terminal
 
 WORKER_MODULE = "tfdist.training.worker"
@@ -44,6 +44,7 @@ class WorkerProcess:
         environ: Mapping[str, str] | None = None,
     ) -> None:
         self.index = assignment.index
+        self.attempt = assignment.attempt
         self.address = assignment.address
         self.log = log
         self.ended_by_launcher = False
@@ -78,20 +79,20 @@ class WorkerProcess:
         """The channel's descriptor, to select on; -1 when it is closed."""
         return self._channel.fileno()
 
-    def reported(self) -> int | None:
-        """The exit code with which the worker has just said that it is done, if it has."""
+    def receive(self) -> list[Message]:
+        """What the worker has said since the last time; the error record of a last word is kept in `told`."""
+        self._channel.flush()
         try:
             messages = self._channel.receive()
         except LineError:
             self._channel.close()
-            return None
+            return []
         self.told = next((message["failed"] for message in messages if "failed" in message), self.told)
-        codes = [message["finished"] for message in messages if isinstance(message.get("finished"), int)]
-        return codes[-1] if codes else None
+        return messages
 
-    def release(self) -> None:
-        """Tells the worker that every worker is done."""
-        self._channel.send({"release": True})
+    def send(self, message: Message) -> None:
+        """Says something to the worker; never waits."""
+        self._channel.send(message)
 
     def poll(self) -> int | None:
         """The exit code, negative for a signal; None while the worker runs. What it started ends with it."""
@@ -108,6 +109,20 @@ class WorkerProcess:
     def kill(self) -> None:
         """Ends the worker and what it started."""
         self._end(signal.SIGKILL)
+
+    def is_stopped(self) -> bool:
+        """Whether somebody has stopped the process, with SIGSTOP or Ctrl-Z."""
+        try:
+            # The state comes after the name, which is in brackets and may hold any character.
+            return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] in ("T", "t")
+        except (OSError, IndexError):
+            return False
+
+    def dump_natively(self) -> None:
+        """Makes a worker whose interpreter does not run write its stacks into its log all the same."""
+        if self.poll() is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(self.pid, signal.SIGUSR2)
 
     def last_lines(self) -> tuple[str, ...]:
         """The newest lines of its output."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
+from tfdist.launch.attempt import Outcome
+from tfdist.launch.events import Restart
 from tfdist.launch.failures import Failure
-from tfdist.launch.group import Outcome
 
 _MESSAGE_CHARACTERS = 300
 
@@ -14,24 +15,38 @@ _MESSAGE_CHARACTERS = 300
 def render(outcome: Outcome, *, verbose: bool = False) -> str:
     """The report, without a newline at its end; empty when the job went well or its scripts chose its exit code."""
     if outcome.stop is not None:
-        return f"stopped: {outcome.stop.why}; all workers have ended"
+        lines = [f"stopped: {outcome.stop.why}; all workers have ended"]
+        lines += [f"  meanwhile {_who(failure)} failed: {_shorten(_what(failure))}" for failure in outcome.failures]
+        return "\n".join(lines)
     if not outcome.failures:
         return ""
     first, *others = outcome.failures
-    return "\n".join([*_first(first, verbose), *_others(first, others)])
+    advice = [f"  not restarted: {outcome.advice}"] if outcome.advice else []
+    return "\n".join([*_first(first, verbose), *_others(first, others), *advice])
+
+
+def render_restart(outcome: Outcome, restart: Restart, *, verbose: bool = False) -> str:
+    """What is said of an attempt that failed when there is another one, without a newline at its end."""
+    return f"{render(outcome, verbose=verbose)}\nall workers start again in {restart.delay:g} s ({restart.why})"
 
 
 def _first(failure: Failure, verbose: bool) -> list[str]:
     explained = failure.kind in ("usage", "data")
-    lines = [f"error: {_who(failure)} failed: {_what(failure)}"]
+    lines = [f"error: {_who(failure)} failed{_when(failure)}: {_what(failure)}"]
     if failure.traceback and (verbose or not explained):
-        lines.append(textwrap.indent(failure.traceback.rstrip(), "  "))
+        shown = failure.traceback if verbose else _main_thread(failure)
+        lines.append(textwrap.indent(shown.rstrip(), "  "))
     elif failure.last_lines and not explained:
         lines.append("  the end of its log:")
         lines += [f"    {line}" for line in failure.last_lines]
     if failure.log:
         lines.append(f"  its log: {failure.log} (on {failure.host})")
     return lines
+
+
+def _main_thread(failure: Failure) -> str:
+    """Of a hang's stacks the first, which is the main thread's; the others are in the log and in the record."""
+    return failure.traceback.partition("\nThread ")[0] if failure.kind == "hang" else failure.traceback
 
 
 def _others(first: Failure, failures: Sequence[Failure]) -> list[str]:
@@ -48,6 +63,10 @@ def _who(failure: Failure) -> str:
     where = failure.host if failure.address is None else f"{failure.host}, {failure.address}"
     process = "" if failure.pid is None else f", pid {failure.pid}"
     return f"worker {failure.index} ({where}{process})"
+
+
+def _when(failure: Failure) -> str:
+    return "" if failure.step is None else f" in epoch {(failure.epoch or 0) + 1} after step {failure.step}"
 
 
 def _what(failure: Failure) -> str:

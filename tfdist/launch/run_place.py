@@ -15,7 +15,7 @@ from typing import Any
 
 from tfdist.errors import FormingError, RunDirError
 from tfdist.rundir.atomic import write_json
-from tfdist.rundir.creation import create_run_dir, join_run_dir
+from tfdist.rundir.creation import Resume, create_run_dir, join_run_dir, next_attempt
 from tfdist.rundir.layout import RunDir
 
 _SEEDS = 2**31
@@ -49,20 +49,28 @@ class Place:
         return {"run_dir": self.shown, "seed": self.seed, "attempt": self.attempt, "job": self.job}
 
 
-def create_place(run_dir: str | None, *, name: str, overwrite: bool, seed: int | None) -> Place:
+def create_place(
+    run_dir: str | None, *, name: str, overwrite: bool, seed: int | None, resume: Resume = "never"
+) -> Place:
     """Creates a job's run directory and draws its seed when none is given: for the chief's launcher alone.
 
+    A run that goes on keeps its seed, and counts its starts on.
+
     Raises:
-        RunDirError: The directory holds another run, or cannot be made or written.
+        RunDirError: The directory holds another run, or cannot be made or written, or has no run to go on.
     """
-    run = create_run_dir(run_dir, name=name, overwrite=overwrite)
+    run = create_run_dir(run_dir, name=name, overwrite=overwrite, resume=resume)
+    if seed is None:
+        seed = _seed_before(run)
     job = secrets.token_hex(8)
-    _mark(run, job)
+    _mark(run, job, seed=seed)
     shown = os.path.relpath(run.path) if run_dir is None else run_dir
-    return Place(run, shown, secrets.randbelow(_SEEDS) if seed is None else seed, 0, job, True)
+    return Place(run, shown, seed, 0 if resume == "never" else next_attempt(run), job, True)
 
 
-def join_place(go: dict[str, Any], run_dir: str | None, *, name: str, overwrite: bool) -> Place:
+def join_place(
+    go: dict[str, Any], run_dir: str | None, *, name: str, overwrite: bool, resume: Resume = "never"
+) -> Place:
     """The place of a launcher without the chief: the chief's directory where it is shared, else one of the same name.
 
     Args:
@@ -70,6 +78,7 @@ def join_place(go: dict[str, Any], run_dir: str | None, *, name: str, overwrite:
         run_dir: `--run-dir` as given on this host; None takes the chief's name for it.
         name: The run's name.
         overwrite: Whether an earlier run is replaced.
+        resume: Whether an earlier run goes on. What it goes on from lies on the chief's host, not here.
 
     Raises:
         FormingError: `go` is not what this version hands out.
@@ -90,14 +99,20 @@ def join_place(go: dict[str, Any], run_dir: str | None, *, name: str, overwrite:
         if shared:
             join_run_dir(shown, name=name)
         else:
-            create_run_dir(shown, name=name, overwrite=overwrite)
+            create_run_dir(shown, name=name, overwrite=overwrite, resume="never" if resume == "never" else "auto")
             _mark(run, job)
     return Place(run, shown, seed, attempt, job, not shared)
 
 
-def _mark(run: RunDir, job: str) -> None:
+def _mark(run: RunDir, job: str, **more: Any) -> None:
     record = _record(run) or {}
-    write_json(run.run_file, {**record, "job": job})
+    write_json(run.run_file, {**record, "job": job, **more})
+
+
+def _seed_before(run: RunDir) -> int:
+    """The seed that an earlier start of the run has drawn; a new one in a new run directory."""
+    seed = (_record(run) or {}).get("seed")
+    return seed if isinstance(seed, int) else secrets.randbelow(_SEEDS)
 
 
 def _joins(run: RunDir, job: str) -> bool:

@@ -21,14 +21,14 @@ class Stopped(Exception):
     """
 
     def __init__(self, number: int) -> None:
-        super().__init__(describe(number))
+        super().__init__(describe_signal(number))
         self.exit_code = 128 + number
 
 
-def describe(number: int) -> str:
+def describe_signal(number: int, to: str = "the launcher") -> str:
     """Who was stopped, and how."""
     how = "Ctrl-C, SIGINT" if number == signal.SIGINT else signal.Signals(number).name
-    return f"{how} to the launcher on {socket.gethostname()}"
+    return f"{how} to {to} on {socket.gethostname()}"
 
 
 class Signals:

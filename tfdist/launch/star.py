@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tfdist.launch.control import Ended, Event, Released, from_message, to_message
+from tfdist.launch.events import Ended, Event, GiveUp, Released, Restart, StopAsked, from_message, to_message
 from tfdist.launch.failures import Failure, first_to_last
 from tfdist.launch.lines import LineError, LineSocket, Message
 from tfdist.launch.waiting import wait_for
@@ -72,12 +72,13 @@ class Linked:
         self._over = False
         self._gone: set[Link] = set()
         self._settled: dict[Link, list[Failure]] = {}
+        self._kept: list[Event] = []
 
     def sockets(self) -> Sequence[LineSocket]:
         return [link.line for link in self._links if not link.line.is_closed()]
 
     def events(self) -> list[Event]:
-        events: list[Event] = []
+        events, self._kept = self._kept, []
         for link in self._links:
             if link in self._gone:
                 continue
@@ -106,11 +107,18 @@ class Linked:
             self._send_settled(failures)
         while not self._all_settled() and time.monotonic() < deadline:
             wait_for(self.sockets(), min(_TICK_SECONDS, deadline - time.monotonic()))
-            self.events()
-        everybodys = first_to_last([*failures, *(failure for known in self._settled.values() for failure in known)])
+            self._kept = [event for event in self.events() if _outlives_attempt(event)]
+        known = [failure for settled in self._settled.values() for failure in settled]
+        if self.leads:
+            known += [link.lost() for link in self._links if link not in self._settled]
+        everybodys = first_to_last([*failures, *known])
         if self.leads:
             self._send_settled(everybodys)
         return everybodys
+
+    def begin_again(self) -> None:
+        self._over = False
+        self._settled.clear()
 
     def close(self) -> None:
         for link in self._links:
@@ -144,3 +152,8 @@ class Linked:
         message: Message = {"settle": [failure.to_json() for failure in first_to_last(failures)]}
         for link in self._links:
             link.line.send(message)
+
+
+def _outlives_attempt(event: Event) -> bool:
+    """Whether an event that comes while an attempt is being wound up still matters afterwards."""
+    return isinstance(event, Restart | GiveUp | StopAsked) or (isinstance(event, Ended) and event.stop is not None)

@@ -64,7 +64,12 @@ def test_the_flags_are_a_contract() -> None:
         "--overwrite",
         "--set",
         "--start-timeout",
+        "--first-step-timeout",
         "--step-timeout",
+        "--grace",
+        "--max-restarts",
+        "--resume",
+        "--network",
         "--show",
         "--log-prefix",
         "--verbose",
@@ -131,6 +136,18 @@ def test_the_default_config(jobs: list[JobSpec]) -> None:
     Path("digits.yaml").rename("tfdist.yaml")
     assert run("--nproc 2").exit_code == 7
     assert jobs[0].target == "tfdist.yaml"
+
+
+@pytest.mark.parametrize("network", ["host", "private"])
+def test_a_public_address_is_warned_of_once(jobs: list[JobSpec], monkeypatch: pytest.MonkeyPatch, network: str) -> None:
+    monkeypatch.setattr(train_module, "own_addresses", lambda: ("127.0.0.1", "8.8.8.8"))
+    result = run(f"--nproc 2 --network {network} train.py")
+    assert result.exit_code == 7
+    assert jobs[0].network == network
+    expected = {"host": 1, "private": 0}[network]
+    assert result.stderr.count("warning: this machine has a public address (8.8.8.8)") == expected
+    assert result.stderr.count("\n") == expected
+    assert "warning" not in run("train.py").stderr  # one worker has no port
 
 
 @pytest.mark.parametrize(

@@ -1,20 +1,29 @@
 from __future__ import annotations
 
 import json
+import logging
 import socket
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from tfdist.launch.channel import WorkerChannel
 
 
+def fail(value: Any) -> None:
+    raise ValueError(f"no answer to {value}")
+
+
+ANSWERS = {"hold": lambda value: {"begun": 7, "to": value}, "stop": lambda value: None, "dump": fail}
+
+
 @pytest.fixture
 def launcher() -> Iterator[tuple[socket.socket, WorkerChannel, threading.Event]]:
     ours, theirs = socket.socketpair()
     lost = threading.Event()
-    channel = WorkerChannel(theirs.detach(), on_lost=lost.set)
+    channel = WorkerChannel(theirs.detach(), on_lost=lost.set, answers=ANSWERS)
     with ours:
         yield ours, channel, lost
     assert channel._watcher is None or not (channel._watcher.join(5), channel._watcher.is_alive())[1]
@@ -53,3 +62,49 @@ def test_a_worker_tells_of_its_error(launcher: tuple[socket.socket, WorkerChanne
     assert json.loads(ours.recv(100)) == {"failed": {"message": "The disk is full"}}
     ours.close()
     channel.failed({"message": "nobody listens"})
+
+
+def test_a_worker_answers(launcher: tuple[socket.socket, WorkerChannel, threading.Event]) -> None:
+    ours, channel, _ = launcher
+    channel.watch()
+    ours.sendall(b'{"unknown": 1}\n{"stop": {}}\n{"hold": true}\n')
+    assert json.loads(ours.recv(100)) == {"begun": 7, "to": True}
+    ours.sendall(b'{"release": true}\n')
+
+
+def test_an_answer_that_fails_is_no_end(
+    launcher: tuple[socket.socket, WorkerChannel, threading.Event], caplog: pytest.LogCaptureFixture
+) -> None:
+    ours, channel, lost = launcher
+    channel.watch()
+    logger = logging.getLogger("tfdist")
+    logger.addHandler(caplog.handler)
+    try:
+        ours.sendall(b'{"dump": true}\n{"hold": 1}\n')
+        assert json.loads(ours.recv(100)) == {"begun": 7, "to": 1}
+    finally:
+        logger.removeHandler(caplog.handler)
+    assert "no answer to True" in caplog.text
+    assert not lost.is_set()
+    ours.sendall(b'{"release": true}\n')
+
+
+def test_a_launcher_that_does_not_listen_stops_no_beat(
+    launcher: tuple[socket.socket, WorkerChannel, threading.Event],
+) -> None:
+    ours, channel, _ = launcher
+    for step in range(10_000):
+        channel.beat({"step": step, "filling": "x" * 1000})
+    heard = b""
+    while heard.count(b"\n") < 2:
+        heard += ours.recv(65536)
+    first, second = (json.loads(line)["beat"]["step"] for line in heard.split(b"\n")[:2])
+    assert (first, second) == (0, 1)
+    ours.close()
+    channel.beat({"step": -1})
+
+
+def test_a_worker_tells_of_a_signal(launcher: tuple[socket.socket, WorkerChannel, threading.Event]) -> None:
+    ours, channel, _ = launcher
+    channel.signalled(15)
+    assert json.loads(ours.recv(100)) == {"signal": 15}

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from tfdist.errors import UsageError
-from tfdist.launch.environment import VARIABLE, Assignment
+from tfdist.launch.environment import VARIABLE, Assignment, read_token
+from tfdist.launch.token import Token
 
 ALONE = Assignment(run_dir="/r", seed=2**40, index=0, num_workers=1, target_kind="config", target="c.yaml")
 SECOND = Assignment(
@@ -43,14 +44,27 @@ def test_a_worker_of_several_gets_its_tf_config() -> None:
     assert json.loads(environ["TF_CONFIG"])["task"] == {"type": "worker", "index": 1}
     assert environ["TF_GRPC_REUSE_PORT"] == "true"
     assert environ["PATH"] == "/bin"
-    assert "TF_CPP_MIN_LOG_LEVEL" not in environ  # verbose
+
+
+def test_the_launchers_secret_is_theirs_alone() -> None:
+    base = {"TFDIST_TOKEN": "not-to-be-seen"}
+    token = read_token(base)
+    assert token == Token("not-to-be-seen")
+    for assignment in (ALONE, SECOND):
+        assert "not-to-be-seen" not in str(assignment.to_environ(base))
+    assert read_token({}) is None
+
+
+def test_a_secret_that_is_empty_is_refused() -> None:
+    with pytest.raises(UsageError, match="TFDIST_TOKEN is set and empty"):
+        read_token({"TFDIST_TOKEN": ""})
 
 
 def test_a_worker_alone_gets_none() -> None:
     environ = ALONE.to_environ({"TF_CONFIG": "stale"})
     assert "TF_CONFIG" not in environ
     assert "TF_GRPC_REUSE_PORT" not in environ
-    assert environ["TF_CPP_MIN_LOG_LEVEL"] == "2"
+    assert "TF_CPP_MIN_LOG_LEVEL" not in environ  # the log has what TensorFlow says; the terminal is filtered
     assert 0 <= int(environ["PYTHONHASHSEED"]) < 2**32
 
 

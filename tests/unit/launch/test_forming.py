@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,11 +17,13 @@ import pytest
 from tfdist.cluster import Address, Cluster, Membership, discover
 from tfdist.errors import FormingError, RunDirError, TfdistError
 from tfdist.launch import hello as hello_module
-from tfdist.launch.control import Done, Ended, Released, Stop
+from tfdist.launch.events import Done, Ended, Released, Stop
 from tfdist.launch.failures import from_signal
 from tfdist.launch.forming import Formed, form
-from tfdist.launch.holding import PortHold, hold_ports
+from tfdist.launch.hello import Hello
+from tfdist.launch.holding import PortHold, bind_reusable, hold_ports
 from tfdist.launch.signals import Signals, Stopped
+from tfdist.launch.token import Token
 
 GO = {"run_dir": "runs/x", "seed": 7}
 
@@ -38,6 +43,8 @@ class Launchers:
         self.stack = stack
         self.pool = stack.enter_context(ThreadPoolExecutor(size + 1))
         self.signals: list[Signals] = []
+        self.said: list[str] = []
+        self.clock: Callable[[], float] = time.monotonic
 
     def start(
         self,
@@ -45,15 +52,22 @@ class Launchers:
         cluster: Cluster | None = None,
         timeout: float = 20,
         make_go: Callable[[], dict[str, Any]] = lambda: GO,
+        token: str | None = None,
     ) -> Future[Formed]:
         cluster = cluster or self.cluster
         membership = Membership(cluster, local)
         signals = self.stack.enter_context(Signals())
         self.signals.append(signals)
-        return self.pool.submit(form, membership, cluster, make_go if 0 in local else no_go, timeout, signals)
+        secret = None if token is None else Token(token)
+        arguments = (membership, cluster, make_go if 0 in local else no_go, timeout, signals, self.clock, secret)
+        return self.pool.submit(form, *arguments, self.said.append)
 
-    def form(self, *locals_: Sequence[int]) -> list[Formed]:
-        formed = [future.result(20) for future in [self.start(*local) for local in locals_]]
+    def hello(self, *local: int) -> bytes:
+        """What the launcher of these workers would say."""
+        return json.dumps(Hello.own(self.cluster, local).to_message(link=True)).encode() + b"\n"
+
+    def form(self, *locals_: Sequence[int], token: str | None = None) -> list[Formed]:
+        formed = [future.result(20) for future in [self.start(*local, token=token) for local in locals_]]
         for each in formed:
             self.stack.callback(each.control.close)
         return formed
@@ -123,6 +137,25 @@ def test_who_does_not_come_is_named_everywhere(
         assert raised.value.exit_code == 3
 
 
+@pytest.mark.parametrize(("said", "says"), [(b"SSH-2.0-OpenSSH_9.2\r\n", "is no tfdist launcher"), (b"", "refuses")])
+def test_something_else_at_a_workers_address_is_named(make: Callable[[int], Launchers], said: bytes, says: str) -> None:
+    """A server that greets first, and one that hangs up."""
+    launchers = make(2)
+    server = launchers.stack.enter_context(bind_reusable(launchers.cluster.workers[1].port))
+    server.listen()
+
+    def greet() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                with server.accept()[0] as caller:
+                    caller.sendall(said)
+
+    threading.Thread(target=greet, daemon=True).start()
+    launchers.stack.callback(server.shutdown, socket.SHUT_RDWR)
+    with pytest.raises(FormingError, match=says):
+        launchers.start(0, timeout=1).result(20)
+
+
 @pytest.mark.parametrize("hasty", [0, 1])
 def test_the_one_that_gives_up_first_ends_all(make: Callable[[int], Launchers], hasty: int) -> None:
     launchers = make(3)
@@ -154,6 +187,24 @@ def test_other_versions_are_an_error_at_once(make: Callable[[int], Launchers], m
             future.result(20)
 
 
+def test_another_order_is_an_error_that_says_so(make: Callable[[int], Launchers]) -> None:
+    launchers = make(2)
+    turned = Cluster(launchers.cluster.workers[::-1])
+    futures = [launchers.start(0, timeout=60), launchers.start(0, cluster=turned, timeout=60)]
+    for future in futures:
+        with pytest.raises(FormingError, match="the workers in another order"):
+            future.result(20)
+
+
+def test_a_list_that_crosses_two_hosts_is_an_error(make: Callable[[int], Launchers]) -> None:
+    """The one list, but one launcher has worker 1's port and says that it starts worker 2."""
+    launchers = make(3)
+    futures = [launchers.start(0, timeout=60), launchers.start(1, timeout=60), launchers.start(1, timeout=60)]
+    for future in futures:
+        with pytest.raises(FormingError, match="started twice|starts worker"):
+            future.result(20)
+
+
 def test_a_worker_that_is_started_twice_is_an_error(make: Callable[[int], Launchers]) -> None:
     launchers = make(3)
     first, second = launchers.start(0, 1, timeout=60), launchers.start(1, 2, timeout=60)
@@ -175,6 +226,25 @@ def test_what_the_chief_cannot_do_ends_all_with_its_code(make: Callable[[int], L
     assert raised.value.exit_code == 2
 
 
+@pytest.mark.parametrize(("code", "exit_code"), [(2, 2), (0, 3), (-1, 3), (256, 3), ("2", 3), (True, 3), (None, 3)])
+def test_a_launcher_that_gives_up_never_makes_the_job_look_well(
+    make: Callable[[int], Launchers], code: object, exit_code: int
+) -> None:
+    launchers = make(2)
+    leader = launchers.start(0)
+    address = launchers.cluster.workers[0]
+    caller = None
+    while caller is None:
+        with contextlib.suppress(ConnectionRefusedError):
+            caller = socket.create_connection((address.host, address.port), timeout=10)
+    with caller:
+        abort = {"abort": {"code": code, "text": "It is over.", "host": "h"}}
+        caller.sendall(launchers.hello(1) + json.dumps(abort).encode() + b"\n")
+        with pytest.raises(FormingError, match="It is over") as raised:
+            leader.result(20)
+    assert raised.value.exit_code == exit_code
+
+
 @pytest.mark.parametrize(("stopped", "other"), [(0, 1), (1, 0)])
 def test_a_signal_while_forming_ends_it_for_all(make: Callable[[int], Launchers], stopped: int, other: int) -> None:
     launchers = make(3)
@@ -189,28 +259,6 @@ def test_a_signal_while_forming_ends_it_for_all(make: Callable[[int], Launchers]
     assert ours.value.exit_code == theirs.value.exit_code == 130
 
 
-@pytest.mark.parametrize("greeting", [b"", b"GET / HTTP/1.1\r\n\r\n", b"\x00\xff" * 1000, b"{}\n", b"x" * 300_000])
-def test_strangers_neither_stop_nor_slow_the_forming(make: Callable[[int], Launchers], greeting: bytes) -> None:
-    launchers = make(2)
-    leader = launchers.start(0)
-    address = launchers.cluster.workers[0]
-    with contextlib.ExitStack() as strangers:
-        for _ in range(20):
-            deadline = time.monotonic() + 5
-            while time.monotonic() < deadline:
-                with contextlib.suppress(ConnectionRefusedError):
-                    stranger = socket.create_connection((address.host, address.port), timeout=5)
-                    break
-            strangers.enter_context(stranger)
-            with contextlib.suppress(OSError):
-                stranger.sendall(greeting)
-        start = time.monotonic()
-        follower = launchers.start(1)
-        for each in (leader, follower):
-            launchers.stack.callback(each.result(20).control.close)
-        assert time.monotonic() - start < 3
-
-
 def test_news_reach_every_launcher(make: Callable[[int], Launchers]) -> None:
     leader, first, second = make(3).form((0,), (1,), (2,))
     first.control.tell(Done(1, 3, False))
@@ -219,6 +267,22 @@ def test_news_reach_every_launcher(make: Callable[[int], Launchers]) -> None:
     second.control.tell(Ended((failure,)))
     assert wait_for_events(leader) == [Ended((failure,))]
     assert wait_for_events(first) == [Ended((failure,))]
+
+
+def test_long_reports_reach_every_launcher(make: Callable[[int], Launchers]) -> None:
+    """The tracebacks and last lines of many workers, both ways; longer than what a socket takes at once."""
+    leader, first, second = make(3).form((0,), (1,), (2,))
+    failures = tuple(replace(from_signal(index, 6), traceback="x" * 1_500_000) for index in (1, 2))
+    first.control.tell(Ended(failures))
+    pool = ThreadPoolExecutor(1)
+    heard = pool.submit(wait_for_events, second)
+    with pool:
+        while not (events := leader.control.events()):
+            first.control.events()  # sends on what did not fit
+        assert events == [Ended(failures)]
+        while not heard.done():
+            leader.control.events()
+        assert heard.result() == [Ended(failures)]
 
 
 def test_the_release_ends_without_a_loss(make: Callable[[int], Launchers]) -> None:

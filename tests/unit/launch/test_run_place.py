@@ -68,3 +68,20 @@ def test_launchers_that_share_a_directory_with_each_other_alone_do_not_collide(t
 def test_nonsense_is_refused() -> None:
     with pytest.raises(FormingError, match="same version"):
         join_place({"seed": 1}, None, name="n", overwrite=False)
+
+
+def test_a_run_that_goes_on_keeps_its_seed_and_counts_its_starts_on(tmp_path: Path) -> None:
+    path = str(tmp_path / "r")
+    first = create_place(path, name="n", overwrite=False, seed=None, resume="auto")
+    first.run_dir.log_file(0, first.attempt).write_text("")
+    again = create_place(path, name="n", overwrite=False, seed=None, resume="must")
+    assert (again.seed, again.attempt) == (first.seed, 1)
+    assert again.job != first.job
+    assert create_place(path, name="n", overwrite=False, seed=5, resume="auto").seed == 5
+
+
+def test_only_the_chiefs_host_must_have_what_is_resumed(tmp_path: Path) -> None:
+    create_place(str(tmp_path / "a"), name="n", overwrite=False, seed=1)
+    chief = create_place(str(tmp_path / "a"), name="n", overwrite=False, seed=None, resume="must")
+    other = join_place(chief.go(), str(tmp_path / "b"), name="n", overwrite=False, resume="must")
+    assert (other.seed, other.attempt) == (1, chief.attempt)

@@ -1,0 +1,208 @@
+"""Workers, launchers and time that are not real, to tell the stories of groups in milliseconds."""
+
+from __future__ import annotations
+
+import dataclasses
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tfdist.launch.attempt import Surroundings
+from tfdist.launch.environment import Assignment
+from tfdist.launch.events import Event
+from tfdist.launch.failures import Failure, first_to_last, from_signal
+from tfdist.launch.lines import Message
+from tfdist.launch.signals import Signals
+from tfdist.launch.worker import Worker
+from tfdist.rundir.state import State, WorkerState
+
+
+class Clock:
+    """Time passes only while somebody waits."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def wait(self, sources: Sequence[object], seconds: float) -> None:
+        assert 0 < seconds <= 1
+        self.now += seconds
+
+
+def state(index: int = 0, step: int = 0, moves: int | None = None, **fields: Any) -> WorkerState:
+    """What a worker says of itself."""
+    known = {"address": None, "host": "h", "pid": 1, "attempt": 0, "state": State.STEP, "epoch": 0, "time": 0.0}
+    return WorkerState(index=index, step=step, moves=step if moves is None else moves, **{**known, **fields})
+
+
+def beat(step: int, **fields: Any) -> Message:
+    """The message with which a worker says that it is in step `step`."""
+    return {"beat": state(0, step, **fields).to_dict()}
+
+
+@dataclasses.dataclass
+class FakeWorker:
+    """Says what `says` has for the time, ends as `ends` has; None for a worker that only a signal ends.
+
+    `answers` maps what the launcher says to what the worker says to it, at once.
+    """
+
+    index: int
+    clock: Clock
+    says: Sequence[tuple[float, Message]] = ()
+    ends: tuple[float, int] | None = None
+    answers: dict[str, Message] = dataclasses.field(default_factory=dict)
+    obeys_term: bool = True
+    relays_term: bool = False
+    leaves: bool = True
+    stopped: bool = False
+    address: str | None = None
+    attempt: int = 0
+    log: Path = Path("log")
+    ended_by_launcher: bool = False
+    pid: int = 1
+    heard: list[str] = dataclasses.field(default_factory=list)
+    got: list[Message] = dataclasses.field(default_factory=list)
+    exit: int | None = None
+
+    def fileno(self) -> int:
+        return -1
+
+    def receive(self) -> list[Message]:
+        due = [message for time, message in self.says if self.clock.now >= time]
+        self.says = [(time, message) for time, message in self.says if self.clock.now < time]
+        for message in due:
+            if isinstance(message.get("beat"), dict):
+                message["beat"]["index"] = self.index
+        return due
+
+    def send(self, message: Message) -> None:
+        (name,) = message
+        self.heard.append(name)
+        self.got.append(message)
+        if name == "release" and self.leaves and self.exit is None:
+            self.ends = (self.clock.now, 0)
+        if name in self.answers:
+            self.says = [*self.says, (self.clock.now, self.answers[name])]
+
+    def poll(self) -> int | None:
+        if self.exit is None and self.ends is not None and self.clock.now >= self.ends[0]:
+            self.exit = self.ends[1]
+        return self.exit
+
+    def terminate(self) -> None:
+        if self.exit is None:
+            self.heard.append("TERM")
+            self.ended_by_launcher = True
+            if self.relays_term:
+                self.says = [*self.says, (self.clock.now, {"signal": int(signal.SIGTERM)})]
+            if self.obeys_term:
+                self.exit = -signal.SIGTERM
+
+    def kill(self) -> None:
+        if self.exit is None:
+            self.heard.append("KILL")
+            self.ended_by_launcher = True
+            self.exit = -signal.SIGKILL
+
+    def is_stopped(self) -> bool:
+        return self.stopped
+
+    def dump_natively(self) -> None:
+        self.heard.append("USR2")
+
+    def last_lines(self) -> tuple[str, ...]:
+        return ()
+
+    def close(self) -> None:
+        self.heard.append("close")
+
+
+class FakeControl:
+    """The other launchers, whose events come at their times."""
+
+    def __init__(
+        self, clock: Clock, leads: bool, remote: tuple[int, ...], script: Sequence[tuple[float, Event]]
+    ) -> None:
+        self.clock, self.leads, self.remote, self.script = clock, leads, remote, list(script)
+        self.told: list[Event] = []
+
+    def sockets(self) -> Sequence[Any]:
+        return ()
+
+    def events(self) -> list[Event]:
+        due = [event for time, event in self.script if self.clock.now >= time]
+        self.script = [(time, event) for time, event in self.script if self.clock.now < time]
+        return due
+
+    def tell(self, event: Event) -> None:
+        self.told.append(event)
+
+    def settle(self, failures: Sequence[Failure], timeout: float) -> tuple[Failure, ...]:
+        return first_to_last(failures)
+
+    def begin_again(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def diagnose(worker: Worker, code: int) -> Failure | None:
+    return from_signal(worker.index, -code) if code < 0 and not worker.ended_by_launcher else None
+
+
+def assignments(local: int, remote: int = 0) -> list[Assignment]:
+    """Those of the first `local` workers of a job."""
+    total = local + remote
+    cluster = ",".join(f"127.0.0.1:{20000 + i}" for i in range(total)) if total > 1 else None
+    return [Assignment("/r", 0, index, total, "script", "x.py", cluster=cluster) for index in range(local)]
+
+
+@dataclasses.dataclass
+class Stage:
+    """Where a story happens.
+
+    `workers` are the fakes by attempt and index; `signals_at` says when the launcher gets which signal.
+    """
+
+    workers: list[list[FakeWorker]]
+    control: FakeControl
+    clock: Clock
+    signals: Signals
+    signals_at: Sequence[tuple[float, int]] = ()
+
+    def surroundings(self, grace: float = 30.0) -> Surroundings:
+        return Surroundings(
+            lambda assignment: self.workers[assignment.attempt][assignment.index],
+            diagnose,
+            self.control,
+            self.signals,
+            grace,
+            clock=self.clock,
+            wait=self._wait,
+        )
+
+    def _wait(self, sources: Sequence[object], seconds: float) -> None:
+        self.clock.wait(sources, seconds)
+        due = sum(self.clock.now >= time for time, _ in self.signals_at)
+        self.signals.received[:] = [number for _, number in self.signals_at[:due]]
+
+
+def stage(
+    *attempts: Sequence[dict[str, Any]],
+    leads: bool = True,
+    remote: tuple[int, ...] = (),
+    script: Sequence[tuple[float, Event]] = (),
+    signals_at: Sequence[tuple[float, int]] = (),
+) -> Stage:
+    """A stage with the workers of one or several attempts."""
+    clock = Clock()
+    workers = [
+        [FakeWorker(index, clock, attempt=number, **fields) for index, fields in enumerate(attempt)]
+        for number, attempt in enumerate(attempts)
+    ]
+    return Stage(workers, FakeControl(clock, leads, remote, script), clock, Signals(), signals_at)

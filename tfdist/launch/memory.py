@@ -1,0 +1,59 @@
+"""Whether the kernel kills processes because memory is full: a SIGKILL of its looks like anybody's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+_ROOT = Path("/")
+
+
+@dataclass(frozen=True)
+class KillCount:
+    """How many processes the kernel has killed for want of memory, on this machine and in this control group.
+
+    Attributes:
+        machine: Since the machine started; None where the kernel does not say.
+        group: In this process's control group since that was made; None likewise.
+    """
+
+    machine: int | None
+    group: int | None
+
+    @classmethod
+    def now(cls, root: Path = _ROOT) -> KillCount:
+        """The counts at this moment; `root` is where `proc` and `sys` are."""
+        return cls(_counter(root / "proc/vmstat"), _counter(_events_file(root)))
+
+    def grew(self, later: KillCount) -> bool | None:
+        """Whether there were kills between this count and a later one; None when the kernel says nothing of it."""
+        pairs = [(self.machine, later.machine), (self.group, later.group)]
+        known = [(before, after) for before, after in pairs if before is not None and after is not None]
+        return any(after > before for before, after in known) if known else None
+
+
+def _events_file(root: Path) -> Path | None:
+    """The file of this process's control group (version 2) that counts the kills."""
+    try:
+        lines = (root / "proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        if line.startswith("0::"):
+            # In a container the path may be that of the host, where it cannot be seen: then the container's root is.
+            inside = root / "sys/fs/cgroup" / line.removeprefix("0::").lstrip("/") / "memory.events"
+            return inside if inside.exists() else root / "sys/fs/cgroup/memory.events"
+    return None
+
+
+def _counter(file: Path | None) -> int | None:
+    if file is None:
+        return None
+    try:
+        for line in file.read_text().splitlines():
+            name, _, value = line.partition(" ")
+            if name == "oom_kill":
+                return int(value)
+    except (OSError, ValueError):
+        return None
+    return None

@@ -1,0 +1,41 @@
+"""Keeps the states of workers on other machines in the chief's run directory, for whoever looks there alone."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+
+from tfdist.errors import RunDirError
+from tfdist.rundir.layout import RunDir
+from tfdist.rundir.state import WorkerState
+
+
+class RemoteStates:
+    """Writes what other launchers tell of their workers.
+
+    Args:
+        run: The run directory on the leader's machine.
+        remote: The workers that other launchers start.
+    """
+
+    def __init__(self, run: RunDir, remote: Iterable[int]) -> None:
+        self._run = run
+        self._written: dict[int, WorkerState | None] = dict.fromkeys(remote)
+
+    def write(self, states: Iterable[WorkerState]) -> None:
+        """Writes those that are new. Where machines share the directory, the worker's own file is the newer one."""
+        for state in states:
+            if state.index in self._written and self._written[state.index] != state:
+                self._written[state.index] = state
+                # What cannot be written now is tried again with the next state.
+                with contextlib.suppress(RunDirError):
+                    self._write(state)
+
+    def _write(self, state: WorkerState) -> None:
+        file = self._run.state_file(state.index)
+        there = None
+        # A damaged file is replaced.
+        with contextlib.suppress(RunDirError):
+            there = WorkerState.read(file)
+        if there is None or there.time < state.time:
+            state.write(file, durable=False)

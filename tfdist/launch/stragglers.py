@@ -1,0 +1,186 @@
+"""Which workers are slower than the others, and what that costs: every step waits for the slowest worker.
+
+Pure: fed with the workers' states, it returns what is to be said.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from tfdist.rundir.state import State, WorkerState
+
+SLOWER = 1.2
+"""Times the median of the others that a straggler takes for a step."""
+
+STEPS = 50
+"""For how many steps in a row it must."""
+
+_MARKED = 2.0
+"""By which factor what a straggler costs must grow or shrink to be said again."""
+
+_ENDED = (State.FINISHED, State.FAILED)
+
+
+@dataclass(frozen=True)
+class Lag:
+    """One worker beside the others.
+
+    Attributes:
+        index: The worker.
+        busy: Seconds a step that it takes for itself.
+        others: The median of the same over the other workers.
+    """
+
+    index: int
+    busy: float
+    others: float
+
+    def __post_init__(self) -> None:
+        if not (self.busy > 0 and self.others > 0):
+            raise ValueError(f"A step takes more than 0 s. Received: busy={self.busy}, others={self.others}")
+
+    @property
+    def cost(self) -> float:
+        """Seconds that a step of all takes longer than with a worker as quick as the others; 0 when it is as quick."""
+        return max(0.0, self.busy - self.others)
+
+    @property
+    def slower(self) -> float:
+        """By which part it is slower than the others: 0.2 for 20 %."""
+        return self.busy / self.others - 1
+
+    @property
+    def is_straggling(self) -> bool:
+        """Whether it is slower than the others by more than what is usual."""
+        return self.busy > SLOWER * self.others
+
+
+def lags(states: Iterable[WorkerState]) -> dict[int, Lag]:
+    """Every worker that takes steps beside the others that do; empty where fewer than two are known to."""
+    newest: dict[int, WorkerState] = {}
+    for state in states:
+        if state.busy > 0 and state.state not in _ENDED:
+            newest[state.index] = state
+    attempt = max((state.attempt for state in newest.values()), default=0)
+    busy = {index: state.busy for index, state in newest.items() if state.attempt == attempt}
+    if len(busy) < 2:
+        return {}
+    return {
+        index: Lag(index, own, statistics.median(other for key, other in busy.items() if key != index))
+        for index, own in busy.items()
+    }
+
+
+@dataclass(frozen=True)
+class _Watched:
+    """What is known of one worker.
+
+    Attributes:
+        step: Where it was when last seen.
+        other_since: Since which step it has been otherwise than `said` says; None while it is not.
+        cost: Seconds that it has cost all since it began to straggle.
+        began: At which step that was.
+        said: What was said of it last; None when nothing, or that it is over.
+        patience: Steps in a row that change what is said; longer after each time that it was over, so that a worker
+            around the limit does not fill the terminal.
+    """
+
+    step: int
+    other_since: int | None = None
+    cost: float = 0.0
+    began: int = 0
+    said: Lag | None = None
+    patience: int = STEPS
+
+
+class Stragglers:
+    """Names the workers that are slower than the others by more than 20 % for 50 steps in a row.
+
+    `busy` is a mean over the last 50 steps, so one slow step among quick ones stands out for 50 steps and no longer,
+    and is named by nobody.
+    """
+
+    def __init__(self) -> None:
+        self._watched: dict[int, _Watched] = {}
+        self._attempt = 0
+
+    def observe(self, states: Mapping[int, WorkerState]) -> list[str]:
+        """Takes the newest state of every worker that is known, in any rhythm; returns messages, one line each."""
+        attempt = max((state.attempt for state in states.values()), default=0)
+        if attempt != self._attempt:
+            self._attempt, self._watched = attempt, {}
+        messages = []
+        for index, lag in sorted(lags(states.values()).items()):
+            state = states[index]
+            before = self._watched.get(index)
+            if before is None or state.step < before.step:
+                before = _Watched(state.step)
+            self._watched[index], message = _advance(before, state, lag)
+            messages += [message] if message else []
+        return messages
+
+    @property
+    def named(self) -> frozenset[int]:
+        """The workers that are stragglers now."""
+        return frozenset(index for index, watched in self._watched.items() if watched.said is not None)
+
+
+def _advance(before: _Watched, state: WorkerState, lag: Lag) -> tuple[_Watched, str]:
+    """What is known of a worker after one more look at it, and what is to be said."""
+    steps = state.step - before.step
+    is_other = lag.is_straggling if before.said is None else _differs(before.said, lag)
+    began, cost = before.began, before.cost
+    if before.said is None and before.other_since is None:
+        began, cost, steps = state.step, 0.0, 0
+    cost += lag.cost * steps
+    since = before.other_since if before.other_since is not None else state.step
+    now = _Watched(state.step, since if is_other else None, cost, began, before.said, before.patience)
+    if not is_other or state.step - since < before.patience:
+        return now, ""
+    if lag.is_straggling:
+        said = _Watched(state.step, None, cost, began, lag, before.patience)
+        say = _slow if before.said is None else _still_slow
+        return said, say(state, lag, cost, state.step - began)
+    over = _Watched(state.step, None, 0.0, 0, None, 2 * before.patience)
+    return over, _caught_up(state, lag, cost, state.step - began)
+
+
+def _differs(said: Lag, lag: Lag) -> bool:
+    """Whether what was said of a straggler holds no more."""
+    return not lag.is_straggling or not said.cost / _MARKED < lag.cost < said.cost * _MARKED
+
+
+def _slow(state: WorkerState, lag: Lag, cost: float, steps: int) -> str:
+    return (
+        f"worker {state.index} ({state.host}) is a straggler: for {steps} steps it has taken {_times(lag)}, "
+        f"{100 * lag.slower:.0f} % more; every step of all workers waits {_seconds(lag.cost)} for it, "
+        f"{_seconds(cost)} so far"
+    )
+
+
+def _still_slow(state: WorkerState, lag: Lag, cost: float, steps: int) -> str:
+    return (
+        f"worker {state.index} ({state.host}) is still a straggler: it now takes {_times(lag)}, "
+        f"{100 * lag.slower:.0f} % more; every step of all workers waits {_seconds(lag.cost)} for it, "
+        f"{_seconds(cost)} in {steps} steps so far"
+    )
+
+
+def _caught_up(state: WorkerState, lag: Lag, cost: float, steps: int) -> str:
+    return (
+        f"worker {state.index} ({state.host}) is no straggler any more: it takes {_times(lag)}; "
+        f"it has cost {_seconds(cost)} in {steps} steps"
+    )
+
+
+def _times(lag: Lag) -> str:
+    return f"{_seconds(lag.busy)} a step, where the others take {_seconds(lag.others)}"
+
+
+def _seconds(seconds: float) -> str:
+    """Seconds in three digits, as people say them."""
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.3g} ms"
+    return f"{seconds:.3g} s" if seconds < 999.5 else f"{seconds:,.0f} s"

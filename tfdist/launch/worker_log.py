@@ -1,0 +1,46 @@
+"""A worker's log file: every byte of its stdout and stderr, and no line of the one inside a line of the other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import BinaryIO
+
+
+class WorkerLog:
+    """The log of one worker in one attempt, opened to append: the worker itself adds its traceback.
+
+    Args:
+        path: The file.
+
+    Raises:
+        OSError: It cannot be opened.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file: BinaryIO | None = path.open("ab", buffering=0)
+        self._unfinished: int | None = None
+
+    def write(self, stream: int, data: bytes) -> OSError | None:
+        """Adds what was written to `stream`; behind an unfinished line of the other stream, on a line of its own.
+
+        Returns:
+            Why the log ends here, once: a full disk must not stop the training.
+        """
+        if self._file is None or not data:
+            return None
+        if self._unfinished not in (None, stream):
+            data = b"\n" + data
+        self._unfinished = None if data.endswith(b"\n") else stream
+        try:
+            while data:
+                data = data[self._file.write(data) or 0 :]
+        except OSError as error:
+            self.close()
+            return error
+        return None
+
+    def close(self) -> None:
+        """Closes the file; what comes later is not kept."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
