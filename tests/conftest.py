@@ -17,6 +17,9 @@ _HARD_EXTRA = 30.0
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", f"bound(seconds): how long a test may take (default {DEFAULT_BOUND:g} s)")
+    # In the background of a shell they are ignored, and would be by everything that a test starts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     capture = config.pluginmanager.getplugin("capturemanager")
     if capture is None:
         config.stash[_STDERR] = os.dup(2)

@@ -31,11 +31,14 @@ FLOORS = {
     "training": 5,
     "verify": 6,
     "bench": 6,
+    "status": 6,
+    "doctor": 6,
     "cli": 7,
     "__init__": 8,
     "__main__": 8,
 }
-LIGHT = {"errors", "cluster", "order", "config", "rundir", "launch", "plan", "cli", "__init__", "__main__"}
+LIGHT = {"errors", "cluster", "order", "config", "rundir", "launch", "plan", "status", "doctor", "cli"}
+LIGHT |= {"__init__", "__main__"}
 """Never import TensorFlow or Keras, at whatever place in the file."""
 
 WITHOUT_NUMPY = LIGHT - {"order", "plan"}
@@ -152,7 +155,12 @@ def test_start_up_loads_no_tensorflow_and_no_numpy(module: str) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--help"], ["train", "--help"], ["tf-config", "--workers", "a:20000,b:20000", "--index", "1"]],
+    [
+        ["--help"],
+        ["train", "--help"],
+        ["status", "--help"],
+        ["tf-config", "--workers", "a:20000,b:20000", "--index", "1"],
+    ],
     ids=lambda arguments: arguments[0],
 )
 def test_the_command_line_answers_at_once(arguments: list[str]) -> None:
