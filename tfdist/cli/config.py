@@ -7,16 +7,14 @@ from typing import Any
 
 import click
 
+from tfdist.cli.options import overrides
 from tfdist.cli.verb import Verb
 from tfdist.config.load import dump_yaml, load_config
 
 
 def config_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
     """The argument and the option that both verbs take."""
-    option = click.option(
-        "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Overrides one entry, dotted; repeatable."
-    )
-    return click.argument("path", metavar="CONFIG", type=click.Path())(option(command))
+    return click.argument("path", metavar="CONFIG", type=click.Path())(overrides(command))
 
 
 @click.group()

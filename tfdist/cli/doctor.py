@@ -6,7 +6,7 @@ import json
 
 import click
 
-from tfdist.cli.train import Seconds
+from tfdist.cli import options as shared
 from tfdist.cli.verb import Verb
 
 
@@ -14,9 +14,7 @@ from tfdist.cli.verb import Verb
 @click.option("--workers", metavar="LIST", help="The whole cluster: host1:20000,host2:20000. Run it on each host.")
 @click.option("--index", type=click.IntRange(min=0), metavar="I", help="Check as entry I of the list only.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON.")
-@click.option(
-    "--timeout", type=Seconds(), default=60, show_default=True, metavar="S", help="How long all of it may take."
-)
+@shared.seconds("--timeout", 60, "How long all of it may take.")
 @click.pass_context
 def doctor(ctx: click.Context, /, workers: str | None, index: int | None, as_json: bool, timeout: float) -> None:
     """Checks this machine and its connections before a job needs them.

@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tfdist.cli.train import Seconds
+from tfdist.cli import options as shared
 from tfdist.cli.verb import Verb
-from tfdist.launch.signals import Signals
-from tfdist.launch.waiting import wait_for
 
 if TYPE_CHECKING:
     from tfdist.status.judging import RunStatus
@@ -24,7 +22,7 @@ _SIGNALLED = 128
 @click.argument("run_dir", metavar="RUN_DIR", type=click.Path())
 @click.option("--watch", is_flag=True, help="Again and again, until the run is over.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON; with --watch one line each time.")
-@click.option("--interval", type=Seconds(), default=2, show_default=True, metavar="S", help="Between two looks.")
+@shared.seconds("--interval", 2, "Between two looks.")
 @click.option("--verbose", is_flag=True, help="Show tracebacks.")
 @click.pass_context
 def status(ctx: click.Context, run_dir: str, watch: bool, as_json: bool, interval: float, verbose: bool) -> None:
@@ -43,6 +41,8 @@ def status(ctx: click.Context, run_dir: str, watch: bool, as_json: bool, interva
 
 def _watch(look: Callable[[], RunStatus], as_json: bool, interval: float) -> int:
     """Shows what it sees until the run is over or a signal comes; returns the exit code."""
+    from tfdist.launch.signals import Signals
+    from tfdist.launch.waiting import wait_for
     from tfdist.status.watching import Board
 
     board = Board(sys.stdout)

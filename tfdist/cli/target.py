@@ -92,6 +92,15 @@ def choose_target(module: str | None, arguments: Sequence[str]) -> Target:
     return Target("config", path)
 
 
+def check_overrides(target: Target, overrides: Sequence[str]) -> None:
+    """Makes sure that `--set` is given with a config alone. Raises `UsageError` when it is not."""
+    if overrides and target.kind != "config":
+        raise UsageError(
+            f"--set overrides an entry of a config, and {target.target} is none. Expected a CONFIG.yaml. "
+            f"Received: --set {overrides[0]}"
+        )
+
+
 def _with_dashes(arguments: Sequence[str], position: int) -> list[str]:
     rest = arguments[position:]
     return [*arguments[:position], "--", *rest] if rest else list(arguments)

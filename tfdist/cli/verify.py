@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from tfdist.cli.target import Target, choose_target
-from tfdist.cli.train import DeviceList, Seconds, TrainVerb
+from tfdist.cli import options as shared
+from tfdist.cli.target import Target, check_overrides, choose_target
 from tfdist.errors import RunDirError, UsageError
 
 _SEED = 1
@@ -26,13 +26,8 @@ class Tolerance(click.ParamType):
         return tolerance
 
 
-def _seconds(name: str, default: float, text: str) -> Any:
-    return click.option(name, type=Seconds(), default=default, show_default=True, metavar="S", help=text)
-
-
-@click.command(cls=TrainVerb, options_metavar="[OPTIONS]")
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[TARGET] [ARGS]...")
-@click.option("-m", "module", metavar="MODULE", help="Verify a module; all that follows is its own.")
+@click.command(cls=shared.TargetVerb, options_metavar="[OPTIONS]")
+@shared.target("Verify")
 @click.option(
     "--replicas",
     type=click.IntRange(min=1),
@@ -57,22 +52,14 @@ def _seconds(name: str, default: float, text: str) -> Any:
 )
 @click.option("--report", metavar="FILE", help="Write everything that was compared, as JSON.")
 @click.option("--seed", type=click.IntRange(min=0, max=2**32 - 1), metavar="N", help="Of every run.")
-@click.option("--devices", type=DeviceList(), metavar="0,1", help="Which GPUs.")
-@click.option("--memory-limit", type=click.IntRange(min=1), metavar="MiB", help="Of each logical GPU; CPUs have none.")
-@click.option(
-    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Overrides one config entry, dotted; repeatable."
-)
-@_seconds("--start-timeout", 120, "How long the workers may take to find one another.")
-@_seconds("--step-timeout", 600, "How long a step may take.")
+@shared.devices
+@shared.memory_limit
+@shared.overrides
+@shared.seconds("--start-timeout", 120, "How long the workers may take to find one another.")
+@shared.seconds("--step-timeout", 600, "How long a step may take.")
 @click.option("--keep", metavar="DIR", help="Keep the run directories here: a new or an empty directory.")
-@click.option(
-    "--show",
-    type=click.Choice(["chief", "all", "none"]),
-    default="none",
-    show_default=True,
-    help="Whose output the terminal shows.",
-)
-@click.option("--verbose", is_flag=True, help="Say more, and show tracebacks.")
+@shared.show("none", "Whose output the terminal shows.")
+@shared.verbose
 @click.pass_context
 def verify(
     ctx: click.Context, /, arguments: tuple[str, ...], module: str | None, report: str | None, **options: Any
@@ -83,6 +70,7 @@ def verify(
     several times for a few steps, with one seed. Exits with 0 when all runs are the same up to rounding, else with 6.
     """
     target = choose_target(module, arguments)
+    check_overrides(target, options["overrides"])
     _check_report(report)
     # Imported here: NumPy takes longer to load than `tfdist --help` may take.
     from tfdist.rundir import atomic
@@ -115,11 +103,6 @@ def _name_and_seed(target: Target, overrides: tuple[str, ...], seed: int | None)
         config = load_config(target.target, overrides)
         own = _SEED if config.seed is None else config.seed
         return config.name, own if seed is None else seed
-    if overrides:
-        raise UsageError(
-            f"--set overrides an entry of a config, and {target.target} is none. Expected a CONFIG.yaml. "
-            f"Received: --set {overrides[0]}"
-        )
     return target.name, _SEED if seed is None else seed
 
 

@@ -6,9 +6,10 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from tfdist.cli import train as train_module
 from tfdist.cli.main import main
 from tfdist.cli.train import train
+from tfdist.cluster import interfaces
+from tfdist.launch import job as job_module
 from tfdist.launch.job import JobSpec
 
 CONFIG = """\
@@ -39,7 +40,7 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> list[JobSpec]:
         started.append(spec)
         return 7
 
-    monkeypatch.setattr(train_module, "run_job", run)
+    monkeypatch.setattr(job_module, "run_job", run)
     return started
 
 
@@ -140,7 +141,7 @@ def test_the_default_config(jobs: list[JobSpec]) -> None:
 
 @pytest.mark.parametrize("network", ["host", "private"])
 def test_a_public_address_is_warned_of_once(jobs: list[JobSpec], monkeypatch: pytest.MonkeyPatch, network: str) -> None:
-    monkeypatch.setattr(train_module, "own_addresses", lambda: ("127.0.0.1", "8.8.8.8"))
+    monkeypatch.setattr(interfaces, "own_addresses", lambda: ("127.0.0.1", "8.8.8.8"))
     result = run(f"--nproc 2 --network {network} train.py")
     assert result.exit_code == 7
     assert jobs[0].network == network

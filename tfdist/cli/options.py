@@ -1,0 +1,85 @@
+"""Options that several verbs take, and the types of their values; each stands here once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from tfdist.cli.target import separate
+from tfdist.cli.verb import Verb
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+class DeviceList(click.ParamType):
+    """Numbers of GPUs, such as `0,1`."""
+
+    name = "device list"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        entries = [entry.strip() for entry in str(value).split(",")]
+        if not all(entry.isascii() and entry.isdigit() for entry in entries):
+            self.fail(f"expected numbers of GPUs from 0, such as 0,1. Received: {value!r}", param, ctx)
+        numbers = tuple(int(entry) for entry in entries)
+        if len(set(numbers)) < len(numbers):
+            self.fail(f"expected every GPU once. Received: {value!r}", param, ctx)
+        return numbers
+
+
+class Seconds(click.ParamType):
+    """A wait: more than nothing, and with an end."""
+
+    name = "seconds"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        seconds = click.FLOAT.convert(value, param, ctx)
+        if not 0 < seconds < math.inf:
+            self.fail(f"expected a number of seconds above 0. Received: {value}", param, ctx)
+        return seconds
+
+
+class TargetVerb(Verb):
+    """Takes options up to the target; what follows a script or a module is its own."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        options = [option for option in self.params if isinstance(option, click.Option) and not option.is_flag]
+        return super().parse_args(ctx, separate(args, {name for option in options for name in option.opts}))
+
+
+def target(does: str) -> Decorator:
+    """`[TARGET] [ARGS]...` and `-m MODULE`, of a `TargetVerb`.
+
+    Args:
+        does: What the verb does to a target, as its help begins: "Train".
+    """
+    argument = click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[TARGET] [ARGS]...")
+    option = click.option("-m", "module", metavar="MODULE", help=f"{does} a module; all that follows is its own.")
+    return lambda command: argument(option(command))
+
+
+def seconds(name: str, default: float, text: str) -> Decorator:
+    """A wait that ends, in seconds."""
+    return click.option(name, type=Seconds(), default=default, show_default=True, metavar="S", help=text)
+
+
+def show(default: str, text: str) -> Decorator:
+    """`--show`: whose output is seen."""
+    return click.option(
+        "--show", type=click.Choice(["chief", "all", "none"]), default=default, show_default=True, help=text
+    )
+
+
+devices = click.option("--devices", type=DeviceList(), metavar="0,1", help="Which GPUs.")
+
+memory_limit = click.option(
+    "--memory-limit", type=click.IntRange(min=1), metavar="MiB", help="Of each logical GPU; CPUs have none."
+)
+
+overrides = click.option(
+    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Overrides one config entry, dotted; repeatable."
+)
+
+verbose = click.option("--verbose", is_flag=True, help="Say more, and show tracebacks.")
