@@ -56,7 +56,8 @@ def test_the_slower_worker_is_the_busier_one(tmp_path: Path) -> None:
     """It waits in a callback that looks at batches, after which the workers agree on what it decided."""
     with tied_workers(tmp_path, PREPARED + SLOW) as workers:
         first, second = (worker.beat(lambda beat: beat["step"] > 60 and beat["busy"] > 0) for worker in workers)
-        assert second["busy"] > 0.05 > 2 * first["busy"] > 0
+        assert second["busy"] > 0.05
+        assert second["busy"] > first["busy"] > 0
         for beat in (first, second):
             assert beat["state"] in ("step", "callback")
             assert 0 < beat["rate"] < 8 / 0.05
@@ -87,7 +88,8 @@ model.fit(x, y, batch_size=8, epochs=1_000_000, verbose=0)
 """
     with tied_workers(tmp_path, PREPARED + slow) as workers:
         first, second = (worker.beat(lambda beat: beat["step"] > 60 and beat["busy"] > 0) for worker in workers)
-        assert second["busy"] > 0.05 > 2 * first["busy"] > 0
+        assert second["busy"] > 0.05
+        assert second["busy"] > first["busy"] > 0
 
 
 @pytest.mark.bound(90)
