@@ -23,7 +23,7 @@ from tfdist import keras_repairs
 from tfdist.data.pipeline import build
 from tfdist.data.sources import ArraySource
 from tfdist.keras_repairs import refusals
-from tfdist.keras_repairs.install import repairs
+from tfdist.keras_repairs.table import repairs
 from tfdist.order.position import Position
 
 SAMPLES = 65
