@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import signal
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -166,7 +167,7 @@ class Attempt:
         for event in self._control.events():
             self._hear(event)
         received = self._signals.received
-        if received:
+        if received and self._course is Course.WORKING:
             self._stopping.ask(Stop(128 + received[0], describe_signal(received[0])), self._working())
 
     def _look_at(self, worker: Worker) -> None:
@@ -179,6 +180,9 @@ class Attempt:
             self._take(worker, message)
         progress = self._progress[worker.index]
         if exit_code is not None:
+            if exit_code == -signal.SIGTERM and not worker.ended_by_launcher:
+                # It could not relay the signal yet, which means the job all the same.
+                self._stop_for(worker.index, signal.SIGTERM)
             failure = self._around.diagnose(worker, exit_code)
             if failure is not None:
                 self._fail(failure)
@@ -200,8 +204,11 @@ class Attempt:
                 self._hangs.answer(worker.index, where, text)
             # Later it is this launcher's own SIGTERM.
             case {"signal": int(number)} if self._course is Course.WORKING:
-                why = describe_signal(number, f"worker {worker.index}")
-                self._stopping.ask(Stop(128 + number, why), self._working())
+                self._stop_for(worker.index, number)
+
+    def _stop_for(self, index: int, number: int) -> None:
+        """A worker of this launcher got a signal that is meant for the job."""
+        self._stopping.ask(Stop(128 + number, describe_signal(number, f"worker {index}")), self._working())
 
     def _get_on(self, state: WorkerState) -> None:
         self._step = max(self._step, state.step)
@@ -245,7 +252,7 @@ class Attempt:
         elif isinstance(event, Ended):
             self._failures += event.failures
             self._blame(event.blamed)
-            self._stopping.stop = event.stop or self._stopping.stop
+            self._stopping.conclude(event.stop)
             self._course = Course.ENDING
 
     def _judge(self) -> None:
@@ -276,7 +283,9 @@ class Attempt:
                 self._fail(from_exit(index, progress.code, **describe(worker)))
 
     def _working(self) -> Iterable[int]:
-        return [index for index, progress in self._progress.items() if progress.code is None and not progress.gone]
+        """The workers that are not done; a signal may come before all of this launcher's are started."""
+        there = {*self._workers, *self._control.remote}
+        return [i for i, progress in self._progress.items() if i in there and progress.code is None and not progress.gone]
 
     def _release(self, code: int) -> None:
         self._course = Course.RELEASED

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import textwrap
 from collections.abc import Sequence
 
@@ -16,7 +17,8 @@ def render(outcome: Outcome, *, verbose: bool = False) -> str:
     """The report, without a newline at its end; empty when the job went well or its scripts chose its exit code."""
     if outcome.stop is not None:
         lines = [f"stopped: {outcome.stop.why}; all workers have ended"]
-        lines += [f"  meanwhile {_who(failure)} failed: {_shorten(_what(failure))}" for failure in outcome.failures]
+        others = [failure for failure in outcome.failures if failure.type != signal.SIGTERM.name]
+        lines += [f"  meanwhile {_who(failure)} failed: {_shorten(_what(failure))}" for failure in others]
         return "\n".join(lines)
     if not outcome.failures:
         return ""

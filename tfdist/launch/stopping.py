@@ -36,6 +36,7 @@ class Stopping:
         self._clock = clock
         self._asked = self._deadline = 0.0
         self._halt: Halt | None = None
+        self._agreed = False
         self.stop: Stop | None = None
 
     def ask(self, stop: Stop, working: Iterable[int]) -> None:
@@ -44,6 +45,7 @@ class Stopping:
             return
         self._begin(stop)
         if self._control.leads:
+            self._agreed = True
             self._halt = Halt(working)
             self._control.tell(Hold(stop))
             self._send({"hold": True})
@@ -56,11 +58,18 @@ class Stopping:
             self.ask(event.stop, working)
         elif isinstance(event, Hold):
             self._begin(event.stop)
+            self._agreed = True
             self._send({"hold": True})
         elif isinstance(event, Begun) and self._halt is not None:
             self._halt.answer(event.index, event.count)
         elif isinstance(event, StopAt):
             self._stop_after(event.after)
+
+    def conclude(self, stop: Stop | None) -> None:
+        """The attempt has ended elsewhere, by `stop` or, None, by a failure: then a stop that was not agreed on yet is
+        to be asked for again."""
+        if stop is not None or not self._agreed:
+            self.stop = stop
 
     def begun(self, index: int, count: int | None) -> None:
         """A worker of this launcher says what it has begun, or is done."""

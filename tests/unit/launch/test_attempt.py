@@ -173,6 +173,35 @@ def test_a_worker_that_gets_a_signal_stops_the_job() -> None:
     assert story.outcome.stop is not None and "SIGTERM to worker 1" in story.outcome.stop.why
 
 
+def test_a_worker_that_dies_of_sigterm_stops_the_job_too() -> None:
+    """Before it listens to signals it cannot tell of one."""
+    story = tell_story({}, {"ends": (1.0, -signal.SIGTERM)})
+    assert story.outcome.code == 143
+    assert story.outcome.stop is not None and "SIGTERM to worker 1" in story.outcome.stop.why
+
+
+def test_a_signal_before_all_workers_are_started_is_acted_upon_at_once() -> None:
+    place = stage([holding(None), {}], signals_at=[(0.0, signal.SIGTERM)])
+    around = place.surroundings()
+
+    def start(assignment: Assignment) -> Worker:
+        place.signals.received.append(signal.SIGTERM)
+        return around.start(assignment)
+
+    with place.signals:
+        outcome = Attempt(assignments(2), dataclasses.replace(around, start=start)).run()
+    assert outcome.code == 143
+    assert [worker.heard for worker in place.workers[0]] == [["hold", "TERM", "close"], []]
+    assert place.clock.now < ANSWER_SECONDS
+
+
+def test_a_stop_that_the_leader_has_not_heard_of_does_not_end_a_failed_attempt_here_alone() -> None:
+    failed = Ended((from_signal(1, 9),))
+    story = tell_story({}, leads=False, remote=(1,), signals_at=[(1.0, signal.SIGTERM)], script=[(1.1, failed)])
+    assert story.outcome.stop is None
+    assert story.outcome.failures[0].index == 1
+
+
 def test_a_job_that_is_done_before_it_can_stop_is_done() -> None:
     done = {"answers": {"hold": {"begun": None}}, "says": [(1.9, {"finished": 0})]}
     story = tell_story(done, {**done, "says": [(2.1, {"finished": 0})]}, signals_at=[(2.0, signal.SIGTERM)])
