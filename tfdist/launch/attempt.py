@@ -21,7 +21,7 @@ from tfdist.launch.signals import Signals, describe_signal
 from tfdist.launch.stopping import Stopping
 from tfdist.launch.waiting import Source, wait_for
 from tfdist.launch.worker import Worker, describe
-from tfdist.rundir.state import WorkerState
+from tfdist.rundir.state import State, WorkerState
 
 _TICK_SECONDS = 0.2
 
@@ -225,7 +225,7 @@ class Attempt:
 
     def _fail(self, failure: Failure) -> None:
         state = self._hangs.states.get(failure.index)
-        if state is not None and failure.step is None:
+        if state is not None and failure.step is None and (state.step or state.state is not State.STARTING):
             failure = replace(failure, epoch=state.epoch, step=state.step)
         self._failures.append(failure)
         self._progress[failure.index] = replace(self._progress[failure.index], gone=True, failed=True)

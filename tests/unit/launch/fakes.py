@@ -63,6 +63,7 @@ class FakeWorker:
     attempt: int = 0
     log: Path = Path("log")
     ended_by_launcher: bool = False
+    told: dict[str, Any] | None = None
     pid: int = 1
     heard: list[str] = dataclasses.field(default_factory=list)
     got: list[Message] = dataclasses.field(default_factory=list)

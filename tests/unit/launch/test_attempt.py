@@ -323,6 +323,11 @@ def test_a_failure_says_how_far_the_worker_was() -> None:
     assert (story.outcome.failures[0].step, story.outcome.failures[0].epoch) == (12, 0)
 
 
+def test_a_worker_that_fails_before_it_trains_was_at_no_step() -> None:
+    story = tell_story({"says": [(1.0, beat(0, state=State.STARTING))], "ends": (3.0, ABORT)}, {})
+    assert (story.outcome.failures[0].step, story.outcome.failures[0].epoch) == (None, None)
+
+
 @pytest.mark.parametrize(
     "message",
     [{}, {"beat": {"index": 0}}, {"beat": 3}, {"begun": "x"}, {"stacks": 1}, {"signal": None}, {"finished": "x"}],
