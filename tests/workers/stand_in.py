@@ -156,6 +156,10 @@ def act(action: str, value: str, assignment: Assignment, run: RunDir) -> int:
         # What a worker starts must end with it, and must not keep its output open.
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
         Path(value).write_text(f"{child.pid}")
+    elif action == "daemon":
+        # One that left its group keeps the output open.
+        child = subprocess.Popen(["sleep", "60"], start_new_session=True)
+        Path(value).write_text(f"{child.pid}")
     elif action == "stop":
         os.kill(os.getpid(), signal.SIGSTOP)
     elif action == "descriptors":
