@@ -200,8 +200,8 @@ class Attempt:
                     self._get_on(state)
             case {"begun": int() | None as count}:
                 self._stopping.begun(worker.index, count)
-            case {"stacks": str(text), "where": str(where)}:
-                self._hangs.answer(worker.index, where, text)
+            case {"stacks": str(text), "where": str(where), **more}:
+                self._hangs.answer(worker, where, text, str(more.get("called", "")))
             # Later it is this launcher's own SIGTERM.
             case {"signal": int(number)} if self._course is Course.WORKING:
                 self._stop_for(worker.index, number)

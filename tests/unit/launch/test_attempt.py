@@ -315,7 +315,7 @@ def test_a_follower_passes_on_what_its_workers_say() -> None:
     )
     told = story.control.told
     assert isinstance(told[0], Beat) and told[0].state.step == 8
-    assert told[1] == Stacks(0, "train.py line 3 in main", "File x")
+    assert told[1] == Stacks(0, "train.py line 3 in main", "File x", log="log")
 
 
 def test_a_failure_says_how_far_the_worker_was() -> None:
