@@ -18,6 +18,7 @@ from tfdist.launch.phases import Phase
 from tfdist.launch.run_place import Place
 from tfdist.launch.worker import Worker, describe
 from tfdist.rundir.atomic import write_json
+from tfdist.rundir.beside import remove_abandoned
 from tfdist.rundir.records import ErrorRecord, JobState
 from tfdist.rundir.state import State, WorkerState
 
@@ -62,9 +63,13 @@ class Diagnosis:
 def write_state(place: Place, assignment: Assignment, pid: int, state: State, *, epoch: int = 0, step: int = 0) -> None:
     """Writes the state of a worker that cannot do so itself: not yet, or not any more.
 
+    What a worker that was killed meanwhile has left of its own writing is removed.
+
     Raises:
         RunDirError: It cannot be written.
     """
+    file = place.run_dir.state_file(assignment.index)
+    remove_abandoned(file)
     WorkerState(
         index=assignment.index,
         address=assignment.address,
@@ -75,7 +80,7 @@ def write_state(place: Place, assignment: Assignment, pid: int, state: State, *,
         epoch=epoch,
         step=step,
         time=time.time(),
-    ).write(place.run_dir.state_file(assignment.index), durable=False)
+    ).write(file, durable=False)
 
 
 def close_state(place: Place, assignment: Assignment) -> None:
