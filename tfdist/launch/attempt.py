@@ -284,8 +284,8 @@ class Attempt:
 
     def _working(self) -> Iterable[int]:
         """The workers that are not done; a signal may come before all of this launcher's are started."""
-        there = {*self._workers, *self._control.remote}
-        return [i for i, progress in self._progress.items() if i in there and progress.code is None and not progress.gone]
+        started = [self._progress[index] for index in (*self._workers, *self._control.remote)]
+        return sorted(progress.index for progress in started if progress.code is None and not progress.gone)
 
     def _release(self, code: int) -> None:
         self._course = Course.RELEASED

@@ -163,4 +163,6 @@ class Linked:
 
 def _outlives_attempt(event: Event) -> bool:
     """Whether an event that comes while an attempt is being wound up still matters afterwards."""
-    return isinstance(event, Restart | GiveUp | StopAsked | Hold) or (isinstance(event, Ended) and event.stop is not None)
+    if isinstance(event, Ended):
+        return event.stop is not None
+    return isinstance(event, Restart | GiveUp | StopAsked | Hold)

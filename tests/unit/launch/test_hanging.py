@@ -52,7 +52,7 @@ def test_who_is_waited_for(states: list[WorkerState], silent: list[int], busy: l
 
 def test_a_function_of_the_input_that_hangs_is_named_with_its_log() -> None:
     states = {0: state(0, 5), 1: state(1, 5)}
-    answers = {0: Stacks(0, "train.py line 9 in <module>", ""), 1: Stacks(1, "train.py line 9", "", "data.py line 3", "/log")}
+    answers = {0: Stacks(0, "train.py line 9", ""), 1: Stacks(1, "train.py line 9", "", "data.py line 3", "/log")}
     first, second = explain(states, answers, {}, 61.0)
     assert first.is_consequence and not second.is_consequence
     assert "It is in step 6: train.py line 9, while data.py line 3 runs (input pipeline" in second.message
