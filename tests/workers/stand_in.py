@@ -47,13 +47,15 @@ class Trainer:
     """Plays a worker that trains: it says how far it is, and stops where it is told to.
 
     Actions: `limit:S` sets how long it may take, `step:N` says that it has come to step N, `train:S` takes a step every
-    S seconds until it is told to stop, `relay:N` tells of a signal, `deaf` answers nothing from then on.
+    S seconds until it is told to stop, `busy:S` says that it takes S seconds a step for itself, `relay:N` tells of a
+    signal, `deaf` answers nothing from then on.
     """
 
     def __init__(self, assignment: Assignment) -> None:
         self.channel: WorkerChannel | None = None
         self._assignment = assignment
         self._limit: float | None = None
+        self._busy = 0.0
         self._begun: int | None = None
         self._held = threading.Event()
         self._after: int | None = None
@@ -67,6 +69,8 @@ class Trainer:
     def act(self, action: str, value: str) -> int:
         if action == "limit":
             self._limit = float(value)
+        elif action == "busy":
+            self._busy = float(value)
         elif action == "step":
             self._beat(int(value))
         elif action == "train":
@@ -111,6 +115,7 @@ class Trainer:
                 moves=step,
                 moved=now,
                 limit=self._limit,
+                busy=self._busy,
             ).to_dict()
         )
 

@@ -117,6 +117,7 @@ class Attempt:
         self._blamed: tuple[int, ...] = ()
         self._code: int | None = None
         self._step = 0
+        self._news = False
 
     @property
     def course(self) -> Course:
@@ -156,7 +157,7 @@ class Attempt:
         sources: list[Source] = [self._signals]
         if self._course is Course.WORKING:
             # Later nobody reads what these say, and they would end every wait at once.
-            sources += [worker for worker in self._workers.values() if worker.poll() is None]
+            sources += [worker for worker in self._workers.values() if not self._progress[worker.index].gone]
             sources += self._control.sockets()
         self._around.wait(sources, _TICK_SECONDS)
         self._signals.drain()
@@ -166,6 +167,9 @@ class Attempt:
             self._look_at(worker)
         for event in self._control.events():
             self._hear(event)
+        if self._news:
+            self._news = False
+            self._around.observe(self._hangs.states)
         received = self._signals.received
         if received and self._course is Course.WORKING:
             self._stopping.ask(Stop(128 + received[0], describe_signal(received[0])), self._working())
@@ -212,7 +216,7 @@ class Attempt:
 
     def _get_on(self, state: WorkerState) -> None:
         self._step = max(self._step, state.step)
-        self._around.observe(self._hangs.states)
+        self._news = True
 
     def _update(self, progress: Progress, code: int) -> None:
         before = self._progress[progress.index]

@@ -318,6 +318,17 @@ def test_a_follower_passes_on_what_its_workers_say() -> None:
     assert told[1] == Stacks(0, "train.py line 3 in main", "File x", log="log")
 
 
+def test_what_several_workers_say_at_once_is_looked_at_once() -> None:
+    place = stage([training(5), training(6), training(7)], script=[(1.5, Ended(stop=Stop(143, "")))])
+    seen: list[list[int]] = []
+    around = dataclasses.replace(
+        place.surroundings(), observe=lambda states: seen.append([state.step for state in states.values()])
+    )
+    with place.signals:
+        Attempt(assignments(3), around).run()
+    assert seen == [[5, 6, 7]]
+
+
 def test_a_failure_says_how_far_the_worker_was() -> None:
     story = tell_story({**training(12), "ends": (3.0, ABORT)}, {})
     assert (story.outcome.failures[0].step, story.outcome.failures[0].epoch) == (12, 0)
