@@ -168,6 +168,7 @@ def act(action: str, value: str, assignment: Assignment, run: RunDir) -> int:
     elif action == "stop":
         os.kill(os.getpid(), signal.SIGSTOP)
     elif action == "descriptors":
+        wait_for_all(assignment, run)
         print(len(os.listdir(f"/proc/{os.getppid()}/fd")), flush=True)
     elif action == "listen":
         listen(assignment)
@@ -194,6 +195,15 @@ def chatter(index: int, times: int) -> None:
         os.write(2, b"#" * (number % 3))
         os.write(1, letter[1:] + b"\n")
     os.write(2, b"\n")
+
+
+def wait_for_all(assignment: Assignment, run: RunDir) -> None:
+    """Waits until the launcher, which starts all workers, has written a state for each."""
+    files = [run.state_file(index) for index in range(assignment.num_workers)]
+    deadline = time.monotonic() + 20
+    while not all((state := WorkerState.read(file)) and state.attempt == assignment.attempt for file in files):
+        assert time.monotonic() < deadline, "not all workers were started"
+        time.sleep(0.01)
 
 
 def listen(assignment: Assignment) -> None:
