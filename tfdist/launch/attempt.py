@@ -53,7 +53,7 @@ class Outcome:
         failures: Every failure of the job that is known here, the first one first.
         stop: Who ended it on purpose, if anybody did.
         step: The greatest step that a worker is known to have reached.
-        advice: What is said besides: of restarts.
+        advice: What is said besides: of restarts, or of how the workers stopped.
     """
 
     code: int
@@ -320,5 +320,5 @@ class Attempt:
         step = max([self._step, *(failure.step or 0 for failure in failures)])
         stop = self._stopping.stop
         if stop is not None and self._code in (None, stop.code):
-            return Outcome(stop.code, failures, stop, step)
+            return Outcome(stop.code, failures, stop, step, self._stopping.why_abrupt)
         return Outcome(failures[0].exit_code if failures else self._code or 0, failures, step=step)

@@ -18,6 +18,7 @@ def render(outcome: Outcome, *, verbose: bool = False) -> str:
     """The report, without a newline at its end; empty when the job went well or its scripts chose its exit code."""
     if outcome.stop is not None:
         lines = [f"stopped: {outcome.stop.why}; all workers have ended"]
+        lines += [f"  ended where they were, not after the same step: {outcome.advice}"] if outcome.advice else []
         others = [failure for failure in outcome.failures if failure.type != signal.SIGTERM.name]
         lines += [f"  meanwhile {_who(failure)} failed: {_shorten(_what(failure))}" for failure in others]
         return "\n".join(lines)

@@ -38,6 +38,8 @@ class Stopping:
         self._halt: Halt | None = None
         self._agreed = False
         self.stop: Stop | None = None
+        self.why_abrupt = ""
+        """Why the workers did not stop at one step, as far as this launcher knows; empty where they did."""
 
     def ask(self, stop: Stop, working: Iterable[int]) -> None:
         """Somebody asks this launcher to stop the job, whose workers `working` are not done; again changes nothing."""
@@ -85,11 +87,18 @@ class Stopping:
         if self._halt is not None and not self._halt.silent:
             after, self._halt = self._halt.after(), None
             if after is None:
+                self.why_abrupt = "none was inside of fit"
                 return True
             self._deadline = self._asked + self._grace
             self._control.tell(StopAt(after))
             self._stop_after(after)
-        return self._clock() > self._deadline
+        if self._clock() <= self._deadline:
+            return False
+        self.why_abrupt = f"not all had stopped within {self._grace:g} s (--grace)"
+        if self._halt is not None:
+            silent = ", ".join(map(str, self._halt.silent))
+            self.why_abrupt = f"worker(s) {silent} did not say which step they are in"
+        return True
 
     def _begin(self, stop: Stop) -> None:
         self.stop = stop

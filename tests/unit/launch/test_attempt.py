@@ -118,6 +118,7 @@ def test_a_signal_ends_workers_that_do_not_say_where_they_could_stop(number: int
     assert stop is not None and signal.Signals(number).name in stop.why
     assert story.control.told == [Hold(stop), Ended(stop=stop)]
     assert story.workers[0].heard == ["hold", "TERM", "close"]
+    assert story.outcome.advice == "worker(s) 0, 1 did not say which step they are in"
     assert 2 + ANSWER_SECONDS < story.seconds < 2 + ANSWER_SECONDS + TERM_SECONDS + 1
 
 
@@ -130,6 +131,7 @@ def test_workers_stop_together_after_what_the_furthest_has_begun() -> None:
     story = tell_story(holding(41), holding(42), holding(None), signals_at=[(2.0, signal.SIGTERM)])
     assert story.outcome.code == 143
     assert story.outcome.stop is not None
+    assert story.outcome.advice == ""
     for worker in story.workers:
         assert worker.got == [{"hold": True}, {"stop": {"after": 42, "code": 143}}, {"release": True}]
         assert "TERM" not in worker.heard
@@ -139,6 +141,7 @@ def test_workers_stop_together_after_what_the_furthest_has_begun() -> None:
 def test_workers_that_are_in_no_fit_are_ended_at_once() -> None:
     story = tell_story(holding(None), holding(None), signals_at=[(2.0, signal.SIGINT)])
     assert story.outcome.code == 130
+    assert story.outcome.advice == "none was inside of fit"
     assert story.seconds < 2.0 + TERM_SECONDS + 0.5
 
 
@@ -146,6 +149,7 @@ def test_who_has_not_stopped_within_the_grace_is_ended() -> None:
     slow = {"answers": {"hold": {"begun": 3}}}
     story = tell_story(slow, slow, signals_at=[(2.0, signal.SIGTERM)], grace=10.0)
     assert story.outcome.code == 143
+    assert story.outcome.advice == "not all had stopped within 10 s (--grace)"
     assert 12 < story.seconds < 12 + TERM_SECONDS + 1
     assert story.workers[0].heard == ["hold", "stop", "TERM", "close"]
 
