@@ -47,13 +47,15 @@ class Trainer:
     """Plays a worker that trains: it says how far it is, and stops where it is told to.
 
     Actions: `limit:S` sets how long it may take, `step:N` says that it has come to step N, `train:S` takes a step every
-    S seconds until it is told to stop, `relay:N` tells of a signal, `deaf` answers nothing from then on.
+    S seconds until it is told to stop, `busy:S` says that it takes S seconds a step for itself, `relay:N` tells of a
+    signal, `deaf` answers nothing from then on.
     """
 
     def __init__(self, assignment: Assignment) -> None:
         self.channel: WorkerChannel | None = None
         self._assignment = assignment
         self._limit: float | None = None
+        self._busy = 0.0
         self._begun: int | None = None
         self._held = threading.Event()
         self._after: int | None = None
@@ -67,6 +69,8 @@ class Trainer:
     def act(self, action: str, value: str) -> int:
         if action == "limit":
             self._limit = float(value)
+        elif action == "busy":
+            self._busy = float(value)
         elif action == "step":
             self._beat(int(value))
         elif action == "train":
@@ -111,6 +115,7 @@ class Trainer:
                 moves=step,
                 moved=now,
                 limit=self._limit,
+                busy=self._busy,
             ).to_dict()
         )
 
@@ -156,9 +161,14 @@ def act(action: str, value: str, assignment: Assignment, run: RunDir) -> int:
         # What a worker starts must end with it, and must not keep its output open.
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
         Path(value).write_text(f"{child.pid}")
+    elif action == "daemon":
+        # One that left its group keeps the output open.
+        child = subprocess.Popen(["sleep", "60"], start_new_session=True)
+        Path(value).write_text(f"{child.pid}")
     elif action == "stop":
         os.kill(os.getpid(), signal.SIGSTOP)
     elif action == "descriptors":
+        wait_for_all(assignment, run)
         print(len(os.listdir(f"/proc/{os.getppid()}/fd")), flush=True)
     elif action == "listen":
         listen(assignment)
@@ -185,6 +195,15 @@ def chatter(index: int, times: int) -> None:
         os.write(2, b"#" * (number % 3))
         os.write(1, letter[1:] + b"\n")
     os.write(2, b"\n")
+
+
+def wait_for_all(assignment: Assignment, run: RunDir) -> None:
+    """Waits until the launcher, which starts all workers, has written a state for each."""
+    files = [run.state_file(index) for index in range(assignment.num_workers)]
+    deadline = time.monotonic() + 20
+    while not all((state := WorkerState.read(file)) and state.attempt == assignment.attempt for file in files):
+        assert time.monotonic() < deadline, "not all workers were started"
+        time.sleep(0.01)
 
 
 def listen(assignment: Assignment) -> None:

@@ -122,6 +122,19 @@ def test_a_signal_ends_everything(launchers: Launchers, number: int, code: int, 
     assert marked(launcher.mark) == []
 
 
+def test_the_last_words_of_a_worker_that_crashes_are_in_the_report(launchers: Launchers) -> None:
+    """The launcher hears of the end before those of the output, which a process that the worker left keeps open."""
+    daemon = launchers.folder / "daemon"
+    says = [f"1:daemon:{daemon}", "1:write:first\nlast words", "1:signal:6"]
+    launcher = launchers.start(nproc=2, show="none", args=[*says, "*:hang"])
+    try:
+        assert launcher.end() == 4
+    finally:
+        os.kill(int(daemon.read_text()), signal.SIGKILL)
+    assert "  the end of its log:\n    first\n    last words\n" in launcher.err
+    until(lambda: not marked(launcher.mark))
+
+
 def test_a_second_ctrl_c_kills_at_once(launchers: Launchers) -> None:
     touched = launchers.folder / "touched"
     launcher = launchers.start(args=["0:swallow", f"0:touch:{touched}", "0:hang"])

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.workers.launching import Launchers, until
+from tests.workers.launching import Launchers, marked, until
 
 PORT = 20_000
 
@@ -88,6 +88,14 @@ def hosts() -> Iterator[tuple[Host, Host]]:
             subprocess.run(["ip", "netns", "del", host.name], capture_output=True, timeout=20)
 
 
+def command(pid: int) -> str:
+    """What a process runs; nothing when it is gone."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except OSError:
+        return ""
+
+
 def workers(hosts: tuple[Host, Host], family: str = "ipv4") -> str:
     # The same port on both: these are two machines.
     return ",".join(f"{h.ipv4}:{PORT}" if family == "ipv4" else f"[{h.ipv6}]:{PORT}" for h in hosts)
@@ -138,13 +146,38 @@ def test_a_host_that_cannot_be_reached_is_named_on_both(launchers: Launchers, ho
 
 @pytest.mark.bound(90)
 def test_a_link_that_is_cut_ends_both_within_a_bound(launchers: Launchers, hosts: tuple[Host, Host]) -> None:
+    """Workers on a host that is out of reach cannot be started again, and those that are left are not: on neither."""
     marks = [launchers.folder / f"mark-{index}" for index in (0, 1)]
     args = [*(f"{index}:touch:{path}" for index, path in enumerate(marks)), "*:hang"]
-    both = [launchers.start(folder=host.name, prefix=host.prefix, workers=workers(hosts), args=args) for host in hosts]
+    both = [
+        launchers.start(folder=host.name, prefix=host.prefix, workers=workers(hosts), args=args, max_restarts=3)
+        for host in hosts
+    ]
     until(lambda: all(map(Path.exists, marks)))
     hosts[1].set_link("down")
     assert [each.end(60) for each in both] == [4, 4]
-    assert all("is gone" in each.err for each in both)
+    assert all("is gone" in each.err and "not restarted: " in each.err for each in both), [each.err for each in both]
+    for each in both:
+        (run,) = (each.folder / "runs").iterdir()
+        assert [log.name.split(".")[1] for log in (run / "logs").iterdir()] == ["0"]
+
+
+@pytest.mark.bound(90)
+def test_all_start_again_after_a_link_was_cut_for_a_moment(launchers: Launchers, hosts: tuple[Host, Host]) -> None:
+    """A worker that the other's silence ended, as TensorFlow does after seconds; launchers are patient for longer."""
+    died = launchers.folder / "died"
+    args = ["1@0:step:5", f"1@0:touch:{died}", "1@0:sleep:1", "1@0:signal:6", "*@0:hang", "*@1:listen"]
+    both = [
+        launchers.start(folder=host.name, prefix=host.prefix, workers=workers(hosts), args=args, max_restarts=1)
+        for host in hosts
+    ]
+    until(died.exists)
+    hosts[1].set_link("down")
+    # The worker dies behind the cut, and its launcher cannot say so yet.
+    until(lambda: not any("stand_in" in command(pid) for pid in marked(both[1].mark)))
+    hosts[1].set_link("up")
+    assert [each.end(60) for each in both] == [0, 0], [each.err for each in both]
+    assert all("worker 1 (" in each.err and "all workers start again" in each.err for each in both)
 
 
 def test_a_host_without_a_route_is_named_so(launchers: Launchers, hosts: tuple[Host, Host]) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from tests.workers.launching import until
 from tests.workers.tied import tied_workers
+from tfdist.launch.channel import CALLED
 from tfdist.rundir import ErrorRecord, WorkerState
 
 PREPARED = """
@@ -106,6 +107,32 @@ def test_a_worker_that_hangs_says_where(tmp_path: Path) -> None:
         # The other one waits for it in native code.
         workers[0].say(dump=True)
         assert "in <module>" in workers[0].next(lambda message: "where" in message)["where"]
+
+
+@pytest.mark.bound(90)
+def test_an_input_that_hangs_says_where(tmp_path: Path) -> None:
+    script = """
+import tensorflow as tf
+
+def batches():
+    for number in range(2):
+        if number == 1:
+            print("loads", flush=True)
+            threading.Event().wait(600)
+        yield x[:8], y[:8]
+
+signature = tf.TensorSpec((8, 4), tf.float32), tf.TensorSpec((8, 2), tf.float32)
+model.fit(tf.data.Dataset.from_generator(batches, output_signature=signature), verbose=0)
+"""
+    with tied_workers(tmp_path, PREPARED + script, count=1) as (worker,):
+        worker.beat(lambda beat: beat["step"] == 1)
+        until(lambda: "loads" in worker.text())
+        worker.say(dump=True)
+        stacks = worker.reply("stacks")
+        said = worker.heard[-1]
+        assert said["called"].startswith("script.py line ") and said["called"].endswith(" in batches")
+        assert said["where"].endswith(" in <module>")
+        assert f"{CALLED}:" in stacks.split("\nThread ")[1]
 
 
 @pytest.mark.bound(90)

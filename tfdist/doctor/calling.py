@@ -11,8 +11,9 @@ from typing import Any
 from tfdist.cluster.spec import Address
 from tfdist.doctor.greeting import BANNER, Greeting
 from tfdist.doctor.measuring import Clocks, Measurement, Phase
-from tfdist.doctor.reaching import LookUp, Reach, look_up
+from tfdist.doctor.reaching import Reach
 from tfdist.doctor.sightings import ANSWER_SECONDS, Kind, Sighting, of_first_bytes
+from tfdist.launch.connecting import Resolver, look_up
 from tfdist.launch.lines import LineError, LineSocket, Message
 
 MAX_LINE_BYTES = 1 << 18
@@ -41,7 +42,7 @@ class Call:
     """
 
     def __init__(
-        self, index: int, address: Address, greeting: Greeting, clocks: Clocks, resolver: LookUp = look_up
+        self, index: int, address: Address, greeting: Greeting, clocks: Clocks, resolver: Resolver = look_up
     ) -> None:
         self.index = index
         self.address = address

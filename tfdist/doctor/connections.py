@@ -12,8 +12,8 @@ from tfdist.doctor.greeting import Greeting
 from tfdist.doctor.measuring import Clocks
 from tfdist.doctor.meeting import Meeting
 from tfdist.doctor.pair import Pair
-from tfdist.doctor.reaching import LookUp, look_up
 from tfdist.errors import PortTakenError
+from tfdist.launch.connecting import Resolver, look_up
 from tfdist.launch.holding import PortHold
 
 _TOKEN = "TFDIST_TOKEN"
@@ -33,7 +33,7 @@ class Connections:
 
 
 def check_connections(
-    membership: Membership, seconds: float, clocks: Clocks, tell: Callable[[str], None], resolver: LookUp = look_up
+    membership: Membership, seconds: float, clocks: Clocks, tell: Callable[[str], None], resolver: Resolver = look_up
 ) -> Connections:
     """Takes this machine's ports, where nobody has them, and meets the doctors of the other hosts.
 

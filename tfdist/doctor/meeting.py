@@ -16,9 +16,9 @@ from tfdist.doctor.calling import Call
 from tfdist.doctor.greeting import Greeting, leads_elsewhere
 from tfdist.doctor.measuring import Clocks, Phase
 from tfdist.doctor.pair import Pair, judge, occupied, unreached
-from tfdist.doctor.reaching import LookUp, look_up
 from tfdist.doctor.sightings import Kind, Sighting
 from tfdist.errors import PortTakenError
+from tfdist.launch.connecting import Resolver, look_up
 from tfdist.launch.lines import LineError, LineSocket, Message
 from tfdist.launch.waiting import wait_for
 
@@ -50,7 +50,7 @@ class Meeting:
         clocks: Clocks,
         seconds: float,
         tell: Callable[[str], None],
-        resolver: LookUp = look_up,
+        resolver: Resolver = look_up,
     ) -> None:
         self._cluster = cluster
         self._greeting = greeting

@@ -10,7 +10,6 @@ import contextlib
 import functools
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from keras.src.utils import io_utils
 from tensorflow.python.ops.resource_variable_ops import default_variable_creator_v2
 
 from tfdist.keras_repairs.listening import Listener
+from tfdist.rundir.beside import beside, remove_abandoned
 from tfdist.runtime.collectives import barrier, worker_count, worker_rank
 
 Function = Callable[..., Any]
@@ -74,18 +74,20 @@ def _write_whole(write: Function, filepath: Any, *args: Any, **kwargs: Any) -> A
     target = Path(filepath)
     if not target.parent.is_dir():
         return write(filepath, *args, **kwargs)
-    beside = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    remove_abandoned(target)
+    folder = beside(target)
+    folder.mkdir(mode=0o700)
     try:
-        with _naming(target, instead_of=beside / target.name):
-            result = write(str(beside / target.name), *args, **kwargs)
+        with _naming(target, instead_of=folder / target.name):
+            result = write(str(folder / target.name), *args, **kwargs)
         # The index of weights in several files comes last: it names the others.
-        for written in sorted(beside.iterdir(), key=lambda path: path.suffix == ".json"):
+        for written in sorted(folder.iterdir(), key=lambda path: path.suffix == ".json"):
             _replace(written, target.parent / written.name)
     except Exception as error:
         error.add_note(f"{target} could not be saved; what was there before is as it was.")
         raise
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
     return result
 
 

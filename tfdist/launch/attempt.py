@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import signal
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +21,7 @@ from tfdist.launch.signals import Signals, describe_signal
 from tfdist.launch.stopping import Stopping
 from tfdist.launch.waiting import Source, wait_for
 from tfdist.launch.worker import Worker, describe
-from tfdist.rundir.state import WorkerState
+from tfdist.rundir.state import State, WorkerState
 
 _TICK_SECONDS = 0.2
 
@@ -52,7 +53,7 @@ class Outcome:
         failures: Every failure of the job that is known here, the first one first.
         stop: Who ended it on purpose, if anybody did.
         step: The greatest step that a worker is known to have reached.
-        advice: What is said besides: of restarts.
+        advice: What is said besides: of restarts, or of how the workers stopped.
     """
 
     code: int
@@ -116,6 +117,7 @@ class Attempt:
         self._blamed: tuple[int, ...] = ()
         self._code: int | None = None
         self._step = 0
+        self._news = False
 
     @property
     def course(self) -> Course:
@@ -155,7 +157,7 @@ class Attempt:
         sources: list[Source] = [self._signals]
         if self._course is Course.WORKING:
             # Later nobody reads what these say, and they would end every wait at once.
-            sources += [worker for worker in self._workers.values() if worker.poll() is None]
+            sources += [worker for worker in self._workers.values() if not self._progress[worker.index].gone]
             sources += self._control.sockets()
         self._around.wait(sources, _TICK_SECONDS)
         self._signals.drain()
@@ -165,8 +167,11 @@ class Attempt:
             self._look_at(worker)
         for event in self._control.events():
             self._hear(event)
+        if self._news:
+            self._news = False
+            self._around.observe(self._hangs.states)
         received = self._signals.received
-        if received:
+        if received and self._course is Course.WORKING:
             self._stopping.ask(Stop(128 + received[0], describe_signal(received[0])), self._working())
 
     def _look_at(self, worker: Worker) -> None:
@@ -179,6 +184,9 @@ class Attempt:
             self._take(worker, message)
         progress = self._progress[worker.index]
         if exit_code is not None:
+            if exit_code == -signal.SIGTERM and not worker.ended_by_launcher:
+                # It could not relay the signal yet, which means the job all the same.
+                self._stop_for(worker.index, signal.SIGTERM)
             failure = self._around.diagnose(worker, exit_code)
             if failure is not None:
                 self._fail(failure)
@@ -196,16 +204,19 @@ class Attempt:
                     self._get_on(state)
             case {"begun": int() | None as count}:
                 self._stopping.begun(worker.index, count)
-            case {"stacks": str(text), "where": str(where)}:
-                self._hangs.answer(worker.index, where, text)
+            case {"stacks": str(text), "where": str(where), **more}:
+                self._hangs.answer(worker, where, text, str(more.get("called", "")))
             # Later it is this launcher's own SIGTERM.
             case {"signal": int(number)} if self._course is Course.WORKING:
-                why = describe_signal(number, f"worker {worker.index}")
-                self._stopping.ask(Stop(128 + number, why), self._working())
+                self._stop_for(worker.index, number)
+
+    def _stop_for(self, index: int, number: int) -> None:
+        """A worker of this launcher got a signal that is meant for the job."""
+        self._stopping.ask(Stop(128 + number, describe_signal(number, f"worker {index}")), self._working())
 
     def _get_on(self, state: WorkerState) -> None:
         self._step = max(self._step, state.step)
-        self._around.observe(self._hangs.states)
+        self._news = True
 
     def _update(self, progress: Progress, code: int) -> None:
         before = self._progress[progress.index]
@@ -218,7 +229,7 @@ class Attempt:
 
     def _fail(self, failure: Failure) -> None:
         state = self._hangs.states.get(failure.index)
-        if state is not None and failure.step is None:
+        if state is not None and failure.step is None and (state.step or state.state is not State.STARTING):
             failure = replace(failure, epoch=state.epoch, step=state.step)
         self._failures.append(failure)
         self._progress[failure.index] = replace(self._progress[failure.index], gone=True, failed=True)
@@ -245,7 +256,7 @@ class Attempt:
         elif isinstance(event, Ended):
             self._failures += event.failures
             self._blame(event.blamed)
-            self._stopping.stop = event.stop or self._stopping.stop
+            self._stopping.conclude(event.stop)
             self._course = Course.ENDING
 
     def _judge(self) -> None:
@@ -276,7 +287,9 @@ class Attempt:
                 self._fail(from_exit(index, progress.code, **describe(worker)))
 
     def _working(self) -> Iterable[int]:
-        return [index for index, progress in self._progress.items() if progress.code is None and not progress.gone]
+        """The workers that are not done; a signal may come before all of this launcher's are started."""
+        started = [self._progress[index] for index in (*self._workers, *self._control.remote)]
+        return sorted(progress.index for progress in started if progress.code is None and not progress.gone)
 
     def _release(self, code: int) -> None:
         self._course = Course.RELEASED
@@ -307,5 +320,5 @@ class Attempt:
         step = max([self._step, *(failure.step or 0 for failure in failures)])
         stop = self._stopping.stop
         if stop is not None and self._code in (None, stop.code):
-            return Outcome(stop.code, failures, stop, step)
+            return Outcome(stop.code, failures, stop, step, self._stopping.why_abrupt)
         return Outcome(failures[0].exit_code if failures else self._code or 0, failures, step=step)

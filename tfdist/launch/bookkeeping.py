@@ -7,7 +7,7 @@ import os
 import socket
 import sys
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 
 from tfdist.errors import RunDirError
@@ -18,21 +18,27 @@ from tfdist.launch.phases import Phase
 from tfdist.launch.run_place import Place
 from tfdist.launch.worker import Worker, describe
 from tfdist.rundir.atomic import write_json
+from tfdist.rundir.beside import remove_abandoned
 from tfdist.rundir.records import ErrorRecord, JobState
 from tfdist.rundir.state import State, WorkerState
 
 
-@dataclass(frozen=True)
 class Diagnosis:
     """What an ended worker's exit code and error file say.
 
-    Attributes:
+    Args:
         place: Where the job writes.
-        kills: The kernel's kills for want of memory before the workers started.
+        count: Counts the kernel's kills for want of memory.
     """
 
-    place: Place
-    kills: KillCount
+    def __init__(self, place: Place, count: Callable[[], KillCount] = KillCount.now) -> None:
+        self._place = place
+        self._count = count
+        self._kills: dict[int, KillCount] = {}
+
+    def begins(self, index: int) -> None:
+        """A worker is about to start: what the kernel has killed before has nothing to do with it."""
+        self._kills[index] = self._count()
 
     def __call__(self, worker: Worker, code: int) -> Failure | None:
         """The failure of a worker that ended with `code`; None when it left by itself or by the launcher's will."""
@@ -40,7 +46,7 @@ class Diagnosis:
         if record is not None:
             return from_record(record, **describe(worker))
         if code < 0 and not worker.ended_by_launcher:
-            killed = self.kills.grew(KillCount.now())
+            killed = self._kills[worker.index].grew(self._count())
             return from_signal(worker.index, -code, out_of_memory=killed, **describe(worker))
         return None
 
@@ -48,7 +54,7 @@ class Diagnosis:
         try:
             if worker.told is not None:
                 return ErrorRecord.from_dict(worker.told)
-            return ErrorRecord.read(self.place.run_dir.error_file(worker.index, worker.attempt))
+            return ErrorRecord.read(self._place.run_dir.error_file(worker.index, worker.attempt))
         except RunDirError:
             # Cut short, by a full disk say: then the exit code alone has to tell.
             return None
@@ -57,9 +63,13 @@ class Diagnosis:
 def write_state(place: Place, assignment: Assignment, pid: int, state: State, *, epoch: int = 0, step: int = 0) -> None:
     """Writes the state of a worker that cannot do so itself: not yet, or not any more.
 
+    What a worker that was killed meanwhile has left of its own writing is removed.
+
     Raises:
         RunDirError: It cannot be written.
     """
+    file = place.run_dir.state_file(assignment.index)
+    remove_abandoned(file)
     WorkerState(
         index=assignment.index,
         address=assignment.address,
@@ -70,7 +80,7 @@ def write_state(place: Place, assignment: Assignment, pid: int, state: State, *,
         epoch=epoch,
         step=step,
         time=time.time(),
-    ).write(place.run_dir.state_file(assignment.index), durable=False)
+    ).write(file, durable=False)
 
 
 def close_state(place: Place, assignment: Assignment) -> None:

@@ -5,8 +5,8 @@ What a worker says:
 - `{"beat": STATE}`: what it does, a `WorkerState`; at every change, and about once a second while it gets on.
 - `{"begun": N}` answers `hold`: batches of training and evaluation that it has begun since it started. It begins no
   other until it is told where to stop. `{"begun": null}` when it is in no `fit`, and so has no step to stop at.
-- `{"stacks": TEXT, "where": LINE}` answers `dump`: the Python stacks of its threads, and in one line where the main
-  thread is.
+- `{"stacks": TEXT, "where": LINE, "called": LINE}` answers `dump`: the Python stacks of its threads, in one line where
+  the main thread is, and where the user's functions are that run in other threads for it; the last may be empty.
 - `{"signal": N}`: it got SIGTERM, say, as a scheduler sends it to every process of a job.
 - `{"finished": CODE}`: its work is done.
 - `{"failed": RECORD}`: its last word, when it cannot write its error file.
@@ -27,7 +27,6 @@ import contextlib
 import json
 import logging
 import os
-import select
 import signal
 import socket
 import threading
@@ -35,6 +34,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tfdist.launch.lines import LineBuffer, LineError
+from tfdist.launch.waiting import is_writable
+
+CALLED = " (called by TensorFlow or Keras)"
+"""Behind the names of those threads, in the stacks, that run the user's functions for the main thread."""
 
 _RECEIVE_BYTES = 65536
 
@@ -104,7 +107,7 @@ class WorkerChannel:
     def beat(self, state: Mapping[str, Any]) -> None:
         """Tells the launcher what this worker does. A launcher that does not listen now misses it: more will come."""
         with contextlib.suppress(OSError, ValueError):
-            if select.select([], [self._socket], [], 0)[1]:
+            if is_writable(self._socket):
                 self._send({"beat": dict(state)})
 
     def signalled(self, number: int) -> None:

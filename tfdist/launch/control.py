@@ -25,6 +25,9 @@ class Control(Protocol):
     def sockets(self) -> Sequence[LineSocket]:
         """What to wait on for `events`."""
 
+    def is_connected(self) -> bool:
+        """Whether any other launcher can still say something."""
+
     def events(self) -> list[Event]:
         """What has come; never waits."""
 
@@ -37,8 +40,11 @@ class Control(Protocol):
         Waits for the others `timeout` seconds at most, and does without those that do not answer.
         """
 
+    def keep(self, events: Sequence[Event]) -> None:
+        """Has these come from `events` once more: they belong to the next attempt."""
+
     def begin_again(self) -> None:
-        """Begins another attempt: from now on a launcher that hangs up is lost again."""
+        """Begins another attempt: from now on a launcher that hangs up, or has done so, is lost again."""
 
     def close(self) -> None:
         """Hangs up."""
@@ -53,6 +59,9 @@ class Alone:
     def sockets(self) -> Sequence[LineSocket]:
         return ()
 
+    def is_connected(self) -> bool:
+        return False
+
     def events(self) -> list[Event]:
         return []
 
@@ -61,6 +70,9 @@ class Alone:
 
     def settle(self, failures: Sequence[Failure], timeout: float) -> tuple[Failure, ...]:
         return first_to_last(failures)
+
+    def keep(self, events: Sequence[Event]) -> None:
+        """Nothing comes from anybody."""
 
     def begin_again(self) -> None:
         """There is nobody to lose."""

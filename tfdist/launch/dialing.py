@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 import socket
-import threading
 from collections.abc import Callable
 from typing import Any
 
 from tfdist.cluster.spec import Address
+from tfdist.launch.connecting import Lookup, begin_connecting, finish_connecting
 from tfdist.launch.handshake import ONE_TOKEN, Call, Reply, keep
 from tfdist.launch.hello import Hello
 from tfdist.launch.lines import LineError, LineSocket
@@ -25,26 +24,10 @@ from tfdist.launch.sighting import (
     unreachable,
 )
 from tfdist.launch.token import Token
-from tfdist.launch.waiting import is_writable
 
 CONNECT_SECONDS = 3.0
 ANSWER_SECONDS = 5.0
 _RETRY_SECONDS = 0.2
-
-
-class Lookup:
-    """The addresses of a host, looked up in a thread because the system's resolver cannot be given a bound."""
-
-    def __init__(self, address: Address) -> None:
-        self.found: list[Any] | None = None
-        self._address = address
-        threading.Thread(target=self._run, name=f"tfdist-resolve-{address.host}", daemon=True).start()
-
-    def _run(self) -> None:
-        try:
-            self.found = socket.getaddrinfo(self._address.host, self._address.port, type=socket.SOCK_STREAM)
-        except (OSError, UnicodeError):
-            self.found = []
 
 
 class Dial:
@@ -85,7 +68,7 @@ class Dial:
         self._link = link
         self._clock = clock
         self._token = token
-        self._lookup: Lookup | None = None
+        self._lookup = Lookup(address, clock)
         self._targets: list[Any] = []
         self._connecting: socket.socket | None = None
         self._call: Call | None = None
@@ -139,36 +122,29 @@ class Dial:
         self._next_try = self._clock() + _RETRY_SECONDS
 
     def _look_up(self) -> None:
-        if self._lookup is None:
-            self._lookup = Lookup(self.address)
-        if self._lookup.found is None:
+        targets = self._lookup.targets()
+        if targets is None:
             self.seen = RESOLVING if self.seen == NOT_TRIED else self.seen
             return
-        self._targets, self._lookup = self._lookup.found, None
+        self._targets = targets
         self._best = None
-        if not self._targets:
+        if not targets:
             self._give_up(UNRESOLVED)
         else:
             self._connect()
 
     def _connect(self) -> None:
-        family, kind, protocol, _, target = self._targets.pop(0)
-        try:
-            self._connecting = socket.socket(family, kind, protocol)
-            self._connecting.setblocking(False)
-            code = self._connecting.connect_ex(target)
-        except OSError as error:
-            code = error.errno or errno.EINVAL
+        self._connecting, code = begin_connecting(self._targets.pop(0))
         self._deadline = self._clock() + CONNECT_SECONDS
-        if code not in (0, errno.EINPROGRESS):
+        if code:
             self._give_up(unreachable(code, CONNECT_SECONDS))
 
     def _finish_connecting(self, connection: socket.socket) -> None:
-        if not is_writable(connection):
+        code = finish_connecting(connection)
+        if code is None:
             if self._clock() > self._deadline:
                 self._give_up(timed_out(CONNECT_SECONDS))
             return
-        code = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code:
             self._give_up(unreachable(code, CONNECT_SECONDS))
             return

@@ -71,11 +71,15 @@ class Stacks:
         index: The worker.
         where: In one line; empty when it did not answer.
         text: The Python stacks of its threads.
+        called: Where functions of the user are that run in other threads for the main one; empty when none does.
+        log: Path of its log, on its machine.
     """
 
     index: int
     where: str
     text: str
+    called: str = ""
+    log: str = ""
 
 
 @dataclass(frozen=True)
@@ -158,6 +162,8 @@ _PARTS: dict[str, Callable[[Any], Any]] = {
     "gone": bool,
     "where": str,
     "text": str,
+    "called": str,
+    "log": str,
     "why": str,
     "count": lambda value: None if value is None else int(value),
 }

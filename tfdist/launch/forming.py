@@ -16,6 +16,7 @@ from typing import Any
 from tfdist.cluster.membership import Membership
 from tfdist.cluster.spec import Cluster
 from tfdist.errors import FormingError, PortTakenError, TfdistError
+from tfdist.launch.absence import Waiting, explain_absence
 from tfdist.launch.answering import Answering, Caller
 from tfdist.launch.dialing import Dial
 from tfdist.launch.hello import Hello, disagreement
@@ -125,14 +126,14 @@ class _Forming:
             problem = self._disagreement()
             if problem is not None:
                 self._linger()
-                raise FormingError(f"The launchers of this job do not agree: {problem}.")
+                raise FormingError(f"The launchers of this job do not agree: {problem}")
             formed = self._lead() if self._leads else self._follow()
             if formed is not None:
                 self._formed = True
                 self._progress.all_here(len(self._cluster))
                 return formed
             if self._clock() > deadline:
-                raise FormingError(self._explain_absence())
+                raise FormingError(self._absence())
             self._progress.show(self._waiting_text())
             self._wait()
 
@@ -276,40 +277,19 @@ class _Forming:
     def _formed_with(self, go: dict[str, Any], links: Sequence[Link]) -> Formed:
         return Formed(go, Linked(links, leads=self._leads, remote=self._remote))
 
-    def _explain_absence(self) -> str:
-        absent = {index: [seen.text] for index, seen in self._missing().items()}
-        for index, reasons in absent.items():
-            if index in self._came:
-                reasons.append(f"though its launcher on {self._came[index].host} did reach this one")
-        lines = [f"  worker {i} ({self._cluster.workers[i]}) {', '.join(reasons)}" for i, reasons in absent.items()]
-        lines += self._explain_callers(absent) if self._leads else []
-        lines += [f"  from {host}, a launcher called that {why}" for host, why in self._answering.refused.items()]
-        count = f"{len(absent)} of its {len(self._cluster)} workers did not come" if absent else "its launchers wait"
-        if not lines:
-            lines = [f"  worker {CHIEF} ({self._cluster.workers[CHIEF]}) answers, but its launcher misses another"]
-        return "\n".join(
-            [
-                f"The cluster did not form within {self._timeout:g} s (--start-timeout): {count}.",
-                *lines,
-                f"Expected: the same `tfdist train --workers {self._cluster} ...` started on every host within that "
-                "time, and each worker's port reachable from every host. Start all of them again.",
-            ]
-        )
-
-    def _explain_callers(self, absent: dict[int, list[str]]) -> list[str]:
-        linked = {index for caller in self._answering.callers for index in caller.hello.local}
-        lines = [
-            f"  worker {index} ({self._cluster.workers[index]}) answers, but has not reached worker {CHIEF} itself"
-            for index in self._remote
-            if index not in linked and index not in absent
+    def _absence(self) -> str:
+        callers = [
+            Waiting(caller.hello.host, caller.hello.local, caller.missing or {}) for caller in self._answering.callers
         ]
-        for caller in self._answering.callers:
-            lines += [
-                f"  from {caller.hello.host}, worker {index} ({self._cluster.workers[index]}) {seen}"
-                for index, seen in (caller.missing or {}).items()
-                if index not in absent and index in self._remote
-            ]
-        return lines
+        return explain_absence(
+            self._cluster,
+            {index: seen.text for index, seen in self._missing().items()},
+            came={index: hello.host for index, hello in self._came.items()},
+            callers=callers if self._leads else None,
+            remote=self._remote,
+            refused=self._answering.refused,
+            timeout=self._timeout,
+        )
 
 
 def _given_up(abort: Message) -> FormingError:

@@ -17,6 +17,7 @@ from tfdist.launch.signals import describe_signal
 _TICK_SECONDS = 0.2
 _VERDICT_SECONDS = 3 * SETTLE_SECONDS
 """How long a launcher waits for the leader to say whether there is another attempt."""
+_NO_VERDICT = "the chief's launcher, which decides that, is gone or does not say"
 
 Tell = Callable[[Outcome, Restart], None]
 
@@ -29,7 +30,6 @@ class Group:
         around: What the attempts have to do with.
         max_restarts: Restarts without progress that are allowed; the leader's count.
         tell: Called with how an attempt ended and that there is another one.
-        phase: Where in its life the job is; its workers are about to start.
         enter: Called with every new phase and the attempt's number.
     """
 
@@ -65,7 +65,9 @@ class Group:
             if outcome.stop is not None or not outcome.failures:
                 return self._end(outcome)
             verdict = self._decide(outcome)
-            if not isinstance(verdict, Restart):
+            if isinstance(verdict, Stop):
+                return self._end(replace(outcome, code=verdict.code, stop=verdict))
+            if isinstance(verdict, GiveUp):
                 return self._end(replace(outcome, advice=verdict.why))
             self._tell(outcome, verdict)
             self._go(Phase.RESTARTING)
@@ -81,7 +83,7 @@ class Group:
         self._go(Phase.FAILED if outcome.failures or outcome.stop else Phase.DONE)
         return outcome
 
-    def _decide(self, outcome: Outcome) -> Restart | GiveUp:
+    def _decide(self, outcome: Outcome) -> Restart | GiveUp | Stop:
         """Whether there is another attempt: the leader's word, which it gives as soon as all have settled."""
         if not self._around.control.leads:
             return self._hear_verdict()
@@ -92,33 +94,59 @@ class Group:
             verdict = Restart(self._attempt + 1, judgement.delay, of)
         else:
             verdict = GiveUp(judgement.why)
+        if isinstance(verdict, Restart):
+            # Before it is told: what comes from then on belongs to the next attempt.
+            self._around.control.begin_again()
         self._around.control.tell(verdict)
         return verdict
 
-    def _hear_verdict(self) -> Restart | GiveUp:
+    def _hear_verdict(self) -> Restart | GiveUp | Stop:
+        """What the leader decides. A signal meanwhile is its matter too: all launchers stop, or none does."""
+        control, signals = self._around.control, self._around.signals
         deadline = self._around.clock() + _VERDICT_SECONDS
-        while self._around.clock() < deadline and not self._around.signals.received:
-            for event in self._around.control.events():
-                if isinstance(event, Restart | GiveUp):
-                    return event
-                if isinstance(event, Ended):
-                    return GiveUp("")
+        asked = False
+        while self._around.clock() < deadline and len(signals.received) < 2:
+            # Asked first: what a launcher that hangs up said last is still to be heard.
+            is_connected = control.is_connected()
+            verdict = self._first_verdict()
+            if verdict is not None:
+                return verdict
+            if not is_connected:
+                break
+            if signals.received and not asked:
+                asked = True
+                control.tell(StopAsked(_stop(signals.received[0])))
             self._pause()
-        return GiveUp("")
+        return GiveUp(_NO_VERDICT if self._restarts.most else "")
+
+    def _first_verdict(self) -> Restart | GiveUp | Stop | None:
+        events = self._around.control.events()
+        for place, event in enumerate(events):
+            verdict = _verdict(event)
+            if isinstance(verdict, Restart):
+                self._around.control.begin_again()
+                self._around.control.keep(events[place + 1 :])
+            if verdict is not None:
+                return verdict
+        return None
 
     def _wait_for_restart(self, verdict: Restart) -> Outcome | None:
         """Waits for the restart's time; returns how the job ends when something comes between."""
         self._attempt = verdict.attempt
-        self._around.control.begin_again()
+        control, signals = self._around.control, self._around.signals
         deadline = self._around.clock() + verdict.delay
         while self._around.clock() < deadline:
-            for event in self._around.control.events():
+            events = control.events()
+            for place, event in enumerate(events):
+                if isinstance(event, Ended) and event.stop is None and not _is_lost(event):
+                    # Another launcher was quicker, and its part of the next attempt has failed already.
+                    control.keep(events[place:])
+                    return None
                 stopped = self._interruption(event)
                 if stopped is not None:
                     return stopped
-            received = self._around.signals.received
-            if received:
-                return self._stopped(Stop(128 + received[0], describe_signal(received[0])))
+            if signals.received:
+                return self._stopped(_stop(signals.received[0]))
             self._pause()
         return None
 
@@ -143,3 +171,19 @@ class Group:
     def _pause(self) -> None:
         self._around.wait([self._around.signals, *self._around.control.sockets()], _TICK_SECONDS)
         self._around.signals.drain()
+
+
+def _verdict(event: Event) -> Restart | GiveUp | Stop | None:
+    """What the leader says of another attempt, if that is what it says: that all stop, too."""
+    if isinstance(event, Restart | GiveUp):
+        return event
+    return event.stop if isinstance(event, Hold | Ended) else None
+
+
+def _is_lost(event: Ended) -> bool:
+    """Whether the attempt ends because a launcher is gone, so that there is no other."""
+    return any(failure.kind == "lost" for failure in event.failures)
+
+
+def _stop(number: int) -> Stop:
+    return Stop(128 + number, describe_signal(number))

@@ -14,8 +14,6 @@ from tfdist.launch.hanging import STOPPED, Motion, explain
 from tfdist.launch.worker import Worker
 from tfdist.rundir.state import WorkerState
 
-_MOST_CHARACTERS = 100_000
-
 
 class HangWatch:
     """The leader decides from what every worker says; the other launchers pass on what theirs say.
@@ -50,9 +48,9 @@ class HangWatch:
             self._control.tell(Beat(state))
         return state
 
-    def answer(self, index: int, where: str, text: str) -> None:
+    def answer(self, worker: Worker, where: str, text: str = "", called: str = "") -> None:
         """Takes in where a worker of this launcher is."""
-        stacks = Stacks(index, where, text[-_MOST_CHARACTERS:])
+        stacks = Stacks(worker.index, where, text, called, str(worker.log))
         if self._asking is not None:
             self._asking.take(stacks)
         if not self._control.leads:
@@ -81,7 +79,8 @@ class HangWatch:
             return ()
         if self._asking.wants_signal(now) and not self._signalled:
             self._signalled = True
-            for index in set(self._asking.silent) & set(self._workers):
+            # Who has said nothing yet may not have come as far as to hear the signal, and would die of it.
+            for index in set(self._asking.silent) & set(self._workers) & set(self.states):
                 self._workers[index].dump_natively()
         if not self._asking.is_over(now):
             return ()
@@ -95,10 +94,10 @@ class HangWatch:
     def _ask(self, asked: Mapping[int, Any]) -> None:
         self._asking = Asking(asked, self._clock())
         self._signalled = False
-        for index, worker in self._workers.items():
+        for worker in self._workers.values():
             if worker.poll() is not None:
                 continue
             if worker.is_stopped():
-                self.answer(index, STOPPED, "")
+                self.answer(worker, STOPPED)
             else:
                 worker.send({"dump": True})

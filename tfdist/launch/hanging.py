@@ -10,6 +10,8 @@ from tfdist.launch.failures import WAITING, Failure
 from tfdist.rundir.state import State, WorkerState
 
 STOPPED = "its process is stopped (SIGSTOP, Ctrl-Z, a debugger)"
+_MOST_CHARACTERS = 2_000_000
+"""Of the stacks of all workers to blame: they go to the other launchers in one message."""
 SILENT = "it does not answer: its machine is out of reach, or native code does not let Python run"
 
 
@@ -58,7 +60,8 @@ def explain(
         logs: Paths of the logs, as far as they are known here.
         seconds: How long nothing has moved.
     """
-    late = laggards(states.values(), {index for index in states if _is_silent(answers.get(index))})
+    silent = {index for index in states if _is_silent(answers.get(index))}
+    late = laggards(states.values(), silent, {index for index, answer in answers.items() if answer.called})
     furthest = max(states.values(), key=_reached)
     failures = []
     for index, state in sorted(states.items()):
@@ -69,28 +72,34 @@ def explain(
                 host=state.host,
                 time=time.time(),
                 kind="hang",
-                message=_message(state, furthest, answer.where, seconds, is_late=index in late),
+                message=_message(state, furthest, _place(answer), seconds, is_late=index in late),
                 address=state.address,
                 pid=state.pid,
                 type="" if index in late else WAITING,
-                traceback=answer.text if index in late else "",
+                traceback=answer.text[: _MOST_CHARACTERS // len(late)] if index in late else "",
                 epoch=state.epoch,
                 step=state.step,
-                log=logs.get(index, ""),
+                log=answer.log or logs.get(index, ""),
             )
         )
     return tuple(failures)
 
 
-def laggards(states: Iterable[WorkerState], silent: Iterable[int] = ()) -> set[int]:
-    """The workers for which the others wait: those that are least far, and among equals those that do not answer.
+def laggards(states: Iterable[WorkerState], silent: Iterable[int] = (), busy: Iterable[int] = ()) -> set[int]:
+    """The workers for which the others wait: those that are least far.
 
-    When all are equally far and all answer, nobody can be told from the others, and all are returned.
+    Among equals they are those that do not answer, or else those that are busy with a function of the user, such as one
+    that loads their input: the others' are done. When nobody can be told from the others, all are returned.
+
+    Args:
+        states: What each worker said last.
+        silent: Those that do not answer.
+        busy: Those in which functions of the user run besides the main thread.
     """
-    states, silent = list(states), set(silent)
+    states = list(states)
     least = min(map(_reached, states))
     late = {state.index for state in states if _reached(state) == least}
-    return late & silent or late
+    return late & set(silent) or late & set(busy) or late
 
 
 def _reached(state: WorkerState) -> tuple[int, int]:
@@ -112,6 +121,13 @@ _ORDER = {
 
 def _is_silent(answer: Stacks | None) -> bool:
     return answer is None or answer.where in (STOPPED, SILENT)
+
+
+def _place(answer: Stacks) -> str:
+    """Where a worker is, in words."""
+    if not answer.called:
+        return answer.where
+    return f"{answer.where}, while {answer.called} runs (input pipeline, or a Python function inside of the model)"
 
 
 def _message(state: WorkerState, furthest: WorkerState, where: str, seconds: float, *, is_late: bool) -> str:

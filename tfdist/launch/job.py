@@ -20,7 +20,6 @@ from tfdist.launch.failures import from_start
 from tfdist.launch.forming import Formed, form
 from tfdist.launch.group import Group
 from tfdist.launch.holding import PortHold, hold_ports
-from tfdist.launch.memory import KillCount
 from tfdist.launch.network import Network, enter_network
 from tfdist.launch.output import STDERR, STDOUT, Show, Terminal
 from tfdist.launch.phases import Phase
@@ -182,9 +181,12 @@ def _run_group(spec: JobSpec, membership: Membership, place: Place, control: Con
     shown = {"chief": {0}, "all": set(membership.local), "none": set()}[spec.show]
     terminal = Terminal(_streams(), prefix=spec.log_prefix, whole_lines=len(shown) > 1)
 
+    diagnosis = Diagnosis(place)
+
     def start(assignment: Assignment) -> Worker:
         index = assignment.index
         log = place.run_dir.log_file(index, assignment.attempt)
+        diagnosis.begins(index)
         worker = WorkerProcess(assignment, log, terminal if index in shown else None, spec.worker_module, spec.environ)
         # The worker says the same as soon as it can; one that never gets there has at least this.
         with contextlib.suppress(RunDirError):
@@ -212,7 +214,7 @@ def _run_group(spec: JobSpec, membership: Membership, place: Place, control: Con
             for message in stragglers.observe(states):
                 terminal.say(message)
 
-    around = Surroundings(start, Diagnosis(place, KillCount.now()), control, signals, spec.grace, observe)
+    around = Surroundings(start, diagnosis, control, signals, spec.grace, observe)
     outcome = Group(assignments, around, spec.max_restarts, tell, enter).run()
     if outcome.failures or outcome.stop:
         for assignment in assignments:

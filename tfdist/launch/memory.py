@@ -26,10 +26,16 @@ class KillCount:
         return cls(_counter(root / "proc/vmstat"), _counter(_events_file(root)))
 
     def grew(self, later: KillCount) -> bool | None:
-        """Whether there were kills between this count and a later one; None when the kernel says nothing of it."""
-        pairs = [(self.machine, later.machine), (self.group, later.group)]
-        known = [(before, after) for before, after in pairs if before is not None and after is not None]
-        return any(after > before for before, after in known) if known else None
+        """Whether there were kills between this count and a later one; None when the kernel says nothing of it.
+
+        The group's count has kills for want of the whole machine's memory too, and of this job alone: where it is
+        known, that another job's processes are killed on the machine says nothing.
+        """
+        if self.group is not None and later.group is not None:
+            return later.group > self.group
+        if self.machine is not None and later.machine is not None:
+            return later.machine > self.machine
+        return None
 
 
 def _events_file(root: Path) -> Path | None:

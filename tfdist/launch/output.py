@@ -66,6 +66,7 @@ class Pump:
         self._for_terminal = {} if terminal is None else {stream: terminal.cutter() for stream in pipes}
         self._tail: collections.deque[bytes] = collections.deque(maxlen=_TAIL_LINES)
         self._ending = threading.Event()
+        self._selector = selectors.DefaultSelector()
         self._thread = threading.Thread(target=self._run, name=f"tfdist-output-{index}", daemon=True)
         self._thread.start()
 
@@ -84,7 +85,7 @@ class Pump:
         return tuple(line.decode(errors="replace") for line in tuple(self._tail))
 
     def _run(self) -> None:
-        with selectors.DefaultSelector() as selector:
+        with self._selector as selector:
             for stream, pipe in self._pipes.items():
                 os.set_blocking(pipe.fileno(), False)
                 selector.register(pipe, selectors.EVENT_READ, stream)

@@ -19,6 +19,7 @@ from tfdist.launch.output import STDERR, STDOUT, Pump, Terminal
 
 WORKER_MODULE = "tfdist.training.worker"
 _LAST_OUTPUT_SECONDS = 2.0
+_LAST_WORDS_SECONDS = 0.5
 
 
 class WorkerProcess:
@@ -125,7 +126,9 @@ class WorkerProcess:
                 os.kill(self.pid, signal.SIGUSR2)
 
     def last_lines(self) -> tuple[str, ...]:
-        """The newest lines of its output."""
+        """The newest lines of its output; of an ended worker with the very last, though it may have no end."""
+        if self.poll() is not None:
+            self._pump.close(_LAST_WORDS_SECONDS)
         return self._pump.last_lines()
 
     def close(self) -> None:

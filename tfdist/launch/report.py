@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 import textwrap
 from collections.abc import Sequence
 
 from tfdist.launch.attempt import Outcome
+from tfdist.launch.channel import CALLED
 from tfdist.launch.events import Restart
 from tfdist.launch.failures import Failure
 
@@ -16,7 +18,9 @@ def render(outcome: Outcome, *, verbose: bool = False) -> str:
     """The report, without a newline at its end; empty when the job went well or its scripts chose its exit code."""
     if outcome.stop is not None:
         lines = [f"stopped: {outcome.stop.why}; all workers have ended"]
-        lines += [f"  meanwhile {_who(failure)} failed: {_shorten(_what(failure))}" for failure in outcome.failures]
+        lines += [f"  ended where they were, not after the same step: {outcome.advice}"] if outcome.advice else []
+        others = [failure for failure in outcome.failures if failure.type != signal.SIGTERM.name]
+        lines += [f"  meanwhile {_who(failure)} failed: {_shorten(_what(failure))}" for failure in others]
         return "\n".join(lines)
     if not outcome.failures:
         return ""
@@ -34,7 +38,7 @@ def _first(failure: Failure, verbose: bool) -> list[str]:
     explained = failure.kind in ("usage", "data")
     lines = [f"error: {_who(failure)} failed{_when(failure)}: {_what(failure)}"]
     if failure.traceback and (verbose or not explained):
-        shown = failure.traceback if verbose else _main_thread(failure)
+        shown = failure.traceback if verbose else _telling_threads(failure)
         lines.append(textwrap.indent(shown.rstrip(), "  "))
     elif failure.last_lines and not explained:
         lines.append("  the end of its log:")
@@ -44,9 +48,13 @@ def _first(failure: Failure, verbose: bool) -> list[str]:
     return lines
 
 
-def _main_thread(failure: Failure) -> str:
-    """Of a hang's stacks the first, which is the main thread's; the others are in the log and in the record."""
-    return failure.traceback.partition("\nThread ")[0] if failure.kind == "hang" else failure.traceback
+def _telling_threads(failure: Failure) -> str:
+    """Of a hang's stacks the main thread's, and those that run the user's functions; the others are in the log."""
+    if failure.kind != "hang":
+        return failure.traceback
+    main, *others = failure.traceback.split("\nThread ")
+    called = [thread for thread in others if thread.partition(":\n")[0].endswith(CALLED)]
+    return "\nThread ".join([main, *called])
 
 
 def _others(first: Failure, failures: Sequence[Failure]) -> list[str]:

@@ -9,6 +9,7 @@ from tfdist.launch.failures import Failure
 
 FIRST_DELAY_SECONDS = 1.0
 MOST_DELAY_SECONDS = 60.0
+_MOST_DOUBLINGS = 10
 
 _NOT_WORTH_IT = {
     "usage": "it would fail in the same way again",
@@ -56,7 +57,7 @@ class Restarts:
     most: int
     used: int = 0
     best: int = 0
-    last: tuple[str, int] | None = None
+    last: tuple[str, int | None] | None = None
 
     def judge(self, failures: Sequence[Failure], step: int) -> tuple[Again | Enough, Restarts]:
         """What to do after an attempt, and what is known then.
@@ -71,19 +72,24 @@ class Restarts:
         hopeless = next((_NOT_WORTH_IT[failure.kind] for failure in failures if failure.kind in _NOT_WORTH_IT), None)
         same = _fingerprint(first)
         if hopeless is None and same is not None and same == self.last:
-            hopeless = f"the same {first.type} came at the same step twice"
+            place = "before the first step" if first.step is None else "at the same step"
+            hopeless = f"the same {first.type} came {place} twice"
         used = 0 if step > self.best else self.used
         if hopeless is None and used >= self.most:
             hopeless = f"{_times(used)} without any progress (--max-restarts {self.most})"
         if hopeless is not None:
             return Enough(hopeless), self
-        delay = min(FIRST_DELAY_SECONDS * 2**used, MOST_DELAY_SECONDS)
+        # The exponent has a bound too: that of a float's is met after a thousand restarts.
+        delay = min(FIRST_DELAY_SECONDS * 2 ** min(used, _MOST_DOUBLINGS), MOST_DELAY_SECONDS)
         return Again(delay, used + 1), replace(self, used=used + 1, best=max(self.best, step), last=same)
 
 
-def _fingerprint(failure: Failure) -> tuple[str, int] | None:
-    """What is the same when an exception comes again; None for what may well not come again."""
-    if failure.kind != "exception" or failure.step is None:
+def _fingerprint(failure: Failure) -> tuple[str, int | None] | None:
+    """What is the same when an exception comes again; None for what may well not come again.
+
+    That is how a worker fails when a connection breaks, too: it is an exception, and its cause is elsewhere.
+    """
+    if failure.kind != "exception" or failure.is_consequence:
         return None
     return failure.type, failure.step
 

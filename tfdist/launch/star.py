@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tfdist.launch.events import Ended, Event, GiveUp, Released, Restart, StopAsked, from_message, to_message
+from tfdist.launch.events import Ended, Event, GiveUp, Hold, Released, Restart, StopAsked, from_message, to_message
 from tfdist.launch.failures import Failure, first_to_last
 from tfdist.launch.lines import LineError, LineSocket, Message
 from tfdist.launch.waiting import wait_for
@@ -77,6 +77,9 @@ class Linked:
     def sockets(self) -> Sequence[LineSocket]:
         return [link.line for link in self._links if not link.line.is_closed()]
 
+    def is_connected(self) -> bool:
+        return bool(self.sockets())
+
     def events(self) -> list[Event]:
         events, self._kept = self._kept, []
         for link in self._links:
@@ -116,9 +119,13 @@ class Linked:
             self._send_settled(everybodys)
         return everybodys
 
+    def keep(self, events: Sequence[Event]) -> None:
+        self._kept = [*events, *self._kept]
+
     def begin_again(self) -> None:
         self._over = False
         self._settled.clear()
+        self._kept += [Ended((link.lost(),)) for link in self._links if link in self._gone]
 
     def close(self) -> None:
         for link in self._links:
@@ -156,4 +163,6 @@ class Linked:
 
 def _outlives_attempt(event: Event) -> bool:
     """Whether an event that comes while an attempt is being wound up still matters afterwards."""
-    return isinstance(event, Restart | GiveUp | StopAsked) or (isinstance(event, Ended) and event.stop is not None)
+    if isinstance(event, Ended):
+        return event.stop is not None
+    return isinstance(event, Restart | GiveUp | StopAsked | Hold)

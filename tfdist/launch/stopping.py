@@ -36,7 +36,10 @@ class Stopping:
         self._clock = clock
         self._asked = self._deadline = 0.0
         self._halt: Halt | None = None
+        self._agreed = False
         self.stop: Stop | None = None
+        self.why_abrupt = ""
+        """Why the workers did not stop at one step, as far as this launcher knows; empty where they did."""
 
     def ask(self, stop: Stop, working: Iterable[int]) -> None:
         """Somebody asks this launcher to stop the job, whose workers `working` are not done; again changes nothing."""
@@ -44,6 +47,7 @@ class Stopping:
             return
         self._begin(stop)
         if self._control.leads:
+            self._agreed = True
             self._halt = Halt(working)
             self._control.tell(Hold(stop))
             self._send({"hold": True})
@@ -56,11 +60,18 @@ class Stopping:
             self.ask(event.stop, working)
         elif isinstance(event, Hold):
             self._begin(event.stop)
+            self._agreed = True
             self._send({"hold": True})
         elif isinstance(event, Begun) and self._halt is not None:
             self._halt.answer(event.index, event.count)
         elif isinstance(event, StopAt):
             self._stop_after(event.after)
+
+    def conclude(self, stop: Stop | None) -> None:
+        """The attempt has ended elsewhere, by `stop` or, None, by a failure: then a stop that was not agreed on yet is
+        to be asked for again."""
+        if stop is not None or not self._agreed:
+            self.stop = stop
 
     def begun(self, index: int, count: int | None) -> None:
         """A worker of this launcher says what it has begun, or is done."""
@@ -76,11 +87,18 @@ class Stopping:
         if self._halt is not None and not self._halt.silent:
             after, self._halt = self._halt.after(), None
             if after is None:
+                self.why_abrupt = "none was inside of fit"
                 return True
             self._deadline = self._asked + self._grace
             self._control.tell(StopAt(after))
             self._stop_after(after)
-        return self._clock() > self._deadline
+        if self._clock() <= self._deadline:
+            return False
+        self.why_abrupt = f"not all had stopped within {self._grace:g} s (--grace)"
+        if self._halt is not None:
+            silent = ", ".join(map(str, self._halt.silent))
+            self.why_abrupt = f"worker(s) {silent} did not say which step they are in"
+        return True
 
     def _begin(self, stop: Stop) -> None:
         self.stop = stop

@@ -10,15 +10,12 @@ import contextlib
 import errno
 import json
 import os
-import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from tfdist.errors import RunDirError
-
-TEMPORARY_GLOB = ".*.tmp*"
-"""Matches what a writer killed half-way leaves behind."""
+from tfdist.rundir.beside import beside, remove_abandoned
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -28,7 +25,8 @@ def replacing(path: str | os.PathLike[str], *, durable: bool = True) -> Iterator
     """Yields a temporary path beside `path`; what is written there takes the place of `path` at a clean exit.
 
     The temporary name keeps the suffix of `path`, because Keras chooses its format by it. When the block raises,
-    the temporary file is removed and `path` stays as it was.
+    the temporary file is removed and `path` stays as it was. What a writer that was killed has left is removed when
+    the next one comes.
 
     Args:
         path: The file to make or replace; its directory exists.
@@ -38,7 +36,10 @@ def replacing(path: str | os.PathLike[str], *, durable: bool = True) -> Iterator
         RunDirError: The file cannot be written: the disk is full, the directory is read-only or gone.
     """
     path = Path(path)
-    temporary = path.with_name(f".{path.stem}.{secrets.token_hex(4)}.tmp{path.suffix}")
+    temporary = beside(path)
+    if durable:
+        # Not with states, which are written all the time: the next start of the run removes what is left of them.
+        remove_abandoned(path)
     try:
         yield temporary
         if durable:

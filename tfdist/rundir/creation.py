@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Literal
 
 from tfdist.errors import RunDirError
-from tfdist.rundir.atomic import TEMPORARY_GLOB, write_error, write_json
+from tfdist.rundir.atomic import write_error, write_json
+from tfdist.rundir.beside import TEMPORARY_GLOB, remove_all
 from tfdist.rundir.layout import RunDir
 
 DEFAULT_PARENT = "runs"
@@ -136,12 +137,11 @@ def _begin(run: RunDir) -> None:
 
 def _remove_states(run: RunDir) -> None:
     """Removes what an earlier start said of its workers and of its failure."""
-    files = [run.failure_file, *run.path.glob(TEMPORARY_GLOB)]
-    files += run.state_dir.glob("worker-*.json")
+    files = [run.failure_file, *run.state_dir.glob("worker-*.json")]
     files += [run.job_file, *run.state_dir.glob("failure.*.json")]
-    files += run.state_dir.glob(TEMPORARY_GLOB)
     for file in files:
         file.unlink(missing_ok=True)
+    remove_all([run.path, run.state_dir])
 
 
 def _remove_earlier_run(run: RunDir) -> None:

@@ -8,6 +8,7 @@ import socket
 from pathlib import Path
 
 _PROC = Path("/proc")
+_ENDED = "ZX"  # ended, and not yet waited for by its parent
 _CLOCK_SECONDS = 5.0
 """By how much the kernel's and the user's idea of a process's start may differ."""
 
@@ -34,23 +35,50 @@ def presence(host: str, pid: int, seen: float) -> Presence:
     if host != socket.gethostname():
         return Presence.ELSEWHERE
     try:
-        state, started = _look(pid)
+        state, ticks = _look(pid)
+        start = _boot_time() + ticks / os.sysconf("SC_CLK_TCK")
     except (FileNotFoundError, ProcessLookupError):
         return Presence.ALIVE if _is_hidden(pid) else Presence.GONE
     except (OSError, ValueError, IndexError):
         return Presence.ELSEWHERE  # a system that does not tell
-    if state in "ZX" or started > seen + _CLOCK_SECONDS:
+    if state in _ENDED or start > seen + _CLOCK_SECONDS:
         return Presence.GONE
     return Presence.STOPPED if state in "Tt" else Presence.ALIVE
 
 
-def _look(pid: int) -> tuple[str, float]:
-    """The state letter of a process, and when it started, in seconds since 1970."""
+def started(pid: int) -> int | None:
+    """When a process of this machine started, in clock ticks of the kernel; None where the system does not tell.
+
+    With its number it names the process for as long as the machine runs, and needs no clock that people set.
+    """
+    try:
+        return _look(pid)[1]
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def is_gone(pid: int, start: int) -> bool:
+    """Whether a process of this machine that started at `start`, as `started` tells it, has surely ended."""
+    try:
+        state, ticks = _look(pid)
+    except (FileNotFoundError, ProcessLookupError):
+        return not _is_hidden(pid)
+    except (OSError, ValueError, IndexError):
+        return False
+    return state in _ENDED or ticks != start
+
+
+def _look(pid: int) -> tuple[str, int]:
+    """The state letter of a process, and when it started, in clock ticks since the machine did."""
     # The name is in brackets and may hold any character.
     fields = (_PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
+    return fields[0], int(fields[19])
+
+
+def _boot_time() -> float:
+    """When the machine started, in seconds since 1970."""
     lines = (_PROC / "stat").read_text().splitlines()
-    boot = next(float(line.split()[1]) for line in lines if line.startswith("btime "))
-    return fields[0], boot + float(fields[19]) / os.sysconf("SC_CLK_TCK")
+    return next(float(line.split()[1]) for line in lines if line.startswith("btime "))
 
 
 def _is_hidden(pid: int) -> bool:

@@ -67,8 +67,9 @@ def dump_on_signal(assignment: Assignment) -> None:
 
 
 def _dump(log: Path) -> Mapping[str, Any]:
-    said = {"stacks": stacks.stacks(), "where": stacks.where()}
+    said = {"stacks": stacks.stacks(), "where": stacks.where(), "called": stacks.where_called()}
     # A full disk may be what the worker waits for; the launcher has the answer all the same.
     with contextlib.suppress(OSError), log.open("a") as file:
-        file.write(f"tfdist: asked where it is, this worker is at {said['where']}\n{said['stacks']}\n")
+        also = f", and runs {said['called']}" if said["called"] else ""
+        file.write(f"tfdist: asked where it is, this worker is at {said['where']}{also}\n{said['stacks']}\n")
     return said

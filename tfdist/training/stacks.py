@@ -6,24 +6,39 @@ import os
 import sys
 import threading
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
+from tfdist.launch.channel import CALLED
 from tfdist.training.failures import is_users
 
-MOST_CHARACTERS = 200_000
+MOST_CHARACTERS = 100_000
 """Of the stacks of all threads; what is beyond is cut off."""
 
+_MOST_PLACES = 3
 _TFDIST = Path(__file__).resolve().parents[1]
 
 
+_CALLERS = ("/tensorflow/python/ops/script_ops.py", "/keras/src/trainers/data_adapters/")
+"""What runs a user's functions in threads of its own: TensorFlow those of an input pipeline (`from_generator`,
+`py_function`, `numpy_function`), Keras those of a `PyDataset`."""
+
+
 def stacks() -> str:
-    """The stacks of all threads as Python prints them, the main thread's first, each under its name."""
+    """The stacks of all threads as Python prints them, each under its name.
+
+    The main thread's is the first, then come those that run functions of the user for it.
+    """
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     main = threading.main_thread().ident
-    frames = sorted(sys._current_frames().items(), key=lambda item: item[0] != main)
-    parts = [f"Thread {names.get(ident, ident)}:\n{''.join(traceback.format_stack(frame))}" for ident, frame in frames]
+    frames = sys._current_frames()
+    called = {ident for ident, frame in frames.items() if ident != main and _called(frame) is not None}
+    parts = [
+        f"Thread {names.get(ident, ident)}{CALLED if ident in called else ''}:\n"
+        f"{''.join(traceback.format_stack(frames[ident]))}"
+        for ident in sorted(frames, key=lambda ident: (ident != main, ident not in called))
+    ]
     return "\n".join(parts)[:MOST_CHARACTERS]
 
 
@@ -34,11 +49,36 @@ def where(frames: Mapping[int, FrameType] | None = None) -> str:
         frames: Thread -> its innermost frame; by default those of this process now.
     """
     frames = sys._current_frames() if frames is None else frames
-    stack = traceback.extract_stack(frames[threading.main_thread().ident or 0])
+    return _innermost(traceback.extract_stack(frames[threading.main_thread().ident or 0])) or "outside of the script"
+
+
+def where_called(frames: Mapping[int, FrameType] | None = None) -> str:
+    """Where the other threads are in which TensorFlow or Keras run the user's functions, as for an input pipeline.
+
+    Args:
+        frames: See `where`.
+
+    Returns:
+        `FILE line N in FUNCTION` of each other one, comma-separated; empty when no such function runs.
+    """
+    frames = sys._current_frames() if frames is None else frames
+    main = threading.main_thread().ident
+    places = [_called(frame) for ident, frame in frames.items() if ident != main]
+    return ", ".join(sorted({place for place in places if place})[:_MOST_PLACES])
+
+
+def _called(frame: FrameType) -> str | None:
+    """Where a thread is in a function that was called for the main thread; None where it is in none."""
+    stack = traceback.extract_stack(frame)
+    inside = [place for place, summary in enumerate(stack) if any(call in summary.filename for call in _CALLERS)]
+    return _innermost(stack[inside[-1] :]) or None if inside else None
+
+
+def _innermost(stack: Sequence[traceback.FrameSummary]) -> str:
     users = [summary for summary in stack if is_users(summary.filename)]
     own = [summary for summary in stack if _TFDIST in Path(summary.filename).parents]
     if not (users or own):
-        return "outside of the script"
+        return ""
     innermost = (users or own)[-1]
     return f"{_short(innermost.filename)} line {innermost.lineno} in {innermost.name}"
 

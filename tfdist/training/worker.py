@@ -30,9 +30,10 @@ def main() -> None:
         raise UsageError("tfdist.training.worker is started by `tfdist train`. Use that.")
     end = _End()
     atexit.register(end)
+    # The launcher sends the signal to workers that have told of themselves, and without a handler they would die of it.
+    dump_on_signal(assignment)
     # Opened before anything slow: from now on the launcher is watched, and hears of this worker.
     line = line_of(assignment)
-    dump_on_signal(assignment)
     _set_up_logging(assignment)
     end.code = _run(assignment, line)
     watchdog = threading.Timer(_EXIT_SECONDS, end)

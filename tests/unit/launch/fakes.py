@@ -63,6 +63,7 @@ class FakeWorker:
     attempt: int = 0
     log: Path = Path("log")
     ended_by_launcher: bool = False
+    told: dict[str, Any] | None = None
     pid: int = 1
     heard: list[str] = dataclasses.field(default_factory=list)
     got: list[Message] = dataclasses.field(default_factory=list)
@@ -129,6 +130,10 @@ class FakeControl:
     ) -> None:
         self.clock, self.leads, self.remote, self.script = clock, leads, remote, list(script)
         self.told: list[Event] = []
+        self.gone_at = float("inf")
+
+    def is_connected(self) -> bool:
+        return self.clock.now < self.gone_at
 
     def sockets(self) -> Sequence[Any]:
         return ()
@@ -143,6 +148,9 @@ class FakeControl:
 
     def settle(self, failures: Sequence[Failure], timeout: float) -> tuple[Failure, ...]:
         return first_to_last(failures)
+
+    def keep(self, events: Sequence[Event]) -> None:
+        self.script[:0] = [(self.clock.now, event) for event in events]
 
     def begin_again(self) -> None:
         pass

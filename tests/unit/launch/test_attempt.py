@@ -118,6 +118,7 @@ def test_a_signal_ends_workers_that_do_not_say_where_they_could_stop(number: int
     assert stop is not None and signal.Signals(number).name in stop.why
     assert story.control.told == [Hold(stop), Ended(stop=stop)]
     assert story.workers[0].heard == ["hold", "TERM", "close"]
+    assert story.outcome.advice == "worker(s) 0, 1 did not say which step they are in"
     assert 2 + ANSWER_SECONDS < story.seconds < 2 + ANSWER_SECONDS + TERM_SECONDS + 1
 
 
@@ -130,6 +131,7 @@ def test_workers_stop_together_after_what_the_furthest_has_begun() -> None:
     story = tell_story(holding(41), holding(42), holding(None), signals_at=[(2.0, signal.SIGTERM)])
     assert story.outcome.code == 143
     assert story.outcome.stop is not None
+    assert story.outcome.advice == ""
     for worker in story.workers:
         assert worker.got == [{"hold": True}, {"stop": {"after": 42, "code": 143}}, {"release": True}]
         assert "TERM" not in worker.heard
@@ -139,6 +141,7 @@ def test_workers_stop_together_after_what_the_furthest_has_begun() -> None:
 def test_workers_that_are_in_no_fit_are_ended_at_once() -> None:
     story = tell_story(holding(None), holding(None), signals_at=[(2.0, signal.SIGINT)])
     assert story.outcome.code == 130
+    assert story.outcome.advice == "none was inside of fit"
     assert story.seconds < 2.0 + TERM_SECONDS + 0.5
 
 
@@ -146,6 +149,7 @@ def test_who_has_not_stopped_within_the_grace_is_ended() -> None:
     slow = {"answers": {"hold": {"begun": 3}}}
     story = tell_story(slow, slow, signals_at=[(2.0, signal.SIGTERM)], grace=10.0)
     assert story.outcome.code == 143
+    assert story.outcome.advice == "not all had stopped within 10 s (--grace)"
     assert 12 < story.seconds < 12 + TERM_SECONDS + 1
     assert story.workers[0].heard == ["hold", "stop", "TERM", "close"]
 
@@ -171,6 +175,35 @@ def test_a_worker_that_gets_a_signal_stops_the_job() -> None:
     story = tell_story(holding(7), holding(7, **told))
     assert story.outcome.code == 143
     assert story.outcome.stop is not None and "SIGTERM to worker 1" in story.outcome.stop.why
+
+
+def test_a_worker_that_dies_of_sigterm_stops_the_job_too() -> None:
+    """Before it listens to signals it cannot tell of one."""
+    story = tell_story({}, {"ends": (1.0, -signal.SIGTERM)})
+    assert story.outcome.code == 143
+    assert story.outcome.stop is not None and "SIGTERM to worker 1" in story.outcome.stop.why
+
+
+def test_a_signal_before_all_workers_are_started_is_acted_upon_at_once() -> None:
+    place = stage([holding(None), {}], signals_at=[(0.0, signal.SIGTERM)])
+    around = place.surroundings()
+
+    def start(assignment: Assignment) -> Worker:
+        place.signals.received.append(signal.SIGTERM)
+        return around.start(assignment)
+
+    with place.signals:
+        outcome = Attempt(assignments(2), dataclasses.replace(around, start=start)).run()
+    assert outcome.code == 143
+    assert [worker.heard for worker in place.workers[0]] == [["hold", "TERM", "close"], []]
+    assert place.clock.now < ANSWER_SECONDS
+
+
+def test_a_stop_that_the_leader_has_not_heard_of_does_not_end_a_failed_attempt_here_alone() -> None:
+    failed = Ended((from_signal(1, 9),))
+    story = tell_story({}, leads=False, remote=(1,), signals_at=[(1.0, signal.SIGTERM)], script=[(1.1, failed)])
+    assert story.outcome.stop is None
+    assert story.outcome.failures[0].index == 1
 
 
 def test_a_job_that_is_done_before_it_can_stop_is_done() -> None:
@@ -286,12 +319,28 @@ def test_a_follower_passes_on_what_its_workers_say() -> None:
     )
     told = story.control.told
     assert isinstance(told[0], Beat) and told[0].state.step == 8
-    assert told[1] == Stacks(0, "train.py line 3 in main", "File x")
+    assert told[1] == Stacks(0, "train.py line 3 in main", "File x", log="log")
+
+
+def test_what_several_workers_say_at_once_is_looked_at_once() -> None:
+    place = stage([training(5), training(6), training(7)], script=[(1.5, Ended(stop=Stop(143, "")))])
+    seen: list[list[int]] = []
+    around = dataclasses.replace(
+        place.surroundings(), observe=lambda states: seen.append([state.step for state in states.values()])
+    )
+    with place.signals:
+        Attempt(assignments(3), around).run()
+    assert seen == [[5, 6, 7]]
 
 
 def test_a_failure_says_how_far_the_worker_was() -> None:
     story = tell_story({**training(12), "ends": (3.0, ABORT)}, {})
     assert (story.outcome.failures[0].step, story.outcome.failures[0].epoch) == (12, 0)
+
+
+def test_a_worker_that_fails_before_it_trains_was_at_no_step() -> None:
+    story = tell_story({"says": [(1.0, beat(0, state=State.STARTING))], "ends": (3.0, ABORT)}, {})
+    assert (story.outcome.failures[0].step, story.outcome.failures[0].epoch) == (None, None)
 
 
 @pytest.mark.parametrize(

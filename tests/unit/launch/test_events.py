@@ -19,7 +19,7 @@ EVENTS: list[Event] = [
     events.Ended(stop=STOP),
     events.Beat(state(2, 7, limit=600.0)),
     events.Dump(),
-    events.Stacks(1, "train.py line 3", "text"),
+    events.Stacks(1, "train.py line 3", "text", "data.py line 120", "/log"),
     events.StopAsked(STOP),
     events.Hold(STOP),
     events.Begun(1, 7),

@@ -90,5 +90,10 @@ def test_without_a_traceback_the_end_of_the_log_is_shown() -> None:
 
 
 def test_a_stop_is_said_and_success_is_silent() -> None:
-    assert "SIGTERM to h" in render(Outcome(143, stop=Stop(143, "SIGTERM to h")))
+    stop = Stop(143, "SIGTERM to h")
+    assert render(Outcome(143, stop=stop)) == "stopped: SIGTERM to h; all workers have ended"
+    abrupt = render(Outcome(143, (from_signal(1, 15), from_signal(0, 9)), stop, advice="none was inside of fit"))
+    assert "ended where they were, not after the same step: none was inside of fit" in abrupt
+    # The one that got the signal did not fail.
+    assert "worker 0 (" in abrupt and "worker 1 (" not in abrupt
     assert render(Outcome(0)) == render(Outcome(7)) == ""

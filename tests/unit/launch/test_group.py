@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.launch.fakes import Stage, assignments, beat, stage
 from tfdist.launch.attempt import Outcome
-from tfdist.launch.events import Ended, GiveUp, Hold, Restart, Stop, StopAsked
+from tfdist.launch.events import Done, Ended, GiveUp, Hold, Restart, Stop, StopAsked
 from tfdist.launch.failures import Failure, from_signal
 from tfdist.launch.group import Group
 from tfdist.launch.phases import Phase
@@ -53,6 +53,8 @@ def dies(at_step: int = 0, limit: float | None = None) -> dict[str, Any]:
 
 
 DONE = {"says": [(0.0, {"finished": 0})]}
+STOP = Stop(143, "SIGTERM to the launcher on b")
+LOST = (Failure(1, "b", 0.0, "lost", "the launcher of worker(s) 1 is gone"),)
 
 
 def test_a_job_that_goes_well_runs_once() -> None:
@@ -124,7 +126,7 @@ def test_a_signal_during_the_delay_ends_the_job(leads: bool) -> None:
 
 
 def test_a_follower_does_as_the_leader_says() -> None:
-    again = stage([dies()], [{}], leads=False, remote=(1,), script=[(1.0, Restart(1, 1.0, "")), (9.0, Ended(STOPPED))])
+    again = stage([dies()], [{}], leads=False, remote=(1,), script=[(1.0, Restart(1, 1.0, "")), (9.0, Ended(LOST))])
     story = tell_story(again)
     assert [attempt for _, attempt in story.phases] == [0, 0, 0, 1, 1, 1]
     enough = tell_story(stage([dies()], leads=False, remote=(1,), script=[(1.0, GiveUp("why"))]))
@@ -132,17 +134,66 @@ def test_a_follower_does_as_the_leader_says() -> None:
 
 
 def test_a_follower_whose_leader_says_nothing_gives_up() -> None:
-    story = tell_story(stage([dies()], leads=False, remote=(1,)))
+    story = tell_story(stage([dies()], leads=False, remote=(1,)), 3)
     assert story.outcome.code == 4
+    assert "does not say" in story.outcome.advice
     assert story.place.clock.now < 60
 
 
-STOPPED = (from_signal(1, 9),)
-STOP = Stop(143, "SIGTERM to the launcher on b")
+def test_a_follower_does_not_wait_for_a_leader_that_is_gone() -> None:
+    place = stage([dies()], leads=False, remote=(1,))
+    place.control.gone_at = 1.0
+    story = tell_story(place)
+    assert (story.outcome.code, story.outcome.advice) == (4, "")
+    assert place.clock.now < 2
+
+
+@pytest.mark.parametrize(("verdict", "code"), [(Restart(1, 5.0, ""), 143), (GiveUp(""), 4)])
+def test_a_signal_to_a_follower_that_waits_for_the_verdict_is_the_leaders_matter(verdict: Any, code: int) -> None:
+    script = [(3.0, verdict)]
+    place = stage([dies()], leads=False, remote=(1,), script=script, signals_at=[(2.0, signal.SIGTERM)])
+    story = tell_story(place, 3)
+    assert story.outcome.code == code
+    stops = [event.stop for event in place.control.told if isinstance(event, StopAsked)]
+    assert [stop.code for stop in stops] == [143]
+    # All launchers stop: the one that leads hears of it in any case.
+    assert (place.control.told[-1] == Ended(stop=story.outcome.stop)) == (code == 143)
+
+
+def test_the_second_signal_does_not_wait_for_the_verdict() -> None:
+    signals_at = [(1.0, signal.SIGINT), (2.0, signal.SIGINT)]
+    story = tell_story(stage([dies()], leads=False, remote=(1,), signals_at=signals_at))
+    assert story.outcome.code == 4
+    assert story.place.clock.now < 3
+
+
+@pytest.mark.parametrize("event", ["held", "ended"])
+def test_a_follower_stops_when_the_leader_was_stopped_meanwhile(event: str) -> None:
+    stopping = Hold(STOP) if event == "held" else Ended(stop=STOP)
+    story = tell_story(stage([dies()], leads=False, remote=(1,), script=[(1.0, stopping)]))
+    assert (story.outcome.code, story.outcome.stop) == (143, STOP)
+    assert [failure.index for failure in story.outcome.failures] == [0]
+
+
+def test_what_comes_behind_the_verdict_belongs_to_the_next_attempt() -> None:
+    """The leader was stopped right after it had said that all start again, and hung up."""
+    script = [(1.0, Restart(1, 1.0, "")), (1.0, Ended(stop=STOP))]
+    story = tell_story(stage([dies()], leads=False, remote=(1,), script=script))
+    assert (story.outcome.code, story.outcome.stop) == (143, STOP)
+
+
+def test_another_launchers_attempt_that_has_failed_already_counts() -> None:
+    """Its delay was over a little earlier than here."""
+    place = stage([dies()], [{}], [DONE], remote=(1,), script=[(0.5, Ended((from_signal(1, 9),)))])
+    place.control.script.append((4.0, Done(1, 0, False)))
+    story = tell_story(place, 3)
+    assert story.outcome.code == 0
+    assert [attempt for phase, attempt in story.phases if phase is RUNNING] == [0, 1, 2]
+    assert place.workers[1][0].heard == ["TERM", "close"]
 
 
 @pytest.mark.parametrize(
-    ("event", "code"), [(StopAsked(STOP), 143), (Hold(STOP), 143), (Ended(stop=STOP), 143), (Ended(STOPPED), 4)]
+    ("event", "code"), [(StopAsked(STOP), 143), (Hold(STOP), 143), (Ended(stop=STOP), 143), (Ended(LOST), 4)]
 )
 def test_what_other_launchers_say_during_the_delay_counts(event: Any, code: int) -> None:
     story = tell_story(stage([dies()], remote=(1,), script=[(0.5, event)]), 3)

@@ -32,19 +32,31 @@ def test_who_is_done_does_not_count() -> None:
 
 
 @pytest.mark.parametrize(
-    ("states", "silent", "late"),
+    ("states", "silent", "busy", "late"),
     [
-        ([state(0, 5), state(1, 4), state(2, 5)], [], {1}),
-        ([state(0, 5), state(1, 5, state=State.CALLBACK)], [], {1}),
-        ([state(0, 5), state(1, 5, state=State.EVALUATING)], [], {1}),
-        ([state(0, 0, state=State.COMPILING), state(1, 0, state=State.STARTING)], [], {1}),
-        ([state(0, 5), state(1, 5)], [0], {0}),
-        ([state(0, 5), state(1, 4)], [0], {1}),
-        ([state(0, 5), state(1, 5)], [], {0, 1}),
+        ([state(0, 5), state(1, 4), state(2, 5)], [], [], {1}),
+        ([state(0, 5), state(1, 5, state=State.CALLBACK)], [], [], {1}),
+        ([state(0, 5), state(1, 5, state=State.EVALUATING)], [], [], {1}),
+        ([state(0, 0, state=State.COMPILING), state(1, 0, state=State.STARTING)], [], [], {1}),
+        ([state(0, 5), state(1, 5)], [0], [], {0}),
+        ([state(0, 5), state(1, 4)], [0], [], {1}),
+        ([state(0, 5), state(1, 5)], [], [], {0, 1}),
+        ([state(0, 5), state(1, 5)], [], [1], {1}),
+        ([state(0, 5), state(1, 5)], [0], [1], {0}),
+        ([state(0, 5), state(1, 4)], [], [0], {1}),
     ],
 )
-def test_who_is_waited_for(states: list[WorkerState], silent: list[int], late: set[int]) -> None:
-    assert laggards(states, silent) == late
+def test_who_is_waited_for(states: list[WorkerState], silent: list[int], busy: list[int], late: set[int]) -> None:
+    assert laggards(states, silent, busy) == late
+
+
+def test_a_function_of_the_input_that_hangs_is_named_with_its_log() -> None:
+    states = {0: state(0, 5), 1: state(1, 5)}
+    answers = {0: Stacks(0, "train.py line 9", ""), 1: Stacks(1, "train.py line 9", "", "data.py line 3", "/log")}
+    first, second = explain(states, answers, {}, 61.0)
+    assert first.is_consequence and not second.is_consequence
+    assert "It is in step 6: train.py line 9, while data.py line 3 runs (input pipeline" in second.message
+    assert second.log == "/log"
 
 
 def test_the_one_that_did_not_arrive_comes_first() -> None:

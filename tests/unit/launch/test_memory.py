@@ -37,6 +37,8 @@ def test_what_the_kernel_does_not_say_is_not_known(tmp_path: Path, text: str) ->
         (KillCount(3, None), KillCount(4, None), True),
         (KillCount(3, 0), KillCount(3, 1), True),
         (KillCount(3, 0), KillCount(3, 0), False),
+        (KillCount(3, 0), KillCount(4, 0), False),  # another job's
+        (KillCount(3, None), KillCount(4, 1), True),
         (KillCount(None, None), KillCount(None, None), None),
         (KillCount(None, 1), KillCount(3, None), None),
     ],

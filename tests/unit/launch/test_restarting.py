@@ -34,6 +34,10 @@ def test_the_delay_has_an_end() -> None:
     assert max(delays) == delays[-1] == MOST_DELAY_SECONDS
 
 
+def test_the_delay_can_be_told_after_any_number_of_restarts() -> None:
+    assert Restarts(5000, used=4000).judge([failure()], 0)[0] == Again(MOST_DELAY_SECONDS, 4001)
+
+
 def test_falling_back_to_a_checkpoint_is_no_progress() -> None:
     verdict, restarts = Restarts(1).judge([failure()], 100)
     assert verdict == Again(1.0, 1)
@@ -47,7 +51,12 @@ def test_falling_back_to_a_checkpoint_is_no_progress() -> None:
         (failure("exception", type="ValueError"), failure("exception", type="ValueError"), False),
         (failure("exception", type="ValueError"), failure("exception", type="ValueError", step=6), True),
         (failure("exception", type="ValueError"), failure("exception", type="KeyError"), True),
-        (failure("exception", type="ValueError", step=None), failure("exception", type="ValueError", step=None), True),
+        (failure("exception", type="ValueError", step=None), failure("exception", type="ValueError", step=None), False),
+        (
+            failure("exception", type="tfdist.errors.WorkerFailedError"),
+            failure("exception", type="tfdist.errors.WorkerFailedError"),
+            True,  # a connection broke, twice
+        ),
         (failure(), failure(), True),
         (failure("hang", type=""), failure("hang", type=""), True),
     ],

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import statistics
 from collections.abc import Iterable
 
 import pytest
@@ -140,3 +141,12 @@ def test_a_worker_that_comes_late_or_goes_breaks_nothing() -> None:
     gone = at(60, 0.1, 0.3)
     gone[0] = dataclasses.replace(gone[0], state=State.FINISHED)
     assert stragglers.observe(gone) == []
+
+
+@pytest.mark.parametrize("count", range(2, 9))
+def test_each_worker_is_compared_with_the_median_of_the_others(count: int) -> None:
+    times = [0.1 * (1 + (7 * index) % 5) for index in range(count)]
+    found = lags(worker(index, 60, seconds) for index, seconds in enumerate(times))
+    for index in range(count):
+        others = times[:index] + times[index + 1 :]
+        assert found[index].others == pytest.approx(statistics.median(others))

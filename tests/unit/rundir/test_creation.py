@@ -11,9 +11,10 @@ import pytest
 from tfdist.errors import RunDirError
 from tfdist.rundir import RunDir, atomic, create_run_dir, join_run_dir
 from tfdist.rundir.atomic import write_text
+from tfdist.rundir.beside import beside
 from tfdist.rundir.creation import Resume, next_attempt
 
-STRANGERS = ["notes.txt", "events/notes.txt", "logs/worker.txt", "state/mine.json"]
+STRANGERS = [".mine.tmp", "notes.txt", "events/notes.txt", "logs/worker.txt", "state/mine.json"]
 
 
 def entries(directory: Path) -> list[str]:
@@ -34,8 +35,9 @@ def earlier_run(tmp_path: Path) -> RunDir:
         (run.checkpoints_dir / "step-00000005" / name).write_text("old")
     for file in (run.log_file(0, 0), run.state_file(0), run.error_file(0, 0)):
         file.write_text("old")
-    (run.path / ".model.0123abcd.tmp.keras").write_text("what a writer that was killed left")
-    (run.state_dir / ".worker-0.0123abcd.tmp.json").write_text("the same")
+    beside(run.model_file).write_text("what a writer that was killed left")
+    beside(run.state_file(0)).write_text("the same")
+    beside(run.path / "mine.keras").mkdir()
     return run
 
 

@@ -10,7 +10,7 @@ from types import FrameType
 
 import pytest
 
-from tfdist.training.stacks import stacks, where
+from tfdist.training.stacks import stacks, where, where_called
 
 SCRIPT = """
 import json, sys
@@ -73,6 +73,33 @@ def test_every_thread_has_its_stack_and_the_main_thread_is_first() -> None:
     assert text.startswith("Thread MainThread:")
     assert "in test_every_thread_has_its_stack" in text.partition("Thread the-waiting-one:")[0]
     assert "in wait_here" in text.partition("Thread the-waiting-one:")[2]
+
+
+CALLER = """
+def call(function):
+    return function()
+"""
+
+
+@pytest.fixture
+def called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, frame: FrameType) -> FrameType:
+    """A frame of a script's line 3, which runs below the code of TensorFlow's that calls users' functions."""
+    caller = tmp_path / "tensorflow" / "python" / "ops" / "script_ops.py"
+    caller.parent.mkdir(parents=True)
+    caller.write_text(CALLER)
+    script = tmp_path / "data.py"
+    script.write_text("import sys\ndef load():\n    return sys._getframe()\n")
+    return runpy.run_path(str(caller))["call"](runpy.run_path(str(script))["load"])
+
+
+def test_functions_that_run_for_the_main_thread_are_named(frame: FrameType, called: FrameType) -> None:
+    threads = {**of_main(frame), 1: called, 2: called}
+    assert where_called(threads) == "data.py line 3 in load"
+    assert where(threads).endswith("line 6 in default")
+
+
+def test_other_threads_are_nobodys_matter(frame: FrameType) -> None:
+    assert where_called({**of_main(frame), 1: frame}) == ""
 
 
 def test_this_process_is_somewhere() -> None:

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tfdist.rundir.atomic import replacing
+from tfdist.rundir.beside import beside, remove_abandoned, remove_all
+
+WRITE = """
+import sys
+from pathlib import Path
+from tfdist.rundir.beside import beside
+
+path = beside(Path(sys.argv[1]))
+path.mkdir() if sys.argv[2] == "directory" else path.write_text("half")
+print(path.name, flush=True)
+input()
+"""
+
+
+class Writer:
+    """A process that is in the middle of writing a file or a directory."""
+
+    def __init__(self, target: Path, kind: str) -> None:
+        command = [sys.executable, "-c", WRITE, target, kind]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        self.path = target.parent / self.process.stdout.readline().strip()
+        assert self.path.exists()
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+@pytest.fixture(params=["file", "directory"])
+def writer(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Writer]:
+    writer = Writer(tmp_path / "my.model.keras", request.param)
+    yield writer
+    writer.kill()
+
+
+def test_what_a_killed_writer_left_is_removed(writer: Writer, tmp_path: Path) -> None:
+    writer.kill()
+    remove_abandoned(tmp_path / "other.keras")
+    remove_abandoned(tmp_path / "my.model.h5")
+    assert writer.path.exists()
+    remove_abandoned(tmp_path / "my.model.keras")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_being_written_stays(writer: Writer, tmp_path: Path) -> None:
+    remove_abandoned(tmp_path / "my.model.keras")
+    assert writer.path.exists()
+
+
+def test_what_another_machine_wrote_stays(writer: Writer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer.kill()
+    monkeypatch.setattr(socket, "gethostname", lambda: "elsewhere")
+    remove_abandoned(tmp_path / "my.model.keras")
+    assert writer.path.exists()
+
+
+def test_a_process_of_the_same_number_is_another_one(tmp_path: Path) -> None:
+    target = tmp_path / "model.keras"
+    own = beside(target)
+    number = f".{os.getpid()}-"
+    before = own.name.partition(number)
+    earlier = tmp_path / f"{before[0]}{number}1-{before[2].rpartition('-')[2]}"
+    for path in (own, earlier):
+        path.write_text("half")
+    remove_abandoned(target)
+    assert list(tmp_path.iterdir()) == [own]
+
+
+def test_strangers_names_are_not_touched(tmp_path: Path) -> None:
+    names = [".model.tmp.keras", ".model.0123abcd.tmp.keras", "model.keras", ".model.keras", ".modelx.tmp"]
+    for name in names:
+        (tmp_path / name).write_text("mine")
+    remove_abandoned(tmp_path / "model.keras")
+    remove_all([tmp_path, tmp_path / "absent"])
+    assert sorted(os.listdir(tmp_path)) == sorted(names)
+
+
+def test_where_nobody_writes_all_is_removed(writer: Writer, tmp_path: Path) -> None:
+    remove_all([tmp_path])
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["model.keras", "model.weights.h5", "folder", ".hidden", "m" * 150 + ".keras"])
+def test_the_suffix_stays_and_the_name_is_short_enough(name: str, tmp_path: Path) -> None:
+    path = beside(tmp_path / name)
+    assert path.suffix == ((tmp_path / name).suffix or ".tmp")
+    path.write_text("half")
+
+
+def test_the_next_writer_removes_what_the_killed_one_left(writer: Writer, tmp_path: Path) -> None:
+    writer.kill()
+    with replacing(tmp_path / "my.model.keras") as temporary:
+        temporary.write_text("whole")
+    assert os.listdir(tmp_path) == ["my.model.keras"]
