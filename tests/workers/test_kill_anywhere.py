@@ -21,18 +21,19 @@ from tests.workers.killed import samples_file
 from tests.workers.launching import until
 from tests.workers.resumed import STEPS, end_of, write_config
 from tests.workers.running import ROOT
-from tests.workers.test_resume import same
+from tests.workers.test_resume import begin, both, last_step, same, same_but_for_rounding, wait_for_checkpoint
 from tfdist.rundir import RunDir, WorkerState
 
 SLOW = bool(os.environ.get("TFDIST_SLOW_TESTS"))
 KILLS = int(os.environ.get("TFDIST_KILLS", 30 if SLOW else 4))
 SEED = int(os.environ.get("TFDIST_KILLS_SEED", 1))
 ATTEMPT_SECONDS = 60
+RUN_SECONDS = ATTEMPT_SECONDS * (KILLS + 2)
 _GOES_ON = re.compile(r"goes on after step ([\d,]+)")
 
 
-def train(config: Path, run: RunDir, plan: Sequence[Kill], *options: str) -> None:
-    """Trains to the end, through all kills of the plan."""
+def train(config: Path, run: RunDir, plan: Sequence[Kill], *options: str, expected: int = 0) -> None:
+    """Trains through the kills of a plan, to the exit code that is expected."""
     environ = {**os.environ, **write_plan(run.path.with_suffix(".plan"), plan)}
     command = [sys.executable, "-m", "tfdist", "train", str(config), "--run-dir", str(run.path), *options]
     said = run.path.with_suffix(".said")
@@ -42,12 +43,12 @@ def train(config: Path, run: RunDir, plan: Sequence[Kill], *options: str) -> Non
             for attempt, kill in enumerate(plan):
                 if kill.moment == "begin":
                     kill_at_the_beginning(run, attempt, kill, process)
-            code = process.wait(ATTEMPT_SECONDS * (len(plan) + 1))
+            code = process.wait(RUN_SECONDS)
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-    assert code == 0, said.read_text()[-3000:]
+    assert code == expected, said.read_text()[-3000:]
 
 
 def kill_at_the_beginning(run: RunDir, attempt: int, kill: Kill, launcher: subprocess.Popen[bytes]) -> None:
@@ -74,6 +75,12 @@ def samples(run: RunDir, index: int, attempt: int) -> list[list[int]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
+def batches(run: RunDir, workers: int, attempt: int) -> list[list[int]]:
+    """The samples of the global batches of an attempt, as far as all workers had their part, in a fixed order."""
+    parts = zip(*(samples(run, index, attempt) for index in range(workers)), strict=False)
+    return [sorted(sample for part in batch for sample in part) for batch in parts]
+
+
 def check_attempts(run: RunDir, whole: RunDir, plan: Sequence[Kill]) -> None:
     """Checks that each kill of a plan came, and what the attempts began at and trained on."""
     begun = starts(run, len(plan) + 1)
@@ -94,14 +101,73 @@ def check_attempts(run: RunDir, whole: RunDir, plan: Sequence[Kill]) -> None:
     assert min(trained_first) > 0
 
 
-@pytest.mark.bound(ATTEMPT_SECONDS * (KILLS + 2))
-def test_killed_anywhere_a_run_ends_as_the_one_that_was_not(tmp_path: Path) -> None:
-    plan = draw_plan(KILLS, SEED)
+def config_for(folder: Path, plan: Sequence[Kill], **arguments: object) -> Path:
+    """A config of a training that is long enough for a plan."""
     epochs = -(-sum(kill.most_steps for kill in plan) // STEPS) + 1
-    model = {"build": "tests.workers.killed.model"}
-    config = write_config(tmp_path, seed=3, model=model, fit={"epochs": epochs})
-    whole, run = RunDir(tmp_path / "whole"), RunDir(tmp_path / "killed")
+    model = {"build": "tests.workers.killed.model", "args": arguments}
+    return write_config(folder, seed=3, model=model, fit={"epochs": epochs})
+
+
+@pytest.fixture(scope="module")
+def untouched(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RunDir]:
+    """A config, and its run that was never touched; on two workers."""
+    folder = tmp_path_factory.mktemp("untouched")
+    config, whole = config_for(folder, draw_plan(KILLS, SEED)), RunDir(folder / "whole")
     train(config, whole, (), "--nproc", "2")
+    return config, whole
+
+
+@pytest.mark.bound(2 * RUN_SECONDS)
+def test_killed_anywhere_a_run_ends_as_the_one_that_was_not(untouched: tuple[Path, RunDir], tmp_path: Path) -> None:
+    config, whole = untouched
+    plan, run = draw_plan(KILLS, SEED), RunDir(tmp_path / "killed")
     train(config, run, plan, "--nproc", "2", "--max-restarts", str(KILLS))
     check_attempts(run, whole, plan)
     same(end_of(whole), end_of(run))
+
+
+@pytest.mark.bound(2 * RUN_SECONDS)
+def test_two_launchers_of_which_one_is_killed(
+    untouched: tuple[Path, RunDir], tmp_path: Path, two_ports: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With run directories of their own; both are started again with the same command."""
+    config, whole = untouched
+    for name, value in write_plan(tmp_path / "plan", ()).items():
+        monkeypatch.setenv(name, value)
+    workers = ",".join(f"127.0.0.1:{port}" for port in two_ports)
+    runs = [RunDir(tmp_path / f"machine-{index}") for index in range(2)]
+
+    def start(index: int) -> subprocess.Popen[str]:
+        return begin(config, runs[index], "--workers", workers, "--index", str(index), "--resume", "auto")
+
+    with both(start) as (chief, other):
+        wait_for_checkpoint(runs[0], 2 * STEPS)
+        other.kill()
+        assert chief.wait(ATTEMPT_SECONDS) == 4
+    assert last_step(runs[0]) > 2 * STEPS
+    with both(start) as (chief, other):
+        assert [process.wait(RUN_SECONDS) for process in (chief, other)] == [0, 0]
+    begun = starts(runs[0], 2)[1]
+    assert begun is not None and begun > 2 * STEPS
+    for worker, run in enumerate(runs):
+        assert samples(run, worker, 1) == samples(whole, worker, 0)[begun:]
+    same(end_of(whole), end_of(runs[0]))
+
+
+@pytest.mark.skipif(not SLOW, reason="test_resume has the same with 3 replicas of one worker; TFDIST_SLOW_TESTS=1")
+@pytest.mark.bound(2 * RUN_SECONDS)
+def test_on_two_then_three_workers_then_one(tmp_path: Path) -> None:
+    """Within what rounding does."""
+    plan = (Kill("step", 40, 1, (0,)), Kill("step", 40, 2, (2,)))
+    config = config_for(tmp_path, plan, plain=True)
+    whole, run = RunDir(tmp_path / "whole"), RunDir(tmp_path / "killed")
+    train(config, whole, ())
+    train(config, run, plan, "--nproc", "2", expected=4)
+    train(config, run, plan, "--nproc", "3", "--resume", "must", expected=4)
+    train(config, run, plan, "--resume", "must")
+    expected = batches(whole, 1, 0)
+    for attempt, (workers, step) in enumerate(zip((2, 3, 1), starts(run, 3), strict=True)):
+        trained = batches(run, workers, attempt)
+        assert step is not None and len(trained) > 30
+        assert trained == expected[step : step + len(trained)]
+    same_but_for_rounding(end_of(whole), end_of(run))
