@@ -89,7 +89,7 @@ class _Work:
     def _run(self, label: str, kills: tuple[Kill, ...]) -> Traced:
         """Runs the target to its end, through all kills."""
         check(self.signals)
-        many = f", {len(kills)} kills" if kills else ""
+        many = f", {len(kills)} kills, each of which is reported as a failure" if kills else ""
         self.tell(f"running {self.spec.name} on {self.spec.workers} worker(s): {label}{many}")
         name = label.replace(" ", "-")
         traces = self.folder.path / "traces" / name
@@ -136,8 +136,8 @@ def _job(spec: KillSpec, run_dir: Path, request: TraceRequest) -> JobSpec:
         memory_limit=spec.memory_limit,
         start_timeout=spec.start_timeout,
         step_timeout=spec.step_timeout,
-        # One without progress is enough: each attempt makes some, unless something is wrong.
-        max_restarts=1 if request.kills else 0,
+        # The launcher may not have heard yet how far an attempt was that is killed after less than a second of steps.
+        max_restarts=len(request.kills),
         resume="auto",
         show=spec.show,
         verbose=spec.verbose,

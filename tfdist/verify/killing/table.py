@@ -48,7 +48,7 @@ def _attempts(verification: KillVerification) -> Iterator[str]:
 def _findings(verification: KillVerification) -> Iterator[str]:
     width = max(len(heading) for heading in _HEADINGS.values())
     for finding in verification.findings:
-        yield f"  {_HEADINGS[finding.what]:<{width}}  {'PARTED' if finding.parted else 'same  '}  {finding.compared}"
+        yield f"  {_HEADINGS[finding.what]:<{width}}  {_said(finding):<6}  {finding.compared}"
     parted = next((finding for finding in verification.findings if finding.parted), None)
     if parted is None:
         return
@@ -62,6 +62,10 @@ def _findings(verification: KillVerification) -> Iterator[str]:
         yield _wrapped(text + ".", "  ")
     else:
         yield _wrapped(f"likely cause: {_LIKELY[parted.what]}", "  ")
+
+
+def _said(finding: Finding) -> str:
+    return "PARTED" if finding.parted else "same"
 
 
 def _place(finding: Finding) -> str:
