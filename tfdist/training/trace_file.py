@@ -23,7 +23,7 @@ class Steps:
         step: Steps of the run that are done with it, over all its attempts.
         steps: How many of them are its own.
         data: A number that stands for their samples, over all replicas.
-        saved: Steps of the run in its latest checkpoint that was whole by then; 0 where there was none.
+        saved: Checkpoints that were whole by then and that the attempt has made, each further than those before it.
     """
 
     step: int

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -43,11 +44,11 @@ class Tracer:
         self._heartbeat = heartbeat
         self._last = request.steps
         self._kill = request.kill(assignment.index, assignment.attempt)
-        self._checkpoints = RunDir(assignment.run_dir).checkpoints_dir
+        self._folder = RunDir(assignment.run_dir).checkpoints_dir
         self._file = request.steps_file(assignment.index, assignment.attempt).open("w", buffering=1)
         self._end_file = request.end_file(assignment.index)
-        self._begun: int | None = None
-        self._before = 0
+        self._furthest = furthest_checkpoint(self._folder)
+        self._made = self._before = 0
 
     def callback(self) -> keras.callbacks.Callback:
         """A new callback that tells this tracer of one `fit`."""
@@ -63,19 +64,17 @@ class Tracer:
         """Forgets what a validation since the last step has left, and notes how many steps are done."""
         self.observer.reset()
         self._before = self._heartbeat.state.step
-        if self._begun is None:
-            self._begun = self._before
 
     def end_steps(self, model: keras.Model, logs: Any) -> None:
         """Writes the steps down; ends the process after the last one asked for, or as the kill says."""
         _, data = self.observer.read()
-        step, saved = self._heartbeat.state.step, self._saved()
-        write_line(self._file, Steps(step, step - self._before, data, saved))
+        step = self._heartbeat.state.step
+        self._look_for_checkpoints()
+        write_line(self._file, Steps(step, step - self._before, data, self._made))
         if self._last is not None and step >= self._last:
             self.end_fit(model)
             raise Recorded
-        kill = self._kill
-        if kill is not None and step >= kill.step and self._begun is not None and saved > self._begun:
+        if self._kill is not None and step >= self._kill.step and self._made:
             os.kill(os.getpid(), signal.SIGKILL)
 
     def end_epoch(self, epoch: int, logs: Mapping[str, Any]) -> None:
@@ -94,5 +93,19 @@ class Tracer:
         }
         End(digests, elements).write(self._end_file)
 
-    def _saved(self) -> int:
-        return next((checkpoint.step for checkpoint in stored(self._checkpoints) if checkpoint.is_marked), 0)
+    def _look_for_checkpoints(self) -> None:
+        found = furthest_checkpoint(self._folder)
+        if found > self._furthest:
+            self._furthest = found
+            self._made += 1
+
+
+def furthest_checkpoint(folder: Path) -> tuple[int, int]:
+    """Which `fit` of a run and which of its steps the furthest checkpoint that is whole has; zeros without one.
+
+    Args:
+        folder: Of the run's checkpoints: those of its first `fit`, and a folder `fit-N` for each later one.
+    """
+    folders = {1: folder} | {int(other.name.removeprefix("fit-")): other for other in folder.glob("fit-[0-9]*")}
+    found = [(fit, entry.step) for fit, place in folders.items() for entry in stored(place) if entry.is_marked]
+    return max(found, default=(0, 0))

@@ -28,14 +28,14 @@ def choose_kills(trace: Trace, workers: int, number: int, seed: int) -> tuple[Ki
     if len(between) < number:
         raise UsageError(_too_short(trace, between, number))
     draw = random.Random(seed)
-    steps = [draw.choice(between[saved]) for saved in sorted(draw.sample(sorted(between), number))]
+    steps = [draw.choice(between[made]) for made in sorted(draw.sample(sorted(between), number))]
     culprits = [place % workers for place in range(number)]
     draw.shuffle(culprits)
     return tuple(Kill(worker, step) for worker, step in zip(culprits, steps, strict=True))
 
 
 def _steps_by_checkpoint(trace: Trace) -> dict[int, list[int]]:
-    """By the steps in a checkpoint, the steps at which it was the latest; without those of the last execution."""
+    """By the number of checkpoints made, from 1, the steps after which there were so many; without the last step."""
     found: dict[int, list[int]] = {}
     for steps in trace.steps[:-1]:
         if steps.saved:
@@ -44,8 +44,9 @@ def _steps_by_checkpoint(trace: Trace) -> dict[int, list[int]]:
 
 
 def _too_short(trace: Trace, between: dict[int, list[int]], number: int) -> str:
-    made = ", ".join(map(str, sorted(between)[:5])) + (", ..." if len(between) > 5 else "")
-    seen = f"{len(between)} (after step {made})" if between else "none"
+    first = [str(steps[0]) for _, steps in sorted(between.items())]
+    places = ", ".join(first[:5]) + (", ..." if len(first) > 5 else "")
+    seen = f"{len(between)} (seen by step {places})" if between else "none"
     fewer = f"--kills {len(between)}, or " if between else ""
     return (
         f"The run is too short to be killed {_times(number)}: each attempt must make a checkpoint of its own, so that "

@@ -31,7 +31,7 @@ def test_the_draw_is_the_seeds() -> None:
 @pytest.mark.parametrize(
     ("short", "said"),
     [
-        (trace(ended=7), r"Received: 1 \(after step 3\), in 7 steps. Give --kills 1, or more epochs"),
+        (trace(ended=6), r"Received: 1 \(seen by step 4\), in 6 steps. Give --kills 1, or more epochs"),
         (trace(ended=3), "Received: none, in 3 steps. Give more epochs, or checkpoints more often"),
         (Trace(), "Received: none"),
     ],

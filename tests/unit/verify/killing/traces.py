@@ -10,17 +10,13 @@ from tfdist.verify.killing.comparing import Traced
 LAST, OF_EPOCH, EVERY = 12, 4, 3
 
 
-def steps(first: int, last: int, saved: int = 0, shift: float = 0.0) -> list[Steps]:
-    """One execution for each step; a checkpoint is seen with the step after it."""
-    made = [max(saved, (step - 1) // EVERY * EVERY) for step in range(first, last + 1)]
-    return [Steps(step, 1, step + shift, saw) for step, saw in zip(range(first, last + 1), made, strict=True)]
-
-
 def trace(begun: int = 0, ended: int = LAST, shift: float = 0.0, loss: float = 1.0) -> Trace:
     """An attempt that began after some steps."""
     ends = [step for step in range(begun + 1, ended + 1) if step % OF_EPOCH == 0]
     epochs = tuple(Epoch(step, step // OF_EPOCH - 1, {"loss": loss / step}) for step in ends)
-    return Trace(tuple(steps(begun + 1, ended, begun // EVERY * EVERY, shift)), epochs)
+    # A checkpoint is seen with the step after it.
+    steps = [Steps(step, 1, step + shift, (step - 1) // EVERY - begun // EVERY) for step in range(begun + 1, ended + 1)]
+    return Trace(tuple(steps), epochs)
 
 
 def end(**values: float) -> End:
