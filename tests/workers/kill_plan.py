@@ -18,7 +18,7 @@ MOMENTS = ("step", "save", "restore", "evaluation", "step", "begin", "both", "sa
 
 VALIDATION_STEPS = 7
 _LEAST_STEPS, _MOST_STEPS = 6, 30
-_SAVE_CALLS = 8
+_SAVE_CALLS, _END_CALLS = 8, 4
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def draw_plan(number: int, seed: int) -> tuple[Kill, ...]:
 def _draw(moment: str, draw: random.Random) -> Kill:
     victims = draw.choice([(0,), (1,), (0, 1)])
     if moment in ("save", "end"):
-        return Kill(moment, draw.randint(1, _SAVE_CALLS if moment == "save" else 3), 0, victims)
+        return Kill(moment, draw.randint(1, _SAVE_CALLS if moment == "save" else _END_CALLS), 0, victims)
     if moment == "evaluation":
         # In the second that the attempt comes to, so that there is an epoch between.
         return Kill(moment, VALIDATION_STEPS + draw.randint(1, VALIDATION_STEPS), draw.randrange(2), victims)

@@ -76,7 +76,7 @@ class Watch:
         self._saves |= {found[1] for name in names if (found := _CHECKPOINT.search(name))}
         if len(self._saves) > 1 and any("/checkpoints" in name for name in names):
             self.comes("save")
-        if any(name.endswith("model.keras") or ".model." in name for name in names):
+        if any(name.endswith((".keras", "done.json")) for name in names):
             self.comes("end")
 
     def _pid(self, index: int) -> int:
