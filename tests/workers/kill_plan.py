@@ -57,8 +57,11 @@ def draw_plan(number: int, seed: int) -> tuple[Kill, ...]:
 
 def _draw(moment: str, draw: random.Random) -> Kill:
     victims = draw.choice([(0,), (1,), (0, 1)])
-    if moment in ("save", "end"):
-        return Kill(moment, draw.randint(1, _SAVE_CALLS if moment == "save" else _END_CALLS), 0, victims)
+    if moment == "save":
+        return Kill(moment, draw.randint(1, _SAVE_CALLS), 0, victims)
+    if moment == "end":
+        # The other worker is done by then, and may die.
+        return Kill(moment, draw.randint(1, _END_CALLS), 0, (0,))
     if moment == "evaluation":
         # In the second that the attempt comes to, so that there is an epoch between.
         return Kill(moment, VALIDATION_STEPS + draw.randint(1, VALIDATION_STEPS), draw.randrange(2), victims)
