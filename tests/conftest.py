@@ -1,4 +1,4 @@
-"""A bound for every test, and what tests of processes share."""
+"""A bound for every test, and which of them run by default."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from types import FrameType
 import pytest
 
 DEFAULT_BOUND = 60.0
+SLOW_TESTS = "TFDIST_SLOW_TESTS"
 # A test that does not even take the signal, blocked in native code, ends the whole run this much later.
 _HARD_EXTRA = 30.0
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", f"bound(seconds): how long a test may take (default {DEFAULT_BOUND:g} s)")
+    config.addinivalue_line("markers", f"slow: much like another test that is faster; runs with {SLOW_TESTS}=1")
     # In the background of a shell they are ignored, and would be by everything that a test starts.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
@@ -26,6 +28,14 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     with capture.global_and_fixture_disabled():
         config.stash[_STDERR] = os.dup(2)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if os.environ.get(SLOW_TESTS):
+        return
+    slow = [item for item in items if item.get_closest_marker("slow")]
+    config.hook.pytest_deselected(items=slow)
+    items[:] = [item for item in items if item not in set(slow)]
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.exactness.cases import CASES, SECTIONS, cases_of, names_by_default
+from tests.exactness.cases import CASES, SECTIONS, SLOW, cases_of, names_by_default
 from tests.exactness.results import Comparison, Result, read, recorded
 from tools.make_exactness import PLACE, expected, faults, table, tolerance
 
@@ -25,8 +25,11 @@ def test_every_case_is_on_the_page_and_in_one_section() -> None:
     assert len(set(titles)) == len(titles)
 
 
-def test_every_case_is_in_the_default_tests() -> None:
-    assert {*names_by_default("devices"), *names_by_default("workers")} == set(CASES)
+def test_every_case_is_in_the_default_tests_or_said_to_be_slow() -> None:
+    by_default = {*names_by_default("devices"), *names_by_default("workers")}
+    assert by_default | SLOW == set(CASES)
+    assert not by_default & SLOW
+    assert all(by_default & {case.name for case in cases_of(section)} for section in SECTIONS)
 
 
 def test_the_text_around_the_table_is_that_of_the_page() -> None:

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from tests.devices.mirrored import mirrored
 from tfdist.keras_repairs import ahead
-from tfdist.keras_repairs.install import Hooks, repairs
+from tfdist.keras_repairs.table import Hooks, repairs
 from tfdist.launch.environment import Assignment
 from tfdist.rundir import State
 from tfdist.runtime.meter import Meter

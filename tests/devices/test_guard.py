@@ -9,7 +9,7 @@ import pytest
 
 from tfdist import keras_repairs
 from tfdist.keras_repairs import guard
-from tfdist.keras_repairs.install import repairs
+from tfdist.keras_repairs.table import repairs
 
 
 def known_function() -> int:

@@ -14,6 +14,7 @@ import pytest
 
 from tests.devices.mirrored import mirrored
 from tests.exactness.comparing import assert_same
+from tests.marks import slow
 from tfdist import keras_repairs, on_chief, on_every_worker
 from tfdist.errors import UsageError
 from tfdist.keras_repairs.deciding import Watch
@@ -137,7 +138,7 @@ def of_one_replica(name: str) -> dict[str, Any]:
     return CASES[name]()
 
 
-@pytest.mark.parametrize("replicas", [2, 3])
+@pytest.mark.parametrize("replicas", [slow(2), 3])
 @pytest.mark.parametrize("name", CASES)
 def test_as_on_one_device(name: str, replicas: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "one").mkdir()

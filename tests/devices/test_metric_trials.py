@@ -14,6 +14,7 @@ import tensorflow as tf
 from tests.devices.mirrored import mirrored
 from tests.exactness.comparing import assert_same
 from tests.exactness.table import classifier, numbers
+from tests.marks import slow
 from tfdist import keras_repairs
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.metric_trials import Scalars, try_out
@@ -138,7 +139,7 @@ def measured(metric: type[keras.metrics.Metric]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("metric", EXACT)
-@pytest.mark.parametrize("replicas", [2, 3])
+@pytest.mark.parametrize("replicas", [slow(2), 3])
 def test_what_can_be_told_exact_is(metric: type[keras.metrics.Metric], replicas: int) -> None:
     expected = measured(metric)
     with mirrored(replicas).scope():

@@ -18,11 +18,12 @@ from tests.devices.test_refusals import REFUSED, compiled
 from tests.exactness.cases import outcome
 from tests.exactness.comparing import assert_same_case
 from tests.exactness.table import classifier, numbers
+from tests.marks import slow
 from tfdist import keras_repairs
 from tfdist.data.pipeline import build
 from tfdist.data.sources import ArraySource
 from tfdist.keras_repairs import refusals
-from tfdist.keras_repairs.install import repairs
+from tfdist.keras_repairs.table import repairs
 from tfdist.order.position import Position
 
 SAMPLES = 65
@@ -114,8 +115,16 @@ SAME_NUMBERS = {
 """What changes no number of Keras's own, and why it is there."""
 
 
+QUICK = ["plain", "sparse_inputs", "own_step_with_a_total", "convolutions_in_float32", "clipnorm", "global_clipnorm"]
+QUICK += ["clipvalue", "gradient_accumulation", "moving_average_that_overwrites", "terminate_on_nan"]
+"""Cases that take a few seconds; the others are left to the slow tests."""
+
+
 @pytest.mark.bound(180)
-@pytest.mark.parametrize(("path", "name"), [(path, name) for path, names in TAKEN_OUT for name in names])
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [(path, name) if name in QUICK else slow(path, name) for path, names in TAKEN_OUT for name in names],
+)
 def test_case_fails_without_its_repair(path: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = of_one_replica(name, SAMPLES)
     take_out(path, monkeypatch)

@@ -15,6 +15,7 @@ import tensorflow as tf
 from tests.devices.mirrored import mirrored
 from tests.exactness.comparing import assert_same
 from tests.exactness.table import classifier, numbers
+from tests.marks import slow
 from tfdist import keras_repairs, on_chief
 from tfdist.keras_repairs.settling import saves_inside_epochs
 
@@ -71,7 +72,7 @@ def gone_on(optimizer: Optimizer) -> list[list[float]]:
     return state(fit(built(optimizer), epochs=2))
 
 
-@pytest.mark.parametrize(("saving", "loading"), [(2, 2), (3, 3), (3, 1), (3, 2), (1, 3)])
+@pytest.mark.parametrize(("saving", "loading"), [slow(2, 2), slow(3, 3), slow(3, 1), (3, 2), slow(1, 3)])
 def test_saved_and_loaded_inside_an_accumulation(saving: int, loading: int, tmp_path: Path) -> None:
     with on(saving):
         fit(built()).save(tmp_path / "model.keras")
@@ -112,7 +113,7 @@ def test_whoever_saves_at_the_end_of_an_epoch_saves_all() -> None:
     assert_same(expected, looks.seen)
 
 
-@pytest.mark.parametrize("replicas", [2, 3])
+@pytest.mark.parametrize("replicas", [slow(2), 3])
 def test_checkpoints_inside_an_epoch(replicas: int, tmp_path: Path) -> None:
     """After the fourth batch, the first of an accumulation."""
     expected = written(tmp_path / "one")
@@ -131,7 +132,7 @@ def test_checkpoints_make_no_difference_to_the_training(tmp_path: Path) -> None:
         assert_same(gone_on(adam), state(fit(built(), every, epochs=2)))
 
 
-@pytest.mark.parametrize("replicas", [2, 3])
+@pytest.mark.parametrize("replicas", [slow(2), 3])
 def test_backed_up_inside_an_epoch(replicas: int, tmp_path: Path) -> None:
     expected = restored(tmp_path / "one")
     with on(replicas):

@@ -15,7 +15,7 @@ from tests.exactness import (
 )
 from tests.exactness.table import CASES, Case, outcome
 
-__all__ = ["BY_DEFAULT", "CASES", "SECTIONS", "cases_of", "names_by_default", "outcome"]
+__all__ = ["BY_DEFAULT", "CASES", "SECTIONS", "SLOW", "cases_of", "names_by_default", "outcome"]
 
 SECTIONS = {
     "Fit, evaluate, predict": fit_cases,
@@ -40,10 +40,26 @@ BY_DEFAULT = {
 devices. The slow tests compare all on both.
 """
 
+SLOW = {
+    # Optimizers whose updates know nothing of replicas, by the path that others of the table take.
+    *("adafactor", "adadelta", "adagrad", "adamax", "ftrl", "lamb", "lion", "nadam", "rmsprop", "schedule_free"),
+    *("constraints", "gradient_accumulation_by_nadam", "gradient_accumulation_and_averages"),
+    # More of what a faster row shows.
+    *("metrics_of_classes", "metrics_of_regression", "metrics_of_two_classes", "top_k"),
+    *("mean_with_sample_weight_and_no_weight", "reduction_sum", "scalar_loss_function"),
+    *("two_outputs_with_different_masks", "added_losses_around_synchronized_statistics"),
+    *("attention_and_layer_normalization", "recurrent_layers"),
+    *("default_precision", "default_precision_of_tokens", "mixed_float16_and_accumulation"),
+    *("static_loss_scale", "static_loss_scale_and_accumulation"),
+    *("xla_and_steps_per_execution", "xla_in_a_step_of_ones_own", "xla_with_masks_and_added_losses"),
+    "steps_per_execution_of_a_dataset_that_repeats",
+}
+"""Cases that the slow tests alone compare."""
+
 
 def names_by_default(strategy: str) -> list[str]:
     """The cases that the default tests compare on "devices" or "workers"."""
-    return [case.name for section in BY_DEFAULT[strategy] for case in cases_of(section)]
+    return [case.name for section in BY_DEFAULT[strategy] for case in cases_of(section) if case.name not in SLOW]
 
 
 def cases_of(section: str) -> list[Case]:

@@ -25,7 +25,7 @@ from tests.workers.test_resume import begin, both, last_step, same, same_but_for
 from tfdist.rundir import RunDir, WorkerState
 
 SLOW = bool(os.environ.get("TFDIST_SLOW_TESTS"))
-KILLS = int(os.environ.get("TFDIST_KILLS", 30 if SLOW else 4))
+KILLS = int(os.environ.get("TFDIST_KILLS", 30 if SLOW else 3))
 SEED = int(os.environ.get("TFDIST_KILLS_SEED", 1))
 ATTEMPT_SECONDS = 60
 RUN_SECONDS = ATTEMPT_SECONDS * (KILLS + 2)
@@ -126,6 +126,7 @@ def test_killed_anywhere_a_run_ends_as_the_one_that_was_not(untouched: tuple[Pat
     same(end_of(whole), end_of(run))
 
 
+@pytest.mark.slow
 @pytest.mark.bound(2 * RUN_SECONDS)
 def test_two_launchers_of_which_one_is_killed(
     untouched: tuple[Path, RunDir], tmp_path: Path, two_ports: tuple[int, int], monkeypatch: pytest.MonkeyPatch
@@ -154,7 +155,7 @@ def test_two_launchers_of_which_one_is_killed(
     same(end_of(whole), end_of(runs[0]))
 
 
-@pytest.mark.skipif(not SLOW, reason="test_resume has the same with 3 replicas of one worker; TFDIST_SLOW_TESTS=1")
+@pytest.mark.slow
 @pytest.mark.bound(2 * RUN_SECONDS)
 def test_on_two_then_three_workers_then_one(tmp_path: Path) -> None:
     """Within what rounding does."""

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.marks import slow
 from tests.workers.launching import until
 from tests.workers.resumed import EPOCHS, STEPS, End, end_of, write_config
 from tests.workers.running import ROOT, tfdist
@@ -112,7 +113,7 @@ def references(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tupl
 
 
 @pytest.mark.bound(500)
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", [slow("one"), slow("logical"), "nproc"])
 def test_a_killed_run_ends_as_the_one_that_was_not(
     way: str, references: Callable[[str], tuple[Path, End]], tmp_path: Path
 ) -> None:
@@ -158,6 +159,7 @@ def test_two_machines_of_which_one_has_the_checkpoints(
     same(whole, end_of(runs[0]))
 
 
+@pytest.mark.slow
 @pytest.mark.bound(500)
 def test_on_another_number_of_workers_it_ends_the_same_but_for_rounding(tmp_path: Path) -> None:
     config = write_config(tmp_path, model={"build": "tests.workers.resumed.model", "args": {"plain": True}})

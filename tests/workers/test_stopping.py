@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.marks import slow
 from tests.workers.launching import REPOSITORY
 from tests.workers.tied import Tied, tied_workers
 
@@ -81,8 +82,11 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
+EVERY_TIME = ["step by step, one worker slow", "many steps in one execution, chosen by tfdist"]
+
+
 @pytest.mark.bound(120)
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.replace(" ", "-").replace(",", ""))
+@pytest.mark.parametrize("case", [case if case in EVERY_TIME else slow(case) for case in CASES])
 def test_all_stop_after_the_same_batch(tmp_path: Path, case: str) -> None:
     with tied_workers(tmp_path, script(**CASES[case])) as workers:
         state = "evaluating" if CASES[case].get("validates") else "step"

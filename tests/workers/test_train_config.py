@@ -10,6 +10,7 @@ import keras
 import numpy as np
 import pytest
 
+from tests.marks import slow
 from tests.workers.running import ROOT, tfdist
 from tfdist.config import load_config
 from tfdist.rundir import RunDir, State, WorkerState
@@ -40,7 +41,7 @@ def history(run: RunDir) -> dict[str, Any]:
     return json.loads(run.history_file.read_text())
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", [slow("logical"), slow("nproc"), "workers"])
 def test_history_of_one_device(way: str, one: tuple[RunDir, str], tmp_path: Path) -> None:
     run, _ = train(tmp_path, *WAYS[way])
     expected, received = history(one[0]), history(run)

@@ -43,6 +43,7 @@ def test_the_main_job_passes(tmp_path: Path) -> None:
     assert report["tolerance"] == {"least": 1e-5, "measured": True}
 
 
+@pytest.mark.slow
 @pytest.mark.bound(BOUND)
 def test_dropout_parts_and_is_named_on_replicas_and_on_workers(tmp_path: Path) -> None:
     arguments = ["--tolerance", "1e-5", "--nproc", 2, SCRIPT, "dropout"]
@@ -61,7 +62,8 @@ def test_dropout_parts_and_is_named_on_replicas_and_on_workers(tmp_path: Path) -
     assert "about to fit" not in done.stdout
 
 
-@pytest.mark.bound(BOUND)
+@pytest.mark.slow
+@pytest.mark.bound(2 * BOUND)
 def test_workers_that_agree_and_xla(tmp_path: Path) -> None:
     # What rounding does to Adam's first steps is not measured here: up to 7e-6 was seen.
     options = ["--tolerance", "1e-4", "--replicas", 1, "--nproc", 3, "--also", "xla", "--also", "communication"]
@@ -71,6 +73,7 @@ def test_workers_that_agree_and_xla(tmp_path: Path) -> None:
     assert "not available here: NCCL needs a physical GPU for every replica" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.bound(BOUND)
 def test_a_training_that_cannot_be_repeated(tmp_path: Path) -> None:
     _, report = verify(tmp_path, SCRIPT, "unseeded data", code=6)

@@ -1,106 +1,16 @@
-"""Which Keras functions are replaced, by what, and the fingerprints of those that this was written for."""
+"""Installs the repairs in a process, where Keras's functions are those that they were written for."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import keras
-from keras.src import datasets
-from keras.src.backend.common import global_state
-from keras.src.backend.tensorflow import core, nn
-from keras.src.backend.tensorflow import optimizer as optimizer_module
-from keras.src.backend.tensorflow import trainer as trainer_module
-from keras.src.callbacks import callback_list
-from keras.src.export import saved_model_export_archive
-from keras.src.layers import layer as layer_module
-from keras.src.legacy.saving import legacy_h5_format
-from keras.src.losses import loss as loss_module
-from keras.src.metrics import reduction_metrics
-from keras.src.models import model as model_module
-from keras.src.optimizers import base_optimizer
-from keras.src.random import seed_generator
-from keras.src.saving import saving_api, saving_lib
-from keras.src.trainers import compile_utils
-from keras.src.trainers import trainer as base_trainer
-from keras.src.trainers.data_adapters import array_data_adapter
-from keras.src.utils import file_utils
 
-from tfdist.keras_repairs import (
-    accumulation,
-    added_losses,
-    backup,
-    building,
-    callbacks,
-    clearing,
-    downloads,
-    empty_batches,
-    epochs,
-    fused,
-    gradients,
-    guard,
-    listening,
-    losses,
-    masked_statistics,
-    metrics,
-    on_batch,
-    predictions,
-    random_layers,
-    saving,
-    settling,
-    shuffling,
-    trainer,
-    updates,
-    xla,
-)
+from tfdist.keras_repairs import gradients, guard, listening, trainer
+from tfdist.keras_repairs.table import Hooks, Repair, repairs
 
-Function = Callable[..., Any]
 _MARK = "_tfdist_repair"
-_RESULT = "_get_metrics_result_or_logs"
-_OVERWRITE = "_overwrite_model_variables_with_average_value"
-_ACCUMULATE = "_backend_increment_gradient_accumulators"
-
-_DATASETS = tuple(
-    module for name, module in vars(datasets).items() if not name.startswith("_") and hasattr(module, "get_file")
-)
-"""Keras's modules that hold a `get_file` of their own."""
-
-
-@dataclass(frozen=True)
-class Hooks:
-    """What the rest of tfdist adds to the repairs; the arguments of `install`."""
-
-    imposed_seed: int | None = None
-    extra_callbacks: Callable[[], Sequence[keras.callbacks.Callback]] = tuple
-    on_batch: trainer.Observer | None = None
-    on_gradients: gradients.Observer | None = None
-    listener: listening.Listener = listening.Nobody()
-
-
-@dataclass(frozen=True)
-class Repair:
-    """One replaced function: `owner.name` becomes `make(original)`.
-
-    Attributes:
-        owner: The module or class that holds the function.
-        name: Its attribute there.
-        make: Takes the original function and returns the repaired one.
-        known: The fingerprint of the original that `make` was written for.
-        also: Public modules that hold the function under the same name.
-    """
-
-    owner: Any
-    name: str
-    make: Callable[[Function], Function]
-    known: str
-    also: tuple[Any, ...] = ()
-
-    @property
-    def path(self) -> str:
-        """The function's name, for people."""
-        return f"{getattr(self.owner, '__qualname__', self.owner.__name__)}.{self.name}"
 
 
 def install(
@@ -129,90 +39,6 @@ def install(
         setattr(repaired, _MARK, True)
         for owner in (repair.owner, *repair.also):
             setattr(owner, repair.name, repaired)
-
-
-def repairs(hooks: Hooks = Hooks()) -> tuple[Repair, ...]:
-    """Every repair, in the order of a run: set-up, data, forward pass, gradients, results, callbacks, files."""
-    model = trainer_module.TensorFlowTrainer
-    optimizer = optimizer_module.TFOptimizer
-    scaler = keras.optimizers.LossScaleOptimizer
-    apply = functools.partial(gradients.apply, observer=hooks.on_gradients)
-    make_function = functools.partial(trainer.make_function, observer=hooks.on_batch, listener=hooks.listener)
-    make_predict_function = functools.partial(trainer.make_predict_function, listener=hooks.listener)
-    fit, evaluate = (functools.partial(listening.told, call=c, listener=hooks.listener) for c in ("fit", "evaluate"))
-    predict = functools.partial(predictions.predict, listener=hooks.listener)
-    writer = functools.partial(saving.writer, listener=hooks.listener)
-    arrays = array_data_adapter.ArrayDataAdapter
-    array_dataset = functools.partial(shuffling.array_dataset, imposed_seed=hooks.imposed_seed)
-    callback_list_init = functools.partial(
-        callbacks.callback_list_init, extra=hooks.extra_callbacks, listener=hooks.listener
-    )
-    return (
-        Repair(global_state, "clear_session", clearing.clear_session, "e517b50de32ee862", (keras.utils, keras.backend)),
-        Repair(file_utils, "get_file", downloads.get_file, "dc48326d0c7535b1", (keras.utils, *_DATASETS)),
-        Repair(arrays, "get_tf_dataset", array_dataset, "2ab7c0854bf89cd1"),
-        Repair(trainer_module.TFEpochIterator, "__init__", epochs.epoch_iterator_init, "901af2700297156f"),
-        Repair(trainer_module.TFEpochIterator, "_get_iterator", epochs.epoch_iterator_source, "b986aa8a9d2264d9"),
-        Repair(trainer_module.TFEpochIterator, "_enumerate_iterator", epochs.epoch_steps, "376e3e16a928107a"),
-        Repair(model, "_maybe_symbolic_build", building.maybe_symbolic_build, "92a504f5eba9b29f"),
-        Repair(model, "_make_function", make_function, "bb33b7a0da3d2740"),
-        Repair(model, "make_predict_function", make_predict_function, "a772a2efdd906f9a"),
-        Repair(model, "fit", fit, "a9a6dc02a7ddafa8"),
-        Repair(model, "evaluate", evaluate, "a1facf6528168e8d"),
-        Repair(layer_module.Layer, "__call__", xla.call, "4fb7e42e4ffd9b1a"),
-        Repair(layer_module.Layer, "add_loss", added_losses.add_loss, "7f70f38e2f25640d"),
-        Repair(layer_module.Layer, "_get_own_losses", added_losses.get_own_losses, "bce6599684980e77"),
-        Repair(base_trainer.Trainer, "compute_loss", losses.compute_loss, "450e48288d4857f0"),
-        Repair(loss_module.Loss, "__call__", losses.call, "f42c42282ee8902b"),
-        Repair(loss_module, "reduce_weighted_values", losses.reduce_weighted_values, "1976df12ea192061"),
-        Repair(loss_module, "scale_loss_for_distribution", losses.unless_whole, "143cd8a5efb6cb17"),
-        Repair(loss_module, "unscale_loss_for_distribution", losses.unless_whole, "3903c7ed7f69c5ac"),
-        Repair(reduction_metrics.Mean, "update_state", metrics.of_scalar, "addc194e254fbb64"),
-        Repair(reduction_metrics.Sum, "update_state", metrics.of_scalar, "c378d5550155cd5d"),
-        Repair(compile_utils.MetricsList, "update_state", metrics.update_all, "2d388dafe5c9dff5"),
-        Repair(keras.layers.BatchNormalization, "_moments", masked_statistics.moments, "2ba739b46f4fadea"),
-        Repair(nn, "_compute_moments", empty_batches.compute_moments, "f6147c543d557842"),
-        Repair(seed_generator.SeedGenerator, "next", random_layers.next_seed, "d2174a08ab35eb07"),
-        Repair(nn, "conv", empty_batches.spatial, "1bae7c0469d44106"),
-        Repair(nn, "depthwise_conv", empty_batches.spatial, "492c94d51f85389f"),
-        Repair(nn, "separable_conv", empty_batches.spatial, "d163319653f9a846"),
-        Repair(nn, "conv_transpose", empty_batches.spatial, "8b0f43bf39e13a57"),
-        Repair(nn, "max_pool", empty_batches.spatial, "09ec46720e6f28b7"),
-        Repair(nn, "adaptive_max_pool", empty_batches.spatial, "429dd27f8f146da6"),
-        Repair(base_optimizer.BaseOptimizer, "apply", apply, "43097be63b919d03"),
-        Repair(scaler, "apply", apply, "1cc61fb4c21edb7a"),
-        Repair(scaler, "_tf_apply", updates.scaled_apply, "e702c4db1a0622e3"),
-        Repair(scaler, "check_finite", accumulation.check_finite, "b0ce693a4ff0133b"),
-        Repair(core.Variable, "_direct_assign", updates.direct_assign, "170647e9816db1d6"),
-        Repair(optimizer, "assign", updates.assign, "a214ab6f747d105d"),
-        Repair(optimizer, "assign_add", updates.assign, "c19cc16b9ffdb6d5"),
-        Repair(optimizer, "assign_sub", updates.assign, "e9d7acd240f4f80c"),
-        Repair(optimizer, "_backend_update_step", updates.update_step, "00bd759c099a6b72"),
-        Repair(keras.optimizers.SGD, "update_step", fused.sgd, "62b94b8170566ccf"),
-        Repair(optimizer, "_apply_weight_decay", updates.as_without_strategy, "fee6526b6ad02f94"),
-        Repair(optimizer, _OVERWRITE, updates.as_without_strategy, "e4c579104f4577b1"),
-        Repair(optimizer, _ACCUMULATE, updates.as_without_strategy, "5e5ed334c33b5a56"),
-        Repair(trainer_module, "reduce_per_replica", trainer.reduce_per_replica, "2e7d54b1e6edc29a"),
-        Repair(base_trainer.Trainer, _RESULT, trainer.metrics_result_or_logs, "1c7ab4a2c8e61868"),
-        Repair(model, "train_on_batch", on_batch.train_on_batch, "0bcf00476ff75834"),
-        Repair(model, "test_on_batch", on_batch.test_on_batch, "200619489306c54e"),
-        Repair(model, "predict_on_batch", on_batch.predict_on_batch, "05be67cba664972c"),
-        Repair(model, "predict", predict, "ee5831d7d2179667"),
-        Repair(callback_list.CallbackList, "__init__", callback_list_init, "5d0d38afece9158a"),
-        Repair(keras.callbacks.ModelCheckpoint, "_save_model", callbacks.save_checkpoint, "a9be0a24277ff179"),
-        Repair(keras.callbacks.BackupAndRestore, "on_train_begin", backup.restore, "dfdb7eac4983f490"),
-        Repair(keras.callbacks.BackupAndRestore, "_save_model", backup.back_up, "5eb7b53ca13ad33d"),
-        Repair(keras.callbacks.BackupAndRestore, "on_train_end", backup.clean_up, "3a3f33285b2c46b0"),
-        Repair(saving_lib, "save_model", writer, "0b360baae4175255"),
-        Repair(saving_lib, "save_weights_only", writer, "649839a5ed3a5df6"),
-        Repair(legacy_h5_format, "save_model_to_hdf5", writer, "089058ee0d3223d6"),
-        Repair(model_module.Model, "export", writer, "f11ed3b71eb342ea"),
-        Repair(saved_model_export_archive.SavedModelExportArchive, "write_out", writer, "8a0f4932dcbdcba6"),
-        Repair(base_optimizer.BaseOptimizer, "load_own_variables", settling.load_own_variables, "a6e0c5e7e88c4d33"),
-        Repair(base_optimizer.BaseOptimizer, "set_weights", settling.set_weights, "3586228c15207e2c"),
-        Repair(saving_api, "load_model", saving.reader, "27ac0bf7bbe8180a", (keras.saving, keras.models)),
-        Repair(saving_api, "load_weights", saving.reader, "55456126c316c9c3", (keras.saving,)),
-    )
 
 
 def _is_installed(repair: Repair) -> bool:
