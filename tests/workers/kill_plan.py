@@ -28,7 +28,8 @@ class Kill:
     Attributes:
         moment: `begin`, once the processes are there; `build` and `restore` of the model; within a `step`, or a step of
             an `evaluation`; between two calls that bring a checkpoint to the disk (`save`), or the final model (`end`).
-        at: Of the steps or calls in the attempt, the how manieth; counted from the second checkpoint on for `save`.
+        at: Of the steps or calls in the attempt, the how manieth; counted from the second checkpoint on for `save`. A
+            `step` waits until the attempt has made a checkpoint.
         watcher: The worker in which the moment comes.
         victims: The workers that are killed then.
     """
@@ -41,7 +42,7 @@ class Kill:
     @property
     def most_steps(self) -> int:
         """Steps of training that the attempt may take until then, at most."""
-        return {"step": self.at, "evaluation": 60, "save": 30}.get(self.moment, 0)
+        return {"step": self.at + 20, "evaluation": 60, "save": 30}.get(self.moment, 0)
 
 
 def draw_plan(number: int, seed: int) -> tuple[Kill, ...]:

@@ -8,6 +8,7 @@ import re
 import signal
 import zlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -18,6 +19,7 @@ from tests.workers import resumed
 from tests.workers.kill_plan import Kill, planned
 from tfdist.launch.environment import Assignment
 from tfdist.rundir import RunDir, WorkerState
+from tfdist.training.tracing import furthest_checkpoint
 
 _CHECKPOINT = re.compile(r"/checkpoints/\.?(step-\d+)")
 _DISK = ("fsync", "rename", "replace")
@@ -31,7 +33,8 @@ class Watch:
 
     def __init__(self, assignment: Assignment, kill: Kill | None) -> None:
         self._assignment = assignment
-        self._run = RunDir(assignment.run_dir)
+        self._run = RunDir(Path(assignment.run_dir))
+        self._furthest = furthest_checkpoint(self._run.checkpoints_dir)
         self._kill = kill if kill is not None and kill.watcher == assignment.index else None
         self._counts: dict[str, int] = {}
         self._saves: set[str] = set()
@@ -42,18 +45,23 @@ class Watch:
         """Counts one moment, and kills when it is the planned one."""
         self._counts[moment] = self._counts.get(moment, 0) + 1
         kill = self._kill
-        if kill is not None and (kill.moment, kill.at) == (moment, self._counts[moment]):
-            own = self._assignment.index
-            for victim in sorted(kill.victims, key=lambda index: index == own):
-                os.kill(os.getpid() if victim == own else self._pid(victim), signal.SIGKILL)
+        if kill is None or kill.moment != moment or self._counts[moment] < kill.at:
+            return
+        if moment == "step" and furthest_checkpoint(self._run.checkpoints_dir) <= self._furthest:
+            # Not before the attempt has got on for good.
+            return
+        self._kill = None
+        own = self._assignment.index
+        for victim in sorted(kill.victims, key=lambda index: index == own):
+            os.kill(os.getpid() if victim == own else self._pid(victim), signal.SIGKILL)
 
-    def step(self, rows: np.ndarray) -> np.ndarray:
+    def step(self, rows: np.ndarray) -> np.int32:
         """A step of training begins, on these rows."""
         self._samples.write(json.dumps([zlib.crc32(row.tobytes()) for row in rows]) + "\n")
         self.comes("step")
         return np.int32(0)
 
-    def evaluation(self, rows: np.ndarray) -> np.ndarray:
+    def evaluation(self, rows: np.ndarray) -> np.int32:
         """A step of an evaluation begins."""
         self.comes("evaluation")
         return np.int32(0)
@@ -85,7 +93,7 @@ class Watch:
         return state.pid
 
 
-def samples_file(run: RunDir, index: int, attempt: int) -> Any:
+def samples_file(run: RunDir, index: int, attempt: int) -> Path:
     """The samples of a worker's steps in one attempt: a line of checksums a step (JSON)."""
     return run.path / f"samples.{index}.{attempt}.jsonl"
 

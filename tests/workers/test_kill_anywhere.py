@@ -59,7 +59,7 @@ def kill_at_the_beginning(run: RunDir, attempt: int, kill: Kill, launcher: subpr
         found = [WorkerState.read(run.state_file(victim)) for victim in kill.victims]
         return [s for s in found if s] if all(s is not None and s.attempt == attempt for s in found) else None
 
-    for state in until(states, ATTEMPT_SECONDS * (attempt + 1)):
+    for state in until(states, RUN_SECONDS):
         os.kill(state.pid, signal.SIGKILL)
 
 

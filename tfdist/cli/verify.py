@@ -80,13 +80,14 @@ class Tolerance(click.ParamType):
 def verify(
     ctx: click.Context, /, arguments: tuple[str, ...], module: str | None, report: str | None, **options: Any
 ) -> None:
-    """Compares a training on one replica with the same on several, step by step.
+    """Compares a training on one replica with the same on several, or one that is killed with an untouched one.
 
     TARGET is a YAML config (default ./tfdist.yaml), a Python script, or -m MODULE, as for `tfdist train`. It is run
-    several times for a few steps, with one seed. Exits with 0 when all runs are the same up to rounding, else with 6.
+    several times for a few steps, with one seed, and compared step by step. Exits with 0 when all runs are the same up
+    to rounding, else with 6.
 
-    With --kill, a run whose workers are killed with SIGKILL at some of its steps is compared with one that is left
-    alone: final weights to the bit, the order of samples, the history.
+    With --kill, workers are killed with SIGKILL at some of the steps, and the run that goes on after each must end as
+    one that is left alone: final weights to the bit, the order of samples, the history.
     """
     target = choose_target(module, arguments)
     check_overrides(target, options["overrides"])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfdist.cluster.discover import discover
-from tfdist.errors import UsageError, WorkerFailedError
+from tfdist.errors import UsageError
 from tfdist.launch.job import JobSpec, run_job
 from tfdist.launch.signals import Signals
 from tfdist.launch.tracing import Kill, TraceRequest
@@ -100,19 +100,21 @@ class _Work:
         if code in STOPPED:
             raise Interrupted(code)
         if code:
-            raise _Failed(_failure(label, code, run, self.spec.workers))
+            raise _Failed(_failure(label, code, run))
         return _read(request, run, self.spec.workers)
 
 
-def _failure(label: str, code: int, run: RunDir, workers: int) -> KillVerification:
-    attempt = max((n for n in range(1000) if run.log_file(0, n).exists()), default=0)
+def _failure(label: str, code: int, run: RunDir) -> KillVerification:
+    attempt = 0
+    while run.log_file(0, attempt + 1).exists():
+        attempt += 1
     said = last_line(run.log_file(0, attempt))
     text = f"the {label} run ended with exit code {code}" + (f" ({said})" if said else "")
-    return KillVerification(failure=f"{text}; it is kept in {run}", failure_code=code or WorkerFailedError.exit_code)
+    return KillVerification(failure=f"{text}; it is kept in {run}", failure_code=code)
 
 
 def _read(request: TraceRequest, run: RunDir, workers: int) -> Traced:
-    attempts = []
+    attempts: list[tuple[Trace, ...]] = []
     while request.steps_file(0, len(attempts)).exists():
         number = len(attempts)
         attempts.append(tuple(Trace.read(request.steps_file(worker, number)) for worker in range(workers)))
