@@ -185,23 +185,21 @@ def _agreed_seed(place: _Place, strategy: tf.distribute.Strategy, workers: int) 
 
 
 def _install_repairs(place: _Place, strategy: tf.distribute.Strategy, seed: int | None) -> None:
-    recorder: Recorder | Tracer | None = None
-    if place.recording is not None:
-        recorder = Recorder(place.recording, place.index, strategy)
-    elif place.trace is not None:
-        recorder = place.trace(strategy)
+    recorder = None if place.recording is None else Recorder(place.recording, place.index, strategy)
+    tracer = None if place.trace is None else place.trace(strategy)
     follower = None
     if place.line is not None:
         meter = Meter()
         use_meter(strategy, meter)
         follower = Follower(place.line.heartbeat, place.line.stopping, meter)
-    tellers = [teller for teller in (follower, recorder) if teller is not None]
+    tellers = [teller for teller in (follower, recorder, tracer) if teller is not None]
+    observer = recorder.observer if recorder is not None else tracer and tracer.observer
     keras_repairs.install(
         listener=follower,
         imposed_seed=seed,
         extra_callbacks=lambda: [teller.callback() for teller in tellers],
-        on_batch=recorder and recorder.observer.on_batch,
-        on_gradients=recorder and recorder.observer.on_gradients,
+        on_batch=observer and observer.on_batch,
+        on_gradients=observer and observer.on_gradients,
     )
 
 
