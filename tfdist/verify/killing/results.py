@@ -16,7 +16,7 @@ class Attempt:
     Attributes:
         begun: Steps of the run that were done before; None where it was ended before its first.
         ended: Those that were done when it ended.
-        kill: What ended it; None of the last, which came to the end.
+        kill: What ended it; None of the last, which came to the end, and of one that failed by itself.
     """
 
     begun: int | None

@@ -80,7 +80,10 @@ class _Work:
                 "(in a config, --set checkpoint.every_steps=N)."
             )
         findings = compare(whole, killed)
-        attempts = [Attempt(*steps, kill) for steps, kill in zip(attempts_of(killed), [*kills, None], strict=True)]
+        attempts = [
+            Attempt(begun, ended, _kill_of(number, ended, kills))
+            for number, (begun, ended) in enumerate(attempts_of(killed))
+        ]
         is_repeatable = None
         if any(finding.parted for finding in findings):
             is_repeatable = not any(finding.parted for finding in compare(whole, self._run("untouched again", ())))
@@ -104,6 +107,12 @@ class _Work:
         return _read(request, run, self.spec.workers)
 
 
+def _kill_of(attempt: int, ended: int | None, kills: tuple[Kill, ...]) -> Kill | None:
+    """What ended an attempt; None where it got through, or failed before its kill could come."""
+    kill = kills[attempt] if attempt < len(kills) else None
+    return kill if kill is not None and ended is not None and ended >= kill.step else None
+
+
 def _failure(label: str, code: int, run: RunDir) -> KillVerification:
     attempt = 0
     while run.log_file(0, attempt + 1).exists():
@@ -115,8 +124,7 @@ def _failure(label: str, code: int, run: RunDir) -> KillVerification:
 
 def _read(request: TraceRequest, run: RunDir, workers: int) -> Traced:
     attempts: list[tuple[Trace, ...]] = []
-    while request.steps_file(0, len(attempts)).exists():
-        number = len(attempts)
+    while request.steps_file(0, number := len(attempts)).exists() or run.log_file(0, number).exists():
         attempts.append(tuple(Trace.read(request.steps_file(worker, number)) for worker in range(workers)))
     ends = tuple(End.read(request.end_file(worker)) for worker in range(workers))
     record = run.history_file.read_text() if run.history_file.exists() else None

@@ -11,8 +11,9 @@ import pytest
 from tests.unit.verify.killing.traces import KILLED, WHOLE, run, trace
 from tfdist.errors import UsageError
 from tfdist.launch.job import JobSpec
+from tfdist.launch.tracing import Kill
 from tfdist.rundir import RunDir
-from tfdist.training.trace_file import write_line
+from tfdist.training.trace_file import Trace, write_line
 from tfdist.verify.interruption import Interrupted
 from tfdist.verify.killing import run as run_module
 from tfdist.verify.killing.comparing import Traced
@@ -68,18 +69,24 @@ def verified(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_the_runs_of_a_verification(verified: Any, tmp_path: Path) -> None:
     jobs = Jobs(killed=KILLED)
-    verification = verified(jobs, args=("--x",), seed=5, step_timeout=9.0)
+    verification = verified(jobs, args=("--x",), seed=8, step_timeout=9.0)
     whole, killed = jobs.started
     assert [Path(str(job.run_dir)).name for job in jobs.started] == ["untouched", "killed"]
     for job in jobs.started:
-        assert (job.target, job.args, job.seed, job.show, job.resume) == ("train.py", ("--x",), 5, "none", "auto")
+        assert (job.target, job.args, job.seed, job.show, job.resume) == ("train.py", ("--x",), 8, "none", "auto")
         assert (job.membership.num_workers, job.step_timeout) == (2, 9.0)
     assert (whole.trace.kills, whole.max_restarts) == ((), 0)
     first, second = killed.trace.kills
-    assert (killed.max_restarts, {first.worker, second.worker}) == (2, {0, 1})
+    assert (killed.max_restarts, first, second) == (2, Kill(1, 5), Kill(0, 7))
     assert (verification.code, verification.passed, verification.steps) == (0, True, 12)
     assert verification.attempts == (Attempt(0, 5, first), Attempt(3, 8, second), Attempt(6, 12, None))
     assert not any((tmp_path / "temporary").iterdir())
+
+
+def test_an_attempt_that_fails_by_itself(verified: Any) -> None:
+    verification = verified(Jobs(killed=run(trace(0, 1), Trace(), trace(0, 8), trace(6))))
+    assert [attempt.kill for attempt in verification.attempts] == [None] * 4
+    assert verification.code == 0
 
 
 def test_runs_that_part_are_looked_at_again(verified: Any) -> None:
