@@ -89,6 +89,13 @@ def same(one: End, other: End) -> None:
     assert [weight.tobytes() for weight in one.model] == [weight.tobytes() for weight in other.model]
 
 
+def same_but_for_rounding(one: End, other: End) -> None:
+    for name, values in one.history.items():
+        assert other.history[name] == pytest.approx(values, rel=1e-4, abs=1e-5), name
+    for weight, received in zip(one.model, other.model, strict=True):
+        np.testing.assert_allclose(received, weight, rtol=1e-3, atol=1e-5)
+
+
 @pytest.fixture(scope="module")
 def references(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Path, End]]:
     """By way, the config and what a run that was never touched has left."""
@@ -166,8 +173,4 @@ def test_on_another_number_of_workers_it_ends_the_same_but_for_rounding(tmp_path
     # The seed that the first start has drawn.
     done = train(killed.config_file, whole)
     assert done.returncode == 0, done.stderr
-    one, other = end_of(whole), end_of(killed)
-    for name, values in one.history.items():
-        assert other.history[name] == pytest.approx(values, rel=1e-4, abs=1e-5), name
-    for weight, received in zip(one.model, other.model, strict=True):
-        np.testing.assert_allclose(received, weight, rtol=1e-3, atol=1e-5)
+    same_but_for_rounding(end_of(whole), end_of(killed))

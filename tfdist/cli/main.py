@@ -16,7 +16,7 @@ VERBS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "train": ("tfdist.cli.train:train", "Trains a config, a script or a module on every device and worker."),
         "verify": (
             "tfdist.cli.verify:verify",
-            "Compares a training on one replica with the same on several, step by step.",
+            "Compares a training on one replica with the same on several, or one that is killed with an untouched one.",
         ),
         "status": ("tfdist.cli.status:status", "Shows what every worker of a run is doing, the slowest first."),
         "doctor": ("tfdist.cli.doctor:doctor", "Checks this machine and its connections before a job needs them."),

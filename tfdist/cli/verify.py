@@ -1,4 +1,4 @@
-"""`tfdist verify`: runs a training on one replica and on several, and compares them step by step."""
+"""`tfdist verify`: runs a training on one replica and on several, or killed and untouched, and compares the runs."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from tfdist.cli import options as shared
 from tfdist.cli.target import Target, check_overrides, choose_target
 from tfdist.errors import RunDirError, UsageError
 
-_SEED = 1
+_SEED, _STEPS, _WORKERS = 1, 5, 2
+_NOT_WITH_KILL = ("replicas", "tolerance", "also")
 
 
 class Tolerance(click.ParamType):
@@ -36,8 +38,22 @@ class Tolerance(click.ParamType):
     metavar="N",
     help="Replicas in one process, on logical devices where there are not enough GPUs; 1 for none.",
 )
-@click.option("--nproc", type=click.IntRange(min=2), metavar="N", help="Compare with N worker processes too.")
-@click.option("--steps", type=click.IntRange(min=1), default=5, show_default=True, metavar="N", help="Training steps.")
+@click.option(
+    "--nproc",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Compare with N worker processes too; with --kill, the workers of each run, and 2 unless given.",
+)
+@click.option(
+    "--steps",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Training steps; 5 unless given, and with --kill all of the training.",
+)
+@click.option("--kill", is_flag=True, help="Kill workers at some steps, and compare with a run that is left alone.")
+@click.option(
+    "--kills", type=click.IntRange(min=1), default=3, show_default=True, metavar="N", help="How often, with --kill."
+)
 @click.option(
     "--tolerance",
     type=Tolerance(),
@@ -64,35 +80,65 @@ class Tolerance(click.ParamType):
 def verify(
     ctx: click.Context, /, arguments: tuple[str, ...], module: str | None, report: str | None, **options: Any
 ) -> None:
-    """Compares a training on one replica with the same on several, step by step.
+    """Compares a training on one replica with the same on several, or one that is killed with an untouched one.
 
     TARGET is a YAML config (default ./tfdist.yaml), a Python script, or -m MODULE, as for `tfdist train`. It is run
-    several times for a few steps, with one seed. Exits with 0 when all runs are the same up to rounding, else with 6.
+    several times for a few steps, with one seed, and compared step by step. Exits with 0 when all runs are the same up
+    to rounding, else with 6.
+
+    With --kill, workers are killed with SIGKILL at some of the steps, and the run that goes on after each must end as
+    one that is left alone: final weights to the bit, the order of samples, the history.
     """
     target = choose_target(module, arguments)
     check_overrides(target, options["overrides"])
+    _check_kill(ctx, options)
     _check_report(report)
     # Imported here: NumPy takes longer to load than `tfdist --help` may take.
-    from tfdist.rundir import atomic
+    from tfdist.verify.interruption import Interrupted
+
+    name, seed = _name_and_seed(target, options["overrides"], options.pop("seed"))
+    base = {"target_kind": target.kind, "target": target.target, "name": name, "args": target.args, "seed": seed}
+    work = _kill if options.pop("kill") else _compare
+    try:
+        code, said, document = work({**base, **options})
+    except Interrupted as interrupted:
+        ctx.exit(interrupted.code)
+    click.echo(said)
+    if report is not None:
+        _write_report(report, document)
+    ctx.exit(code)
+
+
+def _compare(options: dict[str, Any]) -> tuple[int, str, dict[str, Any]]:
+    """One replica against several: the exit code, what to print, and the report."""
     from tfdist.verify.report import to_json
-    from tfdist.verify.run import Interrupted
     from tfdist.verify.run import verify as run
     from tfdist.verify.spec import VerifySpec
     from tfdist.verify.table import render
 
-    name, seed = _name_and_seed(target, options["overrides"], options.pop("seed"))
-    spec = VerifySpec(target.kind, target.target, name, target.args, seed=seed, **options)
-    try:
-        verification = run(spec, lambda line: click.echo(line, err=True))
-    except Interrupted as interrupted:
-        ctx.exit(interrupted.code)
-    click.echo(render(verification, spec.steps))
-    if report is not None:
-        try:
-            atomic.write_json(report, to_json(spec, verification))
-        except RunDirError as error:
-            raise UsageError(f"--report {report} could not be written: {error.__cause__ or error}.") from error
-    ctx.exit(verification.code)
+    del options["kills"]
+    spec = VerifySpec(**{**options, "steps": options["steps"] or _STEPS})
+    verification = run(spec, _tell)
+    return verification.code, render(verification, spec.steps), to_json(spec, verification)
+
+
+def _kill(options: dict[str, Any]) -> tuple[int, str, dict[str, Any]]:
+    """A run that is killed against one that is not: the same three."""
+    from tfdist.verify.killing.report import to_json
+    from tfdist.verify.killing.run import verify_killed
+    from tfdist.verify.killing.spec import KillSpec
+    from tfdist.verify.killing.table import render
+
+    workers = options.pop("nproc") or _WORKERS
+    for name in _NOT_WITH_KILL:
+        del options[name]
+    spec = KillSpec(workers=workers, **options)
+    verification = verify_killed(spec, _tell)
+    return verification.code, render(verification), to_json(spec, verification)
+
+
+def _tell(line: str) -> None:
+    click.echo(line, err=True)
 
 
 def _name_and_seed(target: Target, overrides: tuple[str, ...], seed: int | None) -> tuple[str, int]:
@@ -104,6 +150,28 @@ def _name_and_seed(target: Target, overrides: tuple[str, ...], seed: int | None)
         own = _SEED if config.seed is None else config.seed
         return config.name, own if seed is None else seed
     return target.name, _SEED if seed is None else seed
+
+
+def _check_kill(ctx: click.Context, options: dict[str, Any]) -> None:
+    """Whether the options are those of the one comparison or of the other."""
+    others = _NOT_WITH_KILL if options["kill"] else ("kills",)
+    given = [name for name in others if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT]
+    if given and options["kill"]:
+        raise UsageError(
+            f"--kill compares runs of the same workers, to the bit. Expected --kill without --{given[0]}. "
+            f"Received: --kill --{given[0]}"
+        )
+    if given:
+        raise UsageError("--kills says how often --kill kills. Expected --kill, too. Received: --kills alone")
+
+
+def _write_report(report: str, document: dict[str, Any]) -> None:
+    from tfdist.rundir import atomic
+
+    try:
+        atomic.write_json(report, document)
+    except RunDirError as error:
+        raise UsageError(f"--report {report} could not be written: {error.__cause__ or error}.") from error
 
 
 def _check_report(report: str | None) -> None:

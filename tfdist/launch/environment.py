@@ -14,6 +14,7 @@ from tfdist.cluster.tf_config import to_json
 from tfdist.errors import UsageError
 from tfdist.launch import allocator, token
 from tfdist.launch.recording import RecordingRequest
+from tfdist.launch.tracing import TraceRequest
 
 VARIABLE = "TFDIST_WORKER"
 
@@ -65,6 +66,7 @@ class Assignment:
         cluster: Every worker's host:port, comma-separated; None when there is one worker.
         channel_fd: File descriptor of the socket to the launcher (`WorkerChannel`).
         recording: What to record for `tfdist verify`; None in any other run.
+        trace: What to trace for `tfdist verify --kill`; None in any other run.
     """
 
     run_dir: str
@@ -92,6 +94,7 @@ class Assignment:
     cluster: str | None = None
     channel_fd: int | None = None
     recording: RecordingRequest | None = None
+    trace: TraceRequest | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.index < self.num_workers:
@@ -159,6 +162,7 @@ class Assignment:
                 if fields.get(name) is not None:
                     fields[name] = tuple(fields[name])
             fields["recording"] = RecordingRequest.of(fields.get("recording"))
+            fields["trace"] = TraceRequest.of(fields.get("trace"))
             return cls(**fields)
         except (ValueError, TypeError, AttributeError) as error:
             raise UsageError(

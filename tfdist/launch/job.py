@@ -32,6 +32,7 @@ from tfdist.launch.run_place import Place, create_place, join_place
 from tfdist.launch.settings import check_settings
 from tfdist.launch.signals import Signals, Stopped
 from tfdist.launch.stragglers import Stragglers
+from tfdist.launch.tracing import TraceRequest
 from tfdist.launch.worker import Worker
 from tfdist.rundir.layout import RunDir
 from tfdist.rundir.state import State, WorkerState
@@ -70,6 +71,7 @@ class JobSpec:
         worker_module: The module that workers run; it reads its `Assignment`.
         environ: What the workers' environment is made from; None for this process's.
         recording: What the workers record for `tfdist verify`; None to train as usual.
+        trace: What they trace for `tfdist verify --kill`; None to train as usual.
     """
 
     membership: Membership
@@ -100,6 +102,7 @@ class JobSpec:
     worker_module: str = WORKER_MODULE
     environ: Mapping[str, str] | None = None
     recording: RecordingRequest | None = None
+    trace: TraceRequest | None = None
 
     def __post_init__(self) -> None:
         if self.show not in get_args(Show):
@@ -248,6 +251,7 @@ def _assignment(spec: JobSpec, membership: Membership, place: Place, index: int)
         resume=spec.resume,
         verbose=spec.verbose,
         recording=spec.recording,
+        trace=spec.trace,
         cluster=None if membership.cluster is None else str(membership.cluster),
         **_where(membership, index),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import keras
@@ -15,6 +15,7 @@ from tfdist.training.nudging import nudge
 from tfdist.training.observing import Observer
 from tfdist.training.recording_file import Moment, Recording
 from tfdist.training.sampling import sample
+from tfdist.training.stepping import Stepping
 
 
 class Recorded(SystemExit):
@@ -48,7 +49,7 @@ class Recorder:
 
     def callback(self) -> keras.callbacks.Callback:
         """A new callback that tells this recorder of one `fit`; of `evaluate` and `predict` it records nothing."""
-        return _Callback(self)
+        return Stepping(self)
 
     def begin_fit(self, model: keras.Model, epoch_steps: int | None) -> None:
         """Records the model as it is before the first step of a `fit`, and sees to its steps.
@@ -61,8 +62,6 @@ class Recorder:
         self._record(model)
         if self._nudged and len(self._models) == 1:
             nudge(model)
-        # Not by a callback: Keras may tell of a batch's end in a thread, while the next step is already under way.
-        model.train_function = _RecordedExecution(_unrecorded(model.train_function), self, model)
 
     def begin_epoch(self) -> None:
         """Notes where the steps of an epoch begin to count."""
@@ -85,9 +84,11 @@ class Recorder:
             self.write()
             raise Recorded
 
+    def end_epoch(self, epoch: int, logs: Mapping[str, Any]) -> None:
+        """Nothing: the metrics of an epoch are those after its last step."""
+
     def end_fit(self, model: keras.Model) -> None:
-        """Writes the recording, as far as it has come, and leaves the model as it was."""
-        model.train_function = _unrecorded(model.train_function)
+        """Writes the recording, as far as it has come."""
         self.write()
 
     def write(self) -> None:
@@ -109,40 +110,3 @@ class Recorder:
         weights, apart = sample(model.weights, self._steps + 1, self._strategy)
         fit = len(self._models) - 1
         self._moments.append(Moment(self._step, fit, values or {}, norm, data, weights, apart))
-
-
-class _Callback(keras.callbacks.Callback):
-    def __init__(self, recorder: Recorder) -> None:
-        super().__init__()
-        self._recorder = recorder
-
-    def on_train_begin(self, logs: dict | None = None) -> None:
-        self._recorder.begin_fit(self.model, (self.params or {}).get("steps"))
-
-    def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
-        self._recorder.begin_epoch()
-
-    def on_train_batch_begin(self, batch: int, logs: dict | None = None) -> None:
-        self._recorder.begin_steps(self.model, batch)
-
-    def on_train_end(self, logs: dict | None = None) -> None:
-        self._recorder.end_fit(self.model)
-
-
-class _RecordedExecution:
-    """What Keras calls with an iterator for one step, or several that run at once, and the recorder after it."""
-
-    def __init__(self, execute: Callable[[Any], Any], recorder: Recorder, model: keras.Model) -> None:
-        self.execute = execute
-        self._recorder = recorder
-        self._model = model
-
-    def __call__(self, iterator: Any) -> Any:
-        logs = self.execute(iterator)
-        self._recorder.end_steps(self._model, logs)
-        return logs
-
-
-def _unrecorded(execute: Any) -> Any:
-    """What an earlier `fit` that raised may have left wrapped."""
-    return execute.execute if isinstance(execute, _RecordedExecution) else execute

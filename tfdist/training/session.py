@@ -33,6 +33,7 @@ from tfdist.training.recording_setup import devices_for, impose
 from tfdist.training.reporting import report
 from tfdist.training.signals import relay_terminations
 from tfdist.training.stopping import Stopping
+from tfdist.training.tracing import Tracer
 from tfdist.training.watchdog import Watchdog
 
 _log = logging.getLogger("tfdist")
@@ -106,6 +107,7 @@ def start(assignment: Assignment, request: devices.DeviceRequest) -> Session:
         run=run,
         line=line,
         recording=assignment.recording,
+        trace=assignment.trace and functools.partial(Tracer, assignment.trace, assignment, line.heartbeat),
     )
     session = _start(place, request)
     if line.channel is not None:
@@ -141,6 +143,7 @@ class _Place:
     run: RunDir | None = None
     line: Line | None = None
     recording: RecordingRequest | None = None
+    trace: Callable[[tf.distribute.Strategy], Tracer] | None = None
 
 
 def _start(place: _Place, request: devices.DeviceRequest) -> Session:
@@ -183,18 +186,20 @@ def _agreed_seed(place: _Place, strategy: tf.distribute.Strategy, workers: int) 
 
 def _install_repairs(place: _Place, strategy: tf.distribute.Strategy, seed: int | None) -> None:
     recorder = None if place.recording is None else Recorder(place.recording, place.index, strategy)
+    tracer = None if place.trace is None else place.trace(strategy)
     follower = None
     if place.line is not None:
         meter = Meter()
         use_meter(strategy, meter)
         follower = Follower(place.line.heartbeat, place.line.stopping, meter)
-    tellers = [teller for teller in (follower, recorder) if teller is not None]
+    tellers = [teller for teller in (follower, recorder, tracer) if teller is not None]
+    observer = recorder.observer if recorder is not None else tracer and tracer.observer
     keras_repairs.install(
         listener=follower,
         imposed_seed=seed,
         extra_callbacks=lambda: [teller.callback() for teller in tellers],
-        on_batch=recorder and recorder.observer.on_batch,
-        on_gradients=recorder and recorder.observer.on_gradients,
+        on_batch=observer and observer.on_batch,
+        on_gradients=observer and observer.on_gradients,
     )
 
 

@@ -53,12 +53,13 @@ def _difference(difference: Difference) -> dict[str, Any]:
         "step": difference.step,
         "kind": difference.kind,
         "name": difference.name,
-        "relative": _number(difference.relative),
-        "allowed": _number(difference.allowed),
-        "reference": _number(difference.reference),
-        "run": _number(difference.other),
+        "relative": number(difference.relative),
+        "allowed": number(difference.allowed),
+        "reference": number(difference.reference),
+        "run": number(difference.other),
     }
 
 
-def _number(value: float | None) -> float | str | None:
+def number(value: float | None) -> float | str | None:
+    """A number for JSON, which has none that are not finite."""
     return value if value is None or math.isfinite(value) else str(value)

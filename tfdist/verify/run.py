@@ -2,36 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import shutil
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from tfdist.errors import UsageError, WorkerFailedError
-from tfdist.launch.signals import Signals, Stopped
+from tfdist.launch.signals import Signals
 from tfdist.verify.causes import likely_causes
 from tfdist.verify.comparing import Comparison, compare
 from tfdist.verify.facts import Facts
+from tfdist.verify.folder import Folder, open_folder
+from tfdist.verify.interruption import STOPPED, Interrupted, check
 from tfdist.verify.results import Result, Verdict, Verification
 from tfdist.verify.rounding import measure, reproduced
-from tfdist.verify.runs import STOPPED, Run, run
+from tfdist.verify.runs import Run, run
 from tfdist.verify.spec import AGAIN, REFERENCE, Unavailable, Variant, VerifySpec, variants
 from tfdist.verify.tolerance import FLOAT32, HALF, Tolerance
-
-
-class Interrupted(Exception):
-    """A signal ended a run, and with it the verification.
-
-    Attributes:
-        code: The exit code.
-    """
-
-    def __init__(self, code: int) -> None:
-        super().__init__(f"exit code {code}")
-        self.code = code
 
 
 def verify(spec: VerifySpec, tell: Callable[[str], None]) -> Verification:
@@ -45,14 +30,14 @@ def verify(spec: VerifySpec, tell: Callable[[str], None]) -> Verification:
         UsageError: `spec.keep` cannot be used, or the target trains nothing.
         Interrupted: A signal came.
     """
-    with Signals() as signals, _folder(spec.keep) as folder:
+    with Signals() as signals, open_folder(spec.keep) as folder:
         return _Work(spec, folder, tell, signals).all()
 
 
 @dataclass
 class _Work:
     spec: VerifySpec
-    folder: _Folder
+    folder: Folder
     tell: Callable[[str], None]
     signals: Signals
     runs: dict[str, Run] = field(default_factory=dict)
@@ -120,7 +105,7 @@ class _Work:
         return _judged(variant, comparison, facts)
 
     def _run(self, variant: Variant) -> Run:
-        _check(self.signals)
+        check(self.signals)
         self.tell(f"running {self.spec.name} for {self.spec.steps} steps: {variant.label}")
         done = run(self.spec, variant, self.folder.path)
         if done.code in STOPPED:
@@ -151,45 +136,3 @@ def _what_was_not_had(variant: Variant, facts: Facts, other: Run) -> str | None:
     if variant.jit_compile and not all(model["jit_compile"] for model in models):
         return "Keras does not compile this model with XLA."
     return None
-
-
-def _check(signals: Signals) -> None:
-    try:
-        signals.check()
-    except Stopped as stopped:
-        raise Interrupted(stopped.exit_code) from None
-
-
-@dataclass
-class _Folder:
-    """Where the run directories are, and whether they stay."""
-
-    path: Path
-    kept: bool
-
-    def keep(self) -> None:
-        """Lets them stay: their logs are needed."""
-        self.kept = True
-
-
-@contextlib.contextmanager
-def _folder(keep: str | None) -> Iterator[_Folder]:
-    if keep is None:
-        folder = _Folder(Path(tempfile.mkdtemp(prefix="tfdist-verify-")), kept=False)
-    else:
-        folder = _Folder(Path(keep), kept=True)
-        try:
-            folder.path.mkdir(parents=True, exist_ok=True)
-            entries = os.listdir(folder.path)
-        except OSError as error:
-            raise UsageError(f"--keep {keep} cannot be used: {error}. Expected a new or an empty directory.") from error
-        if entries:
-            raise UsageError(
-                f"--keep expects a new or an empty directory for the run directories. Received: --keep {keep} with "
-                f"{', '.join(sorted(entries)[:3])}."
-            )
-    try:
-        yield folder
-    finally:
-        if not folder.kept:
-            shutil.rmtree(folder.path, ignore_errors=True)

@@ -14,9 +14,6 @@ from tfdist.rundir import RunDir
 from tfdist.training.recording_file import Recording
 from tfdist.verify.spec import Variant, VerifySpec
 
-STOPPED = (129, 130, 143)
-"""What a job exits with that a signal to its launcher ended."""
-
 
 @dataclass(frozen=True)
 class Run:
@@ -67,13 +64,13 @@ def run(spec: VerifySpec, variant: Variant, folder: Path) -> Run:
     )
     code = run_job(_job(spec, variant, str(folder / name), request))
     if code:
-        return Run(code, last_line=_last_line(RunDir(folder / name).log_file(0, 0)))
+        return Run(code, last_line=last_line(RunDir(folder / name).log_file(0, 0)))
     read = [Recording.read(request.file(index)) for index in range(variant.workers)]
     return Run(code, tuple(recording for recording in read if recording is not None and recording.moments[1:]))
 
 
-def _last_line(log: Path) -> str:
-    """What the chief said last, which of a script that ends itself is why."""
+def last_line(log: Path) -> str:
+    """What a worker said last, which of a script that ends itself is why; empty where it has no log."""
     try:
         lines = log.read_bytes().splitlines()
     except OSError:

@@ -58,6 +58,10 @@ class VerifySpec:
     keep: str | None = None
 
     def __post_init__(self) -> None:
+        if self.nproc == 1:
+            raise UsageError(
+                "One worker is what the others are compared with. Expected --nproc 2 or more. Received: --nproc 1"
+            )
         if self.replicas == 1 and self.nproc is None and not self.also:
             raise UsageError(
                 "There is nothing to compare one replica with. Expected --replicas 2 or more, --nproc N or --also "

@@ -12,9 +12,12 @@ from click.testing import CliRunner, Result
 from tfdist.cli.main import main
 from tfdist.cli.verify import verify
 from tfdist.verify import run as run_module
+from tfdist.verify.interruption import Interrupted
+from tfdist.verify.killing import run as kill_module
+from tfdist.verify.killing.results import KillVerification
+from tfdist.verify.killing.spec import KillSpec
 from tfdist.verify.results import Result as Compared
 from tfdist.verify.results import Verdict, Verification
-from tfdist.verify.run import Interrupted
 from tfdist.verify.spec import VerifySpec
 
 CONFIG = """\
@@ -57,6 +60,8 @@ def test_the_flags_are_a_contract() -> None:
         "--replicas",
         "--nproc",
         "--steps",
+        "--kill",
+        "--kills",
         "--tolerance",
         "--also",
         "--report",
@@ -118,6 +123,43 @@ def test_the_report(asked: list[VerifySpec]) -> None:
     assert (content["target"], content["exit_code"], content["comparisons"][0]["verdict"]) == ("train.py", 5, "failed")
 
 
+@pytest.fixture
+def killed(monkeypatch: pytest.MonkeyPatch) -> list[KillSpec]:
+    """What would have been killed; each comes to a failure with exit code 4."""
+    received: list[KillSpec] = []
+
+    def work(spec: KillSpec, tell: Callable[[str], None]) -> KillVerification:
+        received.append(spec)
+        return KillVerification(failure="so it is", failure_code=4)
+
+    monkeypatch.setattr(kill_module, "verify_killed", work)
+    return received
+
+
+def test_the_defaults_of_kill_are_a_contract(killed: list[KillSpec]) -> None:
+    result = run("--kill train.py --kills 9")
+    assert result.exit_code == 4
+    assert "FAILED  so it is" in result.stdout
+    assert killed == [KillSpec("script", "train.py", "train", ("--kills", "9"), seed=1, workers=2, kills=3, steps=None)]
+
+
+def test_kill_with_options(killed: list[KillSpec]) -> None:
+    run("digits.yaml --kill --kills 5 --nproc 1 --steps 70 --set fit.epochs=3 --seed 4 --keep kept --report out.json")
+    (spec,) = killed
+    assert (spec.target, spec.name, spec.overrides) == ("digits.yaml", "digits", ("fit.epochs=3",))
+    assert (spec.workers, spec.kills, spec.steps, spec.seed, spec.keep) == (1, 5, 70, 4, "kept")
+    content = json.loads(Path("out.json").read_text())
+    assert (content["target"], content["exit_code"], content["failure"]) == ("digits.yaml", 4, "so it is")
+
+
+@pytest.mark.parametrize("option", ["--replicas 2", "--tolerance 1e-3", "--also xla"])
+def test_kill_compares_to_the_bit_and_on_the_same_workers(killed: list[KillSpec], option: str) -> None:
+    result = run(f"--kill {option} train.py")
+    assert result.exit_code == 2
+    assert f"Expected --kill without {option.split()[0]}" in result.stderr
+    assert not killed
+
+
 def test_a_signal(asked: list[VerifySpec], monkeypatch: pytest.MonkeyPatch) -> None:
     def stopped(spec: VerifySpec, tell: Callable[[str], None]) -> Verification:
         raise Interrupted(143)
@@ -134,6 +176,8 @@ def test_a_signal(asked: list[VerifySpec], monkeypatch: pytest.MonkeyPatch) -> N
         ("--replicas 1 train.py", "error: There is nothing to compare one replica with."),
         ("--nproc 1 train.py", "--nproc"),
         ("--steps 0 train.py", "--steps"),
+        ("--kills 2 train.py", "error: --kills says how often --kill kills."),
+        ("--kill --kills 0 train.py", "--kills"),
         ("--tolerance 1 train.py", "expected a relative difference from 0 and below 1. Received: 1"),
         ("--tolerance nan train.py", "expected a relative difference from 0 and below 1. Received: nan"),
         ("--also speed train.py", "'speed' is not one of 'xla', 'communication', 'precision'"),

@@ -14,8 +14,9 @@ from tfdist.launch.job import JobSpec
 from tfdist.rundir import RunDir
 from tfdist.training.recording_file import Recording
 from tfdist.verify import runs as runs_module
+from tfdist.verify.interruption import Interrupted
 from tfdist.verify.results import Verdict, Verification
-from tfdist.verify.run import Interrupted, verify
+from tfdist.verify.run import verify
 from tfdist.verify.spec import VerifySpec
 
 ONE = recording(begin(), step(1))

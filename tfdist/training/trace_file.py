@@ -1,0 +1,118 @@
+"""What the workers of a traced run leave behind, whatever kills them: NumPy alone, for the launcher to read it."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+
+from tfdist.rundir import atomic
+
+
+@dataclass(frozen=True)
+class Steps:
+    """One execution of training steps.
+
+    Attributes:
+        step: Steps of the run that are done with it, over all its attempts.
+        steps: How many of them are its own.
+        data: A number that stands for their samples, over all replicas.
+        saved: Checkpoints that were whole by then and that the attempt has made, each further than those before it.
+    """
+
+    step: int
+    steps: int
+    data: float
+    saved: int
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """The end of an epoch.
+
+    Attributes:
+        step: Steps of the run that are done.
+        epoch: Its number in its `fit`, from 0.
+        logs: Loss and metrics, with those of the validation.
+    """
+
+    step: int
+    epoch: int
+    logs: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Trace:
+    """One worker's part of one attempt.
+
+    Attributes:
+        steps: In order.
+        epochs: In order.
+    """
+
+    steps: tuple[Steps, ...] = ()
+    epochs: tuple[Epoch, ...] = ()
+
+    @property
+    def begun(self) -> int | None:
+        """Steps of the run that were done before the attempt; None where it had none of its own."""
+        return self.steps[0].step - self.steps[0].steps if self.steps else None
+
+    @property
+    def ended(self) -> int | None:
+        """Steps of the run that were done with its last one."""
+        return self.steps[-1].step if self.steps else None
+
+    @classmethod
+    def read(cls, path: Path) -> Trace:
+        """What a worker of this version wrote; empty where it was killed before its first step."""
+        lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+        # The last one may have been cut by the kill.
+        entries = [json.loads(line) for line in lines if line.endswith("\n")]
+        steps = tuple(Steps(**entry) for entry in entries if "data" in entry)
+        return cls(steps, tuple(Epoch(**entry) for entry in entries if "logs" in entry))
+
+
+def write_line(file: TextIO, entry: Steps | Epoch) -> None:
+    """Appends an entry to an open file that is flushed at every line: it outlives the process."""
+    file.write(json.dumps(dataclasses.asdict(entry)) + "\n")
+
+
+@dataclass(frozen=True)
+class End:
+    """The weights and the optimizer's state at the end of a `fit`, on one worker.
+
+    Attributes:
+        digests: Path -> a checksum of all bytes.
+        elements: Path -> some of the elements, 1-D, spread evenly.
+    """
+
+    digests: Mapping[str, str]
+    elements: Mapping[str, np.ndarray]
+
+    def write(self, path: Path) -> None:
+        """Makes or replaces the file. Raises `RunDirError` when it cannot be written."""
+        text = json.dumps({"digests": self.digests, "paths": list(self.elements)})
+        arrays = {str(place): array for place, array in enumerate(self.elements.values())}
+        with atomic.replacing(path, durable=False) as temporary:
+            np.savez(temporary, text=np.frombuffer(text.encode(), np.uint8), **arrays)
+
+    @classmethod
+    def read(cls, path: Path) -> End | None:
+        """What a worker of this version wrote; None when there is none."""
+        if not path.exists():
+            return None
+        with np.load(path, allow_pickle=False) as file:
+            content = json.loads(file["text"].tobytes())
+            return cls(content["digests"], {name: file[str(place)] for place, name in enumerate(content["paths"])})
+
+
+def digest(array: Any) -> str:
+    """A checksum of an array's bytes."""
+    return hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()

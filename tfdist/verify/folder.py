@@ -1,0 +1,49 @@
+"""Where the runs of a verification lie, and for how long."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tfdist.errors import UsageError
+
+
+@dataclass
+class Folder:
+    """Where the run directories are, and whether they stay."""
+
+    path: Path
+    kept: bool
+
+    def keep(self) -> None:
+        """Lets them stay: their logs are needed."""
+        self.kept = True
+
+
+@contextlib.contextmanager
+def open_folder(keep: str | None) -> Iterator[Folder]:
+    """A temporary folder, which goes at the end, or `keep`, which stays. Raises `UsageError` when it cannot be used."""
+    if keep is None:
+        folder = Folder(Path(tempfile.mkdtemp(prefix="tfdist-verify-")), kept=False)
+    else:
+        folder = Folder(Path(keep), kept=True)
+        try:
+            folder.path.mkdir(parents=True, exist_ok=True)
+            entries = os.listdir(folder.path)
+        except OSError as error:
+            raise UsageError(f"--keep {keep} cannot be used: {error}. Expected a new or an empty directory.") from error
+        if entries:
+            raise UsageError(
+                f"--keep expects a new or an empty directory for the run directories. Received: --keep {keep} with "
+                f"{', '.join(sorted(entries)[:3])}."
+            )
+    try:
+        yield folder
+    finally:
+        if not folder.kept:
+            shutil.rmtree(folder.path, ignore_errors=True)

@@ -1,0 +1,60 @@
+"""Which worker is killed at which step: drawn from a seed, where the untouched run has had a new checkpoint."""
+
+from __future__ import annotations
+
+import random
+
+from tfdist.errors import UsageError
+from tfdist.launch.tracing import Kill
+from tfdist.training.trace_file import Trace
+
+
+def choose_kills(trace: Trace, workers: int, number: int, seed: int) -> tuple[Kill, ...]:
+    """Draws kills of which each leaves the attempt after it a later checkpoint than the one before it had.
+
+    Args:
+        trace: Of the untouched run's chief.
+        workers: Of the run; each is killed as often as the others, but for one time.
+        number: Of kills.
+        seed: Of the draw.
+
+    Returns:
+        In the order of their steps.
+
+    Raises:
+        UsageError: The run is too short for so many, or makes too few checkpoints.
+    """
+    between = _steps_by_checkpoint(trace)
+    if len(between) < number:
+        raise UsageError(_too_short(trace, between, number))
+    draw = random.Random(seed)
+    steps = [draw.choice(between[made]) for made in sorted(draw.sample(sorted(between), number))]
+    culprits = [place % workers for place in range(number)]
+    draw.shuffle(culprits)
+    return tuple(Kill(worker, step) for worker, step in zip(culprits, steps, strict=True))
+
+
+def _steps_by_checkpoint(trace: Trace) -> dict[int, list[int]]:
+    """By the number of checkpoints made, from 1, the steps after which there were so many; without the last step."""
+    found: dict[int, list[int]] = {}
+    for steps in trace.steps[:-1]:
+        if steps.saved:
+            found.setdefault(steps.saved, []).append(steps.step)
+    return found
+
+
+def _too_short(trace: Trace, between: dict[int, list[int]], number: int) -> str:
+    first = [str(steps[0]) for _, steps in sorted(between.items())]
+    places = ", ".join(first[:5]) + (", ..." if len(first) > 5 else "")
+    seen = f"{len(between)} (seen by step {places})" if between else "none"
+    fewer = f"--kills {len(between)}, or " if between else ""
+    return (
+        f"The run is too short to be killed {_times(number)}: each attempt must make a checkpoint of its own, so that "
+        f"the next begins later. Expected {number} checkpoint(s) before the last step. Received: {seen}, in "
+        f"{trace.ended} steps. Give {fewer}more epochs, or checkpoints more often: in a config "
+        "--set checkpoint.every_steps=N; docs/checkpoints.md tells how a script comes to have some."
+    )
+
+
+def _times(number: int) -> str:
+    return "once" if number == 1 else f"{number} times"

@@ -1,0 +1,159 @@
+"""Whether a run that was killed again and again is the one that was not: pure, on what both have traced."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from tfdist.training.trace_file import End, Steps, Trace
+from tfdist.verify.comparing import relative, relative_arrays
+from tfdist.verify.tolerance import Tolerance
+
+What = Literal["resume", "samples", "history", "weights"]
+
+_DATA = Tolerance().allowed(0, "data", "data")
+
+
+@dataclass(frozen=True)
+class Traced:
+    """One run.
+
+    Attributes:
+        attempts: Of each attempt, the traces of its workers, the chief's first.
+        ends: The weights at the end on each worker, the chief's first; None where a worker has left none.
+        record: The text of `history.json`; None where the run writes none, as most scripts.
+    """
+
+    attempts: tuple[tuple[Trace, ...], ...]
+    ends: tuple[End | None, ...]
+    record: str | None = None
+
+    @property
+    def chief(self) -> Trace:
+        """Of the first attempt."""
+        return self.attempts[0][0]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing in which the runs are alike or not.
+
+    Attributes:
+        what: Which.
+        compared: How much was compared, for people.
+        parted: Where they part, the first place only; None where they are the same.
+        step: Steps of the run at that place; None where it has none.
+        relative: How far apart the numbers are there; None where they are no numbers.
+    """
+
+    what: What
+    compared: str
+    parted: str | None = None
+    step: int | None = None
+    relative: float | None = None
+
+
+def compare(whole: Traced, killed: Traced) -> tuple[Finding, ...]:
+    """Compares a run with the untouched one, causes before their effects."""
+    return _resume(killed), _samples(whole, killed), _history(whole, killed), _weights(whole, killed)
+
+
+def _resume(killed: Traced) -> Finding:
+    begun = [attempt[0].begun for attempt in killed.attempts]
+    compared = f"{len(begun) - 1} restarts"
+    for number, (before, step) in enumerate(zip(begun, begun[1:], strict=False), start=1):
+        if step is not None and before is not None and step <= before:
+            text = f"attempt {number} began after step {step}, and the one before it after step {before}"
+            return Finding("resume", compared, text, step)
+    return Finding("resume", compared)
+
+
+def _samples(whole: Traced, killed: Traced) -> Finding:
+    expected = {(steps.step, steps.steps): steps for steps in whole.chief.steps}
+    traces = [trace for attempt in killed.attempts for trace in attempt]
+    # The chief may have been ended before it wrote down the step in which another worker was killed.
+    own = [steps for attempt in killed.attempts for steps in max(attempt, key=lambda trace: len(trace.steps)).steps]
+    done = {step for steps in own for step in range(steps.step - steps.steps + 1, steps.step + 1)}
+    again = sum(steps.steps for steps in own) - len(done)
+    compared = f"{len(done)} steps, of which {again} were trained again"
+    for steps in (steps for trace in traces for steps in trace.steps):
+        other = expected.get((steps.step, steps.steps))
+        distance = math.inf if other is None else relative(other.data, steps.data)
+        if distance > _DATA:
+            return Finding("samples", compared, _other_samples(steps, other), steps.step, distance)
+    left = next((step for step in range(1, (whole.chief.ended or 0) + 1) if step not in done), None)
+    return Finding("samples", compared, None if left is None else f"step {left} was never trained", left)
+
+
+def _other_samples(steps: Steps, other: Steps | None) -> str:
+    if other is None:
+        return f"step {steps.step} has no counterpart in the untouched run"
+    return f"step {steps.step} was trained on other samples"
+
+
+def _history(whole: Traced, killed: Traced) -> Finding:
+    expected = {epoch.step: epoch for epoch in whole.chief.epochs}
+    metrics = {name for epoch in expected.values() for name in epoch.logs}
+    compared = f"{len(expected)} epochs of {len(metrics)} metrics"
+    seen = set()
+    for trace in (attempt[0] for attempt in killed.attempts):
+        for epoch in trace.epochs:
+            other = expected.get(epoch.step)
+            if other is None:
+                return Finding("history", compared, f"the untouched run has no epoch that ends at step {epoch.step}")
+            seen.add(epoch.step)
+            for name, distance in _parted(other.logs, epoch.logs):
+                text = f"{name} of epoch {epoch.epoch + 1}: {epoch.logs.get(name)} instead of {other.logs.get(name)}"
+                return Finding("history", compared, text, epoch.step, distance)
+    missing = sorted(expected.keys() - seen)
+    if missing:
+        return Finding("history", compared, f"the epoch that ends at step {missing[0]} never ended", missing[0])
+    return Finding("history", compared, None if whole.record == killed.record else "history.json is another one")
+
+
+def _parted(one: Mapping[str, float], other: Mapping[str, float]) -> Iterator[tuple[str, float]]:
+    for name in dict.fromkeys([*one, *other]):
+        distance = relative(one.get(name, math.inf), other.get(name, -math.inf))
+        if distance:
+            yield name, distance
+
+
+def _weights(whole: Traced, killed: Traced) -> Finding:
+    expected = whole.ends[0]
+    if expected is None:
+        return Finding("weights", "nothing", "the untouched run has left no weights")
+    compared = f"{len(expected.digests)} weights and variables of the optimizer, on {len(killed.ends)} worker(s)"
+    for worker, end in enumerate(killed.ends):
+        if end is None:
+            return Finding("weights", compared, f"worker {worker} has left no weights")
+        names = [
+            name
+            for name in dict.fromkeys([*expected.digests, *end.digests])
+            if expected.digests.get(name) != end.digests.get(name)
+        ]
+        if names:
+            distances = [_distance(expected, end, name) for name in names]
+            worst = int(np.argmax(distances))
+            more = f", and {len(names) - 1} more" if len(names) > 1 else ""
+            return Finding(
+                "weights", compared, f"{names[worst]} on worker {worker}{more}", relative=float(distances[worst])
+            )
+    return Finding("weights", compared)
+
+
+def _distance(one: End, other: End, name: str) -> float:
+    if name not in one.elements or name not in other.elements:
+        return math.inf
+    return relative_arrays(one.elements[name], other.elements[name])
+
+
+def attempts_of(killed: Traced) -> list[tuple[int | None, int | None]]:
+    """Of each attempt, the steps done before it, and those done with its last by any of its workers."""
+    return [
+        (attempt[0].begun, max((trace.ended for trace in attempt if trace.ended is not None), default=None))
+        for attempt in killed.attempts
+    ]

@@ -1,0 +1,46 @@
+"""The report of `tfdist verify --kill` for programs: JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tfdist.verify.killing.comparing import Finding
+from tfdist.verify.killing.results import Attempt, KillVerification
+from tfdist.verify.killing.spec import KillSpec
+from tfdist.verify.report import number
+
+
+def to_json(spec: KillSpec, verification: KillVerification) -> dict[str, Any]:
+    """The content of `--report FILE`. Numbers that are not finite are texts: "nan", "inf", "-inf"."""
+    return {
+        "target": spec.target,
+        "args": list(spec.args),
+        "seed": spec.seed,
+        "workers": spec.workers,
+        "kills": spec.kills,
+        "steps": verification.steps,
+        "exit_code": verification.code,
+        "failure": verification.failure,
+        "repeatable": verification.is_repeatable,
+        "attempts": [_attempt(attempt) for attempt in verification.attempts],
+        "comparisons": [_finding(finding) for finding in verification.findings],
+    }
+
+
+def _attempt(attempt: Attempt) -> dict[str, Any]:
+    return {
+        "steps_before": attempt.begun,
+        "steps_after": attempt.ended,
+        "killed": None if attempt.kill is None else attempt.kill.worker,
+    }
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    return {
+        "what": finding.what,
+        "same": finding.parted is None,
+        "compared": finding.compared,
+        "parted": finding.parted,
+        "step": finding.step,
+        "relative": number(finding.relative),
+    }

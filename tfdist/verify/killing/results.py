@@ -1,0 +1,57 @@
+"""What `tfdist verify --kill` found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tfdist.launch.tracing import Kill
+from tfdist.verify.killing.comparing import Finding
+from tfdist.verify.results import DIFFERS
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One start of the run that was killed.
+
+    Attributes:
+        begun: Steps of the run that were done before; None where it was ended before its first.
+        ended: Those that were done when it ended.
+        kill: What ended it; None of the last, which came to the end, and of one that failed by itself.
+    """
+
+    begun: int | None
+    ended: int | None
+    kill: Kill | None
+
+
+@dataclass(frozen=True)
+class KillVerification:
+    """All of it.
+
+    Attributes:
+        steps: That the untouched run trained.
+        attempts: Of the run that was killed.
+        findings: What was compared; empty where a run failed.
+        is_repeatable: Whether two untouched runs are the same; None where nobody had to know.
+        failure: Why there is nothing to compare; None where there is.
+        code: The exit code.
+    """
+
+    steps: int = 0
+    attempts: tuple[Attempt, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    is_repeatable: bool | None = None
+    failure: str | None = None
+    failure_code: int = 0
+
+    @property
+    def passed(self) -> bool:
+        """Whether the run that was killed ended as the other."""
+        return self.failure is None and not any(finding.parted for finding in self.findings)
+
+    @property
+    def code(self) -> int:
+        """The exit code."""
+        if self.failure is not None:
+            return self.failure_code
+        return 0 if self.passed else DIFFERS

@@ -1,0 +1,155 @@
+"""`tfdist verify --kill`: an untouched run, the same killed at some of its steps, and what of them is the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tfdist.cluster.discover import discover
+from tfdist.errors import UsageError
+from tfdist.launch.job import JobSpec, run_job
+from tfdist.launch.signals import Signals
+from tfdist.launch.tracing import Kill, TraceRequest
+from tfdist.rundir import RunDir
+from tfdist.training.trace_file import End, Trace
+from tfdist.verify.folder import Folder, open_folder
+from tfdist.verify.interruption import STOPPED, Interrupted, check
+from tfdist.verify.killing.choosing import choose_kills
+from tfdist.verify.killing.comparing import Traced, attempts_of, compare
+from tfdist.verify.killing.results import Attempt, KillVerification
+from tfdist.verify.killing.spec import KillSpec
+from tfdist.verify.runs import last_line
+
+
+def verify_killed(spec: KillSpec, tell: Callable[[str], None]) -> KillVerification:
+    """Runs the target untouched and killed, and compares.
+
+    Args:
+        spec: What and how.
+        tell: Takes a line on what is done now.
+
+    Raises:
+        UsageError: `spec.keep` cannot be used, the target trains nothing, or is too short for the kills.
+        Interrupted: A signal came.
+    """
+    with Signals() as signals, open_folder(spec.keep) as folder:
+        return _Work(spec, folder, tell, signals).all()
+
+
+class _Failed(Exception):
+    """A run came to no end.
+
+    Attributes:
+        verification: What is to be said of it.
+    """
+
+    def __init__(self, verification: KillVerification) -> None:
+        super().__init__(verification.failure)
+        self.verification = verification
+
+
+@dataclass
+class _Work:
+    spec: KillSpec
+    folder: Folder
+    tell: Callable[[str], None]
+    signals: Signals
+
+    def all(self) -> KillVerification:
+        try:
+            return self._compared()
+        except _Failed as failed:
+            self.folder.keep()
+            return failed.verification
+
+    def _compared(self) -> KillVerification:
+        spec = self.spec
+        whole = self._run("untouched", ())
+        if not whole.chief.steps:
+            raise UsageError(
+                "The target never called fit, or fit had no step. Expected a script, a module or a config that trains "
+                f"with fit: a loop of one's own cannot be killed at a step. Received: {spec.target}"
+            )
+        kills = choose_kills(whole.chief, spec.workers, spec.kills, spec.seed)
+        killed = self._run("killed", kills)
+        if len(killed.attempts) <= len(kills):
+            raise UsageError(
+                f"The run came to its end before kill {len(killed.attempts)} of {len(kills)}: no checkpoint was made "
+                "between the begin of its last attempt and the last step. Give more epochs, or checkpoints more often "
+                "(in a config, --set checkpoint.every_steps=N)."
+            )
+        findings = compare(whole, killed)
+        attempts = [
+            Attempt(begun, ended, _kill_of(number, ended, kills))
+            for number, (begun, ended) in enumerate(attempts_of(killed))
+        ]
+        is_repeatable = None
+        if any(finding.parted for finding in findings):
+            is_repeatable = not any(finding.parted for finding in compare(whole, self._run("untouched again", ())))
+        return KillVerification(whole.chief.ended or 0, tuple(attempts), findings, is_repeatable)
+
+    def _run(self, label: str, kills: tuple[Kill, ...]) -> Traced:
+        """Runs the target to its end, through all kills."""
+        check(self.signals)
+        many = f", {len(kills)} kills, each of which is reported as a failure" if kills else ""
+        self.tell(f"running {self.spec.name} on {self.spec.workers} worker(s): {label}{many}")
+        name = label.replace(" ", "-")
+        traces = self.folder.path / "traces" / name
+        traces.mkdir(parents=True)
+        request = TraceRequest(str(traces.absolute()), self.spec.steps, kills)
+        run = RunDir(self.folder.path / name)
+        code = run_job(_job(self.spec, run.path, request))
+        if code in STOPPED:
+            raise Interrupted(code)
+        if code:
+            raise _Failed(_failure(label, code, run))
+        return _read(request, run, self.spec.workers)
+
+
+def _kill_of(attempt: int, ended: int | None, kills: tuple[Kill, ...]) -> Kill | None:
+    """What ended an attempt; None where it got through, or failed before its kill could come."""
+    kill = kills[attempt] if attempt < len(kills) else None
+    return kill if kill is not None and ended is not None and ended >= kill.step else None
+
+
+def _failure(label: str, code: int, run: RunDir) -> KillVerification:
+    attempt = 0
+    while run.log_file(0, attempt + 1).exists():
+        attempt += 1
+    said = last_line(run.log_file(0, attempt))
+    text = f"the {label} run ended with exit code {code}" + (f" ({said})" if said else "")
+    return KillVerification(failure=f"{text}; it is kept in {run}", failure_code=code)
+
+
+def _read(request: TraceRequest, run: RunDir, workers: int) -> Traced:
+    attempts: list[tuple[Trace, ...]] = []
+    while request.steps_file(0, number := len(attempts)).exists() or run.log_file(0, number).exists():
+        attempts.append(tuple(Trace.read(request.steps_file(worker, number)) for worker in range(workers)))
+    ends = tuple(End.read(request.end_file(worker)) for worker in range(workers))
+    record = run.history_file.read_text() if run.history_file.exists() else None
+    return Traced(tuple(attempts) or ((Trace(),),), ends, record)
+
+
+def _job(spec: KillSpec, run_dir: Path, request: TraceRequest) -> JobSpec:
+    return JobSpec(
+        # On this machine alone, whatever cluster the environment tells of.
+        membership=discover(nproc=spec.workers, environ={}),
+        target_kind=spec.target_kind,
+        target=spec.target,
+        args=spec.args,
+        name=spec.name,
+        run_dir=str(run_dir),
+        seed=spec.seed,
+        overrides=spec.overrides,
+        devices=spec.devices,
+        memory_limit=spec.memory_limit,
+        start_timeout=spec.start_timeout,
+        step_timeout=spec.step_timeout,
+        # The launcher may not have heard yet how far an attempt was that is killed after less than a second of steps.
+        max_restarts=len(request.kills),
+        resume="auto",
+        show=spec.show,
+        verbose=spec.verbose,
+        trace=request,
+    )

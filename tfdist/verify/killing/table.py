@@ -1,0 +1,81 @@
+"""What `tfdist verify --kill` prints."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+
+from tfdist.verify.killing.comparing import Finding, What
+from tfdist.verify.killing.results import KillVerification
+
+_WIDTH = 120
+_HEADINGS: dict[What, str] = {
+    "resume": "each attempt begins later",
+    "samples": "order of samples",
+    "history": "history",
+    "weights": "final weights, to the bit",
+}
+_LIKELY: dict[What, str] = {
+    "resume": "the training does not go on from its checkpoints, or makes none after the first.",
+    "samples": "a dataset of which the position within an epoch is not known, or that is shuffled by chance: take "
+    "tfdist's own, or NumPy arrays, or one that gives the same batches in the same order in every process.",
+    "history": "a metric or a callback with a state of its own that no checkpoint holds.",
+    "weights": "a state that no checkpoint holds: of a layer or a callback in Python alone, or random numbers from "
+    "another generator than Keras's, NumPy's, Python's and TensorFlow's.",
+}
+
+
+def render(verification: KillVerification) -> str:
+    """The attempts, what was compared, and the verdict."""
+    if verification.failure is not None:
+        text = f"FAILED  {verification.failure}"
+        return f"{_wrapped(text)}\n\nverify: a run failed (exit code {verification.code})"
+    lines = [*_attempts(verification), "", *_findings(verification), ""]
+    kills = len(verification.attempts) - 1
+    times = "once" if kills == 1 else f"{kills} times"
+    verdict = "the same as untouched" if verification.passed else "not the same as untouched"
+    return "\n".join([*lines, f"verify: killed {times}, {verdict} (exit code {verification.code})"])
+
+
+def _attempts(verification: KillVerification) -> Iterator[str]:
+    yield f"The untouched run trained {verification.steps:,} steps. The other one:"
+    yield "  attempt  steps before  killed      after step"
+    for number, attempt in enumerate(verification.attempts):
+        killed = "-" if attempt.kill is None else f"worker {attempt.kill.worker}"
+        yield f"  {number:7}  {_number(attempt.begun):>12}  {killed:<10}  {_number(attempt.ended):>10}"
+
+
+def _findings(verification: KillVerification) -> Iterator[str]:
+    width = max(len(heading) for heading in _HEADINGS.values())
+    for finding in verification.findings:
+        yield f"  {_HEADINGS[finding.what]:<{width}}  {_said(finding):<6}  {finding.compared}"
+    parted = next((finding for finding in verification.findings if finding.parted), None)
+    if parted is None:
+        return
+    yield ""
+    yield _wrapped(f"PARTED  {_HEADINGS[parted.what]}: {_place(parted)}", "  ")
+    if verification.is_repeatable is False:
+        text = (
+            "likely cause: the training cannot be repeated. Two untouched runs part as well: something in it is "
+            "without a seed, or depends on the time; tfdist verify without --kill tells more"
+        )
+        yield _wrapped(text + ".", "  ")
+    else:
+        yield _wrapped(f"likely cause: {_LIKELY[parted.what]}", "  ")
+
+
+def _said(finding: Finding) -> str:
+    return "PARTED" if finding.parted else "same"
+
+
+def _place(finding: Finding) -> str:
+    apart = "" if finding.relative is None else f" (relative difference {finding.relative:.1e})"
+    return f"{finding.parted}{apart}"
+
+
+def _number(steps: int | None) -> str:
+    return "-" if steps is None else f"{steps:,}"
+
+
+def _wrapped(text: str, indent: str = "") -> str:
+    return textwrap.fill(text, _WIDTH, initial_indent=indent, subsequent_indent=indent + "  ", break_long_words=False)
