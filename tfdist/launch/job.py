@@ -10,7 +10,6 @@ from typing import Any, BinaryIO
 
 from tfdist.cluster.membership import Membership
 from tfdist.errors import TfdistError
-from tfdist.launch.attempt import Outcome, Surroundings
 from tfdist.launch.control import Alone, Control
 from tfdist.launch.environment import Assignment, read_token
 from tfdist.launch.events import Ended, Stop
@@ -21,12 +20,14 @@ from tfdist.launch.holding import PortHold, hold_ports
 from tfdist.launch.job_spec import JobSpec
 from tfdist.launch.keeper import Keeper
 from tfdist.launch.network import enter_network
+from tfdist.launch.outcome import Outcome
 from tfdist.launch.output import STDERR, STDOUT, Terminal
 from tfdist.launch.report import render
 from tfdist.launch.run_hold import RunHold
 from tfdist.launch.run_place import Place, create_place, join_place
 from tfdist.launch.settings import check_settings
 from tfdist.launch.signals import Signals, Stopped
+from tfdist.launch.surroundings import Surroundings
 from tfdist.rundir.layout import RunDir
 
 

@@ -6,12 +6,12 @@ import contextlib
 from collections.abc import Collection, Mapping, Sequence
 
 from tfdist.errors import RunDirError
-from tfdist.launch.attempt import Outcome
 from tfdist.launch.bookkeeping import Diagnosis, close_state, write_failure, write_phase, write_state
 from tfdist.launch.control import Control
 from tfdist.launch.environment import Assignment
 from tfdist.launch.events import Restart
 from tfdist.launch.job_spec import JobSpec
+from tfdist.launch.outcome import Outcome
 from tfdist.launch.phases import Phase
 from tfdist.launch.process import WorkerProcess
 from tfdist.launch.remote_states import RemoteStates
