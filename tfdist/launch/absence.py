@@ -46,31 +46,40 @@ def explain_absence(
         refused: Addresses whose callers cannot take part, with why.
         timeout: Seconds that were waited.
     """
-
-    def line(index: int, seen: str, prefix: str = "") -> str:
-        return f"  {prefix}worker {index} ({cluster.workers[index]}) {seen}"
-
-    lines = [
-        line(index, f"{seen}, though its launcher on {came[index]} did reach this one" if index in came else seen)
-        for index, seen in missing.items()
-    ]
+    lines = []
+    for index, seen in missing.items():
+        though = f", though its launcher on {came[index]} did reach this one" if index in came else ""
+        lines.append(_line(cluster, index, seen + though))
     if callers is not None:
-        linked = {index for caller in callers for index in caller.workers}
-        silent = [index for index in remote if index not in linked and index not in missing]
-        lines += [line(index, f"answers, but has not reached worker {_CHIEF} itself") for index in silent]
-        lines += [
-            line(index, seen, f"from {caller.host}, ")
-            for caller in callers
-            for index, seen in caller.missing.items()
-            if index not in missing and index in remote
-        ]
+        lines += _of_callers(cluster, [index for index in remote if index not in missing], callers)
     lines += [f"  from {host}, a launcher called that {why}" for host, why in refused.items()]
     count = f"{len(missing)} of its {len(cluster)} workers did not come" if missing else "its launchers wait"
     return "\n".join(
         [
             f"The cluster did not form within {timeout:g} s (--start-timeout): {count}.",
-            *(lines or [line(_CHIEF, "answers, but its launcher misses another")]),
+            *(lines or [_line(cluster, _CHIEF, "answers, but its launcher misses another")]),
             f"Expected: the same `tfdist train --workers {cluster} ...` started on every host within that "
             "time, and each worker's port reachable from every host. Start all of them again.",
         ]
     )
+
+
+def _of_callers(cluster: Cluster, met: Sequence[int], callers: Sequence[Waiting]) -> list[str]:
+    """What the chief's launcher knows of the workers elsewhere that it has met itself."""
+    linked = {index for caller in callers for index in caller.workers}
+    lines = [
+        _line(cluster, index, f"answers, but has not reached worker {_CHIEF} itself")
+        for index in met
+        if index not in linked
+    ]
+    lines += [
+        _line(cluster, index, seen, f"from {caller.host}, ")
+        for caller in callers
+        for index, seen in caller.missing.items()
+        if index in met
+    ]
+    return lines
+
+
+def _line(cluster: Cluster, index: int, seen: str, prefix: str = "") -> str:
+    return f"  {prefix}worker {index} ({cluster.workers[index]}) {seen}"

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import enum
 import signal
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from tfdist.errors import TfdistError
-from tfdist.launch.control import Control
 from tfdist.launch.decisions import Progress, Verdict, decide
 from tfdist.launch.ending import SETTLE_SECONDS, end_all, kill_all, wait_until_left
 from tfdist.launch.environment import Assignment
@@ -17,9 +15,11 @@ from tfdist.launch.events import Beat, Done, Ended, Event, Released, Stop
 from tfdist.launch.failures import Failure, first_to_last, from_exit, from_start
 from tfdist.launch.hang_watch import HangWatch
 from tfdist.launch.lines import Message
-from tfdist.launch.signals import Signals, describe_signal
+from tfdist.launch.outcome import Outcome
+from tfdist.launch.signals import describe_signal
 from tfdist.launch.stopping import Stopping
-from tfdist.launch.waiting import Source, wait_for
+from tfdist.launch.surroundings import Surroundings
+from tfdist.launch.waiting import Source
 from tfdist.launch.worker import Worker, describe
 from tfdist.rundir.state import State, WorkerState
 
@@ -42,55 +42,6 @@ class Course(enum.Enum):
     RELEASED = "released"
     ENDING = "ending"
     OVER = "over"
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How an attempt, or a job, ended.
-
-    Attributes:
-        code: What the launcher exits with.
-        failures: Every failure of the job that is known here, the first one first.
-        stop: Who ended it on purpose, if anybody did.
-        step: The greatest step that a worker is known to have reached.
-        advice: What is said besides: of restarts, or of how the workers stopped.
-    """
-
-    code: int
-    failures: tuple[Failure, ...] = ()
-    stop: Stop | None = None
-    step: int = 0
-    advice: str = ""
-
-
-Start = Callable[[Assignment], Worker]
-Diagnose = Callable[[Worker, int], Failure | None]
-Wait = Callable[[Sequence[Source], float], None]
-
-
-@dataclass(frozen=True)
-class Surroundings:
-    """What an attempt has to do with.
-
-    Attributes:
-        start: Starts a worker.
-        diagnose: What an ended worker's exit code and error file say; None when it did not fail by itself.
-        control: The line to the other launchers.
-        signals: The signals that this launcher gets.
-        grace: Seconds that the workers have to stop at a step when the job is asked to.
-        observe: Called with the states of all workers whenever one of them has said something new.
-        clock: Seconds, never going back.
-        wait: Waits for the first of some sources.
-    """
-
-    start: Start
-    diagnose: Diagnose
-    control: Control
-    signals: Signals
-    grace: float = 30.0
-    observe: Callable[[Mapping[int, WorkerState]], None] = lambda states: None
-    clock: Callable[[], float] = time.monotonic
-    wait: Wait = wait_for
 
 
 class Attempt:

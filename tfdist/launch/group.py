@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from tfdist.launch.attempt import Attempt, Outcome, Surroundings
+from tfdist.launch.attempt import Attempt
 from tfdist.launch.ending import SETTLE_SECONDS
 from tfdist.launch.environment import Assignment
 from tfdist.launch.events import Ended, Event, GiveUp, Hold, Restart, Stop, StopAsked
 from tfdist.launch.failures import Failure, first_to_last
+from tfdist.launch.outcome import Outcome
 from tfdist.launch.phases import Phase, check_step
 from tfdist.launch.restarting import Again, Restarts
 from tfdist.launch.signals import describe_signal
+from tfdist.launch.surroundings import Surroundings
 
 _TICK_SECONDS = 0.2
 _VERDICT_SECONDS = 3 * SETTLE_SECONDS

@@ -4,115 +4,31 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, get_args
+from typing import Any, BinaryIO
 
 from tfdist.cluster.membership import Membership
-from tfdist.errors import RunDirError, TfdistError, UsageError
-from tfdist.launch.attempt import Outcome, Surroundings
-from tfdist.launch.bookkeeping import Diagnosis, close_state, write_failure, write_phase, write_state
+from tfdist.errors import TfdistError
 from tfdist.launch.control import Alone, Control
-from tfdist.launch.environment import Assignment, Communication, Compression, Resume, TargetKind, read_token
-from tfdist.launch.events import Ended, Restart, Stop
+from tfdist.launch.environment import Assignment, read_token
+from tfdist.launch.events import Ended, Stop
 from tfdist.launch.failures import from_start
 from tfdist.launch.forming import Formed, form
 from tfdist.launch.group import Group
 from tfdist.launch.holding import PortHold, hold_ports
-from tfdist.launch.network import Network, enter_network
-from tfdist.launch.output import STDERR, STDOUT, Show, Terminal
-from tfdist.launch.phases import Phase
-from tfdist.launch.process import WORKER_MODULE, WorkerProcess
-from tfdist.launch.recording import RecordingRequest
-from tfdist.launch.remote_states import RemoteStates
-from tfdist.launch.report import render, render_restart
+from tfdist.launch.job_spec import JobSpec
+from tfdist.launch.keeper import Keeper
+from tfdist.launch.network import enter_network
+from tfdist.launch.outcome import Outcome
+from tfdist.launch.output import STDERR, STDOUT, Terminal
+from tfdist.launch.report import render
 from tfdist.launch.run_hold import RunHold
 from tfdist.launch.run_place import Place, create_place, join_place
 from tfdist.launch.settings import check_settings
 from tfdist.launch.signals import Signals, Stopped
-from tfdist.launch.stragglers import Stragglers
-from tfdist.launch.tracing import TraceRequest
-from tfdist.launch.worker import Worker
+from tfdist.launch.surroundings import Surroundings
 from tfdist.rundir.layout import RunDir
-from tfdist.rundir.state import State, WorkerState
-
-
-@dataclass(frozen=True)
-class JobSpec:
-    """What a launcher is asked to do.
-
-    Attributes:
-        membership: The cluster, and which of its workers are started here.
-        target_kind: What `target` is.
-        target: Path or dotted name of what to train.
-        args: The script's own arguments.
-        name: The run's name, for the default run directory.
-        run_dir: Where the run writes on this machine; None for what the chief's launcher chooses.
-        overwrite: Whether an earlier run there is replaced.
-        seed: The run's seed; None to draw one. The chief's launcher decides for all.
-        overrides: KEY=VALUE texts of `--set`.
-        settings: Dotted key -> value of what all launchers must have alike in their configs; None without a config.
-        devices: GPUs to use; None for all.
-        logical_devices: Parts of each device; None for no split.
-        memory_limit: MiB of a logical device.
-        communication: Which collectives.
-        compression: What gradients are sent as between workers.
-        start_timeout: Seconds in which the cluster must form.
-        first_step_timeout: Seconds that the first step may take, which compiles.
-        step_timeout: Seconds without any progress after which the group hangs.
-        grace: Seconds that the workers have to stop at a step boundary when the job is asked to stop.
-        max_restarts: Restarts of the whole group without progress between them.
-        resume: Whether the run goes on from the checkpoint in its run directory.
-        network: `host`, or `private` for workers of one machine that nobody else can reach.
-        show: Whose output the terminal shows.
-        log_prefix: Whether shown lines begin with their worker's index.
-        verbose: Say more.
-        worker_module: The module that workers run; it reads its `Assignment`.
-        environ: What the workers' environment is made from; None for this process's.
-        recording: What the workers record for `tfdist verify`; None to train as usual.
-        trace: What they trace for `tfdist verify --kill`; None to train as usual.
-    """
-
-    membership: Membership
-    target_kind: TargetKind
-    target: str
-    args: tuple[str, ...] = ()
-    name: str = "run"
-    run_dir: str | None = None
-    overwrite: bool = False
-    seed: int | None = None
-    overrides: tuple[str, ...] = ()
-    settings: Mapping[str, Any] | None = None
-    devices: tuple[int, ...] | None = None
-    logical_devices: int | None = None
-    memory_limit: int | None = None
-    communication: Communication = "auto"
-    compression: Compression = "none"
-    start_timeout: float = 120.0
-    first_step_timeout: float = 1800.0
-    step_timeout: float = 600.0
-    grace: float = 30.0
-    max_restarts: int = 0
-    resume: Resume = "never"
-    network: Network = "host"
-    show: Show = "chief"
-    log_prefix: bool = False
-    verbose: bool = False
-    worker_module: str = WORKER_MODULE
-    environ: Mapping[str, str] | None = None
-    recording: RecordingRequest | None = None
-    trace: TraceRequest | None = None
-
-    def __post_init__(self) -> None:
-        if self.show not in get_args(Show):
-            raise UsageError(f"--show must be one of {get_args(Show)}. Received: {self.show!r}")
-        if self.run_dir == "":
-            raise UsageError("--run-dir is empty. Expected a directory, or no --run-dir at all. Received: --run-dir ''")
-        for option in ("start_timeout", "first_step_timeout", "step_timeout", "grace"):
-            if not getattr(self, option) > 0:
-                flag = "--" + option.replace("_", "-")
-                raise UsageError(f"{flag} must be more than 0 seconds. Received: {getattr(self, option)}")
 
 
 def run_job(spec: JobSpec) -> int:
@@ -183,47 +99,12 @@ def _run_group(spec: JobSpec, membership: Membership, place: Place, control: Con
     assignments = [_assignment(spec, membership, place, index) for index in membership.local]
     shown = {"chief": {0}, "all": set(membership.local), "none": set()}[spec.show]
     terminal = Terminal(_streams(), prefix=spec.log_prefix, whole_lines=len(shown) > 1)
-
-    diagnosis = Diagnosis(place)
-
-    def start(assignment: Assignment) -> Worker:
-        index = assignment.index
-        log = place.run_dir.log_file(index, assignment.attempt)
-        diagnosis.begins(index)
-        worker = WorkerProcess(assignment, log, terminal if index in shown else None, spec.worker_module, spec.environ)
-        # The worker says the same as soon as it can; one that never gets there has at least this.
-        with contextlib.suppress(RunDirError):
-            write_state(place, assignment, worker.pid, State.STARTING)
-        return worker
-
     if not membership.has_chief:
         print(f"worker(s) {', '.join(map(str, membership.local))} start; logs in {place.run_dir.logs_dir}", flush=True)
-
-    def enter(phase: Phase, attempt: int) -> None:
-        if place.writes_failure:
-            write_phase(place, phase, attempt)
-
-    def tell(outcome: Outcome, restart: Restart) -> None:
-        terminal.say(render_restart(outcome, restart, verbose=spec.verbose))
-        if place.writes_failure:
-            write_failure(place.run_dir.attempt_failure_file(restart.attempt - 1), outcome.failures)
-
-    elsewhere = RemoteStates(place.run_dir, control.remote if control.leads else ())
-    stragglers = Stragglers()
-
-    def observe(states: Mapping[int, WorkerState]) -> None:
-        elsewhere.write(states.values())
-        if control.leads:
-            for message in stragglers.observe(states):
-                terminal.say(message)
-
-    around = Surroundings(start, diagnosis, control, signals, spec.grace, observe)
-    outcome = Group(assignments, around, spec.max_restarts, tell, enter).run()
-    if outcome.failures or outcome.stop:
-        for assignment in assignments:
-            close_state(place, assignment)
-    if outcome.failures and not outcome.stop and place.writes_failure:
-        write_failure(place.run_dir.failure_file, outcome.failures)
+    keeper = Keeper(spec, place, control, terminal, shown)
+    around = Surroundings(keeper.start, keeper.diagnosis, control, signals, spec.grace, keeper.observe)
+    outcome = Group(assignments, around, spec.max_restarts, keeper.tell, keeper.enter).run()
+    keeper.close(assignments, outcome)
     return outcome
 
 

@@ -6,10 +6,10 @@ import signal
 import textwrap
 from collections.abc import Sequence
 
-from tfdist.launch.attempt import Outcome
 from tfdist.launch.channel import CALLED
 from tfdist.launch.events import Restart
 from tfdist.launch.failures import Failure
+from tfdist.launch.outcome import Outcome
 
 _MESSAGE_CHARACTERS = 300
 

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tfdist.launch.attempt import Surroundings
 from tfdist.launch.environment import Assignment
 from tfdist.launch.events import Event
 from tfdist.launch.failures import Failure, first_to_last, from_signal
 from tfdist.launch.lines import Message
 from tfdist.launch.signals import Signals
+from tfdist.launch.surroundings import Surroundings
 from tfdist.launch.worker import Worker
 from tfdist.rundir.state import State, WorkerState
 

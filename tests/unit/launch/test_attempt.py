@@ -11,11 +11,12 @@ import pytest
 
 from tests.unit.launch.fakes import FakeControl, FakeWorker, assignments, beat, stage, state
 from tfdist.launch.asking import SECONDS as ASKING_SECONDS
-from tfdist.launch.attempt import Attempt, Course, Outcome
+from tfdist.launch.attempt import Attempt, Course
 from tfdist.launch.ending import KILL_SECONDS, LEAVE_SECONDS, TERM_SECONDS
 from tfdist.launch.environment import Assignment
 from tfdist.launch.events import Beat, Begun, Done, Dump, Ended, Event, Hold, Released, Stacks, Stop, StopAsked, StopAt
 from tfdist.launch.failures import from_signal
+from tfdist.launch.outcome import Outcome
 from tfdist.launch.stopping import ANSWER_SECONDS
 from tfdist.launch.worker import Worker
 from tfdist.rundir.state import State

@@ -6,9 +6,9 @@ import signal
 import pytest
 
 from tfdist.errors import RunDirError
-from tfdist.launch.attempt import Outcome
 from tfdist.launch.events import Stop
 from tfdist.launch.failures import Failure, first_to_last, from_exit, from_record, from_signal, from_start
+from tfdist.launch.outcome import Outcome
 from tfdist.launch.report import render
 from tfdist.rundir.records import ErrorRecord
 

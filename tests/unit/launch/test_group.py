@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from tests.unit.launch.fakes import Stage, assignments, beat, stage
-from tfdist.launch.attempt import Outcome
 from tfdist.launch.events import Done, Ended, GiveUp, Hold, Restart, Stop, StopAsked
 from tfdist.launch.failures import Failure, from_signal
 from tfdist.launch.group import Group
+from tfdist.launch.outcome import Outcome
 from tfdist.launch.phases import Phase
 
 KILLED = -signal.SIGKILL

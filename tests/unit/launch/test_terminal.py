@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.unit.screen import shown
 from tfdist.launch.cutting import CharacterCutter, ScreenCutter
 from tfdist.launch.terminal import STDERR, STDOUT, Terminal
 
@@ -20,10 +21,7 @@ class Screen:
 
     def text(self, lines: int) -> str:
         """What comes, up to the end of so many lines."""
-        text = b""
-        while text.count(b"\n") < lines:
-            text += os.read(self.master, 65536)
-        return text.decode().replace("\r\n", "\n")
+        return shown(self.master, lines)
 
     def close(self) -> None:
         for stream in self.streams.values():

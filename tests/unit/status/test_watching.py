@@ -11,6 +11,7 @@ from typing import TextIO
 
 import pytest
 
+from tests.unit.screen import shown
 from tfdist.status.watching import Board
 
 
@@ -27,10 +28,7 @@ class Screen:
 
     def text(self, lines: int) -> str:
         """What comes, up to the end of so many lines."""
-        text = b""
-        while text.count(b"\n") < lines:
-            text += os.read(self.master, 65536)
-        return text.decode().replace("\r\n", "\n")
+        return shown(self.master, lines)
 
     def close(self) -> None:
         self.stream.close()
