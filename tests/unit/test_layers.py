@@ -31,12 +31,13 @@ FLOORS = {
     "verify": 6,
     "bench": 6,
     "status": 6,
+    "ledger": 6,
     "doctor": 6,
     "cli": 7,
     "__init__": 8,
     "__main__": 8,
 }
-LIGHT = {"errors", "cluster", "order", "config", "rundir", "launch", "plan", "status", "doctor", "cli"}
+LIGHT = {"errors", "cluster", "order", "config", "rundir", "launch", "plan", "status", "ledger", "doctor", "cli"}
 LIGHT |= {"__init__", "__main__"}
 """Never import TensorFlow or Keras, at whatever place in the file."""
 

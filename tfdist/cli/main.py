@@ -19,6 +19,7 @@ VERBS: Mapping[str, tuple[str, str]] = MappingProxyType(
             "Compares a training on one replica with the same on several, step by step.",
         ),
         "status": ("tfdist.cli.status:status", "Shows what every worker of a run is doing, the slowest first."),
+        "ledger": ("tfdist.cli.ledger:ledger", "Shows where the wall time of a run went, with its goodput."),
         "doctor": ("tfdist.cli.doctor:doctor", "Checks this machine and its connections before a job needs them."),
         "tf-config": ("tfdist.cli.tf_config:tf_config_command", "Prints the TF_CONFIG of one worker of a cluster."),
         "config": ("tfdist.cli.config:config", "Shows or checks a config."),

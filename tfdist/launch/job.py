@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from tfdist.launch.failures import from_start
 from tfdist.launch.forming import Formed, form
 from tfdist.launch.group import Group
 from tfdist.launch.holding import PortHold, hold_ports
+from tfdist.launch.journal import Journal
 from tfdist.launch.memory import KillCount
 from tfdist.launch.network import Network, enter_network
 from tfdist.launch.output import STDERR, STDOUT, Show, Terminal
@@ -125,12 +127,14 @@ def run_job(spec: JobSpec) -> int:
         FormingError: The launchers did not find one another in time, or do not agree.
         RunDirError: The run directory cannot be used.
     """
+    begun = time.time()
     membership = enter_network(spec.network, spec.membership)
     with Signals() as signals, PortHold() as ports, RunHold() as runs:
         try:
             membership = hold_ports(membership, ports)
             with _formed(spec, membership, runs, signals) as (place, control):
-                outcome = _run_group(spec, membership, place, control, signals)
+                journal = Journal(place.run_dir.ledger_file if membership.has_chief else None, begun)
+                outcome = _run_group(spec, membership, place, control, signals, journal)
         except Stopped as stopped:
             outcome = Outcome(stopped.exit_code, stop=Stop(stopped.exit_code, str(stopped)))
     report = render(outcome, verbose=spec.verbose)
@@ -177,7 +181,9 @@ def _join(spec: JobSpec, membership: Membership, formed: Formed) -> Place:
         raise
 
 
-def _run_group(spec: JobSpec, membership: Membership, place: Place, control: Control, signals: Signals) -> Outcome:
+def _run_group(
+    spec: JobSpec, membership: Membership, place: Place, control: Control, signals: Signals, journal: Journal
+) -> Outcome:
     assignments = [_assignment(spec, membership, place, index) for index in membership.local]
     shown = {"chief": {0}, "all": set(membership.local), "none": set()}[spec.show]
     terminal = Terminal(_streams(), prefix=spec.log_prefix, whole_lines=len(shown) > 1)
@@ -195,11 +201,14 @@ def _run_group(spec: JobSpec, membership: Membership, place: Place, control: Con
         print(f"worker(s) {', '.join(map(str, membership.local))} start; logs in {place.run_dir.logs_dir}", flush=True)
 
     def enter(phase: Phase, attempt: int) -> None:
+        if phase is Phase.RUNNING:
+            journal.running(attempt)
         if place.writes_failure:
             write_phase(place, phase, attempt)
 
     def tell(outcome: Outcome, restart: Restart) -> None:
         terminal.say(render_restart(outcome, restart, verbose=spec.verbose))
+        journal.restarting(outcome)
         if place.writes_failure:
             write_failure(place.run_dir.attempt_failure_file(restart.attempt - 1), outcome.failures)
 
@@ -214,6 +223,7 @@ def _run_group(spec: JobSpec, membership: Membership, place: Place, control: Con
 
     around = Surroundings(start, Diagnosis(place, KillCount.now()), control, signals, spec.grace, observe)
     outcome = Group(assignments, around, spec.max_restarts, tell, enter).run()
+    journal.over(outcome)
     if outcome.failures or outcome.stop:
         for assignment in assignments:
             close_state(place, assignment)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import math
@@ -39,6 +40,7 @@ class Keeper(keras.callbacks.Callback):
         record: Returns the run's record of its epochs so far, in JSON's types.
         resumed: The checkpoint from which the training goes on; None where it begins.
         strategy: The process's strategy.
+        standing_still: Entered while the training waits for a checkpoint.
     """
 
     ignores_batches = True
@@ -53,8 +55,10 @@ class Keeper(keras.callbacks.Callback):
         record: Callable[[], Mapping[str, Any]],
         resumed: Summary | None,
         strategy: tf.distribute.Strategy,
+        standing_still: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
     ) -> None:
         super().__init__()
+        self._standing_still = standing_still
         self._checkpoints = checkpoints
         self._policy = policy
         self._facts = facts
@@ -153,6 +157,10 @@ class Keeper(keras.callbacks.Callback):
 
     def _save(self) -> bool:
         """Saves; returns whether the chief could, the same on all workers."""
+        with self._standing_still():
+            return self._save_together()
+
+    def _save_together(self) -> bool:
         self._tried_at = self._position
         passing = self._before_test
         if passing is None:

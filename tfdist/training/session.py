@@ -33,6 +33,7 @@ from tfdist.training.recording_setup import devices_for, impose
 from tfdist.training.reporting import report
 from tfdist.training.signals import relay_terminations
 from tfdist.training.stopping import Stopping
+from tfdist.training.time_account import TimeAccount
 from tfdist.training.watchdog import Watchdog
 
 _log = logging.getLogger("tfdist")
@@ -55,6 +56,7 @@ class Session:
         run: The run directory, or None when `tfdist train` did not start this process.
         heartbeat: Tells this worker's state, or None when `tfdist train` did not start this process.
         stopping: Its part in a stop of all workers, or None likewise.
+        account: Knows what this worker's time goes to, or None likewise.
     """
 
     strategy: tf.distribute.Strategy
@@ -66,6 +68,7 @@ class Session:
     run: RunDir | None
     heartbeat: Heartbeat | None
     stopping: Stopping | None
+    account: TimeAccount | None
 
     @property
     def is_chief(self) -> bool:
@@ -167,8 +170,9 @@ def _start(place: _Place, request: devices.DeviceRequest) -> Session:
         tf.distribute.experimental_set_strategy(strategy)
     seed = _agreed_seed(place, strategy, workers)
     _install_repairs(place, strategy, seed)
-    heartbeat, stopping = (None, None) if place.line is None else (place.line.heartbeat, place.line.stopping)
-    return Session(strategy, choice, tuple(names), place.index, workers, seed, place.run, heartbeat, stopping)
+    line = place.line
+    tied = (None, None, None) if line is None else (line.heartbeat, line.stopping, line.account)
+    return Session(strategy, choice, tuple(names), place.index, workers, seed, place.run, *tied)
 
 
 def _agreed_seed(place: _Place, strategy: tf.distribute.Strategy, workers: int) -> int | None:
@@ -187,7 +191,7 @@ def _install_repairs(place: _Place, strategy: tf.distribute.Strategy, seed: int 
     if place.line is not None:
         meter = Meter()
         use_meter(strategy, meter)
-        follower = Follower(place.line.heartbeat, place.line.stopping, meter)
+        follower = Follower(place.line.heartbeat, place.line.stopping, place.line.account, meter)
     tellers = [teller for teller in (follower, recorder) if teller is not None]
     keras_repairs.install(
         listener=follower,
