@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import os
 import secrets
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -74,6 +75,12 @@ class Session:
     def is_chief(self) -> bool:
         """Whether this worker writes what one worker should."""
         return self.index == 0
+
+    @contextlib.contextmanager
+    def saving(self) -> Iterator[None]:
+        """Around whatever the training of a worker that `tfdist train` started waits for until something is saved."""
+        with self.heartbeat.saving(), self.account.saving():
+            yield
 
 
 @functools.cache
