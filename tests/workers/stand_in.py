@@ -47,8 +47,9 @@ def main() -> None:
 class Trainer:
     """Plays a worker that trains: it says how far it is, and stops where it is told to.
 
-    Actions: `account:N` trains to step N and accounts for the time, where it is the chief; `limit:S` sets how long it may take, `step:N` says that it has come to step N, `train:S` takes a step every
-    S seconds until it is told to stop, `relay:N` tells of a signal, `deaf` answers nothing from then on.
+    Actions: `account:N` trains to step N and accounts for the time; `limit:S` sets how long it may take, `step:N` says
+    that it has come to step N, `train:S` takes a step every S seconds until it is told to stop, `relay:N` tells of a
+    signal, `deaf` answers nothing from then on.
     """
 
     def __init__(self, assignment: Assignment) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import click
 
@@ -27,7 +28,7 @@ def ledger(run_dir: str, as_json: bool, html_file: str | None, verbose: bool) ->
     from tfdist.rundir import RunDir, atomic
 
     name, account = observe(run_dir)
-    place = str(RunDir(run_dir))
+    place = str(RunDir(Path(run_dir)))
     if html_file is not None:
         atomic.write_text(html_file, picture.render(name, place, account), durable=False)
     if as_json:

@@ -34,8 +34,24 @@ _HATCHED = (Kind.RESTART, Kind.REPLAY)
 _WIDTH = 960
 _BAR_HEIGHT = 44
 _CHART_HEIGHT = 180
-_LEAST_LABELLED = 0.06
-"""Of the wall time, for a name inside of the bar."""
+_NAMES: Mapping[Kind, str] = MappingProxyType(
+    {
+        Kind.STEP: "steps",
+        Kind.INPUT: "data",
+        Kind.EVALUATION: "evaluation",
+        Kind.CHECKPOINT: "saves",
+        Kind.CALLBACK: "between epochs",
+        Kind.COMPILE: "compiling",
+        Kind.START_UP: "start-up",
+        Kind.RESTART: "restarts",
+        Kind.REPLAY: "done again",
+        Kind.OTHER: "other",
+    }
+)
+"""In few letters, for the inside of the bar."""
+_DARK = (Kind.CHECKPOINT, Kind.STEP)
+_LETTER = 8.0
+"""The width of a letter, with room to spare."""
 
 _STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; color: #111; background: #fff; max-width: 980px; margin: 2em auto;
@@ -45,16 +61,19 @@ h1 { font-size: 1.3em; margin-bottom: 0; } h2 { font-size: 1.05em; margin: 2em 0
 .goodput { font-size: 2.6em; font-weight: 600; margin: .4em 0 0; } .goodput small { font-size: .4em; font-weight: 400; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; } td, th { padding: .2em 1em .2em 0;
        text-align: right; font-weight: 400; vertical-align: top; } th { color: #555; border-bottom: 1px solid #999; }
-td.text, th.text { text-align: left; } tr.sum td { border-top: 1px solid #999; font-weight: 600; }
+td.text, th.text { text-align: left; } td, th { white-space: nowrap; } td.wide { white-space: normal; }
+tr.sum td { border-top: 1px solid #999; font-weight: 600; }
 svg { display: block; width: 100%; height: auto; } svg text { font: 12px system-ui, sans-serif; fill: #111; }
 svg.key { display: inline-block; width: 26px; height: 14px; vertical-align: -2px; }
-@media print { body { margin: 0; max-width: none; } * { -webkit-print-color-adjust: exact; print-color-adjust: exact; } }
+@media print { body { margin: 0; max-width: none; }
+       * { -webkit-print-color-adjust: exact; print-color-adjust: exact; } }
 """
 
 
 def render(name: str, run_dir: str, account: Account) -> str:
     """A whole HTML document, which needs no other file, no script and no network."""
     first, *others = headlines(account)
+    first = first.partition(": ")[2]
     parts = [
         f"<h1>{_text(name)}: where the time went</h1>",
         f'<div class="path">{_text(run_dir)}</div>',
@@ -62,7 +81,7 @@ def render(name: str, run_dir: str, account: Account) -> str:
         f"<p>{'<br>'.join(_text(line[:1].upper() + line[1:] + '.') for line in (first, *others))}</p>",
         _bar(account),
         _kinds(account),
-        "<h2>Over the wall time, from left to right</h2>",
+        "<h2>In the course of the run: a column is a slice of the wall time, its height all of it</h2>",
         _chart(account),
     ]
     if len(account.attempts) > 1:
@@ -84,6 +103,10 @@ def _bar(account: Account) -> str:
         width = share * _WIDTH
         if width:
             cells.append(_box(left, 0, width, _BAR_HEIGHT, kind, f"{label}: {percent(share, 1)}"))
+        if width > _LETTER * len(_NAMES[kind]) and kind not in _HATCHED:
+            colour = "#fff" if kind in _DARK else "#111"
+            middle = f'x="{left + width / 2:.1f}" y="{_BAR_HEIGHT / 2 + 5:.0f}" text-anchor="middle"'
+            cells.append(f'<text {middle} style="fill:{colour}">{_NAMES[kind]}</text>')
         left += width
     return _svg(_BAR_HEIGHT + 2, cells, f"Shares of the wall time: {_spoken(account)}")
 
@@ -131,7 +154,8 @@ def _box(
     left: float, top: float, width: float, height: float, kind: Kind, title: str, *, border: bool = True
 ) -> str:
     fill = f"url(#{kind.value})" if kind in _HATCHED else _COLOURS[kind]
-    edge = ' stroke="#111" stroke-width="1"' if border else ""
+    # Without softened edges no line shows between two columns.
+    edge = ' stroke="#111" stroke-width="1"' if border else ' shape-rendering="crispEdges"'
     return (
         f'<rect x="{left:.2f}" y="{top + 1:.2f}" width="{width:.2f}" height="{height:.2f}" fill="{fill}"{edge}>'
         f"<title>{_text(title)}</title></rect>"
@@ -178,7 +202,7 @@ def _attempts(attempts: Sequence[AttemptAccount]) -> str:
         f"<tr><td>{attempt.number}</td><td>{_text(moment(attempt.since))}</td>"
         f"<td>{clock(attempt.at - attempt.since)}</td>"
         f"<td>{percent(attempt.seconds.get(Kind.STEP, 0.0), attempt.at - attempt.since)}</td>"
-        f'<td>{_text(steps_of(attempt))}</td><td class="text">{_text(ending(attempt))}</td></tr>'
+        f'<td>{_text(steps_of(attempt))}</td><td class="text wide">{_text(ending(attempt))}</td></tr>'
         for attempt in attempts
     ]
     return (

@@ -48,8 +48,8 @@ def headlines(account: Account) -> list[str]:
     """The wall time, the goodput and what happened, one sentence each."""
     steps = f"{account.steps:,} training step{'' if account.steps == 1 else 's'}"
     lines = [
-        f"goodput {percent(account.goodput, 1)}: {clock(account.seconds[Kind.STEP])} of {clock(account.wall)} wall time "
-        f"went into the {steps} that count"
+        f"goodput {percent(account.goodput, 1)}: {clock(account.seconds[Kind.STEP])} of {clock(account.wall)} "
+        f"wall time went into the {steps} that count"
     ]
     starts, restarts = len(account.attempts) - account.restarts, account.restarts
     if len(account.attempts) > 1:

@@ -30,8 +30,16 @@ FIT = did(0, 5.0, 9.0, compile=1, step=3, steps=(0, 10))
         ([running(0, 2.0, 0.0), FIT], {"start-up": 5, "compile": 1, "step": 3}, 3 / 9),
         ([running(0, 2.0, 0.0)], {"start-up": 2}, 0.0),
         # What the chief could not write any more is lost.
-        ([running(0, 2.0, 0.0), FIT, over(0, 10.0, Phase.FAILED)], {"start-up": 5, "compile": 1, "step": 3, "restart": 1}, 0.3),
-        ([running(0, 2.0, 0.0), FIT, over(0, 10.0, Phase.STOPPED)], {"start-up": 5, "compile": 1, "step": 3, "other": 1}, 0.3),
+        (
+            [running(0, 2.0, 0.0), FIT, over(0, 10.0, Phase.FAILED)],
+            {"start-up": 5, "compile": 1, "step": 3, "restart": 1},
+            0.3,
+        ),
+        (
+            [running(0, 2.0, 0.0), FIT, over(0, 10.0, Phase.STOPPED)],
+            {"start-up": 5, "compile": 1, "step": 3, "other": 1},
+            0.3,
+        ),
         # A start that came to nothing.
         ([running(0, 2.0, 0.0), over(0, 6.0, Phase.RESTARTING), running(1, 7.0)], {"start-up": 2, "restart": 5}, 0.0),
         # The time between two starts by hand is nobody's.

@@ -71,7 +71,8 @@ class Page(html.parser.HTMLParser):
 
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
         given = dict(attributes)
-        self.elsewhere += [tag] if tag in ("script", "link", "img", "iframe") or "src" in given or "href" in given else []
+        if tag in ("script", "link", "img", "iframe") or given.keys() & {"src", "href"}:
+            self.elsewhere.append(tag)
         if tag == "rect" and given.get("height") == "44.00":
             self.widths.append(float(given["width"] or 0))
             self.fills.add(given["fill"] or "")
