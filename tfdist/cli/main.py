@@ -20,6 +20,10 @@ VERBS: Mapping[str, tuple[str, str]] = MappingProxyType(
         ),
         "status": ("tfdist.cli.status:status", "Shows what every worker of a run is doing, the slowest first."),
         "ledger": ("tfdist.cli.ledger:ledger", "Shows where the wall time of a run went, with its goodput."),
+        "checkpoints": (
+            "tfdist.cli.checkpoints:checkpoints",
+            "Lists, inspects, verifies, prunes and exports the checkpoints of a run.",
+        ),
         "doctor": ("tfdist.cli.doctor:doctor", "Checks this machine and its connections before a job needs them."),
         "tf-config": ("tfdist.cli.tf_config:tf_config_command", "Prints the TF_CONFIG of one worker of a cluster."),
         "config": ("tfdist.cli.config:config", "Shows or checks a config."),
