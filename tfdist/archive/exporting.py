@@ -18,8 +18,9 @@ _MODEL_SUFFIX = ".keras"
 def export(run: RunDir, entry: Held, target: Path) -> None:
     """Writes `target`, whole or not at all.
 
-    `*.weights.h5` is a copy of the weights and the optimizer's state, for `load_weights` of the same model. `*.keras` is
-    the model itself, compiled, for `keras.models.load_model`; it is built from the run's config, which takes TensorFlow.
+    `*.weights.h5` is a copy of the weights and the optimizer's state, for `load_weights` of the same model. `*.keras`
+    is the model itself, compiled, for `keras.models.load_model`; it is built from the run's config, which takes
+    TensorFlow.
 
     Args:
         run: The run.

@@ -74,7 +74,8 @@ def render_changes(document: Mapping[str, Any]) -> str:
         rows = [(name, _shown(pair[0]), _shown(pair[1])) for name, pair in document["facts"].items()]
         lines += [*aligned([("name", "before", "after"), *rows], _TEXTS), ""]
     rows = [
-        (change["name"], change["after"] or change["before"], _relative_text(change)) for change in document["variables"]
+        (change["name"], change["after"] or change["before"], _relative_text(change))
+        for change in document["variables"]
     ]
     lines += aligned([("variable", "shape", "relative change"), *rows], _TEXTS)
     same = sum(change["relative"] == 0 for change in document["variables"])

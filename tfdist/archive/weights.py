@@ -1,7 +1,8 @@
-"""The variables in a checkpoint, read from its files as h5py and NumPy show them: no model and no TensorFlow is needed."""
+"""The variables in a checkpoint, as h5py and NumPy read its files: it takes no model and no TensorFlow."""
 
 from __future__ import annotations
 
+import functools
 import re
 import zipfile
 from collections.abc import Callable, Iterator
@@ -102,7 +103,9 @@ def _of_replicas(path: Path) -> Iterator[Variable]:
     with np.load(path, allow_pickle=False) as arrays:
         for name in sorted(arrays.files, key=_natural):
             values = arrays[name]
-            yield Variable(f"replicas/{name}", "", values.shape, str(values.dtype), lambda kept=values: _numbers(kept))
+            yield Variable(
+                f"replicas/{name}", "", values.shape, str(values.dtype), functools.partial(_numbers, values)
+            )
 
 
 def _numbers(values: np.ndarray) -> np.ndarray | None:

@@ -8,7 +8,7 @@ _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 
 
 def aligned(rows: Sequence[Sequence[str]], left: Sequence[str] = ()) -> list[str]:
-    """Lines of a table whose first row names the columns; those in `left` begin at the left, numbers end at the right."""
+    """A table whose first row names the columns; those in `left` begin at the left, others end at the right."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     at_left = [name in left for name in rows[0]]
     return [

@@ -105,7 +105,7 @@ def verify(run_dir: str, step: int | None, as_json: bool) -> None:
 
 @checkpoints.command(cls=Verb)
 @_run_dir
-@click.option("--keep", type=click.IntRange(min=1), required=True, metavar="K", help="Whole ones that stay: the latest.")
+@click.option("--keep", type=click.IntRange(min=1), required=True, metavar="K", help="How many whole ones stay.")
 @click.option("--dry-run", is_flag=True, help="Only say what would go.")
 @click.option("--live", is_flag=True, help="Also while the run goes on.")
 def prune(run_dir: str, keep: int, dry_run: bool, live: bool) -> None:

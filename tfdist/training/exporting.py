@@ -32,7 +32,8 @@ def write_model(run: RunDir, weights: Path, path: Path) -> None:
     _check_has_config(run)
     # A run that goes on has the devices; and as in a worker, a dotted path is looked for in the working directory.
     tf.config.set_visible_devices([], "GPU")
-    sys.path.insert(0, os.getcwd())
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
     config = load_config(run.config_file)
     keras.config.set_dtype_policy(config.precision)
     model = build_model(config, tf.distribute.get_strategy())
