@@ -18,7 +18,7 @@ from tfdist.cli.verb import Verb
 )
 @click.option("--verbose", is_flag=True, help="Show tracebacks.")
 def ledger(run_dir: str, as_json: bool, html_file: str | None, verbose: bool) -> None:
-    """Shows where the wall time of a run went, over all its restarts, with the goodput in per cent.
+    """Shows where the wall time of a run went, over all its restarts.
 
     RUN_DIR is what `tfdist train` wrote into, on the chief's machine; the run may go on. Goodput is the part of the
     wall time that went into training steps that were not done again. Exits with 0; with 2 when RUN_DIR has no ledger.

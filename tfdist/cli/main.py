@@ -19,7 +19,7 @@ VERBS: Mapping[str, tuple[str, str]] = MappingProxyType(
             "Compares a training on one replica with the same on several, step by step.",
         ),
         "status": ("tfdist.cli.status:status", "Shows what every worker of a run is doing, the slowest first."),
-        "ledger": ("tfdist.cli.ledger:ledger", "Shows where the wall time of a run went, with its goodput."),
+        "ledger": ("tfdist.cli.ledger:ledger", "Shows where the wall time of a run went, over all its restarts."),
         "checkpoints": (
             "tfdist.cli.checkpoints:checkpoints",
             "Lists, inspects, verifies, prunes and exports the checkpoints of a run.",
