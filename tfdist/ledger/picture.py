@@ -10,9 +10,9 @@ import html
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from tfdist.ledger.accounting import Account, AttemptAccount, Seconds, total
+from tfdist.ledger.accounting import Account
 from tfdist.ledger.columns import Column, columns
-from tfdist.ledger.wording import LABELS, clock, ending, headlines, moment, percent, steps_of
+from tfdist.ledger.wording import LABELS, clock, endings, headlines, moment, percent, steps_of
 from tfdist.rundir.ledger import Kind
 
 _COLOURS: Mapping[Kind, str] = MappingProxyType(
@@ -85,7 +85,7 @@ def render(name: str, run_dir: str, account: Account) -> str:
         _chart(account),
     ]
     if len(account.attempts) > 1:
-        parts += ["<h2>Attempts</h2>", _attempts(account.attempts)]
+        parts += ["<h2>Attempts</h2>", _attempts(account)]
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width">'
@@ -197,13 +197,13 @@ def _key(kind: Kind) -> str:
     return f'<svg class="key" viewBox="0 0 26 14" aria-hidden="true">{_patterns()}{_box(1, 0, 24, 12, kind, "")}</svg>'
 
 
-def _attempts(attempts: Sequence[AttemptAccount]) -> str:
+def _attempts(account: Account) -> str:
     rows = [
         f"<tr><td>{attempt.number}</td><td>{_text(moment(attempt.since))}</td>"
         f"<td>{clock(attempt.at - attempt.since)}</td>"
         f"<td>{percent(attempt.seconds.get(Kind.STEP, 0.0), attempt.at - attempt.since)}</td>"
-        f'<td>{_text(steps_of(attempt))}</td><td class="text wide">{_text(ending(attempt))}</td></tr>'
-        for attempt in attempts
+        f'<td>{_text(steps_of(attempt))}</td><td class="text wide">{_text(ended)}</td></tr>'
+        for attempt, ended in zip(account.attempts, endings(account), strict=True)
     ]
     return (
         "<table><tr><th>attempt</th><th>begun</th><th>wall time</th><th>goodput</th><th>steps</th>"
@@ -213,8 +213,7 @@ def _attempts(attempts: Sequence[AttemptAccount]) -> str:
 
 def _spoken(account: Account) -> str:
     """The shares in words, for who cannot see the picture."""
-    seconds: Seconds = total([account.seconds])
-    return ", ".join(f"{label} {percent(seconds[kind], account.wall)}" for kind, label in LABELS.items())
+    return ", ".join(f"{label} {percent(account.seconds[kind], account.wall)}" for kind, label in LABELS.items())
 
 
 def _text(text: str) -> str:

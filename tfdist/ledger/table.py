@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tfdist.ledger.accounting import Account
-from tfdist.ledger.wording import LABELS, clock, ending, headlines, moment, percent, steps_of
+from tfdist.ledger.wording import LABELS, clock, endings, headlines, moment, percent, steps_of
 from tfdist.rundir.ledger import Kind
 
 _BAR = 40
@@ -40,9 +40,9 @@ def _attempts(account: Account) -> list[str]:
             clock(attempt.at - attempt.since),
             percent(attempt.seconds.get(Kind.STEP, 0.0), attempt.at - attempt.since),
             steps_of(attempt),
-            ending(attempt),
+            ended,
         )
-        for attempt in shown
+        for attempt, ended in zip(shown, endings(account)[-_MOST_ATTEMPTS:], strict=True)
     ]
     lines = _aligned([("attempt", "begun", "wall time", "goodput", "steps", "how it ended"), *rows])
     earlier = len(account.attempts) - len(shown)

@@ -54,7 +54,7 @@ def headlines(account: Account) -> list[str]:
     starts, restarts = len(account.attempts) - account.restarts, account.restarts
     if len(account.attempts) > 1:
         away = f", {clock(account.away)} between them not counted" if starts > 1 else ""
-        lines.append(f"{_times(starts, 'start')} by hand{away}; {_times(restarts, 'restart')}")
+        lines.append(f"{_times(starts, 'start')} of tfdist train{away}; {_times(restarts, 'restart')} by it")
     if account.lost:
         lines.append(f"{_times(account.lost, 'step')} done again, because they came after the last checkpoint")
     if account.attempts[-1].phase is Phase.RUNNING:
@@ -64,9 +64,14 @@ def headlines(account: Account) -> list[str]:
     return lines
 
 
-def ending(attempt: AttemptAccount) -> str:
-    """How an attempt ended."""
-    return attempt.why or attempt.phase.value
+def endings(account: Account) -> list[str]:
+    """How each attempt ended."""
+    *earlier, last = account.attempts
+    return [*(_ending(attempt, "its launcher was killed") for attempt in earlier), _ending(last, "not yet, or unheard")]
+
+
+def _ending(attempt: AttemptAccount, unheard: str) -> str:
+    return unheard if attempt.phase is Phase.RUNNING else attempt.why or attempt.phase.value
 
 
 def steps_of(attempt: AttemptAccount) -> str:

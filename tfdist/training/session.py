@@ -78,8 +78,11 @@ class Session:
 
     @contextlib.contextmanager
     def saving(self) -> Iterator[None]:
-        """Around whatever the training of a worker that `tfdist train` started waits for until something is saved."""
-        with self.heartbeat.saving(), self.account.saving():
+        """Around whatever the training waits for until something is saved; a lone process tells nobody."""
+        with contextlib.ExitStack() as told:
+            for teller in (self.heartbeat, self.account):
+                if teller is not None:
+                    told.enter_context(teller.saving())
             yield
 
 

@@ -22,7 +22,7 @@ def test_a_run_that_was_killed_once() -> None:
     assert lines[:4] == [
         "digits: /runs/a",
         "goodput 34.3 %: 0:34.3 of 1:40.0 wall time went into the 80 training steps that count",
-        "1 start by hand; 1 restart",
+        "1 start of tfdist train; 1 restart by it",
         "20 steps done again, because they came after the last checkpoint",
     ]
     shares = dict(re.findall(r"^(\S.*?\S)  +[\d:.]+ +([\d.]+) %", "\n".join(lines), re.MULTILINE))
@@ -36,6 +36,13 @@ def test_a_run_that_goes_on() -> None:
     text = table.render("digits", "/runs/a", found([running(0, 2.0, since=0.0)]))
     assert "\nup to 1970-01-01 " in text and "the run goes on, or its launcher was killed" in text
     assert "attempt" not in text
+
+
+def test_a_launcher_that_was_killed() -> None:
+    entries = [running(0, 2.0, since=0.0), running(1, 12.0, since=10.0)]
+    *_, first, last = table.render("digits", "/runs/a", found(entries)).splitlines()
+    assert first.endswith("its launcher was killed")
+    assert last.endswith("not yet, or unheard")
 
 
 def test_many_attempts_are_cut_short() -> None:
