@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.workers.launching import Launchers
-from tfdist.ledger.accounting import Account, account
+from tfdist.ledger.account import Account
+from tfdist.ledger.accounting import account
 from tfdist.rundir import RunDir, ledger
 from tfdist.rundir.ledger import Kind, Phase
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfdist.ledger.accounting import Account, AttemptAccount, Seconds
+from tfdist.ledger.account import Account, AttemptAccount, Seconds
 from tfdist.rundir.ledger import Kind
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from tfdist.errors import RunDirError
-from tfdist.ledger.accounting import Account, account
+from tfdist.ledger.account import Account
+from tfdist.ledger.accounting import account
 from tfdist.rundir import ledger
 from tfdist.rundir.layout import RunDir
 from tfdist.rundir.reading import read_run

@@ -10,7 +10,7 @@ import html
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from tfdist.ledger.accounting import Account
+from tfdist.ledger.account import Account
 from tfdist.ledger.columns import Column, columns
 from tfdist.ledger.wording import LABELS, clock, endings, headlines, moment, percent, steps_of
 from tfdist.rundir.ledger import Kind

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tfdist.ledger.accounting import Account
+from tfdist.ledger.account import Account
 from tfdist.ledger.wording import LABELS, clock, endings, headlines, moment, percent, steps_of
 from tfdist.rundir.ledger import Kind
 

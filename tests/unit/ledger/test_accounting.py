@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.ledger.lines import did, killed_once, over, running
-from tfdist.ledger.accounting import Account, account
+from tfdist.ledger.account import Account
+from tfdist.ledger.accounting import account
 from tfdist.ledger.columns import columns
 from tfdist.rundir.ledger import Entry, Kind, Phase
 

@@ -6,7 +6,8 @@ import re
 
 from tests.unit.ledger.lines import killed_once, over, running
 from tfdist.ledger import document, picture, table
-from tfdist.ledger.accounting import Account, account
+from tfdist.ledger.account import Account
+from tfdist.ledger.accounting import account
 from tfdist.ledger.wording import LABELS, clock
 from tfdist.rundir.ledger import Entry, Kind, Phase, Turn
 
