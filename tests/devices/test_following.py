@@ -16,11 +16,12 @@ from tests.devices.mirrored import mirrored
 from tfdist.keras_repairs import ahead
 from tfdist.keras_repairs.table import Hooks, repairs
 from tfdist.launch.environment import Assignment
-from tfdist.rundir import State
+from tfdist.rundir import State, ledger
 from tfdist.runtime.meter import Meter
 from tfdist.training.following import Follower
 from tfdist.training.heartbeat import Heartbeat
 from tfdist.training.stopping import Stopping
+from tfdist.training.time_account import TimeAccount
 
 SAMPLES = 41
 
@@ -183,11 +184,17 @@ def test_a_heartbeat_that_follows(notes: Notes, tmp_path: Path, monkeypatch: pyt
     """Steps are counted where the last execution of an epoch has fewer than the others, on one replica, too."""
     assignment = Assignment(run_dir=str(tmp_path), seed=1, index=0, num_workers=1, target_kind="script", target="x.py")
     heartbeat = Heartbeat(tmp_path / "state.json", assignment)
-    follower = Follower(heartbeat, Stopping(grace=1), Meter())
+    account = TimeAccount(tmp_path / "ledger.jsonl", 0)
+    follower = Follower(heartbeat, Stopping(grace=1), account, Meter())
     for name in ("calling", "begin", "end"):
         monkeypatch.setattr(notes, name, getattr(follower, name))
     model(steps_per_execution=4).fit(
         *data(), batch_size=8, epochs=3, validation_split=0.1, callbacks=[follower.callback()], verbose=0
     )
     assert (heartbeat.state.step, heartbeat.state.epoch, heartbeat.state.limit) == (15, 2, None)
+    account.close()
+    stretches = [entry for entry in ledger.read(tmp_path / "ledger.jsonl").entries if isinstance(entry, ledger.Stretch)]
+    assert (sum(stretch.steps for stretch in stretches), stretches[-1].step) == (15, 15)
+    kinds = {kind for stretch in stretches for kind in stretch.seconds}
+    assert {"start-up", "compile", "step", "evaluation", "callback"} <= kinds <= {*map(str, ledger.Kind)} - {"replay"}
     heartbeat.enter(State.FINISHED)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -18,8 +20,6 @@ def waits(seconds: float, x: tf.Tensor) -> tf.Tensor:
     """`x`, some time later."""
 
     def wait(value: np.ndarray) -> np.ndarray:
-        import threading
-
         threading.Event().wait(seconds)
         return value
 
@@ -92,3 +92,45 @@ def test_samples_of_a_fit_are_counted_once() -> None:
             use_meter(strategy, before)  # type: ignore[arg-type]
         assert meter.read().samples == 2 * 20
         assert meter.read().waited == 0
+
+
+BATCHES, SLOW_SECONDS = 8, 0.1
+
+
+def slow_batches() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    for _ in range(BATCHES):
+        threading.Event().wait(SLOW_SECONDS)
+        yield np.zeros((6, 4), np.float32), np.zeros((6, 1), np.float32)
+
+
+def slow_dataset() -> tf.data.Dataset:
+    spec = (tf.TensorSpec([6, 4], tf.float32), tf.TensorSpec([6, 1], tf.float32))
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    # Nothing is fetched before it is asked for.
+    options.experimental_optimization.inject_prefetch = False
+    return tf.data.Dataset.from_generator(slow_batches, output_signature=spec).with_options(options)
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+@pytest.mark.parametrize("outside", [True, False], ids=["fetched outside", "fetched inside"])
+def test_waiting_for_data_is_counted_in_training_alone(replicas: int, outside: bool) -> None:
+    """The batches of unknown number are fetched outside of the compiled step, the others inside."""
+    install()
+    import keras
+
+    strategy = tf.distribute.get_strategy() if replicas == 1 else mirrored(replicas)
+    before, meter = meter_of(strategy), Meter()
+    use_meter(strategy, meter)
+    data = slow_dataset() if outside else slow_dataset().apply(tf.data.experimental.assert_cardinality(BATCHES))
+    with strategy.scope():
+        model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+        model.compile("sgd", "mse", jit_compile=False)
+    try:
+        model.evaluate(data, verbose=0)
+        assert meter.read().fetched == 0
+        model.fit(data, verbose=0)
+    finally:
+        use_meter(strategy, before)  # type: ignore[arg-type]
+    # Some of it may pass while the step is on its way.
+    assert meter.read().fetched > BATCHES * SLOW_SECONDS / 4

@@ -20,6 +20,7 @@ from typing import Any
 from tfdist.launch.channel import WorkerChannel
 from tfdist.launch.environment import Assignment
 from tfdist.rundir import ErrorRecord, RunDir, State, WorkerState
+from tfdist.training.time_account import TimeAccount
 
 
 def main() -> None:
@@ -46,9 +47,9 @@ def main() -> None:
 class Trainer:
     """Plays a worker that trains: it says how far it is, and stops where it is told to.
 
-    Actions: `limit:S` sets how long it may take, `step:N` says that it has come to step N, `train:S` takes a step every
-    S seconds until it is told to stop, `busy:S` says that it takes S seconds a step for itself, `relay:N` tells of a
-    signal, `deaf` answers nothing from then on.
+    Actions: `account:N` trains to step N and accounts for the time, `limit:S` sets how long it may take, `step:N` says
+    that it has come to step N, `train:S` takes a step every S seconds until it is told to stop, `busy:S` says that it
+    takes S seconds a step for itself, `relay:N` tells of a signal, `deaf` answers nothing from then on.
     """
 
     def __init__(self, assignment: Assignment) -> None:
@@ -67,7 +68,9 @@ class Trainer:
         return {"hold": self._hold, "stop": self._stop, "dump": self._dump}
 
     def act(self, action: str, value: str) -> int:
-        if action == "limit":
+        if action == "account":
+            self._account_for(int(value))
+        elif action == "limit":
             self._limit = float(value)
         elif action == "busy":
             self._busy = float(value)
@@ -80,6 +83,18 @@ class Trainer:
         elif action == "deaf":
             self._deaf = True
         return 0
+
+    def _account_for(self, steps: int) -> None:
+        """From the step that the last `step` has said."""
+        begun = self._begun or 0
+        account = TimeAccount(RunDir(Path(self._assignment.run_dir)).ledger_file, self._assignment.attempt)
+        with account.calling(trains=True):
+            for step in range(begun + 1, steps + 1):
+                account.begin_batches()
+                self._told.wait(0.01)
+                account.end_batches(1, step)
+        account.close()
+        self._beat(steps)
 
     @property
     def _line(self) -> WorkerChannel:

@@ -19,6 +19,11 @@ VERBS: Mapping[str, tuple[str, str]] = MappingProxyType(
             "Compares a training on one replica with the same on several, or one that is killed with an untouched one.",
         ),
         "status": ("tfdist.cli.status:status", "Shows what every worker of a run is doing, the slowest first."),
+        "ledger": ("tfdist.cli.ledger:ledger", "Shows where the wall time of a run went, over all its restarts."),
+        "checkpoints": (
+            "tfdist.cli.checkpoints:checkpoints",
+            "Lists, inspects, verifies, prunes and exports the checkpoints of a run.",
+        ),
         "doctor": ("tfdist.cli.doctor:doctor", "Checks this machine and its connections before a job needs them."),
         "tf-config": ("tfdist.cli.tf_config:tf_config_command", "Prints the TF_CONFIG of one worker of a cluster."),
         "config": ("tfdist.cli.config:config", "Shows or checks a config."),

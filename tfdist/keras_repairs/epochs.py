@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ from keras.src.trainers.epoch_iterator import EpochIterator
 from tfdist.keras_repairs.agreement import check_same_data
 from tfdist.keras_repairs.data_adapters import distribute
 from tfdist.runtime.feeding import take_rest
+from tfdist.runtime.meter import Meter
 
 Function = Callable[..., Any]
 _REST = "_tfdist_rest"
@@ -100,12 +102,14 @@ class Feed(Iterator[Any]):
         iterator: TensorFlow's.
         left: Steps until it ends; None where only the end will tell.
         calls: Functions compiled for the iterator and bound to its tensors, by whoever compiled them.
+        meter: What the time counts on that fetching a batch here takes; None for nothing.
     """
 
     def __init__(self, iterator: Iterator[Any], left: float | None, steps_per_epoch: int | None = None) -> None:
         self.iterator = iterator
         self.left = left
         self.calls: dict[object, Function] = {}
+        self.meter: Meter | None = None
         self._steps_per_epoch = steps_per_epoch
         self._taken = 0
         self._is_distributed = isinstance(iterator, tf.distribute.DistributedIterator)
@@ -113,7 +117,8 @@ class Feed(Iterator[Any]):
     def __next__(self) -> Any:
         """Ends as TensorFlow's iterators do inside a compiled step, which is what Keras's loops wait for."""
         try:
-            batch = next(self.iterator)
+            with contextlib.nullcontext() if self.meter is None else self.meter.fetching():
+                batch = next(self.iterator)
         except StopIteration:
             raise tf.errors.OutOfRangeError(None, None, "End of sequence") from None
         self.take(1)

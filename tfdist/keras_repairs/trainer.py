@@ -41,13 +41,14 @@ def make_function(original: Function, observer: Observer | None, listener: Liste
         if self.distribute_strategy.num_replicas_in_sync == 1:
             meter = meter_of(self.distribute_strategy) if call == "fit" and not self.jit_compile else None
             step = _metered(_observed(step_function, observer), meter)
-            return told_of_executions(original(self, step), self, call, listener)
+            return told_of_executions(_timing_feeds(original(self, step), meter), self, call, listener)
         users = is_users_step(self, name)
         step = _observed(step_function, observer)
         metrics.warn_of_untried(self)
         has_own_logs = users or is_overridden(self, "compute_metrics")
         whole = _Step(self, _whole_logs(self, step) if has_own_logs else step, users=users, trains=call == "fit")
-        return _execution(self, whole, call, listener)
+        meter = meter_of(self.distribute_strategy) if call == "fit" else None
+        return _timing_feeds(_execution(self, whole, call, listener), meter)
 
     return repaired
 
@@ -243,6 +244,7 @@ class _Step:
             batch = _share_of(batch.data, self._strategy.num_replicas_in_sync)
         step = _step_of(batch, self._strategy.num_replicas_in_sync, **self._options)
         if self._meter is not None and _is_first_here(self._strategy):
+            self._meter.arrive(batch.data if isinstance(batch, Share) else batch)
             self._meter.count(step.total)
         with replica_step(step):
             outputs = self._function(batch.data if isinstance(batch, Share) else batch)
@@ -303,15 +305,29 @@ def _observed(step_function: Function, observer: Observer | None) -> Function:
 
 
 def _metered(step_function: Function, meter: Meter | None) -> Function:
-    """A step of the one replica, whose samples are counted."""
+    """A step of the one replica, whose samples are counted, and the waiting for them."""
     if meter is None:
         return step_function
 
     def step(data: Any) -> Any:
+        meter.arrive(data)
         meter.count(rows(data))
         return step_function(data)
 
     return step
+
+
+def _timing_feeds(function: Function, meter: Meter | None) -> Function:
+    """What Keras calls with an iterator; the time in which it fetches batches outside of compiled steps is counted."""
+    if meter is None:
+        return function
+
+    def execute(iterator: Any) -> Any:
+        if isinstance(iterator, Feed):
+            iterator.meter = meter
+        return function(iterator)
+
+    return execute
 
 
 def _after(outputs: Any, value: tf.Tensor) -> tf.Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -18,6 +19,7 @@ from tfdist.launch.forming import Formed, form
 from tfdist.launch.group import Group
 from tfdist.launch.holding import PortHold, hold_ports
 from tfdist.launch.job_spec import JobSpec
+from tfdist.launch.journal import Journal
 from tfdist.launch.keeper import Keeper
 from tfdist.launch.network import enter_network
 from tfdist.launch.outcome import Outcome
@@ -43,12 +45,14 @@ def run_job(spec: JobSpec) -> int:
         FormingError: The launchers did not find one another in time, or do not agree.
         RunDirError: The run directory cannot be used.
     """
+    begun = time.time()
     membership = enter_network(spec.network, spec.membership)
     with Signals() as signals, PortHold() as ports, RunHold() as runs:
         try:
             membership = hold_ports(membership, ports)
             with _formed(spec, membership, runs, signals) as (place, control):
-                outcome = _run_group(spec, membership, place, control, signals)
+                journal = Journal(place.run_dir.ledger_file if membership.has_chief else None, begun)
+                outcome = _run_group(spec, membership, place, control, signals, journal)
         except Stopped as stopped:
             outcome = Outcome(stopped.exit_code, stop=Stop(stopped.exit_code, str(stopped)))
     report = render(outcome, verbose=spec.verbose)
@@ -95,13 +99,15 @@ def _join(spec: JobSpec, membership: Membership, formed: Formed) -> Place:
         raise
 
 
-def _run_group(spec: JobSpec, membership: Membership, place: Place, control: Control, signals: Signals) -> Outcome:
+def _run_group(
+    spec: JobSpec, membership: Membership, place: Place, control: Control, signals: Signals, journal: Journal
+) -> Outcome:
     assignments = [_assignment(spec, membership, place, index) for index in membership.local]
     shown = {"chief": {0}, "all": set(membership.local), "none": set()}[spec.show]
     terminal = Terminal(_streams(), prefix=spec.log_prefix, whole_lines=len(shown) > 1)
     if not membership.has_chief:
         print(f"worker(s) {', '.join(map(str, membership.local))} start; logs in {place.run_dir.logs_dir}", flush=True)
-    keeper = Keeper(spec, place, control, terminal, shown)
+    keeper = Keeper(spec, place, control, journal, terminal, shown)
     around = Surroundings(keeper.start, keeper.diagnosis, control, signals, spec.grace, keeper.observe)
     outcome = Group(assignments, around, spec.max_restarts, keeper.tell, keeper.enter).run()
     keeper.close(assignments, outcome)

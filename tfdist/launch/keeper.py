@@ -11,6 +11,7 @@ from tfdist.launch.control import Control
 from tfdist.launch.environment import Assignment
 from tfdist.launch.events import Restart
 from tfdist.launch.job_spec import JobSpec
+from tfdist.launch.journal import Journal
 from tfdist.launch.outcome import Outcome
 from tfdist.launch.phases import Phase
 from tfdist.launch.process import WorkerProcess
@@ -30,16 +31,24 @@ class Keeper:
         spec: What the launcher is asked to do.
         place: Where the job writes.
         control: The line to the other launchers.
+        journal: The run's ledger.
         terminal: Where the user looks.
         shown: Workers whose output is shown there.
     """
 
     def __init__(
-        self, spec: JobSpec, place: Place, control: Control, terminal: Terminal, shown: Collection[int]
+        self,
+        spec: JobSpec,
+        place: Place,
+        control: Control,
+        journal: Journal,
+        terminal: Terminal,
+        shown: Collection[int],
     ) -> None:
         self._spec = spec
         self._place = place
         self._leads = control.leads
+        self._journal = journal
         self._terminal = terminal
         self._shown = shown
         self._elsewhere = RemoteStates(place.run_dir, control.remote if control.leads else ())
@@ -60,12 +69,15 @@ class Keeper:
 
     def enter(self, phase: Phase, attempt: int) -> None:
         """The job is in another phase."""
+        if phase is Phase.RUNNING:
+            self._journal.running(attempt)
         if self._place.writes_failure:
             write_phase(self._place, phase, attempt)
 
     def tell(self, outcome: Outcome, restart: Restart) -> None:
         """An attempt failed, and there is another one."""
         self._terminal.say(render_restart(outcome, restart, verbose=self._spec.verbose))
+        self._journal.restarting(outcome)
         if self._place.writes_failure:
             write_failure(self._place.run_dir.attempt_failure_file(restart.attempt - 1), outcome.failures)
 
@@ -78,6 +90,7 @@ class Keeper:
 
     def close(self, assignments: Sequence[Assignment], outcome: Outcome) -> None:
         """The job is over; its workers have ended."""
+        self._journal.over(outcome)
         if outcome.failures or outcome.stop:
             for assignment in assignments:
                 close_state(self._place, assignment)

@@ -147,7 +147,7 @@ def _remove_states(run: RunDir) -> None:
 def _remove_earlier_run(run: RunDir) -> None:
     """Removes what tfdist writes, by name. `run_file` stays: the directory is tfdist's at every moment."""
     _remove_states(run)
-    files = [run.config_file, run.history_file, run.metrics_file, run.model_file, run.done_file]
+    files = [run.config_file, run.history_file, run.metrics_file, run.ledger_file, run.model_file, run.done_file]
     files += run.logs_dir.glob("worker-*.log")
     files += run.events_dir.rglob("events.out.tfevents.*")
     checkpoints = [*run.checkpoints_dir.glob("step-*"), *run.checkpoints_dir.glob(".step-*.tmp")]

@@ -38,6 +38,11 @@ class RunDir:
         return self.path / "metrics.jsonl"
 
     @property
+    def ledger_file(self) -> Path:
+        """Where the wall time went, appended by the chief and its launcher (JSON lines)."""
+        return self.path / "ledger.jsonl"
+
+    @property
     def model_file(self) -> Path:
         """The trained model, written by the chief."""
         return self.path / "model.keras"

@@ -1,4 +1,4 @@
-"""What a worker's steps count while they run: the samples they train, and how long they wait for the other workers."""
+"""What a worker's steps count while they run: samples, and how long they wait, for other workers and for data."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.ops.resource_variable_ops import default_variable_creator_v2
@@ -22,14 +23,16 @@ class Reading:
     Attributes:
         samples: Samples of all global batches trained since the meter was made.
         waited: Seconds spent in sums of gradients since all that this worker adds to them was there.
+        fetched: Seconds in which training steps had begun and their data was not there yet.
     """
 
     samples: float
     waited: float
+    fetched: float = 0.0
 
 
 class Meter:
-    """Counts inside of compiled steps, in two variables that belong to this worker alone, and beside them.
+    """Counts inside of compiled steps, in three variables that belong to this worker alone, and beside them.
 
     An addition to a variable and a look at the clock are all that a step pays. The clock is looked at on the CPU: on a
     GPU an operation has run, for TensorFlow, when it is queued, so what is timed must run on the CPU.
@@ -42,12 +45,33 @@ class Meter:
         with tf.init_scope(), tf.device("CPU:0"):
             self._samples = _own_variable()
             self._waited = _own_variable()
+            self._fetched = _own_variable()
         self.waited_outside = 0.0
+        self._fetched_outside = 0.0
 
     def count(self, samples: tf.Tensor) -> None:
         """Adds the samples, a scalar, of a global batch. Call it on one replica of the worker, while it is traced."""
         with tf.device("CPU:0"):
             self._samples.assign_add(tf.cast(samples, tf.float64), read_value=False)
+
+    def arrive(self, batch: Any) -> None:
+        """Adds how long a step waits for its `batch`, a structure of tensors. As `count`, before the step's own work.
+
+        Where the batch is fetched in the same compiled function the clock starts with it, else there is no wait.
+        """
+        leaves = [leaf for leaf in tf.nest.flatten(batch, expand_composites=True) if isinstance(leaf, tf.Tensor)]
+        begun, arrived = _time_after([]), _time_after(leaves)
+        with tf.device("CPU:0"):
+            self._fetched.assign_add(arrived - begun, read_value=False)
+
+    @contextlib.contextmanager
+    def fetching(self) -> Iterator[None]:
+        """Around the fetching of a batch outside of compiled steps."""
+        begun = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._fetched_outside += time.perf_counter() - begun
 
     def timed(self, values: Values, compute: Callable[[Values], Values]) -> Values:
         """`compute(values)`, with the time from when the last of `values` is there until all of the result is.
@@ -72,7 +96,8 @@ class Meter:
 
     def read(self) -> Reading:
         """What was counted until now; while a step runs, maybe a part of it."""
-        return Reading(float(self._samples.numpy()), float(self._waited.numpy()))
+        fetched = float(self._fetched.numpy()) + self._fetched_outside
+        return Reading(float(self._samples.numpy()), float(self._waited.numpy()), fetched)
 
 
 def use_meter(strategy: tf.distribute.Strategy, meter: Meter) -> None:

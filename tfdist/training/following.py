@@ -13,6 +13,7 @@ from tfdist.runtime.meter import Meter
 from tfdist.training.heartbeat import Heartbeat
 from tfdist.training.pace import Mark, Pace
 from tfdist.training.stopping import Stopping
+from tfdist.training.time_account import TimeAccount
 
 MARK_SECONDS = 0.25
 """Between two looks at the meter: each costs some tens of microseconds."""
@@ -24,12 +25,14 @@ class Follower:
     Args:
         heartbeat: Told what the worker does.
         stopping: Asked before every execution.
+        account: Told what the worker's time goes to.
         meter: What the steps count on.
     """
 
-    def __init__(self, heartbeat: Heartbeat, stopping: Stopping, meter: Meter) -> None:
+    def __init__(self, heartbeat: Heartbeat, stopping: Stopping, account: TimeAccount, meter: Meter) -> None:
         self._heartbeat = heartbeat
         self._stopping = stopping
+        self._account = account
         self._meter = meter
         self._pace = Pace()
         self._steps = 0
@@ -46,7 +49,11 @@ class Follower:
     def calling(self, call: Call) -> Iterator[None]:
         """Around a `fit`, `evaluate` or `predict`."""
         trains = call == "fit"
-        with self._heartbeat.calling(trains=trains), self._stopping.fitting() if trains else contextlib.nullcontext():
+        with (
+            self._heartbeat.calling(trains=trains),
+            self._account.calling(trains=trains),
+            self._stopping.fitting() if trains else contextlib.nullcontext(),
+        ):
             try:
                 yield
             finally:
@@ -62,6 +69,7 @@ class Follower:
         if call != "predict":
             self._stopping.begin(steps)
         self._heartbeat.begin_batches()
+        self._account.begin_batches()
         if call == "fit" and self._since is None:
             self._since = time.perf_counter()
             self._outside_since = self._meter.waited_outside
@@ -70,12 +78,17 @@ class Follower:
         """They have run."""
         trained = self._trained(steps) if call == "fit" else 0
         self._heartbeat.end_batches(trained)
+        self._account.end_batches(trained, self._heartbeat.step)
         if trained:
             self._mark(trained)
+        if call == "fit" and self._left == 0:
+            self._account.leave_steps()
 
-    def saving(self) -> contextlib.AbstractContextManager[None]:
+    @contextlib.contextmanager
+    def saving(self) -> Iterator[None]:
         """Around the writing of a model."""
-        return self._heartbeat.saving()
+        with self._heartbeat.saving(), self._account.saving():
+            yield
 
     def got_on(self) -> None:
         """A callback is done."""
@@ -90,6 +103,7 @@ class Follower:
     def pause(self) -> None:
         """What comes until the next training batch is no part of the steps: an evaluation, an epoch's end."""
         self._since = None
+        self._account.leave_steps()
 
     def _trained(self, steps: int) -> int:
         """On one replica the last execution of an epoch may have fewer steps than Keras was asked for."""
@@ -108,6 +122,7 @@ class Follower:
         if now - self._marked >= MARK_SECONDS:
             self._marked = now
             reading = self._meter.read()
+            self._account.waited(reading.fetched)
             self._pace.add(Mark(self._steps, self._seconds, reading.samples, reading.waited + self._outside))
             self._heartbeat.pace(self._pace.rate(), self._pace.busy())
 

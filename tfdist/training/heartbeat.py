@@ -64,6 +64,11 @@ class Heartbeat:
             return self._state()
 
     @property
+    def step(self) -> int:
+        """Batches trained since the run began, over epochs and attempts."""
+        return self._activity.step
+
+    @property
     def has_begun(self) -> bool:
         """Whether a batch of any kind has begun, so that epoch and step mean something."""
         return self._activity.has_begun

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import math
@@ -39,6 +40,7 @@ class Keeper(keras.callbacks.Callback):
         record: Returns the run's record of its epochs so far, in JSON's types.
         resumed: The checkpoint from which the training goes on; None where it begins.
         strategy: The process's strategy.
+        saving: Entered while the training waits for a checkpoint.
     """
 
     ignores_batches = True
@@ -53,6 +55,7 @@ class Keeper(keras.callbacks.Callback):
         record: Callable[[], Mapping[str, Any]],
         resumed: Summary | None,
         strategy: tf.distribute.Strategy,
+        saving: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
     ) -> None:
         super().__init__()
         self._checkpoints = checkpoints
@@ -62,6 +65,7 @@ class Keeper(keras.callbacks.Callback):
         self._record = record
         self._resumed = resumed
         self._strategy = strategy
+        self._saving = saving
         self._is_chief = worker_rank(strategy) == 0
         self._position = facts.position if resumed is None else resumed.position
         self._saved_at = self._tried_at = None if resumed is None else resumed.position
@@ -153,6 +157,10 @@ class Keeper(keras.callbacks.Callback):
 
     def _save(self) -> bool:
         """Saves; returns whether the chief could, the same on all workers."""
+        with self._saving():
+            return self._save_together()
+
+    def _save_together(self) -> bool:
         self._tried_at = self._position
         passing = self._before_test
         if passing is None:

@@ -17,6 +17,7 @@ from tfdist.rundir import RunDir
 from tfdist.training import stacks
 from tfdist.training.heartbeat import Heartbeat
 from tfdist.training.stopping import Stopping
+from tfdist.training.time_account import TimeAccount
 
 
 @dataclass(frozen=True)
@@ -27,11 +28,13 @@ class Line:
         channel: The socket to it; None for a worker that was started without one.
         heartbeat: Tells what this worker does.
         stopping: Stops this worker with all others.
+        account: Knows what this worker's time goes to; the chief's writes it into the run's ledger.
     """
 
     channel: WorkerChannel | None
     heartbeat: Heartbeat
     stopping: Stopping
+    account: TimeAccount
 
 
 @functools.cache
@@ -43,6 +46,7 @@ def line_of(assignment: Assignment) -> Line:
     """
     run = RunDir(assignment.run_dir)
     log = run.log_file(assignment.index, assignment.attempt)
+    account = TimeAccount(run.ledger_file if assignment.index == 0 else None, assignment.attempt)
     stopping = Stopping(assignment.grace)
     channel = None
     if assignment.channel_fd is not None:
@@ -56,7 +60,7 @@ def line_of(assignment: Assignment) -> Line:
         )
         channel.watch()
     tell = None if channel is None else lambda state: channel.beat(state.to_dict())
-    return Line(channel, Heartbeat(run.state_file(assignment.index), assignment, tell), stopping)
+    return Line(channel, Heartbeat(run.state_file(assignment.index), assignment, tell), stopping, account)
 
 
 def dump_on_signal(assignment: Assignment) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import os
 import secrets
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,6 +34,7 @@ from tfdist.training.recording_setup import devices_for, impose
 from tfdist.training.reporting import report
 from tfdist.training.signals import relay_terminations
 from tfdist.training.stopping import Stopping
+from tfdist.training.time_account import TimeAccount
 from tfdist.training.tracing import Tracer
 from tfdist.training.watchdog import Watchdog
 
@@ -56,6 +58,7 @@ class Session:
         run: The run directory, or None when `tfdist train` did not start this process.
         heartbeat: Tells this worker's state, or None when `tfdist train` did not start this process.
         stopping: Its part in a stop of all workers, or None likewise.
+        account: Knows what this worker's time goes to, or None likewise.
     """
 
     strategy: tf.distribute.Strategy
@@ -67,11 +70,21 @@ class Session:
     run: RunDir | None
     heartbeat: Heartbeat | None
     stopping: Stopping | None
+    account: TimeAccount | None
 
     @property
     def is_chief(self) -> bool:
         """Whether this worker writes what one worker should."""
         return self.index == 0
+
+    @contextlib.contextmanager
+    def saving(self) -> Iterator[None]:
+        """Around whatever the training waits for until something is saved; a lone process tells nobody."""
+        with contextlib.ExitStack() as told:
+            for teller in (self.heartbeat, self.account):
+                if teller is not None:
+                    told.enter_context(teller.saving())
+            yield
 
 
 @functools.cache
@@ -170,8 +183,9 @@ def _start(place: _Place, request: devices.DeviceRequest) -> Session:
         tf.distribute.experimental_set_strategy(strategy)
     seed = _agreed_seed(place, strategy, workers)
     _install_repairs(place, strategy, seed)
-    heartbeat, stopping = (None, None) if place.line is None else (place.line.heartbeat, place.line.stopping)
-    return Session(strategy, choice, tuple(names), place.index, workers, seed, place.run, heartbeat, stopping)
+    line = place.line
+    tied = (None, None, None) if line is None else (line.heartbeat, line.stopping, line.account)
+    return Session(strategy, choice, tuple(names), place.index, workers, seed, place.run, *tied)
 
 
 def _agreed_seed(place: _Place, strategy: tf.distribute.Strategy, workers: int) -> int | None:
@@ -191,7 +205,7 @@ def _install_repairs(place: _Place, strategy: tf.distribute.Strategy, seed: int 
     if place.line is not None:
         meter = Meter()
         use_meter(strategy, meter)
-        follower = Follower(place.line.heartbeat, place.line.stopping, meter)
+        follower = Follower(place.line.heartbeat, place.line.stopping, place.line.account, meter)
     tellers = [teller for teller in (follower, recorder, tracer) if teller is not None]
     observer = recorder.observer if recorder is not None else tracer and tracer.observer
     keras_repairs.install(

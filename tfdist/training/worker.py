@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import logging
 import os
 import sys
@@ -59,7 +60,8 @@ class _End:
 
 def _run(assignment: Assignment, line: Line) -> int:
     try:
-        code = _target(assignment)
+        with contextlib.closing(line.account):
+            code = _target(assignment)
         line.heartbeat.enter(State.FINISHED if code == 0 else State.FAILED)
         channel = line.channel
         if channel is not None and not channel.finished(code, assignment.step_timeout * _FINISH_FACTOR):

@@ -1,0 +1,70 @@
+"""A checkpoint as a model: Keras opens it without tfdist, and its numbers are those that were saved."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+
+from tests.unit.archive.made import run_with, save
+from tfdist.archive.exporting import export
+from tfdist.archive.reading import checkpoints_of
+from tfdist.checkpoint import files
+from tfdist.config import dump_yaml, load_config
+from tfdist.errors import UsageError
+from tfdist.rundir import RunDir, atomic
+
+CONFIG = Path(__file__).parents[2] / "configs" / "digits.yaml"
+
+
+def unbuilt() -> keras.Model:
+    return keras.Sequential([keras.layers.Dense(10)])
+
+
+def run_from_config(folder: Path, *overrides: str) -> RunDir:
+    run = run_with(folder)
+    atomic.write_text(run.config_file, dump_yaml(load_config(CONFIG, overrides), {"keras": keras.__version__}))
+    return run
+
+
+def test_a_model_with_its_optimizer(tmp_path: Path) -> None:
+    run = run_from_config(tmp_path / "a")
+    x, y = np.random.default_rng(1).normal(size=(64, 64)), np.arange(64) % 10
+    trained = keras.Sequential([keras.Input((64,)), *_digits_layers()])
+    trained.compile(keras.optimizers.Adam(0.002), "sparse_categorical_crossentropy")
+    trained.fit(x, y, epochs=2, verbose=0)
+    save(run, 10)
+    with files.writing(run.checkpoints_dir, 20) as beside:
+        trained.save_weights(beside / "model.weights.h5")
+        (beside / "summary.json").write_text("{}")
+    export(run, checkpoints_of(run.path)[1][0], tmp_path / "out.keras")
+
+    opened = keras.models.load_model(tmp_path / "out.keras")
+    np.testing.assert_array_equal(opened.predict(x, verbose=0), trained.predict(x, verbose=0))
+    for there, here in zip(opened.optimizer.variables, trained.optimizer.variables, strict=True):
+        np.testing.assert_array_equal(there, here)
+    assert [path.name for path in sorted(tmp_path.iterdir())] == ["a", "out.keras"]
+
+
+def _digits_layers() -> list[keras.Layer]:
+    """Those of the config's model, after its input."""
+    from tfdist.models import mlp
+
+    return mlp(inputs=[64], hidden=[128, 64], classes=10).layers[1:]
+
+
+def test_a_model_without_variables_yet_is_refused(tmp_path: Path) -> None:
+    run = run_from_config(tmp_path / "a", f"model.build={__name__}.unbuilt", "model.args={}")
+    save(run, 10)
+    with pytest.raises(UsageError, match=r"has no variables before it has seen data.*\.weights\.h5"):
+        export(run, checkpoints_of(run.path)[1][0], tmp_path / "out.keras")
+    assert not (tmp_path / "out.keras").exists()
+
+
+def test_a_script_has_no_model_in_its_config(tmp_path: Path) -> None:
+    run = run_with(tmp_path / "a", 10)
+    run.config_file.write_text("script: train.py\nargs: []\n")
+    with pytest.raises(UsageError, match="is a script"):
+        export(run, checkpoints_of(run.path)[1][0], tmp_path / "out.keras")

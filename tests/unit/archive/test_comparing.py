@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import h5py
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tests.unit.archive.made import damage, folder_of, run_with, save
+from tfdist.archive.comparing import changes
+from tfdist.archive.inspecting import compared, inspected
+from tfdist.archive.reading import checkpoints_of, chosen
+from tfdist.archive.weights import Variable, Variables
+from tfdist.errors import DataError
+
+
+def variable(name: str, values: Any, dtype: str = "float32") -> Variable:
+    array = None if values is None else np.asarray(values, np.float64)
+    return Variable(name, "", () if array is None else array.shape, dtype, lambda: array)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "relative"),
+    [
+        ([3.0, 4.0], [3.0, 4.0], 0.0),
+        ([3.0, 4.0], [3.0, 9.0], 1.0),
+        ([0.0, 0.0], [0.0, 1.0], math.inf),
+        ([0.0], [0.0], 0.0),
+        ([math.nan], [math.nan], 0.0),
+        ([1.0, 2.0], [[1.0, 2.0]], None),
+        (None, None, None),
+    ],
+)
+def test_relative_change(before: Any, after: Any, relative: float | None) -> None:
+    (change,) = changes({"a": variable("a", before)}, {"a": variable("a", after)})
+    assert change.relative == relative
+
+
+def test_added_and_removed() -> None:
+    found = changes({"a": variable("a", [1.0]), "b": variable("b", [1.0])}, {"c": variable("c", [1.0])})
+    assert [(change.name, change.before, change.after) for change in found] == [
+        ("c", "", "float32 [1]"),
+        ("a", "float32 [1]", ""),
+        ("b", "float32 [1]", ""),
+    ]
+
+
+def test_variables_of_every_type(tmp_path: Path) -> None:
+    run = run_with(tmp_path / "a")
+    halves = np.array([[1.5, -2.0]], ml_dtypes.bfloat16)
+    save(
+        run,
+        10,
+        {
+            "layers/dense/vars/2": np.array([3.0, 4.0], np.float16),
+            "layers/dense/vars/10": np.array([True, False]),
+            "optimizer/vars/0": np.int64(7),
+            "layers/lookup/vars/table": "words",
+        },
+    )
+    with h5py.File(folder_of(run, 10) / "model.weights.h5", "a") as file:
+        data = file["layers/dense/vars"].create_dataset("0", data=halves)
+        data.attrs["dtype"] = "bfloat16"  # as Keras does
+    with Variables(checkpoints_of(run.path)[1][0]) as found:
+        shown = {name: (v.owner, v.shape, v.dtype, v.norm()) for name, v in found.items()}
+        values = found["layers/dense/0"].read()
+    assert list(shown) == [
+        "layers/dense/0",
+        "layers/dense/2",
+        "layers/dense/10",
+        "layers/lookup/table",
+        "optimizer/0",
+        "replicas/seeds",
+    ]
+    assert values is not None and values.tolist() == [[1.5, -2.0]]
+    assert shown["layers/dense/0"] == ("classifier", (1, 2), "bfloat16", 2.5)
+    assert shown["layers/dense/2"] == ("classifier", (2,), "float16", 5.0)
+    assert shown["layers/lookup/table"][3] is None
+    assert shown["replicas/seeds"][3] == pytest.approx(14**0.5)
+
+
+def test_what_changed_between_two(tmp_path: Path) -> None:
+    run = run_with(tmp_path / "a", 10)
+    save(run, 20, workers=3, config={"fit": {"epochs": 8}})
+    held = checkpoints_of(run.path)[1]
+    document = compared(chosen(held, 10), chosen(held, 20))
+    assert document["steps"] == 10
+    assert document["facts"] == {"config.fit.epochs": [5, 8], "workers": [2, 3]}
+    assert [(v["name"], v["what"], v["relative"]) for v in document["variables"]] == [
+        ("layers/dense/0", "changed", 1.0),
+        ("replicas/seeds", "same", 0.0),
+    ]
+
+
+def test_a_file_that_is_no_weights(tmp_path: Path) -> None:
+    run = run_with(tmp_path / "a", 10)
+    (folder_of(run, 10) / "model.weights.h5").write_bytes(b"x" * 100)
+    with pytest.raises(DataError, match="cannot be read"):
+        inspected(checkpoints_of(run.path)[1][0])
+
+
+def test_a_step_that_is_not_there(tmp_path: Path) -> None:
+    run = run_with(tmp_path / "a", 10, 20)
+    damage(folder_of(run, 20) / "summary.json")
+    held = checkpoints_of(run.path)[1]
+    assert chosen(held, 20).stored.step == 20
+    with pytest.raises(Exception, match=r"no checkpoint of step 15. Expected one of 10, 20"):
+        chosen(held, 15)

@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.unit.archive.made import cut, damage, folder_of, run_with, save
+from tfdist.cli.main import main
+from tfdist.launch.run_hold import RunHold
+from tfdist.rundir import RunDir, create_run_dir
+
+
+def checkpoints(verb: str, run: RunDir, *options: str) -> Result:
+    return CliRunner().invoke(main, ["checkpoints", verb, str(run), *options])
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDir:
+    return run_with(tmp_path / "a", 10, 15, 20)
+
+
+def names(run: RunDir) -> list[str]:
+    return sorted(folder.name for folder in run.checkpoints_dir.iterdir())
+
+
+def test_ls(run: RunDir) -> None:
+    cut(folder_of(run, 20) / "model.weights.h5")
+    (folder_of(run, 10) / "checkpoint.json").unlink()
+    lines = checkpoints("ls", run).stdout.splitlines()
+    assert lines[0].split() == ["checkpoint", "step", "epoch", "size", "age", "val_loss", "loss", "whole"]
+    assert [line.split()[:3] for line in lines[1:]] == [
+        ["step-00000020", "20", "2"],
+        ["step-00000015", "15", "1+5"],
+        ["step-00000010", "10", "1"],
+    ]
+    assert "10 min" in lines[1] and "no: model.weights.h5 has " in lines[1]
+    assert lines[2].split()[-3:] == ["2", "1", "yes"]
+    assert lines[3].endswith("no: it was never finished, or is being written")
+
+
+def test_ls_as_json(run: RunDir) -> None:
+    document = json.loads(checkpoints("ls", run, "--json").stdout)
+    assert [(entry["step"], entry["whole"], entry["metrics"]) for entry in document["checkpoints"]] == [
+        (20, True, {"loss": 0.5, "val_loss": 1.0}),
+        (15, True, {"loss": 1.0, "val_loss": 2.0}),
+        (10, True, {"loss": 1.0, "val_loss": 2.0}),
+    ]
+
+
+@pytest.mark.parametrize("verb", ["ls", "inspect", "verify"])
+def test_nothing_there(tmp_path: Path, verb: str) -> None:
+    result = checkpoints(verb, create_run_dir(tmp_path / "a", name="digits"))
+    assert result.exit_code == 2 and result.stderr.startswith("error: There is no checkpoint in ")
+    result = checkpoints(verb, RunDir(tmp_path))
+    assert result.exit_code == 2 and "is not a run directory" in result.stderr
+
+
+def test_inspect(run: RunDir) -> None:
+    text = checkpoints("inspect", run).stdout
+    assert "position    20 steps of the run: 2 epochs and 0 steps" in text
+    assert "layers/dense/0  [3, 4]  float32" in text
+    document = json.loads(checkpoints("inspect", run, "--step", "15", "--json").stdout)
+    assert document["variables"][0]["norm"] == pytest.approx(15 * 12**0.5)
+
+
+def test_inspect_against(run: RunDir) -> None:
+    text = checkpoints("inspect", run, "--step", "20", "--against", "10").stdout
+    assert "+10 steps" in text and text.endswith("1 of 2 variables are the same\n")
+
+
+def test_inspect_passes_over_a_damaged_one_unless_it_is_asked_for(run: RunDir) -> None:
+    cut(folder_of(run, 20) / "model.weights.h5")
+    assert "15 steps of the run" in checkpoints("inspect", run).stdout
+    assert checkpoints("inspect", run, "--step", "20").exit_code == 5
+    assert checkpoints("inspect", run, "--against", "20").exit_code == 5
+
+
+def test_verify(run: RunDir) -> None:
+    assert checkpoints("verify", run).exit_code == 0
+    damage(folder_of(run, 20) / "model.weights.h5")
+    damage(folder_of(run, 20) / "replicas.npz")
+    (folder_of(run, 15) / "summary.json").unlink()
+    result = checkpoints("verify", run)
+    assert result.exit_code == 5
+    first, second, third = result.stdout.splitlines()
+    assert "the checksum of model.weights.h5" in first and "the checksum of replicas.npz" in first
+    assert second == "step-00000015: summary.json cannot be read: No such file or directory"
+    assert third == "step-00000010: whole"
+    assert "error: 2 of 3 checkpoints are damaged: step-00000020, step-00000015." in result.stderr
+    assert checkpoints("verify", run, "--step", "10", "--json").exit_code == 0
+    assert checkpoints("verify", run, "--step", "20", "--json").exit_code == 5
+
+
+def test_prune(run: RunDir) -> None:
+    damage(folder_of(run, 20) / "model.weights.h5")
+    result = checkpoints("prune", run, "--keep", "1", "--dry-run")
+    assert result.stdout.startswith("would remove step-00000010, ")
+    assert len(names(run)) == 3
+    result = checkpoints("prune", run, "--keep", "1")
+    assert result.stdout.startswith("removed step-00000010, ")
+    assert names(run) == ["step-00000015", "step-00000020"]
+    assert checkpoints("prune", run, "--keep", "0").exit_code == 2
+
+
+def test_a_run_that_goes_on_is_not_pruned_without_a_word(run: RunDir) -> None:
+    with RunHold() as hold:
+        hold.take(run)
+        result = checkpoints("prune", run, "--keep", "1")
+        assert result.exit_code == 2 and "goes on" in result.stderr
+        assert len(names(run)) == 3
+        result = checkpoints("prune", run, "--keep", "1", "--live")
+        assert result.exit_code == 0 and result.stderr == f"the run in {run} goes on\n"
+    assert names(run) == ["step-00000020"]
+
+
+def test_export_weights(run: RunDir, tmp_path: Path) -> None:
+    target = tmp_path / "a.weights.h5"
+    assert checkpoints("export", run, str(target), "--step", "15").exit_code == 0
+    assert target.read_bytes() == (folder_of(run, 15) / "model.weights.h5").read_bytes()
+    result = checkpoints("export", run, str(target))
+    assert result.exit_code == 2 and "is there already" in result.stderr
+
+
+def test_export_refuses(run: RunDir, tmp_path: Path) -> None:
+    assert checkpoints("export", run, str(tmp_path / "a.h5")).exit_code == 2
+    assert checkpoints("export", run, str(tmp_path / "absent" / "a.weights.h5")).exit_code == 2
+    damage(folder_of(run, 20) / "model.weights.h5")
+    assert checkpoints("export", run, str(tmp_path / "a.weights.h5")).exit_code == 5
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a"]
+
+
+def test_a_name_in_a_file_does_nothing_to_a_terminal(run: RunDir) -> None:
+    save(run, 30, record={"history": {"\x1b[2J": [1.0]}})
+    assert "\x1b" not in checkpoints("ls", run).stdout + checkpoints("inspect", run).stdout
+
+
+def test_ls_verify_and_prune_load_neither_tensorflow_nor_numpy(run: RunDir) -> None:
+    script = (
+        "import sys\nfrom tfdist.cli.main import main\n"
+        "for verb in (['ls'], ['verify'], ['prune', '--keep', '1']):\n"
+        "    main(['checkpoints', *verb, sys.argv[1]], standalone_mode=False)\n"
+        "print(sorted({'tensorflow', 'keras', 'numpy', 'h5py'} & set(sys.modules)))"
+    )
+    result = subprocess.run([sys.executable, "-c", script, str(run)], capture_output=True, text=True, timeout=60)
+    assert result.stdout.splitlines()[-1] == "[]", result.stderr

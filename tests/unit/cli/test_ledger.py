@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tests.unit.ledger.lines import killed_once
+from tfdist.cli.main import main
+from tfdist.rundir import RunDir, create_run_dir, ledger
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDir:
+    made = create_run_dir(tmp_path / "a", name="digits")
+    for entry in killed_once():
+        ledger.append(made.ledger_file, entry)
+    return made
+
+
+def test_a_table(run: RunDir) -> None:
+    result = CliRunner().invoke(main, ["ledger", str(run)])
+    assert result.exit_code == 0
+    assert result.stdout.startswith(f"digits: {run}\ngoodput 34.3 %: ")
+
+
+def test_json_and_a_picture(run: RunDir, tmp_path: Path) -> None:
+    picture = tmp_path / "picture.html"
+    result = CliRunner().invoke(main, ["ledger", str(run), "--json", "--html", str(picture)])
+    assert json.loads(result.stdout)["steps"] == 80
+    assert picture.read_text().startswith("<!DOCTYPE html>")
+
+
+def test_no_ledger_yet(tmp_path: Path) -> None:
+    run = create_run_dir(tmp_path / "a", name="digits")
+    result = CliRunner().invoke(main, ["ledger", str(run)])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith(f"error: There is no ledger {run.ledger_file}.")
+    run.ledger_file.write_text('{"who": "chi')
+    result = CliRunner().invoke(main, ["ledger", str(run)])
+    assert result.exit_code == 2 and "0 lines, and 1 that are damaged" in result.stderr
+
+
+def test_a_picture_where_nobody_may_write(run: RunDir, tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, ["ledger", str(run), "--html", str(tmp_path / "absent" / "a.html")])
+    assert result.exit_code == 2 and "could not be written" in result.stderr
+
+
+def test_an_overwritten_run_has_no_ledger(run: RunDir) -> None:
+    again = create_run_dir(run.path, name="digits", overwrite=True)
+    assert not again.ledger_file.exists()

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.ledger.lines import did, killed_once, over, running
+from tfdist.ledger.account import Account
+from tfdist.ledger.accounting import account
+from tfdist.ledger.columns import columns
+from tfdist.rundir.ledger import Entry, Kind, Phase
+
+
+def found(entries: list[Entry]) -> Account:
+    made = account(entries)
+    assert made is not None
+    return made
+
+
+def spent(made: Account) -> dict[str, float]:
+    return {kind.value: pytest.approx(seconds) for kind, seconds in made.seconds.items() if seconds}
+
+
+FIT = did(0, 5.0, 9.0, compile=1, step=3, steps=(0, 10))
+
+
+@pytest.mark.parametrize(
+    ("entries", "seconds", "goodput"),
+    [
+        # From the job's begin to the chief's first word, and from its last one to the job's end.
+        ([running(0, 2.0, 0.0), FIT, over(0, 10.0)], {"start-up": 5, "compile": 1, "step": 3, "other": 1}, 0.3),
+        # It goes on, or nobody could say how it ended.
+        ([running(0, 2.0, 0.0), FIT], {"start-up": 5, "compile": 1, "step": 3}, 3 / 9),
+        ([running(0, 2.0, 0.0)], {"start-up": 2}, 0.0),
+        # What the chief could not write any more is lost.
+        (
+            [running(0, 2.0, 0.0), FIT, over(0, 10.0, Phase.FAILED)],
+            {"start-up": 5, "compile": 1, "step": 3, "restart": 1},
+            0.3,
+        ),
+        (
+            [running(0, 2.0, 0.0), FIT, over(0, 10.0, Phase.STOPPED)],
+            {"start-up": 5, "compile": 1, "step": 3, "other": 1},
+            0.3,
+        ),
+        # A start that came to nothing.
+        ([running(0, 2.0, 0.0), over(0, 6.0, Phase.RESTARTING), running(1, 7.0)], {"start-up": 2, "restart": 5}, 0.0),
+        # The time between two starts by hand is nobody's.
+        (
+            [running(0, 2.0, 0.0), FIT, over(0, 10.0, Phase.STOPPED), running(1, 1002.0, 1000.0), over(1, 1004.0)],
+            {"start-up": 7, "compile": 1, "step": 3, "other": 3},
+            3 / 14,
+        ),
+        # A launcher that was killed: its job ends with the chief's last word.
+        (
+            [running(0, 2.0, 0.0), FIT, running(1, 1002.0, 1000.0), over(1, 1004.0)],
+            {"start-up": 7, "compile": 1, "step": 3, "other": 2},
+            3 / 13,
+        ),
+        # A gap between two lines, such as one that a full disk has swallowed.
+        (
+            [running(0, 2.0, 0.0), FIT, did(0, 14.0, 15.0, step=1, steps=(25, 30)), over(0, 15.0)],
+            {"start-up": 5, "compile": 1, "step": 4, "other": 5},
+            4 / 15,
+        ),
+        # A line that does not add up, and a clock that was set back, leave the sum right.
+        (
+            [running(0, 2.0, 0.0), FIT, did(0, 9.0, 11.0, step=1), did(0, 10.0, 12.0, step=2), over(0, 11.5)],
+            {"start-up": 5, "compile": 1, "step": 5, "other": 1},
+            5 / 12,
+        ),
+        # What another attempt's chief still had to say comes too late.
+        ([running(1, 2.0, 0.0), FIT, over(1, 10.0)], {"start-up": 2, "other": 8}, 0.0),
+    ],
+)
+def test_every_second_has_one_place(entries: list[Entry], seconds: dict[str, float], goodput: float) -> None:
+    made = found(entries)
+    assert spent(made) == seconds
+    assert sum(made.seconds.values()) == pytest.approx(made.wall)
+    assert made.goodput == pytest.approx(goodput)
+
+
+def test_steps_done_again_are_no_goodput() -> None:
+    made = found(killed_once())
+    # 49 steps took 18 s, of which those after step 40 were done again, and ten more that no line tells of.
+    replayed = 18 * 10 / 49
+    assert spent(made) == {
+        "step": 38 - replayed,
+        "replay": replayed,
+        "input": 2,
+        "evaluation": 3,
+        "checkpoint": 1,
+        "compile": 20,
+        "start-up": 4 + 10 + 2 + 10,
+        "restart": 6,
+        "other": 4,
+    }
+    first, second = made.attempts
+    assert (first.begun_at, first.reached, first.lost) == (0, 60, 20)
+    assert (second.begun_at, second.reached, second.lost) == (40, 80, 0)
+    assert (made.steps, made.lost, made.restarts, made.wall) == (80, 20, 1, 100.0)
+
+
+def test_an_attempt_that_begins_anew_makes_all_before_it_vain() -> None:
+    entries = [*killed_once(), running(2, 201.0, 200.0), did(2, 201.0, 211.0, step=10, steps=(0, 5))]
+    made = found(entries)
+    assert [attempt.lost for attempt in made.attempts] == [60, 40, 0]
+    assert (made.steps, made.seconds[Kind.STEP], made.away) == (5, pytest.approx(10.0), 100.0)
+
+
+def test_nothing_has_begun() -> None:
+    assert account([]) is None
+    assert account([FIT, over(0, 3.0)]) is None
+
+
+def test_columns_have_all_of_the_time() -> None:
+    made = found(killed_once())
+    cut = columns(made, 7)
+    assert [sum(column.values()) for column in cut] == pytest.approx([100 / 7] * 7)
+    for kind in Kind:
+        assert sum(column.get(kind, 0.0) for column in cut) == pytest.approx(made.seconds[kind])
+    assert columns(found([running(0, 0.0, 0.0)])) == []

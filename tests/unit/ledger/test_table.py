@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import html.parser
+import json
+import re
+
+from tests.unit.ledger.lines import killed_once, over, running
+from tfdist.ledger import document, picture, table
+from tfdist.ledger.account import Account
+from tfdist.ledger.accounting import account
+from tfdist.ledger.wording import LABELS, clock
+from tfdist.rundir.ledger import Entry, Kind, Phase, Turn
+
+
+def found(entries: list[Entry]) -> Account:
+    made = account(entries)
+    assert made is not None
+    return made
+
+
+def test_a_run_that_was_killed_once() -> None:
+    lines = table.render("digits", "/runs/a", found(killed_once())).splitlines()
+    assert lines[:4] == [
+        "digits: /runs/a",
+        "goodput 34.3 %: 0:34.3 of 1:40.0 wall time went into the 80 training steps that count",
+        "1 start of tfdist train; 1 restart by it",
+        "20 steps done again, because they came after the last checkpoint",
+    ]
+    shares = dict(re.findall(r"^(\S.*?\S)  +[\d:.]+ +([\d.]+) %", "\n".join(lines), re.MULTILINE))
+    assert set(LABELS.values()) <= set(shares)
+    assert (shares["steps done again later"], shares["lost to restarts"]) == ("3.7", "6.0")
+    assert lines[-2].endswith("0 to 60, 20 again  worker 1: killed by SIGKILL")
+    assert lines[-1].endswith("40 to 80  done")
+
+
+def test_a_run_that_goes_on() -> None:
+    text = table.render("digits", "/runs/a", found([running(0, 2.0, since=0.0)]))
+    assert "\nup to 1970-01-01 " in text and "the run goes on, or its launcher was killed" in text
+    assert "attempt" not in text
+
+
+def test_a_launcher_that_was_killed() -> None:
+    entries = [running(0, 2.0, since=0.0), running(1, 12.0, since=10.0)]
+    *_, first, last = table.render("digits", "/runs/a", found(entries)).splitlines()
+    assert first.endswith("its launcher was killed")
+    assert last.endswith("not yet, or unheard")
+
+
+def test_many_attempts_are_cut_short() -> None:
+    entries: list[Entry] = [running(0, 1.0, since=0.0)]
+    for attempt in range(1, 100):
+        entries += [over(attempt - 1, attempt + 0.5, Phase.RESTARTING), running(attempt, attempt + 1.0)]
+    text = table.render("digits", "/runs/a", found(entries))
+    assert text.endswith("and 80 before; --json has all")
+
+
+def test_a_message_does_nothing_to_a_terminal_or_a_page() -> None:
+    entries = [running(0, 1.0, since=0.0), Turn(0, 2.0, Phase.RESTARTING, why="\x1b[2J<b>"), running(1, 3.0)]
+    assert "?[2J<b>" in table.render("digits", "/runs/a", found(entries))
+    assert "<b>" not in picture.render("<b>", "/runs/<b>", found(entries))
+
+
+def test_the_document_adds_up() -> None:
+    made = json.loads(json.dumps(document.to_json("digits", "/runs/a", found(killed_once()))))
+    assert set(made["seconds"]) == {kind.value for kind in Kind}
+    assert abs(sum(made["seconds"].values()) - made["wall"]) < 1e-9
+    assert made["goodput"] == made["seconds"]["step"] / made["wall"]
+    assert [attempt["why"] for attempt in made["attempts"]] == ["worker 1: killed by SIGKILL", ""]
+
+
+class Page(html.parser.HTMLParser):
+    """Notes what a page asks for from elsewhere, and the areas that it draws of each kind."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.elsewhere: list[str] = []
+        self.widths: list[float] = []
+        self.fills: set[str] = set()
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        given = dict(attributes)
+        if tag in ("script", "link", "img", "iframe") or given.keys() & {"src", "href"}:
+            self.elsewhere.append(tag)
+        if tag == "rect" and given.get("height") == "44.00":
+            self.widths.append(float(given["width"] or 0))
+            self.fills.add(given["fill"] or "")
+
+
+def test_the_picture_stands_by_itself() -> None:
+    page = Page()
+    page.feed(picture.render("digits", "/runs/a", found(killed_once())))
+    assert page.elsewhere == []
+    # The bar is as wide as the picture, and what is lost is hatched.
+    assert abs(sum(page.widths) - 960) < 0.1
+    assert {"url(#restart)", "url(#replay)"} <= page.fills
+
+
+def test_lengths_of_time() -> None:
+    assert [clock(s) for s in (0, 59.96, 61.04, 3599.99, 3723.4, 360_000)] == [
+        "0:00.0",
+        "1:00.0",
+        "1:01.0",
+        "1:00:00.0",
+        "1:02:03.4",
+        "100:00:00.0",
+    ]

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from tfdist.rundir import ledger
+from tfdist.rundir.ledger import Stretch
+from tfdist.training import time_account
+from tfdist.training.time_account import TimeAccount
+
+
+class Clock:
+    """A clock that moves when it is told to."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "ledger.jsonl"
+
+
+def stretches(file: Path) -> list[Stretch]:
+    return [entry for entry in ledger.read(file).entries if isinstance(entry, Stretch)]
+
+
+def test_the_chief_writes_what_its_time_went_to(file: Path) -> None:
+    clock = Clock()
+    account = TimeAccount(file, 2, clock)
+    clock.now = 103.0
+    with account.calling(trains=True):
+        account.begin_batches()
+        clock.now = 104.0
+        account.end_batches(3, 33)
+        with account.saving():
+            clock.now = 106.0
+    account.close()
+    account.close()
+    assert stretches(file) == [
+        Stretch(2, 100.0, 106.0, {"start-up": 3.0, "compile": 1.0, "checkpoint": 2.0}, steps=3, step=33)
+    ]
+
+
+def test_lines_come_while_the_main_thread_is_busy(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time_account, "INTERVAL", 0.01)
+    written = threading.Semaphore(0)
+    append = ledger.append
+
+    def note(file: Path, entry: ledger.Entry) -> None:
+        append(file, entry)
+        written.release()
+
+    monkeypatch.setattr(ledger, "append", note)
+    account = TimeAccount(file, 0)
+    for _ in range(3):
+        assert written.acquire(timeout=20)
+    account.close()
+    lines = stretches(file)
+    assert [line.at for line in lines[:-1]] == [line.since for line in lines[1:]]
+    assert all(sum(line.seconds.values()) == pytest.approx(line.at - line.since, abs=1e-5) for line in lines)
+
+
+def test_other_workers_write_nothing(tmp_path: Path) -> None:
+    before = threading.active_count()
+    account = TimeAccount(None, 0)
+    with account.calling(trains=True):
+        account.end_batches(1, 1)
+    account.close()
+    assert threading.active_count() == before
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_that_takes_nothing_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    account = TimeAccount(tmp_path / "absent" / "ledger.jsonl", 0)
+    account._write()
+    account.close()
+    assert caplog.text.count("The ledger of the run's time cannot be written") == 1

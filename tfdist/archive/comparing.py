@@ -1,0 +1,76 @@
+"""What changed from one checkpoint to another."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tfdist.archive.reading import Held
+from tfdist.archive.weights import Variable
+
+_FACTS = ("seed", "batch_size", "samples", "workers", "replicas", "config", "versions")
+"""What a summary says that may change between two checkpoints without any training."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """A variable of two checkpoints.
+
+    Attributes:
+        name: Its name in both.
+        before: Its shape and type in the first; empty where it is not there.
+        after: In the second, likewise.
+        relative: The norm of the difference over that before: 0 for the very same numbers, infinity for what was all
+            zero; None where it is in one alone, or has another shape, or is no number.
+    """
+
+    name: str
+    before: str
+    after: str
+    relative: float | None = None
+
+
+def changes(before: Mapping[str, Variable], after: Mapping[str, Variable]) -> list[Change]:
+    """Every variable of the two, in the order of `after`; those that are gone come last."""
+    found = [_change(name, before.get(name), variable) for name, variable in after.items()]
+    return found + [_change(name, variable, None) for name, variable in before.items() if name not in after]
+
+
+def changed_facts(before: Held, after: Held) -> dict[str, tuple[Any, Any]]:
+    """What the summaries say otherwise, config and versions by their dotted keys; name -> before and after."""
+    first, second = ({key: entry.told.get(key) for key in _FACTS} for entry in (before, after))
+    flat_first, flat_second = _flat(first), _flat(second)
+    names = sorted(flat_first.keys() | flat_second.keys())
+    pairs = {name: (flat_first.get(name), flat_second.get(name)) for name in names}
+    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+
+
+def _change(name: str, before: Variable | None, after: Variable | None) -> Change:
+    relative = None
+    if before is not None and after is not None and before.shape == after.shape:
+        relative = _relative(before.read(), after.read())
+    return Change(name, _kind(before), _kind(after), relative)
+
+
+def _relative(before: np.ndarray | None, after: np.ndarray | None) -> float | None:
+    if before is None or after is None:
+        return None
+    if np.array_equal(before, after, equal_nan=True):
+        return 0.0
+    norm = float(np.linalg.norm(before))
+    return float(np.linalg.norm(after - before)) / norm if norm else math.inf
+
+
+def _kind(variable: Variable | None) -> str:
+    return "" if variable is None else f"{variable.dtype} {list(variable.shape)}"
+
+
+def _flat(value: Any, key: str = "") -> dict[str, Any]:
+    if not isinstance(value, dict):
+        return {key: value}
+    parts = (_flat(part, f"{key}.{name}" if key else str(name)) for name, part in value.items())
+    return {name: part for flat in parts for name, part in flat.items()}

@@ -1,0 +1,54 @@
+"""Takes a checkpoint out of its run, as a file that Keras opens without tfdist."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from tfdist.archive.checking import damages
+from tfdist.archive.reading import WEIGHTS, Held
+from tfdist.errors import DataError, UsageError
+from tfdist.rundir import atomic
+from tfdist.rundir.layout import RunDir
+
+_WEIGHTS_SUFFIX = ".weights.h5"
+_MODEL_SUFFIX = ".keras"
+
+
+def export(run: RunDir, entry: Held, target: Path) -> None:
+    """Writes `target`, whole or not at all.
+
+    `*.weights.h5` is a copy of the weights and the optimizer's state, for `load_weights` of the same model. `*.keras`
+    is the model itself, compiled, for `keras.models.load_model`; it is built from the run's config, which takes
+    TensorFlow.
+
+    Args:
+        run: The run.
+        entry: Its checkpoint.
+        target: The file to make.
+
+    Raises:
+        UsageError: The target exists, has another ending, or the run's model cannot be built here.
+        DataError: The checkpoint is damaged.
+        RunDirError: The target cannot be written.
+    """
+    is_model = target.name.endswith(_MODEL_SUFFIX)
+    if not is_model and not target.name.endswith(_WEIGHTS_SUFFIX):
+        raise UsageError(
+            f"DEST must say by its ending what it is. Expected a file *{_WEIGHTS_SUFFIX} for the weights, or "
+            f"*{_MODEL_SUFFIX} for the whole model of a run from a config. Received: {target}"
+        )
+    if target.exists() or target.is_symlink():
+        raise UsageError(f"{target} is there already, and is never replaced. Choose another DEST, or remove it first.")
+    damaged = damages(entry)
+    if damaged:
+        raise DataError(
+            f"The checkpoint {entry.stored.path} is damaged: {'; '.join(damaged)}. Choose another with --step."
+        )
+    with atomic.replacing(target) as temporary:
+        if is_model:
+            from tfdist.training.exporting import write_model
+
+            write_model(run, entry.stored.path / WEIGHTS, temporary)
+        else:
+            shutil.copyfile(entry.stored.path / WEIGHTS, temporary)

@@ -1,0 +1,152 @@
+"""What one checkpoint holds, and what changed between two, as tables and for programs."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from tfdist.archive.comparing import Change, changed_facts, changes
+from tfdist.archive.reading import Held
+from tfdist.archive.weights import Variable, Variables
+from tfdist.archive.wording import aligned, bytes_text, plain
+
+_TEXTS = ("variable", "shape", "type", "before", "after", "metric", "name", "")
+
+
+def inspected(entry: Held) -> dict[str, Any]:
+    """All that a checkpoint says of itself, and its variables; a value that `json.dumps` takes.
+
+    Raises:
+        DataError: Its files cannot be read.
+    """
+    with Variables(entry) as variables:
+        found = [_document(variable) for variable in variables.values()]
+    sizes = {file.name: file.stat().st_size for file in sorted(entry.stored.path.iterdir())}
+    return {"path": str(entry.stored.path), **_finite(entry.told), "files": sizes, "variables": found}
+
+
+def compared(before: Held, after: Held) -> dict[str, Any]:
+    """What changed from one checkpoint to another; a value that `json.dumps` takes.
+
+    Raises:
+        DataError: A file cannot be read.
+    """
+    with Variables(before) as first, Variables(after) as second:
+        found = changes(first, second)
+    return {
+        "before": str(before.stored.path),
+        "after": str(after.stored.path),
+        "steps": after.stored.step - before.stored.step,
+        "facts": {name: list(pair) for name, pair in changed_facts(before, after).items()},
+        "variables": [_change(change) for change in found],
+    }
+
+
+def render(document: Mapping[str, Any]) -> str:
+    """What `inspected` returns, for people."""
+    history = document.get("record", {}).get("history", {})
+    lines = [*_head(document), ""]
+    if history:
+        rows = [(name, *(f"{value:.4g}" for value in _course(values))) for name, values in history.items()]
+        epochs = max(len(values) for values in history.values())
+        lines += [f"history of {epochs} epoch{'' if epochs == 1 else 's'}"]
+        lines += [*aligned([("metric", "first", "least", "most", "last"), *rows], _TEXTS), ""]
+    rows = [
+        (
+            variable["name"],
+            str(variable["shape"]),
+            variable["dtype"],
+            "-" if variable["norm"] is None else f"{variable['norm']:.6g}",
+            variable["owner"],
+        )
+        for variable in document["variables"]
+    ]
+    lines += aligned([("variable", "shape", "type", "norm", ""), *rows], _TEXTS)
+    return plain("\n".join(lines))
+
+
+def render_changes(document: Mapping[str, Any]) -> str:
+    """What `compared` returns, for people."""
+    lines = [f"from  {document['before']}", f"to    {document['after']}, {document['steps']:+,} steps", ""]
+    if document["facts"]:
+        rows = [(name, _shown(pair[0]), _shown(pair[1])) for name, pair in document["facts"].items()]
+        lines += [*aligned([("name", "before", "after"), *rows], _TEXTS), ""]
+    rows = [
+        (change["name"], change["after"] or change["before"], _relative_text(change))
+        for change in document["variables"]
+    ]
+    lines += aligned([("variable", "shape", "relative change"), *rows], _TEXTS)
+    same = sum(change["relative"] == 0 for change in document["variables"])
+    lines += ["", f"{same} of {len(document['variables'])} variables are the same"]
+    return plain("\n".join(lines))
+
+
+def _head(document: Mapping[str, Any]) -> list[str]:
+    said = document.get
+    made = said("time")
+    when = f", made {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(made))}" if made else ""
+    versions = ", ".join(f"{name} {version}" for name, version in (said("versions") or {}).items())
+    files = ", ".join(f"{name} {bytes_text(size)}" for name, size in document["files"].items())
+    return [
+        f"checkpoint  {document['path']}",
+        f"position    {said('total')} steps of the run: {said('epoch')} epochs and {said('step')} steps{when}",
+        f"order       seed {said('seed')}, global batch {said('batch_size')}, {said('samples')} samples an epoch",
+        f"trained on  {said('workers')} workers, {said('replicas')} replicas",
+        f"versions    {versions or '-'}",
+        f"files       {files}",
+    ]
+
+
+def _course(values: list[float]) -> tuple[float, ...]:
+    return values[0], min(values), max(values), values[-1]
+
+
+def _document(variable: Variable) -> dict[str, Any]:
+    return {
+        "name": variable.name,
+        "owner": variable.owner,
+        "shape": list(variable.shape),
+        "dtype": variable.dtype,
+        "norm": _finite(variable.norm()),
+    }
+
+
+def _change(change: Change) -> dict[str, Any]:
+    return {
+        "name": change.name,
+        "before": change.before,
+        "after": change.after,
+        "relative": _finite(change.relative),
+        "what": _what(change),
+    }
+
+
+def _what(change: Change) -> str:
+    """In a word what became of a variable."""
+    if not change.before or not change.after:
+        return "added" if change.after else "removed"
+    if change.relative is None:
+        return "same shape, no number" if change.before == change.after else "another shape"
+    return "same" if change.relative == 0 else "changed"
+
+
+def _relative_text(change: Mapping[str, Any]) -> str:
+    if change["what"] == "changed":
+        return "was zero" if change["relative"] is None else f"{change['relative']:.3g}"
+    return f"was {change['before']}" if change["what"] == "another shape" else change["what"]
+
+
+def _shown(value: Any) -> str:
+    text = "-" if value is None else str(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no infinity and no NaN: null stands for them."""
+    if isinstance(value, dict):
+        return {name: _finite(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_finite(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,69 @@
+"""What checkpoints a run has, as a table and for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tfdist.archive.reading import Held
+from tfdist.archive.wording import age_text, aligned, bytes_text, plain
+
+_MOST_METRICS = 4
+
+
+def render(held: Sequence[Held], now: float) -> str:
+    """The table, the latest checkpoint first.
+
+    Args:
+        held: The checkpoints.
+        now: The time, in seconds since 1970 (UTC).
+    """
+    names = shown_metrics(held)
+    head = ("checkpoint", "step", "epoch", "size", "age", *names, "whole")
+    return plain("\n".join(aligned([head, *(_row(entry, names, now) for entry in held)], ("checkpoint", "whole"))))
+
+
+def shown_metrics(held: Sequence[Held]) -> list[str]:
+    """The names of the metrics that a table has room for: validation first, losses first."""
+    names = {name for entry in held for name in entry.metrics}
+    ordered = sorted(names, key=lambda name: (not name.startswith("val_"), not name.endswith("loss"), name))
+    return ordered[:_MOST_METRICS]
+
+
+def to_json(run_dir: str, held: Sequence[Held]) -> dict[str, Any]:
+    """A value that `json.dumps` takes. Times are seconds since 1970 (UTC), sizes bytes; `epoch` counts those done."""
+    return {"run_dir": run_dir, "checkpoints": [_document(entry) for entry in held]}
+
+
+def _document(entry: Held) -> dict[str, Any]:
+    return {
+        "name": entry.name,
+        "path": str(entry.stored.path),
+        "step": entry.stored.step,
+        "epoch": entry.epoch,
+        "step_in_epoch": entry.told.get("step"),
+        "bytes": entry.size,
+        "time": entry.time,
+        "metrics": entry.metrics,
+        "whole": entry.fault is None,
+        "fault": entry.fault,
+    }
+
+
+def _row(entry: Held, names: Sequence[str], now: float) -> tuple[str, ...]:
+    metrics = entry.metrics
+    return (
+        entry.name,
+        str(entry.stored.step),
+        "-" if entry.epoch is None else _epoch(entry),
+        bytes_text(entry.size),
+        "-" if entry.time is None else age_text(now - entry.time),
+        *(f"{metrics[name]:.4g}" if name in metrics else "-" for name in names),
+        "yes" if entry.fault is None else f"no: {entry.fault}",
+    )
+
+
+def _epoch(entry: Held) -> str:
+    """Epochs that are done, and the steps of the next one."""
+    inside = entry.told.get("step")
+    return f"{entry.epoch}+{inside}" if inside else str(entry.epoch)

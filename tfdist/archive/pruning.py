@@ -1,0 +1,55 @@
+"""Which checkpoints of a run are removed by hand, so that a number of whole ones stays."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+
+from tfdist.archive.reading import Held
+from tfdist.errors import RunDirError
+from tfdist.launch.run_hold import RunHold
+from tfdist.rundir.layout import RunDir
+
+
+def obsolete(held: Sequence[Held], keep: int, is_whole: Callable[[Held], bool]) -> list[Held]:
+    """Those that may go: all before the one with which `keep` whole ones are counted, from the latest on.
+
+    The latest whole one never goes, nor does a damaged one after it. With fewer than `keep` whole ones nothing goes.
+
+    Args:
+        held: The latest first.
+        keep: How many whole ones stay, at least 1.
+        is_whole: Whether every byte of one is as it was written; asked of those alone that are to stay.
+    """
+    whole = 0
+    for place, entry in enumerate(held):
+        whole += is_whole(entry)
+        if whole == keep:
+            return list(held[place + 1 :])
+    return []
+
+
+@contextlib.contextmanager
+def holding(run: RunDir, *, live: bool) -> Iterator[bool]:
+    """Keeps jobs out of a run while its checkpoints are removed; yields whether it goes on.
+
+    Args:
+        run: The run.
+        live: Whether a run that goes on is touched as well.
+
+    Raises:
+        RunDirError: The run goes on, and is not to be touched then.
+    """
+    with RunHold() as hold:
+        try:
+            hold.take(run)
+        except RunDirError:
+            if not live:
+                raise RunDirError(
+                    f"The run in {run} goes on, and its job saves and removes checkpoints by itself. Expected a run "
+                    "that has ended. Received: one that a job holds. End that job first, or give --live to remove "
+                    "old checkpoints meanwhile."
+                ) from None
+            yield True
+            return
+        yield False

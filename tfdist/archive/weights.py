@@ -1,0 +1,125 @@
+"""The variables in a checkpoint, as h5py and NumPy read its files: it takes no model and no TensorFlow."""
+
+from __future__ import annotations
+
+import functools
+import re
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from tfdist.archive.reading import REPLICAS, WEIGHTS, Held
+from tfdist.errors import DataError
+
+_BFLOAT16 = "bfloat16"
+"""NumPy has no such type: Keras stores its two bytes as they are, with this name beside them."""
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A variable of a checkpoint.
+
+    Attributes:
+        name: Its place in the file of weights, such as `layers/dense/0`; those of the replicas begin with `replicas/`.
+        owner: The name of the layer or optimizer that it belongs to; empty where its place says the same.
+        shape: Its shape.
+        dtype: The name of its type.
+        read: Reads it: float64, bool and integers included; None for what is no number.
+    """
+
+    name: str
+    owner: str
+    shape: tuple[int, ...]
+    dtype: str
+    read: Callable[[], np.ndarray | None]
+
+    def norm(self) -> float | None:
+        """The square root of the sum of its squares; None for what is no number."""
+        values = self.read()
+        return None if values is None else float(np.linalg.norm(values))
+
+
+class Variables:
+    """The variables of a checkpoint, while entered: its files stay open.
+
+    Args:
+        entry: The checkpoint.
+    """
+
+    def __init__(self, entry: Held) -> None:
+        self._folder = entry.stored.path
+        self._h5: h5py.File | None = None
+
+    def __enter__(self) -> dict[str, Variable]:
+        """The variables by their names, in the order of the files.
+
+        Raises:
+            DataError: A file cannot be read.
+        """
+        try:
+            self._h5 = h5py.File(self._folder / WEIGHTS, "r")
+            found = [*_of_weights(self._h5), *_of_replicas(self._folder / REPLICAS)]
+        except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+            self.__exit__()
+            raise DataError(
+                f"The checkpoint {self._folder} cannot be read: {error}. `tfdist checkpoints verify` says what is "
+                "damaged; choose another with --step."
+            ) from error
+        return {variable.name: variable for variable in found}
+
+    def __exit__(self, *_: object) -> None:
+        if self._h5 is not None:
+            self._h5.close()
+
+
+def _of_weights(file: h5py.File) -> Iterator[Variable]:
+    found: list[tuple[str, h5py.Dataset]] = []
+    file.visititems(lambda name, item: found.append((name, item)) if isinstance(item, h5py.Dataset) else None)
+    for name, data in sorted(found, key=lambda pair: _natural(pair[0])):
+        place, _, key = name.rpartition("/")
+        place = place.removesuffix("vars").rstrip("/")
+        owner = str(data.parent.attrs.get("name", ""))
+        shown = "" if owner == place.rpartition("/")[2] else owner
+        is_bfloat16 = data.attrs.get("dtype") == _BFLOAT16
+        dtype = _BFLOAT16 if is_bfloat16 else str(data.dtype)
+        yield Variable(f"{place}/{key}".lstrip("/"), shown, tuple(data.shape), dtype, _reader(data, is_bfloat16))
+
+
+def _reader(data: h5py.Dataset, is_bfloat16: bool) -> Callable[[], np.ndarray | None]:
+    def read() -> np.ndarray | None:
+        values = np.asarray(data[()])
+        return _from_bfloat16(values) if is_bfloat16 else _numbers(values)
+
+    return read
+
+
+def _of_replicas(path: Path) -> Iterator[Variable]:
+    if not path.exists():
+        return
+    with np.load(path, allow_pickle=False) as arrays:
+        for name in sorted(arrays.files, key=_natural):
+            values = arrays[name]
+            yield Variable(
+                f"replicas/{name}", "", values.shape, str(values.dtype), functools.partial(_numbers, values)
+            )
+
+
+def _numbers(values: np.ndarray) -> np.ndarray | None:
+    if values.dtype.kind not in "biuf":
+        return None
+    return values.astype(np.float64)
+
+
+def _from_bfloat16(values: np.ndarray) -> np.ndarray:
+    """A float32 of which the lower half is cut off."""
+    halves = np.frombuffer(values.tobytes(), np.uint16).astype(np.uint32)
+    return (halves << 16).view(np.float32).astype(np.float64).reshape(values.shape)
+
+
+def _natural(name: str) -> list[tuple[int, str | int]]:
+    """Orders `vars/2` before `vars/10`."""
+    return [(1, int(part)) if part.isdigit() else (0, part) for part in re.split(r"(\d+)", name)]

@@ -1,0 +1,148 @@
+"""`tfdist checkpoints`: the checkpoints of a run, for people."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tfdist.cli.verb import Verb
+from tfdist.errors import DataError
+
+_STEP = click.option(
+    "--step", type=click.IntRange(min=0), metavar="N", help="The checkpoint of step N; else the latest whole one."
+)
+
+
+def _run_dir(command: Callable[..., Any]) -> Callable[..., Any]:
+    return click.argument("run_dir", metavar="RUN_DIR", type=click.Path())(command)
+
+
+def _json(command: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option("--json", "as_json", is_flag=True, help="As JSON.")(command)
+
+
+def _show(document: Any) -> None:
+    click.echo(json.dumps(document, indent=2))
+
+
+@click.group()
+def checkpoints() -> None:
+    """Lists, inspects, verifies, prunes and exports the checkpoints of a run.
+
+    RUN_DIR is what `tfdist train` wrote into, on the chief's machine. Exit codes: 0; 2 when RUN_DIR or an option cannot
+    be used; 5 when a checkpoint is damaged.
+    """
+
+
+@checkpoints.command(cls=Verb)
+@_run_dir
+@_json
+def ls(run_dir: str, as_json: bool) -> None:
+    """Lists steps, epochs, sizes, ages, metrics, and whether each is whole by its files' names and sizes."""
+    from tfdist.archive import listing
+    from tfdist.archive.reading import checkpoints_of
+
+    run, held = checkpoints_of(run_dir)
+    if as_json:
+        _show(listing.to_json(str(run), held))
+    else:
+        click.echo(listing.render(held, time.time()))
+
+
+@checkpoints.command(cls=Verb)
+@_run_dir
+@_STEP
+@click.option("--against", type=click.IntRange(min=0), metavar="M", help="What changed since the checkpoint of step M.")
+@_json
+def inspect(run_dir: str, step: int | None, against: int | None, as_json: bool) -> None:
+    """Shows what a checkpoint holds, or what changed between two: per variable the relative change."""
+    from tfdist.archive import inspecting
+    from tfdist.archive.reading import check_readable, checkpoints_of, chosen
+
+    _, held = checkpoints_of(run_dir)
+    entry = chosen(held, step)
+    check_readable(entry)
+    if against is None:
+        document = inspecting.inspected(entry)
+        render = inspecting.render
+    else:
+        before = chosen(held, against)
+        check_readable(before)
+        document = inspecting.compared(before, entry)
+        render = inspecting.render_changes
+    _show(document) if as_json else click.echo(render(document))
+
+
+@checkpoints.command(cls=Verb)
+@_run_dir
+@click.option("--step", type=click.IntRange(min=0), metavar="N", help="Those of step N alone.")
+@_json
+def verify(run_dir: str, step: int | None, as_json: bool) -> None:
+    """Reads every byte and compares it with the checksums; exits with 5 and names each damaged file."""
+    from tfdist.archive.checking import damages
+    from tfdist.archive.reading import checkpoints_of, chosen
+
+    _, held = checkpoints_of(run_dir)
+    asked = held if step is None else [entry for entry in held if entry.stored.step == chosen(held, step).stored.step]
+    found = {entry.name: damages(entry) for entry in asked}
+    if as_json:
+        _show({"checkpoints": [{"name": name, "damages": damaged} for name, damaged in found.items()]})
+    else:
+        for name, damaged in found.items():
+            click.echo(f"{name}: {'; '.join(damaged) or 'whole'}")
+    broken = [name for name, damaged in found.items() if damaged]
+    if broken:
+        raise DataError(
+            f"{len(broken)} of {len(found)} checkpoints are damaged: {', '.join(broken)}. A run that goes on passes "
+            "over them for the latest that is whole."
+        )
+
+
+@checkpoints.command(cls=Verb)
+@_run_dir
+@click.option("--keep", type=click.IntRange(min=1), required=True, metavar="K", help="How many whole ones stay.")
+@click.option("--dry-run", is_flag=True, help="Only say what would go.")
+@click.option("--live", is_flag=True, help="Also while the run goes on.")
+def prune(run_dir: str, keep: int, dry_run: bool, live: bool) -> None:
+    """Removes old checkpoints; never the latest that is whole, whose every byte is read to be sure."""
+    from tfdist.archive.checking import damages
+    from tfdist.archive.pruning import holding, obsolete
+    from tfdist.archive.reading import checkpoints_of
+    from tfdist.archive.wording import bytes_text
+    from tfdist.checkpoint import files
+
+    run, _ = checkpoints_of(run_dir)
+    with holding(run, live=live or dry_run) as goes_on:
+        if goes_on:
+            click.echo(f"the run in {run} goes on", err=True)
+        held = checkpoints_of(run_dir)[1]
+        going = obsolete(held, keep, lambda entry: not damages(entry))
+        for entry in going:
+            if not dry_run:
+                files.remove(entry.stored)
+            click.echo(f"{'would remove' if dry_run else 'removed'} {entry.name}, {bytes_text(entry.size)}")
+    click.echo(f"{len(going)} of {len(held)} checkpoints, {bytes_text(sum(entry.size for entry in going))}")
+
+
+@checkpoints.command(cls=Verb)
+@_run_dir
+@click.argument("dest", metavar="DEST", type=click.Path())
+@_STEP
+def export(run_dir: str, dest: str, step: int | None) -> None:
+    """Writes a checkpoint as a file that Keras opens without tfdist: DEST.weights.h5, or DEST.keras.
+
+    A .weights.h5 has weights and the optimizer's state; a .keras is the whole model of a run from a config, whose code
+    is run to build it. DEST is never replaced.
+    """
+    from tfdist.archive.exporting import export as write
+    from tfdist.archive.reading import checkpoints_of, chosen
+
+    run, held = checkpoints_of(run_dir)
+    entry = chosen(held, step)
+    write(run, entry, Path(dest))
+    click.echo(f"step {entry.stored.step}: {dest}")

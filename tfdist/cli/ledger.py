@@ -1,0 +1,39 @@
+"""`tfdist ledger`: where the wall time of a run went."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from tfdist.cli.verb import Verb
+
+
+@click.command(cls=Verb)
+@click.argument("run_dir", metavar="RUN_DIR", type=click.Path())
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@click.option(
+    "--html", "html_file", type=click.Path(), metavar="FILE", help="Write it as a picture, one HTML file for itself."
+)
+@click.option("--verbose", is_flag=True, help="Show tracebacks.")
+def ledger(run_dir: str, as_json: bool, html_file: str | None, verbose: bool) -> None:
+    """Shows where the wall time of a run went, over all its restarts.
+
+    RUN_DIR is what `tfdist train` wrote into, on the chief's machine; the run may go on. Goodput is the part of the
+    wall time that went into training steps that were not done again. Exits with 0; with 2 when RUN_DIR has no ledger.
+    """
+    from tfdist.ledger import document, picture, table
+    from tfdist.ledger.observing import observe
+    from tfdist.rundir import RunDir, atomic
+
+    name, account = observe(run_dir)
+    place = str(RunDir(Path(run_dir)))
+    if html_file is not None:
+        atomic.write_text(html_file, picture.render(name, place, account), durable=False)
+    if as_json:
+        click.echo(json.dumps(document.to_json(name, place, account), indent=2))
+    else:
+        click.echo(table.render(name, place, account))
+        if html_file is not None:
+            click.echo(f"\npicture: {html_file}")

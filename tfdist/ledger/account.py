@@ -1,0 +1,145 @@
+"""The account of a run's wall time: attempts, their stretches, and what they add up to. Pure."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from tfdist.rundir.ledger import Kind, Phase
+
+Seconds = Mapping[Kind, float]
+
+
+@dataclass(frozen=True)
+class Span:
+    """A stretch of the wall time, after which the next one follows without a gap unless another job begins.
+
+    Attributes:
+        since: When it began, in seconds since 1970 (UTC).
+        at: When it ended.
+        seconds: Where they went; they add up to `at - since`.
+        first: Training batches of the run that were done when it began.
+        last: And when it ended; the same where it trained none.
+    """
+
+    since: float
+    at: float
+    seconds: Seconds
+    first: int = 0
+    last: int = 0
+
+
+@dataclass(frozen=True)
+class AttemptAccount:
+    """One start of the workers, with all that came until the next one.
+
+    Attributes:
+        number: From 0.
+        spans: In the order of time; at least one.
+        lost: Steps of it that a later attempt has done, or will do, again.
+        told: The greatest step that a worker of it has told its launcher; 0 where that has said nothing.
+        phase: How it ended; `running` where nobody has said so: it still runs, or its launcher was killed.
+        why: What ended it, in words; empty when it came to its end.
+        opens: Whether a job began with it, by hand or by a scheduler, rather than a restart.
+    """
+
+    number: int
+    spans: tuple[Span, ...]
+    lost: int = 0
+    phase: Phase = Phase.RUNNING
+    why: str = ""
+    opens: bool = True
+    told: int = 0
+
+    @property
+    def since(self) -> float:
+        """When it began, in seconds since 1970 (UTC)."""
+        return self.spans[0].since
+
+    @property
+    def at(self) -> float:
+        """When it was over, as far as is known."""
+        return self.spans[-1].at
+
+    @functools.cached_property
+    def seconds(self) -> Seconds:
+        """Where they went, over all of it."""
+        return total(span.seconds for span in self.spans)
+
+    @property
+    def begun_at(self) -> int | None:
+        """Training batches of the run that were done before its first; None when it has trained none."""
+        return next((span.first for span in self.spans if span.last > span.first), None)
+
+    @property
+    def reached(self) -> int | None:
+        """Training batches of the run that it has come to; None when it has trained none.
+
+        The last ones before a kill are in no line of the chief's; its launcher has heard of them.
+        """
+        last = next((span.last for span in reversed(self.spans) if span.last > span.first), None)
+        return None if last is None else max(last, self.told)
+
+    @property
+    def steps(self) -> int:
+        """Training batches that it has done."""
+        return 0 if self.begun_at is None or self.reached is None else self.reached - self.begun_at
+
+
+@dataclass(frozen=True)
+class Account:
+    """Where the wall time of a run went.
+
+    Attributes:
+        attempts: In the order of time; at least one.
+        damaged: Lines of the ledger that could not be read.
+    """
+
+    attempts: tuple[AttemptAccount, ...]
+    damaged: int = 0
+
+    @functools.cached_property
+    def seconds(self) -> Seconds:
+        """Where they went; every kind has its entry, and they add up to `wall`."""
+        return {**dict.fromkeys(Kind, 0.0), **total(attempt.seconds for attempt in self.attempts)}
+
+    @property
+    def wall(self) -> float:
+        """Seconds in which a launcher of the run lived."""
+        return sum(attempt.at - attempt.since for attempt in self.attempts)
+
+    @property
+    def away(self) -> float:
+        """Seconds between two jobs of the run, which are no part of its wall time."""
+        pairs = zip(self.attempts, self.attempts[1:], strict=False)
+        return sum(max(0.0, after.since - before.at) for before, after in pairs if after.opens)
+
+    @property
+    def steps(self) -> int:
+        """Training batches that count: done, and not done again."""
+        return sum(attempt.steps for attempt in self.attempts) - self.lost
+
+    @property
+    def lost(self) -> int:
+        """Training batches that were done for nothing."""
+        return sum(attempt.lost for attempt in self.attempts)
+
+    @property
+    def goodput(self) -> float:
+        """The part of the wall time that went into training steps that count, from 0 to 1."""
+        return self.seconds[Kind.STEP] / self.wall if self.wall else 0.0
+
+    @property
+    def restarts(self) -> int:
+        """Attempts that a launcher began after another one had failed."""
+        return sum(not attempt.opens for attempt in self.attempts)
+
+
+def total(parts: Iterable[Seconds]) -> dict[Kind, float]:
+    """The sum of what several stretches were spent on."""
+    sums: dict[Kind, float] = {}
+    for part in parts:
+        for kind, seconds in part.items():
+            sums[kind] = sums.get(kind, 0.0) + seconds
+    return sums

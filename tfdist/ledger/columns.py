@@ -1,0 +1,43 @@
+"""The wall time of a run cut into columns of one width, for a picture of its course. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tfdist.ledger.account import Account
+from tfdist.rundir.ledger import Kind
+
+MOST = 160
+
+Column = Mapping[Kind, float]
+
+
+def columns(account: Account, most: int = MOST) -> list[Column]:
+    """What the time of each column was spent on, in seconds; they add up to the run's.
+
+    A stretch that lies in several columns gives each its part, as if it had done all at once.
+
+    Args:
+        account: With the time between jobs left out.
+        most: How many columns.
+    """
+    if not account.wall:
+        return []
+    width = account.wall / most
+    cut: list[dict[Kind, float]] = [{} for _ in range(most)]
+    done = 0.0
+    for span in (span for attempt in account.attempts for span in attempt.spans):
+        length = span.at - span.since
+        for place in _places(done, length, width, most):
+            inside = min(done + length, (place + 1) * width) - max(done, place * width)
+            for kind, seconds in span.seconds.items():
+                cut[place][kind] = cut[place].get(kind, 0.0) + seconds * max(0.0, inside) / length
+        done += length
+    return [*cut]
+
+
+def _places(begun: float, length: float, width: float, most: int) -> range:
+    """The columns that a stretch lies in."""
+    if length <= 0:
+        return range(0)
+    return range(min(most - 1, int(begun / width)), min(most - 1, int((begun + length) / width)) + 1)

@@ -1,0 +1,220 @@
+"""The account of a run as a picture: one static HTML file with its drawing inside, for screens and for paper.
+
+The colours are those of M. Okabe and K. Ito, "Color Universal Design" (2008), which people with any kind of colour
+vision tell apart; time that is lost is hatched as well, so that it tells in grey.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from tfdist.ledger.account import Account
+from tfdist.ledger.columns import Column, columns
+from tfdist.ledger.wording import LABELS, clock, endings, headlines, moment, percent, steps_of
+from tfdist.rundir.ledger import Kind
+
+_COLOURS: Mapping[Kind, str] = MappingProxyType(
+    {
+        Kind.STEP: "#009e73",
+        Kind.INPUT: "#f0e442",
+        Kind.EVALUATION: "#56b4e9",
+        Kind.CHECKPOINT: "#0072b2",
+        Kind.CALLBACK: "#cc79a7",
+        Kind.COMPILE: "#e69f00",
+        Kind.START_UP: "#bbbbbb",
+        Kind.RESTART: "#d55e00",
+        Kind.REPLAY: "#444444",
+        Kind.OTHER: "#ffffff",
+    }
+)
+_HATCHED = (Kind.RESTART, Kind.REPLAY)
+
+_WIDTH = 960
+_BAR_HEIGHT = 44
+_CHART_HEIGHT = 180
+_NAMES: Mapping[Kind, str] = MappingProxyType(
+    {
+        Kind.STEP: "steps",
+        Kind.INPUT: "data",
+        Kind.EVALUATION: "evaluation",
+        Kind.CHECKPOINT: "saves",
+        Kind.CALLBACK: "between epochs",
+        Kind.COMPILE: "compiling",
+        Kind.START_UP: "start-up",
+        Kind.RESTART: "restarts",
+        Kind.REPLAY: "done again",
+        Kind.OTHER: "other",
+    }
+)
+"""In few letters, for the inside of the bar."""
+_DARK = (Kind.CHECKPOINT, Kind.STEP)
+_LETTER = 8.0
+"""The width of a letter, with room to spare."""
+
+_STYLE = """
+body { font: 15px/1.45 system-ui, sans-serif; color: #111; background: #fff; max-width: 980px; margin: 2em auto;
+       padding: 0 1em; }
+h1 { font-size: 1.3em; margin-bottom: 0; } h2 { font-size: 1.05em; margin: 2em 0 .5em; }
+.path { color: #555; font-size: .85em; overflow-wrap: anywhere; }
+.goodput { font-size: 2.6em; font-weight: 600; margin: .4em 0 0; } .goodput small { font-size: .4em; font-weight: 400; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; } td, th { padding: .2em 1em .2em 0;
+       text-align: right; font-weight: 400; vertical-align: top; } th { color: #555; border-bottom: 1px solid #999; }
+td.text, th.text { text-align: left; } td, th { white-space: nowrap; } td.wide { white-space: normal; }
+tr.sum td { border-top: 1px solid #999; font-weight: 600; }
+svg { display: block; width: 100%; height: auto; } svg text { font: 12px system-ui, sans-serif; fill: #111; }
+svg.key { display: inline-block; width: 26px; height: 14px; vertical-align: -2px; }
+@media print { body { margin: 0; max-width: none; }
+       * { -webkit-print-color-adjust: exact; print-color-adjust: exact; } }
+"""
+
+
+def render(name: str, run_dir: str, account: Account) -> str:
+    """A whole HTML document, which needs no other file, no script and no network."""
+    first, *others = headlines(account)
+    first = first.partition(": ")[2]
+    parts = [
+        f"<h1>{_text(name)}: where the time went</h1>",
+        f'<div class="path">{_text(run_dir)}</div>',
+        f'<div class="goodput">{percent(account.goodput, 1)} <small>goodput</small></div>',
+        f"<p>{'<br>'.join(_text(line[:1].upper() + line[1:] + '.') for line in (first, *others))}</p>",
+        _bar(account),
+        _kinds(account),
+        "<h2>In the course of the run: a column is a slice of the wall time, its height all of it</h2>",
+        _chart(account),
+    ]
+    if len(account.attempts) > 1:
+        parts += ["<h2>Attempts</h2>", _attempts(account)]
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width">'
+        f"<title>{_text(name)}: goodput {percent(account.goodput, 1)}</title><style>{_STYLE}</style></head>\n<body>\n"
+        + "\n".join(parts)
+        + "\n</body></html>\n"
+    )
+
+
+def _bar(account: Account) -> str:
+    """All of the wall time as one bar, the largest parts with their names."""
+    cells, left = [], 0.0
+    for kind, label in LABELS.items():
+        share = max(0.0, account.seconds[kind]) / account.wall if account.wall else 0.0
+        width = share * _WIDTH
+        if width:
+            cells.append(_box(left, 0, width, _BAR_HEIGHT, kind, f"{label}: {percent(share, 1)}"))
+        if width > _LETTER * len(_NAMES[kind]) and kind not in _HATCHED:
+            colour = "#fff" if kind in _DARK else "#111"
+            middle = f'x="{left + width / 2:.1f}" y="{_BAR_HEIGHT / 2 + 5:.0f}" text-anchor="middle"'
+            cells.append(f'<text {middle} style="fill:{colour}">{_NAMES[kind]}</text>')
+        left += width
+    return _svg(_BAR_HEIGHT + 2, cells, f"Shares of the wall time: {_spoken(account)}")
+
+
+def _chart(account: Account) -> str:
+    """The wall time cut in columns of one width, each with its shares; what is done again in its own place."""
+    cut = columns(account)
+    width = _WIDTH / max(1, len(cut))
+    cells = [cell for place, column in enumerate(cut) for cell in _stack(column, place * width, width)]
+    cells += _marks(account)
+    label = "Shares of the wall time in the course of the run; the table below it has the attempts"
+    return _svg(_CHART_HEIGHT + 40, cells, label)
+
+
+def _stack(column: Column, left: float, width: float) -> list[str]:
+    cells, top = [], float(_CHART_HEIGHT)
+    whole = sum(column.values())
+    for kind, label in LABELS.items():
+        height = _CHART_HEIGHT * max(0.0, column.get(kind, 0.0)) / whole if whole else 0.0
+        if height:
+            top -= height
+            cells.append(_box(left, top, width, height, kind, f"{label}: {percent(column[kind], whole)}", border=False))
+    return cells
+
+
+def _marks(account: Account) -> list[str]:
+    """The axis of the wall time, with a line where an attempt begins."""
+    cells, done = [], 0.0
+    last = -100.0
+    for attempt in account.attempts:
+        x = _WIDTH * done / account.wall if account.wall else 0.0
+        if done:
+            cells.append(f'<path d="M{x:.1f} 0V{_CHART_HEIGHT + 6}" stroke="#111" stroke-dasharray="4 3"/>')
+        # A crowd of restarts keeps its lines, and names those that there is room for.
+        if x - last > 80 and x < _WIDTH - 150:
+            cells.append(f'<text x="{x + 2:.1f}" y="{_CHART_HEIGHT + 18}">attempt {attempt.number}</text>')
+            last = x
+        done += attempt.at - attempt.since
+    cells.append(f'<path d="M0 {_CHART_HEIGHT}H{_WIDTH}" stroke="#111"/>')
+    end = f'<text x="{_WIDTH}" y="{_CHART_HEIGHT + 34}" text-anchor="end">{clock(account.wall)} wall time</text>'
+    return [*cells, f'<text x="0" y="{_CHART_HEIGHT + 34}">{_text(moment(account.attempts[0].since))}</text>', end]
+
+
+def _box(
+    left: float, top: float, width: float, height: float, kind: Kind, title: str, *, border: bool = True
+) -> str:
+    fill = f"url(#{kind.value})" if kind in _HATCHED else _COLOURS[kind]
+    # Without softened edges no line shows between two columns.
+    edge = ' stroke="#111" stroke-width="1"' if border else ' shape-rendering="crispEdges"'
+    return (
+        f'<rect x="{left:.2f}" y="{top + 1:.2f}" width="{width:.2f}" height="{height:.2f}" fill="{fill}"{edge}>'
+        f"<title>{_text(title)}</title></rect>"
+    )
+
+
+def _svg(height: float, cells: Sequence[str], label: str) -> str:
+    return (
+        f'<svg viewBox="-1 0 {_WIDTH + 2} {height:.0f}" role="img" aria-label="{_text(label)}">{_patterns()}'
+        f"{''.join(cells)}</svg>"
+    )
+
+
+def _patterns() -> str:
+    """Hatching for what is lost."""
+    made = (
+        f'<pattern id="{kind.value}" width="8" height="8" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
+        f'<rect width="8" height="8" fill="{_COLOURS[kind]}"/><path d="M0 0V8" stroke="#fff" stroke-width="3"/>'
+        "</pattern>"
+        for kind in _HATCHED
+    )
+    return f"<defs>{''.join(made)}</defs>"
+
+
+def _kinds(account: Account) -> str:
+    rows = [
+        f'<tr><td class="text">{_key(kind)} {_text(label)}</td><td>{clock(account.seconds[kind])}</td>'
+        f"<td>{percent(account.seconds[kind], account.wall)}</td></tr>"
+        for kind, label in LABELS.items()
+    ]
+    return (
+        '<table style="margin-top:1em"><tr><th class="text"></th><th>time</th><th>share</th></tr>'
+        + "".join(rows)
+        + f'<tr class="sum"><td class="text">wall time</td><td>{clock(account.wall)}</td><td></td></tr></table>'
+    )
+
+
+def _key(kind: Kind) -> str:
+    return f'<svg class="key" viewBox="0 0 26 14" aria-hidden="true">{_patterns()}{_box(1, 0, 24, 12, kind, "")}</svg>'
+
+
+def _attempts(account: Account) -> str:
+    rows = [
+        f"<tr><td>{attempt.number}</td><td>{_text(moment(attempt.since))}</td>"
+        f"<td>{clock(attempt.at - attempt.since)}</td>"
+        f"<td>{percent(attempt.seconds.get(Kind.STEP, 0.0), attempt.at - attempt.since)}</td>"
+        f'<td>{_text(steps_of(attempt))}</td><td class="text wide">{_text(ended)}</td></tr>'
+        for attempt, ended in zip(account.attempts, endings(account), strict=True)
+    ]
+    return (
+        "<table><tr><th>attempt</th><th>begun</th><th>wall time</th><th>goodput</th><th>steps</th>"
+        '<th class="text">how it ended</th></tr>' + "".join(rows) + "</table>"
+    )
+
+
+def _spoken(account: Account) -> str:
+    """The shares in words, for who cannot see the picture."""
+    return ", ".join(f"{label} {percent(account.seconds[kind], account.wall)}" for kind, label in LABELS.items())
+
+
+def _text(text: str) -> str:
+    return html.escape(text)

@@ -1,0 +1,65 @@
+"""The account of a run as people read it on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tfdist.ledger.account import Account
+from tfdist.ledger.wording import LABELS, clock, endings, headlines, moment, percent, steps_of
+from tfdist.rundir.ledger import Kind
+
+_BAR = 40
+_MOST_ATTEMPTS = 20
+_LEFT = ("where the time went", "", "how it ended")
+"""Columns that begin at the left; numbers end at the right."""
+
+
+def render(name: str, run_dir: str, account: Account) -> str:
+    """The whole table, without a newline at its end."""
+    lines = [f"{name}: {run_dir}", *headlines(account), "", *_kinds(account)]
+    if len(account.attempts) > 1:
+        lines += ["", *_attempts(account)]
+    return "\n".join("".join(letter if letter.isprintable() else "?" for letter in line).rstrip() for line in lines)
+
+
+def _kinds(account: Account) -> list[str]:
+    seconds = account.seconds
+    rows = [
+        (label, clock(seconds[kind]), percent(seconds[kind], account.wall), _bar(seconds[kind], account.wall))
+        for kind, label in LABELS.items()
+    ]
+    return _aligned([("where the time went", "time", "share", ""), *rows, ("wall time", clock(account.wall), "", "")])
+
+
+def _attempts(account: Account) -> list[str]:
+    shown = account.attempts[-_MOST_ATTEMPTS:]
+    rows = [
+        (
+            str(attempt.number),
+            moment(attempt.since),
+            clock(attempt.at - attempt.since),
+            percent(attempt.seconds.get(Kind.STEP, 0.0), attempt.at - attempt.since),
+            steps_of(attempt),
+            ended,
+        )
+        for attempt, ended in zip(shown, endings(account)[-_MOST_ATTEMPTS:], strict=True)
+    ]
+    lines = _aligned([("attempt", "begun", "wall time", "goodput", "steps", "how it ended"), *rows])
+    earlier = len(account.attempts) - len(shown)
+    return lines if not earlier else [*lines, f"and {earlier} before; --json has all"]
+
+
+def _bar(part: float, whole: float) -> str:
+    return "#" * round(_BAR * max(0.0, part) / whole) if whole else ""
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    left = [name in _LEFT for name in rows[0]]
+    return [
+        "  ".join(
+            cell.ljust(width) if is_left else cell.rjust(width)
+            for cell, width, is_left in zip(row, widths, left, strict=True)
+        )
+        for row in rows
+    ]

@@ -1,0 +1,86 @@
+"""What tables and pictures of an account have in common: the kinds' order and names, and how numbers look."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from tfdist.ledger.account import Account, AttemptAccount
+from tfdist.rundir.ledger import Kind, Phase
+
+LABELS: Mapping[Kind, str] = MappingProxyType(
+    {
+        Kind.STEP: "training steps that count",
+        Kind.INPUT: "waiting for data",
+        Kind.EVALUATION: "evaluation",
+        Kind.CHECKPOINT: "waiting for checkpoints and saves",
+        Kind.CALLBACK: "between epochs: callbacks, data set-up",
+        Kind.COMPILE: "first batches, which compile",
+        Kind.START_UP: "start-up",
+        Kind.RESTART: "lost to restarts",
+        Kind.REPLAY: "steps done again later",
+        Kind.OTHER: "other",
+    }
+)
+"""Every kind, in the order in which it is shown, and in words."""
+
+
+def clock(seconds: float) -> str:
+    """A length of time to a tenth of a second, so that columns of it add up: `1:02:03.4`."""
+    tenths = round(10 * seconds)
+    minutes, rest = divmod(tenths, 600)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest // 10:02}.{rest % 10}" if hours else f"{minutes}:{rest // 10:02}.{rest % 10}"
+
+
+def percent(part: float, whole: float) -> str:
+    """`83.1 %`, or `-` of nothing."""
+    return f"{100 * part / whole:.1f} %" if whole else "-"
+
+
+def moment(seconds: float) -> str:
+    """A time since 1970 as the wall clock of this machine shows it."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+
+
+def headlines(account: Account) -> list[str]:
+    """The wall time, the goodput and what happened, one sentence each."""
+    steps = f"{account.steps:,} training step{'' if account.steps == 1 else 's'}"
+    lines = [
+        f"goodput {percent(account.goodput, 1)}: {clock(account.seconds[Kind.STEP])} of {clock(account.wall)} "
+        f"wall time went into the {steps} that count"
+    ]
+    starts, restarts = len(account.attempts) - account.restarts, account.restarts
+    if len(account.attempts) > 1:
+        away = f", {clock(account.away)} between them not counted" if starts > 1 else ""
+        lines.append(f"{_times(starts, 'start')} of tfdist train{away}; {_times(restarts, 'restart')} by it")
+    if account.lost:
+        lines.append(f"{_times(account.lost, 'step')} done again, because they came after the last checkpoint")
+    if account.attempts[-1].phase is Phase.RUNNING:
+        lines.append(f"up to {moment(account.attempts[-1].at)}: the run goes on, or its launcher was killed")
+    if account.damaged:
+        lines.append(f"{_times(account.damaged, 'line')} of the ledger cannot be read and count as what is around them")
+    return lines
+
+
+def endings(account: Account) -> list[str]:
+    """How each attempt ended."""
+    *earlier, last = account.attempts
+    return [*(_ending(attempt, "its launcher was killed") for attempt in earlier), _ending(last, "not yet, or unheard")]
+
+
+def _ending(attempt: AttemptAccount, unheard: str) -> str:
+    return unheard if attempt.phase is Phase.RUNNING else attempt.why or attempt.phase.value
+
+
+def steps_of(attempt: AttemptAccount) -> str:
+    """From which step to which an attempt went, and how many of them are done again."""
+    if attempt.begun_at is None:
+        return "-"
+    again = f", {attempt.lost:,} again" if attempt.lost else ""
+    return f"{attempt.begun_at:,} to {attempt.reached:,}{again}"
+
+
+def _times(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"

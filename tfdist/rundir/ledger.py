@@ -1,0 +1,190 @@
+"""Where a run's wall time went, as it is written down: a line of JSON for each stretch of it.
+
+Two processes append to the file, both on the chief's machine: the chief says what it did, and its launcher when workers
+were started and what became of them. A line is written in one go. Whatever kills a writer leaves at most its last line
+cut short, which readers pass over and which the next line does not continue.
+"""
+
+from __future__ import annotations
+
+import enum
+import errno
+import json
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tfdist.errors import RunDirError
+from tfdist.rundir.atomic import write_error
+from tfdist.rundir.record import Record
+
+
+class Kind(enum.StrEnum):
+    """What a stretch of wall time was spent on. The chief knows the first seven, readers add `restart` and `replay`."""
+
+    STEP = "step"
+    INPUT = "input"
+    EVALUATION = "evaluation"
+    CHECKPOINT = "checkpoint"
+    CALLBACK = "callback"
+    COMPILE = "compile"
+    START_UP = "start-up"
+    RESTART = "restart"
+    REPLAY = "replay"
+    OTHER = "other"
+
+
+class Phase(enum.StrEnum):
+    """What a launcher says of an attempt: that its workers start, and how it ended."""
+
+    RUNNING = "running"
+    RESTARTING = "restarting"
+    """It failed, and there is another one."""
+    DONE = "done"
+    FAILED = "failed"
+    STOPPED = "stopped"
+    """Somebody asked the job to stop."""
+
+
+@dataclass(frozen=True)
+class Stretch(Record):
+    """What the chief did in a stretch of time.
+
+    Attributes:
+        attempt: The start of the workers that it belongs to, from 0.
+        since: When the stretch began, in seconds since 1970 (UTC).
+        at: When it ended.
+        seconds: How many of them went where; `Kind` -> seconds.
+        steps: Training batches done in it.
+        step: Training batches of the run that were done at its end.
+
+    Raises:
+        ValueError: A value has another type, or the stretch ends before it begins.
+    """
+
+    attempt: int
+    since: float
+    at: float
+    seconds: Mapping[str, float]
+    steps: int
+    step: int
+
+    def __post_init__(self) -> None:
+        _check_times(self.since, self.at, *self.seconds.values())
+        _check_counts(self.attempt, self.steps, self.step)
+        if self.at < self.since or any(kind not in tuple(Kind) for kind in self.seconds):
+            raise ValueError("expected a stretch that ends after it begins, and known kinds of time")
+
+
+@dataclass(frozen=True)
+class Turn(Record):
+    """A turn in the life of a job, as its launcher says it.
+
+    Attributes:
+        attempt: The start of the workers that it belongs to, from 0.
+        at: When, in seconds since 1970 (UTC).
+        phase: What comes now, a `Phase` or its value.
+        since: When the job began, in its first turn alone.
+        why: What happened, in words; empty where `phase` says it all.
+        step: The greatest step of the run that a worker of the attempt has told; None where the attempt begins.
+
+    Raises:
+        ValueError: A value has another type or is unknown.
+    """
+
+    attempt: int
+    at: float
+    phase: Phase
+    since: float | None = None
+    why: str = ""
+    step: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "phase", Phase(self.phase))
+        _check_times(self.at, *(() if self.since is None else (self.since,)))
+        _check_counts(self.attempt, self.step or 0)
+        if not isinstance(self.why, str):
+            raise ValueError("expected words for what happened")
+
+
+Entry = Stretch | Turn
+
+_WRITERS: Mapping[type[Entry], str] = {Stretch: "chief", Turn: "launcher"}
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """What was read of a ledger.
+
+    Attributes:
+        entries: In the order in which they were written.
+        damaged: Lines that could not be read, such as one that a kill has cut short.
+    """
+
+    entries: tuple[Entry, ...]
+    damaged: int = 0
+
+
+def append(file: Path, entry: Entry) -> None:
+    """Adds a line.
+
+    Raises:
+        RunDirError: The disk is full, or the file cannot be written.
+    """
+    line = (json.dumps({"who": _WRITERS[type(entry)], **entry.to_dict()}) + "\n").encode()
+    try:
+        # Appended by the system itself: no line of one process comes into a line of the other.
+        descriptor = os.open(file, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            size = os.fstat(descriptor).st_size
+            if size and os.pread(descriptor, 1, size - 1) != b"\n":
+                line = b"\n" + line
+            if os.write(descriptor, line) < len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(file))
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise write_error(file, error) from error
+
+
+def read(file: Path) -> Ledger:
+    """Reads all lines that are whole.
+
+    Raises:
+        RunDirError: There is no such file, or it cannot be read.
+    """
+    try:
+        lines = file.read_bytes().split(b"\n")
+    except FileNotFoundError:
+        raise RunDirError(
+            f"There is no ledger {file}. Expected the run directory of a run whose workers have started, on the "
+            "chief's machine. Received: one without ledger.jsonl. Give that directory."
+        ) from None
+    except OSError as error:
+        raise RunDirError(f"The ledger {file} cannot be read: {error}.") from error
+    entries = [_entry(line) for line in lines if line.strip()]
+    whole = tuple(entry for entry in entries if entry is not None)
+    return Ledger(whole, len(entries) - len(whole))
+
+
+def _entry(line: bytes) -> Entry | None:
+    """What a line says; None when it was cut short, or is of a later version."""
+    try:
+        content: Any = json.loads(line)
+        kind = next(kind for kind, who in _WRITERS.items() if content["who"] == who)
+        return kind.from_dict(content)
+    except (ValueError, KeyError, TypeError, StopIteration, AttributeError, RunDirError):
+        return None
+
+
+def _check_times(*values: float) -> None:
+    if not all(isinstance(value, int | float) and math.isfinite(value) for value in values):
+        raise ValueError(f"expected seconds. Received: {values}")
+
+
+def _check_counts(*values: int) -> None:
+    if not all(isinstance(value, int) and value >= 0 for value in values):
+        raise ValueError(f"expected counts. Received: {values}")

@@ -1,0 +1,155 @@
+"""Where the time of one process goes, from what it is told of calls, batches and saves. Pure: it is told the time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tfdist.rundir.ledger import Kind
+
+
+@dataclass
+class _Call:
+    """A `fit`, `evaluate` or `predict` under way.
+
+    Attributes:
+        trains: Whether it is a `fit`.
+        stepped: Whether it has done a batch.
+        evaluated: Whether an evaluation inside of it has done a batch.
+    """
+
+    trains: bool
+    stepped: bool = False
+    evaluated: bool = False
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What was counted in a stretch of time.
+
+    Attributes:
+        seconds: Where they went; they add up to the stretch.
+        steps: Training batches done.
+        step: Training batches of the run that were done at the end.
+    """
+
+    seconds: dict[Kind, float] = field(default_factory=dict)
+    steps: int = 0
+    step: int = 0
+
+
+class Tally:
+    """Counts seconds by what they were spent on.
+
+    Until the first `fit`, `evaluate` or `predict` it is start-up; from the begin of each of them until its first batch
+    is done, compiling. Training batches and the moments between two of them are steps; what comes between the last
+    batch of an epoch and the first of the next is a callback's, but for evaluations and saves. Outside of all calls
+    after the first it is other.
+
+    Args:
+        now: The time, in seconds.
+    """
+
+    def __init__(self, now: float) -> None:
+        self._now = now
+        self._seconds: dict[Kind, float] = {}
+        self._steps = self._step = 0
+        self._calls: list[_Call] = []
+        self._saves = 0
+        self._stepped = self._running = self._between = False
+        self._waited = self._due = 0.0
+        self._forgives = True
+
+    def begin_call(self, *, trains: bool, now: float) -> None:
+        """A `fit` begins, or an `evaluate` or `predict`, maybe inside of another call."""
+        self._charge(now)
+        # An evaluation inside of a fit compiles once for all.
+        compiled = not trains and bool(self._calls) and self._calls[-1].evaluated
+        self._calls.append(_Call(trains, stepped=compiled))
+
+    def end_call(self, now: float) -> None:
+        """The innermost call is over."""
+        self._charge(now)
+        ended = self._calls.pop()
+        self._running = False
+        self._between = True
+        if self._calls and ended.stepped and not ended.trains:
+            self._calls[-1].evaluated = True
+
+    def begin_batches(self, now: float) -> None:
+        """Batches begin."""
+        self._charge(now)
+        self._running = True
+        if self._calls and self._calls[-1].trains:
+            self._between = False
+
+    def end_batches(self, trained: int, step: int, now: float) -> None:
+        """They are done, with `trained` training batches among them, and with them `step` of the run."""
+        # What the first batches waited for belongs to compiling.
+        self._forgives = self._forgives or self._kind() is Kind.COMPILE
+        self._charge(now)
+        self._running = False
+        self._stepped = True
+        if self._calls:
+            self._calls[-1].stepped = True
+        self._steps += trained
+        self._step = step
+
+    def leave_steps(self, now: float) -> None:
+        """What comes until the next training batch is no part of the steps."""
+        self._charge(now)
+        self._between = True
+
+    def begin_save(self, now: float) -> None:
+        """The training stands still for a save, maybe inside of another."""
+        self._charge(now)
+        self._saves += 1
+
+    def end_save(self, now: float) -> None:
+        """It goes on."""
+        self._charge(now)
+        self._saves -= 1
+
+    def waited(self, total: float) -> None:
+        """So many seconds have training steps waited for their data since the process began; they are no step time."""
+        if not self._forgives:
+            self._due += max(0.0, total - self._waited)
+        self._waited = total
+        self._forgives = False
+
+    def take(self, now: float) -> Taken:
+        """What was counted since the last time, or the begin."""
+        self._charge(now)
+        seconds = {kind: spent for kind, spent in self._seconds.items() if spent}
+        # A wait longer than the stretch is taken off the steps of the next ones.
+        waited = min(self._due, seconds.get(Kind.STEP, 0.0))
+        if waited:
+            self._due -= waited
+            seconds[Kind.STEP] -= waited
+            seconds[Kind.INPUT] = waited
+        taken = Taken(seconds, self._steps, self._step)
+        self._seconds, self._steps = {}, 0
+        return taken
+
+    def _charge(self, now: float) -> None:
+        kind = self._kind()
+        self._seconds[kind] = self._seconds.get(kind, 0.0) + max(0.0, now - self._now)
+        self._now = max(self._now, now)
+
+    def _kind(self) -> Kind:
+        """What the process does now."""
+        if self._saves:
+            return Kind.CHECKPOINT
+        if not self._calls:
+            return self._kind_outside()
+        call = self._calls[-1]
+        if not call.stepped:
+            return Kind.COMPILE
+        if not call.trains:
+            return Kind.EVALUATION
+        return Kind.CALLBACK if self._between else Kind.STEP
+
+    def _kind_outside(self) -> Kind:
+        """Outside of all calls: `train_on_batch` and its kin are steps too."""
+        if self._running:
+            return Kind.STEP if self._stepped else Kind.COMPILE
+        return Kind.OTHER if self._stepped else Kind.START_UP
