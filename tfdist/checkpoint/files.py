@@ -24,7 +24,6 @@ MARKER = "checkpoint.json"
 
 _NAME = re.compile(r"step-(\d+)(?:\.(\d+))?")
 _TEMPORARY = ".step-*.tmp"
-_BLOCK = 1 << 20
 
 
 @dataclass(frozen=True, order=True)
@@ -130,8 +129,5 @@ def _flushed(file: Path) -> dict[str, int | str]:
 
 
 def _digest(file: Path) -> str:
-    digest = hashlib.sha256()
     with file.open("rb") as content:
-        while block := content.read(_BLOCK):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(content, "sha256").hexdigest()

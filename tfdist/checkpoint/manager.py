@@ -6,27 +6,32 @@ import contextlib
 import json
 import logging
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Literal
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 from tfdist.checkpoint import files
-from tfdist.checkpoint.policy import obsolete
+from tfdist.checkpoint.background import writer
+from tfdist.checkpoint.pruning import SUMMARY, Pruning
+from tfdist.checkpoint.retention import Retention
 from tfdist.checkpoint.summary import Summary
+from tfdist.checkpoint.writing import REPLICAS, WEIGHTS, Weights, Writing
 from tfdist.errors import RunDirError
 from tfdist.runtime.collectives import worker_count, worker_rank
 from tfdist.runtime.from_chief import file_from_chief, text_from_chief
 
-WEIGHTS = "model.weights.h5"
-"""Weights and optimizer; `keras.Model.load_weights` reads it."""
+WAIT_SECONDS = 300.0
+"""How long anything waits for the checkpoint that is being written: then the disk counts as hanging."""
 
-REPLICAS = "replicas.npz"
-"""Values of which each replica has its own: `runtime.replica_values`."""
+_LONG_SECONDS = 1.0
+"""A wait of the training that is told."""
 
-SUMMARY = "summary.json"
+WhenBusy = Literal["wait", "skip"]
 
 _log = logging.getLogger("tfdist")
 
@@ -34,47 +39,90 @@ _log = logging.getLogger("tfdist")
 class Checkpoints:
     """Saves and restores. All workers call each method together, unless it says otherwise.
 
+    One checkpoint is written at a time, in the background. Its failure is told in a warning and ends nothing.
+
     Attributes:
         folder: Where they lie on the chief's machine.
 
     Args:
         folder: Where they lie on the chief's machine; made when the first is saved.
-        keep: How many to keep, at least 1.
+        retention: Which are kept.
         strategy: The process's strategy.
+        when_busy: Whether one that is due while another is written waits for it, or is left out.
     """
 
-    def __init__(self, folder: Path, keep: int, strategy: tf.distribute.Strategy) -> None:
+    def __init__(
+        self, folder: Path, retention: Retention, strategy: tf.distribute.Strategy, when_busy: WhenBusy = "wait"
+    ) -> None:
         self.folder = folder
-        self._keep = keep
         self._strategy = strategy
+        self._when_busy = when_busy
         self._restored_from: Path | None = None
         self._is_chief = worker_rank(strategy) == 0
+        self._job: Writing | None = None
+        self._pruning = Pruning(folder, retention)
+        self._has_warned = False
         if self._is_chief:
+            writer().wait(WAIT_SECONDS)  # of an earlier training in this process
             files.remove_unfinished(folder)
 
-    def save(self, model: keras.Model, values: Mapping[str, np.ndarray], summary: Summary) -> Path:
-        """Makes a checkpoint, then removes those that are too many. On the chief alone.
+    def ready(self, step: int, *, must: bool = False) -> bool:
+        """Whether a checkpoint can be made now; waits for the one that is being written where it is to. On the chief.
 
         Args:
-            model: Built and compiled.
-            values: Those of the replicas.
+            step: Steps of the run that are done.
+            must: Whether it is to wait, whatever `when_busy` says.
+        """
+        if not writer().is_busy:
+            return True
+        begun = time.monotonic()
+        is_free = (must or self._when_busy == "wait") and writer().wait(WAIT_SECONDS)
+        self._tell_of_wait(step, is_free, time.monotonic() - begun)
+        return is_free
+
+    def save(self, weights: Weights, values: Mapping[str, np.ndarray], summary: Summary) -> None:
+        """Copies what a checkpoint needs, begins to write it in the background, and returns. On the chief, when ready.
+
+        Once it is whole, those that are too many are removed.
+
+        Args:
+            weights: The model's and the optimizer's.
+            values: Those of the replicas; the arrays are not changed any more.
             summary: The rest.
+        """
+        weights.take()
+        self._job = Writing(self.folder, weights, values, summary, self._pruning)
+        writer().start(self._job.run)
+
+    def finish(self, seconds: float = WAIT_SECONDS) -> bool:
+        """Waits until the checkpoint under way is on the disk. On the chief.
+
+        Args:
+            seconds: How long to wait at most.
 
         Returns:
-            Its directory.
-
-        Raises:
-            RunDirError: It cannot be written. The earlier ones are as they were.
+            Whether the last one begun is whole; True where none was begun.
         """
-        with files.writing(self.folder, summary.total) as folder:
-            model.save_weights(folder / WEIGHTS)
-            np.savez(folder / REPLICAS, **values)
-            (folder / SUMMARY).write_text(json.dumps(summary.to_dict()))
-        entries = {(entry.step, entry.number): entry for entry in files.stored(self.folder)}
-        newest = max(key for key in entries if key[0] == summary.total)
-        for key in obsolete(list(entries), newest, self._keep):
-            files.remove(entries[key])
-        return entries[newest].path
+        if not writer().wait(seconds):
+            _log.warning(
+                "The checkpoint in %s is not on the disk after %.0f s. It counts as missing. Expected a disk that "
+                "answers.",
+                self.folder,
+                seconds,
+            )
+            return False
+        return self._job is None or self._job.is_whole
+
+    def _tell_of_wait(self, step: int, is_free: bool, seconds: float) -> None:
+        if not is_free:
+            text = f"No checkpoint at step {step}: the one before is still being written"
+        elif seconds >= _LONG_SECONDS:
+            text = f"At step {step} the training waited {seconds:.1f} s for the checkpoint before to be written"
+        else:
+            return
+        hint = "" if self._has_warned else ". Save less often, or onto a faster disk (docs/checkpoints.md)"
+        _log.log(logging.INFO if self._has_warned else logging.WARNING, "%s%s.", text, hint)
+        self._has_warned = True
 
     def latest(self) -> tuple[Summary, str] | None:
         """The latest checkpoint that is whole, and its path on the chief's machine; None when there is none.

@@ -95,6 +95,7 @@ def _keeper(session: Session, config: RunConfig, inputs: _Inputs, beginning: Beg
         lambda: record.kept,
         beginning.resumed,
         session.strategy,
+        session.heartbeat.saving,
     )
 
 

@@ -1,0 +1,82 @@
+"""One checkpoint on its way to the disk."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from tfdist.checkpoint import files
+from tfdist.checkpoint.pruning import SUMMARY, Pruning
+from tfdist.checkpoint.summary import Summary
+from tfdist.errors import RunDirError
+
+WEIGHTS = "model.weights.h5"
+"""Weights and optimizer; `keras.Model.load_weights` reads it."""
+
+REPLICAS = "replicas.npz"
+"""Values of which each replica has its own: `runtime.replica_values`."""
+
+_log = logging.getLogger("tfdist")
+
+
+class Weights(Protocol):
+    """A model's weights and its optimizer's state, as they can be copied and written."""
+
+    def take(self) -> None:
+        """Copies them to host memory."""
+
+    def write(self, file: Path) -> None:
+        """Writes the latest copy; in another thread, and never while `take` runs."""
+
+
+class Writing:
+    """Writes one checkpoint, once; its `run` is a job for the background.
+
+    Args:
+        folder: Where the run's checkpoints lie.
+        weights: Copied already.
+        values: Those of the replicas.
+        summary: The rest.
+        pruning: Removes others afterwards.
+
+    Attributes:
+        is_whole: Whether it is on the disk.
+    """
+
+    def __init__(
+        self, folder: Path, weights: Weights, values: Mapping[str, np.ndarray], summary: Summary, pruning: Pruning
+    ) -> None:
+        self.is_whole = False
+        self._folder = folder
+        self._weights = weights
+        self._values = values
+        self._summary = summary
+        self._pruning = pruning
+
+    def run(self) -> None:
+        """Writes it; a failure is told in a warning, and the training goes on."""
+        step = self._summary.total
+        try:
+            begun = time.monotonic()
+            self._write()
+            self.is_whole = True
+            _log.info("checkpoint of step %d in %s, written in %.2f s", step, self._folder, time.monotonic() - begun)
+            self._pruning.prune(step)
+        except RunDirError as error:
+            _log.warning("No checkpoint at step %d. The training goes on without. %s", step, error)
+        except Exception:
+            # Nobody above could tell of it: this is the bottom of a thread.
+            _log.warning("No checkpoint at step %d, for a reason that was not expected. The training goes on.", step,
+                         exc_info=True)  # fmt: skip
+
+    def _write(self) -> None:
+        with files.writing(self._folder, self._summary.total) as place:
+            self._weights.write(place / WEIGHTS)
+            np.savez(place / REPLICAS, **self._values)
+            (place / SUMMARY).write_text(json.dumps(self._summary.to_dict()))
