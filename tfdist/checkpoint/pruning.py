@@ -45,7 +45,9 @@ class Pruning:
         """Removes what may go now that the latest checkpoint of `step` is whole; what cannot be removed stays."""
         stored = {(entry.step, entry.number): entry for entry in files.stored(self._folder)}
         self._seen = {key: self._seen.get(key) or saved_of(entry) for key, entry in stored.items()}
-        newest = max((entry for entry in self._seen.values() if entry.step == step), key=lambda entry: entry.key)
+        newest = max((entry for entry in self._seen.values() if entry.step == step), key=_key, default=None)
+        if newest is None:  # somebody else has removed it
+            return
         for entry in self._retention.obsolete(list(self._seen.values()), newest):
             files.remove(stored[entry.key])
         self._check_metric(newest.metrics)
@@ -61,3 +63,7 @@ class Pruning:
             best,
             ", ".join(metrics),
         )
+
+
+def _key(entry: Saved) -> tuple[int, int]:
+    return entry.key

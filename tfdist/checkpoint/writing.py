@@ -62,18 +62,18 @@ class Writing:
     def run(self) -> None:
         """Writes it; a failure is told in a warning, and the training goes on."""
         step = self._summary.total
+        begun = time.monotonic()
         try:
-            begun = time.monotonic()
             self._write()
-            self.is_whole = True
-            _log.info("checkpoint of step %d in %s, written in %.2f s", step, self._folder, time.monotonic() - begun)
-            self._pruning.prune(step)
         except RunDirError as error:
             _log.warning("No checkpoint at step %d. The training goes on without. %s", step, error)
         except Exception:
-            # Nobody above could tell of it: this is the bottom of a thread.
-            _log.warning("No checkpoint at step %d, for a reason that was not expected. The training goes on.", step,
-                         exc_info=True)  # fmt: skip
+            # This is the bottom of a thread: nobody above could tell of it.
+            _log.warning("No checkpoint at step %d. The training goes on without.", step, exc_info=True)
+        else:
+            self.is_whole = True
+            _log.info("checkpoint of step %d in %s, written in %.2f s", step, self._folder, time.monotonic() - begun)
+            self._pruning.prune(step)
 
     def _write(self) -> None:
         with files.writing(self._folder, self._summary.total) as place:

@@ -173,6 +173,10 @@ class Keeper(keras.callbacks.Callback):
         Returns:
             Whether it was made, the same on all workers.
         """
+        with self._saving():
+            return self._save_together(must, metrics or {})
+
+    def _save_together(self, must: bool, metrics: Mapping[str, float]) -> bool:
         self._tried_at = self._position
         made = self._agreed(lambda: self._checkpoints.ready(self._total, must=must))
         if made:
@@ -181,20 +185,19 @@ class Keeper(keras.callbacks.Callback):
                 passing = replica_values.read(self._passing(metrics=self._position.step > 0), self._strategy)
             values = replica_values.read(state.lasting_parts(self.model), self._strategy) | passing
             if self._is_chief:
-                with self._saving():
-                    self._begin_to_write(values, metrics or {})
+                self._begin_to_write(values, metrics)
             self._saved_at = self._position
         self._saved_time = time.monotonic()
         return made
 
     def _finish(self) -> bool:
         """Waits until what was begun is on the disk; returns whether it is, the same on all workers."""
-        return self._agreed(self._checkpoints.finish)
+        with self._saving():
+            return self._agreed(self._checkpoints.finish)
 
     def _agreed(self, ask: Callable[[], bool]) -> bool:
         """The chief's answer, on all workers."""
-        with self._saving():
-            return bool(broadcast(self._is_chief and ask(), strategy=self._strategy))
+        return bool(broadcast(self._is_chief and ask(), strategy=self._strategy))
 
     def _begin_to_write(self, values: Mapping[str, np.ndarray], metrics: Mapping[str, float]) -> None:
         summary = dataclasses.replace(
