@@ -60,6 +60,8 @@ class Checkpoints:
         self._restored_from: Path | None = None
         self._is_chief = worker_rank(strategy) == 0
         self._job: Writing | None = None
+        self._seconds = 0.0
+        self._hangs = False
         self._pruning = Pruning(folder, retention)
         self._has_warned = False
         if self._is_chief:
@@ -74,9 +76,12 @@ class Checkpoints:
             must: Whether it is to wait, whatever `when_busy` says.
         """
         if not writer().is_busy:
+            self._hangs = False
             return True
         begun = time.monotonic()
-        is_free = (must or self._when_busy == "wait") and writer().wait(WAIT_SECONDS)
+        waits = (must or self._when_busy == "wait") and not self._hangs
+        is_free = waits and writer().wait(WAIT_SECONDS)
+        self._hangs |= waits and not is_free  # once is enough for one that never ends
         self._tell_of_wait(step, is_free, time.monotonic() - begun)
         return is_free
 
@@ -91,6 +96,7 @@ class Checkpoints:
             summary: The rest.
         """
         weights.take()
+        self._seconds = self.background_seconds
         self._job = Writing(self.folder, weights, values, summary, self._pruning)
         writer().start(self._job.run)
 
@@ -112,6 +118,11 @@ class Checkpoints:
             )
             return False
         return self._job is None or self._job.is_whole
+
+    @property
+    def background_seconds(self) -> float:
+        """How long the background has written so far, without the one under way."""
+        return self._seconds + (0.0 if self._job is None else self._job.seconds)
 
     def _tell_of_wait(self, step: int, is_free: bool, seconds: float) -> None:
         if not is_free:

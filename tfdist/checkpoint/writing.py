@@ -47,12 +47,14 @@ class Writing:
 
     Attributes:
         is_whole: Whether it is on the disk.
+        seconds: How long it took, or took to fail; 0 before.
     """
 
     def __init__(
         self, folder: Path, weights: Weights, values: Mapping[str, np.ndarray], summary: Summary, pruning: Pruning
     ) -> None:
         self.is_whole = False
+        self.seconds = 0.0
         self._folder = folder
         self._weights = weights
         self._values = values
@@ -61,19 +63,27 @@ class Writing:
 
     def run(self) -> None:
         """Writes it; a failure is told in a warning, and the training goes on."""
-        step = self._summary.total
         begun = time.monotonic()
+        self.is_whole = self._is_written()
+        self.seconds = time.monotonic() - begun
+        if self.is_whole:
+            step = self._summary.total
+            _log.info("checkpoint of step %d in %s, written in %.2f s", step, self._folder, self.seconds)
+            self._pruning.prune(step)
+
+    def _is_written(self) -> bool:
         try:
             self._write()
         except RunDirError as error:
-            _log.warning("No checkpoint at step %d. The training goes on without. %s", step, error)
+            _log.warning("No checkpoint at step %d. The training goes on without. %s", self._summary.total, error)
         except Exception:
             # This is the bottom of a thread: nobody above could tell of it.
-            _log.warning("No checkpoint at step %d. The training goes on without.", step, exc_info=True)
+            _log.warning(
+                "No checkpoint at step %d. The training goes on without.", self._summary.total, exc_info=True
+            )
         else:
-            self.is_whole = True
-            _log.info("checkpoint of step %d in %s, written in %.2f s", step, self._folder, time.monotonic() - begun)
-            self._pruning.prune(step)
+            return True
+        return False
 
     def _write(self) -> None:
         with files.writing(self._folder, self._summary.total) as place:
