@@ -1,7 +1,7 @@
-"""What checkpoints cost: `python -m tfdist.bench.saving [MODEL] [--every 50] [--saves 2] [--pairs 5]`.
+"""What checkpoints cost: `python -m tfdist.bench.saving [MODEL] [--every 50] [--pairs 5]`.
 
-In one process on one device, in turn: `fit` without checkpoints, and the same with one after every so many steps, until
-the last one is on the disk.
+In one process on one device, in turn: `fit` without checkpoints, and the same with one after so many steps. Steps are
+timed until `TAIL` after it, in which the background writes; what that costs beyond the plain steps is the cost of one.
 """
 
 from __future__ import annotations
@@ -14,8 +14,13 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import keras
 
 BATCH = 256
+TAIL = 15
+"""Steps after the checkpoint that are timed: longer than it takes to write."""
 
 
 @dataclass(frozen=True)
@@ -23,18 +28,22 @@ class Cost:
     """Of one pair.
 
     Attributes:
-        plain: Seconds without checkpoints.
-        saving: Seconds with them.
-        stalls: Seconds that the training stood still, one number a checkpoint.
-        background: Seconds that the background took, for each on the average.
-        size: Bytes of one on the disk.
+        plain: Seconds of the steps without a checkpoint.
+        extra: Seconds that they took longer with one.
+        stall: Seconds that the training stood still for it.
+        background: Seconds that the background took.
+        size: Bytes on the disk.
     """
 
     plain: float
-    saving: float
-    stalls: tuple[float, ...]
+    extra: float
+    stall: float
     background: float
     size: int
+
+    def share(self, every: int) -> float:
+        """The part of the time that checkpoints take which are made after every so many steps."""
+        return self.extra / (self.plain * every / (every + TAIL))
 
 
 def main() -> None:
@@ -42,24 +51,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tfdist.bench.saving", description="What checkpoints cost.")
     parser.add_argument("model", nargs="?", default="wide", help="mlp, cnn or wide")
     parser.add_argument("--every", type=int, default=50, help="steps between two")
-    parser.add_argument("--saves", type=int, default=2, help="checkpoints in each fit")
     parser.add_argument("--pairs", type=int, default=5)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tfdist-bench-", dir=".") as folder:
         costs = []
-        for cost in measure(options.model, options.every, options.saves, options.pairs, Path(folder)):
+        for cost in measure(options.model, options.every, options.pairs, Path(folder)):
             costs.append(cost)
-            print(f"{cost.saving / cost.plain - 1:+.2%} of {cost.plain:.1f} s", flush=True)
+            print(f"{cost.share(options.every):+.2%}: {cost}", flush=True)
     print(_summary(options.model, options.every, costs), flush=True)
 
 
-def measure(name: str, every: int, saves: int, pairs: int, folder: Path) -> Iterator[Cost]:
-    """One cost a pair, after one `fit` of each kind that is not counted.
+def measure(name: str, every: int, pairs: int, folder: Path) -> Iterator[Cost]:
+    """One cost a pair, after a `fit` with checkpoints that is not counted.
 
     Args:
         name: The model's.
-        every: Steps between two checkpoints.
-        saves: Checkpoints in each `fit`.
+        every: Steps before the checkpoint.
         pairs: How many.
         folder: Where the checkpoints go.
     """
@@ -73,23 +80,37 @@ def measure(name: str, every: int, saves: int, pairs: int, folder: Path) -> Iter
     data = tf.data.Dataset.from_tensor_slices(models.data(name, 8 * BATCH)).batch(BATCH, drop_remainder=True)
     data = data.cache().repeat()
 
-    def fit(steps: int, *callbacks: object) -> float:
-        begun = time.perf_counter()
-        model.fit(data, steps_per_epoch=steps, epochs=saves, verbose=0, shuffle=False, callbacks=list(callbacks))
-        return time.perf_counter() - begun
+    def fit(steps: int, *callbacks: keras.callbacks.Callback) -> float:
+        clock = _Clock()
+        model.fit(data, steps_per_epoch=steps, verbose=0, shuffle=False, callbacks=[*callbacks, clock])
+        return clock.ended - clock.begun
 
-    fit(2, _Saver(folder / "first", 2).keeper)
-    for number in range(pairs):
-        plain = fit(every)
-        saver = _Saver(folder / str(number), every)
-        saving = fit(every, saver.keeper)
-        yield Cost(plain, saving, tuple(saver.waits[:saves]), saver.checkpoints.background_seconds / saves, saver.size)
+    saver = _Saver(folder, every, every + TAIL)
+    fit(every + TAIL, saver.keeper)
+    for _ in range(pairs):
+        plain = fit(every + TAIL)
+        before = saver.begin()
+        extra = fit(every + TAIL, saver.keeper) - plain
+        background = (saver.checkpoints.background_seconds - before) / 2
+        yield Cost(plain, extra, saver.waits[0], background, saver.size)
+
+
+class _Clock(keras.callbacks.Callback):
+    """When the first step began and the last one ended."""
+
+    begun = ended = 0.0
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        self.begun = time.perf_counter()
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self.ended = time.perf_counter()
 
 
 class _Saver:
-    """Saves at the end of every epoch, and measures how long the training waits."""
+    """Saves after so many steps, and at the end of the epoch; measures how long the training waits."""
 
-    def __init__(self, folder: Path, steps: int) -> None:
+    def __init__(self, folder: Path, every: int, steps: int) -> None:
         import tensorflow as tf
 
         from tfdist.checkpoint import Checkpoints, Policy, Retention, Summary
@@ -100,7 +121,12 @@ class _Saver:
         self.folder = folder
         self.checkpoints = Checkpoints(folder, Retention(1), strategy)
         facts = Summary(0, 0, 0, 0, BATCH, steps * BATCH, 1, 1, 0.0)
-        self.keeper = Keeper(self.checkpoints, Policy(), facts, steps, dict, None, strategy, self._saving)
+        self.keeper = Keeper(self.checkpoints, Policy(every), facts, steps, dict, None, strategy, self._saving)
+
+    def begin(self) -> float:
+        """Forgets the waits; returns the seconds that the background has taken so far."""
+        self.waits.clear()
+        return self.checkpoints.background_seconds
 
     @property
     def size(self) -> int:
@@ -115,8 +141,8 @@ class _Saver:
 
 
 def _summary(name: str, every: int, costs: list[Cost]) -> str:
-    share = statistics.median(cost.saving / cost.plain - 1 for cost in costs)
-    stall = statistics.median(stall for cost in costs for stall in cost.stalls)
+    share = statistics.median(cost.share(every) for cost in costs)
+    stall = statistics.median(cost.stall for cost in costs)
     background = statistics.median(cost.background for cost in costs)
     return (
         f"{name}, one device, a checkpoint of {costs[0].size / 1e6:.0f} MB every {every} steps: {share:+.2%} of the "

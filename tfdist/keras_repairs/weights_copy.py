@@ -12,6 +12,7 @@ else than Keras variables would be read while it trains. `tf.train.Checkpoint` i
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 from keras.src.saving import saving_lib
+
+from tfdist.keras_repairs.unfailing_file import UnfailingFile
 
 Metadata = Mapping[str, str] | None
 
@@ -79,14 +82,14 @@ class WeightsCopy:
         Raises:
             OSError: It cannot be written.
         """
-        store = saving_lib.H5IOStore(file, mode="w")
-        try:
+        disk = UnfailingFile(file)
+        with contextlib.closing(disk), contextlib.closing(saving_lib.H5IOStore(disk, mode="w")) as store:
             for group in self._copies:
                 entry = store.make(group.path, metadata=group.metadata and dict(group.metadata))
                 for key, copy in group.values.items():
                     entry[key] = _Held(copy)
-        finally:
-            store.close()
+                    disk.check()
+        disk.check()
 
     def _current_groups(self) -> list[_Group]:
         """From the last walk, where that still holds: a walk takes milliseconds for every layer."""
