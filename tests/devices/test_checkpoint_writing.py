@@ -255,7 +255,7 @@ def test_a_disk_that_hangs_holds_nobody_for_good(
         assert not checkpoints.ready(6)  # at once: it has waited for this one
         assert not checkpoints.finish(0.01)
     go.set()
-    assert checkpoints.ready(7)
+    assert writer().wait(SECONDS) and checkpoints.ready(7)
     assert "No checkpoint at step 5: the one before is still being written" in caplog.text
     assert "is not on the disk after" in caplog.text
 
@@ -293,7 +293,8 @@ def test_on_a_full_disk_the_training_goes_on_and_saves_when_there_is_room(
             file.write(bytes(2 * 2**20 - left))
         with caplog.at_level(logging.WARNING, "tfdist"):
             fit(disk / "run", {9: ballast.unlink}, model=compiled(sequential(units=4000)))
-        assert steps(disk / "run") == [10, 12]
+        # That of step 8 may be under way when there is room.
+        assert {10, 12} <= set(steps(disk / "run")) <= {8, 10, 12}
         assert {entry.name[:5] for entry in (disk / "run").iterdir()} == {"step-"}
-    for step in (2, 4, 6, 8):
+    for step in (2, 4, 6):
         assert f"No checkpoint at step {step}. The training goes on without. The disk is full" in caplog.text

@@ -15,14 +15,14 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfdist.checkpoint import files
 from tfdist.checkpoint.background import writer
 from tfdist.checkpoint.pruning import SUMMARY, Pruning
 from tfdist.checkpoint.retention import Retention
+from tfdist.checkpoint.store import is_remote, open_store
 from tfdist.checkpoint.summary import Summary
 from tfdist.checkpoint.writing import REPLICAS, WEIGHTS, Weights, Writing
 from tfdist.errors import RunDirError
-from tfdist.runtime.collectives import worker_count, worker_rank
+from tfdist.runtime.collectives import broadcast, worker_count, worker_rank
 from tfdist.runtime.from_chief import file_from_chief, text_from_chief
 
 WAIT_SECONDS = 300.0
@@ -42,31 +42,32 @@ class Checkpoints:
     One checkpoint is written at a time, in the background. Its failure is told in a warning and ends nothing.
 
     Attributes:
-        folder: Where they lie on the chief's machine.
+        folder: Where they lie on the chief's machine, or a URL.
 
     Args:
-        folder: Where they lie on the chief's machine; made when the first is saved.
+        folder: Where they lie on the chief's machine, made when the first is saved; or a URL such as gs://bucket/run.
         retention: Which are kept.
         strategy: The process's strategy.
         when_busy: Whether one that is due while another is written waits for it, or is left out.
     """
 
     def __init__(
-        self, folder: Path, retention: Retention, strategy: tf.distribute.Strategy, when_busy: WhenBusy = "wait"
+        self, folder: str | Path, retention: Retention, strategy: tf.distribute.Strategy, when_busy: WhenBusy = "wait"
     ) -> None:
         self.folder = folder
         self._strategy = strategy
         self._when_busy = when_busy
-        self._restored_from: Path | None = None
+        self._restored_from: str | None = None
         self._is_chief = worker_rank(strategy) == 0
         self._job: Writing | None = None
         self._seconds = 0.0
         self._hangs = False
-        self._pruning = Pruning(folder, retention)
+        self._store = open_store(folder)
+        self._pruning = Pruning(self._store, retention)
         self._has_warned = False
         if self._is_chief:
             writer().wait(WAIT_SECONDS)  # of an earlier training in this process
-            files.remove_unfinished(folder)
+            self._store.remove_unfinished()
 
     def ready(self, step: int, *, must: bool = False) -> bool:
         """Whether a checkpoint can be made now; waits for the one that is being written where it is to. On the chief.
@@ -97,7 +98,7 @@ class Checkpoints:
         """
         weights.take()
         self._seconds = self.background_seconds
-        self._job = Writing(self.folder, weights, values, summary, self._pruning)
+        self._job = Writing(self._store, weights, values, summary, self._pruning)
         writer().start(self._job.run)
 
     def finish(self, seconds: float = WAIT_SECONDS) -> bool:
@@ -135,6 +136,18 @@ class Checkpoints:
         _log.log(logging.INFO if self._has_warned else logging.WARNING, "%s%s.", text, hint)
         self._has_warned = True
 
+    def check_none(self) -> None:
+        """Checks that no other run has checkpoints here, which this one would take for its own and remove.
+
+        Raises:
+            RunDirError: There are some.
+        """
+        if broadcast(self._is_chief and bool(self._store.stored()), strategy=self._strategy):
+            raise RunDirError(
+                f"There are checkpoints of another run in {self.folder}. Expected none, as this run begins anew. Go on "
+                "with that run by --resume auto, or choose another checkpoint.directory or --run-dir."
+            )
+
     def latest(self) -> tuple[Summary, str] | None:
         """The latest checkpoint that is whole, and its path on the chief's machine; None when there is none.
 
@@ -144,7 +157,7 @@ class Checkpoints:
         if not text:
             return None
         found = json.loads(text)
-        self._restored_from = Path(found["path"])
+        self._restored_from = found["path"]
         return Summary.from_dict(found["summary"]), found["path"]
 
     def restore_weights(self, model: keras.Model, summary: Summary) -> None:
@@ -169,7 +182,7 @@ class Checkpoints:
             return dict(arrays)
 
     def _find_latest(self) -> str:
-        for entry in files.stored(self.folder):
+        for entry in self._store.stored():
             fault = entry.fault()
             if fault is None:
                 summary = json.loads((entry.path / SUMMARY).read_bytes())
@@ -183,13 +196,13 @@ class Checkpoints:
     def _copies(self, names: tuple[str, ...]) -> Iterator[tuple[Path, ...]]:
         """The checkpoint's files on this worker's machine, for as long as the block runs."""
         assert self._restored_from is not None, "latest() finds what is restored"
-        if worker_count(self._strategy) == 1:
-            yield tuple(self._restored_from / name for name in names)
+        if worker_count(self._strategy) == 1 and not is_remote(self._restored_from):
+            yield tuple(Path(self._restored_from) / name for name in names)
             return
         with tempfile.TemporaryDirectory(prefix="tfdist-checkpoint-") as folder:
             paths = tuple(Path(folder) / name for name in names)
             for path in paths:
-                file_from_chief(str(self._restored_from / path.name), path, self._strategy)
+                file_from_chief(f"{self._restored_from}/{path.name}", path, self._strategy)
             yield paths
 
 
@@ -203,7 +216,7 @@ def _shown(entry: object) -> str:
     return f"{dtype} {tuple(shape)}"
 
 
-def _another_model(path: Path | None, here: list[str], there: list[str]) -> str:
+def _another_model(path: str | None, here: list[str], there: list[str]) -> str:
     place = next((i for i, pair in enumerate(zip(here, there, strict=False)) if pair[0] != pair[1]), None)
     what = (
         f"it has {len(there)} variables, with the optimizer's, and the model {len(here)}"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping
-from pathlib import Path
 
 from tfdist.checkpoint import files
 from tfdist.checkpoint.retention import Retention, Saved
+from tfdist.checkpoint.store import Store
 
 SUMMARY = "summary.json"
 """What a checkpoint says of itself: a `Summary`."""
@@ -31,25 +31,25 @@ class Pruning:
     """Removes what a run keeps no longer.
 
     Args:
-        folder: Where its checkpoints lie.
+        store: Where its checkpoints lie.
         retention: Which are kept.
     """
 
-    def __init__(self, folder: Path, retention: Retention) -> None:
-        self._folder = folder
+    def __init__(self, store: Store, retention: Retention) -> None:
+        self._store = store
         self._retention = retention
         self._seen: dict[tuple[int, int], Saved] = {}
         self._has_warned = False
 
     def prune(self, step: int) -> None:
         """Removes what may go now that the latest checkpoint of `step` is whole; what cannot be removed stays."""
-        stored = {(entry.step, entry.number): entry for entry in files.stored(self._folder)}
+        stored = {(entry.step, entry.number): entry for entry in self._store.stored()}
         self._seen = {key: self._seen.get(key) or saved_of(entry) for key, entry in stored.items()}
         newest = max((entry for entry in self._seen.values() if entry.step == step), key=_key, default=None)
         if newest is None:  # somebody else has removed it
             return
         for entry in self._retention.obsolete(list(self._seen.values()), newest):
-            files.remove(stored[entry.key])
+            self._store.remove(stored[entry.key])
         self._check_metric(newest.metrics)
 
     def _check_metric(self, metrics: Mapping[str, float]) -> None:

@@ -11,8 +11,8 @@ from typing import Protocol
 
 import numpy as np
 
-from tfdist.checkpoint import files
 from tfdist.checkpoint.pruning import SUMMARY, Pruning
+from tfdist.checkpoint.store import Store
 from tfdist.checkpoint.summary import Summary
 from tfdist.errors import RunDirError
 
@@ -39,7 +39,7 @@ class Writing:
     """Writes one checkpoint, once; its `run` is a job for the background.
 
     Args:
-        folder: Where the run's checkpoints lie.
+        store: Where the run's checkpoints lie.
         weights: Copied already.
         values: Those of the replicas.
         summary: The rest.
@@ -51,11 +51,11 @@ class Writing:
     """
 
     def __init__(
-        self, folder: Path, weights: Weights, values: Mapping[str, np.ndarray], summary: Summary, pruning: Pruning
+        self, store: Store, weights: Weights, values: Mapping[str, np.ndarray], summary: Summary, pruning: Pruning
     ) -> None:
         self.is_whole = False
         self.seconds = 0.0
-        self._folder = folder
+        self._store = store
         self._weights = weights
         self._values = values
         self._summary = summary
@@ -68,7 +68,7 @@ class Writing:
         self.seconds = time.monotonic() - begun
         if self.is_whole:
             step = self._summary.total
-            _log.info("checkpoint of step %d in %s, written in %.2f s", step, self._folder, self.seconds)
+            _log.info("checkpoint of step %d in %s, written in %.2f s", step, self._store.folder, self.seconds)
             self._pruning.prune(step)
 
     def _is_written(self) -> bool:
@@ -86,7 +86,7 @@ class Writing:
         return False
 
     def _write(self) -> None:
-        with files.writing(self._folder, self._summary.total) as place:
+        with self._store.writing(self._summary.total) as place:
             self._weights.write(place / WEIGHTS)
             np.savez(place / REPLICAS, **self._values)
             (place / SUMMARY).write_text(json.dumps(self._summary.to_dict()))

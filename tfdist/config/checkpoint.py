@@ -25,6 +25,8 @@ class CheckpointConfig(Section):
         keep_every_epochs: Those at the end of every so many epochs are kept for good; null for none.
         when_busy: Whether the training waits with a checkpoint within an epoch while the one before is still being
             written (wait), or leaves it out (skip).
+        directory: Where they lie instead of in the run directory: a path on the chief's host, or a URL that TensorFlow
+            reads and writes, such as gs://bucket/run; of one run alone.
     """
 
     every_steps: PositiveInt | None = 100
@@ -35,6 +37,7 @@ class CheckpointConfig(Section):
     keep_every_steps: PositiveInt | None = None
     keep_every_epochs: PositiveInt | None = None
     when_busy: Literal["wait", "skip"] = "wait"
+    directory: Text | None = None
 
     @property
     def best_direction(self) -> Direction:

@@ -49,11 +49,11 @@ def find_beginning(session: Session, assignment: Assignment, config: RunConfig) 
         RunDirError: There is none and there must be, or it is of another training.
     """
     section = config.checkpoint
-    checkpoints = Checkpoints(
-        session.run.checkpoints_dir, retention_of(section), session.strategy, when_busy=section.when_busy
-    )
+    folder = section.directory or session.run.checkpoints_dir
+    checkpoints = Checkpoints(folder, retention_of(section), session.strategy, when_busy=section.when_busy)
     wanted = wanted_resume(assignment)
     if wanted == "never":
+        checkpoints.check_none()
         return Beginning(checkpoints)
     if broadcast(session.is_chief and is_done(session.run, config.fit.epochs), strategy=session.strategy):
         return Beginning(checkpoints, is_done=True)

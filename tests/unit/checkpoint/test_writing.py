@@ -14,6 +14,7 @@ import pytest
 from tfdist.checkpoint.files import stored
 from tfdist.checkpoint.pruning import Pruning, saved_of
 from tfdist.checkpoint.retention import Retention, Saved
+from tfdist.checkpoint.store import open_store
 from tfdist.checkpoint.summary import Summary
 from tfdist.checkpoint.writing import WEIGHTS, Writing
 
@@ -40,8 +41,9 @@ def summary(total: int, epoch: int = 0, step: int = 1, metrics: dict[str, float]
 def write(
     folder: Path, told: Summary, retention: Retention | None = None, before: Callable[[], None] = lambda: None
 ) -> bool:
-    pruning = Pruning(folder, retention or Retention(2))
-    job = Writing(folder, FakeWeights(before), {"seeds/0": np.arange(3)}, told, pruning)
+    store = open_store(folder)
+    pruning = Pruning(store, retention or Retention(2))
+    job = Writing(store, FakeWeights(before), {"seeds/0": np.arange(3)}, told, pruning)
     job.run()
     return job.is_whole
 
@@ -98,10 +100,11 @@ def test_a_summary_that_cannot_be_read_says_only_the_step(content: str, tmp_path
 
 
 def test_a_metric_that_no_epoch_has_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    pruning = Pruning(tmp_path, Retention(1, best="val_los"))
+    store = open_store(tmp_path)
+    pruning = Pruning(store, Retention(1, best="val_los"))
     with caplog.at_level(logging.WARNING, "tfdist"):
         for told in (summary(5), summary(10, 1, 0, {"loss": 0.1, "val_loss": 0.2}), summary(20, 2, 0, {"loss": 0.1})):
-            Writing(tmp_path, FakeWeights(), {}, told, pruning).run()
+            Writing(store, FakeWeights(), {}, told, pruning).run()
     assert [record.message for record in caplog.records] == [
         "checkpoint.best is val_los, which the epochs of this run do not have. Expected one of loss, val_loss. "
         "None is kept as the best."

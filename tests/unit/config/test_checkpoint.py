@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tfdist.config import load_config
+from tfdist.config.load import settings
 from tfdist.config.metric_direction import direction
 from tfdist.errors import ConfigError
 
@@ -72,3 +73,12 @@ def test_what_cannot_be_kept(entries: list[str], problem: str, config_file: Path
 def test_the_best_of_an_evaluation_needs_one(config_file: Path) -> None:
     with pytest.raises(ConfigError, match=r"checkpoint.best: expected a metric of the training, as there is no data.v"):
         load_config(config_file, ["data.validation=null", "checkpoint.best=val_loss"])
+
+
+@pytest.mark.parametrize(
+    ("directory", "expected"), [("gs://bucket/run", "gs://bucket/run"), ("/a/b", "/a/b"), ("kept", "{cwd}/kept")]
+)
+def test_where_they_lie(directory: str, expected: str, config_file: Path) -> None:
+    config = load_config(config_file, [f"checkpoint.directory={directory}"])
+    assert config.checkpoint.directory == expected.format(cwd=Path.cwd())
+    assert settings(config) == settings(load_config(config_file))  # a place, which each host may call as it likes

@@ -40,6 +40,7 @@ def test_a_config_with_its_defaults(config_file: Path, tmp_path: Path) -> None:
             "keep_every_steps": None,
             "keep_every_epochs": None,
             "when_busy": "wait",
+            "directory": None,
         },
     }
 
