@@ -175,14 +175,17 @@ def fit(
     when_busy: Any = "wait",
     every: int | None = 2,
     model: keras.Model | None = None,
+    saving: Callable[[], Any] = contextlib.nullcontext,
+    after: Callable[[Keeper], None] = lambda keeper: None,
 ) -> keras.Model:
-    """Trains on one device; what `acts` has for a step comes before the checkpoint after it."""
+    """Trains on one device; what `acts` has for a step comes before the checkpoint after it, `after` behind it."""
     strategy = tf.distribute.get_strategy()
     checkpoints = Checkpoints(folder, retention or Retention(100), strategy, when_busy=when_busy)
     facts = Summary(0, 0, 0, 4, BATCH, STEPS * BATCH, 1, 1, 0.0)
-    keeper = Keeper(checkpoints, Policy(every), facts, STEPS, dict, None, strategy)
+    keeper = Keeper(checkpoints, Policy(every), facts, STEPS, dict, None, strategy, saving)
     model = model or compiled(sequential())
-    model.fit(batches(), epochs=EPOCHS, verbose=0, callbacks=[Told(acts or {}), keeper])
+    last = Told(dict.fromkeys(range(STEPS * EPOCHS), lambda: after(keeper)))
+    model.fit(batches(), epochs=EPOCHS, verbose=0, callbacks=[Told(acts or {}), keeper, last])
     return model
 
 
@@ -258,6 +261,56 @@ def test_a_disk_that_hangs_holds_nobody_for_good(
     assert writer().wait(SECONDS) and checkpoints.ready(7)
     assert "No checkpoint at step 5: the one before is still being written" in caplog.text
     assert "is not on the disk after" in caplog.text
+
+
+def test_a_stop_returns_when_its_checkpoint_is_whole(tmp_path: Path) -> None:
+    """Whether there is none of the step yet, or one on its way to the disk."""
+    said: list[tuple[str | None, int]] = []
+    fit(tmp_path, every=3, after=lambda keeper: said.append((keeper.save_now(), whole(tmp_path)[-1].step)))
+    assert [step for _, step in said] == list(range(1, STEPS * EPOCHS))
+    assert said[4][0] == f"step 5 (epoch 1, 5 of {STEPS} batches) in {tmp_path}"
+
+
+def test_a_stop_tries_again_what_has_failed_at_its_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write, said = WeightsCopy.write, []
+    left = [1]
+
+    def fail_once(self: WeightsCopy, file: Path) -> None:
+        if left.pop() if left else False:
+            raise OSError("gone for a moment")
+        write(self, file)
+
+    monkeypatch.setattr(WeightsCopy, "write", fail_once)
+    fit(tmp_path, every=2, after=lambda keeper: said.append(keeper.save_now()) if not left and not said else None)
+    assert said == [f"step 2 (epoch 1, 2 of {STEPS} batches) in {tmp_path}"]
+    assert steps(tmp_path)[0] == 2
+
+
+def test_the_training_tells_that_it_saves_while_it_copies_and_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not while the background writes."""
+    inside: list[str] = []
+    seen: list[tuple[str, bool]] = []
+
+    @contextlib.contextmanager
+    def saving() -> Iterator[None]:
+        inside.append("saving")
+        yield
+        inside.pop()
+
+    for owner, name in ((WeightsCopy, "take"), (Checkpoints, "ready"), (Checkpoints, "finish")):
+        original = getattr(owner, name)
+
+        def told(*args: Any, original: Any = original, name: str = name, **kwargs: Any) -> Any:
+            seen.append((name, bool(inside)))
+            return original(*args, **kwargs)
+
+        monkeypatch.setattr(owner, name, told)
+    between: list[int] = []
+    fit(tmp_path, saving=saving, after=lambda keeper: between.append(len(inside)))
+    assert {name for name, _ in seen} == {"take", "ready", "finish"}
+    assert all(is_told for _, is_told in seen) and not any(between)
 
 
 def test_the_best_and_every_mth_are_kept(tmp_path: Path) -> None:

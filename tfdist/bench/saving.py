@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
 
 BATCH = 256
 TAIL = 15
@@ -30,6 +31,8 @@ class Cost:
     Attributes:
         plain: Seconds of the steps without a checkpoint.
         extra: Seconds that they took longer with one.
+        work: Seconds of processor time that the plain steps took, in all threads.
+        extra_work: Seconds of processor time more with a checkpoint: what a machine that others share does not change.
         stall: Seconds that the training stood still for it.
         background: Seconds that the background took.
         size: Bytes on the disk.
@@ -37,13 +40,16 @@ class Cost:
 
     plain: float
     extra: float
+    work: float
+    extra_work: float
     stall: float
     background: float
     size: int
 
-    def share(self, every: int) -> float:
-        """The part of the time that checkpoints take which are made after every so many steps."""
-        return self.extra / (self.plain * every / (every + TAIL))
+    def shares(self, every: int) -> tuple[float, float]:
+        """The part of the time, and of the processor time, that checkpoints take after every so many steps."""
+        steps = every / (every + TAIL)
+        return self.extra / (self.plain * steps), self.extra_work / (self.work * steps)
 
 
 def main() -> None:
@@ -57,7 +63,7 @@ def main() -> None:
         costs = []
         for cost in measure(options.model, options.every, options.pairs, Path(folder)):
             costs.append(cost)
-            print(f"{cost.share(options.every):+.2%}: {cost}", flush=True)
+            print("{:+.2%} of the time, {:+.2%} of the processor's: {}".format(*cost.shares(options.every), cost))
     print(_summary(options.model, options.every, costs), flush=True)
 
 
@@ -80,7 +86,7 @@ def measure(name: str, every: int, pairs: int, folder: Path) -> Iterator[Cost]:
     data = tf.data.Dataset.from_tensor_slices(models.data(name, 8 * BATCH)).batch(BATCH, drop_remainder=True)
     data = data.cache().repeat()
 
-    def fit(steps: int, *callbacks: keras.callbacks.Callback) -> float:
+    def fit(steps: int, *callbacks: keras.callbacks.Callback) -> np.ndarray:
         clock = _Clock()
         model.fit(data, steps_per_epoch=steps, verbose=0, shuffle=False, callbacks=[*callbacks, clock])
         return clock.ended - clock.begun
@@ -92,19 +98,18 @@ def measure(name: str, every: int, pairs: int, folder: Path) -> Iterator[Cost]:
         before = saver.begin()
         extra = fit(every + TAIL, saver.keeper) - plain
         background = (saver.checkpoints.background_seconds - before) / 2
-        yield Cost(plain, extra, saver.waits[0], background, saver.size)
+        times = (*plain.tolist(), *extra.tolist())
+        yield Cost(times[0], times[2], times[1], times[3], saver.waits[0], background, saver.size)
 
 
 class _Clock(keras.callbacks.Callback):
-    """When the first step began and the last one ended."""
-
-    begun = ended = 0.0
+    """When the first step began and the last one ended: time, and the process's processor time."""
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        self.begun = time.perf_counter()
+        self.begun = np.array([time.perf_counter(), time.process_time()])
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        self.ended = time.perf_counter()
+        self.ended = np.array([time.perf_counter(), time.process_time()])
 
 
 class _Saver:
@@ -141,12 +146,13 @@ class _Saver:
 
 
 def _summary(name: str, every: int, costs: list[Cost]) -> str:
-    share = statistics.median(cost.share(every) for cost in costs)
+    share, work = (statistics.median(values) for values in zip(*(cost.shares(every) for cost in costs), strict=True))
     stall = statistics.median(cost.stall for cost in costs)
     background = statistics.median(cost.background for cost in costs)
     return (
         f"{name}, one device, a checkpoint of {costs[0].size / 1e6:.0f} MB every {every} steps: {share:+.2%} of the "
-        f"time; for each the training waits {stall * 1e3:.0f} ms, and the background takes {background * 1e3:.0f} ms. "
+        f"time, {work:+.2%} of the processor's; for each the training waits {stall * 1e3:.0f} ms, and the background "
+        f"takes {background * 1e3:.0f} ms. "
         f"Medians of {len(costs)} pairs."
     )
 
