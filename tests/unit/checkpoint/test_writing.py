@@ -109,3 +109,9 @@ def test_a_metric_that_no_epoch_has_is_told_once(tmp_path: Path, caplog: pytest.
         "checkpoint.best is val_los, which the epochs of this run do not have. Expected one of loss, val_loss. "
         "None is kept as the best."
     ]
+
+
+def test_a_summary_from_before_a_field_was_there_is_read() -> None:
+    content = summary(5).to_dict()
+    del content["metrics"]
+    assert Summary.from_dict(content) == summary(5)
