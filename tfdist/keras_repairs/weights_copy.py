@@ -23,6 +23,7 @@ import numpy as np
 import tensorflow as tf
 from keras.src.saving import saving_lib
 
+from tfdist.keras_repairs.saving import alone
 from tfdist.keras_repairs.unfailing_file import UnfailingFile
 
 Metadata = Mapping[str, str] | None
@@ -133,7 +134,8 @@ class _Held:
 def _walk(model: keras.Model) -> list[_Group]:
     """What Keras would store, in its order."""
     recorder = _Recorder()
-    saving_lib._save_state(model, recorder, None, inner_path="", visited_saveables=set())
+    with alone():  # the other workers do not walk
+        saving_lib._save_state(model, recorder, None, inner_path="", visited_saveables=set())
     return recorder.groups
 
 
