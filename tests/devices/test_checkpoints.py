@@ -16,7 +16,7 @@ import tensorflow as tf
 import tfdist
 from tests.devices.mirrored import mirrored
 from tfdist import keras_repairs
-from tfdist.checkpoint import Checkpoints, Policy, Summary
+from tfdist.checkpoint import Checkpoints, Policy, Retention, Summary
 from tfdist.checkpoint.files import stored
 from tfdist.data.pipeline import build
 from tfdist.data.sources import ArraySource
@@ -97,7 +97,7 @@ class Run:
     def fit(self, strategy: tf.distribute.Strategy, end: tuple[str, int] | None = None) -> None:
         """Trains from the latest checkpoint; with `end` until then."""
         keras.utils.set_random_seed(3)
-        checkpoints = Checkpoints(self.folder, self.keep, strategy)
+        checkpoints = Checkpoints(self.folder, Retention(self.keep), strategy)
         found = checkpoints.latest()
         resumed = None if found is None else found[0]
         begin = START if resumed is None else resumed.position
@@ -224,7 +224,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_used(
     weights = newest.path / "model.weights.h5"
     weights.write_bytes(weights.read_bytes()[:-1])
     with caplog.at_level(logging.WARNING, "tfdist"):
-        found = Checkpoints(tmp_path, 2, strategy_of(1)).latest()
+        found = Checkpoints(tmp_path, Retention(2), strategy_of(1)).latest()
     assert found is not None and found[1] == str(before.path)
     assert f"{newest.path} is damaged: model.weights.h5 has" in caplog.text
     run.fit(strategy_of(1))

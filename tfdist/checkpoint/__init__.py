@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tfdist.checkpoint.manager import Checkpoints
     from tfdist.checkpoint.policy import Policy
+    from tfdist.checkpoint.retention import Retention
     from tfdist.checkpoint.summary import Summary
 
-__all__ = ["Checkpoints", "Policy", "Summary"]
+__all__ = ["Checkpoints", "Policy", "Retention", "Summary"]
 
-_MODULES = {"Checkpoints": "manager", "Policy": "policy", "Summary": "summary"}
+_MODULES = {"Checkpoints": "manager", "Policy": "policy", "Retention": "retention", "Summary": "summary"}
 
 
 def __getattr__(name: str) -> Any:

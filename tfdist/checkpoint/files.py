@@ -14,7 +14,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,7 +24,6 @@ MARKER = "checkpoint.json"
 
 _NAME = re.compile(r"step-(\d+)(?:\.(\d+))?")
 _TEMPORARY = ".step-*.tmp"
-_BLOCK = 1 << 20
 
 
 @dataclass(frozen=True, order=True)
@@ -64,9 +63,13 @@ class Stored:
 
 
 def stored(folder: Path) -> list[Stored]:
-    """The checkpoints in a folder, the latest first; whether they are whole is not looked at."""
+    """The checkpoints in a folder, the latest first; whether they are whole is not looked at.
+
+    Args:
+        folder: A local one, or a `RemotePath`, which reads like one.
+    """
     try:
-        names = os.listdir(folder)
+        names = [entry.name for entry in folder.iterdir()]
     except OSError:
         return []
     matches = [match for match in map(_NAME.fullmatch, names) if match]
@@ -91,7 +94,7 @@ def writing(folder: Path, step: int) -> Iterator[Path]:
         yield beside
         files = {file.name: _flushed(file) for file in sorted(beside.iterdir())}
         atomic.sync(beside)
-        target = _free_name(folder, step)
+        target = folder / free_name(stored(folder), step)
         os.rename(beside, target)
         atomic.sync(folder)
         atomic.write_json(target / MARKER, {"format": 1, "files": files})
@@ -118,9 +121,10 @@ def remove_unfinished(folder: Path) -> None:
             remove(checkpoint)
 
 
-def _free_name(folder: Path, step: int) -> Path:
-    taken = [entry.number for entry in stored(folder) if entry.step == step]
-    return folder / (f"step-{step:08d}" + (f".{max(taken) + 1}" if taken else ""))
+def free_name(entries: Sequence[Stored], step: int) -> str:
+    """The name of the next checkpoint of `step` beside those that there are."""
+    taken = [entry.number for entry in entries if entry.step == step]
+    return f"step-{step:08d}" + (f".{max(taken) + 1}" if taken else "")
 
 
 def _flushed(file: Path) -> dict[str, int | str]:
@@ -130,8 +134,5 @@ def _flushed(file: Path) -> dict[str, int | str]:
 
 
 def _digest(file: Path) -> str:
-    digest = hashlib.sha256()
     with file.open("rb") as content:
-        while block := content.read(_BLOCK):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(content, "sha256").hexdigest()

@@ -6,27 +6,32 @@ import contextlib
 import json
 import logging
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Literal
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from tfdist.checkpoint import files
-from tfdist.checkpoint.policy import obsolete
+from tfdist.checkpoint.background import writer
+from tfdist.checkpoint.pruning import SUMMARY, Pruning
+from tfdist.checkpoint.retention import Retention
+from tfdist.checkpoint.store import is_remote, open_store
 from tfdist.checkpoint.summary import Summary
+from tfdist.checkpoint.writing import REPLICAS, WEIGHTS, Weights, Writing
 from tfdist.errors import RunDirError
-from tfdist.runtime.collectives import worker_count, worker_rank
+from tfdist.runtime.collectives import broadcast, worker_count, worker_rank
 from tfdist.runtime.from_chief import file_from_chief, text_from_chief
 
-WEIGHTS = "model.weights.h5"
-"""Weights and optimizer; `keras.Model.load_weights` reads it."""
+WAIT_SECONDS = 300.0
+"""How long anything waits for the checkpoint that is being written: then the disk counts as hanging."""
 
-REPLICAS = "replicas.npz"
-"""Values of which each replica has its own: `runtime.replica_values`."""
+_LONG_SECONDS = 1.0
+"""A wait of the training that is told."""
 
-SUMMARY = "summary.json"
+WhenBusy = Literal["wait", "skip"]
 
 _log = logging.getLogger("tfdist")
 
@@ -34,47 +39,114 @@ _log = logging.getLogger("tfdist")
 class Checkpoints:
     """Saves and restores. All workers call each method together, unless it says otherwise.
 
+    One checkpoint is written at a time, in the background. Its failure is told in a warning and ends nothing.
+
     Attributes:
-        folder: Where they lie on the chief's machine.
+        folder: Where they lie on the chief's machine, or a URL.
 
     Args:
-        folder: Where they lie on the chief's machine; made when the first is saved.
-        keep: How many to keep, at least 1.
+        folder: Where they lie on the chief's machine, made when the first is saved; or a URL such as gs://bucket/run.
+        retention: Which are kept.
         strategy: The process's strategy.
+        when_busy: Whether one that is due while another is written waits for it, or is left out.
     """
 
-    def __init__(self, folder: Path, keep: int, strategy: tf.distribute.Strategy) -> None:
+    def __init__(
+        self, folder: str | Path, retention: Retention, strategy: tf.distribute.Strategy, when_busy: WhenBusy = "wait"
+    ) -> None:
         self.folder = folder
-        self._keep = keep
         self._strategy = strategy
-        self._restored_from: Path | None = None
+        self._when_busy = when_busy
+        self._restored_from: str | None = None
         self._is_chief = worker_rank(strategy) == 0
+        self._job: Writing | None = None
+        self._seconds = 0.0
+        self._hangs = False
+        self._store = open_store(folder)
+        self._pruning = Pruning(self._store, retention)
+        self._has_warned = False
         if self._is_chief:
-            files.remove_unfinished(folder)
+            writer().wait(WAIT_SECONDS)  # of an earlier training in this process
+            self._store.remove_unfinished()
 
-    def save(self, model: keras.Model, values: Mapping[str, np.ndarray], summary: Summary) -> Path:
-        """Makes a checkpoint, then removes those that are too many. On the chief alone.
+    def ready(self, step: int, *, must: bool = False) -> bool:
+        """Whether a checkpoint can be made now; waits for the one that is being written where it is to. On the chief.
 
         Args:
-            model: Built and compiled.
-            values: Those of the replicas.
+            step: Steps of the run that are done.
+            must: Whether it is to wait, whatever `when_busy` says.
+        """
+        if not writer().is_busy:
+            self._hangs = False
+            return True
+        begun = time.monotonic()
+        waits = (must or self._when_busy == "wait") and not self._hangs
+        is_free = waits and writer().wait(WAIT_SECONDS)
+        self._hangs |= waits and not is_free  # once is enough for one that never ends
+        self._tell_of_wait(step, is_free, time.monotonic() - begun)
+        return is_free
+
+    def save(self, weights: Weights, values: Mapping[str, np.ndarray], summary: Summary) -> None:
+        """Copies what a checkpoint needs, begins to write it in the background, and returns. On the chief, when ready.
+
+        Once it is whole, those that are too many are removed.
+
+        Args:
+            weights: The model's and the optimizer's.
+            values: Those of the replicas; the arrays are not changed any more.
             summary: The rest.
+        """
+        weights.take()
+        self._seconds = self.background_seconds
+        self._job = Writing(self._store, weights, values, summary, self._pruning)
+        writer().start(self._job.run)
+
+    def finish(self, seconds: float = WAIT_SECONDS) -> bool:
+        """Waits until the checkpoint under way is on the disk. On the chief.
+
+        Args:
+            seconds: How long to wait at most.
 
         Returns:
-            Its directory.
+            Whether the last one begun is whole; True where none was begun.
+        """
+        if not writer().wait(seconds):
+            _log.warning(
+                "The checkpoint in %s is not on the disk after %.0f s. It counts as missing. Expected a disk that "
+                "answers.",
+                self.folder,
+                seconds,
+            )
+            return False
+        return self._job is None or self._job.is_whole
+
+    @property
+    def background_seconds(self) -> float:
+        """How long the background has written so far, without the one under way."""
+        return self._seconds + (0.0 if self._job is None else self._job.seconds)
+
+    def _tell_of_wait(self, step: int, is_free: bool, seconds: float) -> None:
+        if not is_free:
+            text = f"No checkpoint at step {step}: the one before is still being written"
+        elif seconds >= _LONG_SECONDS:
+            text = f"At step {step} the training waited {seconds:.1f} s for the checkpoint before to be written"
+        else:
+            return
+        hint = "" if self._has_warned else ". Save less often, or onto a faster disk (docs/checkpoints.md)"
+        _log.log(logging.INFO if self._has_warned else logging.WARNING, "%s%s.", text, hint)
+        self._has_warned = True
+
+    def check_none(self) -> None:
+        """Checks that no other run has checkpoints here, which this one would take for its own and remove.
 
         Raises:
-            RunDirError: It cannot be written. The earlier ones are as they were.
+            RunDirError: There are some.
         """
-        with files.writing(self.folder, summary.total) as folder:
-            model.save_weights(folder / WEIGHTS)
-            np.savez(folder / REPLICAS, **values)
-            (folder / SUMMARY).write_text(json.dumps(summary.to_dict()))
-        entries = {(entry.step, entry.number): entry for entry in files.stored(self.folder)}
-        newest = max(key for key in entries if key[0] == summary.total)
-        for key in obsolete(list(entries), newest, self._keep):
-            files.remove(entries[key])
-        return entries[newest].path
+        if broadcast(self._is_chief and bool(self._store.stored()), strategy=self._strategy):
+            raise RunDirError(
+                f"There are checkpoints of another run in {self.folder}. Expected none, as this run begins anew. Go on "
+                "with that run by --resume auto, or choose another checkpoint.directory or --run-dir."
+            )
 
     def latest(self) -> tuple[Summary, str] | None:
         """The latest checkpoint that is whole, and its path on the chief's machine; None when there is none.
@@ -85,7 +157,7 @@ class Checkpoints:
         if not text:
             return None
         found = json.loads(text)
-        self._restored_from = Path(found["path"])
+        self._restored_from = found["path"]
         return Summary.from_dict(found["summary"]), found["path"]
 
     def restore_weights(self, model: keras.Model, summary: Summary) -> None:
@@ -110,7 +182,7 @@ class Checkpoints:
             return dict(arrays)
 
     def _find_latest(self) -> str:
-        for entry in files.stored(self.folder):
+        for entry in self._store.stored():
             fault = entry.fault()
             if fault is None:
                 summary = json.loads((entry.path / SUMMARY).read_bytes())
@@ -124,13 +196,13 @@ class Checkpoints:
     def _copies(self, names: tuple[str, ...]) -> Iterator[tuple[Path, ...]]:
         """The checkpoint's files on this worker's machine, for as long as the block runs."""
         assert self._restored_from is not None, "latest() finds what is restored"
-        if worker_count(self._strategy) == 1:
-            yield tuple(self._restored_from / name for name in names)
+        if worker_count(self._strategy) == 1 and not is_remote(self._restored_from):
+            yield tuple(Path(self._restored_from) / name for name in names)
             return
         with tempfile.TemporaryDirectory(prefix="tfdist-checkpoint-") as folder:
             paths = tuple(Path(folder) / name for name in names)
             for path in paths:
-                file_from_chief(str(self._restored_from / path.name), path, self._strategy)
+                file_from_chief(f"{self._restored_from}/{path.name}", path, self._strategy)
             yield paths
 
 
@@ -144,7 +216,7 @@ def _shown(entry: object) -> str:
     return f"{dtype} {tuple(shape)}"
 
 
-def _another_model(path: Path | None, here: list[str], there: list[str]) -> str:
+def _another_model(path: str | None, here: list[str], there: list[str]) -> str:
     place = next((i for i, pair in enumerate(zip(here, there, strict=False)) if pair[0] != pair[1]), None)
     what = (
         f"it has {len(there)} variables, with the optimizer's, and the model {len(here)}"

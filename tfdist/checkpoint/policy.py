@@ -1,9 +1,8 @@
-"""When a checkpoint is due, and which of those that there are may go. Pure: numbers in, numbers out."""
+"""When a checkpoint is due. Pure: numbers in, numbers out."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 MOST_STEPS_BETWEEN_LOOKS = 1000
@@ -56,20 +55,3 @@ class Policy:
             return 1
         half = (self.every_seconds - seconds) / 2
         return max(1, min(MOST_STEPS_BETWEEN_LOOKS, int(half / max(seconds_per_step, 1e-6))))
-
-
-def obsolete(saved: Sequence[tuple[int, int]], newest: tuple[int, int], keep: int) -> list[tuple[int, int]]:
-    """Which checkpoints may go once `newest` is whole.
-
-    Later steps than its are of a past that the run did not go on from, and an earlier one of the same step says no
-    more.
-
-    Args:
-        saved: Of each its step, and its number among those of the same step; with `newest`.
-        newest: The one just made.
-        keep: How many are to be left, at least 1.
-    """
-    past = sorted({entry for entry in saved if entry[0] < newest[0]}, reverse=True)
-    latest_of_step = [entry for place, entry in enumerate(past) if place == 0 or past[place - 1][0] != entry[0]]
-    kept = {newest, *latest_of_step[: keep - 1]}
-    return [entry for entry in saved if entry not in kept]

@@ -26,6 +26,7 @@ class Summary(Record):
         time: When it was made, in seconds since 1970 (UTC).
         variables: Shape and dtype of each variable in the file of weights: the model's, then the optimizer's.
         logs: Of the last step, by name.
+        metrics: Of the epoch at whose end it was made, by name; nothing within an epoch.
         record: What the run has written down of its epochs so far.
         config: What was trained.
         versions: Package -> version of what trained.
@@ -42,6 +43,7 @@ class Summary(Record):
     time: float
     variables: Sequence[Sequence[Any]] = ()
     logs: Mapping[str, float] = field(default_factory=dict)
+    metrics: Mapping[str, float] = field(default_factory=dict)
     record: Mapping[str, Any] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)

@@ -1,9 +1,9 @@
 """What to run: the config's schema, and how it is read and checked."""
 
+from tfdist.config.checkpoint import CheckpointConfig
 from tfdist.config.dotted import resolve_callable
 from tfdist.config.load import dump_yaml, load_config, to_dict
 from tfdist.config.schema import (
-    CheckpointConfig,
     CompileConfig,
     DataConfig,
     DevicesConfig,

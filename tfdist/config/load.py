@@ -55,6 +55,7 @@ def settings(config: RunConfig) -> dict[str, Any]:
     content = to_dict(config)
     for name in ("name", "devices"):
         del content[name]
+    del content["checkpoint"]["directory"]
     for source in (content["data"]["train"], content["data"]["validation"]):
         for path in FORMATS[source["format"]].PATHS if source else ():
             del source[path]
@@ -96,6 +97,10 @@ def _entries(content: Mapping[str, Any], section: str) -> Iterator[tuple[str, An
 def _with_absolute_paths(document: Document) -> dict[str, Any]:
     """The document's content with absolute file names; what is not as it should be stays for the check to find."""
     content = dict(document.content)
+    checkpoint = content.get("checkpoint")
+    if isinstance(checkpoint, Mapping) and "directory" in checkpoint:
+        base = _base(document, "checkpoint.directory")
+        content["checkpoint"] = {**checkpoint, "directory": _absolute(checkpoint["directory"], base, is_pattern=False)}
     data = content.get("data")
     if not isinstance(data, Mapping):
         return content

@@ -10,7 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
+from tfdist.config.checkpoint import CheckpointConfig
 from tfdist.config.expectations import DottedPath, PositiveInt, Rule, Text
+from tfdist.config.problems import FieldError, shown
 from tfdist.config.section import Section
 from tfdist.config.sources import SourceConfig
 
@@ -110,21 +112,6 @@ class DevicesConfig(Section):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckpointConfig(Section):
-    """When a run saves what it needs to go on after it was ended; it does so at the end of every epoch, too.
-
-    Attributes:
-        every_steps: After each multiple of so many steps of the run; null for never.
-        every_minutes: When the last checkpoint is so many minutes old; null for never.
-        keep: How many checkpoints are kept: the latest.
-    """
-
-    every_steps: PositiveInt | None = 100
-    every_minutes: Annotated[float, Rule("a positive number", lambda value: value > 0)] | None = None
-    keep: PositiveInt = 3
-
-
-@dataclass(frozen=True, kw_only=True)
 class RunConfig(Section):
     """One run.
 
@@ -150,3 +137,9 @@ class RunConfig(Section):
     devices: DevicesConfig = field(default_factory=DevicesConfig)
     precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
+
+    def check(self) -> None:
+        best = self.checkpoint.best
+        if best is not None and best.startswith("val_") and self.data.validation is None:
+            problem = "expected a metric of the training, as there is no data.validation"
+            raise FieldError("checkpoint.best", f"{problem}. Received: {shown(best)}")

@@ -33,7 +33,7 @@ def writer(original: Function, listener: Listener) -> Function:
         strategy = tf.distribute.get_strategy()
         if worker_count(strategy) > 1 and worker_rank(strategy) != 0:
             return None
-        with listener.saving(), _alone():
+        with listener.saving(), alone():
             return _write_whole(functools.partial(original, model), filepath, *args, **kwargs)
 
     return repaired
@@ -53,7 +53,7 @@ def reader(original: Function) -> Function:
 
 
 @contextlib.contextmanager
-def _alone() -> Iterator[None]:
+def alone() -> Iterator[None]:
     """Variables made inside belong to this worker alone.
 
     Keras makes objects of reference while it saves, and under a strategy of several workers every new variable asks

@@ -30,7 +30,8 @@ class Record:
             RunDirError: A field is missing or has an impossible value.
         """
         fields = dataclasses.fields(cls)
-        names = [field.name for field in fields if field.default is dataclasses.MISSING]
+        none = dataclasses.MISSING
+        names = [field.name for field in fields if field.default is none and field.default_factory is none]
         optional = [field.name for field in fields if field.name not in names]
         try:
             given = {name: content[name] for name in names}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import logging
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -18,13 +17,12 @@ from tfdist.checkpoint import Checkpoints, Policy, Summary
 from tfdist.checkpoint.manager import variables_of
 from tfdist.errors import RunDirError
 from tfdist.keras_repairs import ahead, state
+from tfdist.keras_repairs.weights_copy import WeightsCopy
 from tfdist.order.position import START, Position
 from tfdist.runtime import replica_values
 from tfdist.runtime.collectives import broadcast, worker_rank
 
 Logs = Mapping[str, Any] | None
-
-_log = logging.getLogger("tfdist")
 
 
 class Keeper(keras.callbacks.Callback):
@@ -66,6 +64,7 @@ class Keeper(keras.callbacks.Callback):
         self._resumed = resumed
         self._strategy = strategy
         self._saving = saving
+        self._weights: WeightsCopy | None = None
         self._is_chief = worker_rank(strategy) == 0
         self._position = facts.position if resumed is None else resumed.position
         self._saved_at = self._tried_at = None if resumed is None else resumed.position
@@ -83,12 +82,15 @@ class Keeper(keras.callbacks.Callback):
     def save_now(self) -> str | None:
         """Saves, on all workers together, between two batches; for a training that is to end before its end.
 
+        It returns when the checkpoint is on the disk. Where that failed before at this place, it is tried once more.
+
         Returns:
             What was saved where, for people; None when it could not be saved, or no step has been done.
         """
         if self._position == START:
             return None
-        if self._saved_at != self._position and not self._save():
+        is_saved = self._saved_at == self._position and self._finish()
+        if not is_saved and not (self._save(must=True) and self._finish()):
             return None
         position, folder = self._position, self._checkpoints.folder
         return f"step {self._total} (epoch {position.epoch + 1}, {position.step} of {self._steps} batches) in {folder}"
@@ -119,7 +121,7 @@ class Keeper(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
         self._position = dataclasses.replace(self._position, step=batch + 1 + ahead.untold_steps(self.model))
-        self._logs = {name: float(value) for name, value in (logs or {}).items() if np.ndim(value) == 0}
+        self._logs = _numbers(logs)
         if self._tried_at != self._position and self._is_due():
             self._save()
 
@@ -133,7 +135,13 @@ class Keeper(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         self._position = Position(epoch + 1)
         self._logs = {}
-        self._save()
+        # The epoch's metrics come with no other one.
+        self._save(must=True, metrics=_numbers(logs))
+
+    def on_train_end(self, logs: Logs = None) -> None:
+        if self._is_chief:
+            with self._saving():
+                self._checkpoints.finish()
 
     @property
     def _total(self) -> int:
@@ -155,24 +163,43 @@ class Keeper(keras.callbacks.Callback):
         self._look_at = self._total + said[1]
         return bool(said[0])
 
-    def _save(self) -> bool:
-        """Saves; returns whether the chief could, the same on all workers."""
+    def _save(self, *, must: bool = False, metrics: Mapping[str, float] | None = None) -> bool:
+        """Copies what a checkpoint needs, which is then written while the training goes on.
+
+        Args:
+            must: Whether one is made even if the one before is still being written, and such ones are left out.
+            metrics: Of the epoch that ends here.
+
+        Returns:
+            Whether it was made, the same on all workers.
+        """
         with self._saving():
-            return self._save_together()
+            return self._save_together(must, metrics or {})
 
-    def _save_together(self) -> bool:
+    def _save_together(self, must: bool, metrics: Mapping[str, float]) -> bool:
         self._tried_at = self._position
-        passing = self._before_test
-        if passing is None:
-            passing = replica_values.read(self._passing(metrics=self._position.step > 0), self._strategy)
-        values = replica_values.read(state.lasting_parts(self.model), self._strategy) | passing
-        saved = bool(broadcast(self._is_chief and self._write(values), strategy=self._strategy))
-        self._saved_time = time.monotonic()
-        if saved:
+        made = self._agreed(lambda: self._checkpoints.ready(self._total, must=must))
+        if made:
+            passing = self._before_test
+            if passing is None:
+                passing = replica_values.read(self._passing(metrics=self._position.step > 0), self._strategy)
+            values = replica_values.read(state.lasting_parts(self.model), self._strategy) | passing
+            if self._is_chief:
+                self._begin_to_write(values, metrics)
             self._saved_at = self._position
-        return saved
+        self._saved_time = time.monotonic()
+        return made
 
-    def _write(self, values: Mapping[str, np.ndarray]) -> bool:
+    def _finish(self) -> bool:
+        """Waits until what was begun is on the disk; returns whether it is, the same on all workers."""
+        with self._saving():
+            return self._agreed(self._checkpoints.finish)
+
+    def _agreed(self, ask: Callable[[], bool]) -> bool:
+        """The chief's answer, on all workers."""
+        return bool(broadcast(self._is_chief and ask(), strategy=self._strategy))
+
+    def _begin_to_write(self, values: Mapping[str, np.ndarray], metrics: Mapping[str, float]) -> None:
         summary = dataclasses.replace(
             self._facts,
             epoch=self._position.epoch,
@@ -181,15 +208,12 @@ class Keeper(keras.callbacks.Callback):
             time=time.time(),
             variables=variables_of(self.model),
             logs=self._logs,
+            metrics=metrics,
             record=self._record(),
         )
-        try:
-            path = self._checkpoints.save(self.model, values, summary)
-        except RunDirError as error:
-            _log.warning("No checkpoint at step %d. The training goes on without. %s", self._total, error)
-            return False
-        _log.info("checkpoint of step %d: %s", self._total, path)
-        return True
+        if self._weights is None:
+            self._weights = WeightsCopy(self.model)
+        self._checkpoints.save(self._weights, values, summary)
 
     def _passing(self, *, metrics: bool) -> dict[str, replica_values.Part]:
         return state.passing_parts(self.model, metrics=metrics)
@@ -202,3 +226,7 @@ class Keeper(keras.callbacks.Callback):
                 f"The checkpoint is of another model than the config's: {error}. Expected the config that was "
                 "trained. Train with that one, or choose another --run-dir."
             ) from error
+
+
+def _numbers(logs: Logs) -> dict[str, float]:
+    return {name: float(value) for name, value in (logs or {}).items() if np.ndim(value) == 0}

@@ -7,8 +7,8 @@ import logging
 from dataclasses import dataclass
 from typing import Literal
 
-from tfdist.checkpoint import Checkpoints, Summary
-from tfdist.config import RunConfig
+from tfdist.checkpoint import Checkpoints, Retention, Summary
+from tfdist.config import CheckpointConfig, RunConfig
 from tfdist.errors import RunDirError
 from tfdist.launch.environment import Assignment
 from tfdist.order.epoch import num_steps
@@ -48,9 +48,12 @@ def find_beginning(session: Session, assignment: Assignment, config: RunConfig) 
     Raises:
         RunDirError: There is none and there must be, or it is of another training.
     """
-    checkpoints = Checkpoints(session.run.checkpoints_dir, config.checkpoint.keep, session.strategy)
+    section = config.checkpoint
+    folder = section.directory or session.run.checkpoints_dir
+    checkpoints = Checkpoints(folder, retention_of(section), session.strategy, when_busy=section.when_busy)
     wanted = wanted_resume(assignment)
     if wanted == "never":
+        checkpoints.check_none()
         return Beginning(checkpoints)
     if broadcast(session.is_chief and is_done(session.run, config.fit.epochs), strategy=session.strategy):
         return Beginning(checkpoints, is_done=True)
@@ -66,6 +69,17 @@ def find_beginning(session: Session, assignment: Assignment, config: RunConfig) 
     summary, path = found
     check_same_order(summary, seed=session.seed, batch_size=config.data.batch_size)
     return Beginning(checkpoints, summary, path)
+
+
+def retention_of(section: CheckpointConfig) -> Retention:
+    """Which checkpoints a config keeps."""
+    return Retention(
+        latest=section.keep,
+        best=section.best,
+        larger_is_better=section.best_direction == "max",
+        every_steps=section.keep_every_steps,
+        every_epochs=section.keep_every_epochs,
+    )
 
 
 def wanted_resume(assignment: Assignment) -> Literal["auto", "must", "never"]:

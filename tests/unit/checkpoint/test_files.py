@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import resource
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +135,35 @@ def test_a_full_disk_is_an_error_that_leaves_nothing(
     assert whole(tmp_path) == ["step-00000005"]
     remove_unfinished(tmp_path)
     assert [entry.name for entry in tmp_path.iterdir()] == ["step-00000005"]
+
+
+@contextlib.contextmanager
+def files_of_at_most(size: int) -> Iterator[None]:
+    """The system refuses every byte beyond the first `size` of a file, whoever writes it."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_write_that_fails_at_any_byte_leaves_the_last_one_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # hundreds of them say nothing more here
+    write(tmp_path, 5)
+    longest = max(file.stat().st_size for file in (tmp_path / "step-00000005").iterdir())
+    all_of_content = max(map(len, CONTENT.values()))
+    for size in (*range(all_of_content), *range(all_of_content, longest, 9), longest - 1):
+        with pytest.raises(RunDirError, match="could not be written"), files_of_at_most(size):
+            write(tmp_path, 10)
+        assert whole(tmp_path) == ["step-00000005"]
+        remove_unfinished(tmp_path)
+        assert [entry.name for entry in tmp_path.iterdir()] == ["step-00000005"]
+    with files_of_at_most(longest + 1):  # the step's number has one digit more, the digests as many
+        write(tmp_path, 10)
+    assert whole(tmp_path) == ["step-00000010", "step-00000005"]
 
 
 def test_one_is_removed_marker_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

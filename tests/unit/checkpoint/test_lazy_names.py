@@ -7,7 +7,7 @@ import pytest
 
 import tfdist.checkpoint
 
-WITHOUT_TENSORFLOW = ["files", "policy", "summary"]
+WITHOUT_TENSORFLOW = ["background", "files", "policy", "pruning", "retention", "store", "summary"]
 
 
 def test_reading_and_checking_files_loads_no_tensorflow() -> None:

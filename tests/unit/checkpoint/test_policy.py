@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from tfdist.checkpoint.policy import MOST_STEPS_BETWEEN_LOOKS, Policy, obsolete
+from tfdist.checkpoint.policy import MOST_STEPS_BETWEEN_LOOKS, Policy
 
 
 @pytest.mark.parametrize(
@@ -61,20 +61,3 @@ def test_looks_come_closer_until_it_is_due() -> None:
 def test_impossible_policies(fields: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="positive"):
         Policy(**fields)
-
-
-@pytest.mark.parametrize(
-    ("saved", "newest", "keep", "gone"),
-    [
-        ([(5, 0)], (5, 0), 1, []),
-        ([(5, 0), (10, 0)], (10, 0), 1, [(5, 0)]),
-        ([(5, 0), (10, 0), (15, 0)], (15, 0), 2, [(5, 0)]),
-        ([(10, 0), (10, 1)], (10, 1), 3, [(10, 0)]),  # the same step again
-        ([(5, 0), (5, 1), (10, 0)], (10, 0), 2, [(5, 0)]),
-        ([(5, 0), (10, 0), (20, 0)], (10, 0), 3, [(20, 0)]),  # damaged, so that the run went on before it
-    ],
-)
-def test_which_may_go(
-    saved: list[tuple[int, int]], newest: tuple[int, int], keep: int, gone: list[tuple[int, int]]
-) -> None:
-    assert obsolete(saved, newest, keep) == gone

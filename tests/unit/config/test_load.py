@@ -31,7 +31,17 @@ def test_a_config_with_its_defaults(config_file: Path, tmp_path: Path) -> None:
         "fit": {"epochs": 10},
         "devices": {"logical": None, "memory_limit": None, "memory_growth": True},
         "precision": "float32",
-        "checkpoint": {"every_steps": 100, "every_minutes": None, "keep": 3},
+        "checkpoint": {
+            "every_steps": 100,
+            "every_minutes": None,
+            "keep": 3,
+            "best": None,
+            "best_mode": "auto",
+            "keep_every_steps": None,
+            "keep_every_epochs": None,
+            "when_busy": "wait",
+            "directory": None,
+        },
     }
 
 

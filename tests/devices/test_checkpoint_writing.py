@@ -1,0 +1,353 @@
+"""Checkpoints that are written while the training goes on: what is in them, and what becomes of the training."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import h5py
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.devices.mirrored import mirrored
+from tfdist import keras_repairs
+from tfdist.checkpoint import Checkpoints, Policy, Retention, Summary
+from tfdist.checkpoint.background import writer
+from tfdist.checkpoint.files import Stored, stored
+from tfdist.keras_repairs.weights_copy import WeightsCopy
+from tfdist.training.keeper import Keeper
+
+STEPS, EPOCHS, BATCH = 6, 2, 4
+SECONDS = 50.0
+
+
+@pytest.fixture(autouse=True)
+def repaired() -> Iterator[None]:
+    keras_repairs.install()
+    yield
+    assert writer().wait(SECONDS)
+
+
+@pytest.fixture
+def go() -> Iterator[threading.Event]:
+    """Lets what waits for it go on; set at the end in any case."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+class Table(keras.layers.Layer):
+    """Stores an array of its own, which changes with every call of `save_own_variables`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = np.zeros(3)
+
+    def call(self, inputs: Any) -> Any:
+        return inputs
+
+    def save_own_variables(self, store: Any) -> None:
+        store["table"] = self.table
+
+    def load_own_variables(self, store: Any) -> None:
+        self.table = store["table"][()]
+
+
+def sequential(*extra: keras.layers.Layer, units: int = 3) -> keras.Model:
+    return keras.Sequential([keras.Input((5,)), keras.layers.Dense(units), *extra, keras.layers.Dense(1)])
+
+
+def compiled(model: keras.Model, optimizer: Any = "adam") -> keras.Model:
+    model.compile(optimizer, "mse", metrics=["mae"])
+    return model
+
+
+def batches() -> tf.data.Dataset:
+    x = np.random.default_rng(1).normal(size=(STEPS * BATCH, 5)).astype(np.float32)
+    return tf.data.Dataset.from_tensor_slices((x, x[:, :1])).batch(BATCH)
+
+
+def datasets(file: Path) -> dict[str, Any]:
+    """Everything in an HDF5 file, by its name."""
+    found: dict[str, Any] = {}
+
+    def add(name: str, item: Any) -> None:
+        content = (item.dtype, item.shape, item[()].tobytes()) if isinstance(item, h5py.Dataset) else ()
+        found[name] = (content, dict(item.attrs))
+
+    with h5py.File(file) as content:
+        content.visititems(add)
+    return found
+
+
+def momentum() -> Any:
+    return keras.optimizers.SGD(0.1, momentum=0.9)
+
+
+def averaging() -> Any:
+    return keras.optimizers.Adam(0.01, use_ema=True, gradient_accumulation_steps=2)
+
+
+def scaled() -> Any:
+    return keras.optimizers.LossScaleOptimizer(momentum())
+
+
+@pytest.mark.parametrize(
+    ("extra", "optimizer", "replicas"),
+    [
+        ((), momentum, 1),
+        ((keras.layers.BatchNormalization, keras.layers.Dropout), averaging, 2),
+        ((lambda: keras.layers.Dense(2, dtype="mixed_float16"),), scaled, 1),
+        ((lambda: keras.layers.Dense(2, dtype="bfloat16"),), momentum, 1),
+        ((Table,), momentum, 1),
+    ],
+    ids=["plain", "two replicas", "loss scale", "bfloat16", "a layer's own"],
+)
+def test_a_copy_writes_the_bytes_that_keras_writes(
+    extra: tuple[Callable[..., Any], ...], optimizer: Callable[[], Any], replicas: int, tmp_path: Path
+) -> None:
+    """Twice, as the second copy is taken without Keras's walk over the model and into the memory of the first."""
+    strategy = tf.distribute.get_strategy() if replicas == 1 else mirrored(replicas)
+    with strategy.scope():
+        layers = [make(0.3) if make is keras.layers.Dropout else make() for make in extra]
+        model = compiled(sequential(*layers), optimizer())
+    weights = WeightsCopy(model)
+    for number in range(2):
+        model.fit(batches(), epochs=1, verbose=0)
+        if Table in extra:
+            layers[0].table += 1
+        weights.take()
+        weights.write(tmp_path / f"{number}.weights.h5")
+        model.save_weights(tmp_path / f"keras-{number}.weights.h5")
+        assert datasets(tmp_path / f"{number}.weights.h5") == datasets(tmp_path / f"keras-{number}.weights.h5")
+
+
+def test_a_copy_is_of_its_moment(tmp_path: Path) -> None:
+    layer = Table()
+    model = compiled(sequential(layer))
+    model.fit(batches(), verbose=0)
+    weights = WeightsCopy(model)
+    weights.take()
+    model.save_weights(tmp_path / "then.weights.h5")
+    model.fit(batches(), verbose=0)
+    layer.table += 1
+    weights.write(tmp_path / "copy.weights.h5")
+    assert datasets(tmp_path / "copy.weights.h5") == datasets(tmp_path / "then.weights.h5")
+
+
+def test_a_copy_follows_a_model_that_gets_other_variables(tmp_path: Path) -> None:
+    model = compiled(sequential(), momentum())
+    model.fit(batches(), verbose=0)
+    weights = WeightsCopy(model)
+    weights.take()
+    model.compile("adam", "mse")
+    model.fit(batches(), verbose=0)
+    weights.take()
+    weights.write(tmp_path / "copy.weights.h5")
+    model.save_weights(tmp_path / "keras.weights.h5")
+    assert datasets(tmp_path / "copy.weights.h5") == datasets(tmp_path / "keras.weights.h5")
+
+
+class Told(keras.callbacks.Callback):
+    """Calls functions after some steps of the run."""
+
+    def __init__(self, acts: dict[int, Callable[[], None]]) -> None:
+        super().__init__()
+        self.acts, self.step = acts, 0
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self.step += 1
+        self.acts.get(self.step, lambda: None)()
+
+
+def fit(
+    folder: Path,
+    acts: dict[int, Callable[[], None]] | None = None,
+    retention: Retention | None = None,
+    when_busy: Any = "wait",
+    every: int | None = 2,
+    model: keras.Model | None = None,
+    saving: Callable[[], Any] = contextlib.nullcontext,
+    after: Callable[[Keeper], None] = lambda keeper: None,
+) -> keras.Model:
+    """Trains on one device; what `acts` has for a step comes before the checkpoint after it, `after` behind it."""
+    strategy = tf.distribute.get_strategy()
+    checkpoints = Checkpoints(folder, retention or Retention(100), strategy, when_busy=when_busy)
+    facts = Summary(0, 0, 0, 4, BATCH, STEPS * BATCH, 1, 1, 0.0)
+    keeper = Keeper(checkpoints, Policy(every), facts, STEPS, dict, None, strategy, saving)
+    model = model or compiled(sequential())
+    last = Told(dict.fromkeys(range(STEPS * EPOCHS), lambda: after(keeper)))
+    model.fit(batches(), epochs=EPOCHS, verbose=0, callbacks=[Told(acts or {}), keeper, last])
+    return model
+
+
+def whole(folder: Path) -> list[Stored]:
+    return [entry for entry in reversed(stored(folder)) if entry.fault() is None]
+
+
+def steps(folder: Path) -> list[int]:
+    return sorted({entry.step for entry in whole(folder)})
+
+
+@pytest.fixture
+def blocked(go: threading.Event, monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """From now on nothing is written before it is set."""
+    write = WeightsCopy.write
+
+    def wait(self: WeightsCopy, file: Path) -> None:
+        assert go.wait(SECONDS)
+        write(self, file)
+
+    monkeypatch.setattr(WeightsCopy, "write", wait)
+    return go
+
+
+def test_the_training_goes_on_while_a_checkpoint_is_written_and_changes_nothing_in_it(
+    tmp_path: Path, blocked: threading.Event
+) -> None:
+    model = compiled(sequential())
+
+    def keep_and_look() -> None:
+        model.save_weights(tmp_path / "expected.weights.h5")
+
+    fit(tmp_path / "run", {2: keep_and_look, 5: blocked.set}, every=2, when_busy="skip", model=model)
+    first = whole(tmp_path / "run")[0]
+    assert first.step == 2
+    assert datasets(first.path / "model.weights.h5") == datasets(tmp_path / "expected.weights.h5")
+
+
+def test_those_due_while_one_is_written_are_left_out_but_for_ends_of_epochs(
+    tmp_path: Path, blocked: threading.Event, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, "tfdist"):
+        fit(tmp_path, {5: blocked.set}, when_busy="skip")
+    assert 2 in steps(tmp_path) and 4 not in steps(tmp_path)
+    assert {STEPS, STEPS * EPOCHS} <= set(steps(tmp_path))
+    assert "No checkpoint at step 4: the one before is still being written" in caplog.text
+
+
+def test_the_next_waits_for_the_one_that_is_written(tmp_path: Path, go: threading.Event) -> None:
+    checkpoints = Checkpoints(tmp_path, Retention(), tf.distribute.get_strategy())
+    writer().start(lambda: go.wait(SECONDS))
+    said: list[bool] = []
+    waiting = threading.Thread(target=lambda: said.append(checkpoints.ready(5)))
+    waiting.start()
+    assert not said
+    go.set()
+    waiting.join(SECONDS)
+    assert said == [True]
+
+
+def test_a_disk_that_hangs_holds_nobody_for_good(
+    tmp_path: Path, go: threading.Event, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("tfdist.checkpoint.manager.WAIT_SECONDS", 0.01)
+    checkpoints = Checkpoints(tmp_path, Retention(), tf.distribute.get_strategy())
+    writer().start(lambda: go.wait(SECONDS))
+    with caplog.at_level(logging.WARNING, "tfdist"):
+        assert not checkpoints.ready(5, must=True)
+        monkeypatch.setattr("tfdist.checkpoint.manager.WAIT_SECONDS", SECONDS)
+        assert not checkpoints.ready(6)  # at once: it has waited for this one
+        assert not checkpoints.finish(0.01)
+    go.set()
+    assert writer().wait(SECONDS) and checkpoints.ready(7)
+    assert "No checkpoint at step 5: the one before is still being written" in caplog.text
+    assert "is not on the disk after" in caplog.text
+
+
+def test_a_stop_returns_when_its_checkpoint_is_whole(tmp_path: Path) -> None:
+    """Whether there is none of the step yet, or one on its way to the disk."""
+    said: list[tuple[str | None, int]] = []
+    fit(tmp_path, every=3, after=lambda keeper: said.append((keeper.save_now(), whole(tmp_path)[-1].step)))
+    assert [step for _, step in said] == list(range(1, STEPS * EPOCHS))
+    assert said[4][0] == f"step 5 (epoch 1, 5 of {STEPS} batches) in {tmp_path}"
+
+
+def test_a_stop_tries_again_what_has_failed_at_its_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write, said = WeightsCopy.write, []
+    left = [1]
+
+    def fail_once(self: WeightsCopy, file: Path) -> None:
+        if left.pop() if left else False:
+            raise OSError("gone for a moment")
+        write(self, file)
+
+    monkeypatch.setattr(WeightsCopy, "write", fail_once)
+    fit(tmp_path, every=2, after=lambda keeper: said.append(keeper.save_now()) if not left and not said else None)
+    assert said == [f"step 2 (epoch 1, 2 of {STEPS} batches) in {tmp_path}"]
+    assert steps(tmp_path)[0] == 2
+
+
+def test_the_training_tells_that_it_saves_while_it_copies_and_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not while the background writes."""
+    inside: list[str] = []
+    seen: list[tuple[str, bool]] = []
+
+    @contextlib.contextmanager
+    def saving() -> Iterator[None]:
+        inside.append("saving")
+        yield
+        inside.pop()
+
+    for owner, name in ((WeightsCopy, "take"), (Checkpoints, "ready"), (Checkpoints, "finish")):
+        original = getattr(owner, name)
+
+        def told(*args: Any, original: Any = original, name: str = name, **kwargs: Any) -> Any:
+            seen.append((name, bool(inside)))
+            return original(*args, **kwargs)
+
+        monkeypatch.setattr(owner, name, told)
+    between: list[int] = []
+    fit(tmp_path, saving=saving, after=lambda keeper: between.append(len(inside)))
+    assert {name for name, _ in seen} == {"take", "ready", "finish"}
+    assert all(is_told for _, is_told in seen) and not any(between)
+
+
+def test_the_best_and_every_mth_are_kept(tmp_path: Path) -> None:
+    fit(tmp_path, retention=Retention(1, best="loss", every_steps=4))
+    assert steps(tmp_path) == [4, 8, 12]
+    fit(tmp_path / "epochs", retention=Retention(1, best="loss", larger_is_better=True))
+    assert steps(tmp_path / "epochs") == [STEPS, STEPS * EPOCHS]
+
+
+@contextlib.contextmanager
+def small_disk(folder: Path, size: str) -> Iterator[Path]:
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount a small file system")
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    if done.returncode != 0:
+        pytest.skip(f"no small file system can be mounted here: {done.stderr.strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], timeout=30, check=True)
+
+
+@pytest.mark.parametrize("left", [0, 4096, 100_000, 200_000])
+def test_on_a_full_disk_the_training_goes_on_and_saves_when_there_is_room(
+    left: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Full for a directory, for the weights' first page, in the midst of the weights."""
+    with small_disk(tmp_path / "disk", "2m") as disk:
+        ballast = disk / "ballast"
+        with ballast.open("wb") as file:
+            file.write(bytes(2 * 2**20 - left))
+        with caplog.at_level(logging.WARNING, "tfdist"):
+            fit(disk / "run", {9: ballast.unlink}, model=compiled(sequential(units=4000)))
+        # That of step 8 may be under way when there is room.
+        assert {10, 12} <= set(steps(disk / "run")) <= {8, 10, 12}
+        assert {entry.name[:5] for entry in (disk / "run").iterdir()} == {"step-"}
+    for step in (2, 4, 6):
+        assert f"No checkpoint at step {step}. The training goes on without. The disk is full" in caplog.text

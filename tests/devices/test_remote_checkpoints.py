@@ -1,0 +1,160 @@
+"""Checkpoints on a file system of TensorFlow's, here the one that it holds in memory."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfdist import keras_repairs
+from tfdist.checkpoint import Checkpoints, Policy, Retention, Summary, remote
+from tfdist.checkpoint.background import writer
+from tfdist.checkpoint.files import MARKER
+from tfdist.checkpoint.remote import RemotePath, RemoteStore
+from tfdist.checkpoint.store import Store, open_store
+from tfdist.errors import RunDirError
+from tfdist.training.keeper import Keeper
+
+CONTENT = {"model.weights.h5": b"weights" * 9, "replicas.npz": b"rows", "summary.json": b"{}"}
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    folder = f"ram://tfdist/{secrets.token_hex(4)}"
+    yield folder
+    with contextlib.suppress(tf.errors.NotFoundError):
+        tf.io.gfile.rmtree(folder)
+
+
+def write(store: Store, step: int) -> None:
+    with store.writing(step) as place:
+        for name, content in CONTENT.items():
+            (place / name).write_bytes(content)
+
+
+def whole(store: Store) -> list[str]:
+    return [entry.path.name for entry in store.stored() if entry.fault() is None]
+
+
+def test_a_url_is_a_remote_store(url: str, tmp_path: Path) -> None:
+    assert isinstance(open_store(url), RemoteStore)
+    assert not isinstance(open_store(tmp_path), RemoteStore)
+
+
+def test_the_latest_comes_first_and_what_is_removed_is_gone(url: str) -> None:
+    store = open_store(url)
+    assert store.stored() == []
+    for step in (5, 100, 20, 20):
+        write(store, step)
+    assert whole(store) == ["step-00000100", "step-00000020.1", "step-00000020", "step-00000005"]
+    store.remove(store.stored()[0])
+    assert whole(store) == ["step-00000020.1", "step-00000020", "step-00000005"]
+
+
+@pytest.mark.parametrize("name", [*CONTENT, MARKER])
+def test_damage_is_noticed(name: str, url: str) -> None:
+    store = open_store(url)
+    write(store, 5)
+    entry = store.stored()[0]
+    for content in (b"x", b"x" * len((entry.path / name).read_bytes())):
+        (entry.path / name).unlink()  # this file system appends to what is there
+        with tf.io.gfile.GFile(str(entry.path / name), "wb") as file:
+            file.write(content)
+        assert name in str(entry.fault())
+    (entry.path / name).unlink()
+    assert name in str(entry.fault())
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL."""
+
+
+@pytest.mark.parametrize("failure", [Killed(), OSError(errno.EIO, "gone"), OSError(errno.ENOSPC, "full")])
+def test_what_fails_at_any_file_leaves_the_last_one_whole(
+    failure: BaseException, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(url)
+    write(store, 5)
+    copy = RemotePath.copy_from
+    for failing in range(len(CONTENT) + 1):
+        left = [failing]
+
+        def fail(self: RemotePath, content: Any, left: list[int] = left) -> None:
+            if not left[0]:
+                raise failure
+            left[0] -= 1
+            copy(self, content)
+
+        with monkeypatch.context() as patch, pytest.raises(Killed if isinstance(failure, Killed) else RunDirError):
+            patch.setattr(RemotePath, "copy_from", fail)
+            if isinstance(failure, Killed):
+                patch.setattr(RemotePath, "rmtree", lambda self: None)  # who is killed tidies nothing up
+            write(store, 10)
+        assert whole(store) == ["step-00000005"]
+        store.remove_unfinished()
+        assert [entry.step for entry in store.stored()] == [5]
+    write(store, 10)
+    assert whole(store) == ["step-00000010", "step-00000005"]
+
+
+def test_errors_are_those_of_the_system(url: str) -> None:
+    with pytest.raises(FileNotFoundError) as caught:
+        (RemotePath(url) / "absent").read_bytes()
+    assert caught.value.filename == f"{url}/absent"
+
+
+def test_large_files_are_copied_in_blocks(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "_BLOCK", 7)
+    content = np.random.default_rng(1).bytes(100)
+    (tmp_path / "file").write_bytes(content)
+    store = open_store(url)
+    with store.writing(5) as place:
+        (place / "file").write_bytes(content)
+    assert (store.stored()[0].path / "file").read_bytes() == content
+    assert whole(store) == ["step-00000005"]
+
+
+def fit(url: str, epochs: int) -> list[np.ndarray]:
+    """Trains from the latest checkpoint on, until so many epochs are done; returns the weights."""
+    strategy = tf.distribute.get_strategy()
+    keras.utils.set_random_seed(3)
+    model = keras.Sequential([keras.Input((5,)), keras.layers.Dense(1)])
+    model.compile("adam", "mse")
+    x = np.random.default_rng(1).normal(size=(24, 5)).astype(np.float32)
+    data = tf.data.Dataset.from_tensor_slices((x, x[:, :1])).batch(4)
+    checkpoints = Checkpoints(url, Retention(2), strategy)
+    found = checkpoints.latest()
+    resumed = None if found is None else found[0]
+    model.optimizer.build(model.trainable_variables)
+    facts = Summary(0, 0, 0, 3, 4, 24, 1, 1, 0.0)
+    keeper = Keeper(checkpoints, Policy(4), facts, 6, dict, resumed, strategy)
+    begin = 0 if resumed is None else resumed.epoch
+    model.fit(data, initial_epoch=begin, epochs=epochs, verbose=0, shuffle=False, callbacks=[keeper])
+    assert writer().wait(50)
+    return model.get_weights()
+
+
+def test_a_training_goes_on_from_there(url: str) -> None:
+    keras_repairs.install()
+    expected = fit(f"{url}/whole", 2)
+    fit(f"{url}/ended", 1)
+    assert whole(open_store(f"{url}/ended"))[0].startswith("step-00000006")
+    received = fit(f"{url}/ended", 2)
+    assert [weight.tobytes() for weight in received] == [weight.tobytes() for weight in expected]
+    assert len(whole(open_store(f"{url}/ended"))) == 2
+
+
+def test_a_run_that_begins_does_not_take_those_of_another(url: str) -> None:
+    checkpoints = Checkpoints(url, Retention(2), tf.distribute.get_strategy())
+    checkpoints.check_none()
+    write(open_store(url), 5)
+    with pytest.raises(RunDirError, match=f"There are checkpoints of another run in {url}. Expected none"):
+        checkpoints.check_none()

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from tfdist.checkpoint.retention import Retention, Saved
+
+NAN = math.nan
+
+
+def ends(step: int, epochs: int, loss: float | None = None, number: int = 0) -> Saved:
+    """A checkpoint at the end of an epoch."""
+    return Saved(step, number, epochs, {} if loss is None else {"val_loss": loss})
+
+
+def gone(retention: Retention, saved: list[Saved], newest: Saved) -> list[tuple[int, int]]:
+    return [entry.key for entry in retention.obsolete(saved, newest)]
+
+
+@pytest.mark.parametrize(
+    ("saved", "newest", "latest", "expected"),
+    [
+        ([(5, 0)], (5, 0), 1, []),
+        ([(5, 0), (10, 0)], (10, 0), 1, [(5, 0)]),
+        ([(5, 0), (10, 0), (15, 0)], (15, 0), 2, [(5, 0)]),
+        ([(10, 0), (10, 1)], (10, 1), 3, [(10, 0)]),  # the same step again
+        ([(5, 0), (5, 1), (10, 0)], (10, 0), 2, [(5, 0)]),
+        ([(5, 0), (10, 0), (20, 0)], (10, 0), 3, [(20, 0)]),  # damaged, so that the run went on before it
+    ],
+)
+def test_the_latest(
+    saved: list[tuple[int, int]], newest: tuple[int, int], latest: int, expected: list[tuple[int, int]]
+) -> None:
+    assert gone(Retention(latest), [Saved(*key) for key in saved], Saved(*newest)) == expected
+
+
+@pytest.mark.parametrize(
+    ("losses", "larger", "kept"),
+    [
+        ([0.5, 0.3, 0.4, 0.6], False, [20, 40]),
+        ([0.5, 0.3, 0.4, 0.6], True, [40]),
+        ([0.3, 0.3, 0.4, 0.6], False, [10, 40]),  # of equal ones the earliest
+        ([NAN, 0.4, NAN, NAN], False, [20, 40]),  # no number is no best
+        ([NAN, NAN, NAN, NAN], True, [40]),
+        ([None, 0.9, 0.8, None], True, [20, 40]),  # not every epoch is evaluated
+        ([0.5, math.inf, -math.inf, 0.1], False, [30, 40]),
+        ([0.5, 0.4, 0.3, 0.2], False, [40]),  # the newest is the best
+    ],
+)
+def test_the_best(losses: list[float | None], larger: bool, kept: list[int]) -> None:
+    saved = [ends(10 * n, n, loss) for n, loss in enumerate(losses, 1)]
+    retention = Retention(1, best="val_loss", larger_is_better=larger)
+    removed = gone(retention, saved, saved[-1])
+    assert [entry.step for entry in saved if entry.key not in removed] == kept
+
+
+def test_the_best_of_a_past_that_the_run_left_is_not_the_best() -> None:
+    saved = [ends(10, 1, 0.5), ends(20, 2, 0.1), ends(10, 1, 0.4, number=1)]
+    assert gone(Retention(3, best="val_loss"), saved, saved[2]) == [(10, 0), (20, 0)]
+
+
+@pytest.mark.parametrize(
+    ("retention", "kept"),
+    [
+        (Retention(1), [45]),
+        (Retention(1, every_steps=20), [20, 40, 45]),
+        (Retention(1, every_steps=10), [10, 20, 30, 40, 45]),
+        (Retention(1, every_epochs=2), [30, 45]),  # epochs have 15 steps
+        (Retention(1, every_epochs=1), [15, 30, 45]),
+        (Retention(2, every_steps=20, every_epochs=1), [15, 20, 30, 40, 45]),
+        (Retention(2, every_epochs=3), [40, 45]),
+    ],
+)
+def test_every_mth_is_kept_for_good(retention: Retention, kept: list[int]) -> None:
+    """As a run goes on, with one made every 5 steps and at the end of every epoch of 15."""
+    saved: list[Saved] = []
+    for step in range(5, 50, 5):
+        newest = Saved(step, 0, step // 15 if step % 15 == 0 else None)
+        saved.append(newest)
+        removed = gone(retention, saved, newest)
+        saved = [entry for entry in saved if entry.key not in removed]
+    assert [entry.step for entry in saved] == kept
+
+
+def test_one_made_within_an_epoch_counts_for_no_epoch() -> None:
+    saved = [Saved(15, 0), Saved(20, 0)]
+    assert gone(Retention(1, every_epochs=1), saved, saved[1]) == [(15, 0)]
+
+
+@pytest.mark.parametrize("fields", [{"latest": 0}, {"every_steps": 0}, {"every_epochs": -1}])
+def test_impossible_rules(fields: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match="1 or more"):
+        Retention(**fields)

@@ -1,0 +1,117 @@
+"""What the background does with one checkpoint: it tells of its failures, and never raises."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tfdist.checkpoint.files import stored
+from tfdist.checkpoint.pruning import Pruning, saved_of
+from tfdist.checkpoint.retention import Retention, Saved
+from tfdist.checkpoint.store import open_store
+from tfdist.checkpoint.summary import Summary
+from tfdist.checkpoint.writing import WEIGHTS, Writing
+
+
+class FakeWeights:
+    """Writes a few bytes, after having called `before`."""
+
+    def __init__(self, before: Callable[[], None] = lambda: None) -> None:
+        self.before = before
+
+    def take(self) -> None:
+        raise AssertionError("it is called before, in the main thread")
+
+    def write(self, file: Path) -> None:
+        file.write_bytes(b"half")
+        self.before()
+        file.write_bytes(b"weights")
+
+
+def summary(total: int, epoch: int = 0, step: int = 1, metrics: dict[str, float] | None = None) -> Summary:
+    return Summary(epoch, step, total, 7, 32, 100, 1, 1, 0.0, metrics=metrics or {})
+
+
+def write(
+    folder: Path, told: Summary, retention: Retention | None = None, before: Callable[[], None] = lambda: None
+) -> bool:
+    store = open_store(folder)
+    pruning = Pruning(store, retention or Retention(2))
+    job = Writing(store, FakeWeights(before), {"seeds/0": np.arange(3)}, told, pruning)
+    job.run()
+    return job.is_whole
+
+
+def names(folder: Path) -> list[str]:
+    return [entry.path.name for entry in stored(folder) if entry.fault() is None]
+
+
+def test_it_writes_and_prunes(tmp_path: Path) -> None:
+    assert all(write(tmp_path, summary(step)) for step in (5, 10, 15))
+    assert names(tmp_path) == ["step-00000015", "step-00000010"]
+    assert (tmp_path / "step-00000015" / WEIGHTS).read_bytes() == b"weights"
+
+
+def full() -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def strange() -> None:
+    raise ValueError("nobody expected this")
+
+
+@pytest.mark.parametrize(("fail", "told"), [(full, "The disk is full"), (strange, "ValueError: nobody expected this")])
+def test_a_failure_is_told_and_the_next_is_tried(
+    fail: Callable[[], None], told: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(tmp_path, summary(5))
+    with caplog.at_level(logging.WARNING, "tfdist"):
+        assert not write(tmp_path, summary(10), before=fail)
+    assert "No checkpoint at step 10. The training goes on without." in caplog.text
+    assert told in caplog.text
+    assert [entry.name for entry in tmp_path.iterdir()] == ["step-00000005"]
+    assert write(tmp_path, summary(15))
+    assert names(tmp_path) == ["step-00000015", "step-00000005"]
+
+
+def test_the_best_is_known_from_the_disk(tmp_path: Path) -> None:
+    """Another process goes on with the run: what it removes depends on nothing that only the first one knew."""
+    for epochs, loss in enumerate((0.5, 0.2, 0.4, 0.3), 1):
+        told = summary(10 * epochs, epochs, 0, {"loss": 1.0, "val_loss": loss})
+        write(tmp_path, told, Retention(1, best="val_loss"))
+        write(tmp_path, summary(10 * epochs + 5, epochs, 5), Retention(1, best="val_loss"))
+    assert names(tmp_path) == ["step-00000045", "step-00000020"]
+    assert [saved_of(entry) for entry in stored(tmp_path)] == [Saved(45), Saved(20, epochs=2)]
+    assert saved_of(stored(tmp_path)[1]).metrics == {"loss": 1.0, "val_loss": 0.2}
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"step": 0}', '{"step": 0, "epoch": null}'])
+def test_a_summary_that_cannot_be_read_says_only_the_step(content: str, tmp_path: Path) -> None:
+    write(tmp_path, summary(5))
+    entry = stored(tmp_path)[0]
+    (entry.path / "summary.json").write_text(content)
+    assert saved_of(entry) == Saved(5)
+
+
+def test_a_metric_that_no_epoch_has_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    store = open_store(tmp_path)
+    pruning = Pruning(store, Retention(1, best="val_los"))
+    with caplog.at_level(logging.WARNING, "tfdist"):
+        for told in (summary(5), summary(10, 1, 0, {"loss": 0.1, "val_loss": 0.2}), summary(20, 2, 0, {"loss": 0.1})):
+            Writing(store, FakeWeights(), {}, told, pruning).run()
+    assert [record.message for record in caplog.records] == [
+        "checkpoint.best is val_los, which the epochs of this run do not have. Expected one of loss, val_loss. "
+        "None is kept as the best."
+    ]
+
+
+def test_a_summary_from_before_a_field_was_there_is_read() -> None:
+    content = summary(5).to_dict()
+    del content["metrics"]
+    assert Summary.from_dict(content) == summary(5)

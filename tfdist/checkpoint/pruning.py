@@ -1,0 +1,69 @@
+"""Removing the checkpoints that are kept no longer."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+
+from tfdist.checkpoint import files
+from tfdist.checkpoint.retention import Retention, Saved
+from tfdist.checkpoint.store import Store
+
+SUMMARY = "summary.json"
+"""What a checkpoint says of itself: a `Summary`."""
+
+_log = logging.getLogger("tfdist")
+
+
+def saved_of(entry: files.Stored) -> Saved:
+    """What a checkpoint's summary says that matters for keeping it; one that cannot be read says only its step."""
+    try:
+        summary = json.loads((entry.path / SUMMARY).read_bytes())
+        ends_epoch = summary["step"] == 0
+        metrics = {name: float(value) for name, value in summary.get("metrics", {}).items()}
+        return Saved(entry.step, entry.number, int(summary["epoch"]) if ends_epoch else None, metrics)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return Saved(entry.step, entry.number)
+
+
+class Pruning:
+    """Removes what a run keeps no longer.
+
+    Args:
+        store: Where its checkpoints lie.
+        retention: Which are kept.
+    """
+
+    def __init__(self, store: Store, retention: Retention) -> None:
+        self._store = store
+        self._retention = retention
+        self._seen: dict[tuple[int, int], Saved] = {}
+        self._has_warned = False
+
+    def prune(self, step: int) -> None:
+        """Removes what may go now that the latest checkpoint of `step` is whole; what cannot be removed stays."""
+        stored = {(entry.step, entry.number): entry for entry in self._store.stored()}
+        self._seen = {key: self._seen.get(key) or saved_of(entry) for key, entry in stored.items()}
+        newest = max((entry for entry in self._seen.values() if entry.step == step), key=_key, default=None)
+        if newest is None:  # somebody else has removed it
+            return
+        for entry in self._retention.obsolete(list(self._seen.values()), newest):
+            self._store.remove(stored[entry.key])
+        self._check_metric(newest.metrics)
+
+    def _check_metric(self, metrics: Mapping[str, float]) -> None:
+        best = self._retention.best
+        if best is None or not metrics or best in metrics or self._has_warned:
+            return
+        self._has_warned = True
+        _log.warning(
+            "checkpoint.best is %s, which the epochs of this run do not have. Expected one of %s. None is kept as the "
+            "best.",
+            best,
+            ", ".join(metrics),
+        )
+
+
+def _key(entry: Saved) -> tuple[int, int]:
+    return entry.key

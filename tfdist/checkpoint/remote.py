@@ -1,0 +1,201 @@
+"""Checkpoints on a file system that TensorFlow reaches by a URL, such as `gs://bucket/run`.
+
+An object store knows no rename and no flush: a file is there as a whole once it is closed, and a directory is but a
+part of names. So files are made on the local disk, copied to where they stay, and the marker, which comes last, is what
+makes a checkpoint whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import io
+import json
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from tfdist.checkpoint import files
+from tfdist.rundir import atomic
+
+_BLOCK = 4 << 20
+
+_NUMBERS = {
+    tf.errors.NOT_FOUND: errno.ENOENT,
+    tf.errors.PERMISSION_DENIED: errno.EACCES,
+    tf.errors.UNAUTHENTICATED: errno.EACCES,
+    tf.errors.RESOURCE_EXHAUSTED: errno.ENOSPC,
+    tf.errors.ALREADY_EXISTS: errno.EEXIST,
+}
+
+
+@dataclass(frozen=True)
+class Status:
+    """What is known of a file.
+
+    Attributes:
+        st_size: Its bytes.
+    """
+
+    st_size: int
+
+
+class RemotePath:
+    """Of `pathlib.Path` what checkpoints need, by `tf.io.gfile`. Its errors are `OSError`, as those of a local path.
+
+    Args:
+        url: Such as `gs://bucket/folder`.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url.rstrip("/")
+
+    def __str__(self) -> str:
+        return self._url
+
+    def __truediv__(self, name: str) -> RemotePath:
+        return RemotePath(f"{self._url}/{name}")
+
+    @property
+    def name(self) -> str:
+        """The last part."""
+        return self._url.rpartition("/")[2]
+
+    def exists(self) -> bool:
+        """Whether there is such a file."""
+        with _told_as_os_errors(self):
+            return bool(tf.io.gfile.exists(self._url))
+
+    def stat(self) -> Status:
+        """Its size."""
+        with _told_as_os_errors(self):
+            return Status(tf.io.gfile.stat(self._url).length)
+
+    def iterdir(self) -> Iterator[RemotePath]:
+        """What lies in it."""
+        with _told_as_os_errors(self):
+            return iter([self / name.rstrip("/") for name in tf.io.gfile.listdir(self._url)])
+
+    def open(self, mode: str = "rb") -> io.BufferedReader:
+        """The file, to be read as bytes."""
+        return io.BufferedReader(_Reader(self), _BLOCK)
+
+    def read_bytes(self) -> bytes:
+        """What is in the file."""
+        with self.open() as content:
+            return content.read()
+
+    def copy_from(self, content: Any) -> None:
+        """Makes or replaces it with what an open file has."""
+        with _told_as_os_errors(self), tf.io.gfile.GFile(self._url, "wb") as target:
+            while block := content.read(_BLOCK):
+                target.write(block)
+
+    def mkdir(self) -> None:
+        """Makes it a directory, with those above it, where the file system has such."""
+        with _told_as_os_errors(self):
+            tf.io.gfile.makedirs(self._url)
+
+    def unlink(self) -> None:
+        """Removes the file."""
+        with _told_as_os_errors(self):
+            tf.io.gfile.remove(self._url)
+
+    def rmtree(self) -> None:
+        """Removes the directory and all that is in it."""
+        with _told_as_os_errors(self):
+            tf.io.gfile.rmtree(self._url)
+
+
+class RemoteStore:
+    """The checkpoints in a folder that has a URL. One process writes into it.
+
+    Attributes:
+        folder: The folder.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.folder = RemotePath(url)
+
+    def stored(self) -> list[files.Stored]:
+        """Those that there are, the latest first; whether they are whole is not looked at."""
+        return files.stored(self.folder)
+
+    @contextlib.contextmanager
+    def writing(self, step: int) -> Iterator[Path]:
+        """Yields an empty local directory; what is written there is the latest checkpoint of `step` at a clean exit.
+
+        Raises:
+            RunDirError: It cannot be written, here or there.
+        """
+        target: RemotePath | None = None
+        try:
+            with tempfile.TemporaryDirectory(prefix="tfdist-checkpoint-") as here:
+                yield Path(here)
+                target = self.folder / files.free_name(self.stored(), step)
+                target.mkdir()
+                marked = {file.name: _copied(file, target / file.name) for file in sorted(Path(here).iterdir())}
+            content = json.dumps({"format": 1, "files": marked}, indent=2) + "\n"
+            (target / files.MARKER).copy_from(io.BytesIO(content.encode()))
+        except BaseException as error:
+            if target is not None:
+                with contextlib.suppress(OSError):  # the next start removes it
+                    target.rmtree()
+            if isinstance(error, OSError):
+                raise atomic.write_error(str(self.folder), error) from error
+            raise
+
+    def remove(self, checkpoint: files.Stored) -> None:
+        """Removes one, its marker first."""
+        with contextlib.suppress(OSError):  # what cannot be removed now is tried again with the next one
+            if checkpoint.is_marked:
+                (checkpoint.path / files.MARKER).unlink()
+            checkpoint.path.rmtree()
+
+    def remove_unfinished(self) -> None:
+        """Removes what a writer that was killed has left behind."""
+        for checkpoint in self.stored():
+            if not checkpoint.is_marked:
+                self.remove(checkpoint)
+
+
+class _Reader(io.RawIOBase):
+    def __init__(self, path: RemotePath) -> None:
+        super().__init__()
+        self._path = path
+        self._file = tf.io.gfile.GFile(str(path), "rb")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        with _told_as_os_errors(self._path):
+            block = self._file.read(len(buffer))
+        buffer[: len(block)] = block
+        return len(block)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+@contextlib.contextmanager
+def _told_as_os_errors(path: RemotePath) -> Iterator[None]:
+    try:
+        yield
+    except tf.errors.OpError as error:
+        raise OSError(_NUMBERS.get(error.error_code, errno.EIO), error.message, str(path)) from error
+
+
+def _copied(file: Path, target: RemotePath) -> dict[str, int | str]:
+    """What the marker says of a file that is copied now."""
+    with file.open("rb") as content:
+        target.copy_from(content)
+        content.seek(0)
+        digest = hashlib.file_digest(content, "sha256").hexdigest()
+    return {"bytes": file.stat().st_size, "sha256": digest}

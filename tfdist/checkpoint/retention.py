@@ -1,0 +1,96 @@
+"""Which checkpoints are kept, and which may go. Pure: what there is in, what may go out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A checkpoint, as far as it matters for keeping it.
+
+    Attributes:
+        step: Steps of the run that were done.
+        number: Counts those of the same step, from 0.
+        epochs: Epochs that were done, where it was made at the end of one; None within an epoch.
+        metrics: Of the epoch at whose end it was made, by name; nothing within an epoch.
+    """
+
+    step: int
+    number: int = 0
+    epochs: int | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict, compare=False)
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """What names it. The later one is greater."""
+        return self.step, self.number
+
+
+@dataclass(frozen=True)
+class Retention:
+    """Which checkpoints of a run are kept. One that any of the rules keeps is kept.
+
+    Attributes:
+        latest: How many of the latest, at least 1.
+        best: The metric whose best epoch is kept; None for none.
+        larger_is_better: Whether the best one is the one with the largest value.
+        every_steps: Those after each multiple of so many steps, for good; None for none.
+        every_epochs: Those at the end of every so many epochs, for good; None for none.
+
+    Raises:
+        ValueError: A number is not positive.
+    """
+
+    latest: int = 3
+    best: str | None = None
+    larger_is_better: bool = False
+    every_steps: int | None = None
+    every_epochs: int | None = None
+
+    def __post_init__(self) -> None:
+        for number in (self.latest, self.every_steps, self.every_epochs):
+            if number is not None and number < 1:
+                raise ValueError(f"Expected numbers of 1 or more. Received: {self}")
+
+    def obsolete(self, saved: Sequence[Saved], newest: Saved) -> list[Saved]:
+        """Which may go once `newest` is whole.
+
+        Later steps than its are of a past that the run did not go on from, and an earlier one of the same step says no
+        more.
+
+        Args:
+            saved: Those that there are; with `newest`.
+            newest: The one just made.
+        """
+        past = sorted((entry for entry in saved if entry.step < newest.step), key=lambda entry: entry.key, reverse=True)
+        standing = [newest, *_last_of_each_step(past)]
+        kept = {entry.key for entry in standing[: self.latest]}
+        kept |= {entry.key for entry in standing if self._keeps_for_good(entry)}
+        best = self.best_of(standing)
+        if best is not None:
+            kept.add(best.key)
+        return [entry for entry in saved if entry.key not in kept]
+
+    def best_of(self, saved: Sequence[Saved]) -> Saved | None:
+        """The best by the metric, of equal ones the earliest; None where no metric is asked for, or none has it."""
+        if self.best is None:
+            return None
+        measured = [entry for entry in saved if not math.isnan(entry.metrics.get(self.best, math.nan))]
+        sign = -1.0 if self.larger_is_better else 1.0
+        return min(measured, key=lambda entry: (sign * entry.metrics[str(self.best)], entry.key), default=None)
+
+    def _keeps_for_good(self, entry: Saved) -> bool:
+        by_step = self.every_steps is not None and entry.step % self.every_steps == 0
+        by_epoch = self.every_epochs is not None and bool(entry.epochs) and entry.epochs % self.every_epochs == 0
+        return by_step or by_epoch
+
+
+def _last_of_each_step(latest_first: Sequence[Saved]) -> Iterator[Saved]:
+    step = None
+    for entry in latest_first:
+        if entry.step != step:
+            yield entry
+        step = entry.step

@@ -1,0 +1,68 @@
+"""Where a run's checkpoints lie: in a folder of this machine, or one that TensorFlow reaches by a URL."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+from pathlib import Path
+from typing import Any, Protocol
+
+from tfdist.checkpoint import files
+
+
+class Store(Protocol):
+    """The checkpoints in one folder; `files` has what each method does."""
+
+    folder: Any
+
+    def stored(self) -> list[files.Stored]:
+        """Those that there are, the latest first."""
+
+    def writing(self, step: int) -> contextlib.AbstractContextManager[Path]:
+        """Yields an empty local directory, which becomes the latest checkpoint of `step`."""
+
+    def remove(self, checkpoint: files.Stored) -> None:
+        """Removes one."""
+
+    def remove_unfinished(self) -> None:
+        """Removes what a writer that was killed has left behind."""
+
+
+class LocalStore:
+    """The checkpoints in a folder of this machine. One process writes into it.
+
+    Attributes:
+        folder: The folder.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def stored(self) -> list[files.Stored]:
+        """Those that there are, the latest first."""
+        return files.stored(self.folder)
+
+    def writing(self, step: int) -> contextlib.AbstractContextManager[Path]:
+        """Yields an empty directory beside, which becomes the latest checkpoint of `step`."""
+        return files.writing(self.folder, step)
+
+    def remove(self, checkpoint: files.Stored) -> None:
+        """Removes one."""
+        files.remove(checkpoint)
+
+    def remove_unfinished(self) -> None:
+        """Removes what a writer that was killed has left behind."""
+        files.remove_unfinished(self.folder)
+
+
+def is_remote(folder: str | Path) -> bool:
+    """Whether a folder is given by a URL."""
+    return "://" in str(folder)
+
+
+def open_store(folder: str | Path) -> Store:
+    """The store in a folder: a path, or a URL such as `gs://bucket/run`, which loads TensorFlow."""
+    if is_remote(folder):
+        remote: Store = importlib.import_module("tfdist.checkpoint.remote").RemoteStore(str(folder))
+        return remote
+    return LocalStore(Path(folder))

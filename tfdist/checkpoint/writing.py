@@ -1,0 +1,92 @@
+"""One checkpoint on its way to the disk."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from tfdist.checkpoint.pruning import SUMMARY, Pruning
+from tfdist.checkpoint.store import Store
+from tfdist.checkpoint.summary import Summary
+from tfdist.errors import RunDirError
+
+WEIGHTS = "model.weights.h5"
+"""Weights and optimizer; `keras.Model.load_weights` reads it."""
+
+REPLICAS = "replicas.npz"
+"""Values of which each replica has its own: `runtime.replica_values`."""
+
+_log = logging.getLogger("tfdist")
+
+
+class Weights(Protocol):
+    """A model's weights and its optimizer's state, as they can be copied and written."""
+
+    def take(self) -> None:
+        """Copies them to host memory."""
+
+    def write(self, file: Path) -> None:
+        """Writes the latest copy; in another thread, and never while `take` runs."""
+
+
+class Writing:
+    """Writes one checkpoint, once; its `run` is a job for the background.
+
+    Args:
+        store: Where the run's checkpoints lie.
+        weights: Copied already.
+        values: Those of the replicas.
+        summary: The rest.
+        pruning: Removes others afterwards.
+
+    Attributes:
+        is_whole: Whether it is on the disk.
+        seconds: How long it took, or took to fail; 0 before.
+    """
+
+    def __init__(
+        self, store: Store, weights: Weights, values: Mapping[str, np.ndarray], summary: Summary, pruning: Pruning
+    ) -> None:
+        self.is_whole = False
+        self.seconds = 0.0
+        self._store = store
+        self._weights = weights
+        self._values = values
+        self._summary = summary
+        self._pruning = pruning
+
+    def run(self) -> None:
+        """Writes it; a failure is told in a warning, and the training goes on."""
+        begun = time.monotonic()
+        self.is_whole = self._is_written()
+        self.seconds = time.monotonic() - begun
+        if self.is_whole:
+            step = self._summary.total
+            _log.info("checkpoint of step %d in %s, written in %.2f s", step, self._store.folder, self.seconds)
+            self._pruning.prune(step)
+
+    def _is_written(self) -> bool:
+        try:
+            self._write()
+        except RunDirError as error:
+            _log.warning("No checkpoint at step %d. The training goes on without. %s", self._summary.total, error)
+        except Exception:
+            # This is the bottom of a thread: nobody above could tell of it.
+            _log.warning(
+                "No checkpoint at step %d. The training goes on without.", self._summary.total, exc_info=True
+            )
+        else:
+            return True
+        return False
+
+    def _write(self) -> None:
+        with self._store.writing(self._summary.total) as place:
+            self._weights.write(place / WEIGHTS)
+            np.savez(place / REPLICAS, **self._values)
+            (place / SUMMARY).write_text(json.dumps(self._summary.to_dict()))

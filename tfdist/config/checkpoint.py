@@ -1,0 +1,58 @@
+"""What a config says of its checkpoints."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from tfdist.config.expectations import PositiveInt, Rule, Text
+from tfdist.config.metric_direction import Direction, direction
+from tfdist.config.problems import FieldError, shown
+from tfdist.config.section import Section
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointConfig(Section):
+    """When a run saves what it needs to go on after it was ended; it does so at the end of every epoch, too.
+
+    Attributes:
+        every_steps: After each multiple of so many steps of the run; null for never.
+        every_minutes: When the last checkpoint is so many minutes old; null for never.
+        keep: How many checkpoints are kept: the latest.
+        best: A metric, as in the history; the checkpoint at the end of its best epoch is kept as well. Null for none.
+        best_mode: Whether the smallest value of `best` is the best (min) or the largest (max); auto tells by its name.
+        keep_every_steps: Those after each multiple of so many steps are kept for good; null for none.
+        keep_every_epochs: Those at the end of every so many epochs are kept for good; null for none.
+        when_busy: Whether the training waits with a checkpoint within an epoch while the one before is still being
+            written (wait), or leaves it out (skip).
+        directory: Where they lie instead of in the run directory: a path on the chief's host, or a URL that TensorFlow
+            reads and writes, such as gs://bucket/run; of one run alone.
+    """
+
+    every_steps: PositiveInt | None = 100
+    every_minutes: Annotated[float, Rule("a positive number", lambda value: value > 0)] | None = None
+    keep: PositiveInt = 3
+    best: Text | None = None
+    best_mode: Literal["auto", "min", "max"] = "auto"
+    keep_every_steps: PositiveInt | None = None
+    keep_every_epochs: PositiveInt | None = None
+    when_busy: Literal["wait", "skip"] = "wait"
+    directory: Text | None = None
+
+    @property
+    def best_direction(self) -> Direction:
+        """Where the best value of `best` is found; `min` where there is no `best`."""
+        if self.best_mode != "auto":
+            return self.best_mode
+        return (self.best and direction(self.best)) or "min"
+
+    def check(self) -> None:
+        if self.best_mode != "auto" and self.best is None:
+            raise FieldError("best_mode", f"expected the key best beside it. Received: {shown(self.best_mode)} alone")
+        if self.best is not None and self.best_mode == "auto" and direction(self.best) is None:
+            problem = f"expected min or max, as the name does not tell whether more of {shown(self.best)} is better"
+            raise FieldError("best_mode", f'{problem}. Received: "auto"')
+        every, kept = self.every_steps, self.keep_every_steps
+        if kept is not None and (every is None or kept % every):
+            problem = f"expected a multiple of every_steps, which is {shown(every)}, so that there are such checkpoints"
+            raise FieldError("keep_every_steps", f"{problem}. Received: {kept}")
