@@ -18,10 +18,13 @@ from tfdist.checkpoint.manager import variables_of
 from tfdist.errors import RunDirError
 from tfdist.keras_repairs import ahead, state
 from tfdist.order.position import START, Position
-from tfdist.runtime import replica_values
+from tfdist.runtime import random_states, replica_values
 from tfdist.runtime.collectives import broadcast, worker_rank
 
 Logs = Mapping[str, Any] | None
+
+RANDOM = "random"
+"""The name of the random states that no model holds, among a checkpoint's values."""
 
 _log = logging.getLogger("tfdist")
 
@@ -96,6 +99,8 @@ class Keeper(keras.callbacks.Callback):
             with self._strategy.scope():
                 state.prepare(self._values)
             self._give_back({**state.lasting_parts(self.model), **self._passing(metrics=False)})
+            if RANDOM in self._values:
+                random_states.write(self._values[RANDOM], self._strategy)
         self._saved_time = self._look_time = time.monotonic()
         self._looked_at = self._total
         self._look_at = self._total + self._policy.steps_until_look(0.0, None)
@@ -121,7 +126,7 @@ class Keeper(keras.callbacks.Callback):
 
     def on_test_begin(self, logs: Logs = None) -> None:
         # The evaluation at the end of an epoch takes the metrics for itself; a stop in its midst must know the epoch's.
-        self._before_test = replica_values.read(self._passing(metrics=True), self._strategy)
+        self._before_test = self._read_passing(metrics=True)
 
     def on_test_end(self, logs: Logs = None) -> None:
         self._before_test = None
@@ -156,8 +161,8 @@ class Keeper(keras.callbacks.Callback):
         self._tried_at = self._position
         passing = self._before_test
         if passing is None:
-            passing = replica_values.read(self._passing(metrics=self._position.step > 0), self._strategy)
-        values = replica_values.read(state.lasting_parts(self.model), self._strategy) | passing
+            passing = self._read_passing(metrics=self._position.step > 0)
+        values = replica_values.read(state.lasting_parts(self.model), self._strategy) | passing | self._own_values()
         saved = bool(broadcast(self._is_chief and self._write(values), strategy=self._strategy))
         self._saved_time = time.monotonic()
         if saved:
@@ -182,6 +187,15 @@ class Keeper(keras.callbacks.Callback):
             return False
         _log.info("checkpoint of step %d: %s", self._total, path)
         return True
+
+    def _own_values(self) -> dict[str, np.ndarray]:
+        """Further arrays of a checkpoint, by names of their own; the chief's count."""
+        return {}
+
+    def _read_passing(self, *, metrics: bool) -> dict[str, np.ndarray]:
+        """What an evaluation changes: seeds, metrics, the random states that no model holds."""
+        values = replica_values.read(self._passing(metrics=metrics), self._strategy)
+        return values | {RANDOM: random_states.read(self._strategy)}
 
     def _passing(self, *, metrics: bool) -> dict[str, replica_values.Part]:
         return state.passing_parts(self.model, metrics=metrics)
