@@ -89,8 +89,7 @@ class Keeper(keras.callbacks.Callback):
             return None
         if self._saved_at != self._position and not self._save():
             return None
-        position, folder = self._position, self._checkpoints.folder
-        return f"step {self._total} (epoch {position.epoch + 1}, {position.step} of {self._steps} batches) in {folder}"
+        return f"{self._where()} in {self._checkpoints.folder}"
 
     def on_train_begin(self, logs: Logs = None) -> None:
         if self._resumed is not None:
@@ -135,6 +134,10 @@ class Keeper(keras.callbacks.Callback):
         self._position = Position(epoch + 1)
         self._logs = {}
         self._save()
+
+    def _where(self) -> str:
+        position = self._position
+        return f"step {self._total} (epoch {position.epoch + 1}, {position.step} of {self._steps} batches)"
 
     @property
     def _total(self) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 from dataclasses import dataclass
-from typing import Literal
 
 from tfdist.checkpoint import Checkpoints, Summary
 from tfdist.config import RunConfig
@@ -15,6 +14,7 @@ from tfdist.order.epoch import num_steps
 from tfdist.order.position import START, Position
 from tfdist.rundir import RunDir, atomic
 from tfdist.runtime.collectives import broadcast
+from tfdist.training.keeping import wanted_resume
 from tfdist.training.session import Session
 
 _log = logging.getLogger("tfdist")
@@ -66,11 +66,6 @@ def find_beginning(session: Session, assignment: Assignment, config: RunConfig) 
     summary, path = found
     check_same_order(summary, seed=session.seed, batch_size=config.data.batch_size)
     return Beginning(checkpoints, summary, path)
-
-
-def wanted_resume(assignment: Assignment) -> Literal["auto", "must", "never"]:
-    """What `--resume` asks for; a restart of a group resumes by itself."""
-    return "auto" if assignment.resume == "never" and assignment.attempt > 0 else assignment.resume
 
 
 def check_same_order(

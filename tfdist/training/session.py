@@ -7,9 +7,11 @@ import logging
 import os
 import secrets
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -25,8 +27,10 @@ from tfdist.runtime import strategy as strategies
 from tfdist.runtime.meter import Meter, use_meter
 from tfdist.runtime.tested import TENSORFLOW
 from tfdist.training import randomness
+from tfdist.training.fits import Fits
 from tfdist.training.following import Follower
 from tfdist.training.heartbeat import Heartbeat
+from tfdist.training.keeping import Keeping, keeping_of_start
 from tfdist.training.line import Line, line_of
 from tfdist.training.recording import Recorder
 from tfdist.training.recording_setup import devices_for, impose
@@ -55,6 +59,7 @@ class Session:
         run: The run directory, or None when `tfdist train` did not start this process.
         heartbeat: Tells this worker's state, or None when `tfdist train` did not start this process.
         stopping: Its part in a stop of all workers, or None likewise.
+        fits: The `fit`s of a script.
     """
 
     strategy: tf.distribute.Strategy
@@ -66,6 +71,7 @@ class Session:
     run: RunDir | None
     heartbeat: Heartbeat | None
     stopping: Stopping | None
+    fits: Fits
 
     @property
     def is_chief(self) -> bool:
@@ -106,6 +112,8 @@ def start(assignment: Assignment, request: devices.DeviceRequest) -> Session:
         run=run,
         line=line,
         recording=assignment.recording,
+        keeping=keeping_of_start(assignment),
+        attempt=assignment.attempt,
     )
     session = _start(place, request)
     if line.channel is not None:
@@ -141,6 +149,8 @@ class _Place:
     run: RunDir | None = None
     line: Line | None = None
     recording: RecordingRequest | None = None
+    keeping: Keeping | None = None
+    attempt: int = 0
 
 
 def _start(place: _Place, request: devices.DeviceRequest) -> Session:
@@ -166,9 +176,12 @@ def _start(place: _Place, request: devices.DeviceRequest) -> Session:
         # Unmodified scripts know no scope: whatever they build, they build under the strategy.
         tf.distribute.experimental_set_strategy(strategy)
     seed = _agreed_seed(place, strategy, workers)
-    _install_repairs(place, strategy, seed)
     heartbeat, stopping = (None, None) if place.line is None else (place.line.heartbeat, place.line.stopping)
-    return Session(strategy, choice, tuple(names), place.index, workers, seed, place.run, heartbeat, stopping)
+    fits = Fits(
+        strategy, place.keeping, seed=seed, attempt=place.attempt, stopping=stopping, heartbeat=heartbeat
+    )
+    _install_repairs(place, strategy, seed, fits)
+    return Session(strategy, choice, tuple(names), place.index, workers, seed, place.run, heartbeat, stopping, fits)
 
 
 def _agreed_seed(place: _Place, strategy: tf.distribute.Strategy, workers: int) -> int | None:
@@ -181,7 +194,7 @@ def _agreed_seed(place: _Place, strategy: tf.distribute.Strategy, workers: int) 
     return seed
 
 
-def _install_repairs(place: _Place, strategy: tf.distribute.Strategy, seed: int | None) -> None:
+def _install_repairs(place: _Place, strategy: tf.distribute.Strategy, seed: int | None, fits: Fits) -> None:
     recorder = None if place.recording is None else Recorder(place.recording, place.index, strategy)
     follower = None
     if place.line is not None:
@@ -189,10 +202,15 @@ def _install_repairs(place: _Place, strategy: tf.distribute.Strategy, seed: int 
         use_meter(strategy, meter)
         follower = Follower(place.line.heartbeat, place.line.stopping, meter)
     tellers = [teller for teller in (follower, recorder) if teller is not None]
+
+    def extra(given: Sequence[Any] | None) -> list[keras.callbacks.Callback]:
+        kept = [] if given is None or recorder is not None else fits.callbacks_for(given)
+        return [*(teller.callback() for teller in tellers), *kept]
+
     keras_repairs.install(
         listener=follower,
         imposed_seed=seed,
-        extra_callbacks=lambda: [teller.callback() for teller in tellers],
+        extra_callbacks=extra,
         on_batch=recorder and recorder.observer.on_batch,
         on_gradients=recorder and recorder.observer.on_gradients,
     )
