@@ -227,8 +227,8 @@ def check_same_data(there: Mapping[str, Any], data: Data) -> None:
             remedy = " Start it with the --run-dir of that run, whose seed it takes." if name == "seed" else ""
             raise RunDirError(
                 f"The checkpoint is of a fit whose data had another {name}: {there.get(name)}. Expected the same, "
-                f"which decides the order of the samples. Received: {here.get(name)}.{remedy} Go on with the same data, or "
-                "choose another directory."
+                f"which decides the order of the samples. Received: {here.get(name)}.{remedy} Go on with the same "
+                "data, or choose another directory."
             )
 
 
@@ -252,7 +252,7 @@ def _check_optimizers(there: Sequence[int], here: Sequence[int]) -> None:
 
 def _not_within_epochs(data: Data) -> str:
     return (
-        "Checkpoints of this fit are made at the ends of its epochs alone, and one that is killed begins an epoch again: "
+        "Checkpoints of this fit are made at the ends of its epochs alone, and an epoch that is killed begins again: "
         f"its data is {data.kind}, and {data.why_not}. Within an epoch go on: arrays, tfdist.data, and a "
         "tf.data.Dataset without Python code and chance, but for shuffle."
     )
