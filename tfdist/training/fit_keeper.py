@@ -169,9 +169,8 @@ class FitKeeper(Keeper):
         _check_executions(resumed.step, self._steps, self.model.steps_per_execution)
         state.build(self.model, iterator._distributed_dataset)
         _check_optimizers(kept["optimizers"], state.optimizer_sizes(self.model))
-        arrays = self._checkpoints.replica_values()
         super().on_train_begin()
-        left = callback_states.write(self._with_states(), kept["callbacks"], arrays)
+        left = callback_states.write(self._with_states(), kept["callbacks"], self._values)
         if left and self._is_chief:
             _log.warning("The checkpoint has states of callbacks that fit no longer has: %s.", ", ".join(left))
         if self._file is not None and "history" in resumed.record:
