@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,11 +17,14 @@ import tensorflow as tf
 
 import tfdist
 from tests.devices.mirrored import mirrored
+from tfdist.checkpoint.files import stored
+from tfdist.errors import RunDirError, UsageError
 from tfdist.keras_repairs.gathered import copies
 from tfdist.keras_repairs.install import Hooks, repairs
 from tfdist.rundir import RunDir
+from tfdist.training.callbacks import Record
 from tfdist.training.fits import Fits
-from tfdist.training.keeping import Keeping
+from tfdist.training.keeping import Keeping, Wish
 from tfdist.training.randomness import seed_all
 
 SAMPLES, BATCH, SEED = 45, 6, 11
@@ -53,7 +58,6 @@ class Script:
     body: Callable[[Script], None]
     replicas: int = 1
     every: int | None = None
-    seed: int = SEED
     history: list[dict[str, list[float]]] = field(default_factory=list)
     values: list[bytes] = field(default_factory=list)
     drawn: list[float] = field(default_factory=list)
@@ -68,9 +72,9 @@ class Script:
     def run(self, method: str = "on_epoch_begin", call: int = 0, resume: str = "auto") -> bool:
         """Runs it to its end, or until the k-th call of a callback's method; returns whether it came to its end."""
         keras.backend.clear_session()
-        seed_all(self.seed)
+        seed_all(SEED)
         self.keeping = Keeping(RunDir(self.folder), every_steps=self.every, resume=resume)
-        self.fits = Fits(self.strategy, self.keeping, seed=self.seed)
+        self.fits = Fits(self.strategy, self.keeping, seed=SEED)
         self.method, self.left = method, call
         self.history, self.values, self.drawn = [], [], []
         with installed(self.fits), self.strategy.scope():
@@ -184,3 +188,92 @@ def test_every_bit_is_that_of_a_script_that_was_not_killed(
         assert not killed.run(method, call)
     assert killed.run()
     assert_same(killed, whole)
+
+
+def generated(script: Script) -> None:
+    x, y = samples()
+
+    def batches() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        for start in range(0, SAMPLES, BATCH):
+            yield x[start : start + BATCH], y[start : start + BATCH]
+
+    spec = (tf.TensorSpec([None, 5], tf.float32), tf.TensorSpec([None], tf.int64))
+    data = tf.data.Dataset.from_generator(batches, output_signature=spec)
+    script.fit(compiled(network(), "sgd"), data, epochs=3)
+
+
+def test_data_that_is_not_tfdists_goes_on_with_a_whole_epoch_and_it_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    whole = Script(tmp_path / "whole", generated)
+    with caplog.at_level(logging.WARNING, "tfdist"):
+        assert whole.run()
+    assert "its data is a tf.data.Dataset, and it calls Python code" in caplog.text
+    killed = Script(tmp_path / "killed", generated, every=2)
+    assert not killed.run("on_train_batch_begin", STEPS + 4)
+    assert killed.said == f"the end of epoch 1 in {tmp_path / 'killed' / 'checkpoints'}"
+    assert [entry.step for entry in stored(tmp_path / "killed" / "checkpoints")] == [STEPS]
+    assert killed.run()
+    # This one's order does not change.
+    assert_same(killed, whole)
+
+
+def one_fit(batch_size: int = BATCH, units: int = 3, callbacks: Any = (), epochs: int = 1) -> Callable[[Script], None]:
+    def body(script: Script) -> None:
+        x, y = samples()
+        model = compiled(keras.Sequential([keras.layers.Dense(units)]), "sgd")
+        script.fit(model, x, y, batch_size=batch_size, epochs=epochs, callbacks=callbacks)
+
+    return body
+
+
+def test_what_cannot_be_made_right_is_refused(tmp_path: Path) -> None:
+    script = Script(tmp_path, one_fit())
+    with pytest.raises(RunDirError, match="There is nothing to resume"):
+        script.run(resume="must")
+    assert script.run(resume="must" if stored(tmp_path / "checkpoints") else "auto")
+    with pytest.raises(RunDirError, match="has checkpoints of an earlier training"):
+        script.run(resume="never")
+    script.body = one_fit(batch_size=BATCH + 1)
+    with pytest.raises(RunDirError, match=f"another batch_size: {BATCH}"):
+        script.run()
+    script.body = one_fit(units=4)
+    with pytest.raises(RunDirError, match="another model or optimizer"):
+        script.run()
+    wish = Wish(Keeping(RunDir(tmp_path), resume="auto", is_asked_for=True), None)
+    script.body = one_fit(callbacks=[wish, keras.callbacks.BackupAndRestore(tmp_path / "backup")])
+    with pytest.raises(UsageError, match="tfdist.callbacks.* and BackupAndRestore"):
+        script.run()
+
+
+def test_more_epochs_are_trained_and_what_came_after_them_begins_anew(tmp_path: Path) -> None:
+    def body(epochs: int) -> Callable[[Script], None]:
+        def two(script: Script) -> None:
+            one_fit(epochs=epochs)(script)
+            one_fit()(script)
+
+        return two
+
+    script = Script(tmp_path / "longer", body(1))
+    assert script.run()
+    script.body = body(2)
+    assert script.run()
+    whole = Script(tmp_path / "whole", body(2))
+    assert whole.run()
+    assert_same(script, whole)
+
+
+def test_the_record_of_a_script_goes_on(tmp_path: Path) -> None:
+    def body(script: Script) -> None:
+        record = Record(RunDir(tmp_path))
+        one_fit(callbacks=[record, Wish(script.keeping, record)], epochs=3)(script)
+
+    script = Script(tmp_path, body)
+    assert not script.run("on_train_batch_begin", 2 * STEPS + 2)
+    assert script.run()
+    run = RunDir(tmp_path)
+    assert [json.loads(line)["epoch"] for line in run.metrics_file.read_text().splitlines()] == [0, 1, 2]
+    assert json.loads(run.history_file.read_text()) == script.history[0]
+    assert len(script.history[0]["loss"]) == 3
+    (resumed,) = map(json.loads, run.resumes_file.read_text().splitlines())
+    assert (resumed["epoch"], resumed["step"], resumed["total"]) == (2, 1, 2 * STEPS + 1)
