@@ -124,7 +124,8 @@ def _batch_sizes(num_samples: int, batch_size: int) -> NDArray[np.int64]:
 
 def _indices(pieces: NDArray[np.int64], order: _Order, epochs: Epochs) -> tf.data.Dataset:
     """A dataset of the sample numbers of each of `pieces` [n, 2], int64 [k]; every iterator over it takes an epoch."""
-    next_order = CountedCalls(lambda: [order.of(epochs.take())])
+    next_epoch = epochs.part()
+    next_order = CountedCalls(lambda: [order.of(next_epoch())])
 
     def epoch(_: tf.Tensor) -> tf.data.Dataset:
         (indices,) = call_python(next_order, [], [tf.TensorSpec([order.samples], tf.int64)])

@@ -40,7 +40,7 @@ def array_dataset(original: Function, imposed_seed: int | None) -> Function:
         # Counted for each dataset, not over all: an iterator that is opened and never read must not shift the next fit.
         epochs = Epochs()
         setattr(self, _EPOCHS, epochs)
-        with mock.patch.object(tf.random, "shuffle", _epoch_shuffle(imposed_seed, next(datasets), epochs)):
+        with mock.patch.object(tf.random, "shuffle", _epoch_shuffle(imposed_seed, next(datasets), epochs.part())):
             return original(self)
 
     return repaired
@@ -51,11 +51,11 @@ def epochs_of(adapter: Any) -> Epochs | None:
     return getattr(adapter, _EPOCHS, None)
 
 
-def _epoch_shuffle(seed: int, dataset: int, epochs: Epochs) -> Function:
+def _epoch_shuffle(seed: int, dataset: int, next_epoch: Callable[[], int]) -> Function:
     """A stand-in for `tf.random.shuffle` that draws another permutation in every epoch of one dataset."""
 
     def draw() -> np.ndarray:
-        state = np.random.SeedSequence((seed, dataset, epochs.take())).generate_state(2, np.uint32)
+        state = np.random.SeedSequence((seed, dataset, next_epoch())).generate_state(2, np.uint32)
         return state.astype(np.int64)
 
     def shuffle(value: tf.Tensor, seed: int | None = None, name: str | None = None) -> tf.Tensor:

@@ -82,19 +82,36 @@ def as_shares(distributed: tf.distribute.DistributedDataset) -> tf.distribute.Di
 
 
 class Epochs:
-    """Counts the epochs that iterators over one dataset begin.
+    """Counts the epochs that iterators over one dataset begin, in each of its parts that must know them.
 
-    Attributes:
-        next: The epoch of the next iterator that is read.
+    Args:
+        first: The epoch of the first iterator.
     """
 
     def __init__(self, first: int = 0) -> None:
-        self.next = first
+        self._next = first
+        self._parts: list[int] = []
 
-    def take(self) -> int:
-        """The next epoch, which begins."""
-        self.next += 1
-        return self.next - 1
+    def part(self) -> Callable[[], int]:
+        """A function for one part of the dataset: each call returns the next epoch, which an iterator begins."""
+        place = len(self._parts)
+        self._parts.append(self._next)
+
+        def take() -> int:
+            self._parts[place] += 1
+            return self._parts[place] - 1
+
+        return take
+
+    @property
+    def next(self) -> int:
+        """The epoch of the next iterator that is read."""
+        return self._parts[0] if self._parts else self._next
+
+    @next.setter
+    def next(self, epoch: int) -> None:
+        self._next = epoch
+        self._parts[:] = [epoch] * len(self._parts)
 
 
 @dataclass(frozen=True)
