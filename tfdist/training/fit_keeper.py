@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,11 +14,12 @@ import numpy as np
 import tensorflow as tf
 
 from tfdist.checkpoint import Checkpoints, Policy, Summary
-from tfdist.errors import RunDirError, UnsupportedError, UsageError
+from tfdist.errors import UsageError
 from tfdist.keras_repairs import going_on, state
 from tfdist.keras_repairs.going_on import Data
 from tfdist.training import callback_states
 from tfdist.training.callbacks import Record
+from tfdist.training.fit_checks import check_executions, check_optimizers, check_same_data, not_within_epochs
 from tfdist.training.keeper import Keeper, Logs
 from tfdist.training.keeping import Keeping
 
@@ -98,7 +99,7 @@ class FitKeeper(Keeper):
         if data.why_not:
             self._policy = Policy()
             if self._is_chief:
-                _log.warning("%s", _not_within_epochs(data))
+                _log.warning("%s", not_within_epochs(data))
         if self._resumed is None:
             super().on_train_begin(logs)
         else:
@@ -166,9 +167,9 @@ class FitKeeper(Keeper):
         assert self._data is not None
         kept = resumed.record["fit"]
         check_same_data(kept["data"], self._data)
-        _check_executions(resumed.step, self._steps, self.model.steps_per_execution)
+        check_executions(resumed.step, self._steps, self.model.steps_per_execution)
         state.build(self.model, iterator._distributed_dataset)
-        _check_optimizers(kept["optimizers"], state.optimizer_sizes(self.model))
+        check_optimizers(kept["optimizers"], state.optimizer_sizes(self.model))
         super().on_train_begin()
         left = callback_states.write(self._with_states(), kept["callbacks"], self._values)
         if left and self._is_chief:
@@ -212,46 +213,3 @@ class FitKeeper(Keeper):
             "callbacks": self._states,
         }
         return {"fit": fit} | ({} if self._file is None else self._file.kept)
-
-
-def check_same_data(there: Mapping[str, Any], data: Data) -> None:
-    """Checks that global batches are those of the `fit` that is to go on.
-
-    Raises:
-        RunDirError: They are not: some samples of the epoch would come twice, and others not at all.
-    """
-    here = {"kind": data.kind, **data.facts}
-    for name in here.keys() | there.keys():
-        if here.get(name) != there.get(name):
-            remedy = " Start it with the --run-dir of that run, whose seed it takes." if name == "seed" else ""
-            raise RunDirError(
-                f"The checkpoint is of a fit whose data had another {name}: {there.get(name)}. Expected the same, "
-                f"which decides the order of the samples. Received: {here.get(name)}.{remedy} Go on with the same "
-                "data, or choose another directory."
-            )
-
-
-def _check_executions(done: int, steps: int, steps_per_execution: int) -> None:
-    if done % steps_per_execution and done != steps:
-        raise RunDirError(
-            f"The checkpoint was made after {done} steps of an epoch. Expected steps_per_execution to divide them. "
-            f"Received: {steps_per_execution}. Go on with the number that the fit had, which can be changed between "
-            "two epochs."
-        )
-
-
-def _check_optimizers(there: Sequence[int], here: Sequence[int]) -> None:
-    if list(there) != list(here):
-        raise UnsupportedError(
-            "This fit cannot go on from its checkpoint: an optimizer of the model has no variables yet, and Keras "
-            f"would not load them. Expected {there} variables, one number for each optimizer. Received: {here}. Call "
-            "optimizer.build(variables) on each before fit."
-        )
-
-
-def _not_within_epochs(data: Data) -> str:
-    return (
-        "Checkpoints of this fit are made at the ends of its epochs alone, and an epoch that is killed begins again: "
-        f"its data is {data.kind}, and {data.why_not}. Within an epoch go on: arrays, tfdist.data, and a "
-        "tf.data.Dataset without Python code and chance, but for shuffle."
-    )
