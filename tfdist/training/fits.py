@@ -153,7 +153,7 @@ class Fits:
         print(f"tfdist: fit {fit.number + 1} goes on {place}{change}", file=sys.stderr, flush=True)
 
     def _check_workers(self, wish: Wish | None) -> None:
-        """All must be given the callbacks, and for the same directory's name."""
+        """All workers must be given the callbacks, or none: each would wait for the others."""
         if worker_count(self._strategy) == 1:
             return
         said = gather_objects(wish is not None, self._strategy)
