@@ -34,13 +34,13 @@ if TYPE_CHECKING:
         all_reduce,
         barrier,
         broadcast,
+        callbacks,
         is_chief,
         num_replicas,
         num_workers,
         strategy,
         worker_index,
     )
-    from tfdist.training.callbacks import callbacks
 
 __all__ = [
     "Cluster",
@@ -78,7 +78,6 @@ __all__ = [
 _MODULES = {
     "Cluster": "cluster.spec",
     "RunConfig": "config",
-    "callbacks": "training.callbacks",
     "gathered": "keras_repairs.gathered",
     "load_config": "config",
     "on_chief": "keras_repairs.placement",

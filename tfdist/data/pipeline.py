@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,7 +15,16 @@ from tfdist.errors import UsageError
 from tfdist.launch.environment import Assignment
 from tfdist.order.epoch import epoch_order, epoch_pieces
 from tfdist.order.position import START, Position
-from tfdist.runtime.feeding import Share, after_rest, no_autotune_options, per_replica, with_shares
+from tfdist.runtime.feeding import (
+    Epochs,
+    Ordered,
+    Share,
+    after_rest,
+    no_autotune_options,
+    note_order,
+    per_replica,
+    with_shares,
+)
 
 PREFETCHED_STEPS = 2
 
@@ -79,12 +87,14 @@ def _batches(
 ) -> Batches:
     """The batches from `begin` to the end of its epoch; with every further iterator, those of the next epoch."""
     replicas = strategy.num_replicas_in_sync
+    # People may iterate over the one and train on the other.
+    epochs, epochs_of_shares = Epochs(begin.epoch), Epochs(begin.epoch)
 
-    def make(replica_ids: Sequence[int]) -> tf.data.Dataset:
+    def make(replica_ids: Sequence[int], epochs: Epochs = epochs) -> tf.data.Dataset:
         pieces = epoch_pieces(len(source), batch_size, replicas, replica_ids)
         largest = int((pieces[:, 1] - pieces[:, 0]).max())
         left = pieces[begin.step * len(replica_ids) :]
-        batches = source.batches(_indices(left, order, begin.epoch), largest)
+        batches = source.batches(_indices(left, order, epochs), largest)
         counted = batches.apply(tf.data.experimental.assert_cardinality(len(left)))
         return counted.prefetch(PREFETCHED_STEPS * len(replica_ids)).with_options(no_autotune_options())
 
@@ -92,12 +102,18 @@ def _batches(
         totals = np.repeat(_batch_sizes(len(source), batch_size), len(replica_ids))
         largest = tf.constant(totals.max(), tf.int64)
         left = totals[begin.step * len(replica_ids) :]
-        sized = tf.data.Dataset.zip(make(replica_ids), tf.data.Dataset.from_tensor_slices(left))
+        sized = tf.data.Dataset.zip(make(replica_ids, epochs_of_shares), tf.data.Dataset.from_tensor_slices(left))
         return sized.map(lambda data, total: Share(data, total, largest))
 
+    def ordered(epochs: Epochs) -> Ordered:
+        facts = {"samples": order.samples, "batch_size": batch_size, "seed": order.seed, "shuffle": order.shuffle}
+        return Ordered(epochs, lambda place: _batches(source, batch_size, order, strategy, place), facts)
+
     if replicas == 1:
-        return make([0])
-    return with_shares(per_replica(make, strategy), lambda: per_replica(make_shares, strategy))
+        return note_order(make([0]), ordered(epochs))
+    return with_shares(
+        per_replica(make, strategy), lambda: note_order(per_replica(make_shares, strategy), ordered(epochs_of_shares))
+    )
 
 
 def _batch_sizes(num_samples: int, batch_size: int) -> NDArray[np.int64]:
@@ -106,14 +122,10 @@ def _batch_sizes(num_samples: int, batch_size: int) -> NDArray[np.int64]:
     return np.minimum(starts + batch_size, num_samples) - starts
 
 
-def _indices(pieces: NDArray[np.int64], order: _Order, first: int) -> tf.data.Dataset:
-    """A dataset of the sample numbers of each of `pieces` [n, 2], int64 [k].
-
-    The first iterator over it is that of the epoch `first`, every further one that of the next.
-    """
-    epochs = itertools.count(first)
-
-    next_order = CountedCalls(lambda: [order.of(next(epochs))])
+def _indices(pieces: NDArray[np.int64], order: _Order, epochs: Epochs) -> tf.data.Dataset:
+    """A dataset of the sample numbers of each of `pieces` [n, 2], int64 [k]; every iterator over it takes an epoch."""
+    next_epoch = epochs.part()
+    next_order = CountedCalls(lambda: [order.of(next_epoch())])
 
     def epoch(_: tf.Tensor) -> tf.data.Dataset:
         (indices,) = call_python(next_order, [], [tf.TensorSpec([order.samples], tf.int64)])

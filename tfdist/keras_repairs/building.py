@@ -10,7 +10,7 @@ import tensorflow as tf
 from keras.src import backend
 from keras.src.trainers.data_adapters import data_adapter_utils
 
-from tfdist.keras_repairs import refusals
+from tfdist.keras_repairs import going_on, refusals
 from tfdist.runtime.feeding import Share
 
 Function = Callable[..., Any]
@@ -25,17 +25,15 @@ def maybe_symbolic_build(original: Function) -> Function:
 
     def repaired(self: Any, iterator: Any = None, data_batch: Any = None) -> None:
         strategy = self.distribute_strategy
+        going_on.note_iterator(self, iterator)
         if strategy.num_replicas_in_sync == 1:
             original(self, iterator, data_batch)
             return
         refusals.check_model(self)
-        if _has_no_call(self):
-            # Its steps call its parts, which build themselves, as on one replica.
-            return
         with strategy.scope():
             if data_batch is None:
                 build_parts(self, iterator._distributed_dataset.element_spec)
-            else:
+            elif not _has_no_call(self):
                 self._symbolic_build(data_batch=data_batch)
 
     return repaired
@@ -48,6 +46,9 @@ def build_parts(model: Any, element_spec: Any) -> None:
         model: Compiled.
         element_spec: That of the dataset that it is to be trained on.
     """
+    if _has_no_call(model):
+        # Its steps call its parts, which build themselves, as on one replica.
+        return
     specs = _specs(element_spec)
     if any(isinstance(spec, tf.RaggedTensorSpec) for spec in tf.nest.flatten(specs)):
         _build_from(model, specs)

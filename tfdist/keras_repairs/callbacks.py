@@ -19,16 +19,21 @@ from tfdist.keras_repairs.placement import runs_here
 from tfdist.runtime.collectives import all_gather, worker_count, worker_rank
 
 Function = Callable[..., Any]
+Extra = Callable[[Sequence[Any] | None], Sequence[keras.callbacks.Callback]]
 
 
-def callback_list_init(
-    original: Function, extra: Callable[[], Sequence[keras.callbacks.Callback]], listener: Listener
-) -> Function:
+def none_extra(given: Sequence[Any] | None) -> Sequence[keras.callbacks.Callback]:
+    """No callbacks besides those of a `fit`, `evaluate` or `predict` itself."""
+    return ()
+
+
+def callback_list_init(original: Function, extra: Extra, listener: Listener) -> Function:
     """Repairs `CallbackList.__init__`.
 
     Args:
         original: The method.
-        extra: Returns the callbacks that every `fit`, `evaluate` and `predict` of this process gets besides its own.
+        extra: Returns the callbacks that every `fit`, `evaluate` and `predict` of this process gets besides its own,
+            of which it is given those of a `fit`, else None.
         listener: Told of each callback that is done at an epoch's begin or end.
     """
 
@@ -41,8 +46,10 @@ def callback_list_init(
         kept, watch, together = _shared(given, model.distribute_strategy)
         original(self, kept, *args, **kwargs)
         self.callbacks = _with_listener_between(self.callbacks, kept, listener)
-        added = [*extra(), *_decisions(watch, kept, model.distribute_strategy)]
-        if any(isinstance(callback, Decisions) for callback in added):
+        # fit's own, or one that a script makes for it.
+        trains = bool(kwargs.get("add_history") or "steps" not in kwargs)
+        added = [*extra(kept if trains else None), *_decisions(watch, kept, model.distribute_strategy)]
+        if any(isinstance(callback, Decisions) or hasattr(callback, "steps_to_look") for callback in added):
             # Keras may tell callbacks of a batch in a thread; what the workers agree on must come in one order.
             self._async_train = self._async_test = self._async_predict = False
         for callback in added:
@@ -52,8 +59,7 @@ def callback_list_init(
         if settling.is_needed(model):
             self.callbacks.insert(0, settling.Settling())
             self.callbacks[0].set_model(model)
-        if kwargs.get("add_history") or "steps" not in kwargs:
-            # fit's own, or one that a script makes for it.
+        if trains:
             ahead.note_watched(model, watch.batches or ahead.any_watches(added))
             settling.note_saved_together(model, together)
             ahead.note_looks(model, [*kept, *added])

@@ -12,11 +12,13 @@ from keras.src.trainers.epoch_iterator import EpochIterator
 
 from tfdist.keras_repairs.agreement import check_same_data
 from tfdist.keras_repairs.data_adapters import distribute
-from tfdist.runtime.feeding import take_rest
+from tfdist.runtime.feeding import Rest, take_rest
 from tfdist.runtime.meter import Meter
 
 Function = Callable[..., Any]
 _REST = "_tfdist_rest"
+_WHOLE = "_tfdist_whole"
+_BEGUN = "_tfdist_begun"
 
 
 def epoch_iterator_init(original: Function) -> Function:
@@ -25,13 +27,25 @@ def epoch_iterator_init(original: Function) -> Function:
     def repaired(self: Any, distribute_strategy: Any = None, *args: Any, **kwargs: Any) -> None:
         if distribute_strategy is None or distribute_strategy.num_replicas_in_sync == 1:
             original(self, distribute_strategy, *args, **kwargs)
+            setattr(self, _WHOLE, self._distributed_dataset)
             return
         EpochIterator.__init__(self, *args, **kwargs)
         self._distribute_strategy = distribute_strategy
         check_same_data(self.data_adapter, distribute_strategy)
-        self._distributed_dataset = distribute(self.data_adapter.get_tf_dataset(), distribute_strategy)
+        setattr(self, _WHOLE, self.data_adapter.get_tf_dataset())
+        self._distributed_dataset = distribute(whole_batches(self), distribute_strategy)
 
     return repaired
+
+
+def whole_batches(iterator: Any) -> Any:
+    """What a `TFEpochIterator` was given, before it was cut for the replicas: a dataset of global batches, mostly."""
+    return getattr(iterator, _WHOLE)
+
+
+def begin_after(iterator: Any, done: int, batches: Any) -> None:
+    """Makes the next epoch of a `TFEpochIterator` go on after `done` steps, with `batches`."""
+    setattr(iterator, _BEGUN, Rest(done, batches))
 
 
 def epoch_iterator_source(original: Function) -> Function:
@@ -43,12 +57,12 @@ def epoch_iterator_source(original: Function) -> Function:
     """
 
     def repaired(self: Any) -> Any:
-        dataset, steps = _taken_over(self)
-        if dataset is None:
-            dataset = original(self)
-            steps = _steps(self.data_adapter, dataset)
+        rest = self.__dict__.pop(_REST, None)
+        done = 0 if rest is None else rest.done
+        dataset = original(self) if rest is None else _cut(rest.batches, self._distribute_strategy)
+        steps = _steps(self.data_adapter, dataset, done)
         if self._distribute_strategy.num_replicas_in_sync > 1:
-            return _Source(dataset, steps, self.steps_per_epoch)
+            return _Source(dataset, steps, self.steps_per_epoch, done)
         # Of several steps in one execution Keras already looks for the end before each.
         return _Source(dataset, steps) if steps is None and self.steps_per_execution == 1 else dataset
 
@@ -62,23 +76,18 @@ def epoch_steps(original: Function) -> Function:
     """
 
     def repaired(self: Any) -> Iterator[tuple[int, int, Any]]:
-        rest = take_rest(self.data_adapter.get_tf_dataset())
-        setattr(self, _REST, rest)
+        rest = self.__dict__.pop(_BEGUN, None) or take_rest(whole_batches(self))
+        if rest is not None:
+            setattr(self, _REST, rest)
         done = 0 if rest is None else rest.done
         return (step for step in original(self) if step[0] >= done)
 
     return repaired
 
 
-def _taken_over(iterator: Any) -> tuple[Any, int | None]:
-    """The batches that are left of an epoch that was begun before, and their number, where it comes now."""
-    rest = getattr(iterator, _REST, None)
-    if rest is None:
-        return None, None
-    setattr(iterator, _REST, None)
-    strategy = iterator._distribute_strategy
-    batches = rest.batches if strategy.num_replicas_in_sync == 1 else distribute(rest.batches, strategy)
-    return batches, iterator.data_adapter.num_batches - rest.done
+def _cut(batches: Any, strategy: tf.distribute.Strategy) -> Any:
+    """Global batches as the replicas take them."""
+    return batches if strategy.num_replicas_in_sync == 1 else distribute(batches, strategy)
 
 
 @dataclass(frozen=True)
@@ -103,15 +112,21 @@ class Feed(Iterator[Any]):
         left: Steps until it ends; None where only the end will tell.
         calls: Functions compiled for the iterator and bound to its tensors, by whoever compiled them.
         meter: What the time counts on that fetching a batch here takes; None for nothing.
+
+    Args:
+        steps_per_epoch: Where the iterator goes on from epoch to epoch.
+        done: Steps of the first epoch that are done.
     """
 
-    def __init__(self, iterator: Iterator[Any], left: float | None, steps_per_epoch: int | None = None) -> None:
+    def __init__(
+        self, iterator: Iterator[Any], left: float | None, steps_per_epoch: int | None = None, done: int = 0
+    ) -> None:
         self.iterator = iterator
         self.left = left
         self.calls: dict[object, Function] = {}
         self.meter: Meter | None = None
         self._steps_per_epoch = steps_per_epoch
-        self._taken = 0
+        self._taken = done
         self._is_distributed = isinstance(iterator, tf.distribute.DistributedIterator)
 
     def __next__(self) -> Any:
@@ -145,18 +160,21 @@ class Feed(Iterator[Any]):
 class _Source:
     """What Keras takes an iterator of, for every epoch."""
 
-    def __init__(self, dataset: Any, steps: float | None, steps_per_epoch: int | None = None) -> None:
+    def __init__(
+        self, dataset: Any, steps: float | None, steps_per_epoch: int | None = None, done: int = 0
+    ) -> None:
         self._dataset = dataset
         self._steps = steps
         self._steps_per_epoch = steps_per_epoch
+        self._done = done
 
     def __iter__(self) -> Feed:
-        return Feed(iter(self._dataset), self._steps, self._steps_per_epoch)
+        return Feed(iter(self._dataset), self._steps, self._steps_per_epoch, self._done)
 
 
-def _steps(adapter: Any, dataset: Any) -> float | None:
+def _steps(adapter: Any, dataset: Any, done: int) -> float | None:
     if adapter.num_batches is not None:
-        return adapter.num_batches
+        return adapter.num_batches - done
     cardinality = dataset.cardinality
     known = int(cardinality() if callable(cardinality) else cardinality)
     if known == tf.data.INFINITE_CARDINALITY:

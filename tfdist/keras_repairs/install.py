@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
 
 import keras
 
-from tfdist.keras_repairs import gradients, guard, listening, trainer
+from tfdist.keras_repairs import callbacks, gradients, guard, listening, trainer
 from tfdist.keras_repairs.table import Hooks, Repair, repairs
 
 _MARK = "_tfdist_repair"
@@ -15,7 +14,7 @@ _MARK = "_tfdist_repair"
 
 def install(
     imposed_seed: int | None = None,
-    extra_callbacks: Callable[[], Sequence[keras.callbacks.Callback]] = tuple,
+    extra_callbacks: callbacks.Extra = callbacks.none_extra,
     on_batch: trainer.Observer | None = None,
     on_gradients: gradients.Observer | None = None,
     listener: listening.Listener | None = None,
@@ -24,7 +23,8 @@ def install(
 
     Args:
         imposed_seed: TensorFlow's global seed where tfdist set it and the script did not; see `shuffling`.
-        extra_callbacks: Returns the callbacks that each `fit`, `evaluate` and `predict` gets besides its own.
+        extra_callbacks: Returns the callbacks that each `fit`, `evaluate` and `predict` gets besides its own; see
+            `callbacks.callback_list_init`.
         on_batch: Called in each replica's context, while a step is traced, with the replica's data.
         on_gradients: Likewise with the gradients of the global batch, before they are clipped; one a variable or None.
         listener: Told of every `fit`, `evaluate` and `predict`, and of every execution in them.

@@ -6,12 +6,13 @@ Callbacks do not tell enough: Keras may call them late and in a thread, and skip
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Literal, Protocol
 
 import keras
 import tensorflow as tf
 
+from tfdist.keras_repairs import going_on
 from tfdist.keras_repairs.epochs import Feed
 
 Function = Callable[..., Any]
@@ -82,10 +83,20 @@ def told(original: Function, call: Call, listener: Listener) -> Function:
     """Repairs `TensorFlowTrainer.fit`, `evaluate` and `predict`: the listener knows when one is under way."""
 
     def repaired(self: Any, *args: Any, **kwargs: Any) -> Any:
-        with listener.calling(call):
+        with listener.calling(call), _noted(self) if call == "fit" else contextlib.nullcontext():
             return original(self, *args, **kwargs)
 
     return repaired
+
+
+@contextlib.contextmanager
+def _noted(model: Any) -> Iterator[None]:
+    """Around a `fit`, whose callbacks may ask what it iterates over."""
+    going_on.note_fitting(model, True)
+    try:
+        yield
+    finally:
+        going_on.note_fitting(model, False)
 
 
 def run_told(listener: Listener, call: Call, steps: int, run: Callable[[], Any]) -> Any:

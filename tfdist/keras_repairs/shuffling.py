@@ -16,7 +16,10 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager import context
 
+from tfdist.runtime.feeding import Epochs
+
 Function = Callable[..., Any]
+_EPOCHS = "_tfdist_epochs"
 
 
 def array_dataset(original: Function, imposed_seed: int | None) -> Function:
@@ -34,19 +37,25 @@ def array_dataset(original: Function, imposed_seed: int | None) -> Function:
             return original(self)
         if context.global_seed() != imposed_seed:
             return original(self)
-        with mock.patch.object(tf.random, "shuffle", _epoch_shuffle(imposed_seed, next(datasets))):
+        # Counted for each dataset, not over all: an iterator that is opened and never read must not shift the next fit.
+        epochs = Epochs()
+        setattr(self, _EPOCHS, epochs)
+        with mock.patch.object(tf.random, "shuffle", _epoch_shuffle(imposed_seed, next(datasets), epochs.part())):
             return original(self)
 
     return repaired
 
 
-def _epoch_shuffle(seed: int, dataset: int) -> Function:
+def epochs_of(adapter: Any) -> Epochs | None:
+    """Counts the epochs of the last dataset of an adapter of arrays; None where Keras's order stands."""
+    return getattr(adapter, _EPOCHS, None)
+
+
+def _epoch_shuffle(seed: int, dataset: int, next_epoch: Callable[[], int]) -> Function:
     """A stand-in for `tf.random.shuffle` that draws another permutation in every epoch of one dataset."""
-    # Counted for each dataset, not over all: an iterator that is opened and never read must not shift the next fit.
-    epochs = itertools.count()
 
     def draw() -> np.ndarray:
-        state = np.random.SeedSequence((seed, dataset, next(epochs))).generate_state(2, np.uint32)
+        state = np.random.SeedSequence((seed, dataset, next_epoch())).generate_state(2, np.uint32)
         return state.astype(np.int64)
 
     def shuffle(value: tf.Tensor, seed: int | None = None, name: str | None = None) -> tf.Tensor:

@@ -15,6 +15,7 @@ from keras.src.trainers.compile_utils import CompileMetrics
 
 from tfdist.keras_repairs.building import build_parts
 from tfdist.keras_repairs.gathered import GatheredMetric, copies
+from tfdist.keras_repairs.optimizers import optimizers_of
 from tfdist.runtime.replica_values import Part
 
 _GLOBAL_SEEDS = "global_seed_generator"
@@ -55,10 +56,17 @@ def prepare(names: Collection[str]) -> None:
 def build(model: keras.Model, dataset: Any) -> None:
     """Builds what a model lacks, metrics and optimizer too, from the shapes of the batches of `dataset`.
 
+    A model without a `call`, whose own steps call its parts, is left as it is.
+
     On one replica Keras does it in the first step: too late for what is to be set before.
     """
     with model.distribute_strategy.scope():
         build_parts(model, dataset.element_spec)
+
+
+def optimizer_sizes(model: keras.Model) -> list[int]:
+    """How many variables each optimizer of `model` has; 0 before it is built."""
+    return [len(optimizer.variables) if optimizer.built else 0 for optimizer in optimizers_of(model)]
 
 
 def note_logs(model: keras.Model, logs: Mapping[str, Any]) -> None:

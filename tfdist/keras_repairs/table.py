@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,7 +71,7 @@ class Hooks:
     """What the rest of tfdist adds to the repairs; the arguments of `install`."""
 
     imposed_seed: int | None = None
-    extra_callbacks: Callable[[], Sequence[keras.callbacks.Callback]] = tuple
+    extra_callbacks: callbacks.Extra = callbacks.none_extra
     on_batch: trainer.Observer | None = None
     on_gradients: gradients.Observer | None = None
     listener: listening.Listener = listening.Nobody()

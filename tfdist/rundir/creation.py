@@ -148,14 +148,16 @@ def _remove_earlier_run(run: RunDir) -> None:
     """Removes what tfdist writes, by name. `run_file` stays: the directory is tfdist's at every moment."""
     _remove_states(run)
     files = [run.config_file, run.history_file, run.metrics_file, run.ledger_file, run.model_file, run.done_file]
+    files.append(run.resumes_file)
     files += run.logs_dir.glob("worker-*.log")
     files += run.events_dir.rglob("events.out.tfevents.*")
-    checkpoints = [*run.checkpoints_dir.glob("step-*"), *run.checkpoints_dir.glob(".step-*.tmp")]
+    fits = [run.checkpoints_dir, *run.checkpoints_dir.glob("fit-*")]
+    checkpoints = [entry for fit in fits for pattern in ("step-*", ".step-*.tmp") for entry in fit.glob(pattern)]
     files += [file for folder in checkpoints for name in _CHECKPOINT_FILES for file in folder.glob(name)]
     for file in files:
         file.unlink(missing_ok=True)
     emptied = sorted((entry for entry in run.events_dir.rglob("*") if entry.is_dir()), reverse=True)
-    for directory in [*emptied, run.events_dir, *checkpoints, run.checkpoints_dir]:
+    for directory in [*emptied, run.events_dir, *checkpoints, *reversed(fits)]:
         with contextlib.suppress(OSError):  # not empty: it holds what somebody else put there
             directory.rmdir()
 

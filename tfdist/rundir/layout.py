@@ -43,6 +43,11 @@ class RunDir:
         return self.path / "ledger.jsonl"
 
     @property
+    def resumes_file(self) -> Path:
+        """One line each time that a training went on from a checkpoint: where, and on what (JSON lines)."""
+        return self.path / "resumes.jsonl"
+
+    @property
     def model_file(self) -> Path:
         """The trained model, written by the chief."""
         return self.path / "model.keras"

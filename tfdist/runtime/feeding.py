@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 from tensorflow.python.data.ops import multi_device_iterator_ops
 
+from tfdist.order.position import Position
+
 _SHARES = "_tfdist_shares"
+_ORDERED = "_tfdist_ordered"
 _REST = "_tfdist_rest"
 
 
@@ -76,6 +79,65 @@ def as_shares(distributed: tf.distribute.DistributedDataset) -> tf.distribute.Di
     """The batches of `distributed` as `Share`s where it is known how to make them, else as they are."""
     make = getattr(distributed, _SHARES, None)
     return distributed if make is None else make()
+
+
+class Epochs:
+    """Counts the epochs that iterators over one dataset begin, in each of its parts that must know them.
+
+    Args:
+        first: The epoch of the first iterator.
+    """
+
+    def __init__(self, first: int = 0) -> None:
+        self._next = first
+        self._parts: list[int] = []
+
+    def part(self) -> Callable[[], int]:
+        """A function for one part of the dataset: each call returns the next epoch, which an iterator begins."""
+        place = len(self._parts)
+        self._parts.append(self._next)
+
+        def take() -> int:
+            self._parts[place] += 1
+            return self._parts[place] - 1
+
+        return take
+
+    @property
+    def next(self) -> int:
+        """The epoch of the next iterator that is read."""
+        return self._parts[0] if self._parts else self._next
+
+    @next.setter
+    def next(self, epoch: int) -> None:
+        self._next = epoch
+        self._parts[:] = [epoch] * len(self._parts)
+
+
+@dataclass(frozen=True)
+class Ordered:
+    """What is known of batches whose order is tfdist's own.
+
+    Attributes:
+        epochs: Counts the epochs; each iterator takes one.
+        begin: Makes the batches of an epoch from one of its steps on.
+        facts: What the order depends on, by name.
+    """
+
+    epochs: Epochs
+    begin: Callable[[Position], Any]
+    facts: Mapping[str, Any]
+
+
+def note_order(batches: Any, ordered: Ordered) -> Any:
+    """Notes the order of `batches`, which are returned."""
+    setattr(batches, _ORDERED, ordered)
+    return batches
+
+
+def order_of(batches: Any) -> Ordered | None:
+    """What `note_order` has noted; None for batches of which it has noted nothing."""
+    return getattr(batches, _ORDERED, None)
 
 
 @dataclass(frozen=True)

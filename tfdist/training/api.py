@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 
+from tfdist.errors import UsageError
+from tfdist.launch.environment import Assignment, Resume
+from tfdist.rundir import RunDir
 from tfdist.runtime import collectives
 from tfdist.training import session
+from tfdist.training.callbacks import Record
+from tfdist.training.keeping import EVERY_MINUTES, KEEP, Keeping, Wish, wanted_resume
 
 
 def strategy() -> tf.distribute.Strategy:
@@ -21,6 +28,51 @@ def strategy() -> tf.distribute.Strategy:
         UsageError: What `tfdist train` or TF_CONFIG asks for does not fit this machine.
     """
     return session.current().strategy
+
+
+def callbacks(
+    run_dir: str | Path | None = None,
+    *,
+    every_steps: int | None = None,
+    every_minutes: float | None = EVERY_MINUTES,
+    keep: int = KEEP,
+    resume: Resume | None = None,
+    overwrite: bool = False,
+) -> list[keras.callbacks.Callback]:
+    """Callbacks that keep the record and the checkpoints of a script's `fit` as `tfdist train CONFIG` keeps them.
+
+    Give them to `fit` on every worker. Checkpoints are made at the end of every epoch, when the job is stopped
+    (SIGTERM), and as `every_steps` and `every_minutes` say; where `resume` says so, `fit` goes on from the last one.
+
+    Args:
+        run_dir: Where the chief writes; made when it is not there. None for the run directory of `tfdist train`.
+            `metrics.jsonl`, `history.json` and `events/` of an earlier `fit` into the same directory are replaced.
+        every_steps: A checkpoint after each multiple of so many steps of this `fit`; None for none.
+        every_minutes: A checkpoint when the last one is so old; None for none.
+        keep: How many checkpoints of a `fit` are left.
+        resume: `"auto"` goes on from a checkpoint if there is one, `"must"` fails without, `"never"` begins anew; None
+            for what `tfdist train --resume` says (`"auto"` in a restart, `"never"` without `tfdist train`).
+        overwrite: Whether what begins anew may replace the checkpoints of an earlier training.
+
+    Raises:
+        UsageError: A number is not positive; or no `run_dir` is given and `tfdist train` did not start this process.
+    """
+    here, assignment = session.current(), Assignment.from_environ()
+    if run_dir is None and here.run is None:
+        raise UsageError(
+            "tfdist.callbacks() without a directory writes into that of `tfdist train`, which did not start this "
+            "process. Give it one: tfdist.callbacks('runs/a')."
+        )
+    run = here.run if run_dir is None else RunDir(Path(run_dir))
+    assert run is not None
+    if resume is None:
+        resume = "never" if assignment is None else wanted_resume(assignment)
+    keeping = Keeping(run, every_steps, every_minutes, keep, resume, overwrite, is_asked_for=True)
+    record = None
+    if here.is_chief:
+        run.path.mkdir(parents=True, exist_ok=True)
+        record = Record(run)
+    return [*([] if record is None else [record]), Wish(keeping, record)]
 
 
 def worker_index() -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import keras
@@ -29,8 +28,12 @@ class Record(keras.callbacks.Callback):
         self._lines: list[str] = []
         self._events: dict[str, EventFile] = {}
         if before is not None:
-            self._history = {name: list(values) for name, values in before["history"].items()}
-            self._lines = list(before["lines"])
+            self.go_on(before)
+
+    def go_on(self, before: Mapping[str, Any]) -> None:
+        """Goes on with the record of another process: what `kept` gave there."""
+        self._history = {name: list(values) for name, values in before["history"].items()}
+        self._lines = list(before["lines"])
 
     @property
     def history(self) -> dict[str, list[float]]:
@@ -116,22 +119,3 @@ def metrics_line(values: Mapping[str, float]) -> str:
     """`loss 0.1234  accuracy 0.9812`: the metrics of one epoch, training before validation."""
     ordered = sorted(values, key=lambda name: (name.startswith("val_"), not name.endswith("loss")))
     return "  ".join(f"{name} {values[name]:.4f}" for name in ordered)
-
-
-def callbacks(run_dir: str | Path) -> list[keras.callbacks.Callback]:
-    """Callbacks that keep the record of a script's `fit` as `tfdist train CONFIG` keeps it.
-
-    Args:
-        run_dir: Where to write; made when it is not there. `metrics.jsonl`, `history.json` and `events/` of an earlier
-            `fit` into the same directory are replaced.
-
-    Returns:
-        On the chief the callbacks to give to `fit`; on the other workers, which write nothing, an empty list.
-    """
-    from tfdist.training import session
-
-    if not session.current().is_chief:
-        return []
-    run = RunDir(run_dir)
-    run.path.mkdir(parents=True, exist_ok=True)
-    return [Record(run)]

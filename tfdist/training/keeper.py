@@ -19,10 +19,14 @@ from tfdist.errors import RunDirError
 from tfdist.keras_repairs import ahead, state
 from tfdist.keras_repairs.weights_copy import WeightsCopy
 from tfdist.order.position import START, Position
-from tfdist.runtime import replica_values
+from tfdist.runtime import random_states, replica_values
 from tfdist.runtime.collectives import broadcast, worker_rank
 
 Logs = Mapping[str, Any] | None
+Saving = Callable[[], contextlib.AbstractContextManager[None]]
+
+RANDOM = "random"
+"""The name of the random states that no model holds, among a checkpoint's values."""
 
 
 class Keeper(keras.callbacks.Callback):
@@ -53,7 +57,7 @@ class Keeper(keras.callbacks.Callback):
         record: Callable[[], Mapping[str, Any]],
         resumed: Summary | None,
         strategy: tf.distribute.Strategy,
-        saving: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
+        saving: Saving = contextlib.nullcontext,
     ) -> None:
         super().__init__()
         self._checkpoints = checkpoints
@@ -92,8 +96,7 @@ class Keeper(keras.callbacks.Callback):
         is_saved = self._saved_at == self._position and self._finish()
         if not is_saved and not (self._save(must=True) and self._finish()):
             return None
-        position, folder = self._position, self._checkpoints.folder
-        return f"step {self._total} (epoch {position.epoch + 1}, {position.step} of {self._steps} batches) in {folder}"
+        return f"{self._where()} in {self._checkpoints.folder}"
 
     def on_train_begin(self, logs: Logs = None) -> None:
         if self._resumed is not None:
@@ -102,6 +105,8 @@ class Keeper(keras.callbacks.Callback):
             with self._strategy.scope():
                 state.prepare(self._values)
             self._give_back({**state.lasting_parts(self.model), **self._passing(metrics=False)})
+            if RANDOM in self._values:
+                random_states.write(self._values[RANDOM], self._strategy)
         self._saved_time = self._look_time = time.monotonic()
         self._looked_at = self._total
         self._look_at = self._total + self._policy.steps_until_look(0.0, None)
@@ -127,7 +132,7 @@ class Keeper(keras.callbacks.Callback):
 
     def on_test_begin(self, logs: Logs = None) -> None:
         # The evaluation at the end of an epoch takes the metrics for itself; a stop in its midst must know the epoch's.
-        self._before_test = replica_values.read(self._passing(metrics=True), self._strategy)
+        self._before_test = self._read_passing(metrics=True)
 
     def on_test_end(self, logs: Logs = None) -> None:
         self._before_test = None
@@ -142,6 +147,10 @@ class Keeper(keras.callbacks.Callback):
         if self._is_chief:
             with self._saving():
                 self._checkpoints.finish()
+
+    def _where(self) -> str:
+        position = self._position
+        return f"step {self._total} (epoch {position.epoch + 1}, {position.step} of {self._steps} batches)"
 
     @property
     def _total(self) -> int:
@@ -182,8 +191,9 @@ class Keeper(keras.callbacks.Callback):
         if made:
             passing = self._before_test
             if passing is None:
-                passing = replica_values.read(self._passing(metrics=self._position.step > 0), self._strategy)
-            values = replica_values.read(state.lasting_parts(self.model), self._strategy) | passing
+                passing = self._read_passing(metrics=self._position.step > 0)
+            lasting = replica_values.read(state.lasting_parts(self.model), self._strategy)
+            values = lasting | passing | self._own_values()
             if self._is_chief:
                 self._begin_to_write(values, metrics)
             self._saved_at = self._position
@@ -214,6 +224,15 @@ class Keeper(keras.callbacks.Callback):
         if self._weights is None:
             self._weights = WeightsCopy(self.model)
         self._checkpoints.save(self._weights, values, summary)
+
+    def _own_values(self) -> dict[str, np.ndarray]:
+        """Further arrays of a checkpoint, by names of their own; the chief's count."""
+        return {}
+
+    def _read_passing(self, *, metrics: bool) -> dict[str, np.ndarray]:
+        """What an evaluation changes: seeds, metrics, the random states that no model holds."""
+        values = replica_values.read(self._passing(metrics=metrics), self._strategy)
+        return values | {RANDOM: random_states.read(self._strategy)}
 
     def _passing(self, *, metrics: bool) -> dict[str, replica_values.Part]:
         return state.passing_parts(self.model, metrics=metrics)

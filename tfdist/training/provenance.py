@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.metadata
-import platform
 
 import yaml
 
 from tfdist.config import RunConfig, dump_yaml
 from tfdist.launch.environment import Assignment
 from tfdist.rundir import atomic
+from tfdist.training.package_versions import versions
 from tfdist.training.session import Session
-
-_PACKAGES = ("tfdist", "tensorflow", "keras", "numpy")
-
-
-def versions() -> dict[str, str]:
-    """Package -> version of what computes here, and Python's own."""
-    return {"python": platform.python_version()} | {name: importlib.metadata.version(name) for name in _PACKAGES}
 
 
 def write_config(session: Session, config: RunConfig) -> None:

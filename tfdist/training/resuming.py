@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 from dataclasses import dataclass
-from typing import Literal
 
 from tfdist.checkpoint import Checkpoints, Retention, Summary
 from tfdist.config import CheckpointConfig, RunConfig
@@ -15,6 +14,7 @@ from tfdist.order.epoch import num_steps
 from tfdist.order.position import START, Position
 from tfdist.rundir import RunDir, atomic
 from tfdist.runtime.collectives import broadcast
+from tfdist.training.keeping import wanted_resume
 from tfdist.training.session import Session
 
 _log = logging.getLogger("tfdist")
@@ -80,11 +80,6 @@ def retention_of(section: CheckpointConfig) -> Retention:
         every_steps=section.keep_every_steps,
         every_epochs=section.keep_every_epochs,
     )
-
-
-def wanted_resume(assignment: Assignment) -> Literal["auto", "must", "never"]:
-    """What `--resume` asks for; a restart of a group resumes by itself."""
-    return "auto" if assignment.resume == "never" and assignment.attempt > 0 else assignment.resume
 
 
 def check_same_order(

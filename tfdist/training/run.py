@@ -21,7 +21,9 @@ from tfdist.training.callbacks import Progress, Record
 from tfdist.training.failures import explained
 from tfdist.training.keeper import Keeper
 from tfdist.training.misfits import misfit
-from tfdist.training.provenance import versions, write_config
+from tfdist.training.package_versions import versions
+from tfdist.training.provenance import write_config
+from tfdist.training.resumes import note_resume
 from tfdist.training.resuming import Beginning, check_same_order, find_beginning, steps_per_epoch, write_done
 from tfdist.training.session import Session
 from tfdist.training.summary import closing, done_before, opening
@@ -46,6 +48,14 @@ def run_config(assignment: Assignment) -> None:
     if session.is_chief:
         write_config(session, config)
         print(opening(session, config, beginning), flush=True)
+        if beginning.resumed is not None:
+            note_resume(
+                session.run,
+                beginning.resumed,
+                workers=session.num_workers,
+                replicas=session.strategy.num_replicas_in_sync,
+                attempt=assignment.attempt,
+            )
     _train(session, config, beginning)
 
 

@@ -28,7 +28,9 @@ def run_script(assignment: Assignment) -> int:
     adopt_strategies(session)
     if session.choice.kind != "one":
         adopt_settings()
-    return _execute(assignment)
+    code = _execute(assignment)
+    session.fits.say_what_was_kept()
+    return code
 
 
 def _execute(assignment: Assignment) -> int:

@@ -8,9 +8,11 @@ import logging
 import os
 import secrets
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -26,15 +28,17 @@ from tfdist.runtime import strategy as strategies
 from tfdist.runtime.meter import Meter, use_meter
 from tfdist.runtime.tested import TENSORFLOW
 from tfdist.training import randomness
+from tfdist.training.fits import Fits
 from tfdist.training.following import Follower
 from tfdist.training.heartbeat import Heartbeat
+from tfdist.training.keeper import Saving
+from tfdist.training.keeping import Keeping, keeping_of_start
 from tfdist.training.line import Line, line_of
 from tfdist.training.recording import Recorder
 from tfdist.training.recording_setup import devices_for, impose
 from tfdist.training.reporting import report
 from tfdist.training.signals import relay_terminations
 from tfdist.training.stopping import Stopping
-from tfdist.training.time_account import TimeAccount
 from tfdist.training.tracing import Tracer
 from tfdist.training.watchdog import Watchdog
 
@@ -58,7 +62,8 @@ class Session:
         run: The run directory, or None when `tfdist train` did not start this process.
         heartbeat: Tells this worker's state, or None when `tfdist train` did not start this process.
         stopping: Its part in a stop of all workers, or None likewise.
-        account: Knows what this worker's time goes to, or None likewise.
+        saving: Entered around whatever the training waits for until something is saved.
+        fits: The `fit`s of a script.
     """
 
     strategy: tf.distribute.Strategy
@@ -70,21 +75,13 @@ class Session:
     run: RunDir | None
     heartbeat: Heartbeat | None
     stopping: Stopping | None
-    account: TimeAccount | None
+    saving: Saving
+    fits: Fits
 
     @property
     def is_chief(self) -> bool:
         """Whether this worker writes what one worker should."""
         return self.index == 0
-
-    @contextlib.contextmanager
-    def saving(self) -> Iterator[None]:
-        """Around whatever the training waits for until something is saved; a lone process tells nobody."""
-        with contextlib.ExitStack() as told:
-            for teller in (self.heartbeat, self.account):
-                if teller is not None:
-                    told.enter_context(teller.saving())
-            yield
 
 
 @functools.cache
@@ -121,6 +118,8 @@ def start(assignment: Assignment, request: devices.DeviceRequest) -> Session:
         line=line,
         recording=assignment.recording,
         trace=assignment.trace and functools.partial(Tracer, assignment.trace, assignment, line.heartbeat),
+        keeping=keeping_of_start(assignment),
+        attempt=assignment.attempt,
     )
     session = _start(place, request)
     if line.channel is not None:
@@ -157,6 +156,8 @@ class _Place:
     line: Line | None = None
     recording: RecordingRequest | None = None
     trace: Callable[[tf.distribute.Strategy], Tracer] | None = None
+    keeping: Keeping | None = None
+    attempt: int = 0
 
 
 def _start(place: _Place, request: devices.DeviceRequest) -> Session:
@@ -182,10 +183,21 @@ def _start(place: _Place, request: devices.DeviceRequest) -> Session:
         # Unmodified scripts know no scope: whatever they build, they build under the strategy.
         tf.distribute.experimental_set_strategy(strategy)
     seed = _agreed_seed(place, strategy, workers)
-    _install_repairs(place, strategy, seed)
-    line = place.line
-    tied = (None, None, None) if line is None else (line.heartbeat, line.stopping, line.account)
-    return Session(strategy, choice, tuple(names), place.index, workers, seed, place.run, *tied)
+    heartbeat, stopping = (None, None) if place.line is None else (place.line.heartbeat, place.line.stopping)
+    saving = contextlib.nullcontext if place.line is None else functools.partial(_saving, place.line)
+    fits = Fits(
+        strategy, place.keeping, saving, seed=seed, attempt=place.attempt, stopping=stopping, heartbeat=heartbeat
+    )
+    _install_repairs(place, strategy, seed, fits)
+    return Session(
+        strategy, choice, tuple(names), place.index, workers, seed, place.run, heartbeat, stopping, saving, fits
+    )
+
+
+@contextlib.contextmanager
+def _saving(line: Line) -> Iterator[None]:
+    with line.heartbeat.saving(), line.account.saving():
+        yield
 
 
 def _agreed_seed(place: _Place, strategy: tf.distribute.Strategy, workers: int) -> int | None:
@@ -198,7 +210,7 @@ def _agreed_seed(place: _Place, strategy: tf.distribute.Strategy, workers: int) 
     return seed
 
 
-def _install_repairs(place: _Place, strategy: tf.distribute.Strategy, seed: int | None) -> None:
+def _install_repairs(place: _Place, strategy: tf.distribute.Strategy, seed: int | None, fits: Fits) -> None:
     recorder = None if place.recording is None else Recorder(place.recording, place.index, strategy)
     tracer = None if place.trace is None else place.trace(strategy)
     follower = None
@@ -208,10 +220,15 @@ def _install_repairs(place: _Place, strategy: tf.distribute.Strategy, seed: int 
         follower = Follower(place.line.heartbeat, place.line.stopping, place.line.account, meter)
     tellers = [teller for teller in (follower, recorder, tracer) if teller is not None]
     observer = recorder.observer if recorder is not None else tracer and tracer.observer
+
+    def extra(given: Sequence[Any] | None) -> list[keras.callbacks.Callback]:
+        kept = [] if given is None or recorder is not None else fits.callbacks_for(given)
+        return [*(teller.callback() for teller in tellers), *kept]
+
     keras_repairs.install(
         listener=follower,
         imposed_seed=seed,
-        extra_callbacks=lambda: [teller.callback() for teller in tellers],
+        extra_callbacks=extra,
         on_batch=observer and observer.on_batch,
         on_gradients=observer and observer.on_gradients,
     )

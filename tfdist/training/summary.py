@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tfdist.config import RunConfig
 from tfdist.training.callbacks import Progress, Record, metrics_line
+from tfdist.training.resumes import change_of
 from tfdist.training.resuming import Beginning
 from tfdist.training.session import Session
 
@@ -14,8 +15,7 @@ def opening(session: Session, config: RunConfig, beginning: Beginning) -> str:
     resumed = beginning.resumed
     if resumed is None:
         return line
-    replicas = session.strategy.num_replicas_in_sync
-    change = f", which was on {resumed.replicas} replicas" if resumed.replicas != replicas else ""
+    change = change_of(resumed, session.strategy.num_replicas_in_sync)
     place = f"after step {resumed.total:,} (epoch {resumed.epoch + 1}, {resumed.step:,} batches done)"
     return f"{line}\n{config.name}: goes on {place} from {beginning.path}{change}"
 

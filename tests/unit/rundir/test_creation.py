@@ -28,11 +28,13 @@ def earlier_run(tmp_path: Path) -> RunDir:
     for directory in ("train", "validation"):
         (run.events_dir / directory).mkdir(parents=True)
         (run.events_dir / directory / "events.out.tfevents.1700000000.host.1.0.v2").write_text("x")
-    for file in (run.config_file, run.history_file, run.metrics_file, run.model_file, run.failure_file, run.done_file):
+    records = (run.config_file, run.history_file, run.metrics_file, run.model_file, run.done_file, run.resumes_file)
+    for file in (*records, run.failure_file):
         file.write_text("old")
-    for name in ("checkpoint.json", "model.weights.h5", "replicas.npz", "summary.json"):
-        (run.checkpoints_dir / "step-00000005").mkdir(parents=True, exist_ok=True)
-        (run.checkpoints_dir / "step-00000005" / name).write_text("old")
+    for checkpoint in (run.checkpoints_dir / "step-00000005", run.checkpoints_dir / "fit-2" / "step-00000003"):
+        checkpoint.mkdir(parents=True)
+        for name in ("checkpoint.json", "model.weights.h5", "replicas.npz", "summary.json"):
+            (checkpoint / name).write_text("old")
     for file in (run.log_file(0, 0), run.state_file(0), run.error_file(0, 0)):
         file.write_text("old")
     beside(run.model_file).write_text("what a writer that was killed left")

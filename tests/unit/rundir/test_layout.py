@@ -15,6 +15,7 @@ RUN = RunDir(Path("/runs/a"))
         (RUN.config_file, "config.yaml"),
         (RUN.history_file, "history.json"),
         (RUN.metrics_file, "metrics.jsonl"),
+        (RUN.resumes_file, "resumes.jsonl"),
         (RUN.model_file, "model.keras"),
         (RUN.failure_file, "failure.json"),
         (RUN.events_dir, "events"),

@@ -1,0 +1,279 @@
+"""Scripts whose `fit`s end anywhere and go on when they are run again: every bit is that of one never touched."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfdist
+from tests.devices.mirrored import mirrored
+from tfdist.checkpoint.files import stored
+from tfdist.errors import RunDirError, UsageError
+from tfdist.keras_repairs.gathered import copies
+from tfdist.keras_repairs.install import Hooks, repairs
+from tfdist.rundir import RunDir
+from tfdist.training.callbacks import Record
+from tfdist.training.fits import Fits
+from tfdist.training.keeping import Keeping, Wish
+from tfdist.training.randomness import seed_all
+
+SAMPLES, BATCH, SEED = 45, 6, 11
+STEPS = -(-SAMPLES // BATCH)
+
+
+class Killed(Exception):
+    """Ends a script as a kill would, but leaves this process alive."""
+
+
+class Kills(keras.callbacks.Callback):
+    """Saves and ends at the k-th call of a method, over all fits of a script; it looks at no batch else."""
+
+    def __init__(self, script: Script) -> None:
+        super().__init__()
+        self.script = script
+        setattr(self, script.method, self.count)
+
+    def count(self, *_: Any, **__: Any) -> None:
+        self.script.left -= 1
+        if self.script.left == 0:
+            self.script.said = self.script.fits._save_now()
+            raise Killed
+
+
+@dataclass
+class Script:
+    """One script in as many starts as it takes; each start is as good as a process of its own."""
+
+    folder: Path
+    body: Callable[[Script], None]
+    replicas: int = 1
+    every: int | None = None
+    history: list[dict[str, list[float]]] = field(default_factory=list)
+    values: list[bytes] = field(default_factory=list)
+    drawn: list[float] = field(default_factory=list)
+    method: str = "on_epoch_begin"
+    left: int = 0
+    said: str | None = None
+
+    @property
+    def strategy(self) -> tf.distribute.Strategy:
+        return tf.distribute.get_strategy() if self.replicas == 1 else mirrored(self.replicas)
+
+    def run(self, method: str = "on_epoch_begin", call: int = 0, resume: str = "auto") -> bool:
+        """Runs it to its end, or until the k-th call of a callback's method; returns whether it came to its end."""
+        keras.backend.clear_session()
+        seed_all(SEED)
+        self.keeping = Keeping(RunDir(self.folder), every_steps=self.every, resume=resume)
+        self.fits = Fits(self.strategy, self.keeping, seed=SEED)
+        self.method, self.left = method, call
+        self.history, self.values, self.drawn = [], [], []
+        with installed(self.fits), self.strategy.scope():
+            try:
+                self.body(self)
+            except Killed:
+                return False
+        return True
+
+    def fit(self, model: keras.Model, *data: Any, callbacks: Any = (), **options: Any) -> None:
+        given = [*callbacks, *([Kills(self)] if self.left else [])]
+        kept = model.fit(*data, callbacks=given, verbose=0, **options)
+        self.history.append({name: list(map(float, values)) for name, values in kept.history.items()})
+        self.drawn.append(float(np.random.random()))
+        variables = [*model.variables, *model.optimizer.variables]
+        self.values += [b"".join(copy.numpy().tobytes() for copy in copies(variable)) for variable in variables]
+
+
+@contextlib.contextmanager
+def installed(fits: Fits) -> Iterator[None]:
+    """The repairs as a process of its own has them: they know the fits of one start."""
+    hooks = Hooks(imposed_seed=SEED, extra_callbacks=lambda given: [] if given is None else fits.callbacks_for(given))
+    with pytest.MonkeyPatch.context() as patch:
+        for repair in repairs(hooks):
+            original = getattr(repair.owner, repair.name)
+            patch.setattr(repair.owner, repair.name, repair.make(getattr(original, "__wrapped__", original)))
+        yield
+
+
+def samples() -> tuple[np.ndarray, np.ndarray]:
+    x = np.random.default_rng(1).normal(size=(SAMPLES, 5)).astype(np.float32)
+    return x, x[:, :3].argmax(axis=1)
+
+
+def network() -> keras.Sequential:
+    """Without a shape: the first batch builds it, or the process that is to restore it."""
+    return keras.Sequential(
+        [keras.layers.Dense(8), keras.layers.BatchNormalization(), keras.layers.Dropout(0.4), keras.layers.Dense(3)]
+    )
+
+
+def compiled(model: keras.Model, optimizer: Any) -> keras.Model:
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(optimizer, loss, metrics=["accuracy"])
+    return model
+
+
+def pretrain_and_finetune(script: Script) -> None:
+    """Two fits on arrays, whose order nobody seeds, with what Keras's callbacks know; the second of fewer weights."""
+    x, y = samples()
+    model = compiled(network(), keras.optimizers.Adam(0.02, use_ema=True, gradient_accumulation_steps=3))
+    stop = keras.callbacks.EarlyStopping("val_loss", patience=1, restore_best_weights=True, start_from_epoch=1)
+    plateau = keras.callbacks.ReduceLROnPlateau("loss", factor=0.5, patience=1, min_delta=1.0)
+    script.fit(model, x, y, batch_size=BATCH, epochs=5, validation_data=(x[:20], y[:20]), callbacks=[stop, plateau])
+    script.drawn += model.evaluate(x, y, verbose=0)
+    model.layers[0].trainable = False
+    compiled(model, keras.optimizers.SGD(0.05, momentum=0.9))
+    script.fit(model, x, y, batch_size=BATCH, epochs=2)
+
+
+def pipelines(script: Script) -> None:
+    """Two fits on one pipeline of tfdist.data, which counts its epochs on."""
+    x, y = samples()
+    data = tfdist.data.arrays(x, y, batch_size=BATCH, shuffle=True, seed=4, strategy=script.strategy)
+    model = compiled(network(), "adam")
+    script.fit(model, data, epochs=2)
+    script.fit(model, data, epochs=2)
+
+
+def shuffled_dataset(script: Script) -> None:
+    x, y = samples()
+    data = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(20).batch(BATCH)
+    model = compiled(network(), "sgd")
+    script.fit(model, data, epochs=2)
+    script.fit(model, data.repeat(), epochs=3, steps_per_epoch=5)
+
+
+def seeded_by_the_script(script: Script) -> None:
+    keras.utils.set_random_seed(99)
+    x, y = samples()
+    script.fit(compiled(network(), "rmsprop"), x, y, batch_size=BATCH, epochs=3)
+
+
+def assert_same(one: Script, other: Script) -> None:
+    assert one.history == other.history
+    assert one.drawn == other.drawn
+    assert [value == expected for value, expected in zip(one.values, other.values, strict=True)] == [True] * len(
+        one.values
+    )
+
+
+@pytest.mark.bound(300)
+@pytest.mark.parametrize(
+    ("body", "replicas", "kills"),
+    [
+        (pretrain_and_finetune, 2, [("on_train_batch_begin", STEPS + 4)]),
+        (pretrain_and_finetune, 1, [("on_test_batch_begin", 2), ("on_train_begin", 2)]),
+        (pipelines, 2, [("on_train_batch_begin", STEPS + 4)]),
+        (pipelines, 1, [("on_train_batch_begin", 2 * STEPS + 3)]),
+        (shuffled_dataset, 1, [("on_train_batch_begin", STEPS + 4), ("on_train_batch_begin", 13)]),
+        (seeded_by_the_script, 1, [("on_train_batch_begin", 3)]),
+    ],
+)
+def test_every_bit_is_that_of_a_script_that_was_not_killed(
+    body: Callable[[Script], None], replicas: int, kills: list[tuple[str, int]], tmp_path: Path
+) -> None:
+    whole = Script(tmp_path / "whole", body, replicas)
+    assert whole.run()
+    killed = Script(tmp_path / "killed", body, replicas)
+    for method, call in kills:
+        assert not killed.run(method, call)
+    assert killed.run()
+    assert_same(killed, whole)
+
+
+def generated(script: Script) -> None:
+    x, y = samples()
+
+    def batches() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        for start in range(0, SAMPLES, BATCH):
+            yield x[start : start + BATCH], y[start : start + BATCH]
+
+    spec = (tf.TensorSpec([None, 5], tf.float32), tf.TensorSpec([None], tf.int64))
+    data = tf.data.Dataset.from_generator(batches, output_signature=spec)
+    script.fit(compiled(network(), "sgd"), data, epochs=3)
+
+
+def test_data_that_is_not_tfdists_goes_on_with_a_whole_epoch_and_it_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    whole = Script(tmp_path / "whole", generated)
+    with caplog.at_level(logging.WARNING, "tfdist"):
+        assert whole.run()
+    assert "its data is a tf.data.Dataset, and it calls Python code" in caplog.text
+    killed = Script(tmp_path / "killed", generated, every=2)
+    assert not killed.run("on_train_batch_begin", STEPS + 4)
+    assert killed.said == f"the end of epoch 1 in {tmp_path / 'killed' / 'checkpoints'}"
+    assert [entry.step for entry in stored(tmp_path / "killed" / "checkpoints")] == [STEPS]
+    assert killed.run()
+    # This one's order does not change.
+    assert_same(killed, whole)
+
+
+def one_fit(batch_size: int = BATCH, units: int = 3, callbacks: Any = (), epochs: int = 1) -> Callable[[Script], None]:
+    def body(script: Script) -> None:
+        x, y = samples()
+        model = compiled(keras.Sequential([keras.layers.Dense(units)]), "sgd")
+        script.fit(model, x, y, batch_size=batch_size, epochs=epochs, callbacks=callbacks)
+
+    return body
+
+
+def test_what_cannot_be_made_right_is_refused(tmp_path: Path) -> None:
+    script = Script(tmp_path, one_fit())
+    with pytest.raises(RunDirError, match="There is nothing to resume"):
+        script.run(resume="must")
+    assert script.run(resume="must" if stored(tmp_path / "checkpoints") else "auto")
+    with pytest.raises(RunDirError, match="has checkpoints of an earlier training"):
+        script.run(resume="never")
+    script.body = one_fit(batch_size=BATCH + 1)
+    with pytest.raises(RunDirError, match=f"another batch_size: {BATCH}"):
+        script.run()
+    script.body = one_fit(units=4)
+    with pytest.raises(RunDirError, match="another model or optimizer"):
+        script.run()
+    wish = Wish(Keeping(RunDir(tmp_path), resume="auto", is_asked_for=True), None)
+    script.body = one_fit(callbacks=[wish, keras.callbacks.BackupAndRestore(tmp_path / "backup")])
+    with pytest.raises(UsageError, match="tfdist.callbacks.* and BackupAndRestore"):
+        script.run()
+
+
+def test_more_epochs_are_trained_and_what_came_after_them_begins_anew(tmp_path: Path) -> None:
+    def body(epochs: int) -> Callable[[Script], None]:
+        def two(script: Script) -> None:
+            one_fit(epochs=epochs)(script)
+            one_fit()(script)
+
+        return two
+
+    script = Script(tmp_path / "longer", body(1))
+    assert script.run()
+    script.body = body(2)
+    assert script.run()
+    whole = Script(tmp_path / "whole", body(2))
+    assert whole.run()
+    assert_same(script, whole)
+
+
+def test_the_record_of_a_script_goes_on(tmp_path: Path) -> None:
+    def body(script: Script) -> None:
+        record = Record(RunDir(tmp_path))
+        one_fit(callbacks=[record, Wish(script.keeping, record)], epochs=3)(script)
+
+    script = Script(tmp_path, body)
+    assert not script.run("on_train_batch_begin", 2 * STEPS + 2)
+    assert script.run()
+    run = RunDir(tmp_path)
+    assert [json.loads(line)["epoch"] for line in run.metrics_file.read_text().splitlines()] == [0, 1, 2]
+    assert json.loads(run.history_file.read_text()) == script.history[0]
+    assert len(script.history[0]["loss"]) == 3
+    (resumed,) = map(json.loads, run.resumes_file.read_text().splitlines())
+    assert (resumed["epoch"], resumed["step"], resumed["total"]) == (2, 1, 2 * STEPS + 1)

@@ -1,0 +1,66 @@
+"""Whether a `tf.data.Dataset` gives the same batches again in another process: read off its graph.
+
+An iterator over a dataset without chance gives what every other one gives. `shuffle` draws the seeds of each iterator
+from a generator which TensorFlow's global seed decides, so that the n-th iterator of one process gives what the n-th of
+another does. Of everything else that chance, threads or Python code may decide, nothing is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.eager import context
+
+_PYTHON = ("PyFunc", "EagerPyFunc", "PyFuncStateless", "GeneratorDataset", "OptionalFromValue")
+_CHANCE = ("Random", "Stateful", "Multinomial", "TruncatedNormal", "ParameterizedTruncatedNormal", "SampleDistorted")
+_SHUFFLE = "Shuffle"
+
+
+def why_not_replayed(dataset: tf.data.Dataset) -> str:
+    """Why nothing is known of the batches that another process will get; empty where they are the same."""
+    if dataset.options().deterministic is False:
+        return "its options allow any order (deterministic=False)"
+    try:
+        graph = tf.compat.v1.GraphDef.FromString(dataset._as_serialized_graph().numpy())
+    except (tf.errors.OpError, NotImplementedError, TypeError):
+        return "it calls Python code"
+    nodes = list(_nodes(graph))
+    if any(node.op in _PYTHON for node in nodes):
+        return "it calls Python code"
+    if any(node.op.startswith(_CHANCE) for node in nodes):
+        return "it draws random numbers"
+    if any(node.attr["deterministic"].s == b"false" for node in nodes if "deterministic" in node.attr):
+        return "it allows any order (deterministic=False)"
+    if any(_SHUFFLE in node.op for node in nodes) and context.global_seed() is None:
+        return "it shuffles and TensorFlow has no global seed"
+    if _caches_a_shuffle(graph):
+        return "it caches the order of its first epoch"
+    return ""
+
+
+def _nodes(graph: Any) -> Iterator[Any]:
+    yield from graph.node
+    for function in graph.library.function:
+        yield from function.node_def
+
+
+def _caches_a_shuffle(graph: Any) -> bool:
+    """Whether a `cache` comes after a `shuffle`."""
+    nodes = {node.name: node for node in graph.node}
+    todo = [name for node in graph.node if node.op.startswith("CacheDataset") for name in _inputs(node)]
+    seen: set[str] = set()
+    while todo:
+        name = todo.pop()
+        if name in seen or name not in nodes:
+            continue
+        if _SHUFFLE in nodes[name].op:
+            return True
+        seen.add(name)
+        todo.extend(_inputs(nodes[name]))
+    return False
+
+
+def _inputs(node: Any) -> list[str]:
+    return [name.removeprefix("^").partition(":")[0] for name in node.input]

@@ -1,0 +1,97 @@
+"""The random states of a process that no model holds: Python's, NumPy's and TensorFlow's, as one array of a fixed size.
+
+A state is that of Python's `random`, of NumPy's global generator, of what NumPy's generators take as a seed when they
+get none (where tfdist set it), of the numbers from which TensorFlow seeds its operations, and of TensorFlow's global
+generator. States that live inside of compiled functions (`tf.random.uniform` in a layer) are TensorFlow's alone.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+from tensorflow.python.eager import context
+from tensorflow.python.ops import stateful_random_ops
+
+from tfdist.runtime.collectives import all_gather, worker_count, worker_rank
+
+_WORDS = 625
+"""Of a Mersenne Twister: its key and the place in it."""
+
+_SIZE = _WORDS + 3
+"""With what is left of a pair of normally distributed numbers: whether there is one, and its two words."""
+
+
+_GENERATOR_SIZE = 6
+"""Of TensorFlow's global generator: three int64."""
+
+
+def read(strategy: tf.distribute.Strategy) -> NDArray[np.uint32]:
+    """The states of all workers, which call this together: uint32 [workers, n], or [1, n] where all are the same."""
+    rows = all_gather(np.concatenate([*_read_twisters(), _read_generator(strategy)]), strategy)
+    return rows[:1] if (rows == rows[0]).all() else rows
+
+
+def write(states: NDArray[np.uint32], strategy: tf.distribute.Strategy) -> None:
+    """Gives this process what `read` returned: its own state, or the chief's where there were other workers."""
+    rank = worker_rank(strategy)
+    row = states[rank if len(states) == worker_count(strategy) else 0]
+    numpys, *others = row[:-_GENERATOR_SIZE].reshape(-1, _SIZE)
+    for generator, state in zip(_python_generators(), others, strict=True):
+        if generator is not None and state.any():
+            generator.setstate((3, tuple(map(int, state[:_WORDS])), _left(state)))
+    left = _left(numpys)
+    np.random.set_state(
+        ("MT19937", numpys[: _WORDS - 1], int(numpys[_WORDS - 1]), int(left is not None), 0.0 if left is None else left)
+    )
+    words = row[-_GENERATOR_SIZE:]
+    if words.any():
+        tf.random.get_global_generator().state.assign(words.view(np.int64))
+
+
+def _python_generators() -> tuple[Any, ...]:
+    """Python's own, the one that seeds NumPy's generators, and the one that seeds TensorFlow's operations.
+
+    The second is there where tfdist seeds what is unseeded, the third where TensorFlow has a global seed.
+    """
+    seeds = getattr(np.random.bit_generator.randbits, "__self__", None)  # type: ignore[attr-defined]
+    if isinstance(seeds, random.SystemRandom) or not isinstance(seeds, random.Random):
+        seeds = None
+    # TensorFlow has no public name for it.
+    return random, seeds, getattr(context.context(), "_rng", None)
+
+
+def _read_twisters() -> Iterator[NDArray[np.uint32]]:
+    _, key, place, has_left, left = np.random.get_state()
+    yield _packed([*key, place], left if has_left else None)
+    for generator in _python_generators():
+        if generator is None:
+            yield np.zeros(_SIZE, np.uint32)
+        else:
+            _, words, rest = generator.getstate()
+            yield _packed(words, rest)
+
+
+def _packed(words: Any, left: float | None) -> NDArray[np.uint32]:
+    rest = np.array([0.0 if left is None else left]).view(np.uint32)
+    return np.array([*words, left is not None, *rest], np.uint32)
+
+
+def _left(state: NDArray[np.uint32]) -> float | None:
+    has_left, *_ = state[_WORDS:]
+    return float(state[_WORDS + 1 :].copy().view(np.float64)[0]) if has_left else None
+
+
+def _read_generator(strategy: tf.distribute.Strategy) -> NDArray[np.uint32]:
+    """The global generator's state; zeros where nobody uses it, or each replica has one of its own."""
+    # Asking for it would make it, and not the same on all workers.
+    generator = stateful_random_ops.global_generator
+    if generator is not None and len(strategy.experimental_local_results(generator.state)) == 1:
+        words = np.ascontiguousarray(generator.state.numpy()).view(np.uint32)
+        if words.size == _GENERATOR_SIZE:
+            return words
+    return np.zeros(_GENERATOR_SIZE, np.uint32)

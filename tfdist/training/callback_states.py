@@ -1,0 +1,97 @@
+"""What the callbacks of a `fit` know that its end depends on: read for a checkpoint, and given back.
+
+Of Keras's callbacks it is known which attributes those are. A callback of the user's own names them itself, in its
+attribute `kept_attributes`, a sequence of names.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+
+NAMES = "kept_attributes"
+"""In which a callback of the user's own names its attributes."""
+
+_OF_KERAS: dict[type, tuple[str, ...]] = {
+    keras.callbacks.EarlyStopping: ("wait", "stopped_epoch", "best", "best_epoch", "best_weights"),
+    keras.callbacks.ReduceLROnPlateau: ("wait", "best", "cooldown_counter"),
+    keras.callbacks.ModelCheckpoint: ("best", "_batches_seen_since_last_saving", "_last_batch_seen", "_current_epoch"),
+    keras.callbacks.TensorBoard: ("_global_train_batch", "_global_test_batch"),
+    keras.callbacks.SwapEMAWeights: ("_ema_weights_in_model",),
+    keras.callbacks.History: ("history", "epoch"),
+}
+_PREFIX = "callbacks"
+_ARRAY = "$array"
+"""The key of an array's name, in its place."""
+
+
+def read(callbacks: Sequence[Any]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The states of those of `callbacks` that have one.
+
+    Returns:
+        Callback -> attribute -> value in JSON's types; and, by names of their own, the arrays among the values.
+
+    Raises:
+        TypeError: A value is none of numbers, texts, arrays, and lists and dicts of these.
+    """
+    states: dict[str, Any] = {}
+    arrays: dict[str, np.ndarray] = {}
+
+    def plain(value: Any, place: str) -> Any:
+        if isinstance(value, np.generic):
+            return value.item()
+        if value is None or isinstance(value, bool | int | float | str):
+            return value
+        if isinstance(value, Mapping):
+            return {str(key): plain(entry, f"{place}/{key}") for key, entry in value.items()}
+        if isinstance(value, list | tuple):
+            return [plain(entry, f"{place}/{number}") for number, entry in enumerate(value)]
+        array = np.asarray(value)
+        if array.dtype.kind in "OSU":
+            raise TypeError(f"{place} is a {type(value).__name__}")
+        arrays[place] = array
+        return {_ARRAY: place}
+
+    for name, callback, attributes in _with_states(callbacks):
+        states[name] = {
+            attribute: plain(getattr(callback, attribute), f"{_PREFIX}/{name}/{attribute}")
+            for attribute in attributes
+            if hasattr(callback, attribute)
+        }
+    return states, arrays
+
+
+def write(callbacks: Sequence[Any], states: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> list[str]:
+    """Gives callbacks what `read` returned of those with the same names.
+
+    Returns:
+        The names of states for which there is no callback.
+    """
+
+    def whole(value: Any) -> Any:
+        if isinstance(value, dict):
+            place = value.get(_ARRAY)
+            return arrays[place] if isinstance(place, str) else {key: whole(entry) for key, entry in value.items()}
+        return [whole(entry) for entry in value] if isinstance(value, list) else value
+
+    left = dict(states)
+    for name, callback, _ in _with_states(callbacks):
+        for attribute, value in left.pop(name, {}).items():
+            setattr(callback, attribute, whole(value))
+    return sorted(left)
+
+
+def _with_states(callbacks: Sequence[Any]) -> Iterator[tuple[str, Any, tuple[str, ...]]]:
+    """A name (the class and a number among those of the same class), a callback, and its attributes."""
+    numbers: Counter[str] = Counter()
+    for callback in callbacks:
+        attributes = [name for kind, names in _OF_KERAS.items() if isinstance(callback, kind) for name in names]
+        attributes += [name for name in getattr(callback, NAMES, ()) if name not in attributes]
+        kind = type(callback).__name__
+        if attributes:
+            yield f"{kind}.{numbers[kind]}", callback, tuple(attributes)
+            numbers[kind] += 1

@@ -1,0 +1,51 @@
+"""The record of where a run went on, and on what: `resumes.jsonl` in its directory."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import time
+
+from tfdist.checkpoint import Summary
+from tfdist.errors import RunDirError
+from tfdist.rundir import RunDir, atomic
+
+_log = logging.getLogger("tfdist")
+
+
+def note_resume(run: RunDir, resumed: Summary, *, workers: int, replicas: int, attempt: int, fit: int = 0) -> None:
+    """Adds a line to a run's record of where it went on; on the chief. A disk that is full costs the line alone.
+
+    Args:
+        run: The run directory.
+        resumed: The checkpoint that it goes on from.
+        workers: Those that train from now on.
+        replicas: Theirs.
+        attempt: Starts of the run before this one.
+        fit: Which `fit` of a script, from 0.
+    """
+    line = {
+        "time": time.time(),
+        "attempt": attempt,
+        "fit": fit,
+        "epoch": resumed.epoch,
+        "step": resumed.step,
+        "total": resumed.total,
+        "workers": workers,
+        "replicas": replicas,
+        "workers_before": resumed.workers,
+        "replicas_before": resumed.replicas,
+    }
+    lines = ""
+    with contextlib.suppress(OSError):  # there is none yet
+        lines = run.resumes_file.read_text()
+    try:
+        atomic.write_text(run.resumes_file, lines + json.dumps(line) + "\n", durable=False)
+    except RunDirError as error:
+        _log.warning("%s is not kept up: %s", run.resumes_file, error)
+
+
+def change_of(resumed: Summary, replicas: int) -> str:
+    """What changed since a checkpoint was made, for the line that says where a training goes on; mostly nothing."""
+    return "" if resumed.replicas == replicas else f", which was on {resumed.replicas} replicas"
