@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import tensorflow as tf
-from numpy.typing import NDArray
 
-from tfdist.data.python_calls import CountedCalls, call_python
+from tfdist.data.numbering import sample_numbers
 from tfdist.data.sources import Source
 from tfdist.errors import UsageError
 from tfdist.launch.environment import Assignment
-from tfdist.order.epoch import epoch_order, epoch_pieces
+from tfdist.order.epoch import Order, Steps
 from tfdist.order.position import START, Position
 from tfdist.runtime.feeding import Share, after_rest, no_autotune_options, per_replica, with_shares
 
@@ -55,71 +52,43 @@ def build(
     batch_size = _integer("batch_size", batch_size, at_least=1)
     seed = _integer("seed", _run_seed() if seed is None else seed, at_least=0)
     strategy = strategy or tf.distribute.get_strategy()
-    order = _Order(len(source), seed, shuffle)
+    order = Order(len(source), seed, shuffle)
     if not begin.step:
         return _batches(source, batch_size, order, strategy, begin)
     later = _batches(source, batch_size, order, strategy, Position(begin.epoch + 1))
     return after_rest(later, begin.step, lambda: _batches(source, batch_size, order, strategy, begin))
 
 
-@dataclass(frozen=True)
-class _Order:
-    """The order of a source's samples in each epoch."""
-
-    samples: int
-    seed: int
-    shuffle: bool
-
-    def of(self, epoch: int) -> NDArray[np.int64]:
-        return epoch_order(self.samples, self.seed, epoch, self.shuffle)
-
-
 def _batches(
-    source: Source, batch_size: int, order: _Order, strategy: tf.distribute.Strategy, begin: Position
+    source: Source, batch_size: int, order: Order, strategy: tf.distribute.Strategy, begin: Position
 ) -> Batches:
     """The batches from `begin` to the end of its epoch; with every further iterator, those of the next epoch."""
-    replicas = strategy.num_replicas_in_sync
+    steps = Steps(len(source), min(batch_size, len(source)), strategy.num_replicas_in_sync)
 
     def make(replica_ids: Sequence[int]) -> tf.data.Dataset:
-        pieces = epoch_pieces(len(source), batch_size, replicas, replica_ids)
-        largest = int((pieces[:, 1] - pieces[:, 0]).max())
-        left = pieces[begin.step * len(replica_ids) :]
-        batches = source.batches(_indices(left, order, begin.epoch), largest)
-        counted = batches.apply(tf.data.experimental.assert_cardinality(len(left)))
+        indices = sample_numbers(order, steps, replica_ids, begin)
+        batches = source.batches(indices, steps.largest_piece(replica_ids))
+        counted = batches.apply(tf.data.experimental.assert_cardinality(_left(replica_ids)))
         return counted.prefetch(PREFETCHED_STEPS * len(replica_ids)).with_options(no_autotune_options())
 
     def make_shares(replica_ids: Sequence[int]) -> tf.data.Dataset:
-        totals = np.repeat(_batch_sizes(len(source), batch_size), len(replica_ids))
-        largest = tf.constant(totals.max(), tf.int64)
-        left = totals[begin.step * len(replica_ids) :]
-        sized = tf.data.Dataset.zip(make(replica_ids), tf.data.Dataset.from_tensor_slices(left))
-        return sized.map(lambda data, total: Share(data, total, largest))
+        each = len(replica_ids)
+        batches = tf.data.Dataset.range(begin.step * each, len(steps) * each)
+        totals = batches.map(lambda number: _samples_in(steps, number // each))
+        largest = tf.constant(steps.batch_size, tf.int64)
+        return tf.data.Dataset.zip(make(replica_ids), totals).map(lambda data, total: Share(data, total, largest))
 
-    if replicas == 1:
+    def _left(replica_ids: Sequence[int]) -> int:
+        return (len(steps) - begin.step) * len(replica_ids)
+
+    if steps.num_replicas == 1:
         return make([0])
     return with_shares(per_replica(make, strategy), lambda: per_replica(make_shares, strategy))
 
 
-def _batch_sizes(num_samples: int, batch_size: int) -> NDArray[np.int64]:
-    """The samples of each global batch of an epoch: int64 [steps]."""
-    starts = np.arange(0, num_samples, batch_size, dtype=np.int64)
-    return np.minimum(starts + batch_size, num_samples) - starts
-
-
-def _indices(pieces: NDArray[np.int64], order: _Order, first: int) -> tf.data.Dataset:
-    """A dataset of the sample numbers of each of `pieces` [n, 2], int64 [k].
-
-    The first iterator over it is that of the epoch `first`, every further one that of the next.
-    """
-    epochs = itertools.count(first)
-
-    next_order = CountedCalls(lambda: [order.of(next(epochs))])
-
-    def epoch(_: tf.Tensor) -> tf.data.Dataset:
-        (indices,) = call_python(next_order, [], [tf.TensorSpec([order.samples], tf.int64)])
-        return tf.data.Dataset.from_tensor_slices(pieces).map(lambda piece: indices[piece[0] : piece[1]])
-
-    return tf.data.Dataset.from_tensors(0).flat_map(epoch)
+def _samples_in(steps: Steps, step: tf.Tensor) -> tf.Tensor:
+    """The samples of the global batch of a step, a scalar int64."""
+    return tf.minimum(tf.constant(steps.batch_size, tf.int64), steps.num_samples - step * steps.batch_size)
 
 
 def _integer(name: str, value: int, at_least: int) -> int:

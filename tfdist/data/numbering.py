@@ -1,0 +1,53 @@
+"""The numbers of the samples that some replicas read, batch by batch, in tf.data."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from tfdist.data.python_calls import CountedCalls, call_python
+from tfdist.order.epoch import Order, Steps
+from tfdist.order.position import Position
+
+BLOCK_SAMPLES = 1 << 14
+"""Samples whose numbers are computed in one call of Python: enough to make the call's own cost small."""
+
+BLOCK_BATCHES = 1 << 10
+
+
+def sample_numbers(order: Order, steps: Steps, replica_ids: Sequence[int], begin: Position) -> tf.data.Dataset:
+    """A dataset of the numbers of the samples of each batch, int64 [k].
+
+    Batches go step by step, and within a step in the order of `replica_ids`. The first iterator begins at `begin`,
+    every further one in the epoch after at the same step. Whatever the step, nothing before it is computed.
+    """
+    each = len(replica_ids)
+    per_block = max(1, min(BLOCK_SAMPLES // max(steps.largest_piece(replica_ids) * each, 1), BLOCK_BATCHES // each))
+    epochs = itertools.count(begin.epoch)
+
+    def block_of(epoch: NDArray[np.int64], first: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+        pieces = steps.pieces(int(first), min(int(first) + per_block, len(steps)), replica_ids)
+        sizes = pieces[:, 1] - pieces[:, 0]
+        ends = np.cumsum(sizes)
+        places = np.repeat(pieces[:, 0] - (ends - sizes), sizes) + np.arange(ends[-1])
+        return [order.at(int(epoch), places), np.concatenate([[0], ends])]
+
+    next_epoch = CountedCalls(lambda: [np.int64(next(epochs))])
+    next_block = CountedCalls(block_of)
+    specs = [tf.TensorSpec([None], tf.int64), tf.TensorSpec([None], tf.int64)]
+
+    def of_epoch(_: tf.Tensor) -> tf.data.Dataset:
+        (epoch,) = call_python(next_epoch, [], [tf.TensorSpec([], tf.int64)])
+        blocks = tf.data.Dataset.range(begin.step, len(steps), per_block)
+        return blocks.map(lambda first: call_python(next_block, [epoch, first], specs)).prefetch(1).flat_map(_cut)
+
+    return tf.data.Dataset.from_tensors(0).flat_map(of_epoch)
+
+
+def _cut(numbers: tf.Tensor, ends: tf.Tensor) -> tf.data.Dataset:
+    bounds = tf.stack([ends[:-1], ends[1:]], axis=1)
+    return tf.data.Dataset.from_tensor_slices(bounds).map(lambda piece: numbers[piece[0] : piece[1]])
