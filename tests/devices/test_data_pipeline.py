@@ -78,6 +78,9 @@ class Countless:
     def batches(self, indices: tf.data.Dataset, largest: int) -> tf.data.Dataset:
         return indices.map(lambda numbers: (numbers, numbers))
 
+    def name(self, number: int) -> str:
+        return f"sample {number}"
+
 
 def test_a_training_goes_on_in_the_middle_of_a_trillion_samples(strategy: tf.distribute.Strategy) -> None:
     done = 10**10 // 3

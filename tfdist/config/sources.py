@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from tfdist.config.expectations import DottedPath, Rule, Text
+from tfdist.config.expectations import DottedPath, PositiveInt, Rule, Text
 from tfdist.config.problems import FieldError, nearest, shown
 from tfdist.config.section import Section
 
@@ -22,6 +22,10 @@ class SourceConfig(Section):
     Attributes:
         format: Which of the subclasses this is.
         shuffle: Whether every epoch has an order of its own; the same for the same seed.
+        augment: Dotted path of a function from a sample `(x, y)` and a seed, int32 [2], to the sample to train on. The
+            seed depends on the run's seed, the epoch and the sample alone.
+        on_nan: `stop` ends the run at a sample with a NaN and names it; `keep` does not look.
+        classes: Labels must be integers from 0 to `classes - 1`; null where they are something else.
     """
 
     PATHS: ClassVar[tuple[str, ...]] = ("files",)
@@ -29,6 +33,9 @@ class SourceConfig(Section):
 
     format: str
     shuffle: bool = False
+    augment: DottedPath | None = None
+    on_nan: Literal["keep", "stop"] = "keep"
+    classes: PositiveInt | None = None
 
     @classmethod
     def described(cls) -> str:
@@ -84,6 +91,7 @@ class TfrecordSource(SourceConfig):
         parse: Dotted path of a function from one serialized record to `(x, y)`.
         features: Feature name -> its type, instead of `parse`.
         label: Which of the features is `y`.
+        on_corrupt: `stop` ends the run at a corrupt record; `skip` leaves out what is corrupt, on all workers alike.
     """
 
     format: Literal["tfrecord"] = "tfrecord"
@@ -91,6 +99,7 @@ class TfrecordSource(SourceConfig):
     parse: DottedPath | None = None
     features: Mapping[str, FeatureConfig] | None = None
     label: str | None = None
+    on_corrupt: Literal["stop", "skip"] = "stop"
 
     def check(self) -> None:
         if (self.parse is None) == (self.features is None):

@@ -35,7 +35,17 @@ def from_config(
         DataError: The data is missing, damaged or empty.
     """
     source = _source(config, key)
-    batches = build(source, batch_size=batch_size, shuffle=config.shuffle, seed=seed, strategy=strategy, begin=begin)
+    batches = build(
+        source,
+        batch_size=batch_size,
+        shuffle=config.shuffle,
+        seed=seed,
+        strategy=strategy,
+        begin=begin,
+        augment=resolve_callable(config.augment, f"{key}.augment") if config.augment else None,
+        on_nan=config.on_nan,
+        classes=config.classes,
+    )
     return batches, len(source)
 
 
@@ -48,7 +58,7 @@ def _source(config: sections.SourceConfig, key: str) -> Source:
             features = (
                 {name: _feature(feature) for name, feature in config.features.items()} if config.features else None
             )
-            return tfrecord_source(config.files, parse, features, config.label)
+            return tfrecord_source(config.files, parse, features, config.label, config.on_corrupt)
         case sections.CsvSource():
             return CsvSource(config.files, config.label, config.columns)
         case sections.ImagesSource():

@@ -41,6 +41,10 @@ class CsvReader:
     def __len__(self) -> int:
         return len(self._lines)
 
+    def name(self, index: int) -> str:
+        """Names a line for errors; see `LineReader.name`."""
+        return self._lines.name(index)
+
     @property
     def num_features(self) -> int:
         """The size of a sample's `x`."""

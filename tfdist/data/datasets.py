@@ -1,8 +1,8 @@
 """The public functions: one a format, each from files to what Keras `fit` takes.
 
-All of them take, beside what names the samples, `batch_size` (samples of a step over all replicas), `shuffle`, `seed`
-and `strategy`, and return a `tf.data.Dataset` for one replica and a `tf.distribute.DistributedDataset` for several:
-see `tfdist.data.pipeline.build`.
+All of them take, beside what names the samples, `batch_size` (samples of a step over all replicas), `shuffle`, `seed`,
+`strategy`, `augment`, `on_nan` and `classes`, and return a `tf.data.Dataset` for one replica and a
+`tf.distribute.DistributedDataset` for several: see `tfdist.data.pipeline.build`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ from typing import Any, TypeAlias, TypedDict, Unpack
 import tensorflow as tf
 
 from tfdist.data.array_files import read_npz
+from tfdist.data.augmenting import Augment
+from tfdist.data.inspecting import OnNan
 from tfdist.data.pipeline import build
+from tfdist.data.records import OnCorrupt
 from tfdist.data.sources import (
     ArraySource,
     CsvSource,
@@ -40,6 +43,9 @@ class Batching(_Required, total=False):
     shuffle: bool
     seed: int | None
     strategy: tf.distribute.Strategy | None
+    augment: Augment | None
+    on_nan: OnNan
+    classes: int | None
 
 
 def arrays(x: Any, y: Any = None, **batching: Unpack[Batching]) -> Batches:
@@ -66,6 +72,7 @@ def tfrecords(
     *,
     features: Mapping[str, tf.io.FixedLenFeature] | None = None,
     label: str | None = None,
+    on_corrupt: OnCorrupt = "stop",
     **batching: Unpack[Batching],
 ) -> Batches:
     """Batches of the records of uncompressed TFRecord files.
@@ -76,13 +83,15 @@ def tfrecords(
         features: Instead of `parse`, the features of each record, a `tf.train.Example`. `x` is a dict, or a tensor
             when there is one feature beside the label.
         label: Which of `features` is `y`.
+        on_corrupt: With `skip` the first run reads all data once, and whatever is corrupt then is left out, on all
+            workers alike; else a corrupt record is an error when it is read.
         **batching: See `tfdist.data.pipeline.build`.
 
     Raises:
         DataError: A file is missing, compressed, truncated or damaged, there is no record, or the first does not fit.
         UsageError: Neither or both of `parse` and `features` with `label` are given.
     """
-    return build(tfrecord_source(files, parse, features, label), **batching)
+    return build(tfrecord_source(files, parse, features, label, on_corrupt), **batching)
 
 
 def csv(files: Files, label: str, columns: Sequence[str] | None = None, **batching: Unpack[Batching]) -> Batches:
@@ -145,7 +154,7 @@ def npz_source(path: str | os.PathLike[str], split: str) -> Source:
     """The arrays of one split of an npz file."""
     x, y = read_npz(path, split)
     try:
-        return ArraySource(x, y)
+        return ArraySource(x, y, f"{path}, split {split}")
     except DataError as error:
         raise DataError(f"{path}, split {split}: {error}") from error
 
@@ -155,11 +164,14 @@ def tfrecord_source(
     parse: Callable[[tf.Tensor], Any] | None,
     features: Mapping[str, tf.io.FixedLenFeature] | None,
     label: str | None,
+    on_corrupt: OnCorrupt = "stop",
 ) -> Source:
     """The records of TFRecord files, by whichever of `parse` and `features` with `label` is given."""
+    if on_corrupt not in ("stop", "skip"):
+        raise UsageError(f"on_corrupt: expected stop or skip. Received: {on_corrupt!r}")
     if parse is not None and features is None and label is None:
-        return ParsedTFRecordSource(files, parse)
+        return ParsedTFRecordSource(files, parse, on_corrupt)
     if parse is None and features is not None and label is not None:
-        return ExampleSource(files, features, label)
+        return ExampleSource(files, features, label, on_corrupt)
     given = [name for name, value in (("parse", parse), ("features", features), ("label", label)) if value is not None]
     raise UsageError(f"Expected either parse, or features and label. Received: {', '.join(given) or 'none of them'}")

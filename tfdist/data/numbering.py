@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -25,20 +25,40 @@ def sample_numbers(order: Order, steps: Steps, replica_ids: Sequence[int], begin
     Batches go step by step, and within a step in the order of `replica_ids`. The first iterator begins at `begin`,
     every further one in the epoch after at the same step. Whatever the step, nothing before it is computed.
     """
+    return _batches(order.at, tf.TensorSpec([None], tf.int64), steps, replica_ids, begin)
+
+
+def sample_seeds(order: Order, steps: Steps, replica_ids: Sequence[int], begin: Position) -> tf.data.Dataset:
+    """A dataset of the seeds of those samples, int32 [k, 2]; see `Order.sample_seeds`."""
+
+    def seeds(epoch: int, places: NDArray[np.int64]) -> NDArray[np.int32]:
+        return order.sample_seeds(epoch, order.at(epoch, places))
+
+    return _batches(seeds, tf.TensorSpec([None, 2], tf.int32), steps, replica_ids, begin)
+
+
+def _batches(
+    values_at: Callable[[int, NDArray[np.int64]], NDArray],
+    spec: tf.TensorSpec,
+    steps: Steps,
+    replica_ids: Sequence[int],
+    begin: Position,
+) -> tf.data.Dataset:
+    """A dataset of what `values_at` gives for an epoch and the places of each batch in it."""
     each = len(replica_ids)
     per_block = max(1, min(BLOCK_SAMPLES // max(steps.largest_piece(replica_ids) * each, 1), BLOCK_BATCHES // each))
     epochs = itertools.count(begin.epoch)
 
-    def block_of(epoch: NDArray[np.int64], first: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    def block_of(epoch: NDArray[np.int64], first: NDArray[np.int64]) -> list[NDArray]:
         pieces = steps.pieces(int(first), min(int(first) + per_block, len(steps)), replica_ids)
         sizes = pieces[:, 1] - pieces[:, 0]
         ends = np.cumsum(sizes)
         places = np.repeat(pieces[:, 0] - (ends - sizes), sizes) + np.arange(ends[-1])
-        return [order.at(int(epoch), places), np.concatenate([[0], ends])]
+        return [values_at(int(epoch), places), np.concatenate([[0], ends])]
 
     next_epoch = CountedCalls(lambda: [np.int64(next(epochs))])
     next_block = CountedCalls(block_of)
-    specs = [tf.TensorSpec([None], tf.int64), tf.TensorSpec([None], tf.int64)]
+    specs = [spec, tf.TensorSpec([None], tf.int64)]
 
     def of_epoch(_: tf.Tensor) -> tf.data.Dataset:
         (epoch,) = call_python(next_epoch, [], [tf.TensorSpec([], tf.int64)])
@@ -48,6 +68,6 @@ def sample_numbers(order: Order, steps: Steps, replica_ids: Sequence[int], begin
     return tf.data.Dataset.from_tensors(0).flat_map(of_epoch)
 
 
-def _cut(numbers: tf.Tensor, ends: tf.Tensor) -> tf.data.Dataset:
+def _cut(values: tf.Tensor, ends: tf.Tensor) -> tf.data.Dataset:
     bounds = tf.stack([ends[:-1], ends[1:]], axis=1)
-    return tf.data.Dataset.from_tensor_slices(bounds).map(lambda piece: numbers[piece[0] : piece[1]])
+    return tf.data.Dataset.from_tensor_slices(bounds).map(lambda piece: values[piece[0] : piece[1]])

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import tensorflow as tf
 
-from tfdist.data.numbering import sample_numbers
+from tfdist.data.augmenting import Augment, augmented
+from tfdist.data.inspecting import Expectations, OnNan
+from tfdist.data.numbering import sample_numbers, sample_seeds
 from tfdist.data.sources import Source
 from tfdist.errors import UsageError
 from tfdist.launch.environment import Assignment
@@ -28,6 +31,9 @@ def build(
     seed: int | None = None,
     strategy: tf.distribute.Strategy | None = None,
     begin: Position = START,
+    augment: Augment | None = None,
+    on_nan: OnNan = "keep",
+    classes: int | None = None,
 ) -> Batches:
     """Returns the batches of `source`; every iterator over them is the next epoch.
 
@@ -42,32 +48,56 @@ def build(
         strategy: By default the current one.
         begin: Where a training goes on. Within an epoch, `fit` first takes the rest of it, whose samples are those that
             the epoch would have had left; nothing of what was before is read.
+        augment: Changes each sample at random: called with the sample, such as `(x, y)`, and a seed for
+            `tf.random.stateless_*`, int32 [2], that depends on `seed`, the epoch and the sample alone.
+        on_nan: With `stop`, a NaN in a sample ends the training with an error that names the sample.
+        classes: Labels must be integers from 0 to `classes - 1`; a sample with another one is named.
 
     Returns:
         For one replica a `tf.data.Dataset` of global batches; for several a `tf.distribute.DistributedDataset`.
 
     Raises:
-        UsageError: `batch_size` or `seed` is impossible.
+        UsageError: An argument is impossible.
     """
     batch_size = _integer("batch_size", batch_size, at_least=1)
     seed = _integer("seed", _run_seed() if seed is None else seed, at_least=0)
     strategy = strategy or tf.distribute.get_strategy()
-    order = Order(len(source), seed, shuffle)
-    if not begin.step:
-        return _batches(source, batch_size, order, strategy, begin)
-    later = _batches(source, batch_size, order, strategy, Position(begin.epoch + 1))
-    return after_rest(later, begin.step, lambda: _batches(source, batch_size, order, strategy, begin))
-
-
-def _batches(
-    source: Source, batch_size: int, order: Order, strategy: tf.distribute.Strategy, begin: Position
-) -> Batches:
-    """The batches from `begin` to the end of its epoch; with every further iterator, those of the next epoch."""
     steps = Steps(len(source), min(batch_size, len(source)), strategy.num_replicas_in_sync)
+    feed = _Feed(source, Order(len(source), seed, shuffle), steps, augment, Expectations(on_nan, classes))
+    if not begin.step:
+        return _batches(feed, strategy, begin)
+    later = _batches(feed, strategy, Position(begin.epoch + 1))
+    return after_rest(later, begin.step, lambda: _batches(feed, strategy, begin))
+
+
+@dataclass(frozen=True)
+class _Feed:
+    """The samples, how they are dealt, and what is done to each on its way."""
+
+    source: Source
+    order: Order
+    steps: Steps
+    augment: Augment | None
+    expectations: Expectations
+
+    def batches(self, replica_ids: Sequence[int], begin: Position) -> tf.data.Dataset:
+        """The batches of some replicas, step by step."""
+        dealt = (self.order, self.steps, replica_ids, begin)
+        largest = self.steps.largest_piece(replica_ids)
+        batches = self.source.batches(sample_numbers(*dealt), largest)
+        if self.expectations != Expectations():
+            batches = self.expectations.inspected(batches, sample_numbers(*dealt), self.source.name)
+        if self.augment is None:
+            return batches
+        return augmented(batches, sample_seeds(*dealt), largest, self.augment)
+
+
+def _batches(feed: _Feed, strategy: tf.distribute.Strategy, begin: Position) -> Batches:
+    """The batches from `begin` to the end of its epoch; with every further iterator, those of the next epoch."""
+    steps = feed.steps
 
     def make(replica_ids: Sequence[int]) -> tf.data.Dataset:
-        indices = sample_numbers(order, steps, replica_ids, begin)
-        batches = source.batches(indices, steps.largest_piece(replica_ids))
+        batches = feed.batches(replica_ids, begin)
         counted = batches.apply(tf.data.experimental.assert_cardinality(_left(replica_ids)))
         return counted.prefetch(PREFETCHED_STEPS * len(replica_ids)).with_options(no_autotune_options())
 

@@ -113,6 +113,19 @@ class Records:
         """The number of samples."""
         return int(self.first[-1]) - len(self.left_out)
 
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """The samples of each file, int64 [files]."""
+        files = np.searchsorted(self.first, self.left_out, side="right") - 1
+        return np.diff(self.first) - np.bincount(files, minlength=len(self.paths))
+
+    @property
+    def mean_bytes(self) -> float:
+        """The mean size of a record, in bytes, those left out included."""
+        ends = np.arange(1, len(self.first)) + self.first[1:] - 1
+        spans = self.starts[ends] - self.starts[self.first[:-1] + np.arange(len(self.paths))]
+        return float(spans.sum()) / int(self.first[-1]) - self.gap
+
     def locate(self, samples: NDArray[np.int64]) -> Spans:
         """Where samples lie; `samples` [k] are their numbers."""
         if len(self.left_out):

@@ -16,6 +16,7 @@ from tfdist.data.files import matching
 from tfdist.data.image_files import ImageFiles
 from tfdist.data.python_calls import CountedCalls, call_python
 from tfdist.data.reading import parallel_parses, read_batches, read_samples
+from tfdist.data.records import OnCorrupt
 from tfdist.data.text_files import TextReader
 from tfdist.data.tfrecord_files import TFRecordReader
 from tfdist.errors import DataError
@@ -37,12 +38,15 @@ class Source(Protocol):
             largest: The largest k.
         """
 
+    def name(self, number: int) -> str:
+        """Names a sample for errors: its file and its place in it."""
+
 
 class ArraySource:
     """Arrays in memory: `x` and `y` are arrays or structures of arrays with the samples along their first axis."""
 
-    def __init__(self, x: Any, y: Any = None) -> None:
-        """Takes the arrays; floating ones become float32, as in Keras.
+    def __init__(self, x: Any, y: Any = None, origin: str = "the arrays") -> None:
+        """Takes the arrays; floating ones become float32, as in Keras. Errors name them by their `origin`.
 
         Raises:
             DataError: Arrays differ in their number of samples, or have none, or cannot be tensors.
@@ -57,6 +61,7 @@ class ArraySource:
         (self._size,) = sizes
         if not self._size:
             raise DataError("Expected at least one sample. Received: arrays of length 0.")
+        self._origin = origin
 
     def __len__(self) -> int:
         return self._size
@@ -65,17 +70,21 @@ class ArraySource:
         """See `Source.batches`."""
         return indices.map(lambda batch: tf.nest.map_structure(lambda array: tf.gather(array, batch), self._arrays))
 
+    def name(self, number: int) -> str:
+        """See `Source.name`."""
+        return f"{self._origin}, sample {number}"
+
 
 class ParsedTFRecordSource:
     """TFRecord files with a function that parses one record."""
 
-    def __init__(self, files: Files, parse: Callable[[tf.Tensor], Any]) -> None:
+    def __init__(self, files: Files, parse: Callable[[tf.Tensor], Any], on_corrupt: OnCorrupt = "stop") -> None:
         """Looks up where the records lie, and tries `parse` on the first.
 
         Raises:
             DataError: See `TFRecordReader`; or `parse` cannot read the first record.
         """
-        self._reader = TFRecordReader(matching(files))
+        self._reader = TFRecordReader(matching(files), on_corrupt)
         self._parse = parse
         _try_first(self._reader, parse, "the parse function")
 
@@ -87,11 +96,17 @@ class ParsedTFRecordSource:
         record = tf.TensorSpec([None], tf.string)
         return read_samples(indices, largest, lambda batch: [self._reader.read(batch)], [record], self._parse)
 
+    def name(self, number: int) -> str:
+        """See `Source.name`."""
+        return self._reader.names(np.array([number]))[0]
+
 
 class ExampleSource:
     """TFRecord files of `tf.train.Example`, read by the names and types of their features."""
 
-    def __init__(self, files: Files, features: Mapping[str, tf.io.FixedLenFeature], label: str) -> None:
+    def __init__(
+        self, files: Files, features: Mapping[str, tf.io.FixedLenFeature], label: str, on_corrupt: OnCorrupt = "stop"
+    ) -> None:
         """Looks up where the records lie, and tries the features on the first.
 
         Raises:
@@ -100,7 +115,7 @@ class ExampleSource:
         if label not in features or len(features) < 2:
             raise DataError(f"Expected label to be one of several features: {', '.join(features)}. Received: {label}")
         self._features, self._label = dict(features), label
-        self._reader = TFRecordReader(matching(files))
+        self._reader = TFRecordReader(matching(files), on_corrupt)
         _try_first(self._reader, lambda record: self._sample(record[tf.newaxis], None), "the features")
 
     def __len__(self) -> int:
@@ -122,6 +137,10 @@ class ExampleSource:
         y = x.pop(self._label)
         return (x if len(x) > 1 else next(iter(x.values()))), y
 
+    def name(self, number: int) -> str:
+        """See `Source.name`."""
+        return self._reader.names(np.array([number]))[0]
+
 
 class CsvSource:
     """CSV files of numbers: `x` is float32 [columns], `y` a float32."""
@@ -137,6 +156,10 @@ class CsvSource:
         """See `Source.batches`."""
         x = tf.TensorSpec([None, self._reader.num_features], tf.float32)
         return read_batches(indices, self._reader.read, [x, tf.TensorSpec([None], tf.float32)])
+
+    def name(self, number: int) -> str:
+        """See `Source.name`."""
+        return self._reader.name(number)
 
 
 class TextSource:
@@ -164,6 +187,10 @@ class TextSource:
             return lines
         return lines.map(lambda text, label: (vectorize(text), label), num_parallel_calls=parallel_parses())
 
+    def name(self, number: int) -> str:
+        """See `Source.name`."""
+        return self._reader.name(number)
+
 
 class ImageSource:
     """A folder of images: `x` is float32 [height, width, channels] from 0 to 255, `y` the int64 number of its class."""
@@ -181,6 +208,10 @@ class ImageSource:
         """See `Source.batches`."""
         specs = [tf.TensorSpec([None], tf.string), tf.TensorSpec([None], tf.int64)]
         return read_samples(indices, largest, self._read, specs, self._parse)
+
+    def name(self, number: int) -> str:
+        """See `Source.name`."""
+        return str(self._files.paths[number])
 
     def _read(self, indices: NDArray[np.int64]) -> tuple[NDArray[np.object_], NDArray[np.int64]]:
         paths = np.array([os.fsencode(self._files.paths[index]) for index in indices.tolist()], np.object_)

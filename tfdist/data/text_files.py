@@ -26,6 +26,10 @@ class TextReader:
     def __len__(self) -> int:
         return len(self._lines)
 
+    def name(self, index: int) -> str:
+        """Names a line for errors; see `LineReader.name`."""
+        return self._lines.name(index)
+
     def read(self, indices: NDArray[np.int64]) -> tuple[NDArray[np.object_], NDArray[np.int64]]:
         """Returns the texts, UTF-8 bytes as objects of shape [k], and the labels, [k], of the lines `indices` [k].
 

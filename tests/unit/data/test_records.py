@@ -38,6 +38,13 @@ def test_headers_are_no_samples(tmp_path: Path) -> None:
     assert lines_of(found, range(len(found))) == [b"0", b"1", b"2"]
 
 
+def test_how_many_and_how_large(tmp_path: Path, write_tfrecord: Write) -> None:
+    found = Records.open(write(tmp_path, a="x\n0\n1\n", b="", c="x\n", d="\nx\n2\n"), "lines", header=True)
+    assert found.counts.tolist() == [2, 0, 0, 1]
+    records = Records.open([write_tfrecord("e", [b"12", b""]), write_tfrecord("f", [b"1234"])], "tfrecord")
+    assert (records.counts.tolist(), records.mean_bytes) == ([2, 1], 2.0)
+
+
 def test_no_sample_at_all(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="at least one sample. Received: 2 file"):
         Records.open(write(tmp_path, a="", b="\n"), "lines")
