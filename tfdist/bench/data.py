@@ -16,7 +16,7 @@ import numpy as np
 
 BATCH = 256
 FILES = 4
-RECORDS = 50_000
+RECORDS = 12_500
 """In each file."""
 
 VALUES = 250
@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def write_files(folder: Path) -> str:
-    """Writes 200 MB of records of 1 kB, each a `tf.train.Example`; returns the pattern of the files."""
+    """Writes 50 MB of records of 1 kB, each a `tf.train.Example`; returns the pattern of the files."""
     import tensorflow as tf
 
     generator = np.random.default_rng(0)

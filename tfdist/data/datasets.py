@@ -16,6 +16,7 @@ import tensorflow as tf
 from tfdist.data.array_files import read_npz
 from tfdist.data.augmenting import Augment
 from tfdist.data.inspecting import OnNan
+from tfdist.data.mapped_arrays import MappedSource, holds_mapped
 from tfdist.data.pipeline import build
 from tfdist.data.records import OnCorrupt
 from tfdist.data.sources import (
@@ -49,16 +50,19 @@ class Batching(_Required, total=False):
 
 
 def arrays(x: Any, y: Any = None, **batching: Unpack[Batching]) -> Batches:
-    """Batches `(x, y)` of arrays, or structures of arrays, in memory; without `y`, of `x` alone.
+    """Batches `(x, y)` of arrays, or structures of arrays; without `y`, of `x` alone.
+
+    Arrays that are mapped from a file (`numpy.load("x.npy", mmap_mode="r")`) stay there: only the rows of a batch are
+    read. Others are taken into memory.
 
     Raises:
         DataError: Arrays differ in their number of samples, have none, or hold neither numbers nor strings.
     """
-    return build(ArraySource(x, y), **batching)
+    return build(array_source(x, y), **batching)
 
 
 def npz(path: str | os.PathLike[str], split: str = "train", **batching: Unpack[Batching]) -> Batches:
-    """Batches of the arrays `x_SPLIT` and `y_SPLIT` of an npz file, which is read into memory.
+    """Batches of the arrays `x_SPLIT` and `y_SPLIT` of an npz file; see `read_npz` for what is read into memory.
 
     Raises:
         DataError: The file is missing or damaged, or lacks an array; or see `arrays`.
@@ -150,11 +154,17 @@ def text(
     return build(TextSource(files, vectorize, label_separator), **batching)
 
 
+def array_source(x: Any, y: Any = None, origin: str = "the arrays") -> Source:
+    """Arrays in memory or mapped from files; `origin` names them in errors."""
+    arrays = x if y is None else (x, y)
+    return MappedSource(arrays, origin) if holds_mapped(arrays) else ArraySource(x, y, origin)
+
+
 def npz_source(path: str | os.PathLike[str], split: str) -> Source:
     """The arrays of one split of an npz file."""
     x, y = read_npz(path, split)
     try:
-        return ArraySource(x, y, f"{path}, split {split}")
+        return array_source(x, y, f"{path}, split {split}")
     except DataError as error:
         raise DataError(f"{path}, split {split}: {error}") from error
 
