@@ -143,7 +143,7 @@ def _open_all(paths: Sequence[Path], kind: Kind, verify: bool, cache: Path | Non
 
     Workers that come at the same time begin with different files, so that each finds what others have built.
     """
-    keep = sum(path.stat().st_size for path in paths if path.exists()) >= KEPT_FROM_BYTES
+    keep = sum(map(_size, paths)) >= KEPT_FROM_BYTES
     begin = os.getpid() % len(paths)
     order = [*range(begin, len(paths)), *range(begin)]
     with ThreadPoolExecutor(min(PARALLEL_INDICES, len(paths))) as pool:
@@ -155,6 +155,14 @@ def _open_all(paths: Sequence[Path], kind: Kind, verify: bool, cache: Path | Non
             return [opened[place].result() for place in range(len(paths))]
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _size(path: Path) -> int:
+    """Of a file in bytes; 0 where it cannot be looked at, which opening its index reports."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 def _judge(indices: Sequence[Index], on_corrupt: OnCorrupt) -> None:

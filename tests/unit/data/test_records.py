@@ -83,6 +83,17 @@ def test_indices_of_small_data_are_not_kept(
     assert (tmp_path / ".a.tfindex").exists() == kept
 
 
+def test_files_that_cannot_be_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = write(tmp_path, a="0\n")
+
+    def refuse(*_: object, **__: object) -> os.stat_result:
+        raise PermissionError(13, os.strerror(13))
+
+    monkeypatch.setattr(os, "stat", refuse)
+    with pytest.raises(DataError, match="Cannot read .*a: Permission denied"):
+        Records.open(paths, "lines")
+
+
 def test_the_first_file_that_cannot_be_indexed_is_named(tmp_path: Path, write_tfrecord: Write) -> None:
     paths = [write_tfrecord(name, [b"x"]) for name in ("a", "b", "c")]
     for path in paths[1:]:
