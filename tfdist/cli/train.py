@@ -160,6 +160,11 @@ def _job(target: Target, **options: Any) -> JobSpec:
         options["settings"] = settings(config)
         options["logical_devices"] = options["logical_devices"] or config.devices.logical
         options["memory_limit"] = options["memory_limit"] or config.devices.memory_limit
+        if options["verbose"] and options["membership"].has_chief:
+            from tfdist.cli.plan import planned
+
+            plan = planned(config, options["membership"], options["devices"], options["logical_devices"])
+            click.echo(f"{plan}\n", err=True)
     elif options["overrides"]:
         raise UsageError(
             f"--set overrides an entry of a config, and {target.target} is none. Expected a CONFIG.yaml. "

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from tfdist.data.line_scan import BYTE_ORDER_MARK
 from tfdist.data.lines import LineReader
+from tfdist.data.records import Records
 from tfdist.errors import DataError
 
 
@@ -44,6 +45,11 @@ class CsvReader:
     def name(self, index: int) -> str:
         """Names a line for errors; see `LineReader.name`."""
         return self._lines.name(index)
+
+    @property
+    def records(self) -> Records:
+        """Where the lines lie."""
+        return self._lines.records
 
     @property
     def num_features(self) -> int:

@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfdist.data.augmenting import Augment, augmented
+from tfdist.data.buffering import PREFETCHED_STEPS
 from tfdist.data.inspecting import Expectations, OnNan
 from tfdist.data.numbering import sample_numbers, sample_seeds
 from tfdist.data.sources import Source
@@ -17,8 +18,6 @@ from tfdist.launch.environment import Assignment
 from tfdist.order.epoch import Order, Steps
 from tfdist.order.position import START, Position
 from tfdist.runtime.feeding import Share, after_rest, no_autotune_options, per_replica, with_shares
-
-PREFETCHED_STEPS = 2
 
 Batches = tf.data.Dataset | tf.distribute.DistributedDataset
 
