@@ -19,6 +19,7 @@ VERBS: Mapping[str, tuple[str, str]] = MappingProxyType(
             "Compares a training on one replica with the same on several, step by step.",
         ),
         "plan": ("tfdist.cli.plan:plan", "Shows what a run will do with its data, before it starts."),
+        "data": ("tfdist.cli.data:data", "Makes, checks and indexes files of samples."),
         "status": ("tfdist.cli.status:status", "Shows what every worker of a run is doing, the slowest first."),
         "doctor": ("tfdist.cli.doctor:doctor", "Checks this machine and its connections before a job needs them."),
         "tf-config": ("tfdist.cli.tf_config:tf_config_command", "Prints the TF_CONFIG of one worker of a cluster."),

@@ -72,14 +72,22 @@ class FeatureConfig(Section):
     """One feature of a TFRecord's `tf.train.Example`.
 
     Attributes:
-        dtype: As it lies in the record.
-        shape: Without the batch; empty for one value.
+        dtype: As it lies in the record; `image` for the bytes of a BMP, GIF, JPEG or PNG, which is decoded to float32.
+        shape: Without the batch; empty for one value. Of an image `[height, width, channels]`, to which it is resized.
     """
 
-    dtype: Literal["float32", "int64", "string"]
+    dtype: Literal["float32", "int64", "string", "image"]
     shape: Annotated[
         Sequence[int], Rule("a list of integers of 1 or more", lambda sizes: min(sizes, default=1) >= 1)
     ] = ()
+
+    def check(self) -> None:
+        if self.dtype == "image" and (len(self.shape) != 3 or self.shape[2] not in (1, 3, 4)):
+            raise FieldError(
+                "shape",
+                "expected [height, width, channels] of an image, with 1, 3 or 4 channels. Received: "
+                f"{shown(self.shape)}",
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,8 +7,9 @@ import tensorflow as tf
 from tfdist.config import sources as sections
 from tfdist.config.dotted import resolve_callable
 from tfdist.data.datasets import Batches, npz_source, tfrecord_source
+from tfdist.data.image_features import ImageFeature
 from tfdist.data.pipeline import build
-from tfdist.data.sources import CsvSource, ImageSource, Source, TextSource
+from tfdist.data.sources import CsvSource, Feature, ImageSource, Source, TextSource
 from tfdist.order.position import START, Position
 
 
@@ -69,5 +70,7 @@ def _source(config: sections.SourceConfig, key: str) -> Source:
     raise TypeError(f"Expected the section of a format that data/ reads. Received: {type(config).__name__}")
 
 
-def _feature(config: sections.FeatureConfig) -> tf.io.FixedLenFeature:
+def _feature(config: sections.FeatureConfig) -> Feature:
+    if config.dtype == "image":
+        return ImageFeature(*config.shape)
     return tf.io.FixedLenFeature(tuple(config.shape), tf.as_dtype(config.dtype))

@@ -23,6 +23,7 @@ from tfdist.data.sources import (
     ArraySource,
     CsvSource,
     ExampleSource,
+    Feature,
     Files,
     ImageSource,
     ParsedTFRecordSource,
@@ -74,7 +75,7 @@ def tfrecords(
     files: Files,
     parse: Callable[[tf.Tensor], Any] | None = None,
     *,
-    features: Mapping[str, tf.io.FixedLenFeature] | None = None,
+    features: Mapping[str, Feature] | None = None,
     label: str | None = None,
     on_corrupt: OnCorrupt = "stop",
     **batching: Unpack[Batching],
@@ -84,8 +85,8 @@ def tfrecords(
     Args:
         files: A path, a pattern, or a list of these. Files are read in the order of their names; some may be empty.
         parse: From one record, a string scalar, to a sample `(x, y)`, in TensorFlow's operations.
-        features: Instead of `parse`, the features of each record, a `tf.train.Example`. `x` is a dict, or a tensor
-            when there is one feature beside the label.
+        features: Instead of `parse`, the features of each record, a `tf.train.Example`: of fixed length, or a
+            `tfdist.data.ImageFeature`. `x` is a dict, or a tensor when there is one feature beside the label.
         label: Which of `features` is `y`.
         on_corrupt: With `skip` the first run reads all data once, and whatever is corrupt then is left out, on all
             workers alike; else a corrupt record is an error when it is read.
@@ -172,7 +173,7 @@ def npz_source(path: str | os.PathLike[str], split: str) -> Source:
 def tfrecord_source(
     files: Files,
     parse: Callable[[tf.Tensor], Any] | None,
-    features: Mapping[str, tf.io.FixedLenFeature] | None,
+    features: Mapping[str, Feature] | None,
     label: str | None,
     on_corrupt: OnCorrupt = "stop",
 ) -> Source:

@@ -21,7 +21,7 @@ from tfdist.data.tfrecord_files import TFRecordReader
 from tfdist.errors import DataError
 from tfdist.plan.sizes import FileSizes, SourceSizes
 
-_WIDTHS = {"float32": 4, "int64": 8}
+_WIDTHS = {"float32": 4, "int64": 8, "image": 4}
 
 
 def measure(section: sections.SourceConfig) -> SourceSizes:

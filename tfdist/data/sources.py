@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from tfdist.data.csv_files import CsvReader
 from tfdist.data.files import matching
+from tfdist.data.image_features import ImageFeature
 from tfdist.data.image_files import ImageFiles
 from tfdist.data.python_calls import CountedCalls, call_python
 from tfdist.data.reading import parallel_parses, read_batches, read_samples
@@ -21,6 +22,7 @@ from tfdist.data.text_files import TextReader
 from tfdist.data.tfrecord_files import TFRecordReader
 from tfdist.errors import DataError
 
+Feature = tf.io.FixedLenFeature | ImageFeature
 Files = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
@@ -86,7 +88,7 @@ class ParsedTFRecordSource:
         """
         self._reader = TFRecordReader(matching(files), on_corrupt)
         self._parse = parse
-        _try_first(self._reader, parse, "the parse function")
+        _try_first(self._reader, lambda record, _: parse(record), "the parse function")
 
     def __len__(self) -> int:
         return len(self._reader)
@@ -105,7 +107,7 @@ class ExampleSource:
     """TFRecord files of `tf.train.Example`, read by the names and types of their features."""
 
     def __init__(
-        self, files: Files, features: Mapping[str, tf.io.FixedLenFeature], label: str, on_corrupt: OnCorrupt = "stop"
+        self, files: Files, features: Mapping[str, Feature], label: str, on_corrupt: OnCorrupt = "stop"
     ) -> None:
         """Looks up where the records lie, and tries the features on the first.
 
@@ -114,9 +116,11 @@ class ExampleSource:
         """
         if label not in features or len(features) < 2:
             raise DataError(f"Expected label to be one of several features: {', '.join(features)}. Received: {label}")
-        self._features, self._label = dict(features), label
+        self._images = {name: feature for name, feature in features.items() if isinstance(feature, ImageFeature)}
+        self._features = dict(features) | dict.fromkeys(self._images, tf.io.FixedLenFeature((), tf.string))
+        self._label = label
         self._reader = TFRecordReader(matching(files), on_corrupt)
-        _try_first(self._reader, lambda record: self._sample(record[tf.newaxis], None), "the features")
+        _try_first(self._reader, lambda *first: self._sample(*(part[tf.newaxis] for part in first)), "the features")
 
     def __len__(self) -> int:
         return len(self._reader)
@@ -132,8 +136,10 @@ class ExampleSource:
         names = np.array(self._reader.names(indices), np.object_)
         return self._reader.read(indices), names
 
-    def _sample(self, records: tf.Tensor, names: tf.Tensor | None) -> tuple[Any, tf.Tensor]:
+    def _sample(self, records: tf.Tensor, names: tf.Tensor) -> tuple[Any, tf.Tensor]:
         x = tf.io.parse_example(records, self._features, example_names=names)
+        for name, feature in self._images.items():
+            x[name] = feature.decode(x[name], names)
         y = x.pop(self._label)
         return (x if len(x) > 1 else next(iter(x.values()))), y
 
@@ -241,11 +247,11 @@ def _tensor(array: Any) -> tf.Tensor:
         raise DataError(f"Expected numbers or strings. Received: an array of type {array.dtype}.") from error
 
 
-def _try_first(reader: TFRecordReader, parse: Callable[[tf.Tensor], Any], what: str) -> None:
+def _try_first(reader: TFRecordReader, parse: Callable[[tf.Tensor, tf.Tensor], Any], what: str) -> None:
     first = np.zeros(1, np.int64)
     (record,), (name,) = reader.read(first), reader.names(first)
     try:
         with tf.device("CPU:0"):
-            parse(tf.constant(record))
+            parse(tf.constant(record), tf.constant(name))
     except tf.errors.OpError as error:
         raise DataError(f"{name} does not fit {what}: {error.message}") from error
