@@ -14,7 +14,7 @@ import sys
 import threading
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -52,7 +52,7 @@ class _Failed:
 
 def run_in_processes(
     make_work: Callable[[Any], Work], argument: Any, tasks: Sequence[Any], processes: int
-) -> Iterator[Advanced | Done]:
+) -> Generator[Advanced | Done, None, None]:
     """Yields what becomes of tasks that several processes work on.
 
     Args:

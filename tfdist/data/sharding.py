@@ -19,6 +19,7 @@ from typing import Any
 
 from tfdist.config.sources import ImagesSource, SourceConfig
 from tfdist.data.image_files import ImageFiles
+from tfdist.data.index_files import places as index_places
 from tfdist.data.measuring import measure
 from tfdist.data.processes import Advanced, run_in_processes
 from tfdist.data.sharding_manifest import Manifest, digest_of, shard_name
@@ -181,7 +182,8 @@ class Sharding:
         """Removes the shards that a manifest names, and then it."""
         with self._writing(self._path):
             for shard in manifest.sizes:
-                (self._request.directory / shard).unlink(missing_ok=True)
+                for path in (self._request.directory / shard, *index_places(self._request.directory / shard)):
+                    path.unlink(missing_ok=True)
             self._path.unlink()
 
     def _save(self, manifest: Manifest) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfdist.config.sources import SourceConfig
+from tfdist.data.index import open_index
 from tfdist.data.processes import Report, Work
 from tfdist.data.sharding_samples import INPUT, LABEL, Samples, features_of, open_samples
 from tfdist.errors import UsageError
@@ -86,6 +87,7 @@ def _write(section: SourceConfig, samples: Samples, shard: Shard, report: Report
                     writer.write(encode({INPUT: x, LABEL: y}))
                 report(len(columns[0]))
         size = _settle(unfinished, shard.path)
+        open_index(shard.path)
     except (OSError, tf.errors.OpError) as error:
         raise UsageError(
             f"{shard.path} could not be written: {getattr(error, 'strerror', None) or error}. Expected a directory "
@@ -114,18 +116,15 @@ def encode(sample: Mapping[str, Any]) -> bytes:
     """
     import tensorflow as tf
 
-    features = {name: _feature(np.asarray(value).ravel()) for name, value in sample.items()}
-    return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString(deterministic=True)
+    example = tf.train.Example()
+    for name, value in sample.items():
+        _fill(example.features.feature[name], np.asarray(value).ravel())
+    return example.SerializeToString(deterministic=True)
 
 
-def _feature(values: NDArray) -> Any:
-    import tensorflow as tf
-
-    if values.dtype.kind in "OS":
-        return tf.train.Feature(bytes_list=tf.train.BytesList(value=values.tolist()))
-    if values.dtype.kind == "f":
-        return tf.train.Feature(float_list=tf.train.FloatList(value=values))
-    return tf.train.Feature(int64_list=tf.train.Int64List(value=values))
+def _fill(feature: Any, values: NDArray) -> None:
+    kind = {"f": feature.float_list, "i": feature.int64_list}.get(values.dtype.kind, feature.bytes_list)
+    kind.value.extend(values.tolist())
 
 
 @contextlib.contextmanager

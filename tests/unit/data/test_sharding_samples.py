@@ -19,7 +19,7 @@ LAST = np.array([1])
         (np.array([1, 255], np.uint8), np.array([1, 255])),
         (np.array([True, False]), np.array([1, 0])),
         (np.array([[1, 2], [3, -4]], np.int16), np.array([[1, 2], [3, -4]])),
-        (np.array(["eins", "zwölf"]), np.array(["eins".encode(), "zwölf".encode()], object)),
+        (np.array(["eins", "zwölf"]), np.array([b"eins", b"zw\xc3\xb6lf"], object)),
         (np.array([[b"a"], [b"bc"]]), np.array([[b"a"], [b"bc"]], object)),
     ],
 )
