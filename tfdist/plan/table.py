@@ -148,7 +148,7 @@ def _line(label: str, text: str) -> str:
 
 
 def _warning(warning: PlanWarning) -> str:
-    return _hanging("warning: ", f"{warning.key}: {warning.text}", indent=2)
+    return _hanging(f"warning {warning.name}: ", f"{warning.key}: {warning.text}", indent=2)
 
 
 def _hanging(head: str, text: str, indent: int | None = None) -> str:

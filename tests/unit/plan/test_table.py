@@ -28,8 +28,8 @@ data.train: tfrecord, 2 files, 3.30 kB
   worker 0        17   1.70 kB   all files, the same records in every epoch
   worker 1        16   1.60 kB   all files, the same records in every epoch
 
-warning: data.batch_size: 10 samples on 4 replicas are 2 or 3 each, and all wait for the largest: a step takes about 20%
-  more than an even one would. The numbers stay exact. 12 samples would be even."""
+warning uneven-replicas: data.batch_size: 10 samples on 4 replicas are 2 or 3 each, and all wait for the largest: a step
+  takes about 20% more than an even one would. The numbers stay exact. 12 samples would be even."""
 
 
 def test_the_table() -> None:
