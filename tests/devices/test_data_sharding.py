@@ -153,6 +153,21 @@ def test_files_that_nobody_knows_are_never_touched(tmp_path: Path) -> None:
     assert stranger.read_text() == "mine"
 
 
+def test_what_a_killed_start_left_is_removed(tmp_path: Path) -> None:
+    (tmp_path / "shards").mkdir()
+    left = ["train-00001-of-00002.tfrecord.unfinished", ".train.shards.0123abcd.tmp.json"]
+    for name in [*left, "other-00001-of-00002.tfrecord.unfinished"]:
+        (tmp_path / "shards" / name).touch()
+    make(sources(tmp_path)["npz"], tmp_path, shards=2)
+    assert sorted(path.name for path in (tmp_path / "shards").glob("*") if path.name[0] != ".") == [
+        "other-00001-of-00002.tfrecord.unfinished",
+        "train-00000-of-00002.tfrecord",
+        "train-00001-of-00002.tfrecord",
+        "train.shards.json",
+    ]
+    assert not list((tmp_path / "shards").glob(".*.json"))
+
+
 def test_two_at_once(tmp_path: Path) -> None:
     request = ShardRequest(sources(tmp_path)["npz"], tmp_path / "shards", "train")
     with Sharding(request), pytest.raises(UsageError, match="Another `tfdist data shard` is writing into"):

@@ -12,7 +12,7 @@ import click
 from tfdist.cli.data_files import SUFFIXES, one_a_core, processes_option
 from tfdist.cli.main import INTERRUPTED
 from tfdist.cli.verb import Verb
-from tfdist.errors import UsageError
+from tfdist.errors import TfdistError, UsageError
 
 if TYPE_CHECKING:
     from tfdist.config import SourceConfig
@@ -101,12 +101,16 @@ def _run(ctx: click.Context, sharding: Sharding, name: str) -> None:
         ) as bar:
             sharding.run(bar.update)
     except KeyboardInterrupt:
-        click.echo(
-            f"stopped: Ctrl-C, SIGINT; {sharding.finished} of {sharding.shards} shards are finished, and the same "
-            "command goes on with the others",
-            err=True,
-        )
+        click.echo(f"stopped: Ctrl-C, SIGINT; {_progress(sharding)}", err=True)
         ctx.exit(INTERRUPTED)
+    except TfdistError:
+        click.echo(_progress(sharding), err=True)
+        raise
+
+
+def _progress(sharding: Sharding) -> str:
+    done = f"{sharding.finished} of {sharding.shards} shards are finished"
+    return f"{done}, and the same command goes on with the others"
 
 
 def _outcome(sharding: Sharding, name: str, dest: Path) -> str:

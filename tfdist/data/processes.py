@@ -153,6 +153,9 @@ def _serve(connection: Connection, make_work: Callable[[Any], Work], argument: A
     if directory not in sys.path:
         sys.path.insert(0, directory)  # where a config's dotted paths are looked for, as in training
 
+    # An exit, not a death: what is open is closed, and what was begun is removed.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(signal.SIGTERM))
+
     def report(amount: int) -> None:
         connection.send(Advanced(amount))
 

@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import errno
 import fcntl
+import glob
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -126,6 +127,7 @@ class Sharding:
             UsageError: A shard cannot be written.
             WorkerFailedError: A process died.
         """
+        self._clear()
         events = run_in_processes(make_writer, self._request.section, self._left(), self._request.processes)
         try:
             with contextlib.closing(events):
@@ -161,7 +163,7 @@ class Sharding:
         """The manifest to begin with: of what was made before, that which is still there."""
         directory, name = self._request.directory, self._request.name
         if before is None:
-            if strangers := sorted(directory.glob(f"{name}-*.tfrecord")):
+            if strangers := sorted(directory.glob(f"{glob.escape(name)}-*.tfrecord")):
                 raise UsageError(
                     f"{strangers[0]} is there already, and nothing says what it was made of. Choose another --name or "
                     "DEST, or remove it."
@@ -192,10 +194,12 @@ class Sharding:
             atomic.write_json(self._path, manifest.to_json())
 
     def _clear(self) -> None:
-        """Removes what was begun and not finished."""
-        for path in self._request.directory.glob(f"{self._request.name}-*.tfrecord{UNFINISHED}"):
-            with contextlib.suppress(OSError):
-                path.unlink()
+        """Removes what was begun and not finished, by this start or by one that was killed."""
+        name = glob.escape(self._request.name)
+        for pattern in (f"{name}-*.tfrecord{UNFINISHED}", f".{name}.shards.*.tmp.json"):
+            for path in self._request.directory.glob(pattern):
+                with contextlib.suppress(OSError):
+                    path.unlink()
 
     @contextlib.contextmanager
     def _writing(self, path: Path) -> Iterator[None]:

@@ -91,7 +91,7 @@ def _write(section: SourceConfig, samples: Samples, shard: Shard, report: Report
     except (OSError, tf.errors.OpError) as error:
         raise UsageError(
             f"{shard.path} could not be written: {getattr(error, 'strerror', None) or error}. Expected a directory "
-            "that this user can write to, with room for the shards. The same command goes on with what is left."
+            "that this user can write to, with room for the shards."
         ) from error
     return Written(size, features)
 

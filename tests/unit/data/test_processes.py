@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import signal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -47,6 +48,14 @@ def test_whoever_stops_listening_ends_all() -> None:
         assert next(events) == Advanced(1)
         assert len(multiprocessing.active_children()) == 2
     assert not multiprocessing.active_children()
+
+
+def test_a_process_that_is_stopped_tidies_up(tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+    with contextlib.closing(run_in_processes(make_work, 1, [begun], processes=1)) as events:
+        next(events)
+        assert begun.exists()
+    assert not begun.exists()
 
 
 def test_processes_leave_an_interrupt_to_who_started_them() -> None:

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from tfdist.data.processes import Report, Work
 from tfdist.errors import DataError, UsageError
+
+
+@contextlib.contextmanager
+def removed(path: Path) -> Iterator[None]:
+    """A file that is there while the block runs."""
+    path.touch()
+    try:
+        yield
+    finally:
+        path.unlink()
 
 
 def make_work(argument: int) -> Work:
@@ -29,6 +42,10 @@ def make_work(argument: int) -> Work:
             case "stay":
                 report(1)
                 time.sleep(600)
+            case Path():
+                with removed(task):
+                    report(1)
+                    time.sleep(600)
         report(task)
         report(1)
         return task * argument
