@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from tfdist.cluster.spec import Cluster
+from typing import TYPE_CHECKING
+
 from tfdist.errors import UsageError
-from tfdist.plan.sizes import Layout
+
+if TYPE_CHECKING:
+    from tfdist.cluster.spec import Cluster
+    from tfdist.plan.sizes import Layout
 
 
 def layout_of(cluster: Cluster | None, gpus: int, logical: int | None, replicas: int | None = None) -> Layout:
@@ -19,6 +23,8 @@ def layout_of(cluster: Cluster | None, gpus: int, logical: int | None, replicas:
     Raises:
         UsageError: TensorFlow cannot train so.
     """
+    from tfdist.plan.sizes import Layout
+
     workers = 1 if cluster is None else len(cluster)
     names = [] if cluster is None else [address.host for address in cluster.workers]
     hosts = max(1, len(set(names)))

@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tfdist.cli.config import config_arguments
 from tfdist.cli.layout import count_gpus, layout_of
 from tfdist.cli.verb import Verb
-from tfdist.cluster.discover import discover
-from tfdist.cluster.spec import Cluster
 from tfdist.errors import TfdistError, UsageError
-from tfdist.plan.sizes import Layout
 
 if TYPE_CHECKING:
     from tfdist.cluster.membership import Membership
     from tfdist.config import RunConfig
+    from tfdist.plan.sizes import Layout
 
 
 @click.command(cls=Verb)
-@config_arguments
+@click.argument("path", metavar="CONFIG", type=click.Path())
+@click.option(
+    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Overrides one config entry, dotted; repeatable."
+)
 @click.option("--workers", metavar="LIST", help="Plan for this cluster: host1:20000,host2:20000.")
 @click.option("--nproc", type=click.IntRange(min=1), metavar="N", help="Plan for N workers on one machine.")
 @click.option(
@@ -64,6 +64,9 @@ def _layout(workers: str | None, nproc: int | None, replicas: int | None, logica
             "--workers gives the whole cluster and --nproc makes one of this machine alone: give one of the two. "
             f"Received: --workers {workers} --nproc {nproc}"
         )
+    from tfdist.cluster.discover import discover
+    from tfdist.cluster.spec import Cluster
+
     # A cluster may be planned for on a machine that is none of its hosts.
     cluster = Cluster.parse(workers) if workers is not None else discover(nproc=nproc).cluster
     return layout_of(cluster, 0 if replicas is not None else count_gpus(), logical, replicas)
