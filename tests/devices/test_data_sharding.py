@@ -81,6 +81,11 @@ def read(section: SourceConfig) -> list[tuple[Any, Any]]:
     return found
 
 
+def shown(folder: Path) -> list[str]:
+    """The files that are not hidden, as indices are."""
+    return sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
+
+
 @pytest.mark.parametrize("name", ["npz", "strings", "csv", "text", "vectorized", "images"])
 def test_what_is_read_back_is_the_source(tmp_path: Path, name: str) -> None:
     source = sources(tmp_path)[name]
@@ -122,7 +127,7 @@ def test_a_start_after_a_failure_goes_on(tmp_path: Path) -> None:
     bad.write_bytes(b"no image")
     with pytest.raises(DataError, match="9.png: this is no image that can be decoded"):
         make(source, tmp_path, shards=4)
-    assert sorted(path.name for path in (tmp_path / "shards").iterdir()) == [
+    assert shown(tmp_path / "shards") == [
         "train-00000-of-00004.tfrecord",
         "train-00001-of-00004.tfrecord",
         "train-00002-of-00004.tfrecord",
@@ -159,7 +164,7 @@ def test_what_a_killed_start_left_is_removed(tmp_path: Path) -> None:
     for name in [*left, "other-00001-of-00002.tfrecord.unfinished"]:
         (tmp_path / "shards" / name).touch()
     make(sources(tmp_path)["npz"], tmp_path, shards=2)
-    assert sorted(path.name for path in (tmp_path / "shards").glob("*") if path.name[0] != ".") == [
+    assert shown(tmp_path / "shards") == [
         "other-00001-of-00002.tfrecord.unfinished",
         "train-00000-of-00002.tfrecord",
         "train-00001-of-00002.tfrecord",
