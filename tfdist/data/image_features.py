@@ -61,4 +61,6 @@ def decode_image(channels: int, image: bytes, name: bytes) -> list[NDArray[np.ui
             return [tf.io.decode_image(image, channels, expand_animations=False).numpy()]
     except tf.errors.OpError as error:
         text = name.decode("utf-8", "replace")
-        raise DataError(f"{text}: this is no image that can be decoded: {error.message}") from error
+        # Without the names of TensorFlow's own functions around it.
+        reason = error.message.rpartition("}} ")[2].partition(" [Op:")[0]
+        raise DataError(f"{text}: this is no image that can be decoded. {reason}") from error
