@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tfdist.data.array_files import MAPPED_FROM_BYTES
 from tfdist.errors import DataError
 
 
@@ -20,11 +21,13 @@ class ArrayHeader:
         shape: With the samples along the first axis.
         dtype: As it lies in the file.
         stored: Bytes that it takes in the file.
+        mapped: Whether it is mapped from the file and read row by row, as large arrays that are not compressed are.
     """
 
     shape: tuple[int, ...]
     dtype: np.dtype
     stored: int
+    mapped: bool = False
 
 
 def read_headers(path: str | os.PathLike[str], names: tuple[str, ...]) -> tuple[ArrayHeader, ...]:
@@ -57,4 +60,6 @@ def _header(file: zipfile.ZipFile, path: str | os.PathLike[str], name: str) -> A
         raise DataError(f"{path}: the array {name} holds Python objects. Expected numbers or strings.")
     if not shape:
         raise DataError(f"{path}: the array {name} is a single value. Expected samples along its first axis.")
-    return ArrayHeader(shape, dtype, members[name].compress_size)
+    member = members[name]
+    mapped = member.compress_type == zipfile.ZIP_STORED and member.file_size >= MAPPED_FROM_BYTES
+    return ArrayHeader(shape, dtype, member.compress_size, mapped)

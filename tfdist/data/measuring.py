@@ -52,8 +52,10 @@ def _npz(section: sections.NpzSource) -> SourceSizes:
         "npz",
         (file,),
         sample,
-        held_bytes=samples * sample,
-        whole=True,
+        held_bytes=samples * sum(_row_bytes(array) for array in (x, y) if not array.mapped),
+        # Of a mapped array each worker reads its own rows; labels beside it are too small to count.
+        whole=not x.mapped,
+        random_calls=_augment_calls(section),
         local_disk=local_file_system(section.path),
     )
 
@@ -65,10 +67,10 @@ def _row_bytes(array: ArrayHeader) -> int:
 
 
 def _tfrecord(section: sections.TfrecordSource) -> SourceSizes:
-    reader = TFRecordReader(matching(section.files))
+    reader = TFRecordReader(matching(section.files), section.on_corrupt)
     known = None if section.features is None else _example_bytes(section.features)
     calls = random_calls_of(section.parse) if section.parse else ()
-    return _of_records("tfrecord", reader.records, known, estimated=known is None, calls=calls)
+    return _of_records(section, reader.records, known, estimated=known is None, calls=calls)
 
 
 def _example_bytes(features: Mapping[str, sections.FeatureConfig]) -> int | None:
@@ -80,29 +82,33 @@ def _example_bytes(features: Mapping[str, sections.FeatureConfig]) -> int | None
 
 def _csv(section: sections.CsvSource) -> SourceSizes:
     reader = CsvReader(matching(section.files), section.label, section.columns)
-    return _of_records("csv", reader.records, 4 * (reader.num_features + 1))
+    return _of_records(section, reader.records, 4 * (reader.num_features + 1))
 
 
 def _text(section: sections.TextSource) -> SourceSizes:
     reader = TextReader(matching(section.files), section.label_separator)
     calls = random_calls_of(section.vectorize) if section.vectorize else ()
-    return _of_records("text", reader.records, None, estimated=section.vectorize is not None, calls=calls)
+    return _of_records(section, reader.records, None, estimated=section.vectorize is not None, calls=calls)
 
 
 def _of_records(
-    form: str, records: Records, sample_bytes: int | None, estimated: bool = False, calls: tuple[str, ...] = ()
+    section: sections.SourceConfig,
+    records: Records,
+    sample_bytes: int | None,
+    estimated: bool = False,
+    calls: tuple[str, ...] = (),
 ) -> SourceSizes:
     sizes = [_size(path) for path in records.paths]
     counts = _samples_of_files(records).tolist()
     files = tuple(FileSizes(str(path), *pair) for path, *pair in zip(records.paths, counts, sizes, strict=True))
     mapped = isinstance(records.starts, np.memmap)
     return SourceSizes(
-        form,
+        section.format,
         files,
         max(0, round(sum(sizes) / len(records)) - records.gap) if sample_bytes is None else sample_bytes,
         estimated,
         held_bytes=0 if mapped else records.starts.nbytes,
-        random_calls=calls,
+        random_calls=(*calls, *_augment_calls(section)),
         local_disk=local_file_system(records.paths[0]),
     )
 
@@ -122,6 +128,7 @@ def _images(section: sections.ImagesSource) -> SourceSizes:
         tuple(_class_sizes(found, sizes, Path(section.path))),
         4 * height * width * section.channels + 8,
         held_bytes=sum(len(str(path)) for path in found.paths),
+        random_calls=_augment_calls(section),
         local_disk=local_file_system(section.path),
     )
 
@@ -131,6 +138,11 @@ def _class_sizes(found: ImageFiles, sizes: NDArray[np.int64], root: Path) -> lis
     counts = np.bincount(found.labels, minlength=len(found.classes)).tolist()
     bytes_ = np.bincount(found.labels, weights=sizes, minlength=len(found.classes)).astype(np.int64).tolist()
     return [FileSizes(str(root / name), *pair) for name, *pair in zip(found.classes, counts, bytes_, strict=True)]
+
+
+def _augment_calls(section: sections.SourceConfig) -> tuple[str, ...]:
+    """What `augment` draws random numbers with beside the seed that it is given."""
+    return random_calls_of(section.augment) if section.augment else ()
 
 
 def _size(path: Path) -> int:

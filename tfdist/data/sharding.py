@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import errno
-import fcntl
 import glob
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +20,7 @@ from tfdist.data.image_files import ImageFiles
 from tfdist.data.index_files import places as index_places
 from tfdist.data.measuring import measure
 from tfdist.data.processes import Advanced, run_in_processes
+from tfdist.data.sharding_directory import locked, make_directory, unwritable
 from tfdist.data.sharding_manifest import Manifest, digest_of, shard_name
 from tfdist.data.sharding_samples import LABEL, inputs_of
 from tfdist.data.sharding_writing import UNFINISHED, Shard, make_writer
@@ -30,9 +28,6 @@ from tfdist.errors import RunDirError, UsageError
 from tfdist.order.pieces import bounds
 from tfdist.plan.sizes import SourceSizes
 from tfdist.rundir import atomic
-
-_NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EINVAL)
-"""From a file system without locks, on which only two at once would go unnoticed."""
 
 _SHARD_BYTES = 128_000_000
 _SHARDS = 8
@@ -75,8 +70,8 @@ class Sharding:
         sizes = measure(section)
         self._path = request.directory / f"{request.name}.shards.json"
         self._stack = contextlib.ExitStack()
-        _make(request.directory)
-        self._stack.enter_context(_locked(request.directory, self._path.name))
+        make_directory(request.directory)
+        self._stack.enter_context(locked(request.directory))
         try:
             before = Manifest.read(self._path)
             shards = request.shards or (before.shards if before else _suitable(sizes))
@@ -206,7 +201,7 @@ class Sharding:
         try:
             yield
         except (OSError, RunDirError) as error:
-            raise _unwritable(path, error.__cause__ or error) from error
+            raise unwritable(path, error.__cause__ or error) from error
 
 
 def _planned(section: SourceConfig, samples: int, shards: int) -> Manifest:
@@ -223,45 +218,8 @@ def _suitable(sizes: SourceSizes) -> int:
     return max(1, -(-size // _SHARD_BYTES), min(_SHARDS, sizes.samples // _SHARD_SAMPLES))
 
 
-def _make(directory: Path) -> None:
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise _unwritable(directory, error) from error
-    if not os.access(directory, os.W_OK | os.X_OK):
-        raise _unwritable(directory, PermissionError(13, os.strerror(13)))
-
-
-@contextlib.contextmanager
-def _locked(directory: Path, name: str) -> Iterator[None]:
-    """Keeps others from making the same shards; the lock goes with this process, however it ends."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UsageError(
-                f"Another `tfdist data shard` is writing into {directory} now. Wait until it has ended, or choose "
-                "another DEST."
-            ) from None
-        except OSError as error:
-            if error.errno not in _NO_LOCKS:
-                raise _unwritable(directory, error) from error
-        yield
-    finally:
-        os.close(descriptor)
-
-
 def _size(path: Path) -> int | None:
     try:
         return path.stat().st_size
     except OSError:
         return None
-
-
-def _unwritable(path: Path, error: BaseException) -> UsageError:
-    reason = getattr(error, "strerror", None) or error
-    return UsageError(
-        f"{path} cannot be written: {reason}. Expected DEST to be a directory that this user can write to. Choose "
-        "another."
-    )

@@ -91,15 +91,18 @@ class _Arrays:
         x, y = read_npz(section.path, section.split)
         if len(x) != len(y):
             raise DataError(f"{section.path}: expected as many labels as samples. Received: {len(x)} and {len(y)}")
-        names = (f"{section.path}, {name}_{section.split}" for name in "xy")
-        self._columns = _writable(x, next(names)), _writable(y, next(names))
+        self._names = [f"{section.path}, {name}_{section.split}" for name in "xy"]
+        self._arrays = x, y
+        self.read(np.arange(0))  # what cannot be written is known at once
 
     def __len__(self) -> int:
-        return len(self._columns[0])
+        return len(self._arrays[0])
 
     def read(self, indices: NDArray[np.int64]) -> Columns:
-        x, y = self._columns
-        return x[indices], y[indices]
+        # Row by row, as large arrays are mapped from the file.
+        pairs = zip(self._arrays, self._names, strict=True)
+        x, y = (_writable(np.asarray(array[indices]), name) for array, name in pairs)
+        return x, y
 
 
 class _Texts:
@@ -154,7 +157,7 @@ class _Images:
 def _writable(values: NDArray, name: str) -> NDArray:
     """An array in one of the three types that a `tf.train.Example` has."""
     if not values.ndim or 0 in values.shape[1:]:
-        raise DataError(f"{name}: expected samples along the first axis, none of them empty. Received: {values.shape}")
+        raise DataError(f"{name}: expected samples that are not empty. Received: the shape {values.shape[1:]} of each")
     if values.dtype.kind == "f":
         return values.astype(np.float32)
     if values.dtype.kind in "bi" or (values.dtype.kind == "u" and values.dtype.itemsize < 8):

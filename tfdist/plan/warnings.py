@@ -82,12 +82,12 @@ def _random(source: SourcePlan) -> Iterator[PlanWarning]:
             source.key,
             f"its function draws random numbers with {', '.join(source.sizes.random_calls)}: other ones in every run, "
             "for every number of workers and after every resume. Use tf.image.stateless_random_* and "
-            "tf.random.stateless_* with a seed that comes from the record.",
+            "tf.random.stateless_* with a seed that comes from the record, or augment, which is given one.",
         )
 
 
 def _whole(plan: Plan, source: SourcePlan) -> Iterator[PlanWarning]:
-    if source.sizes.whole and plan.layout.workers > 1 and source.sizes.size > _MUCH:
+    if source.sizes.whole and plan.layout.workers > 1 and max(source.sizes.size, source.sizes.held_bytes) > _MUCH:
         yield PlanWarning(
             "read-whole",
             source.key,

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tfdist.config.sources import CsvSource, FeatureConfig, ImagesSource, NpzSource, TextSource, TfrecordSource
+from tfdist.data import array_headers
 from tfdist.data.measuring import measure
 from tfdist.errors import DataError
 
@@ -23,6 +24,33 @@ def test_npz(tmp_path: Path) -> None:
     sizes = measure(NpzSource(path=str(path), split="train"))
     assert (sizes.samples, sizes.sample_bytes, sizes.held_bytes, sizes.whole) == (10, 4 * 4 + 8, 240, True)
     assert 0 < sizes.size < path.stat().st_size  # without the archive's own
+
+
+@pytest.mark.parametrize(("save", "whole", "held"), [(np.savez, False, 10 * 8), (np.savez_compressed, True, 10 * 24)])
+def test_a_large_array_stays_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, save: Callable[..., None], whole: bool, held: int
+) -> None:
+    monkeypatch.setattr(array_headers, "MAPPED_FROM_BYTES", 400)
+    save(tmp_path / "a.npz", x_train=np.zeros((10, 4)), y_train=np.zeros(10, np.int64))
+    sizes = measure(NpzSource(path=str(tmp_path / "a.npz"), split="train"))
+    assert (sizes.whole, sizes.held_bytes, sizes.sample_bytes) == (whole, held, 24)
+
+
+def test_records_that_are_left_out_are_no_samples(write_tfrecord: Write) -> None:
+    first, second = write_tfrecord("a", [bytes(10)] * 3), write_tfrecord("b", [bytes(10)] * 2)
+    damaged = bytearray(second.read_bytes())
+    damaged[12] ^= 1
+    second.write_bytes(damaged)
+    section = TfrecordSource(files=[str(first), str(second)], parse="a.b", on_corrupt="skip")
+    assert [file.samples for file in measure(section).files] == [3, 1]
+
+
+def test_an_augmentation_that_draws_numbers_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "augmentations.py").write_text("import random\ndef noise(sample, seed):\n    return random.random()\n")
+    (tmp_path / "a.csv").write_text("a,y\n1,3\n")
+    sizes = measure(CsvSource(files="a.csv", label="y", augment="augmentations.noise"))
+    assert sizes.random_calls == ("random.random (augmentations.py:3)",)
 
 
 @pytest.mark.parametrize(

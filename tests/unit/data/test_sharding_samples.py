@@ -39,7 +39,7 @@ def test_arrays_in_the_types_of_an_example(tmp_path: Path, values: np.ndarray, e
         (np.zeros(2, np.complex64), np.zeros(2), "x_train: expected numbers that fit into float32 or int64.*complex64"),
         (np.zeros(2), np.zeros(2, np.uint64), "y_train: expected numbers that fit into float32 or int64.*uint64"),
         (np.zeros(2), np.zeros(3), "expected as many labels as samples. Received: 2 and 3"),
-        (np.zeros((2, 0)), np.zeros(2), r"none of them empty. Received: \(2, 0\)"),
+        (np.zeros((2, 0)), np.zeros(2), r"samples that are not empty. Received: the shape \(0,\) of each"),
     ],
 )
 def test_arrays_that_no_example_holds(tmp_path: Path, x: np.ndarray, y: np.ndarray, expected: str) -> None:

@@ -31,6 +31,7 @@ def names(made: Plan) -> list[tuple[str, str]]:
         (plan(source(100), validation=source(9, random_calls=("a",))), [("random-parse", "data.validation")]),
         (plan(BIG), []),  # one worker has to read it
         (plan(BIG, layout=Layout(2, 2)), [("read-whole", "data.train")]),
+        (plan(source(9, whole=True, held_bytes=1 << 30), 2, Layout(2, 2)), [("read-whole", "data.train")]),
         (plan(source(100, whole=True), layout=Layout(2, 2)), []),  # too little to matter
         (plan(source(100, local_disk="ext4"), layout=Layout(2, 2, hosts=1)), []),
         (plan(source(100, local_disk="ext4"), layout=Layout(2, 2, hosts=2)), [("local-disk", "data.train")]),
