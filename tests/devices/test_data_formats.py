@@ -14,7 +14,7 @@ import tfdist.data
 from tfdist.data.failures import data_error_in
 from tfdist.data.sources import ExampleSource, ParsedTFRecordSource
 from tfdist.errors import DataError, UsageError
-from tfdist.order.epoch import epoch_order
+from tfdist.order.epoch import Order
 
 FEATURES = {"x": tf.io.FixedLenFeature([2], tf.float32), "y": tf.io.FixedLenFeature([], tf.int64)}
 Open = Callable[..., Any]
@@ -69,7 +69,7 @@ def test_tfrecords(strategy: tf.distribute.Strategy, tmp_path: Path, open_files:
     batches = open_files(write_shards(tmp_path, shards), batch_size=4, shuffle=True, seed=3, strategy=strategy)
     for epoch in range(2):
         x, y = flat(batches, strategy)
-        assert y.tolist() == epoch_order(10, 3, epoch, True).tolist()
+        assert y.tolist() == Order(10, 3, True).of(epoch).tolist()
         assert x.tolist() == [[float(label), -float(label)] for label in y]
 
 

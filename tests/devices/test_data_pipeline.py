@@ -14,7 +14,7 @@ from tfdist.data.pipeline import build
 from tfdist.data.sources import ArraySource
 from tfdist.errors import DataError, UsageError
 from tfdist.launch.environment import VARIABLE, Assignment
-from tfdist.order.epoch import epoch_order
+from tfdist.order.epoch import Order
 from tfdist.order.pieces import bounds
 from tfdist.order.position import Position
 from tfdist.runtime.feeding import take_rest
@@ -44,7 +44,7 @@ def test_each_epoch_has_the_planned_batches(
 ) -> None:
     batches = numbered(samples, batch_size=batch_size, shuffle=shuffle, seed=7, strategy=strategy)
     for epoch in range(3):
-        order = epoch_order(samples, 7, epoch, shuffle)
+        order = Order(samples, 7, shuffle).of(epoch)
         assert read_epoch(batches, strategy) == expected_epoch(order, batch_size, strategy.num_replicas_in_sync)
 
 
@@ -56,7 +56,7 @@ def test_a_training_begins_with_the_rest_of_an_epoch(
     begin = Position(2, done)
     later = build(source, batch_size=batch_size, shuffle=True, seed=7, strategy=strategy, begin=begin)
     expected = [
-        expected_epoch(epoch_order(10, 7, epoch, True), batch_size, strategy.num_replicas_in_sync)
+        expected_epoch(Order(10, 7, True).of(epoch), batch_size, strategy.num_replicas_in_sync)
         for epoch in (2, 3, 4)
     ]
     rest = take_rest(later)
@@ -67,6 +67,32 @@ def test_a_training_begins_with_the_rest_of_an_epoch(
     else:
         assert rest is None
     assert [read_epoch(later, strategy) for _ in expected] == expected
+
+
+class Countless:
+    """A trillion samples, each of which is its own number."""
+
+    def __len__(self) -> int:
+        return 10**12
+
+    def batches(self, indices: tf.data.Dataset, largest: int) -> tf.data.Dataset:
+        return indices.map(lambda numbers: (numbers, numbers))
+
+    def name(self, number: int) -> str:
+        return f"sample {number}"
+
+
+def test_a_training_goes_on_in_the_middle_of_a_trillion_samples(strategy: tf.distribute.Strategy) -> None:
+    done = 10**10 // 3
+    later = build(Countless(), batch_size=100, shuffle=True, seed=7, strategy=strategy, begin=Position(3, done))
+    rest = take_rest(later)
+    assert rest is not None
+    expected = Order(10**12, 7, True).at(3, np.arange(done * 100, done * 100 + 300)).reshape(3, 100).tolist()
+    read = [
+        [number for piece in strategy.experimental_local_results(y) for number in piece.numpy().tolist()]
+        for _, (_, y) in zip(range(3), iter(rest.batches), strict=False)
+    ]
+    assert read == expected
 
 
 @pytest.mark.parametrize(("samples", "batch_size"), SIZES)
@@ -113,8 +139,8 @@ def test_the_runs_seed_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
     assignment = Assignment(run_dir="/r", seed=11, index=0, num_workers=1, target_kind="script", target="t.py")
     monkeypatch.setenv(VARIABLE, assignment.to_environ({})[VARIABLE])
     inside = read_epoch(numbered(50, batch_size=50, shuffle=True), one)
-    assert outside == [[epoch_order(50, 0, 0, True).tolist()]]
-    assert inside == [[epoch_order(50, 11, 0, True).tolist()]]
+    assert outside == [[Order(50, 0, True).of(0).tolist()]]
+    assert inside == [[Order(50, 11, True).of(0).tolist()]]
 
 
 def test_deleting_an_iterator_does_not_wait(strategy: tf.distribute.Strategy) -> None:

@@ -118,4 +118,9 @@ def _job(target: Target, **options: Any) -> JobSpec:
         options["settings"] = settings(config)
         options["logical_devices"] = options["logical_devices"] or config.devices.logical
         options["memory_limit"] = options["memory_limit"] or config.devices.memory_limit
+        if options["verbose"] and options["membership"].has_chief:
+            from tfdist.cli.plan import planned
+
+            plan = planned(config, options["membership"], options["devices"], options["logical_devices"])
+            click.echo(f"{plan}\n", err=True)
     return JobSpec(target_kind=target.kind, target=target.target, args=target.args, name=name, seed=seed, **options)

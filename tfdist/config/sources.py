@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from tfdist.config.expectations import DottedPath, Rule, Text
+from tfdist.config.expectations import DottedPath, PositiveInt, Rule, Text
 from tfdist.config.problems import FieldError, nearest, shown
 from tfdist.config.section import Section
 
@@ -22,6 +22,10 @@ class SourceConfig(Section):
     Attributes:
         format: Which of the subclasses this is.
         shuffle: Whether every epoch has an order of its own; the same for the same seed.
+        augment: Dotted path of a function from a sample `(x, y)` and a seed, int32 [2], to the sample to train on. The
+            seed depends on the run's seed, the epoch and the sample alone.
+        on_nan: `stop` ends the run at a sample with a NaN and names it; `keep` does not look.
+        classes: Labels must be integers from 0 to `classes - 1`; null where they are something else.
     """
 
     PATHS: ClassVar[tuple[str, ...]] = ("files",)
@@ -29,6 +33,9 @@ class SourceConfig(Section):
 
     format: str
     shuffle: bool = False
+    augment: DottedPath | None = None
+    on_nan: Literal["keep", "stop"] = "keep"
+    classes: PositiveInt | None = None
 
     @classmethod
     def described(cls) -> str:
@@ -65,14 +72,22 @@ class FeatureConfig(Section):
     """One feature of a TFRecord's `tf.train.Example`.
 
     Attributes:
-        dtype: As it lies in the record.
-        shape: Without the batch; empty for one value.
+        dtype: As it lies in the record; `image` for the bytes of a BMP, GIF, JPEG or PNG, which is decoded to float32.
+        shape: Without the batch; empty for one value. Of an image `[height, width, channels]`, to which it is resized.
     """
 
-    dtype: Literal["float32", "int64", "string"]
+    dtype: Literal["float32", "int64", "string", "image"]
     shape: Annotated[
         Sequence[int], Rule("a list of integers of 1 or more", lambda sizes: min(sizes, default=1) >= 1)
     ] = ()
+
+    def check(self) -> None:
+        if self.dtype == "image" and (len(self.shape) != 3 or self.shape[2] not in (1, 3, 4)):
+            raise FieldError(
+                "shape",
+                "expected [height, width, channels] of an image, with 1, 3 or 4 channels. Received: "
+                f"{shown(self.shape)}",
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +99,7 @@ class TfrecordSource(SourceConfig):
         parse: Dotted path of a function from one serialized record to `(x, y)`.
         features: Feature name -> its type, instead of `parse`.
         label: Which of the features is `y`.
+        on_corrupt: `stop` ends the run at a corrupt record; `skip` leaves out what is corrupt, on all workers alike.
     """
 
     format: Literal["tfrecord"] = "tfrecord"
@@ -91,6 +107,7 @@ class TfrecordSource(SourceConfig):
     parse: DottedPath | None = None
     features: Mapping[str, FeatureConfig] | None = None
     label: str | None = None
+    on_corrupt: Literal["stop", "skip"] = "stop"
 
     def check(self) -> None:
         if (self.parse is None) == (self.features is None):

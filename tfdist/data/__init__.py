@@ -12,10 +12,11 @@ if TYPE_CHECKING:
     from tfdist.data.configured import from_config
     from tfdist.data.datasets import arrays, csv, images, npz, text, tfrecords
     from tfdist.data.failures import data_error_in
+    from tfdist.data.image_features import ImageFeature
 
-__all__ = ["arrays", "csv", "data_error_in", "from_config", "images", "npz", "text", "tfrecords"]
+__all__ = ["ImageFeature", "arrays", "csv", "data_error_in", "from_config", "images", "npz", "text", "tfrecords"]
 
-_MODULES = {"from_config": "configured", "data_error_in": "failures"}
+_MODULES = {"from_config": "configured", "data_error_in": "failures", "ImageFeature": "image_features"}
 
 
 def __getattr__(name: str) -> Any:

@@ -7,8 +7,9 @@ import tensorflow as tf
 from tfdist.config import sources as sections
 from tfdist.config.dotted import resolve_callable
 from tfdist.data.datasets import Batches, npz_source, tfrecord_source
+from tfdist.data.image_features import ImageFeature
 from tfdist.data.pipeline import build
-from tfdist.data.sources import CsvSource, ImageSource, Source, TextSource
+from tfdist.data.sources import CsvSource, Feature, ImageSource, Source, TextSource
 from tfdist.order.position import START, Position
 
 
@@ -35,7 +36,17 @@ def from_config(
         DataError: The data is missing, damaged or empty.
     """
     source = _source(config, key)
-    batches = build(source, batch_size=batch_size, shuffle=config.shuffle, seed=seed, strategy=strategy, begin=begin)
+    batches = build(
+        source,
+        batch_size=batch_size,
+        shuffle=config.shuffle,
+        seed=seed,
+        strategy=strategy,
+        begin=begin,
+        augment=resolve_callable(config.augment, f"{key}.augment") if config.augment else None,
+        on_nan=config.on_nan,
+        classes=config.classes,
+    )
     return batches, len(source)
 
 
@@ -48,7 +59,7 @@ def _source(config: sections.SourceConfig, key: str) -> Source:
             features = (
                 {name: _feature(feature) for name, feature in config.features.items()} if config.features else None
             )
-            return tfrecord_source(config.files, parse, features, config.label)
+            return tfrecord_source(config.files, parse, features, config.label, config.on_corrupt)
         case sections.CsvSource():
             return CsvSource(config.files, config.label, config.columns)
         case sections.ImagesSource():
@@ -59,5 +70,7 @@ def _source(config: sections.SourceConfig, key: str) -> Source:
     raise TypeError(f"Expected the section of a format that data/ reads. Received: {type(config).__name__}")
 
 
-def _feature(config: sections.FeatureConfig) -> tf.io.FixedLenFeature:
+def _feature(config: sections.FeatureConfig) -> Feature:
+    if config.dtype == "image":
+        return ImageFeature(*config.shape)
     return tf.io.FixedLenFeature(tuple(config.shape), tf.as_dtype(config.dtype))

@@ -1,4 +1,7 @@
-"""CRC-32C (Castagnoli), masked as TFRecord files store it, with numpy."""
+"""CRC-32C (Castagnoli), masked as TFRecord files store it: by the processor where that can be reached, else with numpy.
+
+With numpy it takes some 10 ns a byte, by the processor a tenth of a nanosecond.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from tfdist.data.hardware_crc import hardware_extend
+
 _POLYNOMIAL = np.uint32(0x82F63B78)
 _MASK_DELTA = 0xA282EAD8
 _BLOCK = 1024
@@ -15,18 +20,38 @@ _BLOCK = 1024
 
 def masked_crc32c(data: bytes) -> int:
     """Returns the masked CRC of `data`, as TFRecord stores it after a record."""
+    extend = hardware_extend()
+    return _mask(_crc32c(data) if extend is None else extend(0, len(data), data))
+
+
+def _crc32c(data: bytes) -> int:
     state = 0xFFFFFFFF
     for start in range(0, len(data), _BLOCK):
         block = np.frombuffer(data, np.uint8, min(_BLOCK, len(data) - start), start)
         state = _advance(state, block)
-    return _mask(state ^ 0xFFFFFFFF)
+    return state ^ 0xFFFFFFFF
 
 
 def masked_crc32c_of_each(records: Sequence[bytes]) -> NDArray[np.uint32]:
-    """Returns the masked CRC of each record, uint32 of shape [records].
+    """Returns the masked CRC of each record, uint32 of shape [records]."""
+    extend = hardware_extend()
+    if extend is None:
+        return _of_each(records)
+    return _mask_all(np.array([extend(0, len(record), record) for record in records], np.uint32))
 
-    Small records are computed together: one by one, calling numpy would take longer than the work.
-    """
+
+def masked_crc32c_of_spans(data: bytes, starts: Sequence[int], sizes: Sequence[int]) -> NDArray[np.uint32]:
+    """Returns the masked CRC of each span of `data`, uint32 of shape [spans]; every span lies inside of it."""
+    spans = list(zip(starts, sizes, strict=True))
+    extend = hardware_extend()
+    if extend is None:
+        return _of_each([data[start : start + size] for start, size in spans])
+    address = np.frombuffer(data, np.uint8).ctypes.data if data else 0
+    return _mask_all(np.array([extend(0, size, address + start) for start, size in spans], np.uint32))
+
+
+def _of_each(records: Sequence[bytes]) -> NDArray[np.uint32]:
+    """Small records are computed together: one by one, calling numpy would take longer than the work."""
     masked = np.empty(len(records), np.uint32)
     lengths = np.array([len(record) for record in records], np.int64)
     together = (lengths >= 4) & (lengths <= _BLOCK)
@@ -34,7 +59,7 @@ def masked_crc32c_of_each(records: Sequence[bytes]) -> NDArray[np.uint32]:
         small = [record for record, yes in zip(records, together.tolist(), strict=True) if yes]
         masked[together] = _of_small(b"".join(small), lengths[together])
     for place in np.flatnonzero(~together).tolist():
-        masked[place] = masked_crc32c(records[place])
+        masked[place] = _mask(_crc32c(records[place]))
     return masked
 
 
@@ -53,7 +78,10 @@ def _of_small(joined: bytes, lengths: NDArray[np.int64]) -> NDArray[np.uint32]:
     data[starts[:, np.newaxis] + np.arange(4)] ^= np.uint8(0xFF)
     followed_by = np.repeat(ends, lengths) - np.arange(1, len(data) + 1)
     parts = _tables().take(followed_by * 256 + data)
-    crc = np.bitwise_xor.reduceat(parts, starts) ^ np.uint32(0xFFFFFFFF)
+    return _mask_all(np.bitwise_xor.reduceat(parts, starts) ^ np.uint32(0xFFFFFFFF))
+
+
+def _mask_all(crc: NDArray[np.uint32]) -> NDArray[np.uint32]:
     return ((crc >> np.uint32(15)) | (crc << np.uint32(17))) + np.uint32(_MASK_DELTA)
 
 

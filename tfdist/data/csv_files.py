@@ -6,11 +6,14 @@ import csv
 import difflib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tfdist.data.line_scan import BYTE_ORDER_MARK
 from tfdist.data.lines import LineReader
+from tfdist.data.records import Records
 from tfdist.errors import DataError
 
 
@@ -38,6 +41,15 @@ class CsvReader:
 
     def __len__(self) -> int:
         return len(self._lines)
+
+    def name(self, index: int) -> str:
+        """Names a line for errors; see `LineReader.name`."""
+        return self._lines.name(index)
+
+    @property
+    def records(self) -> Records:
+        """Where the lines lie."""
+        return self._lines.records
 
     @property
     def num_features(self) -> int:
@@ -81,7 +93,7 @@ def _common_header(paths: tuple[Path, ...]) -> list[str]:
     for path in paths:
         try:
             with open(path, "rb") as file:
-                line = file.readline().rstrip(b"\r\n").removeprefix(b"\xef\xbb\xbf")
+                line = _first_line(file)
             header = [name.strip() for name in _fields(line)]
         except OSError as error:
             raise DataError(f"Cannot read {path}: {error.strerror or error}.") from error
@@ -96,6 +108,15 @@ def _common_header(paths: tuple[Path, ...]) -> list[str]:
             )
         common = header
     return common or []
+
+
+def _first_line(file: IO[bytes]) -> bytes:
+    """The first line that is not empty, without its end."""
+    for line in file:
+        content = line.removeprefix(BYTE_ORDER_MARK).removesuffix(b"\n").removesuffix(b"\r")
+        if content:
+            return content
+    return b""
 
 
 def _place(name: str, header: list[str], path: Path) -> int:

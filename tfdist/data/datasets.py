@@ -1,8 +1,8 @@
 """The public functions: one a format, each from files to what Keras `fit` takes.
 
-All of them take, beside what names the samples, `batch_size` (samples of a step over all replicas), `shuffle`, `seed`
-and `strategy`, and return a `tf.data.Dataset` for one replica and a `tf.distribute.DistributedDataset` for several:
-see `tfdist.data.pipeline.build`.
+All of them take, beside what names the samples, `batch_size` (samples of a step over all replicas), `shuffle`, `seed`,
+`strategy`, `augment`, `on_nan` and `classes`, and return a `tf.data.Dataset` for one replica and a
+`tf.distribute.DistributedDataset` for several: see `tfdist.data.pipeline.build`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,16 @@ from typing import Any, TypeAlias, TypedDict, Unpack
 import tensorflow as tf
 
 from tfdist.data.array_files import read_npz
+from tfdist.data.augmenting import Augment
+from tfdist.data.inspecting import OnNan
+from tfdist.data.mapped_arrays import MappedSource, holds_mapped
 from tfdist.data.pipeline import build
+from tfdist.data.records import OnCorrupt
 from tfdist.data.sources import (
     ArraySource,
     CsvSource,
     ExampleSource,
+    Feature,
     Files,
     ImageSource,
     ParsedTFRecordSource,
@@ -40,19 +45,25 @@ class Batching(_Required, total=False):
     shuffle: bool
     seed: int | None
     strategy: tf.distribute.Strategy | None
+    augment: Augment | None
+    on_nan: OnNan
+    classes: int | None
 
 
 def arrays(x: Any, y: Any = None, **batching: Unpack[Batching]) -> Batches:
-    """Batches `(x, y)` of arrays, or structures of arrays, in memory; without `y`, of `x` alone.
+    """Batches `(x, y)` of arrays, or structures of arrays; without `y`, of `x` alone.
+
+    Arrays that are mapped from a file (`numpy.load("x.npy", mmap_mode="r")`) stay there: only the rows of a batch are
+    read. Others are taken into memory.
 
     Raises:
         DataError: Arrays differ in their number of samples, have none, or hold neither numbers nor strings.
     """
-    return build(ArraySource(x, y), **batching)
+    return build(array_source(x, y), **batching)
 
 
 def npz(path: str | os.PathLike[str], split: str = "train", **batching: Unpack[Batching]) -> Batches:
-    """Batches of the arrays `x_SPLIT` and `y_SPLIT` of an npz file, which is read into memory.
+    """Batches of the arrays `x_SPLIT` and `y_SPLIT` of an npz file; see `read_npz` for what is read into memory.
 
     Raises:
         DataError: The file is missing or damaged, or lacks an array; or see `arrays`.
@@ -64,8 +75,9 @@ def tfrecords(
     files: Files,
     parse: Callable[[tf.Tensor], Any] | None = None,
     *,
-    features: Mapping[str, tf.io.FixedLenFeature] | None = None,
+    features: Mapping[str, Feature] | None = None,
     label: str | None = None,
+    on_corrupt: OnCorrupt = "stop",
     **batching: Unpack[Batching],
 ) -> Batches:
     """Batches of the records of uncompressed TFRecord files.
@@ -73,16 +85,18 @@ def tfrecords(
     Args:
         files: A path, a pattern, or a list of these. Files are read in the order of their names; some may be empty.
         parse: From one record, a string scalar, to a sample `(x, y)`, in TensorFlow's operations.
-        features: Instead of `parse`, the features of each record, a `tf.train.Example`. `x` is a dict, or a tensor
-            when there is one feature beside the label.
+        features: Instead of `parse`, the features of each record, a `tf.train.Example`: of fixed length, or a
+            `tfdist.data.ImageFeature`. `x` is a dict, or a tensor when there is one feature beside the label.
         label: Which of `features` is `y`.
+        on_corrupt: With `skip` the first run reads all data once, and whatever is corrupt then is left out, on all
+            workers alike; else a corrupt record is an error when it is read.
         **batching: See `tfdist.data.pipeline.build`.
 
     Raises:
         DataError: A file is missing, compressed, truncated or damaged, there is no record, or the first does not fit.
         UsageError: Neither or both of `parse` and `features` with `label` are given.
     """
-    return build(tfrecord_source(files, parse, features, label), **batching)
+    return build(tfrecord_source(files, parse, features, label, on_corrupt), **batching)
 
 
 def csv(files: Files, label: str, columns: Sequence[str] | None = None, **batching: Unpack[Batching]) -> Batches:
@@ -141,11 +155,17 @@ def text(
     return build(TextSource(files, vectorize, label_separator), **batching)
 
 
+def array_source(x: Any, y: Any = None, origin: str = "the arrays") -> Source:
+    """Arrays in memory or mapped from files; `origin` names them in errors."""
+    arrays = x if y is None else (x, y)
+    return MappedSource(arrays, origin) if holds_mapped(arrays) else ArraySource(x, y, origin)
+
+
 def npz_source(path: str | os.PathLike[str], split: str) -> Source:
     """The arrays of one split of an npz file."""
     x, y = read_npz(path, split)
     try:
-        return ArraySource(x, y)
+        return array_source(x, y, f"{path}, split {split}")
     except DataError as error:
         raise DataError(f"{path}, split {split}: {error}") from error
 
@@ -153,13 +173,16 @@ def npz_source(path: str | os.PathLike[str], split: str) -> Source:
 def tfrecord_source(
     files: Files,
     parse: Callable[[tf.Tensor], Any] | None,
-    features: Mapping[str, tf.io.FixedLenFeature] | None,
+    features: Mapping[str, Feature] | None,
     label: str | None,
+    on_corrupt: OnCorrupt = "stop",
 ) -> Source:
     """The records of TFRecord files, by whichever of `parse` and `features` with `label` is given."""
+    if on_corrupt not in ("stop", "skip"):
+        raise UsageError(f"on_corrupt: expected stop or skip. Received: {on_corrupt!r}")
     if parse is not None and features is None and label is None:
-        return ParsedTFRecordSource(files, parse)
+        return ParsedTFRecordSource(files, parse, on_corrupt)
     if parse is None and features is not None and label is not None:
-        return ExampleSource(files, features, label)
+        return ExampleSource(files, features, label, on_corrupt)
     given = [name for name, value in (("parse", parse), ("features", features), ("label", label)) if value is not None]
     raise UsageError(f"Expected either parse, or features and label. Received: {', '.join(given) or 'none of them'}")

@@ -7,13 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 import tensorflow as tf
-from numpy.typing import NDArray
 
-from tfdist.data.python_calls import CountedCalls, call_python
+from tfdist.data.augmenting import Augment, augmented
+from tfdist.data.buffering import PREFETCHED_STEPS
+from tfdist.data.inspecting import Expectations, OnNan
+from tfdist.data.numbering import sample_numbers, sample_seeds
 from tfdist.data.sources import Source
 from tfdist.errors import UsageError
 from tfdist.launch.environment import Assignment
-from tfdist.order.epoch import epoch_order, epoch_pieces
+from tfdist.order.epoch import Order, Steps
 from tfdist.order.position import START, Position
 from tfdist.runtime.feeding import (
     Epochs,
@@ -26,8 +28,6 @@ from tfdist.runtime.feeding import (
     with_shares,
 )
 
-PREFETCHED_STEPS = 2
-
 Batches = tf.data.Dataset | tf.distribute.DistributedDataset
 
 
@@ -39,6 +39,9 @@ def build(
     seed: int | None = None,
     strategy: tf.distribute.Strategy | None = None,
     begin: Position = START,
+    augment: Augment | None = None,
+    on_nan: OnNan = "keep",
+    classes: int | None = None,
 ) -> Batches:
     """Returns the batches of `source`; every iterator over them is the next epoch.
 
@@ -53,85 +56,97 @@ def build(
         strategy: By default the current one.
         begin: Where a training goes on. Within an epoch, `fit` first takes the rest of it, whose samples are those that
             the epoch would have had left; nothing of what was before is read.
+        augment: Changes each sample at random: called with the sample, such as `(x, y)`, and a seed for
+            `tf.random.stateless_*`, int32 [2], that depends on `seed`, the epoch and the sample alone.
+        on_nan: With `stop`, a NaN in a sample ends the training with an error that names the sample.
+        classes: Labels must be integers from 0 to `classes - 1`; a sample with another one is named.
 
     Returns:
         For one replica a `tf.data.Dataset` of global batches; for several a `tf.distribute.DistributedDataset`.
 
     Raises:
-        UsageError: `batch_size` or `seed` is impossible.
+        UsageError: An argument is impossible.
     """
     batch_size = _integer("batch_size", batch_size, at_least=1)
     seed = _integer("seed", _run_seed() if seed is None else seed, at_least=0)
     strategy = strategy or tf.distribute.get_strategy()
-    order = _Order(len(source), seed, shuffle)
+    steps = Steps(len(source), min(batch_size, len(source)), strategy.num_replicas_in_sync)
+    feed = _Feed(source, Order(len(source), seed, shuffle), steps, augment, Expectations(on_nan, classes))
     if not begin.step:
-        return _batches(source, batch_size, order, strategy, begin)
-    later = _batches(source, batch_size, order, strategy, Position(begin.epoch + 1))
-    return after_rest(later, begin.step, lambda: _batches(source, batch_size, order, strategy, begin))
+        return _batches(feed, strategy, begin)
+    later = _batches(feed, strategy, Position(begin.epoch + 1))
+    return after_rest(later, begin.step, lambda: _batches(feed, strategy, begin))
 
 
 @dataclass(frozen=True)
-class _Order:
-    """The order of a source's samples in each epoch."""
+class _Feed:
+    """The samples, how they are dealt, and what is done to each on its way."""
 
-    samples: int
-    seed: int
-    shuffle: bool
+    source: Source
+    order: Order
+    steps: Steps
+    augment: Augment | None
+    expectations: Expectations
 
-    def of(self, epoch: int) -> NDArray[np.int64]:
-        return epoch_order(self.samples, self.seed, epoch, self.shuffle)
+    def batches(self, replica_ids: Sequence[int], first_step: int, epochs: Epochs) -> tf.data.Dataset:
+        """The batches of some replicas, step by step; each iterator takes the next of `epochs`."""
+        dealt = (self.order, self.steps, replica_ids, first_step, epochs)
+        largest = self.steps.largest_piece(replica_ids)
+        batches = self.source.batches(sample_numbers(*dealt), largest)
+        if self.expectations != Expectations():
+            batches = self.expectations.inspected(batches, sample_numbers(*dealt), self.source.name)
+        if self.augment is None:
+            return batches
+        return augmented(batches, sample_seeds(*dealt), largest, self.augment)
+
+    @property
+    def facts(self) -> dict[str, int | bool]:
+        """What the batches depend on, by name."""
+        order, steps = self.order, self.steps
+        return {
+            "samples": order.num_samples,
+            "batch_size": steps.batch_size,
+            "seed": order.seed,
+            "shuffle": order.shuffle,
+            "augmented": self.augment is not None,
+        }
 
 
-def _batches(
-    source: Source, batch_size: int, order: _Order, strategy: tf.distribute.Strategy, begin: Position
-) -> Batches:
+def _batches(feed: _Feed, strategy: tf.distribute.Strategy, begin: Position) -> Batches:
     """The batches from `begin` to the end of its epoch; with every further iterator, those of the next epoch."""
-    replicas = strategy.num_replicas_in_sync
+    steps = feed.steps
     # People may iterate over the one and train on the other.
     epochs, epochs_of_shares = Epochs(begin.epoch), Epochs(begin.epoch)
 
     def make(replica_ids: Sequence[int], epochs: Epochs = epochs) -> tf.data.Dataset:
-        pieces = epoch_pieces(len(source), batch_size, replicas, replica_ids)
-        largest = int((pieces[:, 1] - pieces[:, 0]).max())
-        left = pieces[begin.step * len(replica_ids) :]
-        batches = source.batches(_indices(left, order, epochs), largest)
-        counted = batches.apply(tf.data.experimental.assert_cardinality(len(left)))
+        batches = feed.batches(replica_ids, begin.step, epochs)
+        counted = batches.apply(tf.data.experimental.assert_cardinality(_left(replica_ids)))
         return counted.prefetch(PREFETCHED_STEPS * len(replica_ids)).with_options(no_autotune_options())
 
     def make_shares(replica_ids: Sequence[int]) -> tf.data.Dataset:
-        totals = np.repeat(_batch_sizes(len(source), batch_size), len(replica_ids))
-        largest = tf.constant(totals.max(), tf.int64)
-        left = totals[begin.step * len(replica_ids) :]
-        sized = tf.data.Dataset.zip(make(replica_ids, epochs_of_shares), tf.data.Dataset.from_tensor_slices(left))
+        each = len(replica_ids)
+        batches = tf.data.Dataset.range(begin.step * each, len(steps) * each)
+        totals = batches.map(lambda number: _samples_in(steps, number // each))
+        largest = tf.constant(steps.batch_size, tf.int64)
+        sized = tf.data.Dataset.zip(make(replica_ids, epochs_of_shares), totals)
         return sized.map(lambda data, total: Share(data, total, largest))
 
-    def ordered(epochs: Epochs) -> Ordered:
-        facts = {"samples": order.samples, "batch_size": batch_size, "seed": order.seed, "shuffle": order.shuffle}
-        return Ordered(epochs, lambda place: _batches(source, batch_size, order, strategy, place), facts)
+    def _left(replica_ids: Sequence[int]) -> int:
+        return (len(steps) - begin.step) * len(replica_ids)
 
-    if replicas == 1:
+    def ordered(epochs: Epochs) -> Ordered:
+        return Ordered(epochs, lambda place: _batches(feed, strategy, place), feed.facts)
+
+    if steps.num_replicas == 1:
         return note_order(make([0]), ordered(epochs))
     return with_shares(
         per_replica(make, strategy), lambda: note_order(per_replica(make_shares, strategy), ordered(epochs_of_shares))
     )
 
 
-def _batch_sizes(num_samples: int, batch_size: int) -> NDArray[np.int64]:
-    """The samples of each global batch of an epoch: int64 [steps]."""
-    starts = np.arange(0, num_samples, batch_size, dtype=np.int64)
-    return np.minimum(starts + batch_size, num_samples) - starts
-
-
-def _indices(pieces: NDArray[np.int64], order: _Order, epochs: Epochs) -> tf.data.Dataset:
-    """A dataset of the sample numbers of each of `pieces` [n, 2], int64 [k]; every iterator over it takes an epoch."""
-    next_epoch = epochs.part()
-    next_order = CountedCalls(lambda: [order.of(next_epoch())])
-
-    def epoch(_: tf.Tensor) -> tf.data.Dataset:
-        (indices,) = call_python(next_order, [], [tf.TensorSpec([order.samples], tf.int64)])
-        return tf.data.Dataset.from_tensor_slices(pieces).map(lambda piece: indices[piece[0] : piece[1]])
-
-    return tf.data.Dataset.from_tensors(0).flat_map(epoch)
+def _samples_in(steps: Steps, step: tf.Tensor) -> tf.Tensor:
+    """The samples of the global batch of a step, a scalar int64."""
+    return tf.minimum(tf.constant(steps.batch_size, tf.int64), steps.num_samples - step * steps.batch_size)
 
 
 def _integer(name: str, value: int, at_least: int) -> int:

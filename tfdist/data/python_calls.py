@@ -70,5 +70,6 @@ def call_python(
         args: What it is called with.
         specs: Shapes and dtypes of what it returns.
     """
-    values = tf.numpy_function(function, args, [spec.dtype for spec in specs])
+    # Called eagerly, TensorFlow takes a single value out of its list.
+    values = tf.nest.flatten(tf.numpy_function(function, args, [spec.dtype for spec in specs]))
     return tuple(tf.ensure_shape(value, spec.shape) for value, spec in zip(values, specs, strict=True))

@@ -8,10 +8,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfdist.data.buffering import PARALLEL_READS
 from tfdist.data.python_calls import CountedCalls, call_python
-
-PARALLEL_READS = 2
-"""Batches that are read at the same time: reading holds Python's lock most of the time, waiting for a disk does not."""
 
 
 def parallel_parses() -> int:

@@ -13,13 +13,16 @@ from numpy.typing import NDArray
 
 from tfdist.data.csv_files import CsvReader
 from tfdist.data.files import matching
+from tfdist.data.image_features import ImageFeature
 from tfdist.data.image_files import ImageFiles
 from tfdist.data.python_calls import CountedCalls, call_python
 from tfdist.data.reading import parallel_parses, read_batches, read_samples
+from tfdist.data.records import OnCorrupt
 from tfdist.data.text_files import TextReader
 from tfdist.data.tfrecord_files import TFRecordReader
 from tfdist.errors import DataError
 
+Feature = tf.io.FixedLenFeature | ImageFeature
 Files = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
@@ -37,12 +40,15 @@ class Source(Protocol):
             largest: The largest k.
         """
 
+    def name(self, number: int) -> str:
+        """Names a sample for errors: its file and its place in it."""
+
 
 class ArraySource:
     """Arrays in memory: `x` and `y` are arrays or structures of arrays with the samples along their first axis."""
 
-    def __init__(self, x: Any, y: Any = None) -> None:
-        """Takes the arrays; floating ones become float32, as in Keras.
+    def __init__(self, x: Any, y: Any = None, origin: str = "the arrays") -> None:
+        """Takes the arrays; floating ones become float32, as in Keras. Errors name them by their `origin`.
 
         Raises:
             DataError: Arrays differ in their number of samples, or have none, or cannot be tensors.
@@ -57,6 +63,7 @@ class ArraySource:
         (self._size,) = sizes
         if not self._size:
             raise DataError("Expected at least one sample. Received: arrays of length 0.")
+        self._origin = origin
 
     def __len__(self) -> int:
         return self._size
@@ -65,19 +72,23 @@ class ArraySource:
         """See `Source.batches`."""
         return indices.map(lambda batch: tf.nest.map_structure(lambda array: tf.gather(array, batch), self._arrays))
 
+    def name(self, number: int) -> str:
+        """See `Source.name`."""
+        return f"{self._origin}, sample {number}"
+
 
 class ParsedTFRecordSource:
     """TFRecord files with a function that parses one record."""
 
-    def __init__(self, files: Files, parse: Callable[[tf.Tensor], Any]) -> None:
+    def __init__(self, files: Files, parse: Callable[[tf.Tensor], Any], on_corrupt: OnCorrupt = "stop") -> None:
         """Looks up where the records lie, and tries `parse` on the first.
 
         Raises:
             DataError: See `TFRecordReader`; or `parse` cannot read the first record.
         """
-        self._reader = TFRecordReader(matching(files))
+        self._reader = TFRecordReader(matching(files), on_corrupt)
         self._parse = parse
-        _try_first(self._reader, parse, "the parse function")
+        _try_first(self._reader, lambda record, _: parse(record), "the parse function")
 
     def __len__(self) -> int:
         return len(self._reader)
@@ -87,11 +98,17 @@ class ParsedTFRecordSource:
         record = tf.TensorSpec([None], tf.string)
         return read_samples(indices, largest, lambda batch: [self._reader.read(batch)], [record], self._parse)
 
+    def name(self, number: int) -> str:
+        """See `Source.name`."""
+        return self._reader.names(np.array([number]))[0]
+
 
 class ExampleSource:
     """TFRecord files of `tf.train.Example`, read by the names and types of their features."""
 
-    def __init__(self, files: Files, features: Mapping[str, tf.io.FixedLenFeature], label: str) -> None:
+    def __init__(
+        self, files: Files, features: Mapping[str, Feature], label: str, on_corrupt: OnCorrupt = "stop"
+    ) -> None:
         """Looks up where the records lie, and tries the features on the first.
 
         Raises:
@@ -99,9 +116,11 @@ class ExampleSource:
         """
         if label not in features or len(features) < 2:
             raise DataError(f"Expected label to be one of several features: {', '.join(features)}. Received: {label}")
-        self._features, self._label = dict(features), label
-        self._reader = TFRecordReader(matching(files))
-        _try_first(self._reader, lambda record: self._sample(record[tf.newaxis], None), "the features")
+        self._images = {name: feature for name, feature in features.items() if isinstance(feature, ImageFeature)}
+        self._features = dict(features) | dict.fromkeys(self._images, tf.io.FixedLenFeature((), tf.string))
+        self._label = label
+        self._reader = TFRecordReader(matching(files), on_corrupt)
+        _try_first(self._reader, lambda *first: self._sample(*(part[tf.newaxis] for part in first)), "the features")
 
     def __len__(self) -> int:
         return len(self._reader)
@@ -117,10 +136,16 @@ class ExampleSource:
         names = np.array(self._reader.names(indices), np.object_)
         return self._reader.read(indices), names
 
-    def _sample(self, records: tf.Tensor, names: tf.Tensor | None) -> tuple[Any, tf.Tensor]:
+    def _sample(self, records: tf.Tensor, names: tf.Tensor) -> tuple[Any, tf.Tensor]:
         x = tf.io.parse_example(records, self._features, example_names=names)
+        for name, feature in self._images.items():
+            x[name] = feature.decode(x[name], names)
         y = x.pop(self._label)
         return (x if len(x) > 1 else next(iter(x.values()))), y
+
+    def name(self, number: int) -> str:
+        """See `Source.name`."""
+        return self._reader.names(np.array([number]))[0]
 
 
 class CsvSource:
@@ -137,6 +162,10 @@ class CsvSource:
         """See `Source.batches`."""
         x = tf.TensorSpec([None, self._reader.num_features], tf.float32)
         return read_batches(indices, self._reader.read, [x, tf.TensorSpec([None], tf.float32)])
+
+    def name(self, number: int) -> str:
+        """See `Source.name`."""
+        return self._reader.name(number)
 
 
 class TextSource:
@@ -164,6 +193,10 @@ class TextSource:
             return lines
         return lines.map(lambda text, label: (vectorize(text), label), num_parallel_calls=parallel_parses())
 
+    def name(self, number: int) -> str:
+        """See `Source.name`."""
+        return self._reader.name(number)
+
 
 class ImageSource:
     """A folder of images: `x` is float32 [height, width, channels] from 0 to 255, `y` the int64 number of its class."""
@@ -181,6 +214,10 @@ class ImageSource:
         """See `Source.batches`."""
         specs = [tf.TensorSpec([None], tf.string), tf.TensorSpec([None], tf.int64)]
         return read_samples(indices, largest, self._read, specs, self._parse)
+
+    def name(self, number: int) -> str:
+        """See `Source.name`."""
+        return str(self._files.paths[number])
 
     def _read(self, indices: NDArray[np.int64]) -> tuple[NDArray[np.object_], NDArray[np.int64]]:
         paths = np.array([os.fsencode(self._files.paths[index]) for index in indices.tolist()], np.object_)
@@ -210,11 +247,11 @@ def _tensor(array: Any) -> tf.Tensor:
         raise DataError(f"Expected numbers or strings. Received: an array of type {array.dtype}.") from error
 
 
-def _try_first(reader: TFRecordReader, parse: Callable[[tf.Tensor], Any], what: str) -> None:
+def _try_first(reader: TFRecordReader, parse: Callable[[tf.Tensor, tf.Tensor], Any], what: str) -> None:
     first = np.zeros(1, np.int64)
     (record,), (name,) = reader.read(first), reader.names(first)
     try:
         with tf.device("CPU:0"):
-            parse(tf.constant(record))
+            parse(tf.constant(record), tf.constant(name))
     except tf.errors.OpError as error:
         raise DataError(f"{name} does not fit {what}: {error.message}") from error

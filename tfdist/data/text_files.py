@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfdist.data.lines import LineReader
+from tfdist.data.records import Records
 from tfdist.errors import DataError
 
 
@@ -25,6 +26,15 @@ class TextReader:
 
     def __len__(self) -> int:
         return len(self._lines)
+
+    def name(self, index: int) -> str:
+        """Names a line for errors; see `LineReader.name`."""
+        return self._lines.name(index)
+
+    @property
+    def records(self) -> Records:
+        """Where the lines lie."""
+        return self._lines.records
 
     def read(self, indices: NDArray[np.int64]) -> tuple[NDArray[np.object_], NDArray[np.int64]]:
         """Returns the texts, UTF-8 bytes as objects of shape [k], and the labels, [k], of the lines `indices` [k].

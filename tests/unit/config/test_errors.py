@@ -109,11 +109,19 @@ OVERRIDES = [
     ),
     (
         f"{TFRECORD}, features: {{x: {{dtype: float}}, y: {{dtype: int64}}}}, label: y}}",
-        'data.train.features.x.dtype: expected one of float32, int64, string. Received: "float"',
+        'data.train.features.x.dtype: expected one of float32, int64, string, image. Received: "float"',
     ),
     (
         f"{TFRECORD}, features: {{x: {{dtype: float32, shape: [-1]}}, y: {{dtype: int64}}}}, label: y}}",
         "data.train.features.x.shape: expected a list of integers of 1 or more. Received: [-1]",
+    ),
+    (
+        f"{TFRECORD}, features: {{x: {{dtype: image, shape: [8, 8]}}, y: {{dtype: int64}}}}, label: y}}",
+        "data.train.features.x.shape: expected [height, width, channels] of an image",
+    ),
+    (
+        f"{TFRECORD}, features: {{x: {{dtype: image, shape: [8, 8, 2]}}, y: {{dtype: int64}}}}, label: y}}",
+        "with 1, 3 or 4 channels. Received: [8, 8, 2]",
     ),
 ]
 

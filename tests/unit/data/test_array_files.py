@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tfdist.data import array_files
 from tfdist.data.array_files import read_npz
 from tfdist.errors import DataError
 
@@ -14,6 +15,18 @@ def test_a_split(tmp_path: Path) -> None:
     np.savez(path, x_train=np.arange(6).reshape(3, 2), y_train=np.arange(3), x_test=np.ones(1), y_test=np.zeros(1))
     x, y = read_npz(path, "train")
     assert (x.tolist(), y.tolist()) == ([[0, 1], [2, 3], [4, 5]], [0, 1, 2])
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_large_arrays_that_are_not_compressed_are_mapped(tmp_path: Path, monkeypatch, save, order: str) -> None:
+    monkeypatch.setattr(array_files, "MAPPED_FROM_BYTES", 300)
+    x = np.asarray(np.arange(100, dtype=np.float64).reshape(10, 10), order=order)
+    save(tmp_path / "a.npz", y_train=np.arange(10), x_train=x)
+    read, y = read_npz(tmp_path / "a.npz", "train")
+    assert isinstance(read, np.memmap) == (save is np.savez)
+    assert not isinstance(y, np.memmap)
+    np.testing.assert_array_equal(read, x)
 
 
 def damaged(path: Path) -> None:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfdist.data import lines
-from tfdist.data.lines import LineReader, index_lines
+from tfdist.data import line_scan
+from tfdist.data.lines import LineReader
 
 
 @pytest.mark.parametrize(
@@ -30,10 +30,13 @@ from tfdist.data.lines import LineReader, index_lines
 def test_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, expected: list[bytes], chunk: int
 ) -> None:
-    monkeypatch.setattr(lines, "_CHUNK", chunk)
+    monkeypatch.setattr(line_scan, "CHUNK", chunk)
     path = tmp_path / "text"
     path.write_bytes(content)
-    assert [content[start : start + size] for start, size in zip(*index_lines(path), strict=True)] == expected
+    other = tmp_path / "other"
+    other.write_bytes(b"other")
+    reader = LineReader((other, path))
+    assert reader.read(np.arange(len(reader))) == [b"other", *expected]
 
 
 @given(st.lists(st.binary(max_size=5).map(lambda line: line.replace(b"\n", b"").replace(b"\r", b"")), max_size=20))

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+import tfdist.errors
+from tfdist.cli import plan as plan_module
+from tfdist.cli import train as train_module
+from tfdist.cli.main import main
+from tfdist.launch import job as launch_job
+
+CONFIG = """\
+seed: 7
+model: {build: absent.model}
+compile: {optimizer: adam, loss: mse}
+data: {batch_size: 32, train: {format: npz, path: digits.npz, split: train, shuffle: true}}
+"""
+
+
+@pytest.fixture(autouse=True)
+def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("TF_CONFIG", "SLURM_JOB_ID", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(plan_module, "count_gpus", lambda: 0)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "digits.yaml").write_text(CONFIG)
+    np.savez(tmp_path / "digits.npz", x_train=np.zeros((100, 4)), y_train=np.zeros(100))
+
+
+def run(arguments: str) -> Result:
+    return CliRunner().invoke(main, arguments.split())
+
+
+def test_the_table() -> None:
+    result = run("plan digits.yaml --nproc 2")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith("digits: the plan of its data\n  replicas       2 on 2 workers, 1 each\n")
+    assert "  last batch     4 samples, 2 on each replica\n" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ("", (1, 1, 1)),
+        ("--replicas 4", (1, 4, 1)),
+        ("--nproc 2 --replicas 4", (2, 4, 1)),
+        ("--workers here.example:20000,there.example:20000", (2, 2, 2)),  # neither is this machine
+        ("--set devices.logical=3", (1, 3, 1)),
+    ],
+)
+def test_who_takes_part(options: str, expected: tuple[int, int, int]) -> None:
+    found = json.loads(run(f"plan digits.yaml --json {options}").stdout)
+    assert (found["workers"], found["replicas"], found["hosts"]) == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        ("--replicas 3 --nproc 2", 2, "error: 3 replica(s) cannot be dealt to 2 workers"),
+        ("--workers a:1,b:1 --nproc 2", 2, "error: --workers gives the whole cluster"),
+        ("--workers a", 2, "error: "),
+        ("--nproc 2 --set devices.logical=2", 2, "error: devices.logical splits the CPU for one worker alone"),
+        ("--set data.batch_size=0", 2, "data.batch_size: expected an integer of 1 or more"),
+        ("--set data.train.path=absent.npz", 5, "absent.npz: No such file or directory"),
+        ("--set data.train.split=test", 5, "has no array x_test"),
+    ],
+)
+def test_what_would_be_wrong_is_refused(options: str, code: int, message: str) -> None:
+    result = run(f"plan digits.yaml {options}")
+    assert (result.exit_code, result.stdout) == (code, "")
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_it_loads_no_tensorflow() -> None:
+    """Though it looks up what is in the files."""
+    script = (
+        "import sys; from tfdist.cli.plan import plan; plan(['digits.yaml'], standalone_mode=False);"
+        "assert not {'tensorflow', 'keras'} & set(sys.modules)"
+    )
+    where = {**os.environ, "PYTHONPATH": str(Path(tfdist.errors.__file__).parents[1])}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, env=where)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.fixture
+def job(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (train_module, launch_job):
+        monkeypatch.setattr(module, "run_job", lambda spec: 7, raising=False)
+
+
+@pytest.mark.usefixtures("job")
+def test_a_verbose_run_shows_it_first() -> None:
+    result = run("train digits.yaml --nproc 2 --verbose")
+    assert result.exit_code == 7
+    assert "digits: the plan of its data\n  replicas       2 on 2 workers, 1 each\n" in result.stderr
+    assert "plan" not in run("train digits.yaml --nproc 2").stderr
+
+
+@pytest.mark.usefixtures("job")
+def test_a_plan_that_cannot_be_made_does_not_end_a_run() -> None:
+    """The workers say the same, and what they say is in the report and in the run directory."""
+    result = run("train digits.yaml --verbose --set data.train.path=absent.npz")
+    assert result.exit_code == 7
+    assert "digits: no plan of its data: Cannot read" in result.stderr

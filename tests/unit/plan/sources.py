@@ -1,0 +1,34 @@
+"""Sources and runs to plan."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tfdist.config.schema import CompileConfig, DataConfig, FitConfig, ModelConfig, RunConfig
+from tfdist.config.sources import NpzSource
+from tfdist.plan.plan import Plan, make_plan
+from tfdist.plan.sizes import Buffering, FileSizes, Layout, SourceSizes
+
+BUFFERING = Buffering(prefetched=2, in_work=2)
+
+
+def source(*counts: int, record: int = 100, **more: Any) -> SourceSizes:
+    """A source whose files have so many samples each, of `record` bytes."""
+    files = tuple(FileSizes(f"/data/{place}.tfrecord", count, count * record) for place, count in enumerate(counts))
+    return SourceSizes("tfrecord", files, more.pop("sample_bytes", record), **more)
+
+
+def plan(sizes: SourceSizes, batch_size: int = 10, layout: Layout = Layout(), **more: Any) -> Plan:  # noqa: B008
+    """The plan of a run that trains on `sizes`."""
+    validation = more.pop("validation", None)
+    section = NpzSource(path="a.npz", split="train", shuffle=more.pop("shuffle", False))
+    config = RunConfig(
+        name="digits",
+        model=ModelConfig(build="tfdist.models.mlp"),
+        compile=CompileConfig(optimizer=more.pop("optimizer", "adam"), loss="mse"),
+        data=DataConfig(batch_size=batch_size, train=section, validation=section if validation else None),
+        fit=FitConfig(epochs=more.pop("epochs", 3)),
+        seed=more.pop("seed", 7),
+    )
+    assert not more
+    return make_plan(config, layout, {"data.train": sizes, "data.validation": validation}, BUFFERING)

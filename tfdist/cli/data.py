@@ -1,0 +1,19 @@
+"""`tfdist data`: makes, checks and indexes files of samples."""
+
+from __future__ import annotations
+
+import click
+
+from tfdist.cli.data_check import check
+from tfdist.cli.data_index import index
+from tfdist.cli.data_shard import shard
+
+
+@click.group()
+def data() -> None:
+    """Makes, checks and indexes files of samples."""
+
+
+data.add_command(shard)
+data.add_command(check)
+data.add_command(index)

@@ -1,0 +1,56 @@
+"""What the verbs of `tfdist data` have in common: files by their names, and work on them in several processes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import click
+
+from tfdist.cli.main import INTERRUPTED
+
+SUFFIXES: Mapping[str, str] = MappingProxyType({".npz": "npz", ".csv": "csv", ".txt": "text", ".tsv": "text"})
+"""The end of a file's name -> its format."""
+
+processes_option = click.option(
+    "--processes", type=click.IntRange(min=1), metavar="N", help="That work at once; default: one a core."
+)
+
+
+def one_a_core() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def for_each(
+    ctx: click.Context,
+    make_work: Callable[[Any], Any],
+    argument: Any,
+    paths: Sequence[Path],
+    processes: int | None,
+    length: int,
+    label: str,
+) -> list[Any]:
+    """What becomes of each file, in the order of the files."""
+    from tfdist.data.processes import Advanced, run_in_processes
+
+    results: dict[Path, Any] = {}
+    try:
+        with (
+            click.progressbar(length=length, label=label, file=sys.stderr) as bar,
+            contextlib.closing(run_in_processes(make_work, argument, paths, processes or one_a_core())) as events,
+        ):
+            for event in events:
+                if isinstance(event, Advanced):
+                    bar.update(event.amount)
+                else:
+                    results[event.task] = event.result
+    except KeyboardInterrupt:
+        click.echo(f"stopped: Ctrl-C, SIGINT; {len(results)} of {len(paths)} files were done", err=True)
+        ctx.exit(INTERRUPTED)
+    return [results[path] for path in paths]

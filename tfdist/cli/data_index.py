@@ -1,0 +1,51 @@
+"""`tfdist data index`: finds where the records of files lie, so that no run needs to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from tfdist.cli.data_files import SUFFIXES, for_each, processes_option
+from tfdist.cli.verb import Verb
+from tfdist.errors import UsageError
+
+
+@click.command(cls=Verb)
+@click.argument("patterns", metavar="GLOB...", nargs=-1, required=True)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["tfrecord", "csv", "text"]),
+    help="Of the files; default: by their names (.csv, .txt, .tsv), else tfrecord.",
+)
+@processes_option
+@click.option("--verbose", is_flag=True, help="Show tracebacks.")
+@click.pass_context
+def index(
+    ctx: click.Context, /, patterns: tuple[str, ...], form: str | None, processes: int | None, verbose: bool
+) -> None:
+    """Finds where the records of files lie, so that no run needs to.
+
+    GLOB is a file or a pattern of TFRecord, CSV or text files. The index of each is kept beside it, or in
+    ~/.cache/tfdist where that cannot be written, and is made anew when the file changes.
+    """
+    from tfdist.data.files import matching
+    from tfdist.data.indexing import make_indexer
+    from tfdist.plan.wording import counted
+
+    groups: dict[str, list[Path]] = {}
+    for path in matching(patterns):
+        lines = (form or SUFFIXES.get(path.suffix.lower(), "tfrecord")) in ("csv", "text")
+        groups.setdefault("lines" if lines else "tfrecord", []).append(path)
+    for kind, paths in groups.items():
+        found = for_each(ctx, make_indexer, kind, paths, processes, len(paths), "indexing")
+        for file in found:
+            if file.place is None:
+                raise UsageError(
+                    f"The index of {file.path} can be kept neither beside it nor in ~/.cache/tfdist. Expected one of "
+                    "the two to be a directory that this user can write to, with room for it."
+                )
+        noun = "line" if kind == "lines" else "record"
+        records = counted(sum(file.records for file in found), noun)
+        click.echo(f"{counted(len(found), 'file')}, {records}: indexed beside the files or in ~/.cache/tfdist")

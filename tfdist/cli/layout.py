@@ -1,0 +1,53 @@
+"""How many workers and replicas a run will have, as far as it can be told before it starts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdist.errors import UsageError
+
+if TYPE_CHECKING:
+    from tfdist.cluster.spec import Cluster
+    from tfdist.plan.sizes import Layout
+
+
+def layout_of(cluster: Cluster | None, gpus: int, logical: int | None, replicas: int | None = None) -> Layout:
+    """Returns who takes part.
+
+    Args:
+        cluster: All workers; None for one.
+        gpus: GPUs of each host, which its workers share.
+        logical: Logical devices that each GPU is split into, or the CPU where there is none.
+        replicas: Of all workers together, when the user says so; None to count devices.
+
+    Raises:
+        UsageError: TensorFlow cannot train so.
+    """
+    from tfdist.plan.sizes import Layout
+
+    workers = 1 if cluster is None else len(cluster)
+    names = [] if cluster is None else [address.host for address in cluster.workers]
+    hosts = max(1, len(set(names)))
+    if replicas is not None:
+        return Layout(workers, replicas, hosts)
+    crowded = max((names.count(name) for name in set(names)), default=1)
+    if 0 < gpus < crowded:
+        raise UsageError(
+            f"{crowded} workers on one host need a GPU each. Received: {gpus} GPU(s). Start at most {gpus} worker(s) "
+            "on a host, or split a GPU among replicas of one worker with devices.logical."
+        )
+    if not gpus and workers > 1 and (logical or 1) > 1:
+        raise UsageError(
+            "devices.logical splits the CPU for one worker alone: of several workers on the CPU, TensorFlow would use "
+            f"one logical device each. Received: devices.logical={logical} with {workers} workers. Leave it out, start "
+            "one worker, or say with --replicas how many the workers' GPUs make."
+        )
+    return Layout(workers, workers * (gpus // crowded if gpus else 1) * (logical or 1), hosts)
+
+
+def count_gpus() -> int:
+    """The GPUs that NVIDIA's driver tells of on this machine."""
+    # Imported here: what asks the driver is no business of `tfdist --help`.
+    from tfdist.doctor.nvidia import ask
+
+    return len(ask().gpus)

@@ -1,0 +1,92 @@
+"""`tfdist plan`: what a run will do with its data."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import click
+
+from tfdist.cli.layout import count_gpus, layout_of
+from tfdist.cli.verb import Verb
+from tfdist.errors import TfdistError, UsageError
+
+if TYPE_CHECKING:
+    from tfdist.cluster.membership import Membership
+    from tfdist.config import RunConfig
+    from tfdist.plan.sizes import Layout
+
+
+@click.command(cls=Verb)
+@click.argument("path", metavar="CONFIG", type=click.Path())
+@click.option(
+    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Overrides one config entry, dotted; repeatable."
+)
+@click.option("--workers", metavar="LIST", help="Plan for this cluster: host1:20000,host2:20000.")
+@click.option("--nproc", type=click.IntRange(min=1), metavar="N", help="Plan for N workers on one machine.")
+@click.option(
+    "--replicas",
+    type=click.IntRange(min=1),
+    metavar="R",
+    help="Plan for R replicas in all, equally many on each worker; default: this machine's GPUs, as on every host.",
+)
+@click.option("--json", "as_json", is_flag=True, help="As JSON, sizes in bytes.")
+@click.option("--verbose", is_flag=True, help="Show tracebacks.")
+def plan(
+    path: str,
+    overrides: tuple[str, ...],
+    workers: str | None,
+    nproc: int | None,
+    replicas: int | None,
+    as_json: bool,
+    verbose: bool,
+) -> None:
+    """Shows what a run will do with its data, before it starts.
+
+    Nothing is trained, and no GPU is needed. Samples, batches and steps, the last batch of an epoch, which worker reads
+    which files, memory, and warnings. Exits with 2 when the config or the number of workers cannot be used, with 5 when
+    the data cannot be read.
+    """
+    # Imported here: YAML's parser and NumPy take longer to load than `tfdist --help` may take.
+    from tfdist.config.load import load_config
+    from tfdist.data.planning import plan_run
+    from tfdist.plan.document import to_json
+    from tfdist.plan.table import render
+
+    config = load_config(path, overrides)
+    made = plan_run(config, _layout(workers, nproc, replicas, config.devices.logical))
+    click.echo(json.dumps(to_json(made), indent=2) if as_json else render(made))
+
+
+def _layout(workers: str | None, nproc: int | None, replicas: int | None, logical: int | None) -> Layout:
+    if workers is not None and nproc is not None:
+        raise UsageError(
+            "--workers gives the whole cluster and --nproc makes one of this machine alone: give one of the two. "
+            f"Received: --workers {workers} --nproc {nproc}"
+        )
+    from tfdist.cluster.discover import discover
+    from tfdist.cluster.spec import Cluster
+
+    # A cluster may be planned for on a machine that is none of its hosts.
+    cluster = Cluster.parse(workers) if workers is not None else discover(nproc=nproc).cluster
+    return layout_of(cluster, 0 if replicas is not None else count_gpus(), logical, replicas)
+
+
+def planned(config: RunConfig, membership: Membership, devices: tuple[int, ...] | None, logical: int | None) -> str:
+    """The plan of a run that is about to start here, as `tfdist train --verbose` shows it; or why there is none.
+
+    Args:
+        config: What is run.
+        membership: The cluster.
+        devices: `--devices`: the GPUs to use; None for all of this machine.
+        logical: Logical devices of each.
+    """
+    from tfdist.data.planning import plan_run
+    from tfdist.plan.table import render
+
+    try:
+        gpus = count_gpus() if devices is None else len(devices)
+        return render(plan_run(config, layout_of(membership.cluster, gpus, logical)))
+    except TfdistError as error:
+        # The run is not the plan's to end: its workers will say the same, in the report and the record of the failure.
+        return f"{config.name}: no plan of its data: {error}"

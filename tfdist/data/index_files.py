@@ -1,0 +1,149 @@
+"""The files that indices are kept in: one a data file, hidden beside it or, where that cannot be written, in a cache.
+
+A file holds a header, the starts of the records and what is corrupt, all little-endian. It is written under another
+name and renamed, so that it is whole or absent; several workers that build the same one do not disturb each other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import secrets
+import struct
+import tempfile
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+from numpy.typing import NDArray
+
+MAGIC = b"tfdix\x00\x00\x01"
+"""The last byte is the version of the format."""
+
+_FIELDS = struct.Struct("<8s4sIQqQQ")
+_CHECKSUM = struct.Struct("<I")
+HEADER_BYTES = 64
+CORRUPT = np.dtype([("record", "<i8"), ("reason", "<i8")])
+"""A corrupt record: its number in the file, and a `Reason`."""
+
+SUFFIX = ".tfindex"
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """By what a changed file is known.
+
+    Attributes:
+        size: In bytes.
+        modified_ns: When it was last written, in ns since 1970.
+    """
+
+    size: int
+    modified_ns: int
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> Stamp:
+        """The stamp of a file with this status."""
+        return cls(status.st_size, status.st_mtime_ns)
+
+
+@dataclass(frozen=True)
+class Header:
+    """What an index file begins with.
+
+    Attributes:
+        kind: Of the records, four letters.
+        verified: Whether the records' data was checked, too.
+        stamp: Of the data file when it was read.
+        records: How many there are, corrupt ones included.
+        corrupt: How many of them are corrupt.
+    """
+
+    kind: bytes
+    verified: bool
+    stamp: Stamp
+    records: int
+    corrupt: int
+
+    @property
+    def file_bytes(self) -> int:
+        """The size of the whole file."""
+        return HEADER_BYTES + 8 * (self.records + 1) + CORRUPT.itemsize * self.corrupt
+
+    def to_bytes(self) -> bytes:
+        """The header as it stands in the file."""
+        fields = _FIELDS.pack(
+            MAGIC, self.kind, self.verified, self.stamp.size, self.stamp.modified_ns, self.records, self.corrupt
+        )
+        return (fields + _CHECKSUM.pack(zlib.crc32(fields))).ljust(HEADER_BYTES, b"\0")
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Header | None:
+        """The header in `data`, or None where it is none, of another version, or damaged."""
+        fields = data[: _FIELDS.size]
+        if len(data) < HEADER_BYTES or not data.startswith(MAGIC):
+            return None
+        if _CHECKSUM.unpack_from(data, _FIELDS.size)[0] != zlib.crc32(fields):
+            return None
+        _, kind, verified, size, modified_ns, records, corrupt = _FIELDS.unpack(fields)
+        return cls(kind, bool(verified), Stamp(size, modified_ns), records, corrupt)
+
+
+def places(path: Path, cache: Path | None = None) -> tuple[Path, Path]:
+    """Where the index of a data file may lie: beside it, and in the cache."""
+    name = hashlib.sha256(os.fsencode(path.absolute())).hexdigest()[:32]
+    return path.with_name(f".{path.name}{SUFFIX}"), (cache or default_cache()) / (name + SUFFIX)
+
+
+def default_cache() -> Path:
+    """The folder of the indices of data that lies where nothing can be written."""
+    return Path("~/.cache/tfdist/index").expanduser()
+
+
+def read_header(path: Path) -> Header | None:
+    """The header of an index file, or None where there is no file, or one that is not whole."""
+    try:
+        with open(path, "rb") as file:
+            header = Header.from_bytes(file.read(HEADER_BYTES))
+            return header if header and os.fstat(file.fileno()).st_size == header.file_bytes else None
+    except OSError:
+        return None
+
+
+def map_arrays(file: IO[bytes], header: Header) -> tuple[NDArray[np.int64], NDArray[np.void]]:
+    """The starts, int64 [records + 1], mapped into memory, and the corrupt records, `CORRUPT` [corrupt]."""
+    starts = np.memmap(file, "<i8", "r", HEADER_BYTES, (header.records + 1,))
+    file.seek(HEADER_BYTES + starts.nbytes)
+    return starts, np.frombuffer(file.read(CORRUPT.itemsize * header.corrupt), CORRUPT)
+
+
+@contextlib.contextmanager
+def writing(candidates: Iterable[Path]) -> Iterator[tuple[IO[bytes], Path | None]]:
+    """Yields a file to write an index into, and where it will lie: the first of `candidates` that can be written.
+
+    Where none can, a nameless file that lives as long as it is open. At a clean exit the index is in its place.
+    """
+    for place in candidates:
+        temporary = place.with_name(f".{secrets.token_hex(8)}{SUFFIX}.tmp")
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            file = open(temporary, "x+b")  # noqa: SIM115 - closed below
+        except OSError:
+            continue
+        with file:
+            try:
+                yield file, place
+                file.flush()
+                os.fsync(file.fileno())
+                os.replace(temporary, place)
+            except BaseException:
+                temporary.unlink(missing_ok=True)
+                raise
+        return
+    file = tempfile.TemporaryFile(suffix=SUFFIX)  # noqa: SIM115 - the mapping of it lives on
+    yield file, None
+    file.flush()

@@ -1,0 +1,26 @@
+"""The plan of a config's data: its sizes looked up, the rest worked out from them. Without TensorFlow."""
+
+from __future__ import annotations
+
+from tfdist.config import RunConfig
+from tfdist.data.buffering import PARALLEL_READS, PREFETCHED_STEPS
+from tfdist.data.measuring import measure
+from tfdist.plan.plan import Plan, make_plan
+from tfdist.plan.sizes import Buffering, Layout
+
+_BUFFERING = Buffering(prefetched=PREFETCHED_STEPS, in_work=PARALLEL_READS)
+
+
+def plan_run(config: RunConfig, layout: Layout) -> Plan:
+    """Plans what a run will do with its data.
+
+    Args:
+        config: What is run.
+        layout: Who takes part.
+
+    Raises:
+        DataError: The data is missing, damaged or empty, as the run would find.
+    """
+    sections = {"data.train": config.data.train, "data.validation": config.data.validation}
+    sizes = {key: measure(section) for key, section in sections.items() if section is not None}
+    return make_plan(config, layout, sizes, _BUFFERING)

@@ -1,0 +1,175 @@
+"""Work shared out to processes that are told from one another by nothing: each takes the next task until none is left.
+
+A process that dies is noticed at once and named; when the caller stops, for whatever reason, none is left behind; and
+when the caller itself is killed, each ends by itself with the next thing that it has to say.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+from tfdist.errors import DataError, TfdistError, UsageError, WorkerFailedError
+
+Report = Callable[[int], None]
+Work = Callable[[Any, Report], Any]
+
+_END_SECONDS = 5.0
+_LOOK_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Advanced:
+    """A task came on by so much."""
+
+    amount: int
+
+
+@dataclass(frozen=True)
+class Done:
+    """A task is done."""
+
+    task: Any
+    result: Any
+
+
+@dataclass(frozen=True)
+class _Failed:
+    code: int
+    text: str
+
+
+def run_in_processes(
+    make_work: Callable[[Any], Work], argument: Any, tasks: Sequence[Any], processes: int
+) -> Generator[Advanced | Done, None, None]:
+    """Yields what becomes of tasks that several processes work on.
+
+    Args:
+        make_work: Called in each process, with `argument`: returns what does a task. A function of a module, by whose
+            name the processes find it: what it imports is not imported here.
+        argument: Whatever can be pickled.
+        tasks: The same. They are begun in this order.
+        processes: How many work at once, at least 1.
+
+    Raises:
+        DataError: A process raised it; the text is its own.
+        UsageError: The same.
+        WorkerFailedError: A process died, or raised something else.
+    """
+    waiting, members = deque(tasks), list[_Member]()
+    try:
+        for _ in range(min(processes, len(waiting))):
+            members.append(_Member(make_work, argument))
+            members[-1].give(waiting.popleft())
+        while busy := {member.connection: member for member in members if member.task is not None}:
+            for connection in wait(list(busy), _LOOK_SECONDS):
+                member = busy[connection]  # type: ignore[index]
+                said = member.receive()
+                if isinstance(said, Done):
+                    member.give(waiting.popleft() if waiting else None)
+                yield said
+    finally:
+        for member in members:
+            member.terminate()
+        for member in members:
+            member.end()
+
+
+class _Member:
+    """One process, as the caller sees it."""
+
+    def __init__(self, make_work: Callable[[Any], Work], argument: Any) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.connection, theirs = context.Pipe()
+        self.task: Any = None
+        self._process: BaseProcess = context.Process(
+            target=_serve, args=(theirs, make_work, argument, os.getcwd()), daemon=True
+        )
+        with _interrupts_ignored():
+            self._process.start()
+        theirs.close()
+
+    def give(self, task: Any) -> None:
+        """Hands over a task; None is the end."""
+        self.task = task
+        # One that is gone is noticed where its answer is waited for.
+        with contextlib.suppress(BrokenPipeError):
+            self.connection.send(task)
+
+    def receive(self) -> Advanced | Done:
+        try:
+            said = self.connection.recv()
+        except (EOFError, ConnectionResetError):
+            self._process.join(_END_SECONDS)
+            code = self._process.exitcode
+            how = f"was ended by {signal.Signals(-code).name}" if code is not None and code < 0 else "died"
+            hint = " Too little memory is a usual cause: try fewer --processes." if code == -signal.SIGKILL else ""
+            raise WorkerFailedError(f"A process {how} at {self.task}.{hint}") from None
+        if isinstance(said, _Failed):
+            kind = next((kind for kind in (DataError, UsageError) if kind.exit_code == said.code), WorkerFailedError)
+            raise kind(said.text)
+        return said
+
+    def terminate(self) -> None:
+        if self.task is not None:
+            self._process.terminate()
+
+    def end(self) -> None:
+        self.connection.close()
+        self._process.join(_END_SECONDS)
+        if self._process.exitcode is None:
+            self._process.kill()
+            self._process.join(_END_SECONDS)
+        self._process.close()
+
+
+@contextlib.contextmanager
+def _interrupts_ignored() -> Iterator[None]:
+    """What starts here ignores Ctrl-C, which goes to all processes of a terminal: the caller ends them in its own "
+    "way."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _serve(connection: Connection, make_work: Callable[[Any], Work], argument: Any, directory: str) -> None:
+    """The life of a process."""
+    if directory not in sys.path:
+        sys.path.insert(0, directory)  # where a config's dotted paths are looked for, as in training
+
+    # An exit, not a death: what is open is closed, and what was begun is removed.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(signal.SIGTERM))
+
+    def report(amount: int) -> None:
+        connection.send(Advanced(amount))
+
+    try:
+        work = make_work(argument)
+        while (task := connection.recv()) is not None:
+            connection.send(Done(task, work(task, report)))
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        return  # nobody is left to work for
+    except TfdistError as error:
+        failed = _Failed(error.exit_code, str(error))
+    except Exception:
+        failed = _Failed(WorkerFailedError.exit_code, traceback.format_exc())
+    else:
+        return
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        connection.send(failed)

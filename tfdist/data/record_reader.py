@@ -1,0 +1,135 @@
+"""Reading records by their numbers, from files that must stay as they were."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import weakref
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tfdist.data.index_files import Stamp
+from tfdist.data.records import Records, Spans
+from tfdist.errors import DataError
+
+MAX_OPEN_FILES = 256
+MAX_RUN_BYTES = 4 << 20
+"""Records that lie one after another are read together, so many bytes at most."""
+
+CHECK_SECONDS = 10.0
+"""How often a file that is being read is looked at for changes."""
+
+
+class RecordReader:
+    """Reads records of a `Records` by their numbers. Safe to use from several threads."""
+
+    def __init__(self, records: Records, check_seconds: float = CHECK_SECONDS) -> None:
+        self.records = records
+        self._check_seconds = check_seconds
+        self._checked = dict.fromkeys(range(len(records.paths)), float("-inf"))
+        self._open: dict[int, int] = {}
+        self._lock = threading.Lock()
+        weakref.finalize(self, _close_all, self._open)
+
+    def read(self, samples: NDArray[np.int64], after: int = 0) -> list[bytes]:
+        """Returns the bytes of the records `samples` [k], each with `after` bytes of the file that follow it.
+
+        Raises:
+            DataError: A file can no longer be read, or is not what it was when the run began.
+        """
+        spans = self.records.locate(samples)
+        starts, sizes = spans.offsets.tolist(), (spans.sizes + after).tolist()
+        found: list[bytes] = []
+        for first, last in _runs(spans, self.records.gap):
+            start = starts[first]
+            data = self._read(int(spans.files[first]), start, starts[last - 1] + sizes[last - 1] - start)
+            if last - first == 1:
+                found.append(data)
+            else:
+                found += [data[starts[n] - start : starts[n] - start + sizes[n]] for n in range(first, last)]
+        return found
+
+    def check_unchanged(self, number: int) -> None:
+        """Checks that a file is what it was when the run began.
+
+        Args:
+            number: Its place in `Records.paths`.
+
+        Raises:
+            DataError: It is not, or is gone.
+        """
+        try:
+            self._compare(number, os.stat(self.records.paths[number]))
+        except OSError as error:
+            raise self._unreadable(number, error) from error
+
+    def _read(self, number: int, start: int, size: int) -> bytes:
+        try:
+            data = self._read_at(number, start, size)
+        except OSError as error:
+            raise self._unreadable(number, error) from error
+        if len(data) < size:
+            self.check_unchanged(number)
+            raise DataError(f"{self.records.paths[number]} ends at byte {start + len(data)}, inside a record.")
+        return data
+
+    def _read_at(self, number: int, start: int, size: int) -> bytes:
+        now = time.monotonic()
+        if now - self._checked[number] > self._check_seconds:
+            self._checked[number] = now
+            self._compare(number, os.stat(self.records.paths[number]))
+        descriptor = self._open.get(number)
+        if descriptor is not None:
+            return os.pread(descriptor, size, start)
+        descriptor = os.open(self.records.paths[number], os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            self._compare(number, os.fstat(descriptor))
+            data = os.pread(descriptor, size, start)
+            with self._lock:
+                # Kept descriptors are never closed while readers may use them; past the limit, files open for one read.
+                if number not in self._open and len(self._open) < MAX_OPEN_FILES:
+                    self._open[number], descriptor = descriptor, None
+        finally:
+            if descriptor is not None:
+                os.close(descriptor)
+        return data
+
+    def _compare(self, number: int, status: os.stat_result) -> None:
+        before, now = self.records.stamps[number], Stamp.of(status)
+        if now == before:
+            return
+        what = f"{now.size} bytes instead of {before.size}" if now.size != before.size else "written again"
+        raise DataError(
+            f"{self.records.paths[number]} changed while the run was using it: {what}. Expected files that stay as "
+            "they are until the run ends. Start again once it is written."
+        )
+
+    def _unreadable(self, number: int, error: OSError) -> DataError:
+        return DataError(f"Cannot read {self.records.paths[number]}: {error.strerror or error}.")
+
+
+def _runs(spans: Spans, gap: int) -> Iterator[tuple[int, int]]:
+    """Cuts records into runs that lie one after another: the first of each and the one after its last."""
+    if not len(spans.files):
+        return
+    follows = (spans.files[1:] == spans.files[:-1]) & (
+        spans.offsets[1:] == spans.offsets[:-1] + spans.sizes[:-1] + gap
+    )
+    if not follows.any():
+        yield from ((n, n + 1) for n in range(len(spans.files)))
+        return
+    first, begin = 0, int(spans.offsets[0])
+    ends = (spans.offsets + spans.sizes).tolist()
+    for n, follow in enumerate(follows.tolist(), 1):
+        if not follow or ends[n] - begin > MAX_RUN_BYTES:
+            yield first, n
+            first, begin = n, int(spans.offsets[n])
+    yield first, len(spans.files)
+
+
+def _close_all(descriptors: dict[int, int]) -> None:
+    for descriptor in descriptors.values():
+        os.close(descriptor)

@@ -1,0 +1,41 @@
+"""What finding the records of a file gives, chunk by chunk."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Reason(IntEnum):
+    """Why a record is corrupt. The numbers stand in index files."""
+
+    LENGTH = 1
+    DATA = 2
+    TRUNCATED = 3
+
+    def told(self, path: Path, record: int, offset: int) -> str:
+        """What is wrong with a record that begins at `offset`, in one sentence."""
+        if self is Reason.TRUNCATED:
+            return f"{path} is truncated: it ends inside record {record}, which begins at byte {offset}."
+        what = "length" if self is Reason.LENGTH else "data"
+        return f"{path}, record {record}, at byte {offset}: the {what}'s checksum is wrong, the file is damaged."
+
+
+@dataclass(frozen=True)
+class Found:
+    """The records of one chunk of a file.
+
+    Attributes:
+        starts: int64 [k], bytes from the start of the file to each record.
+        end: Where the record after them starts, or would.
+        corrupt: The corrupt ones among them: place in `starts`, reason.
+    """
+
+    starts: NDArray[np.int64]
+    end: int
+    corrupt: Sequence[tuple[int, Reason]] = ()

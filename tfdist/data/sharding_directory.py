@@ -1,0 +1,62 @@
+"""The directory that shards are made in: that it is there, can be written, and belongs to one command at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from tfdist.errors import UsageError
+
+_NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EINVAL)
+"""From a file system without locks, on which only two at once would go unnoticed."""
+
+
+def make_directory(directory: Path) -> None:
+    """Makes the directory, where it is not there.
+
+    Raises:
+        UsageError: It cannot be made, or not be written.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise unwritable(directory, error) from error
+    if not os.access(directory, os.W_OK | os.X_OK):
+        raise unwritable(directory, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
+
+
+@contextlib.contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """Keeps others from making shards here; the lock goes with this process, however it ends.
+
+    Raises:
+        UsageError: Another process has it.
+    """
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(
+                f"Another `tfdist data shard` is writing into {directory} now. Wait until it has ended, or choose "
+                "another DEST."
+            ) from None
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise unwritable(directory, error) from error
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def unwritable(path: Path, error: BaseException) -> UsageError:
+    """The error to raise for what could not be written there."""
+    reason = getattr(error, "strerror", None) or error
+    return UsageError(
+        f"{path} cannot be written: {reason}. Expected DEST to be a directory that this user can write to. Choose "
+        "another."
+    )

@@ -1,0 +1,110 @@
+"""What shards are made of: so that a second start keeps those that are finished, and never mixes two sources."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Self
+
+from tfdist.errors import DataError, UsageError
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The shards of one source.
+
+    Attributes:
+        source: The section that describes it, in JSON's types.
+        inputs: A digest of its files' names, sizes and times of change.
+        samples: In all shards.
+        shards: How many there are.
+        classes: The names of the labels 0, 1, ...; empty without.
+        features: As in a config; empty until a shard is finished.
+        sizes: Finished shard's file name -> bytes.
+    """
+
+    source: Mapping[str, Any]
+    inputs: str
+    samples: int
+    shards: int
+    classes: tuple[str, ...] = ()
+    features: Mapping[str, Any] = field(default_factory=dict)
+    sizes: Mapping[str, int] = field(default_factory=dict)
+
+    def differences(self, other: Manifest) -> list[str]:
+        """What the shards of `other` have been made of differently, in words; none when both make the same."""
+        found = [
+            f"{key}: {other.source.get(key)} then, {self.source.get(key)} now"
+            for key in {**self.source, **other.source}
+            if self.source.get(key) != other.source.get(key)
+        ]
+        if not found and self.inputs != other.inputs:
+            found.append("its files have changed since")
+        if self.shards != other.shards:
+            found.append(f"shards: {other.shards} then, {self.shards} now")
+        return found
+
+    def with_shard(self, name: str, size: int, features: Mapping[str, Any]) -> Manifest:
+        """With one more finished shard.
+
+        Raises:
+            DataError: Its samples have other types or shapes than those before.
+        """
+        if self.features and self.features != features:
+            raise DataError(
+                f"{name} has samples of another kind than the shards before: {json.dumps(features)}. Expected: "
+                f"{json.dumps(self.features)}"
+            )
+        return replace(self, features=features, sizes={**self.sizes, name: size})
+
+    def to_json(self) -> dict[str, Any]:
+        """In JSON's types."""
+        return {"version": VERSION, **dataclasses.asdict(self)}
+
+    @classmethod
+    def read(cls, path: Path) -> Self | None:
+        """The manifest in a file; None when there is no such file.
+
+        Raises:
+            UsageError: The file cannot be read, or is none.
+        """
+        try:
+            content = json.loads(path.read_bytes())
+            if content.pop("version") != VERSION:
+                raise ValueError("another version wrote it")
+            content["classes"] = tuple(content["classes"])
+            return cls(**content)
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+            raise UsageError(
+                f"{path} does not say what the shards beside it were made of: {error}. Expected what this version of "
+                "`tfdist data shard` writes. Remove it with its shards, or choose another DEST."
+            ) from error
+
+
+def digest_of(paths: Iterable[Path]) -> str:
+    """A digest of files' names, sizes and times of change.
+
+    Raises:
+        DataError: One of them is gone.
+    """
+    digest = hashlib.sha256()
+    for path in paths:
+        try:
+            found = path.stat()
+        except OSError as error:
+            raise DataError(f"Cannot read {path}: {error.strerror or error}.") from error
+        digest.update(f"{path}\0{found.st_size}\0{found.st_mtime_ns}\0".encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()
+
+
+def shard_name(name: str, shard: int, shards: int) -> str:
+    """The file name of a shard, as TensorFlow names them."""
+    return f"{name}-{shard:05}-of-{shards:05}.tfrecord"

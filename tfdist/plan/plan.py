@@ -1,0 +1,183 @@
+"""The plan of a run's data: what each step, replica and worker will have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tfdist.config.schema import RunConfig
+from tfdist.config.sources import SourceConfig
+from tfdist.order.epoch import num_steps
+from tfdist.order.pieces import bounds
+from tfdist.plan.reading import Reading, readings
+from tfdist.plan.sizes import Buffering, Layout, SourceSizes
+
+
+@dataclass(frozen=True)
+class Batch:
+    """How a global batch is dealt.
+
+    Attributes:
+        samples: Of all replicas.
+        smallest: Samples of the replica that has the fewest.
+        largest: Samples of the replica that has the most.
+        empty: Replicas without a sample.
+    """
+
+    samples: int
+    smallest: int
+    largest: int
+    empty: int
+
+    @classmethod
+    def deal(cls, samples: int, replicas: int) -> Batch:
+        """Deals `samples` to `replicas`."""
+        sizes = [stop - start for start, stop in (bounds(samples, replicas, k) for k in range(replicas))]
+        return cls(samples, min(sizes), max(sizes), sizes.count(0))
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes that the input of one worker takes, beside what TensorFlow and Python take themselves.
+
+    Attributes:
+        held: All the time: arrays, or where the records lie, and the order of the epoch.
+        batches: In the batches that are read, wait or are trained on; at the most.
+        estimated: Whether the size of a sample is only known for its record.
+    """
+
+    held: int
+    batches: int
+    estimated: bool
+
+    @property
+    def total(self) -> int:
+        """Both together."""
+        return self.held + self.batches
+
+
+@dataclass(frozen=True)
+class SourcePlan:
+    """What happens with the samples of one section of the config.
+
+    Attributes:
+        key: The section: `data.train` or `data.validation`.
+        sizes: What the plan was made from.
+        shuffle: Whether every epoch has an order of its own.
+        steps: Batches of an epoch, on every worker.
+        batch: A full global batch; the only one when there are fewer samples.
+        tail: The last batch of an epoch when it is smaller; None when all are full.
+        readings: What each worker reads.
+        memory: Of a worker.
+        prefetched: Batches of each replica that wait for their step, at the most.
+    """
+
+    key: str
+    sizes: SourceSizes
+    shuffle: bool
+    steps: int
+    batch: Batch
+    tail: Batch | None
+    readings: tuple[Reading, ...]
+    memory: Memory
+    prefetched: int
+
+    @property
+    def samples(self) -> int:
+        """Of an epoch."""
+        return self.sizes.samples
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run will do with its data.
+
+    Attributes:
+        name: The run's.
+        layout: Who takes part.
+        batch_size: The global batch that the config asks for.
+        epochs: Passes over the training samples.
+        seed: Of the run; None when it is drawn at the start.
+        optimizer: Its name.
+        learning_rate: As in the config, a number or a schedule's name; None for the optimizer's own.
+        train: The samples to train on.
+        validation: Those to validate on; None without.
+    """
+
+    name: str
+    layout: Layout
+    batch_size: int
+    epochs: int
+    seed: int | None
+    optimizer: str
+    learning_rate: float | str | None
+    train: SourcePlan
+    validation: SourcePlan | None
+
+    @property
+    def sources(self) -> tuple[SourcePlan, ...]:
+        """Training and, where there is one, validation."""
+        return (self.train,) if self.validation is None else (self.train, self.validation)
+
+
+def make_plan(config: RunConfig, layout: Layout, sizes: Mapping[str, SourceSizes], buffering: Buffering) -> Plan:
+    """Plans a run.
+
+    Args:
+        config: What is run.
+        layout: Who takes part.
+        sizes: Section -> its sizes, for `data.train` and, where the config has one, `data.validation`.
+        buffering: How many batches a pipeline holds.
+    """
+    data = config.data
+
+    def source(key: str, section: SourceConfig) -> SourcePlan:
+        return _plan_source(key, section.shuffle, data.batch_size, layout, sizes[key], buffering)
+
+    optimizer, rate = _optimizer(config.compile.optimizer)
+    return Plan(
+        name=config.name,
+        layout=layout,
+        batch_size=data.batch_size,
+        epochs=config.fit.epochs,
+        seed=config.seed,
+        optimizer=optimizer,
+        learning_rate=rate,
+        train=source("data.train", data.train),
+        validation=None if data.validation is None else source("data.validation", data.validation),
+    )
+
+
+def _plan_source(
+    key: str, shuffle: bool, batch_size: int, layout: Layout, sizes: SourceSizes, buffering: Buffering
+) -> SourcePlan:
+    batch = Batch.deal(min(batch_size, sizes.samples), layout.replicas)
+    rest = sizes.samples % batch.samples
+    return SourcePlan(
+        key=key,
+        sizes=sizes,
+        shuffle=shuffle,
+        steps=num_steps(sizes.samples, batch_size),
+        batch=batch,
+        tail=Batch.deal(rest, layout.replicas) if rest else None,
+        readings=readings(sizes, batch_size, layout.workers, shuffle),
+        memory=_memory(sizes, batch, layout, buffering),
+        prefetched=buffering.prefetched,
+    )
+
+
+def _memory(sizes: SourceSizes, batch: Batch, layout: Layout, buffering: Buffering) -> Memory:
+    """Each replica's waiting batches and the one that it trains on, and those that are being read."""
+    batches = (buffering.prefetched + 1) * layout.per_worker + buffering.in_work
+    return Memory(sizes.held_bytes, batches * batch.largest * sizes.sample_bytes, sizes.estimated)
+
+
+def _optimizer(section: Any) -> tuple[str, float | str | None]:
+    """The optimizer's name and its learning rate, from `compile.optimizer`."""
+    if isinstance(section, str):
+        return section, None
+    rate = section.get("learning_rate")
+    if isinstance(rate, Mapping):
+        rate = str(rate.get("class_name") or rate.get("name") or "a schedule")
+    return str(section["name"]), rate

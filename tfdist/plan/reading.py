@@ -1,0 +1,76 @@
+"""Which worker reads which part of which file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tfdist.order.epoch import num_steps
+from tfdist.order.pieces import bounds
+from tfdist.plan.sizes import SourceSizes
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What one worker reads in an epoch.
+
+    Attributes:
+        worker: Its index.
+        samples: That it trains on; always exact.
+        file_samples: The same by file, int64 [files]. Exact in the order of the files; with a shuffled order, what is
+            to be expected: every epoch deals the samples anew.
+        file_bytes: Bytes that it reads of each file, int64 [files], by the mean size of the file's records.
+    """
+
+    worker: int
+    samples: int
+    file_samples: NDArray[np.int64]
+    file_bytes: NDArray[np.int64]
+
+    @property
+    def bytes(self) -> int:
+        """That it reads in an epoch."""
+        return int(self.file_bytes.sum())
+
+    @property
+    def files(self) -> NDArray[np.int64]:
+        """The places, in the source's list, of the files that it reads of."""
+        return np.flatnonzero(self.file_bytes)
+
+
+def readings(sizes: SourceSizes, batch_size: int, workers: int, shuffle: bool) -> tuple[Reading, ...]:
+    """Returns what each worker reads in an epoch.
+
+    Args:
+        sizes: The source.
+        batch_size: Samples of a global batch.
+        workers: Of the cluster.
+        shuffle: Whether every epoch has an order of its own.
+    """
+    counts = np.array([file.samples for file in sizes.files], np.int64)
+    bytes_ = np.array([file.size for file in sizes.files], np.int64)
+    ends = np.concatenate([[0], np.cumsum(counts)])
+    found = []
+    for worker in range(workers):
+        before = _samples_before(ends, int(ends[-1]), batch_size, workers, worker)
+        samples = int(before[-1])
+        part, exact = samples / ends[-1], np.diff(before)
+        mine = np.rint(counts * part).astype(np.int64) if shuffle else exact
+        share = 1.0 if sizes.whole else part if shuffle else exact / np.maximum(counts, 1)
+        found.append(Reading(worker, samples, mine, np.rint(bytes_ * share).astype(np.int64)))
+    return tuple(found)
+
+
+def _samples_before(
+    places: NDArray[np.int64], samples: int, batch_size: int, workers: int, worker: int
+) -> NDArray[np.int64]:
+    """How many of a worker's samples stand before each of `places` in an epoch's order, of the same shape."""
+    batch_size = min(batch_size, samples)
+    start, stop = bounds(batch_size, workers, worker)
+    full = (num_steps(samples, batch_size) - bool(samples % batch_size)) * batch_size
+    within = np.minimum(places, full)
+    count = within // batch_size * (stop - start) + np.clip(within % batch_size - start, 0, stop - start)
+    tail_start, tail_stop = bounds(samples - full, workers, worker)
+    return count + np.clip(places - full - tail_start, 0, tail_stop - tail_start)

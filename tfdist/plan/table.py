@@ -1,0 +1,158 @@
+"""A plan as people read it."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from pathlib import PurePath
+
+from tfdist.plan.plan import Batch, Plan, SourcePlan
+from tfdist.plan.reading import Reading
+from tfdist.plan.warnings import PlanWarning, warnings_of
+from tfdist.plan.wording import counted, size_of
+
+_WIDTH = 120
+_LABEL = 15
+_MOST_FILES = 8
+_MOST_WORKERS = 16
+_MOST_NAMES = 3
+
+
+def render(plan: Plan) -> str:
+    """The whole plan, with its warnings at the end."""
+    blocks = ["\n".join(_head(plan)), *("\n".join(_source(plan, source)) for source in plan.sources)]
+    warnings = warnings_of(plan)
+    if warnings:
+        blocks.append("\n".join(_warning(warning) for warning in warnings))
+    return "\n\n".join(blocks)
+
+
+def _head(plan: Plan) -> Iterator[str]:
+    layout = plan.layout
+    yield f"{plan.name}: the plan of its data"
+    where = f" on {counted(layout.hosts, 'host')}" if layout.hosts > 1 else ""
+    each = f", {layout.per_worker} each" if layout.workers > 1 else ""
+    yield _line("replicas", f"{layout.replicas:,} on {counted(layout.workers, 'worker')}{where}{each}")
+    yield _line("global batch", f"{plan.batch_size:,} samples, {_each(plan.train.batch)}")
+    yield _line("learning rate", _rate(plan))
+    yield _line("seed", "drawn when the run starts" if plan.seed is None else str(plan.seed))
+
+
+def _rate(plan: Plan) -> str:
+    """The global batch is the config's on any number of replicas: that is why the rate stays, too."""
+    rate = plan.learning_rate
+    number = f"{rate:g}" if isinstance(rate, float | int) else rate
+    said = f"the default of {plan.optimizer}" if rate is None else f"{number} ({plan.optimizer})"
+    text = f"{said}, for a global batch of {plan.batch_size:,} on any number of replicas"
+    if plan.layout.replicas == 1:
+        return text
+    times = plan.layout.replicas
+    grown = f" and {rate * times:g}" if isinstance(rate, float | int) else f" and {times:,} times the rate"
+    return (
+        f"{text}; {plan.batch_size:,} samples on each replica would be a batch of {plan.batch_size * times:,}{grown} "
+        "by the linear rule (Goyal et al. 2017), with a warm-up"
+    )
+
+
+def _source(plan: Plan, source: SourcePlan) -> Iterator[str]:
+    yield f"{source.key}: {source.sizes.format}, {_what(source)}, {size_of(source.sizes.size)}"
+    yield _line("samples", f"{source.samples:,}")
+    epochs = f", {source.steps * plan.epochs:,} in {counted(plan.epochs, 'epoch')}" if source is plan.train else ""
+    yield _line("steps", f"{source.steps:,} an epoch{epochs}")
+    yield _line("last batch", _tail(source))
+    order = "all samples, anew in every epoch" if source.shuffle else "no, always in the order of the files"
+    yield _line("shuffle", order)
+    yield _line("prefetch", f"{source.prefetched:,} batches of each replica wait for their step")
+    yield _line("memory", _memory(source))
+    if len(source.sizes.files) > 1:
+        yield from _files(source)
+    yield from _workers(source)
+
+
+def _what(source: SourcePlan) -> str:
+    files = source.sizes.files
+    if len(files) == 1:
+        return files[0].name
+    return f"{len(files):,} {'classes' if source.sizes.format == 'images' else 'files'}"
+
+
+def _each(batch: Batch) -> str:
+    if batch.smallest == batch.largest:
+        return f"{batch.largest:,} on each replica"
+    empty = f", none on {counted(batch.empty, 'replica')}" if batch.empty else ""
+    return f"{batch.smallest:,} or {batch.largest:,} on each replica{empty}"
+
+
+def _tail(source: SourcePlan) -> str:
+    if source.tail is None:
+        return "as large as the others"
+    return f"{counted(source.tail.samples, 'sample')}, {_each(source.tail)}"
+
+
+def _memory(source: SourcePlan) -> str:
+    memory = source.memory
+    about = "at least" if memory.estimated else "about"
+    why = " (a function makes the samples: they are counted as their records)" if memory.estimated else ""
+    parts = f"{size_of(memory.held)} held, {size_of(memory.batches)} in batches"
+    return f"{about} {size_of(memory.total)} a worker: {parts}{why}"
+
+
+def _files(source: SourcePlan) -> Iterator[str]:
+    shown = source.sizes.files[:_MOST_FILES]
+    rows = [("file", "samples", "size"), *((file.name, f"{file.samples:,}", size_of(file.size)) for file in shown)]
+    yield ""
+    yield from _table(rows)
+    if more := source.sizes.files[_MOST_FILES:]:
+        samples, size = sum(file.samples for file in more), sum(file.size for file in more)
+        yield f"  and {len(more):,} more with {samples:,} samples, {size_of(size)}"
+
+
+def _workers(source: SourcePlan) -> Iterator[str]:
+    shown = source.readings[:_MOST_WORKERS]
+    rows = [("reads", "samples", "bytes", "of")]
+    for reading in shown:
+        numbers = f"{reading.samples:,}", size_of(reading.bytes)
+        rows.append((f"worker {reading.worker}", *numbers, _reads(source, reading)))
+    yield ""
+    yield from _table(rows)
+    if len(source.readings) > len(shown):
+        yield f"  and {len(source.readings) - len(shown):,} more workers alike"
+
+
+def _reads(source: SourcePlan, reading: Reading) -> str:
+    names = [PurePath(file.name).name for file in source.sizes.files]
+    if source.sizes.whole:
+        return "all of it, into memory"
+    files = reading.files
+    if len(files) == len([file for file in source.sizes.files if file.size]):
+        how = ", other records in every epoch" if source.shuffle else ", the same records in every epoch"
+        return f"{'all files' if len(files) > 1 else names[0]}{how}"
+    if len(files) <= _MOST_NAMES:
+        return ", ".join(names[place] for place in files) or "nothing"
+    return f"{len(files):,} files, {names[files[0]]} ... {names[files[-1]]}"
+
+
+def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Lines with the first column and the last from the left, numbers to the right."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        cells = [
+            cell.rjust(width) if 0 < column < 3 else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        yield "  " + "   ".join(cells).rstrip()
+
+
+def _line(label: str, text: str) -> str:
+    return _hanging(f"  {label:{_LABEL}}", text)
+
+
+def _warning(warning: PlanWarning) -> str:
+    return _hanging(f"warning {warning.name}: ", f"{warning.key}: {warning.text}", indent=2)
+
+
+def _hanging(head: str, text: str, indent: int | None = None) -> str:
+    after = " " * (len(head) if indent is None else indent)
+    return textwrap.fill(
+        text, _WIDTH, initial_indent=head, subsequent_indent=after, break_long_words=False, break_on_hyphens=False
+    )

@@ -1,0 +1,108 @@
+"""What to know of a plan before it runs: it would work, but slowly, wastefully or not twice the same way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tfdist.plan.plan import Plan, SourcePlan
+from tfdist.plan.wording import size_of
+
+_MUCH = 256 << 20
+"""Bytes, held or read by every worker, that are worth a word."""
+
+_WAITING = 0.1
+"""The part of a step that most replicas wait for the one with the largest batch, from which on it is said."""
+
+
+@dataclass(frozen=True)
+class PlanWarning:
+    """One thing to know.
+
+    Attributes:
+        name: What it is, in a word that stays: for machines.
+        key: The config's section or key that it is about.
+        text: What is so, what it costs, and what to do.
+    """
+
+    name: str
+    key: str
+    text: str
+
+
+def warnings_of(plan: Plan) -> tuple[PlanWarning, ...]:
+    """Returns what to know of a plan, what is worst first."""
+    found = [*_batches(plan), *_seed(plan)]
+    for source in plan.sources:
+        found += [*_random(source), *_whole(plan, source), *_disk(plan, source)]
+    return tuple(found)
+
+
+def _batches(plan: Plan) -> Iterator[PlanWarning]:
+    batch, replicas, key = plan.train.batch, plan.layout.replicas, "data.batch_size"
+    if plan.batch_size > plan.train.samples:
+        yield PlanWarning(
+            "one-step",
+            key,
+            f"a global batch of {plan.batch_size:,} is more than all {plan.train.samples:,} samples: an epoch is one "
+            "step. Choose a smaller batch.",
+        )
+    if batch.empty:
+        yield PlanWarning(
+            "empty-replicas",
+            key,
+            f"{batch.samples:,} samples a step are fewer than the {replicas:,} replicas: {batch.empty:,} of them have "
+            f"nothing to do in any step. The numbers stay exact. Use {batch.samples:,} replicas, or a larger batch.",
+        )
+    elif (waiting := batch.largest * replicas / batch.samples - 1) > _WAITING:
+        better = -(-batch.samples // replicas) * replicas
+        yield PlanWarning(
+            "uneven-replicas",
+            key,
+            f"{batch.samples:,} samples on {replicas:,} replicas are {batch.smallest:,} or {batch.largest:,} each, and "
+            f"all wait for the largest: a step takes about {waiting:.0%} more than an even one would. The numbers stay "
+            f"exact. {better:,} samples would be even.",
+        )
+
+
+def _seed(plan: Plan) -> Iterator[PlanWarning]:
+    if plan.seed is None:
+        yield PlanWarning(
+            "no-seed",
+            "seed",
+            "none is set: it is drawn when the run starts, and no other run has the same weights and orders. Set seed, "
+            "or take the one that the run writes into its config.yaml.",
+        )
+
+
+def _random(source: SourcePlan) -> Iterator[PlanWarning]:
+    if source.sizes.random_calls:
+        yield PlanWarning(
+            "random-parse",
+            source.key,
+            f"its function draws random numbers with {', '.join(source.sizes.random_calls)}: other ones in every run, "
+            "for every number of workers and after every resume. Use tf.image.stateless_random_* and "
+            "tf.random.stateless_* with a seed that comes from the record, or augment, which is given one.",
+        )
+
+
+def _whole(plan: Plan, source: SourcePlan) -> Iterator[PlanWarning]:
+    if source.sizes.whole and plan.layout.workers > 1 and max(source.sizes.size, source.sizes.held_bytes) > _MUCH:
+        yield PlanWarning(
+            "read-whole",
+            source.key,
+            f"each of the {plan.layout.workers:,} workers reads all of it and holds {size_of(source.sizes.held_bytes)} "
+            f"in memory, {size_of(source.sizes.held_bytes * plan.layout.workers)} together. `tfdist data shard` makes "
+            "TFRecord files of it, of which each worker reads its own records alone.",
+        )
+
+
+def _disk(plan: Plan, source: SourcePlan) -> Iterator[PlanWarning]:
+    if source.sizes.local_disk is not None and plan.layout.hosts > 1:
+        yield PlanWarning(
+            "local-disk",
+            source.key,
+            f"{source.sizes.files[0].name} is on a disk of this host ({source.sizes.local_disk}), and the workers are "
+            f"on {plan.layout.hosts} hosts: each host needs the same files at the same place. Copy them, or use a file "
+            "system that all hosts share.",
+        )
