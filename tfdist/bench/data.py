@@ -29,7 +29,7 @@ def main() -> None:
     parser.add_argument("reader", choices=["tensorflow", "tfdist"])
     parser.add_argument("files", help="a pattern")
     parser.add_argument("--parse", action="store_true", help="parse the features, too")
-    parser.add_argument("--seconds", type=float, default=3.0)
+    parser.add_argument("--seconds", type=float, default=2.0)
     options = parser.parse_args()
     batches = (_in_sequence if options.reader == "tensorflow" else _in_random_order)(options.files, options.parse)
     print(json.dumps({"steps_per_second": batches_per_second(batches, options.seconds)}), flush=True)

@@ -6,7 +6,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,15 +41,16 @@ class RecordReader:
             DataError: A file can no longer be read, or is not what it was when the run began.
         """
         spans = self.records.locate(samples)
-        starts, sizes = spans.offsets.tolist(), (spans.sizes + after).tolist()
+        files, starts, sizes = spans.files.tolist(), spans.offsets.tolist(), (spans.sizes + after).tolist()
+        self._check_again(set(files))
+        follows = _follows(spans, self.records.gap)
+        if not follows.any():
+            return self._read_each(files, starts, sizes)
         found: list[bytes] = []
-        for first, last in _runs(spans, self.records.gap):
+        for first, last in _runs(follows, starts, sizes):
             start = starts[first]
-            data = self._read(int(spans.files[first]), start, starts[last - 1] + sizes[last - 1] - start)
-            if last - first == 1:
-                found.append(data)
-            else:
-                found += [data[starts[n] - start : starts[n] - start + sizes[n]] for n in range(first, last)]
+            (data,) = self._read_each(files[first : first + 1], [start], [starts[last - 1] + sizes[last - 1] - start])
+            found += [data[starts[n] - start : starts[n] - start + sizes[n]] for n in range(first, last)]
         return found
 
     def check_unchanged(self, number: int) -> None:
@@ -66,25 +67,33 @@ class RecordReader:
         except OSError as error:
             raise self._unreadable(number, error) from error
 
-    def _read(self, number: int, start: int, size: int) -> bytes:
-        try:
-            data = self._read_at(number, start, size)
-        except OSError as error:
-            raise self._unreadable(number, error) from error
-        if len(data) < size:
-            self.check_unchanged(number)
-            raise DataError(f"{self.records.paths[number]} ends at byte {start + len(data)}, inside a record.")
-        return data
-
-    def _read_at(self, number: int, start: int, size: int) -> bytes:
+    def _check_again(self, numbers: set[int]) -> None:
+        """Looks at those files for changes whose last look is some time ago."""
         now = time.monotonic()
-        if now - self._checked[number] > self._check_seconds:
-            self._checked[number] = now
-            self._compare(number, os.stat(self.records.paths[number]))
-        descriptor = self._open.get(number)
-        if descriptor is not None:
-            return os.pread(descriptor, size, start)
-        descriptor = os.open(self.records.paths[number], os.O_RDONLY | os.O_CLOEXEC)
+        for number in numbers:
+            if now - self._checked[number] > self._check_seconds:
+                self._checked[number] = now
+                self.check_unchanged(number)
+
+    def _read_each(self, files: Sequence[int], starts: Sequence[int], sizes: Sequence[int]) -> list[bytes]:
+        """So many bytes from each place. What is done a record here, is done some 100,000 times a second."""
+        descriptors, pread = self._open, os.pread
+        found = []
+        for number, start, size in zip(files, starts, sizes, strict=True):
+            try:
+                descriptor = descriptors.get(number)
+                data = self._read_anew(number, start, size) if descriptor is None else pread(descriptor, size, start)
+            except OSError as error:
+                raise self._unreadable(number, error) from error
+            if len(data) < size:
+                self.check_unchanged(number)
+                raise DataError(f"{self.records.paths[number]} ends at byte {start + len(data)}, inside a record.")
+            found.append(data)
+        return found
+
+    def _read_anew(self, number: int, start: int, size: int) -> bytes:
+        """Opens a file, and keeps it open where few are."""
+        descriptor: int | None = os.open(self.records.paths[number], os.O_RDONLY | os.O_CLOEXEC)
         try:
             self._compare(number, os.fstat(descriptor))
             data = os.pread(descriptor, size, start)
@@ -111,23 +120,20 @@ class RecordReader:
         return DataError(f"Cannot read {self.records.paths[number]}: {error.strerror or error}.")
 
 
-def _runs(spans: Spans, gap: int) -> Iterator[tuple[int, int]]:
+def _follows(spans: Spans, gap: int) -> NDArray[np.bool_]:
+    """Whether each record but the first lies behind the one before it, bool [k - 1]."""
+    ends = spans.offsets[:-1] + spans.sizes[:-1] + gap
+    return (spans.files[1:] == spans.files[:-1]) & (spans.offsets[1:] == ends)
+
+
+def _runs(follows: NDArray[np.bool_], starts: Sequence[int], sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
     """Cuts records into runs that lie one after another: the first of each and the one after its last."""
-    if not len(spans.files):
-        return
-    follows = (spans.files[1:] == spans.files[:-1]) & (
-        spans.offsets[1:] == spans.offsets[:-1] + spans.sizes[:-1] + gap
-    )
-    if not follows.any():
-        yield from ((n, n + 1) for n in range(len(spans.files)))
-        return
-    first, begin = 0, int(spans.offsets[0])
-    ends = (spans.offsets + spans.sizes).tolist()
+    first = 0
     for n, follow in enumerate(follows.tolist(), 1):
-        if not follow or ends[n] - begin > MAX_RUN_BYTES:
+        if not follow or starts[n] + sizes[n] - starts[first] > MAX_RUN_BYTES:
             yield first, n
-            first, begin = n, int(spans.offsets[n])
-    yield first, len(spans.files)
+            first = n
+    yield first, len(starts)
 
 
 def _close_all(descriptors: dict[int, int]) -> None:

@@ -32,12 +32,13 @@ class TFRecordReader:
             DataError: A record's checksum is wrong, or its file can no longer be read or has changed.
         """
         framed = self._reader.read(indices, after=FOOTER_BYTES)
-        records = np.empty(len(framed), np.object_)
-        records[:] = [frame[:-FOOTER_BYTES] for frame in framed]
+        found = [frame[:-FOOTER_BYTES] for frame in framed]
         stored = np.frombuffer(b"".join([frame[-FOOTER_BYTES:] for frame in framed]), "<u4")
-        wrong = masked_crc32c_of_each(records.tolist()) != stored
+        wrong = masked_crc32c_of_each(found) != stored
         if wrong.any():
             raise self._corrupt(indices[wrong.argmax()][np.newaxis])
+        records = np.empty(len(found), np.object_)
+        records[:] = found
         return records
 
     def names(self, indices: NDArray[np.int64]) -> list[str]:
