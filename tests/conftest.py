@@ -10,7 +10,7 @@ from types import FrameType
 
 import pytest
 
-DEFAULT_BOUND = 60.0
+DEFAULT_BOUND = 180.0
 SLOW_TESTS = "TFDIST_SLOW_TESTS"
 # A test that does not even take the signal, blocked in native code, ends the whole run this much later.
 _HARD_EXTRA = 30.0

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from tfdist.archive.places import folder_of
 from tfdist.checkpoint import files
 from tfdist.errors import DataError, RunDirError
 from tfdist.rundir.layout import RunDir
@@ -77,18 +78,23 @@ class Held:
         return {name: float(value) for name, value in found.items() if isinstance(value, int | float)}
 
 
-def checkpoints_of(run_dir: str | Path) -> tuple[RunDir, list[Held]]:
-    """The run and its checkpoints, the latest first.
+def checkpoints_of(run_dir: str | Path, fit: int = 1) -> tuple[RunDir, list[Held]]:
+    """The run and the checkpoints of one of its `fit`s, the latest first.
+
+    Args:
+        run_dir: The run directory.
+        fit: Which `fit` of its script, counted from 1.
 
     Raises:
         RunDirError: The directory is not a run's, or has no checkpoint.
     """
     run = RunDir(Path(run_dir))
     read_run(run)
-    held = [_held(stored) for stored in files.stored(run.checkpoints_dir)]
+    folder = folder_of(run, fit)
+    held = [_held(stored) for stored in files.stored(folder)]
     if not held:
         raise RunDirError(
-            f"There is no checkpoint in {run.checkpoints_dir}. Expected the run directory on the chief's machine of a "
+            f"There is no checkpoint in {folder}. Expected the run directory on the chief's machine of a "
             "run that has saved. Received: one without any checkpoint."
         )
     return run, held

@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tfdist.config.checkpoint import CheckpointConfig
+
 
 @dataclass(frozen=True)
 class Saved:
@@ -55,6 +57,17 @@ class Retention:
             if number is not None and number < 1:
                 raise ValueError(f"Expected numbers of 1 or more. Received: {self}")
 
+    @classmethod
+    def of(cls, section: CheckpointConfig) -> Retention:
+        """Which checkpoints a config keeps."""
+        return cls(
+            latest=section.keep,
+            best=section.best,
+            larger_is_better=section.best_direction == "max",
+            every_steps=section.keep_every_steps,
+            every_epochs=section.keep_every_epochs,
+        )
+
     def obsolete(self, saved: Sequence[Saved], newest: Saved) -> list[Saved]:
         """Which may go once `newest` is whole.
 
@@ -67,12 +80,13 @@ class Retention:
         """
         past = sorted((entry for entry in saved if entry.step < newest.step), key=lambda entry: entry.key, reverse=True)
         standing = [newest, *_last_of_each_step(past)]
-        kept = {entry.key for entry in standing[: self.latest]}
-        kept |= {entry.key for entry in standing if self._keeps_for_good(entry)}
-        best = self.best_of(standing)
-        if best is not None:
-            kept.add(best.key)
+        kept = {entry.key for entry in standing[: self.latest]} | self.kept_for_good(standing)
         return [entry for entry in saved if entry.key not in kept]
+
+    def kept_for_good(self, saved: Sequence[Saved]) -> set[tuple[int, int]]:
+        """The keys of those that are kept however many come later."""
+        best = self.best_of(saved)
+        return {entry.key for entry in saved if self._keeps_for_good(entry) or entry is best}
 
     def best_of(self, saved: Sequence[Saved]) -> Saved | None:
         """The best by the metric, of equal ones the earliest; None where no metric is asked for, or none has it."""

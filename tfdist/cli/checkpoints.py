@@ -18,8 +18,16 @@ _STEP = click.option(
 )
 
 
-def _run_dir(command: Callable[..., Any]) -> Callable[..., Any]:
-    return click.argument("run_dir", metavar="RUN_DIR", type=click.Path())(command)
+def _run(command: Callable[..., Any]) -> Callable[..., Any]:
+    fit = click.option(
+        "--fit",
+        type=click.IntRange(min=1),
+        default=1,
+        show_default=True,
+        metavar="N",
+        help="Of a script that calls fit several times, the N-th that keeps checkpoints.",
+    )
+    return click.argument("run_dir", metavar="RUN_DIR", type=click.Path())(fit(command))
 
 
 def _json(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -40,31 +48,35 @@ def checkpoints() -> None:
 
 
 @checkpoints.command(cls=Verb)
-@_run_dir
+@_run
 @_json
-def ls(run_dir: str, as_json: bool) -> None:
+def ls(run_dir: str, fit: int, as_json: bool) -> None:
     """Lists steps, epochs, sizes, ages, metrics, and whether each is whole by its files' names and sizes."""
     from tfdist.archive import listing
+    from tfdist.archive.places import fits_of
     from tfdist.archive.reading import checkpoints_of
 
-    run, held = checkpoints_of(run_dir)
+    run, held = checkpoints_of(run_dir, fit)
     if as_json:
         _show(listing.to_json(str(run), held))
     else:
         click.echo(listing.render(held, time.time()))
+        others = [number for number in fits_of(run) if number != fit]
+        if others:
+            click.echo(f"other fits have checkpoints too: --fit {', '.join(map(str, others))}")
 
 
 @checkpoints.command(cls=Verb)
-@_run_dir
+@_run
 @_STEP
 @click.option("--against", type=click.IntRange(min=0), metavar="M", help="What changed since the checkpoint of step M.")
 @_json
-def inspect(run_dir: str, step: int | None, against: int | None, as_json: bool) -> None:
+def inspect(run_dir: str, fit: int, step: int | None, against: int | None, as_json: bool) -> None:
     """Shows what a checkpoint holds, or what changed between two: per variable the relative change."""
     from tfdist.archive import inspecting
     from tfdist.archive.reading import check_readable, checkpoints_of, chosen
 
-    _, held = checkpoints_of(run_dir)
+    _, held = checkpoints_of(run_dir, fit)
     entry = chosen(held, step)
     check_readable(entry)
     if against is None:
@@ -79,15 +91,15 @@ def inspect(run_dir: str, step: int | None, against: int | None, as_json: bool) 
 
 
 @checkpoints.command(cls=Verb)
-@_run_dir
+@_run
 @click.option("--step", type=click.IntRange(min=0), metavar="N", help="Those of step N alone.")
 @_json
-def verify(run_dir: str, step: int | None, as_json: bool) -> None:
+def verify(run_dir: str, fit: int, step: int | None, as_json: bool) -> None:
     """Reads every byte and compares it with the checksums; exits with 5 and names each damaged file."""
     from tfdist.archive.checking import damages
     from tfdist.archive.reading import checkpoints_of, chosen
 
-    _, held = checkpoints_of(run_dir)
+    _, held = checkpoints_of(run_dir, fit)
     asked = held if step is None else [entry for entry in held if entry.stored.step == chosen(held, step).stored.step]
     found = {entry.name: damages(entry) for entry in asked}
     if as_json:
@@ -104,24 +116,31 @@ def verify(run_dir: str, step: int | None, as_json: bool) -> None:
 
 
 @checkpoints.command(cls=Verb)
-@_run_dir
+@_run
 @click.option("--keep", type=click.IntRange(min=1), required=True, metavar="K", help="How many whole ones stay.")
 @click.option("--dry-run", is_flag=True, help="Only say what would go.")
 @click.option("--live", is_flag=True, help="Also while the run goes on.")
-def prune(run_dir: str, keep: int, dry_run: bool, live: bool) -> None:
-    """Removes old checkpoints; never the latest that is whole, whose every byte is read to be sure."""
+def prune(run_dir: str, fit: int, keep: int, dry_run: bool, live: bool) -> None:
+    """Removes old checkpoints; never the latest that is whole, whose every byte is read to be sure.
+
+    Those that the run's config keeps for good (checkpoint.best, keep_every_steps, keep_every_epochs) stay as well.
+    """
     from tfdist.archive.checking import damages
+    from tfdist.archive.places import retention_of
     from tfdist.archive.pruning import holding, obsolete
     from tfdist.archive.reading import checkpoints_of
     from tfdist.archive.wording import bytes_text
     from tfdist.checkpoint import files
+    from tfdist.checkpoint.pruning import saved_of
 
-    run, _ = checkpoints_of(run_dir)
+    run, _ = checkpoints_of(run_dir, fit)
     with holding(run, live=live or dry_run) as goes_on:
         if goes_on:
             click.echo(f"the run in {run} goes on", err=True)
-        held = checkpoints_of(run_dir)[1]
-        going = obsolete(held, keep, lambda entry: not damages(entry))
+        held = checkpoints_of(run_dir, fit)[1]
+        kept = retention_of(run).kept_for_good([saved_of(entry.stored) for entry in held])
+        old = obsolete(held, keep, lambda entry: not damages(entry))
+        going = [entry for entry in old if saved_of(entry.stored).key not in kept]
         for entry in going:
             if not dry_run:
                 files.remove(entry.stored)
@@ -130,10 +149,10 @@ def prune(run_dir: str, keep: int, dry_run: bool, live: bool) -> None:
 
 
 @checkpoints.command(cls=Verb)
-@_run_dir
+@_run
 @click.argument("dest", metavar="DEST", type=click.Path())
 @_STEP
-def export(run_dir: str, dest: str, step: int | None) -> None:
+def export(run_dir: str, fit: int, dest: str, step: int | None) -> None:
     """Writes a checkpoint as a file that Keras opens without tfdist: DEST.weights.h5, or DEST.keras.
 
     A .weights.h5 has weights and the optimizer's state; a .keras is the whole model of a run from a config, whose code
@@ -142,7 +161,7 @@ def export(run_dir: str, dest: str, step: int | None) -> None:
     from tfdist.archive.exporting import export as write
     from tfdist.archive.reading import checkpoints_of, chosen
 
-    run, held = checkpoints_of(run_dir)
+    run, held = checkpoints_of(run_dir, fit)
     entry = chosen(held, step)
     write(run, entry, Path(dest))
     click.echo(f"step {entry.stored.step}: {dest}")

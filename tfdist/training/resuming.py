@@ -7,7 +7,7 @@ import logging
 from dataclasses import dataclass
 
 from tfdist.checkpoint import Checkpoints, Retention, Summary
-from tfdist.config import CheckpointConfig, RunConfig
+from tfdist.config import RunConfig
 from tfdist.errors import RunDirError
 from tfdist.launch.environment import Assignment
 from tfdist.order.epoch import num_steps
@@ -50,7 +50,7 @@ def find_beginning(session: Session, assignment: Assignment, config: RunConfig) 
     """
     section = config.checkpoint
     folder = section.directory or session.run.checkpoints_dir
-    checkpoints = Checkpoints(folder, retention_of(section), session.strategy, when_busy=section.when_busy)
+    checkpoints = Checkpoints(folder, Retention.of(section), session.strategy, when_busy=section.when_busy)
     wanted = wanted_resume(assignment)
     if wanted == "never":
         checkpoints.check_none()
@@ -69,17 +69,6 @@ def find_beginning(session: Session, assignment: Assignment, config: RunConfig) 
     summary, path = found
     check_same_order(summary, seed=session.seed, batch_size=config.data.batch_size)
     return Beginning(checkpoints, summary, path)
-
-
-def retention_of(section: CheckpointConfig) -> Retention:
-    """Which checkpoints a config keeps."""
-    return Retention(
-        latest=section.keep,
-        best=section.best,
-        larger_is_better=section.best_direction == "max",
-        every_steps=section.keep_every_steps,
-        every_epochs=section.keep_every_epochs,
-    )
 
 
 def check_same_order(

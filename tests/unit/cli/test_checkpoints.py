@@ -106,6 +106,32 @@ def test_prune(run: RunDir) -> None:
     assert checkpoints("prune", run, "--keep", "0").exit_code == 2
 
 
+def test_prune_leaves_what_the_config_keeps_for_good(run: RunDir) -> None:
+    run.config_file.write_text("checkpoint: {every_steps: 5, keep_every_steps: 10}")
+    assert checkpoints("prune", run, "--keep", "1").stdout.startswith("removed step-00000015, ")
+    assert names(run) == ["step-00000010", "step-00000020"]
+
+
+def test_checkpoints_that_lie_elsewhere(run: RunDir, tmp_path: Path) -> None:
+    run.checkpoints_dir.rename(tmp_path / "elsewhere")
+    run.config_file.write_text(f"checkpoint: {{directory: {tmp_path / 'elsewhere'}}}")
+    assert "step-00000020" in checkpoints("ls", run).stdout
+    run.config_file.write_text("checkpoint: {directory: gs://bucket/a}")
+    result = checkpoints("ls", run)
+    assert result.exit_code == 2 and "lie in gs://bucket/a" in result.stderr
+
+
+def test_the_fits_of_a_script(run: RunDir) -> None:
+    fit = run.checkpoints_dir / "fit-2"
+    fit.mkdir()
+    folder_of(run, 20).rename(fit / "step-00000020")
+    first = checkpoints("ls", run).stdout
+    assert "step-00000020" not in first and first.endswith("other fits have checkpoints too: --fit 2\n")
+    assert checkpoints("ls", run, "--fit", "2").stdout.splitlines()[1].startswith("step-00000020")
+    assert checkpoints("verify", run, "--fit", "2").stdout == "step-00000020: whole\n"
+    assert checkpoints("inspect", run, "--fit", "3").exit_code == 2
+
+
 def test_a_run_that_goes_on_is_not_pruned_without_a_word(run: RunDir) -> None:
     with RunHold() as hold:
         hold.take(run)

@@ -1,0 +1,63 @@
+"""Where the checkpoints of a run lie, and which of them its config keeps for good."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tfdist.checkpoint.retention import Retention
+from tfdist.config.checkpoint import CheckpointConfig
+from tfdist.errors import RunDirError
+from tfdist.rundir.layout import RunDir
+
+_FIT = re.compile(r"fit-(\d+)")
+
+
+def folder_of(run: RunDir, fit: int) -> Path:
+    """The folder with the checkpoints of one `fit`.
+
+    Args:
+        run: The run.
+        fit: Which `fit` of its script, counted from 1; the run of a config has one.
+
+    Raises:
+        RunDirError: They lie where only TensorFlow's file systems reach.
+    """
+    directory = _section(run).directory
+    if directory is None:
+        return run.checkpoints_dir / f"fit-{fit}" if fit > 1 else run.checkpoints_dir
+    if "://" in directory:
+        raise RunDirError(
+            f"The checkpoints of {run} lie in {directory}. Expected a path on this machine. Copy that directory to "
+            f"{run.checkpoints_dir}, and set checkpoint.directory in {run.config_file} to null."
+        )
+    return Path(directory)
+
+
+def fits_of(run: RunDir) -> list[int]:
+    """The numbers of the `fit`s after the first that have a folder of their own, counted from 1."""
+    try:
+        names = [entry.name for entry in run.checkpoints_dir.iterdir()]
+    except OSError:
+        return []
+    return sorted(int(match[1]) for match in map(_FIT.fullmatch, names) if match)
+
+
+def retention_of(run: RunDir) -> Retention:
+    """What a run keeps."""
+    return Retention.of(_section(run))
+
+
+def _section(run: RunDir) -> CheckpointConfig:
+    """What the run's config says; of a script's run, which has none, the defaults."""
+    # Imported here: YAML's parser takes longer than all else that a list of checkpoints needs.
+    import yaml
+
+    try:
+        document = yaml.safe_load(run.config_file.read_bytes())
+    except FileNotFoundError:
+        return CheckpointConfig()
+    except (OSError, yaml.YAMLError) as error:
+        raise RunDirError(f"{run.config_file} cannot be read, and says where the checkpoints lie: {error}") from error
+    section = document.get("checkpoint") if isinstance(document, dict) else None
+    return CheckpointConfig(**section) if isinstance(section, dict) else CheckpointConfig()
