@@ -162,6 +162,8 @@ def act(action: str, value: str, assignment: Assignment, run: RunDir) -> int:
         print(value, file=sys.stderr, flush=True)
     elif action == "touch":
         Path(value).write_text(f"{os.getpid()}")
+    elif action == "await":
+        wait_until(Path(value).exists, f"nobody made {value}")
     elif action == "environ":
         print(f"{value}={os.environ.get(value)}", flush=True)
     elif action == "assignment":
@@ -215,9 +217,18 @@ def chatter(index: int, times: int) -> None:
 def wait_for_all(assignment: Assignment, run: RunDir) -> None:
     """Waits until the launcher, which starts all workers, has written a state for each."""
     files = [run.state_file(index) for index in range(assignment.num_workers)]
+
+    def started(file: Path) -> bool:
+        state = WorkerState.read(file)
+        return state is not None and state.attempt == assignment.attempt
+
+    wait_until(lambda: all(map(started, files)), "not all workers were started")
+
+
+def wait_until(come: Callable[[], bool], otherwise: str) -> None:
     deadline = time.monotonic() + 20
-    while not all((state := WorkerState.read(file)) and state.attempt == assignment.attempt for file in files):
-        assert time.monotonic() < deadline, "not all workers were started"
+    while not come():
+        assert time.monotonic() < deadline, otherwise
         time.sleep(0.01)
 
 

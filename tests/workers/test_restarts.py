@@ -30,7 +30,7 @@ def test_all_workers_start_again(launchers: Launchers) -> None:
     assert launcher.end() == 0, launcher.err
     assert launcher.out.splitlines() == ["TFDIST_ATTEMPT=1"] * 2
     assert "worker 1 (" in launcher.err and "in epoch 1 after step 5: killed by SIGKILL" in launcher.err
-    assert "all workers start again in 1 s (restart 1 of 1 without progress)" in launcher.err
+    assert "all workers start again in 1 s (restart 1 of 1; progress begins the count anew)" in launcher.err
     run = run_of(launcher)
     assert {path.name for path in run.logs_dir.iterdir()} == {f"worker-{i}.{n}.log" for i in (0, 1) for n in (0, 1)}
     assert json.loads(run.attempt_failure_file(0).read_text())["index"] == 1
@@ -41,7 +41,9 @@ def test_all_workers_start_again(launchers: Launchers) -> None:
 
 @pytest.mark.bound(60 + 5 * RESTARTS)
 def test_many_restarts_leave_nothing_behind(launchers: Launchers) -> None:
-    args = [f"0@{RESTARTS}:descriptors", "0@0:descriptors"]
+    counted = launchers.folder / "counted"
+    # Before the other one dies, in the first attempt; in the last nobody does.
+    args = [f"0@{RESTARTS}:descriptors", "0@0:descriptors", f"0@0:touch:{counted}", f"1@0:await:{counted}"]
     for attempt in range(RESTARTS):
         args += [f"1@{attempt}:step:{attempt + 1}", f"1@{attempt}:child:{launchers.folder}/child", "*:swallow"]
         args += [f"1@{attempt}:signal:9", f"0@{attempt}:hang"]

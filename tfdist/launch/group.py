@@ -11,7 +11,7 @@ from tfdist.launch.environment import Assignment
 from tfdist.launch.events import Ended, Event, GiveUp, Hold, Restart, Stop, StopAsked
 from tfdist.launch.failures import Failure, first_to_last
 from tfdist.launch.outcome import Outcome
-from tfdist.launch.phases import Phase, check_step
+from tfdist.launch.phases import Life, Phase
 from tfdist.launch.restarting import Again, Restarts
 from tfdist.launch.signals import describe_signal
 from tfdist.launch.surroundings import Surroundings
@@ -30,31 +30,25 @@ class Group:
     Args:
         assignments: One a local worker, of the first attempt.
         around: What the attempts have to do with.
+        life: The job's, which is forming.
         max_restarts: Restarts without progress that are allowed; the leader's count.
         tell: Called with how an attempt ended and that there is another one.
-        enter: Called with every new phase and the attempt's number.
     """
 
     def __init__(
         self,
         assignments: Sequence[Assignment],
         around: Surroundings,
+        life: Life,
         max_restarts: int = 0,
         tell: Tell = lambda outcome, restart: None,
-        enter: Callable[[Phase, int], None] = lambda phase, attempt: None,
     ) -> None:
         self._assignments = list(assignments)
         self._around = around
         self._restarts = Restarts(max_restarts)
         self._tell = tell
-        self._enter = enter
-        self._phase = Phase.FORMING
+        self._life = life
         self._attempt = assignments[0].attempt
-
-    @property
-    def phase(self) -> Phase:
-        """Where in its life the job is."""
-        return self._phase
 
     def run(self) -> Outcome:
         """Starts the workers, as often as it takes, and returns when none is left."""
@@ -78,8 +72,7 @@ class Group:
                 return self._end(interruption)
 
     def _go(self, phase: Phase) -> None:
-        self._phase = check_step(self._phase, phase)
-        self._enter(phase, self._attempt)
+        self._life.enter(phase, self._attempt)
 
     def _end(self, outcome: Outcome) -> Outcome:
         self._go(Phase.FAILED if outcome.failures or outcome.stop else Phase.DONE)
@@ -92,7 +85,7 @@ class Group:
         judgement, self._restarts = self._restarts.judge(outcome.failures, outcome.step)
         verdict: Restart | GiveUp
         if isinstance(judgement, Again):
-            of = f"restart {judgement.number} of {self._restarts.most} without progress"
+            of = f"restart {judgement.number} of {self._restarts.most}; progress begins the count anew"
             verdict = Restart(self._attempt + 1, judgement.delay, of)
         else:
             verdict = GiveUp(judgement.why)

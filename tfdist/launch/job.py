@@ -24,6 +24,7 @@ from tfdist.launch.keeper import Keeper
 from tfdist.launch.network import enter_network
 from tfdist.launch.outcome import Outcome
 from tfdist.launch.output import STDERR, STDOUT, Terminal
+from tfdist.launch.phases import Life, Phase
 from tfdist.launch.report import render
 from tfdist.launch.run_hold import RunHold
 from tfdist.launch.run_place import Place, create_place, join_place
@@ -46,14 +47,17 @@ def run_job(spec: JobSpec) -> int:
         RunDirError: The run directory cannot be used.
     """
     begun = time.time()
+    life = Life()
     membership = enter_network(spec.network, spec.membership)
     with Signals() as signals, PortHold() as ports, RunHold() as runs:
         try:
             membership = hold_ports(membership, ports)
+            life.enter(Phase.FORMING)
             with _formed(spec, membership, runs, signals) as (place, control):
                 journal = Journal(place.run_dir.ledger_file if membership.has_chief else None, begun)
-                outcome = _run_group(spec, membership, place, control, signals, journal)
+                outcome = _run_group(spec, membership, place, control, signals, journal, life)
         except Stopped as stopped:
+            life.enter(Phase.FAILED)
             outcome = Outcome(stopped.exit_code, stop=Stop(stopped.exit_code, str(stopped)))
     report = render(outcome, verbose=spec.verbose)
     if report:
@@ -100,7 +104,13 @@ def _join(spec: JobSpec, membership: Membership, formed: Formed) -> Place:
 
 
 def _run_group(
-    spec: JobSpec, membership: Membership, place: Place, control: Control, signals: Signals, journal: Journal
+    spec: JobSpec,
+    membership: Membership,
+    place: Place,
+    control: Control,
+    signals: Signals,
+    journal: Journal,
+    life: Life,
 ) -> Outcome:
     assignments = [_assignment(spec, membership, place, index) for index in membership.local]
     shown = {"chief": {0}, "all": set(membership.local), "none": set()}[spec.show]
@@ -109,7 +119,8 @@ def _run_group(
         print(f"worker(s) {', '.join(map(str, membership.local))} start; logs in {place.run_dir.logs_dir}", flush=True)
     keeper = Keeper(spec, place, control, journal, terminal, shown)
     around = Surroundings(keeper.start, keeper.diagnosis, control, signals, spec.grace, keeper.observe)
-    outcome = Group(assignments, around, spec.max_restarts, keeper.tell, keeper.enter).run()
+    life.tell(keeper.enter)
+    outcome = Group(assignments, around, life, spec.max_restarts, keeper.tell).run()
     keeper.close(assignments, outcome)
     return outcome
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 
 
 class Phase(enum.Enum):
@@ -53,3 +54,33 @@ def check_step(before: Phase, after: Phase) -> Phase:
     if after not in _NEXT[before]:
         raise ValueError(f"A job does not go from {before.value} to {after.value}.")
     return after
+
+
+class Life:
+    """Where one job is in its life.
+
+    Args:
+        entered: Called with every phase after STARTING, and with the number of the attempt that it belongs to.
+    """
+
+    def __init__(self, entered: Callable[[Phase, int], None] = lambda phase, attempt: None) -> None:
+        self._phase = Phase.STARTING
+        self._entered = entered
+
+    @property
+    def phase(self) -> Phase:
+        """The phase that the job is in."""
+        return self._phase
+
+    def tell(self, entered: Callable[[Phase, int], None]) -> None:
+        """From now on `entered` is called instead."""
+        self._entered = entered
+
+    def enter(self, phase: Phase, attempt: int = 0) -> None:
+        """The job goes into its next phase.
+
+        Raises:
+            ValueError: The diagram has no arrow from this phase to that.
+        """
+        self._phase = check_step(self._phase, phase)
+        self._entered(phase, attempt)

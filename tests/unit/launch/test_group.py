@@ -14,7 +14,7 @@ from tfdist.launch.events import Done, Ended, GiveUp, Hold, Restart, Stop, StopA
 from tfdist.launch.failures import Failure, from_signal
 from tfdist.launch.group import Group
 from tfdist.launch.outcome import Outcome
-from tfdist.launch.phases import Phase
+from tfdist.launch.phases import Life, Phase
 
 KILLED = -signal.SIGKILL
 RUNNING, STOPPING, RESTARTING = Phase.RUNNING, Phase.STOPPING, Phase.RESTARTING
@@ -34,14 +34,17 @@ def tell_story(place: Stage, max_restarts: int = 0, diagnose: Any = None) -> Sto
     phases: list[tuple[Phase, int]] = []
     told: list[Restart] = []
     around = place.surroundings()
+    life = Life()
+    life.enter(Phase.FORMING)
+    life.tell(lambda phase, attempt: phases.append((phase, attempt)))
     if diagnose is not None:
         around = dataclasses.replace(around, diagnose=diagnose)
     group = Group(
         assignments(len(place.workers[0]), len(place.control.remote)),
         around,
+        life,
         max_restarts,
         lambda outcome, restart: told.append(restart),
-        lambda phase, attempt: phases.append((phase, attempt)),
     )
     with place.signals:
         return Story(group.run(), phases, told, place)
