@@ -15,6 +15,7 @@ import tensorflow as tf
 
 import tfdist
 from tests.devices.mirrored import mirrored
+from tests.marks import slow
 from tfdist import keras_repairs
 from tfdist.checkpoint import Checkpoints, Policy, Retention, Summary
 from tfdist.checkpoint.files import stored
@@ -155,10 +156,10 @@ def strategy_of(replicas: int) -> tf.distribute.Strategy:
     ("make", "replicas", "end", "said"),
     [
         (accumulating, 2, ("on_train_batch_end", STEPS + 4), "step 12 (epoch 2, 4 of 8 batches)"),
-        (scheduled, 1, ("on_train_batch_begin", 6), "step 5 (epoch 1, 5 of 8 batches)"),
+        slow(scheduled, 1, ("on_train_batch_begin", 6), "step 5 (epoch 1, 5 of 8 batches)"),
         (scheduled, 1, ("on_train_batch_end", STEPS), "step 8 (epoch 1, 8 of 8 batches)"),
         (scaled, 2, ("on_test_batch_end", 6), "step 16 (epoch 2, 8 of 8 batches)"),
-        (scaled, 2, ("on_epoch_end", 2), "step 16 (epoch 3, 0 of 8 batches)"),
+        slow(scaled, 2, ("on_epoch_end", 2), "step 16 (epoch 3, 0 of 8 batches)"),
     ],
     ids=["in an epoch", "before a batch", "after the last batch", "in an evaluation", "after an epoch"],
 )

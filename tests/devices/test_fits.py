@@ -17,6 +17,7 @@ import tensorflow as tf
 
 import tfdist
 from tests.devices.mirrored import mirrored
+from tests.marks import slow
 from tfdist.checkpoint.files import stored
 from tfdist.errors import RunDirError, UsageError
 from tfdist.keras_repairs.gathered import copies
@@ -170,12 +171,12 @@ def assert_same(one: Script, other: Script) -> None:
 @pytest.mark.parametrize(
     ("body", "replicas", "kills"),
     [
-        (pretrain_and_finetune, 2, [("on_train_batch_begin", STEPS + 4)]),
+        slow(pretrain_and_finetune, 2, [("on_train_batch_begin", STEPS + 4)]),
         (pretrain_and_finetune, 1, [("on_test_batch_begin", 2), ("on_train_begin", 2)]),
-        (pipelines, 2, [("on_train_batch_begin", STEPS + 4)]),
+        slow(pipelines, 2, [("on_train_batch_begin", STEPS + 4)]),
         (pipelines, 1, [("on_train_batch_begin", 2 * STEPS + 3)]),
-        (shuffled_dataset, 1, [("on_train_batch_begin", STEPS + 4), ("on_train_batch_begin", 13)]),
-        (seeded_by_the_script, 1, [("on_train_batch_begin", 3)]),
+        slow(shuffled_dataset, 1, [("on_train_batch_begin", STEPS + 4), ("on_train_batch_begin", 13)]),
+        slow(seeded_by_the_script, 1, [("on_train_batch_begin", 3)]),
     ],
 )
 def test_every_bit_is_that_of_a_script_that_was_not_killed(

@@ -14,7 +14,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.marks import slow
 from tests.workers.launching import until
 from tests.workers.resumed import EPOCHS, STEPS, End, end_of, write_config
 from tests.workers.running import ROOT, tfdist
@@ -113,7 +112,8 @@ def references(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tupl
 
 
 @pytest.mark.bound(500)
-@pytest.mark.parametrize("way", [slow("one"), slow("logical"), "nproc"])
+@pytest.mark.slow
+@pytest.mark.parametrize("way", WAYS)
 def test_a_killed_run_ends_as_the_one_that_was_not(
     way: str, references: Callable[[str], tuple[Path, End]], tmp_path: Path
 ) -> None:
