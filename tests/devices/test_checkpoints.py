@@ -178,6 +178,7 @@ def test_every_bit_is_that_of_a_training_without_an_end(
     assert ended.values == whole.values
 
 
+@pytest.mark.slow
 def test_on_other_devices_only_rounding_differs(tmp_path: Path) -> None:
     """Within an epoch and between two updates of the weights: metrics and gradients of all replicas go on."""
     whole = Run(tmp_path / "whole", plain=True)

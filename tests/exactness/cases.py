@@ -52,7 +52,11 @@ SLOW = {
     *("default_precision", "default_precision_of_tokens", "mixed_float16_and_accumulation"),
     *("static_loss_scale", "static_loss_scale_and_accumulation"),
     *("xla_and_steps_per_execution", "xla_in_a_step_of_ones_own", "xla_with_masks_and_added_losses"),
-    "steps_per_execution_of_a_dataset_that_repeats",
+    *("steps_per_execution_of_a_dataset_that_repeats", "steps_per_execution_of_unknown_size"),
+    *("two_fits_and_changed_layers", "several_outputs_and_masks_of_losses", "mask_and_sample_weight", "convolution"),
+    *("loss_scaling_with_an_overflow_and_accumulation", "gradient_accumulation_of_an_embedding", "gathered_metrics"),
+    *("sparse_gradients_by_adagrad", "own_step_with_a_total", "own_step_with_a_declared_sum"),
+    *("moving_average_that_overwrites", "mean_with_sample_weight"),
 }
 """Cases that the slow tests alone compare."""
 

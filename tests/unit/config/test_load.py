@@ -13,6 +13,8 @@ REPOSITORY = Path(__file__).parents[3]
 
 
 def test_a_config_with_its_defaults(config_file: Path, tmp_path: Path) -> None:
+    path = f"{tmp_path}/data/digits.npz"
+    digits = {"format": "npz", "path": path, "augment": None, "on_nan": "keep", "classes": None}
     assert to_dict(load_config(config_file)) == {
         "name": "digits",
         "seed": 7,
@@ -25,8 +27,8 @@ def test_a_config_with_its_defaults(config_file: Path, tmp_path: Path) -> None:
         },
         "data": {
             "batch_size": 128,
-            "train": {"format": "npz", "path": f"{tmp_path}/data/digits.npz", "split": "train", "shuffle": True},
-            "validation": {"format": "npz", "path": f"{tmp_path}/data/digits.npz", "split": "test", "shuffle": False},
+            "train": {**digits, "split": "train", "shuffle": True},
+            "validation": {**digits, "split": "test", "shuffle": False},
         },
         "fit": {"epochs": 10},
         "devices": {"logical": None, "memory_limit": None, "memory_growth": True},
