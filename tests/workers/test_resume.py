@@ -129,6 +129,7 @@ def test_a_killed_run_ends_as_the_one_that_was_not(
     assert state is not None and (state.step, state.attempt) == (STEPS * EPOCHS, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.bound(500)
 def test_two_machines_of_which_one_has_the_checkpoints(
     references: Callable[[str], tuple[Path, End]], tmp_path: Path, two_ports: tuple[int, int]
