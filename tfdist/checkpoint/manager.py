@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -16,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfdist.checkpoint.background import writer
+from tfdist.checkpoint.passing import passing_folder
 from tfdist.checkpoint.pruning import SUMMARY, Pruning
 from tfdist.checkpoint.retention import Retention
 from tfdist.checkpoint.store import is_remote, open_store
@@ -199,8 +199,8 @@ class Checkpoints:
         if worker_count(self._strategy) == 1 and not is_remote(self._restored_from):
             yield tuple(Path(self._restored_from) / name for name in names)
             return
-        with tempfile.TemporaryDirectory(prefix="tfdist-checkpoint-") as folder:
-            paths = tuple(Path(folder) / name for name in names)
+        with passing_folder() as folder:
+            paths = tuple(folder / name for name in names)
             for path in paths:
                 file_from_chief(f"{self._restored_from}/{path.name}", path, self._strategy)
             yield paths

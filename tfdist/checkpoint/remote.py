@@ -12,7 +12,6 @@ import errno
 import hashlib
 import io
 import json
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfdist.checkpoint import files
+from tfdist.checkpoint.passing import passing_folder
 from tfdist.rundir import atomic
 
 _BLOCK = 4 << 20
@@ -135,11 +135,11 @@ class RemoteStore:
         """
         target: RemotePath | None = None
         try:
-            with tempfile.TemporaryDirectory(prefix="tfdist-checkpoint-") as here:
-                yield Path(here)
+            with passing_folder() as here:
+                yield here
                 target = self.folder / files.free_name(self.stored(), step)
                 target.mkdir()
-                marked = {file.name: _copied(file, target / file.name) for file in sorted(Path(here).iterdir())}
+                marked = {file.name: _copied(file, target / file.name) for file in sorted(here.iterdir())}
             content = json.dumps({"format": 1, "files": marked}, indent=2) + "\n"
             (target / files.MARKER).copy_from(io.BytesIO(content.encode()))
         except BaseException as error:

@@ -1,0 +1,32 @@
+"""A folder for files that only pass through this machine, such as what one worker copies from another."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from tfdist.rundir.beside import beside, remove_abandoned
+
+_NAME = "tfdist-checkpoint"
+
+
+@contextlib.contextmanager
+def passing_folder() -> Iterator[Path]:
+    """Yields an empty folder, only for this user, that is gone when the block ends.
+
+    What a process that was killed inside of such a block has left is removed by the next one.
+
+    Raises:
+        OSError: It cannot be made.
+    """
+    place = Path(tempfile.gettempdir()) / _NAME
+    remove_abandoned(place)
+    folder = beside(place)
+    folder.mkdir(mode=0o700)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
