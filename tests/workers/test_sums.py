@@ -15,11 +15,10 @@ SCRIPT = """
     import numpy as np
     import tensorflow as tf
     import tfdist
-    from tfdist.runtime.ring import PIECE_BYTES
     from tfdist.runtime.sums import sum_over_replicas
 
     strategy = tfdist.strategy()
-    large = PIECE_BYTES // 4 * 2 + 5
+    large = 7_500_005  # 30 MB: three workers sum it in several rings, with a rest
 
     def values(worker):
         generator = np.random.default_rng(worker)

@@ -1,4 +1,4 @@
-"""Sums over workers as collectives of a size that suits the network: large tensors are cut, small ones joined.
+"""Sums over workers as collectives of a size that suits the network: small tensors are joined, large ones subdivided.
 
 For RING over gRPC alone, with one device a worker; NCCL keeps TensorFlow's path. TensorFlow runs collectives one after
 another, in the order in which they were traced.
@@ -7,13 +7,15 @@ another, in the order in which they were traced.
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Sequence
 
 import tensorflow as tf
 
-PIECE_BYTES = 2 << 20
-"""Size of one collective: large tensors are cut, small ones joined."""
+JOINED_BYTES = 2 << 20
+"""Smaller tensors share a collective, up to this size; a larger one has its own, which sums in its place."""
+
+_SUBDIVISIONS = 64
+"""Rings at most that TensorFlow runs at once over one tensor, in chunks of up to 4 MiB; by default it runs two."""
 
 _GROUP_KEY = 741_000
 """Far above the keys that TensorFlow counts up for its own groups."""
@@ -44,28 +46,25 @@ class Ring:
     def _sum_of_one_dtype(self, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         flat = [tf.reshape(tensor, [-1]) for tensor in tensors]
         if any(tensor.shape.num_elements() is None for tensor in tensors):
-            totals = [self._sum_piece(tensor) for tensor in flat]
+            totals = [self._reduce(tensor) for tensor in flat]
         else:
-            totals = self._sum_pieces(flat)
+            totals = self._sum_in_groups(flat)
         return [tf.reshape(total, tf.shape(tensor)) for total, tensor in zip(totals, tensors, strict=True)]
 
-    def _sum_pieces(self, flat: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        limit = PIECE_BYTES // flat[0].dtype.size
-        totals: list[tf.Tensor | None] = [None] * len(flat)
-        for group in _groups([tensor.shape[0] for tensor in flat], limit):
+    def _sum_in_groups(self, flat: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        totals: list[tf.Tensor] = []
+        sizes = [tensor.shape[0] for tensor in flat]
+        for group in _groups(sizes, JOINED_BYTES // flat[0].dtype.size):
             if len(group) > 1:
-                joined = self._sum_piece(tf.concat([flat[i] for i in group], 0))
-                for i, part in zip(group, tf.split(joined, [flat[i].shape[0] for i in group]), strict=True):
-                    totals[i] = part
+                joined = self._reduce(tf.concat([flat[i] for i in group], 0))
+                totals += tf.split(joined, [sizes[i] for i in group])
             else:
-                (i,) = group
-                pieces = [self._sum_piece(piece) for piece in _cut(flat[i], limit)]
-                totals[i] = tf.concat(pieces, 0) if len(pieces) > 1 else pieces[0]
+                totals.append(self._reduce(flat[group[0]]))
         return totals
 
-    def _sum_piece(self, piece: tf.Tensor) -> tf.Tensor:
+    def _reduce(self, tensor: tf.Tensor) -> tf.Tensor:
         return tf.raw_ops.CollectiveReduceV2(
-            input=piece,
+            input=tensor,
             group_size=self._workers,
             group_key=_GROUP_KEY,
             instance_key=next(self._keys) + (_GROUP_KEY << 8),
@@ -75,6 +74,7 @@ class Ring:
             communication_hint="ring",
             # No timeout: for each, TensorFlow keeps a thread asleep until then. A watchdog bounds the waiting.
             timeout_seconds=0,
+            max_subdivs_per_device=_SUBDIVISIONS,
         )
 
 
@@ -98,9 +98,3 @@ def _groups(sizes: Sequence[int], limit: int) -> list[list[int]]:
             room = limit - size
     return groups
 
-
-def _cut(flat: tf.Tensor, limit: int) -> list[tf.Tensor]:
-    count = math.ceil(flat.shape[0] / limit)
-    if count <= 1:
-        return [flat]
-    return [flat[i * limit : (i + 1) * limit] for i in range(count)]
