@@ -22,6 +22,8 @@ TargetKind = Literal["config", "script", "module"]
 Communication = Literal["auto", "nccl", "ring"]
 Resume = Literal["auto", "must", "never"]
 Compression = Literal["none", "bfloat16", "float16"]
+_CHOICES = {"communication": Communication, "compression": Compression, "resume": Resume}
+_SECONDS = ("first_step_timeout", "step_timeout", "grace")
 _TUPLES = ("args", "devices", "overrides")
 
 
@@ -35,53 +37,34 @@ def read_token(environ: Mapping[str, str] | None = None) -> token.Token | None:
     return None if secret is None else token.Token(secret)
 
 
-@dataclass(frozen=True)
-class Assignment:
-    """Everything that a launcher tells one worker process.
+@dataclass(frozen=True, kw_only=True)
+class WorkerOptions:
+    """The part of a `JobSpec` that its launcher hands to each worker in its `Assignment`, unchanged.
 
     Attributes:
-        run_dir: Absolute path of the run directory on this machine.
-        seed: The run's random seed, the same for every worker; not negative.
-        index: This worker's place in the cluster; 0 is the chief.
-        num_workers: Workers of the whole cluster.
-        target_kind: What `target` is: a YAML config, a Python script or a module's dotted name.
-        target: Path or dotted name of what to run.
         args: The script's own arguments.
         overrides: KEY=VALUE texts of `--set`, for a config.
-        local_rank: This worker's place among the workers of this machine.
-        local_size: Workers of this machine: they share its devices and cores.
-        attempt: Starts of the group before this one.
-        max_restarts: Restarts without progress that the job allows.
         devices: GPUs that the workers of this machine may use, by TensorFlow's index; None for all.
         logical_devices: Parts that each GPU (or the CPU, when there is none) is split into; None for no split.
-        memory_limit: MiB of a logical device.
+        memory_limit: MiB of a logical device; None for no limit.
         communication: Which collectives to use.
         compression: What gradients are sent as between workers; "none" for what they are.
         first_step_timeout: Seconds that the first step of a `fit`, `evaluate` or `predict` may take, and any one call
             into TensorFlow outside of them.
         step_timeout: Seconds without a step, a callback or a batch after which the worker hangs.
-        grace: Seconds that a worker has for a stop at a step boundary, with a checkpoint.
+        grace: Seconds that the workers have to stop at a step boundary, with a checkpoint.
+        max_restarts: Restarts of all workers without progress between them that the job allows.
         resume: Whether the run goes on from the checkpoint in its directory: if there is one, in any case, or never.
         verbose: Say more, and keep tracebacks.
-        address: This worker's host:port; None when there is one worker.
-        cluster: Every worker's host:port, comma-separated; None when there is one worker.
-        channel_fd: File descriptor of the socket to the launcher (`WorkerChannel`).
         recording: What to record for `tfdist verify`; None in any other run.
         trace: What to trace for `tfdist verify --kill`; None in any other run.
+
+    Raises:
+        UsageError: A value is none of those that its option takes.
     """
 
-    run_dir: str
-    seed: int
-    index: int
-    num_workers: int
-    target_kind: TargetKind
-    target: str
     args: tuple[str, ...] = ()
     overrides: tuple[str, ...] = ()
-    local_rank: int = 0
-    local_size: int = 1
-    attempt: int = 0
-    max_restarts: int = 0
     devices: tuple[int, ...] | None = None
     logical_devices: int | None = None
     memory_limit: int | None = None
@@ -90,15 +73,68 @@ class Assignment:
     first_step_timeout: float = 1800.0
     step_timeout: float = 600.0
     grace: float = 30.0
+    max_restarts: int = 0
     resume: Resume = "never"
     verbose: bool = False
-    address: str | None = None
-    cluster: str | None = None
-    channel_fd: int | None = None
     recording: RecordingRequest | None = None
     trace: TraceRequest | None = None
 
     def __post_init__(self) -> None:
+        for name, choices in _CHOICES.items():
+            if getattr(self, name) not in get_args(choices):
+                expected = ", ".join(get_args(choices))
+                raise UsageError(f"--{name} must be one of {expected}. Received: {getattr(self, name)!r}")
+        for name in _SECONDS:
+            check_seconds(name, getattr(self, name))
+
+    def worker_options(self) -> dict[str, Any]:
+        """These options by name, as arguments for another object that has them."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(WorkerOptions)}
+
+
+def check_seconds(option: str, seconds: float) -> None:
+    """Raises `UsageError` when a wait has no length."""
+    if not seconds > 0:
+        raise UsageError(f"--{option.replace('_', '-')} must be more than 0 seconds. Received: {seconds}")
+
+
+@dataclass(frozen=True)
+class Assignment(WorkerOptions):
+    """Everything that a launcher tells one worker process. What all workers get alike is in `WorkerOptions`.
+
+    Attributes:
+        run_dir: Absolute path of the run directory on this machine.
+        seed: The run's random seed, the same for every worker; not negative.
+        index: This worker's place in the cluster; 0 is the chief.
+        num_workers: Workers of the whole cluster.
+        target_kind: What `target` is: a YAML config, a Python script or a module's dotted name.
+        target: Path or dotted name of what to run.
+        local_rank: This worker's place among the workers of this machine.
+        local_size: Workers of this machine: they share its devices and cores.
+        attempt: Starts of the group before this one.
+        address: This worker's host:port; None when there is one worker.
+        cluster: Every worker's host:port, comma-separated; None when there is one worker.
+        channel_fd: File descriptor of the socket to the launcher (`WorkerChannel`).
+
+    Raises:
+        UsageError: A value is out of its range, or none of those that its option takes.
+    """
+
+    run_dir: str
+    seed: int
+    index: int
+    num_workers: int
+    target_kind: TargetKind
+    target: str
+    local_rank: int = 0
+    local_size: int = 1
+    attempt: int = 0
+    address: str | None = None
+    cluster: str | None = None
+    channel_fd: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if not 0 <= self.index < self.num_workers:
             raise UsageError(f"A worker's index must be 0 to {self.num_workers - 1}. Received: index={self.index}")
         if not 0 <= self.local_rank < self.local_size <= self.num_workers:
@@ -110,14 +146,6 @@ class Assignment:
             raise UsageError(f"A seed must not be negative. Received: seed={self.seed}")
         if self.target_kind not in get_args(TargetKind):
             raise UsageError(f"target_kind must be one of {get_args(TargetKind)}. Received: {self.target_kind!r}")
-        if self.communication not in get_args(Communication):
-            raise UsageError(
-                f"--communication must be one of {get_args(Communication)}. Received: {self.communication!r}"
-            )
-        if self.compression not in get_args(Compression):
-            raise UsageError(f"--compression must be one of {get_args(Compression)}. Received: {self.compression!r}")
-        if self.resume not in get_args(Resume):
-            raise UsageError(f"--resume must be one of {get_args(Resume)}. Received: {self.resume!r}")
         if (self.num_workers > 1) != (self.cluster is not None):
             raise UsageError(
                 "Several workers need a cluster and one worker has none. "

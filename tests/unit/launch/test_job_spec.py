@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from tfdist.cluster.membership import Membership
+from tfdist.errors import UsageError
+from tfdist.launch.environment import Assignment, WorkerOptions
+from tfdist.launch.job_spec import JobSpec
+
+ALONE = Membership(None, (0,))
+
+
+def test_a_job_hands_all_of_them_to_its_workers() -> None:
+    given: dict[str, Any] = {"args": ("--epochs", "3"), "devices": (0, 2), "resume": "auto", "grace": 5.0}
+    options = JobSpec(ALONE, "script", "train.py", **given).worker_options()
+    assert set(options) == {field.name for field in dataclasses.fields(WorkerOptions)}
+    assignment = Assignment("/r", 1, 0, 1, "script", "train.py", **options)
+    assert {name: getattr(assignment, name) for name in given} == given
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"communication": "mpi"}, "--communication must be one of auto, nccl, ring. Received: 'mpi'"),
+        ({"compression": "int8"}, "--compression must be one of none, bfloat16, float16. Received: 'int8'"),
+        ({"resume": "yes"}, "--resume must be one of auto, must, never. Received: 'yes'"),
+        ({"step_timeout": 0}, "--step-timeout must be more than 0 seconds. Received: 0"),
+        ({"first_step_timeout": -1}, "--first-step-timeout must be more than 0 seconds"),
+        ({"grace": float("nan")}, "--grace must be more than 0 seconds. Received: nan"),
+    ],
+)
+def test_an_impossible_value_is_an_error_before_any_worker_starts(given: dict[str, Any], says: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        JobSpec(ALONE, "script", "train.py", **given)
+    assert says in str(raised.value)
