@@ -61,7 +61,9 @@ def run_job(spec: JobSpec) -> int:
             outcome = Outcome(stopped.exit_code, stop=Stop(stopped.exit_code, str(stopped)))
     report = render(outcome, verbose=spec.verbose)
     if report:
-        print(report, file=sys.stderr, flush=True)
+        # A stderr that is gone must not turn the exit code into another.
+        with contextlib.suppress(OSError):
+            print(report, file=sys.stderr, flush=True)
     return outcome.code
 
 
