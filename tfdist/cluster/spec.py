@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import ipaddress
 import re
 from dataclasses import dataclass
@@ -146,16 +145,6 @@ class Cluster:
     def __str__(self) -> str:
         return ",".join(str(address) for address in self.workers)
 
-    def index_of(self, address: Address) -> int:
-        """The index of the worker at `address`.
-
-        Raises:
-            ClusterError: No worker has that address.
-        """
-        if address not in self.workers:
-            raise ClusterError(f"{address} is no worker of this cluster. Expected one of: {self}")
-        return self.workers.index(address)
-
     def check_index(self, index: int) -> int:
         """Returns `index` when the cluster has that worker.
 
@@ -168,7 +157,3 @@ class Cluster:
                 f"Received: index={index}"
             )
         return index
-
-    def digest(self) -> str:
-        """Twelve hexadecimal digits that are the same for the same list on every host."""
-        return hashlib.sha256(str(self).encode()).hexdigest()[:12]

@@ -126,11 +126,6 @@ class Stragglers:
             messages += [message] if message else []
         return messages
 
-    @property
-    def named(self) -> frozenset[int]:
-        """The workers that are stragglers now."""
-        return frozenset(index for index, watched in self._watched.items() if watched.said is not None)
-
 
 def _advance(before: _Watched, state: WorkerState, lag: Lag) -> tuple[_Watched, str]:
     """What is known of a worker after one more look at it, and what is to be said."""

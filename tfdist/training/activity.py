@@ -64,11 +64,6 @@ class Activity:
         self._calls: list[_Call] = []
         self._saves = 0
 
-    @property
-    def is_called(self) -> bool:
-        """Whether a `fit`, `evaluate` or `predict` is under way."""
-        return bool(self._calls)
-
     def state(self, now: float) -> State:
         """What the worker does at the time `now`."""
         if self._saves:

@@ -57,17 +57,13 @@ class Stopping:
         self._stop: _Stop | None = None
         self._saves: list[Save] = []
 
-    def at_stop(self, save: Save) -> Callable[[], None]:
+    def at_stop(self, save: Save) -> None:
         """Has `save` called when the worker stops, in the main thread, between two batches, on all workers together.
 
         Args:
             save: Keeps what is to be kept, and returns what it saved where, or None.
-
-        Returns:
-            A function that takes it back.
         """
         self._saves.append(save)
-        return lambda: self._saves.remove(save)
 
     def hold(self) -> int | None:
         """From now on begins no further batch until `stop` says where to stop, or it has not for too long.
@@ -126,6 +122,6 @@ class Stopping:
         return self._stop if self._stop is not None and self._begun >= self._stop.after else None
 
     def _save(self, stop: _Stop) -> None:
-        saved = [what for what in (save() for save in list(self._saves)) if what]
+        saved = [what for what in (save() for save in self._saves) if what]
         _log.info("stopped after batch %d, with exit code %d", self._begun, stop.code)
         print(f"stopped between two batches; saved {', '.join(saved) or 'nothing'}", flush=True)

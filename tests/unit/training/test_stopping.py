@@ -104,13 +104,12 @@ def test_a_stop_without_a_hold_is_none(stopping: Stopping) -> None:
 def test_saves_before_it_stops(stopping: Stopping) -> None:
     saved: list[str] = []
     stopping.at_stop(lambda: saved.append("first"))
-    take_back = stopping.at_stop(lambda: saved.append("second"))
-    take_back()
+    stopping.at_stop(lambda: saved.append("second"))
     stopping.hold()
     stopping.stop(after=0, code=143)
     with stopping.fitting(), pytest.raises(Stopped) as end:
         stopping.begin(1)
-    assert (end.value.code, saved) == (143, ["first"])
+    assert (end.value.code, saved) == (143, ["first", "second"])
 
 
 def test_what_cannot_be_saved_is_the_error(stopping: Stopping) -> None:
