@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from tfdist.cli import options as shared
 from tfdist.cli.verb import Verb
 from tfdist.errors import DataError
 
@@ -30,10 +31,6 @@ def _run(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.argument("run_dir", metavar="RUN_DIR", type=click.Path())(fit(command))
 
 
-def _json(command: Callable[..., Any]) -> Callable[..., Any]:
-    return click.option("--json", "as_json", is_flag=True, help="As JSON.")(command)
-
-
 def _show(document: Any) -> None:
     click.echo(json.dumps(document, indent=2))
 
@@ -49,7 +46,7 @@ def checkpoints() -> None:
 
 @checkpoints.command(cls=Verb)
 @_run
-@_json
+@shared.as_json()
 def ls(run_dir: str, fit: int, as_json: bool) -> None:
     """Lists steps, epochs, sizes, ages, metrics, and whether each is whole by its files' names and sizes."""
     from tfdist.archive import listing
@@ -70,7 +67,7 @@ def ls(run_dir: str, fit: int, as_json: bool) -> None:
 @_run
 @_STEP
 @click.option("--against", type=click.IntRange(min=0), metavar="M", help="What changed since the checkpoint of step M.")
-@_json
+@shared.as_json()
 def inspect(run_dir: str, fit: int, step: int | None, against: int | None, as_json: bool) -> None:
     """Shows what a checkpoint holds, or what changed between two: per variable the relative change."""
     from tfdist.archive import inspecting
@@ -93,7 +90,7 @@ def inspect(run_dir: str, fit: int, step: int | None, against: int | None, as_js
 @checkpoints.command(cls=Verb)
 @_run
 @click.option("--step", type=click.IntRange(min=0), metavar="N", help="Those of step N alone.")
-@_json
+@shared.as_json()
 def verify(run_dir: str, fit: int, step: int | None, as_json: bool) -> None:
     """Reads every byte and compares it with the checksums; exits with 5 and names each damaged file."""
     from tfdist.archive.checking import damages

@@ -13,7 +13,7 @@ from tfdist.cli.verb import Verb
 @click.command(cls=Verb)
 @click.option("--workers", metavar="LIST", help="The whole cluster: host1:20000,host2:20000. Run it on each host.")
 @click.option("--index", type=click.IntRange(min=0), metavar="I", help="Check as entry I of the list only.")
-@click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON.")
+@shared.as_json("Print what was found as JSON.")
 @shared.seconds("--timeout", 60, "How long all of it may take.")
 @click.pass_context
 def doctor(ctx: click.Context, /, workers: str | None, index: int | None, as_json: bool, timeout: float) -> None:

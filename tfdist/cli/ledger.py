@@ -7,16 +7,17 @@ from pathlib import Path
 
 import click
 
+from tfdist.cli import options as shared
 from tfdist.cli.verb import Verb
 
 
 @click.command(cls=Verb)
 @click.argument("run_dir", metavar="RUN_DIR", type=click.Path())
-@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@shared.as_json()
 @click.option(
     "--html", "html_file", type=click.Path(), metavar="FILE", help="Write it as a picture, one HTML file for itself."
 )
-@click.option("--verbose", is_flag=True, help="Show tracebacks.")
+@shared.tracebacks
 def ledger(run_dir: str, as_json: bool, html_file: str | None, verbose: bool) -> None:
     """Shows where the wall time of a run went, over all its restarts.
 

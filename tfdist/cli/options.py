@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
@@ -65,11 +65,14 @@ def seconds(name: str, default: float, text: str) -> Decorator:
     return click.option(name, type=Seconds(), default=default, show_default=True, metavar="S", help=text)
 
 
+def choice(name: str, values: Sequence[str], default: str, text: str) -> Decorator:
+    """One of a few words."""
+    return click.option(name, type=click.Choice(values), default=default, show_default=True, help=text)
+
+
 def show(default: str, text: str) -> Decorator:
     """`--show`: whose output is seen."""
-    return click.option(
-        "--show", type=click.Choice(["chief", "all", "none"]), default=default, show_default=True, help=text
-    )
+    return choice("--show", ["chief", "all", "none"], default, text)
 
 
 devices = click.option("--devices", type=DeviceList(), metavar="0,1", help="Which GPUs.")
@@ -83,3 +86,11 @@ overrides = click.option(
 )
 
 verbose = click.option("--verbose", is_flag=True, help="Say more, and show tracebacks.")
+
+tracebacks = click.option("--verbose", is_flag=True, help="Show tracebacks.")
+"""`--verbose` of the verbs that have nothing more to say; `Verb` heeds it."""
+
+
+def as_json(text: str = "As JSON.") -> Decorator:
+    """`--json`."""
+    return click.option("--json", "as_json", is_flag=True, help=text)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tfdist.cli import options as shared
 from tfdist.cli.layout import count_gpus, layout_of
 from tfdist.cli.verb import Verb
 from tfdist.errors import TfdistError, UsageError
@@ -19,9 +20,7 @@ if TYPE_CHECKING:
 
 @click.command(cls=Verb)
 @click.argument("path", metavar="CONFIG", type=click.Path())
-@click.option(
-    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Overrides one config entry, dotted; repeatable."
-)
+@shared.overrides
 @click.option("--workers", metavar="LIST", help="Plan for this cluster: host1:20000,host2:20000.")
 @click.option("--nproc", type=click.IntRange(min=1), metavar="N", help="Plan for N workers on one machine.")
 @click.option(
@@ -30,8 +29,8 @@ if TYPE_CHECKING:
     metavar="R",
     help="Plan for R replicas in all, equally many on each worker; default: this machine's GPUs, as on every host.",
 )
-@click.option("--json", "as_json", is_flag=True, help="As JSON, sizes in bytes.")
-@click.option("--verbose", is_flag=True, help="Show tracebacks.")
+@shared.as_json("As JSON, sizes in bytes.")
+@shared.tracebacks
 def plan(
     path: str,
     overrides: tuple[str, ...],

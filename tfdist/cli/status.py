@@ -21,9 +21,9 @@ _SIGNALLED = 128
 @click.command(cls=Verb)
 @click.argument("run_dir", metavar="RUN_DIR", type=click.Path())
 @click.option("--watch", is_flag=True, help="Again and again, until the run is over.")
-@click.option("--json", "as_json", is_flag=True, help="As JSON; with --watch one line each time.")
+@shared.as_json("As JSON; with --watch one line each time.")
 @shared.seconds("--interval", 2, "Between two looks.")
-@click.option("--verbose", is_flag=True, help="Show tracebacks.")
+@shared.tracebacks
 @click.pass_context
 def status(ctx: click.Context, run_dir: str, watch: bool, as_json: bool, interval: float, verbose: bool) -> None:
     """Shows what every worker of a run is doing, the slowest first.

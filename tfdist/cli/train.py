@@ -10,7 +10,7 @@ from tfdist.cli import options as shared
 from tfdist.cli.target import Target, check_overrides, choose_target
 
 if TYPE_CHECKING:
-    from tfdist.launch.job import JobSpec
+    from tfdist.launch.job_spec import JobSpec
 
 
 @click.command(cls=shared.TargetVerb, options_metavar="[OPTIONS]")
@@ -26,19 +26,14 @@ if TYPE_CHECKING:
     help="Split each GPU, or the CPU when there is none, into N logical devices.",
 )
 @shared.memory_limit
-@click.option(
-    "--communication",
-    type=click.Choice(["auto", "nccl", "ring"]),
-    default="auto",
-    show_default=True,
-    help="The collectives between devices of several workers.",
+@shared.choice(
+    "--communication", ["auto", "nccl", "ring"], "auto", "The collectives between devices of several workers."
 )
-@click.option(
+@shared.choice(
     "--compression",
-    type=click.Choice(["none", "bfloat16", "float16"]),
-    default="none",
-    show_default=True,
-    help="Send gradients between workers in 16 bits: faster, and no longer exact.",
+    ["none", "bfloat16", "float16"],
+    "none",
+    "Send gradients between workers in 16 bits: faster, and no longer exact.",
 )
 @click.option("--run-dir", metavar="DIR", help="Where the run writes; default runs/NAME-DATE-TIME.")
 @click.option("--overwrite", is_flag=True, help="Replace the earlier run in the run directory.")
@@ -55,20 +50,15 @@ if TYPE_CHECKING:
     metavar="N",
     help="Restart all workers when one fails; only restarts without progress between them count.",
 )
-@click.option(
-    "--resume",
-    type=click.Choice(["auto", "must", "never"]),
-    default="never",
-    show_default=True,
-    help="Go on from the checkpoint in the run directory.",
+@shared.choice(
+    "--resume", ["auto", "must", "never"], "never", "Go on from the latest checkpoint in the run directory."
 )
-@click.option(
+@shared.choice(
     "--network",
-    type=click.Choice(["host", "private"]),
-    default="host",
-    show_default=True,
-    help="private: all workers on this machine, in a network of their own that nobody else reaches. The price: they "
-    "have no network at all, so no downloads.",
+    ["host", "private"],
+    "host",
+    "private: all workers on this machine, in a network of their own that nobody else reaches. The price: they have no "
+    "network at all, so no downloads.",
 )
 @shared.show("chief", "Whose output the terminal shows; the logs have all.")
 @click.option("--log-prefix", is_flag=True, help="Put the worker's number before every line shown.")
@@ -105,7 +95,7 @@ def train(
 
 def _job(target: Target, **options: Any) -> JobSpec:
     """The job: the options of the command line, and what a config says where they are silent."""
-    from tfdist.launch.job import JobSpec
+    from tfdist.launch.job_spec import JobSpec
 
     check_overrides(target, options["overrides"])
     name, seed = target.name, None
