@@ -11,7 +11,7 @@ _KERNELS_LISTS = Path("/proc/net")
 
 def public_addresses(hosts: Iterable[str]) -> tuple[str, ...]:
     """Those of `hosts` that are addresses which the internet routes, each once; names are left out."""
-    return tuple(dict.fromkeys(host for host in hosts if _is_public(host)))
+    return tuple(dict.fromkeys(host for host in hosts if is_public(host)))
 
 
 def own_addresses(lists: Path = _KERNELS_LISTS) -> tuple[str, ...]:
@@ -37,11 +37,14 @@ def ipv6_addresses(table: str) -> list[str]:
     return [str(ipaddress.IPv6Address(int(text, 16))) for text in digits]
 
 
-def _is_public(host: str) -> bool:
+def is_public(host: str) -> bool:
+    """Whether `host` is an IP address that the internet routes; a name says nothing by itself."""
     try:
-        address = ipaddress.ip_address(host)
+        # A link-local address may come with its zone, as in fe80::1%eth0.
+        address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
         return False
+    address = getattr(address, "ipv4_mapped", None) or address
     return address.is_global and not address.is_multicast
 
 

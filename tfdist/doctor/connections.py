@@ -15,8 +15,7 @@ from tfdist.doctor.pair import Pair
 from tfdist.errors import PortTakenError
 from tfdist.launch.connecting import Resolver, look_up
 from tfdist.launch.holding import PortHold
-
-_TOKEN = "TFDIST_TOKEN"
+from tfdist.launch.token import VARIABLE
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ def check_connections(
             except PortTakenError as error:
                 taken[index] = str(error)
         ports = [_port(index, cluster.workers[index].port, taken.get(index)) for index in membership.local]
-        greeting = Greeting.own(cluster, membership.local, token=_TOKEN in deciding(), taken=taken)
+        greeting = Greeting.own(cluster, membership.local, token=VARIABLE in deciding(), taken=taken)
         meeting = Meeting(cluster, greeting, clocks, seconds, tell, resolver)
         pairs = meeting.run()
     lists = [_other_list(host, theirs, str(cluster)) for host, theirs in meeting.other_lists.items()]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from tfdist.cluster.interfaces import is_public
 from tfdist.doctor.check import CLUSTER, SET_RIGHT, Status, worst
 from tfdist.doctor.greeting import Greeting, disagreement, leads_elsewhere
 from tfdist.doctor.measuring import Measured, Phase
@@ -135,13 +135,3 @@ def _findings(
     if mine.doctor != theirs.doctor and is_public(address):
         advice = "Let a firewall admit the cluster's own addresses alone, or use private addresses."
         yield Status.WARN, f"{address} is a public address, and TensorFlow's port asks for no password", advice
-
-
-def is_public(address: str) -> bool:
-    """Whether the whole internet could reach an IP address, were there no firewall."""
-    try:
-        found = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return False
-    mapped = getattr(found, "ipv4_mapped", None)
-    return bool((mapped or found).is_global)

@@ -65,7 +65,9 @@ def test_this_machines_addresses_are_among_them() -> None:
     [
         ("8.8.8.8", True),
         ("2600:1f18::1", True),
+        ("::ffff:8.8.8.8", True),  # an IPv4 address on a socket that takes both kinds
         ("::ffff:10.0.0.1", False),
+        ("fe80::1%eth0", False),
         ("10.1.2.3", False),
         ("172.16.0.1", False),
         ("192.168.1.1", False),

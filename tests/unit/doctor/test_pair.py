@@ -9,7 +9,7 @@ from tfdist.cluster.spec import Cluster
 from tfdist.doctor.check import Status
 from tfdist.doctor.greeting import Greeting
 from tfdist.doctor.measuring import Measured, Phase
-from tfdist.doctor.pair import Pair, is_public, judge, occupied, unreached
+from tfdist.doctor.pair import Pair, judge, occupied, unreached
 from tfdist.doctor.sightings import Kind, Sighting, of_error, of_first_bytes
 from tfdist.launch.lines import LineError
 
@@ -53,24 +53,6 @@ def test_a_doctor_that_was_met_is_judged(
 def test_a_neighbour_of_the_same_doctor_is_this_machine() -> None:
     mine = replace(MINE, local=(0, 1))
     assert judge(mine, mine, 1, "8.8.8.8", None).found == "this machine"
-
-
-@pytest.mark.parametrize(
-    ("address", "public"),
-    [
-        ("8.8.8.8", True),
-        ("2a00:1450::1", True),
-        ("::ffff:8.8.8.8", True),
-        ("10.0.0.1", False),
-        ("::ffff:10.0.0.1", False),
-        ("fe80::1%eth0", False),
-        ("100.64.0.1", False),
-        ("127.0.0.1", False),
-        ("", False),
-    ],
-)
-def test_public_addresses(address: str, public: bool) -> None:
-    assert is_public(address) is public
 
 
 def test_what_was_not_met() -> None:
