@@ -7,7 +7,8 @@ from pathlib import Path
 
 from tfdist.checkpoint.retention import Retention
 from tfdist.config.checkpoint import CheckpointConfig
-from tfdist.errors import RunDirError
+from tfdist.config.section import build
+from tfdist.errors import ConfigError, RunDirError
 from tfdist.rundir.layout import RunDir
 
 _FIT = re.compile(r"fit-(\d+)")
@@ -49,7 +50,11 @@ def retention_of(run: RunDir) -> Retention:
 
 
 def _section(run: RunDir) -> CheckpointConfig:
-    """What the run's config says; of a script's run, which has none, the defaults."""
+    """What the run's config says; of a script's run, which has none, the defaults.
+
+    Raises:
+        RunDirError: The config cannot be read, or has another section `checkpoint` than this version of tfdist writes.
+    """
     # Imported here: YAML's parser takes longer than all else that a list of checkpoints needs.
     import yaml
 
@@ -60,4 +65,7 @@ def _section(run: RunDir) -> CheckpointConfig:
     except (OSError, yaml.YAMLError) as error:
         raise RunDirError(f"{run.config_file} cannot be read, and says where the checkpoints lie: {error}") from error
     section = document.get("checkpoint") if isinstance(document, dict) else None
-    return CheckpointConfig(**section) if isinstance(section, dict) else CheckpointConfig()
+    try:
+        return CheckpointConfig() if section is None else build(CheckpointConfig, section, "checkpoint")
+    except ConfigError as error:
+        raise RunDirError(f"{run.config_file} does not say where the checkpoints lie: {error}") from error

@@ -121,6 +121,14 @@ def test_checkpoints_that_lie_elsewhere(run: RunDir, tmp_path: Path) -> None:
     assert result.exit_code == 2 and "lie in gs://bucket/a" in result.stderr
 
 
+@pytest.mark.parametrize("section", ["{keep_all: true}", "{keep: 0}", "latest"])
+def test_a_config_that_another_version_wrote_is_one_error(run: RunDir, section: str) -> None:
+    run.config_file.write_text(f"checkpoint: {section}")
+    result = checkpoints("ls", run)
+    assert result.exit_code == 2 and f"{run.config_file} does not say where" in result.stderr
+    assert "checkpoint" in result.stderr and "Traceback" not in result.stderr
+
+
 def test_the_fits_of_a_script(run: RunDir) -> None:
     fit = run.checkpoints_dir / "fit-2"
     fit.mkdir()
