@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import keras
@@ -118,13 +118,12 @@ class _Inputs:
 
 def _device_request(assignment: Assignment, config: RunConfig) -> DeviceRequest:
     """The command line's wishes before the config's."""
-    return DeviceRequest(
-        gpus=assignment.devices,
-        logical=assignment.logical_devices or config.devices.logical,
-        memory_limit=assignment.memory_limit or config.devices.memory_limit,
-        memory_growth=config.devices.memory_growth,
-        local_rank=assignment.local_rank,
-        local_size=assignment.local_size,
+    asked, section = sessions.requested_devices(assignment), config.devices
+    return replace(
+        asked,
+        logical=asked.logical or section.logical,
+        memory_limit=asked.memory_limit or section.memory_limit,
+        memory_growth=section.memory_growth,
     )
 
 

@@ -96,9 +96,20 @@ def current() -> Session:
     """
     assignment = Assignment.from_environ()
     if assignment is not None:
-        return start(assignment, devices.DeviceRequest(**_device_fields(assignment)))
+        return start(assignment, requested_devices(assignment))
     membership = discover()
     return _start(_Place(membership.local[0], membership.cluster), devices.DeviceRequest())
+
+
+def requested_devices(assignment: Assignment) -> devices.DeviceRequest:
+    """What the command line asks for, and this worker's place on its machine."""
+    return devices.DeviceRequest(
+        gpus=assignment.devices,
+        logical=assignment.logical_devices,
+        memory_limit=assignment.memory_limit,
+        local_rank=assignment.local_rank,
+        local_size=assignment.local_size,
+    )
 
 
 def start(assignment: Assignment, request: devices.DeviceRequest) -> Session:
@@ -232,13 +243,3 @@ def _install_repairs(place: _Place, strategy: tf.distribute.Strategy, seed: int 
         on_batch=observer and observer.on_batch,
         on_gradients=observer and observer.on_gradients,
     )
-
-
-def _device_fields(assignment: Assignment) -> dict[str, object]:
-    return {
-        "gpus": assignment.devices,
-        "logical": assignment.logical_devices,
-        "memory_limit": assignment.memory_limit,
-        "local_rank": assignment.local_rank,
-        "local_size": assignment.local_size,
-    }
