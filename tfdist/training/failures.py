@@ -16,11 +16,13 @@ _ABORTED = "Collective ops is aborted by: "
 _RUNPY = "<frozen runpy>"
 
 
-def explained(error: BaseException) -> TfdistError | None:
+def explained(error: BaseException, *, has_peers: bool = True) -> TfdistError | None:
     """Finds the cause that a user can act on.
 
     Args:
         error: What ended the worker.
+        has_peers: Whether there are other workers, whose loss may be behind it. Without any, TensorFlow raises the same
+            exceptions for a file system or a service that it cannot reach.
 
     Returns:
         A tfdist error with its exit code, or None when the exception is the user's own and says it best itself.
@@ -33,7 +35,8 @@ def explained(error: BaseException) -> TfdistError | None:
         return None
     from tfdist.data import data_error_in
 
-    return data_error_in(error) or _memory_error_in(error) or _peer_error_in(error) or _own_loop_error_in(error)
+    peer_error = _peer_error_in(error) if has_peers else None
+    return data_error_in(error) or _memory_error_in(error) or peer_error or _own_loop_error_in(error)
 
 
 def traceback_of(error: BaseException) -> str:

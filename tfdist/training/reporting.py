@@ -21,7 +21,7 @@ def report(error: BaseException, assignment: Assignment) -> int:
     """
     from tfdist.training.failures import explained, traceback_of
 
-    known = explained(error)
+    known = explained(error, has_peers=assignment.num_workers > 1)
     code = known.exit_code if known is not None else WorkerFailedError.exit_code
     shown = known or error
     line = line_of(assignment)

@@ -44,6 +44,11 @@ def test_a_lost_peer_is_told_in_one_line(text: str, gist: str) -> None:
     assert "Graph execution" not in str(known)
 
 
+def test_a_worker_alone_has_no_peer_to_lose() -> None:
+    unreachable = tf.errors.UnavailableError(None, None, "Error executing an HTTP request: Couldn't connect to server")
+    assert explained(unreachable, has_peers=False) is None
+
+
 @pytest.mark.parametrize(
     "text",
     [
