@@ -12,6 +12,7 @@ import tensorflow as tf
 from tfdist.errors import UsageError
 from tfdist.launch.environment import Assignment, Resume
 from tfdist.rundir import RunDir
+from tfdist.rundir.atomic import write_error
 from tfdist.runtime import collectives
 from tfdist.training import session
 from tfdist.training.callbacks import Record
@@ -56,6 +57,7 @@ def callbacks(
 
     Raises:
         UsageError: A number is not positive; or no `run_dir` is given and `tfdist train` did not start this process.
+        RunDirError: The chief cannot make the directory.
     """
     here, assignment = session.current(), Assignment.from_environ()
     if run_dir is None and here.run is None:
@@ -70,9 +72,16 @@ def callbacks(
     keeping = Keeping(run, every_steps, every_minutes, keep, resume, overwrite, is_asked_for=True)
     record = None
     if here.is_chief:
-        run.path.mkdir(parents=True, exist_ok=True)
+        _make(run)
         record = Record(run)
     return [*([] if record is None else [record]), Wish(keeping, record)]
+
+
+def _make(run: RunDir) -> None:
+    try:
+        run.path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise write_error(run.path, error) from error
 
 
 def worker_index() -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import types
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,7 +34,7 @@ class Keeping:
         is_asked_for: Whether the script asks for them, and not just how it was started.
 
     Raises:
-        UsageError: A number is not positive, or `resume` is none of the three.
+        UsageError: A number is not positive, or not whole where it must be, or `resume` is none of the three.
     """
 
     run: RunDir
@@ -44,10 +46,13 @@ class Keeping:
     is_asked_for: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("every_steps", "every_minutes", "keep"):
+        for name in ("every_steps", "keep"):
             value = getattr(self, name)
-            if not (value is None and name != "keep") and not (isinstance(value, int | float) and value > 0):
-                raise UsageError(f"{name}: expected a number above 0. Received: {value!r}")
+            if not (value is None and name == "every_steps") and not (_is_number(value, int) and value > 0):
+                raise UsageError(f"{name}: expected a whole number above 0. Received: {value!r}")
+        minutes = self.every_minutes
+        if minutes is not None and not (_is_number(minutes, int | float) and 0 < minutes < math.inf):
+            raise UsageError(f"every_minutes: expected a number above 0, or None. Received: {minutes!r}")
         if self.resume not in ("auto", "must", "never"):
             raise UsageError(f"resume must be auto, must or never. Received: {self.resume!r}")
 
@@ -55,6 +60,11 @@ class Keeping:
         """Where the checkpoints of the `fit` number `fit` of the directory lie, counted from 0."""
         folder = self.run.checkpoints_dir
         return folder / f"fit-{fit + 1}" if fit else folder
+
+
+def _is_number(value: object, kind: type | types.UnionType) -> bool:
+    """True and False are integers for Python, and none for people."""
+    return isinstance(value, kind) and not isinstance(value, bool)
 
 
 def wanted_resume(assignment: Assignment) -> Resume:

@@ -59,7 +59,18 @@ def test_each_fit_has_a_folder_and_the_first_that_of_a_config() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"every_steps": 0}, {"every_minutes": -1.0}, {"keep": 0}, {"keep": None}, {"resume": "yes"}]
+    "options",
+    [
+        {"every_steps": 0},
+        {"every_steps": 2.5},
+        {"every_steps": True},
+        {"every_minutes": -1.0},
+        {"every_minutes": float("nan")},
+        {"keep": 0},
+        {"keep": None},
+        {"keep": 1.5},
+        {"resume": "yes"},
+    ],
 )
 def test_what_cannot_be_is_named(options: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match=next(iter(options))):
