@@ -1,7 +1,7 @@
 """Worker-level collectives: every worker calls the same function in the same order and all get the same answer.
 
-These run outside of a training step (decisions, small values, barriers). The
-process's watchdog bounds how long each may take.
+These run outside of training steps: decisions, small values, barriers. The process's watchdog bounds how long each may
+take.
 """
 
 from __future__ import annotations
@@ -45,12 +45,15 @@ def all_gather(value: Any, strategy: tf.distribute.Strategy | None = None) -> np
     workers = worker_count(strategy)
     if workers == 1:
         return array[np.newaxis]
-    # A sum in which each worker fills its own row and the rest is zero copies bits: bytes travel as int32, one a cell.
-    raw = np.frombuffer(np.ascontiguousarray(array).tobytes(), np.uint8).astype(np.int32)
-    rows = np.zeros((workers, raw.size), np.int32)
-    rows[worker_rank(strategy)] = raw
-    total = _sum_over_workers(rows, strategy).astype(np.uint8)
-    return np.stack([np.frombuffer(row.tobytes(), array.dtype).reshape(array.shape) for row in total])
+    # A sum in which each worker fills its own row and all other summands are zero copies bits, of integers.
+    content = array.tobytes()
+    words = np.frombuffer(content.ljust(-(-len(content) // 4) * 4, b"\0"), np.int32)
+    rows = np.zeros((workers, words.size), np.int32)
+    rows[worker_rank(strategy)] = words
+    total = _sum_over_workers(rows, strategy)
+    return np.stack(
+        [np.frombuffer(row.tobytes()[: len(content)], array.dtype).reshape(array.shape) for row in total]
+    )
 
 
 def all_reduce(value: Any, op: str = "sum", strategy: tf.distribute.Strategy | None = None) -> np.ndarray:
