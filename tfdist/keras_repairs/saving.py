@@ -17,11 +17,11 @@ from unittest import mock
 
 import tensorflow as tf
 from keras.src.utils import io_utils
-from tensorflow.python.ops.resource_variable_ops import default_variable_creator_v2
 
 from tfdist.keras_repairs.listening import Listener
 from tfdist.rundir.beside import beside, remove_abandoned
 from tfdist.runtime.collectives import barrier, worker_count, worker_rank
+from tfdist.runtime.local_variables import local_variables
 
 Function = Callable[..., Any]
 
@@ -33,7 +33,8 @@ def writer(original: Function, listener: Listener) -> Function:
         strategy = tf.distribute.get_strategy()
         if worker_count(strategy) > 1 and worker_rank(strategy) != 0:
             return None
-        with listener.saving(), alone():
+        # Keras makes objects of reference while it saves, with variables, and the other workers do not save.
+        with listener.saving(), local_variables():
             return _write_whole(functools.partial(original, model), filepath, *args, **kwargs)
 
     return repaired
@@ -50,21 +51,6 @@ def reader(original: Function) -> Function:
         return original(*args, **kwargs)
 
     return repaired
-
-
-@contextlib.contextmanager
-def alone() -> Iterator[None]:
-    """Variables made inside belong to this worker alone.
-
-    Keras makes objects of reference while it saves, and under a strategy of several workers every new variable asks
-    the others for its value: the chief would wait for workers that do not save.
-    """
-
-    def creator(next_creator: Function, **kwargs: Any) -> tf.Variable:
-        return default_variable_creator_v2(None, **kwargs)
-
-    with tf.variable_creator_scope(creator):
-        yield
 
 
 def _write_whole(write: Function, filepath: Any, *args: Any, **kwargs: Any) -> Any:

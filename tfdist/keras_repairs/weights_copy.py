@@ -23,8 +23,8 @@ import numpy as np
 import tensorflow as tf
 from keras.src.saving import saving_lib
 
-from tfdist.keras_repairs.saving import alone
 from tfdist.keras_repairs.unfailing_file import UnfailingFile
+from tfdist.runtime.local_variables import local_variables
 
 Metadata = Mapping[str, str] | None
 
@@ -134,7 +134,7 @@ class _Held:
 def _walk(model: keras.Model) -> list[_Group]:
     """What Keras would store, in its order."""
     recorder = _Recorder()
-    with alone():  # the other workers do not walk
+    with local_variables():  # the other workers do not walk
         saving_lib._save_state(model, recorder, None, inner_path="", visited_saveables=set())
     return recorder.groups
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.ops.resource_variable_ops import default_variable_creator_v2
+
+from tfdist.runtime.local_variables import local_variables
 
 _ATTRIBUTE = "_tfdist_meter"
 
@@ -42,10 +43,10 @@ class Meter:
     """
 
     def __init__(self) -> None:
-        with tf.init_scope(), tf.device("CPU:0"):
-            self._samples = _own_variable()
-            self._waited = _own_variable()
-            self._fetched = _own_variable()
+        with tf.init_scope(), tf.device("CPU:0"), local_variables():
+            self._samples, self._waited, self._fetched = (
+                tf.Variable(0.0, dtype=tf.float64, trainable=False) for _ in range(3)
+            )
         self.waited_outside = 0.0
         self._fetched_outside = 0.0
 
@@ -108,16 +109,6 @@ def use_meter(strategy: tf.distribute.Strategy, meter: Meter) -> None:
 def meter_of(strategy: tf.distribute.Strategy) -> Meter | None:
     """The meter in use."""
     return getattr(strategy, _ATTRIBUTE, None)
-
-
-def _own_variable() -> tf.Variable:
-    """A variable that no strategy distributes; one that it does asks the other workers for its first value."""
-
-    def creator(next_creator: Callable[..., tf.Variable], **kwargs: object) -> tf.Variable:
-        return default_variable_creator_v2(None, **kwargs)
-
-    with tf.variable_creator_scope(creator):
-        return tf.Variable(0.0, dtype=tf.float64, trainable=False)
 
 
 def _time_after(values: Values) -> tf.Tensor:

@@ -1,0 +1,25 @@
+"""Variables that belong to one worker alone, though a strategy of several workers is in force."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.ops.resource_variable_ops import default_variable_creator_v2
+
+
+@contextlib.contextmanager
+def local_variables() -> Iterator[None]:
+    """Variables made inside are plain ones, which no strategy distributes.
+
+    One that it does asks the other workers for its first value: a worker that makes a variable by itself would wait for
+    them. TensorFlow has no public name for what makes a plain one.
+    """
+
+    def creator(next_creator: Callable[..., tf.Variable], **kwargs: Any) -> tf.Variable:
+        return default_variable_creator_v2(None, **kwargs)
+
+    with tf.variable_creator_scope(creator):
+        yield
