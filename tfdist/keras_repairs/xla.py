@@ -91,14 +91,17 @@ def _compiled(layer: Any, run: Function, args: Any, kwargs: Any, step: ReplicaSt
         if "merge_call" not in str(error):
             raise
         raise collective_inside(layer) from error
+    return _taken_over(made, variables, step, pads=pads)
+
+
+def _taken_over(made: _Made, variables: Sequence[Any], step: ReplicaStep, *, pads: bool) -> Any:
+    """Does outside what the layer did inside of the compiled function; returns its outputs, with their masks."""
     for place, value in made.state.items():
         variables[place].assign(value)
     step.added_losses.update({key: list(losses) for key, losses in made.losses.items()})
-    outputs = tf.nest.flatten(made.outputs)
+    outputs, masks = tf.nest.flatten(made.outputs), made.masks
     if pads:
-        outputs, masks = _cut(outputs, step), _cut(made.masks, step)
-    else:
-        masks = made.masks
+        outputs, masks = _cut(outputs, step), _cut(masks, step)
     for output, mask in zip(outputs, masks, strict=True):
         if mask is not None:
             backend.set_keras_mask(output, mask)
