@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -43,6 +44,35 @@ def test_events_have_keras_names(tmp_path: Path) -> None:
                 values.setdefault(value.tag, []).append(value.simple_value)
         assert values["epoch_loss"] == pytest.approx(expected[f"{prefix}loss"])
         assert values["epoch_accuracy"] == pytest.approx(expected[f"{prefix}accuracy"])
+
+
+def test_a_disk_that_takes_nothing_ends_no_training(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    run = RunDir(tmp_path / "gone")
+    record = Record(run)
+    record.on_epoch_end(0, {"loss": 0.5})
+    assert "The record of epoch 1 is not written. The training goes on without." in caplog.text
+    run.path.mkdir()
+    run.events_dir.write_text("in the way")
+    record.on_epoch_end(1, {"loss": 0.25})
+    assert str(run.events_dir) in caplog.records[-1].message
+    run.events_dir.unlink()
+    record.on_epoch_end(2, {"loss": 0.125})
+    record.on_train_end()
+    assert len(caplog.records) == 2
+    assert json.loads(run.history_file.read_text()) == {"loss": [0.5, 0.25, 0.125]}
+    assert len(run.metrics_file.read_text().splitlines()) == 3
+    assert len(list((run.events_dir / "train").iterdir())) == 1
+
+
+def test_a_metric_with_several_values_is_recorded_one_by_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logs = {"loss": 0.1, "f1_score": np.array([0.5, 1.0], np.float32)}
+    record, progress = Record(RunDir(tmp_path)), Progress(epochs=1, samples=1)
+    record.on_epoch_end(0, logs)
+    progress.on_epoch_end(0, logs)
+    assert record.history == {"loss": [0.1], "f1_score[0]": [0.5], "f1_score[1]": [1.0]}
+    assert "f1_score[0] 0.5000  f1_score[1] 1.0000" in capsys.readouterr().out
 
 
 def test_progress_says_one_line_an_epoch(capsys: pytest.CaptureFixture[str]) -> None:

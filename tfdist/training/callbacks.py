@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import logging
 import time
 from collections.abc import Mapping
 from typing import Any
 
 import keras
 
+from tfdist.errors import RunDirError
 from tfdist.rundir import RunDir, atomic
 from tfdist.training.events import EventFile
+from tfdist.training.metric_values import numbers
+
+_log = logging.getLogger("tfdist")
 
 
 class Record(keras.callbacks.Callback):
     """Writes `metrics.jsonl`, `history.json` and TensorBoard's `events/` at the end of every epoch.
+
+    A disk that takes nothing must not end the training: it is said, and the record of the next epoch has this one too,
+    all but its events.
 
     Args:
         run: The run directory, which exists.
@@ -46,19 +55,28 @@ class Record(keras.callbacks.Callback):
         return {"history": {name: list(values) for name, values in self._history.items()}, "lines": list(self._lines)}
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
-        values = {name: float(value) for name, value in (logs or {}).items()}
+        values = numbers(logs or {})
         for name, value in values.items():
             self._history.setdefault(name, []).append(value)
         self._lines.append(json.dumps({"epoch": epoch, "time": time.time(), **values}) + "\n")
-        # Whole files, so that a reader or a crash never meets half a line.
-        atomic.write_text(self._run.metrics_file, "".join(self._lines), durable=False)
-        atomic.write_json(self._run.history_file, self._history, durable=False)
-        self._write_events(epoch, values)
+        try:
+            # Whole files, so that a reader or a crash never meets half a line.
+            atomic.write_text(self._run.metrics_file, "".join(self._lines), durable=False)
+            atomic.write_json(self._run.history_file, self._history, durable=False)
+            self._write_events(epoch, values)
+        except RunDirError as error:
+            _log.warning("The record of epoch %d is not written. The training goes on without. %s", epoch + 1, error)
+            # A record that is cut short would end what TensorBoard reads of a file: the next epoch begins another.
+            self._close_events()
 
     def on_train_end(self, logs: Mapping[str, float] | None = None) -> None:
-        for file in self._events.values():
-            file.close()
-        self._events.clear()
+        self._close_events()
+
+    def _close_events(self) -> None:
+        while self._events:
+            # Everything was flushed when it was written, or its loss was said.
+            with contextlib.suppress(RunDirError):
+                self._events.popitem()[1].close()
 
     def _write_events(self, epoch: int, values: Mapping[str, float]) -> None:
         """Under the directories and tags of `keras.callbacks.TensorBoard`, so that its users find their curves."""
@@ -110,9 +128,8 @@ class Progress(keras.callbacks.Callback):
         self._before = 0
         self._rates.append(rate)
         width = len(str(self._epochs))
-        print(
-            f"epoch {epoch + 1:{width}}/{self._epochs}  {metrics_line(logs or {})}  {rate:,.0f} samples/s", flush=True
-        )
+        metrics = metrics_line(numbers(logs or {}))
+        print(f"epoch {epoch + 1:{width}}/{self._epochs}  {metrics}  {rate:,.0f} samples/s", flush=True)
 
 
 def metrics_line(values: Mapping[str, float]) -> str:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import tensorflow as tf
+
+from tfdist.rundir import atomic
 
 
 class EventFile:
@@ -15,24 +19,39 @@ class EventFile:
 
     Args:
         directory: Made when it is not there.
+
+    Raises:
+        RunDirError: The file cannot be made.
     """
 
     def __init__(self, directory: Path) -> None:
-        directory.mkdir(parents=True, exist_ok=True)
-        self._writer = tf.io.TFRecordWriter(
-            str(directory / f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}")
-        )
+        # Another file for another writer of this second, in this process as well.
+        writer = f"{socket.gethostname()}.{os.getpid()}.{time.monotonic_ns()}"
+        self._path = directory / f"events.out.tfevents.{int(time.time())}.{writer}"
+        with _writing(self._path):
+            directory.mkdir(parents=True, exist_ok=True)
+            self._writer = tf.io.TFRecordWriter(str(self._path))
         self._append(file_version="brain.Event:2")
 
     def add(self, step: int, values: Mapping[str, float]) -> None:
-        """Writes the values of one step, tag -> value, and flushes."""
+        """Writes the values of one step, tag -> value, and flushes. Raises `RunDirError` when it cannot."""
         scalars = [tf.compat.v1.Summary.Value(tag=tag, simple_value=value) for tag, value in values.items()]
         self._append(step=step, summary=tf.compat.v1.Summary(value=scalars))
 
     def close(self) -> None:
-        """Closes the file."""
-        self._writer.close()
+        """Closes the file. Raises `RunDirError` when what was not written yet cannot be."""
+        with _writing(self._path):
+            self._writer.close()
 
     def _append(self, **fields: object) -> None:
-        self._writer.write(tf.compat.v1.Event(wall_time=time.time(), **fields).SerializeToString())
-        self._writer.flush()
+        with _writing(self._path):
+            self._writer.write(tf.compat.v1.Event(wall_time=time.time(), **fields).SerializeToString())
+            self._writer.flush()
+
+
+@contextlib.contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, tf.errors.OpError) as error:
+        raise atomic.write_error(path, error) from error

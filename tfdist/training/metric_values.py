@@ -32,6 +32,14 @@ def metric_values(model: keras.Model, logs: Any) -> dict[str, float]:
     return values
 
 
+def numbers(logs: Mapping[str, Any]) -> dict[str, float]:
+    """The logs of an epoch as numbers; of a metric with several values each one, as `f1_score[0]`, `f1_score[1]`."""
+    values: dict[str, float] = {}
+    for name, value in logs.items():
+        _add(values, name, value)
+    return values
+
+
 def loss_scale(model: keras.Model) -> float:
     """What the gradients are multiplied with, so that float16 does not lose them."""
     optimizer = getattr(model, "optimizer", None)
