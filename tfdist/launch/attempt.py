@@ -24,6 +24,8 @@ from tfdist.launch.worker import Worker, describe
 from tfdist.rundir.state import State, WorkerState
 
 _TICK_SECONDS = 0.2
+_SAY_NO_PLACE = (State.STARTING, State.FAILED)
+"""States of a worker that may not have begun any epoch: without a step, it need not be in the first one."""
 
 
 class Course(enum.Enum):
@@ -180,7 +182,7 @@ class Attempt:
 
     def _fail(self, failure: Failure) -> None:
         state = self._hangs.states.get(failure.index)
-        if state is not None and failure.step is None and (state.step or state.state is not State.STARTING):
+        if state is not None and failure.step is None and (state.step or state.state not in _SAY_NO_PLACE):
             failure = replace(failure, epoch=state.epoch, step=state.step)
         self._failures.append(failure)
         self._progress[failure.index] = replace(self._progress[failure.index], gone=True, failed=True)
