@@ -86,7 +86,13 @@ class SequentialReader(Generic[T]):
         return found
 
     def _take_of_tape(self, file: int, records: list[int]) -> dict[int, T]:
-        return self._opened(file, records).take(records, self._window + 4 * self._largest)
+        try:
+            return self._opened(file, records).take(records, self._window + 4 * self._largest)
+        except BaseException:
+            # What has failed once gives nothing any more: another batch would find the file too short.
+            if (failed := self._open.pop(file, None)) is not None:
+                failed.close()
+            raise
 
     def _opened(self, file: int, records: list[int]) -> _Open[T]:
         """The file, open at a place from which the records can be reached."""

@@ -107,3 +107,16 @@ def test_a_file_that_ends_before_its_end() -> None:
     tapes.counts = (5,)
     with pytest.raises(DataError, match="file 0 ends after 5 samples. Expected 9"):
         reader.read(np.array([7]))
+
+
+def test_what_is_wrong_is_said_again_to_who_asks_again() -> None:
+    """Batches are read side by side, and any of them may be the one whose error is shown."""
+
+    def play(file: int) -> Iterator[list[int]]:
+        yield [0, 1]
+        raise DataError("record 2 is damaged")
+
+    reader = SequentialReader((9,), ["a"], play, 1, 1)
+    for number in (5, 6):
+        with pytest.raises(DataError, match="record 2 is damaged"):
+            reader.read(np.array([number]))
