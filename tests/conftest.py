@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from types import FrameType
 
 import pytest
+from hypothesis import settings
 
 DEFAULT_BOUND = 180.0
 SLOW_TESTS = "TFDIST_SLOW_TESTS"
@@ -17,6 +18,9 @@ _HARD_EXTRA = 30.0
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # Its deadline for a single example fails on a busy machine; every test has a bound of its own.
+    settings.register_profile("tfdist", deadline=None)
+    settings.load_profile("tfdist")
     config.addinivalue_line("markers", f"bound(seconds): how long a test may take (default {DEFAULT_BOUND:g} s)")
     config.addinivalue_line("markers", f"slow: much like another test that is faster; runs with {SLOW_TESTS}=1")
     # In the background of a shell they are ignored, and would be by everything that a test starts.

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 import tfdist.data
 from tfdist.data.failures import data_error_in
-from tfdist.data.sources import ExampleSource, ParsedTFRecordSource
+from tfdist.data.tfrecord_sources import ExampleSource, ParsedTFRecordSource
 from tfdist.errors import DataError, UsageError
 from tfdist.order.epoch import Order
 

@@ -26,6 +26,8 @@ class SourceConfig(Section):
             seed depends on the run's seed, the epoch and the sample alone.
         on_nan: `stop` ends the run at a sample with a NaN and names it; `keep` does not look.
         classes: Labels must be integers from 0 to `classes - 1`; null where they are something else.
+        sharding: `auto` deals the data, which all workers see alike, to the workers; with `none` what each worker sees
+            is its own share already.
     """
 
     PATHS: ClassVar[tuple[str, ...]] = ("files",)
@@ -36,6 +38,7 @@ class SourceConfig(Section):
     augment: DottedPath | None = None
     on_nan: Literal["keep", "stop"] = "keep"
     classes: PositiveInt | None = None
+    sharding: Literal["auto", "none"] = "auto"
 
     @classmethod
     def described(cls) -> str:
@@ -100,6 +103,9 @@ class TfrecordSource(SourceConfig):
         features: Feature name -> its type, instead of `parse`.
         label: Which of the features is `y`.
         on_corrupt: `stop` ends the run at a corrupt record; `skip` leaves out what is corrupt, on all workers alike.
+        shuffle_buffer: Where files are read in sequence, as they are compressed or not local: samples that wait to be
+            mixed, of all files that are read at the same time.
+        interleave: Likewise: files that are read at the same time, at the most; part of the order of the samples.
     """
 
     format: Literal["tfrecord"] = "tfrecord"
@@ -108,6 +114,8 @@ class TfrecordSource(SourceConfig):
     features: Mapping[str, FeatureConfig] | None = None
     label: str | None = None
     on_corrupt: Literal["stop", "skip"] = "stop"
+    shuffle_buffer: PositiveInt = 16384
+    interleave: PositiveInt = 64
 
     def check(self) -> None:
         if (self.parse is None) == (self.features is None):

@@ -10,11 +10,22 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tfdist.data.configured import from_config
-    from tfdist.data.datasets import arrays, csv, images, npz, text, tfrecords
+    from tfdist.data.datasets import arrays, csv, generator, images, npz, text, tfrecords
     from tfdist.data.failures import data_error_in
     from tfdist.data.image_features import ImageFeature
 
-__all__ = ["ImageFeature", "arrays", "csv", "data_error_in", "from_config", "images", "npz", "text", "tfrecords"]
+__all__ = [
+    "ImageFeature",
+    "arrays",
+    "csv",
+    "data_error_in",
+    "from_config",
+    "generator",
+    "images",
+    "npz",
+    "text",
+    "tfrecords",
+]
 
 _MODULES = {"from_config": "configured", "data_error_in": "failures", "ImageFeature": "image_features"}
 

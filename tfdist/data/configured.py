@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import tensorflow as tf
 
 from tfdist.config import sources as sections
 from tfdist.config.dotted import resolve_callable
 from tfdist.data.datasets import Batches, npz_source, tfrecord_source
 from tfdist.data.image_features import ImageFeature
-from tfdist.data.pipeline import build
-from tfdist.data.sources import CsvSource, Feature, ImageSource, Source, TextSource
+from tfdist.data.pipeline import open_and_build
+from tfdist.data.sources import CsvSource, ImageSource, Source, TextSource
+from tfdist.data.tfrecord_sources import Feature
 from tfdist.order.position import START, Position
 
 
@@ -21,7 +24,7 @@ def from_config(
     key: str = "data.train",
     begin: Position = START,
 ) -> tuple[Batches, int]:
-    """Returns the batches that a section describes, and the number of its samples.
+    """Returns the batches that a section describes, and the number of its samples. All workers call it together.
 
     Args:
         config: The section.
@@ -33,11 +36,11 @@ def from_config(
 
     Raises:
         ConfigError: A dotted path does not import or names no function.
-        DataError: The data is missing, damaged or empty.
+        DataError: The data is missing, damaged or empty, on whichever worker; or it differs between the workers.
     """
-    source = _source(config, key)
-    batches = build(
-        source,
+    return open_and_build(
+        partial(_source, config, key),
+        sharding=config.sharding,
         batch_size=batch_size,
         shuffle=config.shuffle,
         seed=seed,
@@ -47,7 +50,6 @@ def from_config(
         on_nan=config.on_nan,
         classes=config.classes,
     )
-    return batches, len(source)
 
 
 def _source(config: sections.SourceConfig, key: str) -> Source:
@@ -59,7 +61,15 @@ def _source(config: sections.SourceConfig, key: str) -> Source:
             features = (
                 {name: _feature(feature) for name, feature in config.features.items()} if config.features else None
             )
-            return tfrecord_source(config.files, parse, features, config.label, config.on_corrupt)
+            return tfrecord_source(
+                config.files,
+                parse,
+                features,
+                config.label,
+                config.on_corrupt,
+                shuffle_buffer=config.shuffle_buffer,
+                interleave=config.interleave,
+            )
         case sections.CsvSource():
             return CsvSource(config.files, config.label, config.columns)
         case sections.ImagesSource():

@@ -1,36 +1,30 @@
 """The public functions: one a format, each from files to what Keras `fit` takes.
 
 All of them take, beside what names the samples, `batch_size` (samples of a step over all replicas), `shuffle`, `seed`,
-`strategy`, `augment`, `on_nan` and `classes`, and return a `tf.data.Dataset` for one replica and a
-`tf.distribute.DistributedDataset` for several: see `tfdist.data.pipeline.build`.
+`strategy`, `augment`, `on_nan`, `classes` and `sharding`, and return a `tf.data.Dataset` for one replica and a
+`tf.distribute.DistributedDataset` for several: see `tfdist.data.pipeline`. All workers call them together.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, TypedDict, Unpack
 
 import tensorflow as tf
 
+from tfdist.data.agreeing import Sharding
 from tfdist.data.array_files import read_npz
 from tfdist.data.augmenting import Augment
+from tfdist.data.generator_source import GeneratorSource
 from tfdist.data.inspecting import OnNan
 from tfdist.data.mapped_arrays import MappedSource, holds_mapped
-from tfdist.data.pipeline import build
+from tfdist.data.pipeline import open_and_build
 from tfdist.data.records import OnCorrupt
-from tfdist.data.sources import (
-    ArraySource,
-    CsvSource,
-    ExampleSource,
-    Feature,
-    Files,
-    ImageSource,
-    ParsedTFRecordSource,
-    Source,
-    TextSource,
-)
+from tfdist.data.sources import ArraySource, CsvSource, Files, ImageSource, Source, TextSource
+from tfdist.data.tfrecord_sources import ExampleSource, Feature, ParsedTFRecordSource
 from tfdist.errors import DataError, UsageError
+from tfdist.order.lanes import LANES, SHUFFLE_BUFFER
 
 Batches: TypeAlias = tf.data.Dataset | tf.distribute.DistributedDataset
 
@@ -40,7 +34,7 @@ class _Required(TypedDict):
 
 
 class Batching(_Required, total=False):
-    """How samples become batches: the keyword arguments of `tfdist.data.pipeline.build`."""
+    """How samples become batches: the keyword arguments of `tfdist.data.pipeline`."""
 
     shuffle: bool
     seed: int | None
@@ -48,6 +42,7 @@ class Batching(_Required, total=False):
     augment: Augment | None
     on_nan: OnNan
     classes: int | None
+    sharding: Sharding
 
 
 def arrays(x: Any, y: Any = None, **batching: Unpack[Batching]) -> Batches:
@@ -59,7 +54,7 @@ def arrays(x: Any, y: Any = None, **batching: Unpack[Batching]) -> Batches:
     Raises:
         DataError: Arrays differ in their number of samples, have none, or hold neither numbers nor strings.
     """
-    return build(array_source(x, y), **batching)
+    return _batches(lambda: array_source(x, y), batching)
 
 
 def npz(path: str | os.PathLike[str], split: str = "train", **batching: Unpack[Batching]) -> Batches:
@@ -68,7 +63,7 @@ def npz(path: str | os.PathLike[str], split: str = "train", **batching: Unpack[B
     Raises:
         DataError: The file is missing or damaged, or lacks an array; or see `arrays`.
     """
-    return build(npz_source(path, split), **batching)
+    return _batches(lambda: npz_source(path, split), batching)
 
 
 def tfrecords(
@@ -78,9 +73,14 @@ def tfrecords(
     features: Mapping[str, Feature] | None = None,
     label: str | None = None,
     on_corrupt: OnCorrupt = "stop",
+    shuffle_buffer: int = SHUFFLE_BUFFER,
+    interleave: int = LANES,
     **batching: Unpack[Batching],
 ) -> Batches:
-    """Batches of the records of uncompressed TFRecord files.
+    """Batches of the records of TFRecord files.
+
+    Local files that are not compressed are read in any order. What is compressed (GZIP or ZLIB) or on another file
+    system (`gs://`) is read in sequence, see `tfdist.order.lanes`.
 
     Args:
         files: A path, a pattern, or a list of these. Files are read in the order of their names; some may be empty.
@@ -89,14 +89,50 @@ def tfrecords(
             `tfdist.data.ImageFeature`. `x` is a dict, or a tensor when there is one feature beside the label.
         label: Which of `features` is `y`.
         on_corrupt: With `skip` the first run reads all data once, and whatever is corrupt then is left out, on all
-            workers alike; else a corrupt record is an error when it is read.
-        **batching: See `tfdist.data.pipeline.build`.
+            workers alike; else a corrupt record is an error when it is read. Not of files that are read in sequence.
+        shuffle_buffer: Of files that are read in sequence: samples that wait to be mixed, in all files that are read at
+            the same time together.
+        interleave: Likewise: files that are read at the same time, at the most. It is part of the order.
+        **batching: See `tfdist.data.pipeline`.
 
     Raises:
-        DataError: A file is missing, compressed, truncated or damaged, there is no record, or the first does not fit.
+        DataError: A file is missing, truncated or damaged, files are compressed in different ways, there is no record,
+            or the first does not fit.
         UsageError: Neither or both of `parse` and `features` with `label` are given.
     """
-    return build(tfrecord_source(files, parse, features, label, on_corrupt), **batching)
+    sequential = {"shuffle_buffer": shuffle_buffer, "interleave": interleave}
+    return _batches(lambda: tfrecord_source(files, parse, features, label, on_corrupt, **sequential), batching)
+
+
+def generator(
+    function: Callable[..., Iterable[Any]],
+    output_signature: Any = None,
+    *,
+    samples: int | Sequence[int] | None = None,
+    lanes: int | None = None,
+    shuffle_buffer: int = SHUFFLE_BUFFER,
+    **batching: Unpack[Batching],
+) -> Batches:
+    """Batches of the samples that a Python function makes, one after another.
+
+    The function is called anew for every epoch and must give the same samples in the same order each time, on every
+    worker. Without `lanes` every worker makes all samples and keeps its own; with them a worker makes some lanes alone.
+
+    Args:
+        function: Returns an iterable over samples, such as `(x, y)`; a function with `yield` does. Called without
+            arguments, or with the number of a lane.
+        output_signature: The structure of a sample, of `tf.TensorSpec`s; None to take it from the first sample.
+        samples: How many the function gives; with lanes, of each of them. None to count them, once at the start. Where
+            there are more, also infinitely many, the rest is left.
+        lanes: Parts that the samples come in: `function(0)` gives the first part, `function(lanes - 1)` the last.
+        shuffle_buffer: Samples that wait to be mixed, in all lanes together.
+        **batching: See `tfdist.data.pipeline`.
+
+    Raises:
+        DataError: There is no sample, or the first does not fit `output_signature`.
+        UsageError: An argument is impossible.
+    """
+    return _batches(lambda: GeneratorSource(function, output_signature, samples, lanes, shuffle_buffer), batching)
 
 
 def csv(files: Files, label: str, columns: Sequence[str] | None = None, **batching: Unpack[Batching]) -> Batches:
@@ -106,12 +142,12 @@ def csv(files: Files, label: str, columns: Sequence[str] | None = None, **batchi
         files: A path, a pattern, or a list of these; all files have the same header.
         label: The name of the column that is `y`.
         columns: The names of the columns that make up `x`; None for all but the label.
-        **batching: See `tfdist.data.pipeline.build`.
+        **batching: See `tfdist.data.pipeline`.
 
     Raises:
         DataError: A file is missing or unreadable, headers differ or lack a column, or there is no row.
     """
-    return build(CsvSource(files, label, columns), **batching)
+    return _batches(lambda: CsvSource(files, label, columns), batching)
 
 
 def images(
@@ -123,7 +159,7 @@ def images(
         path: The folder. Classes are numbered in the order of their folders' names.
         size: `(height, width)` to which every image is resized.
         channels: 1, 3 or 4.
-        **batching: See `tfdist.data.pipeline.build`.
+        **batching: See `tfdist.data.pipeline`.
 
     Returns:
         `x` float32 [k, height, width, channels] from 0 to 255, `y` int64 [k].
@@ -131,7 +167,7 @@ def images(
     Raises:
         DataError: The folder is missing or unreadable, or has no image.
     """
-    return build(ImageSource(path, size, channels), **batching)
+    return _batches(lambda: ImageSource(path, size, channels), batching)
 
 
 def text(
@@ -147,12 +183,17 @@ def text(
         files: A path, a pattern, or a list of these. Empty lines are left out.
         vectorize: From a batch of texts, strings [k], to `x` [k, ...], in TensorFlow's operations; None for the texts.
         label_separator: What stands between label and text.
-        **batching: See `tfdist.data.pipeline.build`.
+        **batching: See `tfdist.data.pipeline`.
 
     Raises:
         DataError: A file is missing or unreadable, or there is no line.
     """
-    return build(TextSource(files, vectorize, label_separator), **batching)
+    return _batches(lambda: TextSource(files, vectorize, label_separator), batching)
+
+
+def _batches(open_source: Callable[[], Source], batching: Batching) -> Batches:
+    batches, _ = open_and_build(open_source, **batching)
+    return batches
 
 
 def array_source(x: Any, y: Any = None, origin: str = "the arrays") -> Source:
@@ -176,13 +217,20 @@ def tfrecord_source(
     features: Mapping[str, Feature] | None,
     label: str | None,
     on_corrupt: OnCorrupt = "stop",
+    **sequential: int,
 ) -> Source:
-    """The records of TFRecord files, by whichever of `parse` and `features` with `label` is given."""
+    """The records of TFRecord files, by whichever of `parse` and `features` with `label` is given.
+
+    `sequential` has `shuffle_buffer` and `interleave`, see `tfrecords`.
+    """
     if on_corrupt not in ("stop", "skip"):
         raise UsageError(f"on_corrupt: expected stop or skip. Received: {on_corrupt!r}")
+    for name, value in sequential.items():
+        if not isinstance(value, int) or value < 1:
+            raise UsageError(f"{name}: expected an integer of 1 or more. Received: {value!r}")
     if parse is not None and features is None and label is None:
-        return ParsedTFRecordSource(files, parse, on_corrupt)
+        return ParsedTFRecordSource(files, parse, on_corrupt, **sequential)
     if parse is None and features is not None and label is not None:
-        return ExampleSource(files, features, label, on_corrupt)
+        return ExampleSource(files, features, label, on_corrupt, **sequential)
     given = [name for name, value in (("parse", parse), ("features", features), ("label", label)) if value is not None]
     raise UsageError(f"Expected either parse, or features and label. Received: {', '.join(given) or 'none of them'}")

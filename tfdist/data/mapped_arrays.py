@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from tfdist.data.fingerprints import Fingerprint, of_arrays
 from tfdist.data.index_files import Stamp
 from tfdist.data.reading import read_batches
 from tfdist.errors import DataError
@@ -45,6 +46,10 @@ class MappedSource:
     def name(self, number: int) -> str:
         """See `Source.name`."""
         return f"{self._origin}, sample {number}"
+
+    def fingerprint(self) -> Fingerprint:
+        """See `Source.fingerprint`."""
+        return of_arrays(self._arrays, self._size)
 
     def _read(self, indices: NDArray[np.int64]) -> list[NDArray]:
         # Before each batch: to read what a file that became shorter no longer has would end the process.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -16,10 +17,12 @@ from tfdist.data.files import matching
 from tfdist.data.image_files import ImageFiles
 from tfdist.data.places import local_file_system, random_calls_of
 from tfdist.data.records import Records
+from tfdist.data.remote_files import is_remote
+from tfdist.data.sequential_records import CHUNK
+from tfdist.data.sequential_tfrecords import SequentialTFRecordReader, open_tfrecords
 from tfdist.data.text_files import TextReader
-from tfdist.data.tfrecord_files import TFRecordReader
 from tfdist.errors import DataError
-from tfdist.plan.sizes import FileSizes, SourceSizes
+from tfdist.plan.sizes import FileSizes, InSequence, SourceSizes
 
 _WIDTHS = {"float32": 4, "int64": 8, "image": 4}
 
@@ -32,7 +35,7 @@ def measure(section: sections.SourceConfig) -> SourceSizes:
     """
     for kind, how in _MEASURES.items():
         if isinstance(section, kind):
-            return how(section)
+            return dataclasses.replace(how(section), shares=section.sharding == "none")
     raise TypeError(f"Expected the section of a format that data/ reads. Received: {type(section).__name__}")
 
 
@@ -67,10 +70,33 @@ def _row_bytes(array: ArrayHeader) -> int:
 
 
 def _tfrecord(section: sections.TfrecordSource) -> SourceSizes:
-    reader = TFRecordReader(matching(section.files), section.on_corrupt)
+    reader = open_tfrecords(section.files, section.on_corrupt, section.shuffle_buffer, section.interleave)
     known = None if section.features is None else _example_bytes(section.features)
     calls = random_calls_of(section.parse) if section.parse else ()
+    if isinstance(reader, SequentialTFRecordReader):
+        return _in_sequence(section, reader, known, calls)
     return _of_records(section, reader.records, known, estimated=known is None, calls=calls)
+
+
+def _in_sequence(
+    section: sections.TfrecordSource, reader: SequentialTFRecordReader, known: int | None, calls: tuple[str, ...]
+) -> SourceSizes:
+    files, lanes = reader.files, reader.lanes
+    size = sum(file.stamp.size for file in files)
+    # Of a compressed record nothing but its part of the file is known.
+    sample = round(size / len(reader)) if known is None else known
+    compression = next(file.compression for file in files if file.records)
+    name = next(file.name for file in files if file.records)
+    return SourceSizes(
+        section.format,
+        tuple(FileSizes(file.name, file.records, file.stamp.size) for file in files),
+        sample,
+        known is None,
+        held_bytes=lanes.number * (lanes.window * sample + 2 * CHUNK),
+        random_calls=(*calls, *_augment_calls(section)),
+        local_disk=None if is_remote(name) else local_file_system(name),
+        sequence=InSequence(f"{compression}-compressed" if compression else "on another file system", lanes),
+    )
 
 
 def _example_bytes(features: Mapping[str, sections.FeatureConfig]) -> int | None:

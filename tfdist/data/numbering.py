@@ -9,7 +9,8 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from tfdist.data.python_calls import CountedCalls, call_python
-from tfdist.order.epoch import Order, Steps
+from tfdist.order.epoch import Steps
+from tfdist.order.shares import SampleOrder, ShareSteps
 from tfdist.runtime.feeding import Epochs
 
 BLOCK_SAMPLES = 1 << 14
@@ -19,7 +20,7 @@ BLOCK_BATCHES = 1 << 10
 
 
 def sample_numbers(
-    order: Order, steps: Steps, replica_ids: Sequence[int], first_step: int, epochs: Epochs
+    order: SampleOrder, steps: Steps | ShareSteps, replica_ids: Sequence[int], first_step: int, epochs: Epochs
 ) -> tf.data.Dataset:
     """A dataset of the numbers of the samples of each batch, int64 [k].
 
@@ -30,7 +31,7 @@ def sample_numbers(
 
 
 def sample_seeds(
-    order: Order, steps: Steps, replica_ids: Sequence[int], first_step: int, epochs: Epochs
+    order: SampleOrder, steps: Steps | ShareSteps, replica_ids: Sequence[int], first_step: int, epochs: Epochs
 ) -> tf.data.Dataset:
     """A dataset of the seeds of those samples, int32 [k, 2]; see `Order.sample_seeds`."""
 
@@ -43,7 +44,7 @@ def sample_seeds(
 def _batches(
     values_at: Callable[[int, NDArray[np.int64]], NDArray],
     spec: tf.TensorSpec,
-    steps: Steps,
+    steps: Steps | ShareSteps,
     replica_ids: Sequence[int],
     first_step: int,
     epochs: Epochs,

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from tfdist.data.agreeing import Agreed, Sharding, agree
 from tfdist.data.augmenting import Augment, augmented
 from tfdist.data.buffering import PREFETCHED_STEPS
 from tfdist.data.inspecting import Expectations, OnNan
 from tfdist.data.numbering import sample_numbers, sample_seeds
-from tfdist.data.sources import Source
+from tfdist.data.sources import Sequential, Source
 from tfdist.errors import UsageError
 from tfdist.launch.environment import Assignment
 from tfdist.order.epoch import Order, Steps
+from tfdist.order.lanes import LaneOrder, Lanes
 from tfdist.order.position import START, Position
+from tfdist.order.shares import SampleOrder, ShareOrder, ShareSteps
 from tfdist.runtime.feeding import (
     Epochs,
     Ordered,
@@ -31,29 +35,60 @@ from tfdist.runtime.feeding import (
 Batches = tf.data.Dataset | tf.distribute.DistributedDataset
 
 
-def build(
-    source: Source,
+def open_and_build(
+    open_source: Callable[[], Source],
+    *,
+    sharding: Sharding = "auto",
+    strategy: tf.distribute.Strategy | None = None,
+    **options: Any,
+) -> tuple[Batches, int]:
+    """Returns the batches of a source and the number of its samples, once all workers have it and agree on it.
+
+    Args:
+        open_source: Opens this worker's source. All workers call this together.
+        sharding: With `auto` all workers see the same data, of which each reads its part: where they do not, the run
+            stops. With `none` each worker's data is its own share, and global batches take of all shares in
+            proportion to their sizes, so that all workers have equally many steps.
+        strategy: By default the current one.
+        **options: See `_build`.
+
+    Raises:
+        DataError: On every worker: one cannot open its source, or they differ and must not.
+        UsageError: An argument is impossible.
+    """
+    strategy = strategy or tf.distribute.get_strategy()
+    agreed = agree(open_source, sharding, strategy)
+    return _build(agreed, strategy, **options), agreed.samples
+
+
+def build(source: Source, *, strategy: tf.distribute.Strategy | None = None, **options: Any) -> Batches:
+    """Returns the batches of a source that is known to be the same on every worker; see `_build` for the options."""
+    return _build(Agreed(source), strategy or tf.distribute.get_strategy(), **options)
+
+
+def _build(
+    agreed: Agreed,
+    strategy: tf.distribute.Strategy,
     *,
     batch_size: int,
     shuffle: bool = False,
     seed: int | None = None,
-    strategy: tf.distribute.Strategy | None = None,
     begin: Position = START,
     augment: Augment | None = None,
     on_nan: OnNan = "keep",
     classes: int | None = None,
 ) -> Batches:
-    """Returns the batches of `source`; every iterator over them is the next epoch.
+    """Returns the batches of an agreed source; every iterator over them is the next epoch.
 
     An epoch has `ceil(samples / batch_size)` steps on every worker and visits every sample once. A global batch is cut
     into near-equal pieces, one a replica; at the end of an epoch, or with more replicas than samples, some are empty.
 
     Args:
-        source: The samples.
+        agreed: The samples, and whether they are this worker's own share.
+        strategy: The strategy in force.
         batch_size: Samples of a step over all replicas.
         shuffle: Whether each epoch has an order of its own, which depends on `seed` and the epoch alone.
         seed: By default the run's, or 0 outside of `tfdist train`.
-        strategy: By default the current one.
         begin: Where a training goes on. Within an epoch, `fit` first takes the rest of it, whose samples are those that
             the epoch would have had left; nothing of what was before is read.
         augment: Changes each sample at random: called with the sample, such as `(x, y)`, and a seed for
@@ -69,13 +104,33 @@ def build(
     """
     batch_size = _integer("batch_size", batch_size, at_least=1)
     seed = _integer("seed", _run_seed() if seed is None else seed, at_least=0)
-    strategy = strategy or tf.distribute.get_strategy()
-    steps = Steps(len(source), min(batch_size, len(source)), strategy.num_replicas_in_sync)
-    feed = _Feed(source, Order(len(source), seed, shuffle), steps, augment, Expectations(on_nan, classes))
+    order, steps = _dealt(agreed, min(batch_size, agreed.samples), seed, shuffle, strategy.num_replicas_in_sync)
+    feed = _Feed(agreed.source, order, steps, augment, Expectations(on_nan, classes))
     if not begin.step:
         return _batches(feed, strategy, begin)
     later = _batches(feed, strategy, Position(begin.epoch + 1))
     return after_rest(later, begin.step, lambda: _batches(feed, strategy, begin))
+
+
+def _dealt(
+    agreed: Agreed, batch_size: int, seed: int, shuffle: bool, replicas: int
+) -> tuple[SampleOrder, Steps | ShareSteps]:
+    """The order of the samples that this worker can read, and which of them are whose in each step."""
+    lanes = _lanes_of(agreed.source)
+    if agreed.sizes is None:
+        return _order(agreed.source, lanes, batch_size, seed, shuffle), Steps(agreed.samples, batch_size, replicas)
+    # Of a share only its own worker takes samples: how many of them are in a batch changes nothing for the others.
+    own = _order(agreed.source, lanes, max(1, batch_size // len(agreed.sizes)), seed, shuffle)
+    before = sum(agreed.sizes[: agreed.worker])
+    return ShareOrder(own, before), ShareSteps(agreed.sizes, batch_size, replicas)
+
+
+def _order(source: Source, lanes: Lanes | None, batch_size: int, seed: int, shuffle: bool) -> SampleOrder:
+    return Order(len(source), seed, shuffle) if lanes is None else LaneOrder(lanes, batch_size, seed, shuffle)
+
+
+def _lanes_of(source: Source) -> Lanes | None:
+    return source.lanes if isinstance(source, Sequential) else None
 
 
 @dataclass(frozen=True)
@@ -83,8 +138,8 @@ class _Feed:
     """The samples, how they are dealt, and what is done to each on its way."""
 
     source: Source
-    order: Order
-    steps: Steps
+    order: SampleOrder
+    steps: Steps | ShareSteps
     augment: Augment | None
     expectations: Expectations
 
@@ -100,15 +155,18 @@ class _Feed:
         return augmented(batches, sample_seeds(*dealt), largest, self.augment)
 
     @property
-    def facts(self) -> dict[str, int | bool]:
+    def facts(self) -> dict[str, Any]:
         """What the batches depend on, by name."""
         order, steps = self.order, self.steps
+        lanes = _lanes_of(self.source)
         return {
-            "samples": order.num_samples,
+            "samples": steps.num_samples,
             "batch_size": steps.batch_size,
             "seed": order.seed,
             "shuffle": order.shuffle,
             "augmented": self.augment is not None,
+            **({"shares": list(steps.sizes)} if isinstance(steps, ShareSteps) else {}),
+            **({} if lanes is None else {"lanes": lanes.number, "window": lanes.window}),
         }
 
 
@@ -144,7 +202,7 @@ def _batches(feed: _Feed, strategy: tf.distribute.Strategy, begin: Position) -> 
     )
 
 
-def _samples_in(steps: Steps, step: tf.Tensor) -> tf.Tensor:
+def _samples_in(steps: Steps | ShareSteps, step: tf.Tensor) -> tf.Tensor:
     """The samples of the global batch of a step, a scalar int64."""
     return tf.minimum(tf.constant(steps.batch_size, tf.int64), steps.num_samples - step * steps.batch_size)
 

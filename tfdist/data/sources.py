@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import tensorflow as tf
@@ -13,16 +13,14 @@ from numpy.typing import NDArray
 
 from tfdist.data.csv_files import CsvReader
 from tfdist.data.files import matching
-from tfdist.data.image_features import ImageFeature
+from tfdist.data.fingerprints import Fingerprint, of_arrays, of_files
 from tfdist.data.image_files import ImageFiles
 from tfdist.data.python_calls import CountedCalls, call_python
 from tfdist.data.reading import parallel_parses, read_batches, read_samples
-from tfdist.data.records import OnCorrupt
 from tfdist.data.text_files import TextReader
-from tfdist.data.tfrecord_files import TFRecordReader
 from tfdist.errors import DataError
+from tfdist.order.lanes import Lanes
 
-Feature = tf.io.FixedLenFeature | ImageFeature
 Files = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
@@ -42,6 +40,18 @@ class Source(Protocol):
 
     def name(self, number: int) -> str:
         """Names a sample for errors: its file and its place in it."""
+
+    def fingerprint(self) -> Fingerprint:
+        """By what the same source is known on another worker."""
+
+
+@runtime_checkable
+class Sequential(Protocol):
+    """What a source has beside, when it may be one that can only be read in sequence."""
+
+    @property
+    def lanes(self) -> Lanes | None:
+        """How it is read; None where it can be read in any order."""
 
 
 class ArraySource:
@@ -76,76 +86,9 @@ class ArraySource:
         """See `Source.name`."""
         return f"{self._origin}, sample {number}"
 
-
-class ParsedTFRecordSource:
-    """TFRecord files with a function that parses one record."""
-
-    def __init__(self, files: Files, parse: Callable[[tf.Tensor], Any], on_corrupt: OnCorrupt = "stop") -> None:
-        """Looks up where the records lie, and tries `parse` on the first.
-
-        Raises:
-            DataError: See `TFRecordReader`; or `parse` cannot read the first record.
-        """
-        self._reader = TFRecordReader(matching(files), on_corrupt)
-        self._parse = parse
-        _try_first(self._reader, lambda record, _: parse(record), "the parse function")
-
-    def __len__(self) -> int:
-        return len(self._reader)
-
-    def batches(self, indices: tf.data.Dataset, largest: int) -> tf.data.Dataset:
-        """See `Source.batches`."""
-        record = tf.TensorSpec([None], tf.string)
-        return read_samples(indices, largest, lambda batch: [self._reader.read(batch)], [record], self._parse)
-
-    def name(self, number: int) -> str:
-        """See `Source.name`."""
-        return self._reader.names(np.array([number]))[0]
-
-
-class ExampleSource:
-    """TFRecord files of `tf.train.Example`, read by the names and types of their features."""
-
-    def __init__(
-        self, files: Files, features: Mapping[str, Feature], label: str, on_corrupt: OnCorrupt = "stop"
-    ) -> None:
-        """Looks up where the records lie, and tries the features on the first.
-
-        Raises:
-            DataError: See `TFRecordReader`; or `label` is none of the features, or the first record lacks one.
-        """
-        if label not in features or len(features) < 2:
-            raise DataError(f"Expected label to be one of several features: {', '.join(features)}. Received: {label}")
-        self._images = {name: feature for name, feature in features.items() if isinstance(feature, ImageFeature)}
-        self._features = dict(features) | dict.fromkeys(self._images, tf.io.FixedLenFeature((), tf.string))
-        self._label = label
-        self._reader = TFRecordReader(matching(files), on_corrupt)
-        _try_first(self._reader, lambda *first: self._sample(*(part[tf.newaxis] for part in first)), "the features")
-
-    def __len__(self) -> int:
-        return len(self._reader)
-
-    def batches(self, indices: tf.data.Dataset, largest: int) -> tf.data.Dataset:
-        """See `Source.batches`."""
-        strings = tf.TensorSpec([None], tf.string)
-        records = read_batches(indices, self._read, [strings, strings])
-        return records.map(self._sample, num_parallel_calls=parallel_parses())
-
-    def _read(self, indices: NDArray[np.int64]) -> tuple[NDArray[np.object_], NDArray[np.object_]]:
-        # TensorFlow puts the names into the error about a record that lacks a feature.
-        names = np.array(self._reader.names(indices), np.object_)
-        return self._reader.read(indices), names
-
-    def _sample(self, records: tf.Tensor, names: tf.Tensor) -> tuple[Any, tf.Tensor]:
-        x = tf.io.parse_example(records, self._features, example_names=names)
-        for name, feature in self._images.items():
-            x[name] = feature.decode(x[name], names)
-        y = x.pop(self._label)
-        return (x if len(x) > 1 else next(iter(x.values()))), y
-
-    def name(self, number: int) -> str:
-        """See `Source.name`."""
-        return self._reader.names(np.array([number]))[0]
+    def fingerprint(self) -> Fingerprint:
+        """See `Source.fingerprint`."""
+        return of_arrays(tf.nest.flatten(self._arrays), self._size)
 
 
 class CsvSource:
@@ -166,6 +109,10 @@ class CsvSource:
     def name(self, number: int) -> str:
         """See `Source.name`."""
         return self._reader.name(number)
+
+    def fingerprint(self) -> Fingerprint:
+        """See `Source.fingerprint`."""
+        return of_files(self._reader.records.paths, len(self))
 
 
 class TextSource:
@@ -197,13 +144,17 @@ class TextSource:
         """See `Source.name`."""
         return self._reader.name(number)
 
+    def fingerprint(self) -> Fingerprint:
+        """See `Source.fingerprint`."""
+        return of_files(self._reader.records.paths, len(self))
+
 
 class ImageSource:
     """A folder of images: `x` is float32 [height, width, channels] from 0 to 255, `y` the int64 number of its class."""
 
     def __init__(self, path: str | os.PathLike[str], size: Sequence[int], channels: int = 3) -> None:
         """Lists the images; see `ImageFiles.find` for the errors."""
-        self._files = ImageFiles.find(path)
+        self._folder, self._files = path, ImageFiles.find(path)
         self._size, self._channels = tuple(size), channels
         self._decode = CountedCalls(partial(_decode, channels))
 
@@ -218,6 +169,10 @@ class ImageSource:
     def name(self, number: int) -> str:
         """See `Source.name`."""
         return str(self._files.paths[number])
+
+    def fingerprint(self) -> Fingerprint:
+        """See `Source.fingerprint`."""
+        return of_files(self._files.paths, len(self), self._folder)
 
     def _read(self, indices: NDArray[np.int64]) -> tuple[NDArray[np.object_], NDArray[np.int64]]:
         paths = np.array([os.fsencode(self._files.paths[index]) for index in indices.tolist()], np.object_)
@@ -245,13 +200,3 @@ def _tensor(array: Any) -> tf.Tensor:
         return tf.convert_to_tensor(array.astype(np.float32) if array.dtype.kind == "f" else array)
     except (TypeError, ValueError) as error:
         raise DataError(f"Expected numbers or strings. Received: an array of type {array.dtype}.") from error
-
-
-def _try_first(reader: TFRecordReader, parse: Callable[[tf.Tensor, tf.Tensor], Any], what: str) -> None:
-    first = np.zeros(1, np.int64)
-    (record,), (name,) = reader.read(first), reader.names(first)
-    try:
-        with tf.device("CPU:0"):
-            parse(tf.constant(record), tf.constant(name))
-    except tf.errors.OpError as error:
-        raise DataError(f"{name} does not fit {what}: {error.message}") from error

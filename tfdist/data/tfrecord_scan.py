@@ -193,5 +193,5 @@ def _refuse_other_kinds(path: Path, beginning: bytes) -> None:
     if kind:
         raise DataError(
             f"{path} looks {kind}-compressed. Expected an uncompressed TFRecord file, whose records can be read in any "
-            "order. Write it with tf.io.TFRecordWriter without options."
+            "order, or a source whose files are compressed alike. Write it with tf.io.TFRecordWriter without options."
         )

@@ -61,7 +61,7 @@ def numbers(name: str, count: int) -> NDArray[np.uint64]:
     return np.frombuffer(data, "<u8").astype(np.uint64)
 
 
-def mixed(values: NDArray[np.uint64], key: np.uint64) -> NDArray[np.uint64]:
+def mixed(values: NDArray[np.uint64], key: np.uint64 | NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Random numbers, each of which depends on a value and the key alone: uint64 of the same shape."""
     mixed = values + key
     mixed ^= mixed >> np.uint64(30)
@@ -80,13 +80,21 @@ def _permute_cells(cells: NDArray[np.uint64], num_samples: int, keys: NDArray[np
     row = cells // columns
     column = cells - row * columns
     for first, second in zip(keys[::2], keys[1::2], strict=True):
-        _move(column, row, first, columns)
-        _move(row, column, second, rows)
+        move(column, row, first, columns)
+        move(row, column, second, rows)
     return row * columns + column
 
 
-def _move(places: NDArray[np.uint64], by: NDArray[np.uint64], key: np.uint64, size: np.uint64) -> None:
-    """Moves each place, in a circle of `size` places, by a random number that depends on `by`."""
+def move(
+    places: NDArray[np.uint64],
+    by: NDArray[np.uint64],
+    key: np.uint64 | NDArray[np.uint64],
+    size: np.uint64 | NDArray[np.uint64],
+) -> None:
+    """Moves each place, in a circle of `size` places, by a random number that depends on `by` and `key`.
+
+    Key and size are those of all places, or one of each place.
+    """
     moves = mixed(by, key)
     moves >>= np.uint64(32)
     moves *= size

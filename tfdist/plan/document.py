@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 from tfdist.plan.plan import Plan, SourcePlan
+from tfdist.plan.sizes import InSequence
 from tfdist.plan.warnings import warnings_of
 
 
@@ -37,6 +38,8 @@ def _source(source: SourcePlan) -> dict[str, Any]:
         "batch": dataclasses.asdict(source.batch),
         "last_batch": dataclasses.asdict(source.tail or source.batch),
         "shuffle": source.shuffle,
+        "sharding": "none" if sizes.shares else "auto",
+        "sequence": None if sizes.sequence is None else _sequence(sizes.sequence),
         "prefetched_batches": source.prefetched,
         "memory_per_worker": {
             "held": source.memory.held,
@@ -62,4 +65,15 @@ def _source(source: SourcePlan) -> dict[str, Any]:
             }
             for reading in source.readings
         ],
+    }
+
+
+def _sequence(sequence: InSequence) -> dict[str, Any]:
+    """`read_over_at_resume`: samples of each file that is read when an epoch is gone on with, at the most."""
+    lanes = sequence.lanes
+    return {
+        "why": sequence.why,
+        "files_at_once": lanes.number,
+        "shuffle_window": lanes.window,
+        "read_over_at_resume": max(lanes.counts),
     }

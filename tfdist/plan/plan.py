@@ -64,6 +64,7 @@ class SourcePlan:
     Attributes:
         key: The section: `data.train` or `data.validation`.
         sizes: What the plan was made from.
+        samples: Of an epoch, of all workers.
         shuffle: Whether every epoch has an order of its own.
         steps: Batches of an epoch, on every worker.
         batch: A full global batch; the only one when there are fewer samples.
@@ -75,6 +76,7 @@ class SourcePlan:
 
     key: str
     sizes: SourceSizes
+    samples: int
     shuffle: bool
     steps: int
     batch: Batch
@@ -82,11 +84,6 @@ class SourcePlan:
     readings: tuple[Reading, ...]
     memory: Memory
     prefetched: int
-
-    @property
-    def samples(self) -> int:
-        """Of an epoch."""
-        return self.sizes.samples
 
 
 @dataclass(frozen=True)
@@ -152,13 +149,16 @@ def make_plan(config: RunConfig, layout: Layout, sizes: Mapping[str, SourceSizes
 def _plan_source(
     key: str, shuffle: bool, batch_size: int, layout: Layout, sizes: SourceSizes, buffering: Buffering
 ) -> SourcePlan:
-    batch = Batch.deal(min(batch_size, sizes.samples), layout.replicas)
-    rest = sizes.samples % batch.samples
+    # What the other workers have is not to be seen from here: as much as this machine, until they say so.
+    samples = sizes.samples * (layout.workers if sizes.shares else 1)
+    batch = Batch.deal(min(batch_size, samples), layout.replicas)
+    rest = samples % batch.samples
     return SourcePlan(
         key=key,
         sizes=sizes,
+        samples=samples,
         shuffle=shuffle,
-        steps=num_steps(sizes.samples, batch_size),
+        steps=num_steps(samples, batch_size),
         batch=batch,
         tail=Batch.deal(rest, layout.replicas) if rest else None,
         readings=readings(sizes, batch_size, layout.workers, shuffle),

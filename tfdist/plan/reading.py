@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tfdist.order.epoch import num_steps
+from tfdist.order.lanes import LaneOrder, Lanes
 from tfdist.order.pieces import bounds
 from tfdist.plan.sizes import SourceSizes
 
@@ -21,7 +24,8 @@ class Reading:
         samples: That it trains on; always exact.
         file_samples: The same by file, int64 [files]. Exact in the order of the files; with a shuffled order, what is
             to be expected: every epoch deals the samples anew.
-        file_bytes: Bytes that it reads of each file, int64 [files], by the mean size of the file's records.
+        file_bytes: Bytes that it reads of each file, int64 [files], by the mean size of the file's records. More than
+            it trains on where files are read in sequence, and records of others are read over.
     """
 
     worker: int
@@ -49,6 +53,11 @@ def readings(sizes: SourceSizes, batch_size: int, workers: int, shuffle: bool) -
         workers: Of the cluster.
         shuffle: Whether every epoch has an order of its own.
     """
+    if sizes.shares:
+        own = _all_of(sizes)
+        return tuple(dataclasses.replace(own, worker=worker) for worker in range(workers))
+    if sizes.sequence is not None:
+        return tuple(_in_sequence(sizes, sizes.sequence.lanes, batch_size, workers, shuffle))
     counts = np.array([file.samples for file in sizes.files], np.int64)
     bytes_ = np.array([file.size for file in sizes.files], np.int64)
     ends = np.concatenate([[0], np.cumsum(counts)])
@@ -61,6 +70,41 @@ def readings(sizes: SourceSizes, batch_size: int, workers: int, shuffle: bool) -
         share = 1.0 if sizes.whole else part if shuffle else exact / np.maximum(counts, 1)
         found.append(Reading(worker, samples, mine, np.rint(bytes_ * share).astype(np.int64)))
     return tuple(found)
+
+
+def _all_of(sizes: SourceSizes) -> Reading:
+    """The reading of a worker that has all of the files to itself."""
+    counts = np.array([file.samples for file in sizes.files], np.int64)
+    return Reading(0, sizes.samples, counts, np.array([file.size for file in sizes.files], np.int64))
+
+
+def _in_sequence(
+    sizes: SourceSizes, lanes: Lanes, batch_size: int, workers: int, shuffle: bool
+) -> Iterator[Reading]:
+    """What is read of lanes: all of each, by every worker that takes a sample of it."""
+    whole = _all_of(sizes)
+    order = LaneOrder(lanes, batch_size, shuffle=shuffle)
+    layout = order.layout(0)
+    lane_of = np.zeros(len(sizes.files), np.int64)
+    lane_of[layout.files] = np.searchsorted(layout.lane_starts, layout.file_starts, side="right") - 1
+    ends = np.array([0, sizes.samples])
+    for worker in range(workers):
+        read = np.isin(np.arange(lanes.number), order.lanes_of(0, workers, worker))
+        samples = int(_samples_before(ends, sizes.samples, batch_size, workers, worker)[-1])
+        if shuffle:
+            part, mine = layout.sizes[read].sum() / sizes.samples, whole.file_samples * (samples / sizes.samples)
+        else:
+            part, mine = read[lane_of], whole.file_samples * _parts(layout.sizes, workers, worker)[lane_of]
+        bytes_ = np.rint(whole.file_bytes * part).astype(np.int64)
+        yield Reading(worker, samples, np.rint(mine).astype(np.int64), bytes_)
+
+
+def _parts(sizes: NDArray[np.int64], workers: int, worker: int) -> NDArray[np.float64]:
+    """The part of each lane that a worker trains on, when lanes stand one after another in every batch: [lanes]."""
+    ends = np.cumsum(sizes) / sizes.sum()
+    starts = ends - sizes / sizes.sum()
+    common = np.minimum(ends, (worker + 1) / workers) - np.maximum(starts, worker / workers)
+    return np.clip(common, 0, None) / (ends - starts)
 
 
 def _samples_before(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tfdist.errors import UsageError
+from tfdist.order.lanes import Lanes
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,19 @@ class FileSizes:
 
 
 @dataclass(frozen=True)
+class InSequence:
+    """Files that are read from their beginnings.
+
+    Attributes:
+        why: `GZIP-compressed`, say.
+        lanes: The files that are read at the same time, and how far they are mixed.
+    """
+
+    why: str
+    lanes: Lanes
+
+
+@dataclass(frozen=True)
 class SourceSizes:
     """What is known of a source before any sample of it is read.
 
@@ -36,6 +50,8 @@ class SourceSizes:
         whole: Whether every worker reads all of the files, and not its own records alone.
         random_calls: What a parse function draws random numbers with, `name (file:line)`, as far as its source tells.
         local_disk: The file system, when it is one of this machine alone; None when others may share it.
+        sequence: How it is read when it can only be read in sequence; None when records are read in any order.
+        shares: Whether each worker has files of its own; these are the ones of the machine that plans.
     """
 
     format: str
@@ -46,6 +62,8 @@ class SourceSizes:
     whole: bool = False
     random_calls: tuple[str, ...] = ()
     local_disk: str | None = None
+    sequence: InSequence | None = None
+    shares: bool = False
 
     @cached_property
     def samples(self) -> int:

@@ -8,6 +8,7 @@ from pathlib import PurePath
 
 from tfdist.plan.plan import Batch, Plan, SourcePlan
 from tfdist.plan.reading import Reading
+from tfdist.plan.sizes import InSequence
 from tfdist.plan.warnings import PlanWarning, warnings_of
 from tfdist.plan.wording import counted, size_of
 
@@ -60,13 +61,38 @@ def _source(plan: Plan, source: SourcePlan) -> Iterator[str]:
     epochs = f", {source.steps * plan.epochs:,} in {counted(plan.epochs, 'epoch')}" if source is plan.train else ""
     yield _line("steps", f"{source.steps:,} an epoch{epochs}")
     yield _line("last batch", _tail(source))
-    order = "all samples, anew in every epoch" if source.shuffle else "no, always in the order of the files"
-    yield _line("shuffle", order)
+    yield _line("shuffle", _shuffle(source))
+    if source.sizes.sequence is not None:
+        yield _line("in sequence", _sequence(source, source.sizes.sequence))
+        yield _line("resume", _resume(source.sizes.sequence))
     yield _line("prefetch", f"{source.prefetched:,} batches of each replica wait for their step")
     yield _line("memory", _memory(source))
     if len(source.sizes.files) > 1:
         yield from _files(source)
     yield from _workers(source)
+
+
+def _shuffle(source: SourcePlan) -> str:
+    sequence = source.sizes.sequence
+    if sequence is None:
+        return "all samples, anew in every epoch" if source.shuffle else "no, always in the order of the files"
+    if not source.shuffle:
+        return "no, always the same order, in which each batch takes of all files that are read at the same time"
+    return f"the files, and their samples in windows of {sequence.lanes.window:,}, anew in every epoch"
+
+
+def _sequence(source: SourcePlan, sequence: InSequence) -> str:
+    files = sum(file.samples > 0 for file in source.sizes.files)
+    return f"{sequence.why}: {sequence.lanes.number:,} of {counted(files, 'file')} at the same time, from the beginning"
+
+
+def _resume(sequence: InSequence) -> str:
+    """What going on within an epoch costs."""
+    largest = max(sequence.lanes.counts)
+    return (
+        f"within an epoch, the files that it goes on in are read from their beginnings: up to {largest:,} samples of "
+        f"each of {counted(sequence.lanes.number, 'file')} are read over"
+    )
 
 
 def _what(source: SourcePlan) -> str:
@@ -123,6 +149,10 @@ def _reads(source: SourcePlan, reading: Reading) -> str:
     names = [PurePath(file.name).name for file in source.sizes.files]
     if source.sizes.whole:
         return "all of it, into memory"
+    if source.sizes.shares:
+        return "its own data"
+    if source.sizes.sequence is not None:
+        return _reads_in_sequence(source, reading)
     files = reading.files
     if len(files) == len([file for file in source.sizes.files if file.size]):
         how = ", other records in every epoch" if source.shuffle else ", the same records in every epoch"
@@ -130,6 +160,13 @@ def _reads(source: SourcePlan, reading: Reading) -> str:
     if len(files) <= _MOST_NAMES:
         return ", ".join(names[place] for place in files) or "nothing"
     return f"{len(files):,} files, {names[files[0]]} ... {names[files[-1]]}"
+
+
+def _reads_in_sequence(source: SourcePlan, reading: Reading) -> str:
+    if source.shuffle:
+        part = reading.bytes / max(source.sizes.size, 1)
+        return f"about {part:.0%} of all bytes, other files in every epoch"
+    return f"{counted(len(reading.files), 'file')}, from the beginning to the end"
 
 
 def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tfdist.plan.plan import Plan, SourcePlan
-from tfdist.plan.wording import size_of
+from tfdist.plan.wording import counted, size_of
 
 _MUCH = 256 << 20
 """Bytes, held or read by every worker, that are worth a word."""
@@ -34,7 +34,8 @@ def warnings_of(plan: Plan) -> tuple[PlanWarning, ...]:
     """Returns what to know of a plan, what is worst first."""
     found = [*_batches(plan), *_seed(plan)]
     for source in plan.sources:
-        found += [*_random(source), *_whole(plan, source), *_disk(plan, source)]
+        found += [*_random(source), *_whole(plan, source), *_sequence(plan, source), *_shares(plan, source)]
+        found += _disk(plan, source)
     return tuple(found)
 
 
@@ -97,8 +98,46 @@ def _whole(plan: Plan, source: SourcePlan) -> Iterator[PlanWarning]:
         )
 
 
+def _sequence(plan: Plan, source: SourcePlan) -> Iterator[PlanWarning]:
+    sequence, workers = source.sizes.sequence, plan.layout.workers
+    if sequence is None:
+        return
+    lanes, files = sequence.lanes, sum(file.samples > 0 for file in source.sizes.files)
+    if lanes.number < workers and not source.sizes.shares:
+        read, size = sum(reading.bytes for reading in source.readings), source.sizes.size
+        yield PlanWarning(
+            "few-files",
+            source.key,
+            f"{counted(files, 'file')} {sequence.why}, {lanes.number:,} read at the same time, for {workers:,} "
+            "workers: the records are dealt, and each worker reads over those of the others. Together they read "
+            f"{size_of(read)} an epoch of the {size_of(size)} that there are. Write as many files as workers or more, "
+            "or files that are local and not compressed, of which each worker reads its own records alone.",
+        )
+    largest = max(file.samples for file in source.sizes.files)
+    if source.shuffle and lanes.window < largest:
+        yield PlanWarning(
+            "small-buffer",
+            source.key,
+            f"the shuffle buffer has room for {lanes.window:,} samples of each of the {lanes.number:,} files that are "
+            f"read at the same time, and the largest has {largest:,}: its records are mixed within stretches of "
+            f"{lanes.window:,} alone. Set shuffle_buffer to {largest * lanes.number:,} for whole files, or write files "
+            "in a random order.",
+        )
+
+
+def _shares(plan: Plan, source: SourcePlan) -> Iterator[PlanWarning]:
+    if source.sizes.shares and plan.layout.workers > 1:
+        yield PlanWarning(
+            "own-shares",
+            source.key,
+            f"each of the {plan.layout.workers:,} workers takes its own data, as sharding: none says, and only that of "
+            "this machine was looked at: samples and steps are planned as if all had as much. The workers agree on the "
+            "numbers when the run starts.",
+        )
+
+
 def _disk(plan: Plan, source: SourcePlan) -> Iterator[PlanWarning]:
-    if source.sizes.local_disk is not None and plan.layout.hosts > 1:
+    if source.sizes.local_disk is not None and plan.layout.hosts > 1 and not source.sizes.shares:
         yield PlanWarning(
             "local-disk",
             source.key,

@@ -14,7 +14,7 @@ REPOSITORY = Path(__file__).parents[3]
 
 def test_a_config_with_its_defaults(config_file: Path, tmp_path: Path) -> None:
     path = f"{tmp_path}/data/digits.npz"
-    digits = {"format": "npz", "path": path, "augment": None, "on_nan": "keep", "classes": None}
+    digits = {"format": "npz", "path": path, "augment": None, "on_nan": "keep", "classes": None, "sharding": "auto"}
     assert to_dict(load_config(config_file)) == {
         "name": "digits",
         "seed": 7,

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -107,3 +108,15 @@ def test_arrays_that_do_not_fit(tmp_path: Path, arrays: dict[str, Any], expected
     np.savez(tmp_path / "a.npz", **arrays)
     with pytest.raises(DataError, match=expected):
         measure(NpzSource(path=str(tmp_path / "a.npz"), split="train"))
+
+
+def test_compressed_files_are_read_in_sequence(write_tfrecord: Write) -> None:
+    for name, count in (("a", 3), ("b", 5)):
+        path = write_tfrecord(name, [bytes(40)] * count)
+        path.write_bytes(gzip.compress(path.read_bytes()))
+    files = str(path.parent / "*")
+    sizes = measure(TfrecordSource(files=files, features=FEATURES, label="y", interleave=1, sharding="none"))
+    assert [file.samples for file in sizes.files] == [3, 5]
+    assert sizes.sequence is not None and sizes.shares
+    assert (sizes.sequence.why, sizes.sequence.lanes.number, sizes.sample_bytes) == ("GZIP-compressed", 1, 72)
+    assert measure(TfrecordSource(files=files, parse="a.b")).estimated

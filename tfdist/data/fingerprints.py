@@ -1,0 +1,109 @@
+"""By what the same data is known on another machine: names, sizes and a little of the content; never where it lies."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tfdist.data.remote_files import is_remote
+from tfdist.errors import DataError
+
+_FILES_SIZED = 1024
+"""Files of a source whose sizes are looked at, spread over all."""
+
+_FILES_READ = 16
+"""Files of a source of which something is read."""
+
+_BYTES = 1 << 12
+"""Read of a file at its beginning, in its middle and at its end."""
+
+_ROWS = 64
+"""Of an array."""
+
+_NAMES = 3
+"""Of files that are told."""
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """What is compared between the workers; two sources with the same one hold the same samples.
+
+    Attributes:
+        samples: In the source.
+        parts: What they are in: `2 files (a.tfrecord, b.tfrecord)`.
+        checksum: Of what was looked at.
+    """
+
+    samples: int
+    parts: str
+    checksum: int
+
+    def __str__(self) -> str:
+        return f"{self.parts}, {self.samples:,} sample{'' if self.samples == 1 else 's'}"
+
+
+def of_files(files: Sequence[str | os.PathLike[str]], samples: int, folder: str | os.PathLike[str] = "") -> Fingerprint:
+    """The fingerprint of samples in files.
+
+    Args:
+        files: Their names, in the order of the samples. Remote ones are known by them.
+        samples: In all files.
+        folder: Below it, the folders' names count, too; without it the files' own names alone.
+
+    Raises:
+        DataError: A file cannot be read.
+    """
+    names = [_name(os.fspath(file), folder) for file in files]
+    checksum = zlib.crc32("\0".join(names).encode("utf-8", "surrogateescape"))
+    local = [file for file in files if not is_remote(file)]
+    for file in _spread(local, _FILES_SIZED):
+        checksum = zlib.crc32(b"%d" % _size(file), checksum)
+    for file in _spread(local, _FILES_READ):
+        checksum = _read(file, checksum)
+    told = ", ".join(names[:_NAMES]) + (", ..." if len(names) > _NAMES else "")
+    return Fingerprint(samples, f"{len(names):,} file{'' if len(names) == 1 else 's'} ({told})", checksum)
+
+
+def of_arrays(arrays: Sequence[Any], samples: int) -> Fingerprint:
+    """The fingerprint of arrays or tensors with the samples along their first axis."""
+    checksum = 0
+    for array in arrays:
+        rows = np.unique(np.linspace(0, samples - 1, _ROWS, dtype=np.int64))
+        some = np.stack([np.asarray(array[int(row)]) for row in rows])
+        checksum = zlib.crc32(repr(some.tolist()).encode() if some.dtype.hasobject else some.tobytes(), checksum)
+    shapes = ", ".join(str(tuple(array.shape)) for array in arrays)
+    return Fingerprint(samples, f"arrays of the shapes {shapes}", zlib.crc32(shapes.encode(), checksum))
+
+
+def _name(file: str, folder: str | os.PathLike[str]) -> str:
+    if is_remote(file):
+        return file
+    return os.path.relpath(file, folder) if folder else os.path.basename(file)
+
+
+def _spread(files: Sequence[Any], most: int) -> list[Any]:
+    """So many of the files at the most, the first and the last among them."""
+    return [files[place] for place in np.unique(np.linspace(0, len(files) - 1, most, dtype=np.int64))] if files else []
+
+
+def _size(file: str | os.PathLike[str]) -> int:
+    try:
+        return os.stat(file).st_size
+    except OSError as error:
+        raise DataError(f"Cannot read {file}: {error.strerror or error}.") from error
+
+
+def _read(file: str | os.PathLike[str], checksum: int) -> int:
+    try:
+        with open(file, "rb") as opened:
+            size = os.fstat(opened.fileno()).st_size
+            for start in (0, size // 2, size - _BYTES):
+                checksum = zlib.crc32(os.pread(opened.fileno(), _BYTES, max(start, 0)), checksum)
+    except OSError as error:
+        raise DataError(f"Cannot read {file}: {error.strerror or error}.") from error
+    return checksum

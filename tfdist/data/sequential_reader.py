@@ -1,0 +1,147 @@
+"""Reading samples by their numbers from what can only be read in sequence.
+
+The numbers must come nearly in order: within each file, no sample may be asked for once a whole window of later ones
+has been. Then each file is read once from its beginning, and little of it is held.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Generator, Sequence
+from typing import Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tfdist.errors import DataError
+
+T = TypeVar("T")
+
+Tape = Generator[Sequence[T], None, None]
+"""The samples of a file, some at a time, from its first on."""
+
+
+class SequentialReader(Generic[T]):
+    """Reads samples that are numbered file by file. Safe to use from several threads.
+
+    Whatever is asked for is found; what comes against the order takes longer, as its file is read anew.
+    """
+
+    def __init__(
+        self, counts: Sequence[int], names: Sequence[str], play: Callable[[int], Tape[T]], lanes: int, window: int
+    ) -> None:
+        """Takes the files and opens none.
+
+        Args:
+            counts: Samples of each file.
+            names: Of the files, for errors.
+            play: From a file's place in `counts` to its samples, from the first on.
+            lanes: Files that are read at the same time.
+            window: How far back in a file a sample may be asked for.
+        """
+        self._names, self._play = names, play
+        self._first = np.concatenate([[0], np.cumsum(np.array(counts, np.int64))])
+        self._window = window
+        # A lane goes on to its next file while what is left of the one before is still asked for.
+        self._most_open = 2 * lanes
+        self._open: OrderedDict[int, _Open[T]] = OrderedDict()
+        self._zeroth: list[T] = []
+        self._largest = 0
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        """The number of samples."""
+        return int(self._first[-1])
+
+    def locate(self, samples: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The file of each sample, and its place in it, both int64 [k]."""
+        files = np.searchsorted(self._first, samples, side="right") - 1
+        return files, samples - self._first[files]
+
+    def read(self, samples: NDArray[np.int64]) -> list[T]:
+        """Returns the samples with these numbers, [k].
+
+        Raises:
+            DataError: A file cannot be read, is damaged, or has fewer samples than it had.
+        """
+        files, records = self.locate(samples)
+        wanted: dict[int, list[int]] = {}
+        for file, record in zip(files.tolist(), records.tolist(), strict=True):
+            wanted.setdefault(file, []).append(record)
+        with self._lock:
+            # Calls of several threads may come out of their order, a batch or two.
+            self._largest = max(self._largest, len(samples))
+            found = {file: self._take(file, places) for file, places in wanted.items()}
+        return [found[file][record] for file, record in zip(files.tolist(), records.tolist(), strict=True)]
+
+    def _take(self, file: int, records: list[int]) -> dict[int, T]:
+        if not self._first[file] and self._zeroth:
+            # Batches are filled up with sample 0, wherever in the epoch they are: its file must not begin anew for it.
+            later = [record for record in records if record]
+            return {0: self._zeroth[0], **(self._take_of_tape(file, later) if later else {})}
+        found = self._take_of_tape(file, records)
+        if not self._first[file] and 0 in found:
+            self._zeroth.append(found[0])
+        return found
+
+    def _take_of_tape(self, file: int, records: list[int]) -> dict[int, T]:
+        try:
+            return self._opened(file, records).take(records, self._window + 4 * self._largest)
+        except BaseException:
+            # What has failed once gives nothing any more: another batch would find the file too short.
+            if (failed := self._open.pop(file, None)) is not None:
+                failed.close()
+            raise
+
+    def _opened(self, file: int, records: list[int]) -> _Open[T]:
+        """The file, open at a place from which the records can be reached."""
+        tape = self._open.pop(file, None)
+        if tape is not None and not all(map(tape.reaches, records)):
+            tape.close()
+            tape = None
+        if tape is None:
+            tape = _Open(self._names[file], int(self._first[file + 1] - self._first[file]), self._play(file))
+        self._open[file] = tape
+        while len(self._open) > self._most_open:
+            self._open.popitem(last=False)[1].close()
+        return tape
+
+
+class _Open(Generic[T]):
+    """A file that is being read."""
+
+    def __init__(self, name: str, count: int, tape: Tape[T]) -> None:
+        self._name, self._count, self._tape = name, count, tape
+        self._held: dict[int, T] = {}
+        self._oldest = self._read = 0
+
+    def reaches(self, record: int) -> bool:
+        """Whether a record is still to come, or held."""
+        return record >= self._read or record in self._held
+
+    def take(self, records: list[int], keep: int) -> dict[int, T]:
+        """Records that can be reached. They are held no longer, nor is what is more than `keep` before the last."""
+        last = max(records)
+        while self._read <= last:
+            self._hold(next(self._tape, ()))
+        found = {record: self._held[record] for record in records}
+        for record in found:
+            del self._held[record]
+        for record in range(self._oldest, last - keep):
+            self._held.pop(record, None)
+        self._oldest = max(self._oldest, last - keep)
+        return found
+
+    def _hold(self, samples: Sequence[T]) -> None:
+        if not samples:
+            raise DataError(
+                f"{self._name} ends after {self._read} samples. Expected {self._count}, as many as there were at the "
+                "start of the run: it must give the same samples in every epoch, and stay as it is until the run ends."
+            )
+        self._held.update(zip(range(self._read, self._read + len(samples)), samples, strict=True))
+        self._read += len(samples)
+
+    def close(self) -> None:
+        """Lets the file go."""
+        self._tape.close()

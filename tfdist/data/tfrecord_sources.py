@@ -1,0 +1,137 @@
+"""TFRecord files as samples: by a function that parses a record, or by the features of `tf.train.Example`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from tfdist.data.fingerprints import Fingerprint, of_files
+from tfdist.data.image_features import ImageFeature
+from tfdist.data.reading import parallel_parses, read_batches, read_samples
+from tfdist.data.records import OnCorrupt
+from tfdist.data.sequential_tfrecords import SequentialTFRecordReader, open_tfrecords
+from tfdist.data.sources import Files
+from tfdist.data.tfrecord_files import TFRecordReader
+from tfdist.errors import DataError
+from tfdist.order.lanes import Lanes
+
+Feature = tf.io.FixedLenFeature | ImageFeature
+RecordReading = TFRecordReader | SequentialTFRecordReader
+
+
+class ParsedTFRecordSource:
+    """TFRecord files with a function that parses one record."""
+
+    def __init__(
+        self, files: Files, parse: Callable[[tf.Tensor], Any], on_corrupt: OnCorrupt = "stop", **sequential: int
+    ) -> None:
+        """Looks up where the records lie, and tries `parse` on the first.
+
+        Raises:
+            DataError: See `open_tfrecords`, which has the arguments; or `parse` cannot read the first record.
+        """
+        self._reader = open_tfrecords(files, on_corrupt, **sequential)
+        self._parse = parse
+        _try_first(self._reader, lambda record, _: parse(record), "the parse function")
+
+    def __len__(self) -> int:
+        return len(self._reader)
+
+    def batches(self, indices: tf.data.Dataset, largest: int) -> tf.data.Dataset:
+        """See `Source.batches`."""
+        record = tf.TensorSpec([None], tf.string)
+        return read_samples(indices, largest, lambda batch: [self._reader.read(batch)], [record], self._parse)
+
+    def name(self, number: int) -> str:
+        """See `Source.name`."""
+        return self._reader.names(np.array([number]))[0]
+
+    def fingerprint(self) -> Fingerprint:
+        """See `Source.fingerprint`."""
+        return of_files(_files_of(self._reader), len(self))
+
+    @property
+    def lanes(self) -> Lanes | None:
+        """See `Sequential.lanes`."""
+        return self._reader.lanes if isinstance(self._reader, SequentialTFRecordReader) else None
+
+
+class ExampleSource:
+    """TFRecord files of `tf.train.Example`, read by the names and types of their features."""
+
+    def __init__(
+        self,
+        files: Files,
+        features: Mapping[str, Feature],
+        label: str,
+        on_corrupt: OnCorrupt = "stop",
+        **sequential: int,
+    ) -> None:
+        """Looks up where the records lie, and tries the features on the first.
+
+        Raises:
+            DataError: See `open_tfrecords`, which has the arguments; or `label` is none of the features, or the first
+                record lacks one.
+        """
+        if label not in features or len(features) < 2:
+            raise DataError(f"Expected label to be one of several features: {', '.join(features)}. Received: {label}")
+        self._images = {name: feature for name, feature in features.items() if isinstance(feature, ImageFeature)}
+        self._features = dict(features) | dict.fromkeys(self._images, tf.io.FixedLenFeature((), tf.string))
+        self._label = label
+        self._reader = open_tfrecords(files, on_corrupt, **sequential)
+        _try_first(self._reader, lambda *first: self._sample(*(part[tf.newaxis] for part in first)), "the features")
+
+    def __len__(self) -> int:
+        return len(self._reader)
+
+    def batches(self, indices: tf.data.Dataset, largest: int) -> tf.data.Dataset:
+        """See `Source.batches`."""
+        strings = tf.TensorSpec([None], tf.string)
+        records = read_batches(indices, self._read, [strings, strings])
+        return records.map(self._sample, num_parallel_calls=parallel_parses())
+
+    def _read(self, indices: NDArray[np.int64]) -> tuple[NDArray[np.object_], NDArray[np.object_]]:
+        # TensorFlow puts the names into the error about a record that lacks a feature.
+        names = np.array(self._reader.names(indices), np.object_)
+        return self._reader.read(indices), names
+
+    def _sample(self, records: tf.Tensor, names: tf.Tensor) -> tuple[Any, tf.Tensor]:
+        x = tf.io.parse_example(records, self._features, example_names=names)
+        for name, feature in self._images.items():
+            x[name] = feature.decode(x[name], names)
+        y = x.pop(self._label)
+        return (x if len(x) > 1 else next(iter(x.values()))), y
+
+    def name(self, number: int) -> str:
+        """See `Source.name`."""
+        return self._reader.names(np.array([number]))[0]
+
+    def fingerprint(self) -> Fingerprint:
+        """See `Source.fingerprint`."""
+        return of_files(_files_of(self._reader), len(self))
+
+    @property
+    def lanes(self) -> Lanes | None:
+        """See `Sequential.lanes`."""
+        return self._reader.lanes if isinstance(self._reader, SequentialTFRecordReader) else None
+
+
+def _files_of(reader: RecordReading) -> Sequence[str | os.PathLike[str]]:
+    if isinstance(reader, SequentialTFRecordReader):
+        return [file.name for file in reader.files]
+    return reader.records.paths
+
+
+def _try_first(reader: RecordReading, parse: Callable[[tf.Tensor, tf.Tensor], Any], what: str) -> None:
+    first = np.zeros(1, np.int64)
+    (record,), (name,) = reader.read(first), reader.names(first)
+    try:
+        with tf.device("CPU:0"):
+            parse(tf.constant(record), tf.constant(name))
+    except tf.errors.OpError as error:
+        raise DataError(f"{name} does not fit {what}: {error.message}") from error

@@ -1,0 +1,38 @@
+"""Dealing the places of an epoch to parts of unequal size, so that all parts are used up at the same pace.
+
+Sample `i` of a part of `n` stands at `(i + 1/2) / n` of the way through the epoch, and samples are taken in the order
+of where they stand; of those that stand at the same place, the one of the earlier part comes first. This is the method
+of Webster and Sainte-Laguë (Balinski and Young, "Fair Representation", 1982): as more is taken, no share shrinks.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def taken_before(sizes: NDArray[np.int64], places: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How many samples of each part come before some places of an epoch.
+
+    Nothing but a few samples around each place is looked at, however long the epoch is.
+
+    Args:
+        sizes: Samples of each part, [parts], each of 0 or more and at least one of them positive.
+        places: Each from 0 to the sum of `sizes`, [m].
+
+    Returns:
+        int64 [m, parts]. Each row adds up to its place, and none is smaller anywhere than that of a lower place.
+    """
+    taken = np.empty((len(places), len(sizes)), np.int64)
+    total = float(sizes.sum())
+    # Samples that stand nearer to the place than this may be on either side of it; one more for the rounding of floats.
+    slack = sizes * (len(sizes) / 2 / total) + 1
+    for row, place in enumerate(places.tolist()):
+        share = sizes * (place / total)
+        surely = np.clip(np.floor(share - slack), 0, sizes).astype(np.int64)
+        perhaps = np.clip(np.ceil(share + slack), 0, sizes).astype(np.int64) - surely
+        parts = np.repeat(np.arange(len(sizes)), perhaps)
+        numbers = np.arange(len(parts)) + (surely - np.cumsum(perhaps) + perhaps)[parts]
+        nearest = np.argsort((2 * numbers + 1) / (2 * sizes[parts]), kind="stable")[: place - int(surely.sum())]
+        taken[row] = surely + np.bincount(parts[nearest], minlength=len(sizes))
+    return taken
