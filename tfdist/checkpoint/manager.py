@@ -143,10 +143,7 @@ class Checkpoints:
             RunDirError: There are some.
         """
         if broadcast(self._is_chief and bool(self._store.stored()), strategy=self._strategy):
-            raise RunDirError(
-                f"There are checkpoints of another run in {self.folder}. Expected none, as this run begins anew. Go on "
-                "with that run by --resume auto, or choose another checkpoint.directory or --run-dir."
-            )
+            raise of_another_run(self.folder)
 
     def latest(self) -> tuple[Summary, str] | None:
         """The latest checkpoint that is whole, and its path on the chief's machine; None when there is none.
@@ -204,6 +201,14 @@ class Checkpoints:
             for path in paths:
                 file_from_chief(f"{self._restored_from}/{path.name}", path, self._strategy)
             yield paths
+
+
+def of_another_run(folder: str | Path) -> RunDirError:
+    """The error to raise where a run that begins anew finds checkpoints."""
+    return RunDirError(
+        f"There are checkpoints of another run in {folder}. Expected none, as this run begins anew. Go on with that "
+        "run by --resume auto, or choose another checkpoint.directory or --run-dir."
+    )
 
 
 def variables_of(model: keras.Model) -> list[tuple[list[int], str]]:

@@ -51,6 +51,7 @@ class Assignment:
         local_rank: This worker's place among the workers of this machine.
         local_size: Workers of this machine: they share its devices and cores.
         attempt: Starts of the group before this one.
+        job: Different for every job, and the same in all of its attempts.
         max_restarts: Restarts without progress that the job allows.
         devices: GPUs that the workers of this machine may use, by TensorFlow's index; None for all.
         logical_devices: Parts that each GPU (or the CPU, when there is none) is split into; None for no split.
@@ -81,6 +82,7 @@ class Assignment:
     local_rank: int = 0
     local_size: int = 1
     attempt: int = 0
+    job: str = ""
     max_restarts: int = 0
     devices: tuple[int, ...] | None = None
     logical_devices: int | None = None

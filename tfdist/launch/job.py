@@ -130,6 +130,7 @@ def _assignment(spec: JobSpec, membership: Membership, place: Place, index: int)
         run_dir=str(place.run_dir),
         seed=place.seed,
         attempt=place.attempt,
+        job=place.job,
         max_restarts=spec.max_restarts,
         index=index,
         num_workers=membership.num_workers,

@@ -43,6 +43,7 @@ class Fits:
         keeping: How those are kept whose callbacks do not say; None for not at all.
         saving: Entered while a training waits for a checkpoint.
         seed: The run's; None where there is none.
+        job: The job's; empty without a launcher.
         attempt: Starts of the run before this one.
         stopping: Told what to save when the worker stops; None without a launcher.
         heartbeat: Told where a `fit` goes on; None without a launcher.
@@ -55,6 +56,7 @@ class Fits:
         saving: Saving = contextlib.nullcontext,
         *,
         seed: int | None = None,
+        job: str = "",
         attempt: int = 0,
         stopping: Stopping | None = None,
         heartbeat: Heartbeat | None = None,
@@ -63,6 +65,7 @@ class Fits:
         self._keeping = keeping
         self._saving = saving
         self._seed = seed
+        self._job = job
         self._attempt = attempt
         self._heartbeat = heartbeat
         self._is_chief = worker_rank(strategy) == 0
@@ -114,7 +117,7 @@ class Fits:
         checkpoints = Checkpoints(keeping.folder(number), Retention(latest=keeping.keep), self._strategy)
         found = checkpoints.latest()
         resumed = None if found is None else found[0]
-        if resumed is not None and keeping.resume == "never" and not keeping.overwrite:
+        if resumed is not None and self._is_earlier(resumed, keeping) and not keeping.overwrite:
             raise RunDirError(
                 f"{checkpoints.folder} has checkpoints of an earlier training. Expected none, or to go on with it. "
                 "Received: no --resume. Go on with tfdist train --resume auto, or callbacks(..., resume='auto'); train "
@@ -130,8 +133,12 @@ class Fits:
             )
         return Fit(number, keeping, checkpoints, self._mark, resumed)
 
+    def _is_earlier(self, resumed: Summary, keeping: Keeping) -> bool:
+        """Whether a checkpoint is of a training that this one was not asked to go on with."""
+        return keeping.resume == "never" or (keeping.is_restart and resumed.job != self._job)
+
     def _is_of_this_past(self, resumed: Summary, keeping: Keeping) -> bool:
-        if keeping.resume == "never":
+        if self._is_earlier(resumed, keeping):
             return False
         if "fit" not in resumed.record:
             raise RunDirError(
@@ -195,6 +202,7 @@ class Fits:
             replicas=self._strategy.num_replicas_in_sync,
             time=0.0,
             versions=versions(),
+            job=self._job,
         )
 
     def _begin(self) -> None:

@@ -59,6 +59,7 @@ class Session:
         index: This worker's index; 0 is the chief.
         num_workers: Workers of the cluster.
         seed: The run's seed, the same on every worker; None in a lone process that `tfdist train` did not start.
+        job: The job's, different for every start by hand; empty when `tfdist train` did not start this process.
         run: The run directory, or None when `tfdist train` did not start this process.
         heartbeat: Tells this worker's state, or None when `tfdist train` did not start this process.
         stopping: Its part in a stop of all workers, or None likewise.
@@ -72,6 +73,7 @@ class Session:
     index: int
     num_workers: int
     seed: int | None
+    job: str
     run: RunDir | None
     heartbeat: Heartbeat | None
     stopping: Stopping | None
@@ -120,6 +122,7 @@ def start(assignment: Assignment, request: devices.DeviceRequest) -> Session:
         trace=assignment.trace and functools.partial(Tracer, assignment.trace, assignment, line.heartbeat),
         keeping=keeping_of_start(assignment),
         attempt=assignment.attempt,
+        job=assignment.job,
     )
     session = _start(place, request)
     if line.channel is not None:
@@ -158,6 +161,7 @@ class _Place:
     trace: Callable[[tf.distribute.Strategy], Tracer] | None = None
     keeping: Keeping | None = None
     attempt: int = 0
+    job: str = ""
 
 
 def _start(place: _Place, request: devices.DeviceRequest) -> Session:
@@ -186,11 +190,29 @@ def _start(place: _Place, request: devices.DeviceRequest) -> Session:
     heartbeat, stopping = (None, None) if place.line is None else (place.line.heartbeat, place.line.stopping)
     saving = contextlib.nullcontext if place.line is None else functools.partial(_saving, place.line)
     fits = Fits(
-        strategy, place.keeping, saving, seed=seed, attempt=place.attempt, stopping=stopping, heartbeat=heartbeat
+        strategy,
+        place.keeping,
+        saving,
+        seed=seed,
+        job=place.job,
+        attempt=place.attempt,
+        stopping=stopping,
+        heartbeat=heartbeat,
     )
     _install_repairs(place, strategy, seed, fits)
     return Session(
-        strategy, choice, tuple(names), place.index, workers, seed, place.run, heartbeat, stopping, saving, fits
+        strategy=strategy,
+        choice=choice,
+        devices=tuple(names),
+        index=place.index,
+        num_workers=workers,
+        seed=seed,
+        job=place.job,
+        run=place.run,
+        heartbeat=heartbeat,
+        stopping=stopping,
+        saving=saving,
+        fits=fits,
     )
 
 
