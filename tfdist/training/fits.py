@@ -42,6 +42,7 @@ class Fits:
         strategy: The process's.
         keeping: How those are kept whose callbacks do not say; None for not at all.
         saving: Entered while a training waits for a checkpoint.
+        restoring: Entered while it reads the one that it goes on with.
         seed: The run's; None where there is none.
         job: The job's; empty without a launcher.
         attempt: Starts of the run before this one.
@@ -54,6 +55,7 @@ class Fits:
         strategy: tf.distribute.Strategy,
         keeping: Keeping | None,
         saving: Saving = contextlib.nullcontext,
+        restoring: Saving = contextlib.nullcontext,
         *,
         seed: int | None = None,
         job: str = "",
@@ -64,6 +66,7 @@ class Fits:
         self._strategy = strategy
         self._keeping = keeping
         self._saving = saving
+        self._restoring = restoring
         self._seed = seed
         self._job = job
         self._attempt = attempt
@@ -114,7 +117,9 @@ class Fits:
         is_first = not self._numbers
         number = self._numbers[keeping.run.path]
         self._numbers[keeping.run.path] += 1
-        checkpoints = Checkpoints(keeping.folder(number), Retention(latest=keeping.keep), self._strategy)
+        checkpoints = Checkpoints(
+            keeping.folder(number), Retention(latest=keeping.keep), self._strategy, restoring=self._restoring
+        )
         found = checkpoints.latest()
         resumed = None if found is None else found[0]
         if resumed is not None and self._is_earlier(resumed, keeping) and not keeping.overwrite:

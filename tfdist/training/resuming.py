@@ -51,7 +51,9 @@ def find_beginning(session: Session, assignment: Assignment, config: RunConfig) 
     """
     section = config.checkpoint
     folder = section.directory or session.run.checkpoints_dir
-    checkpoints = Checkpoints(folder, Retention.of(section), session.strategy, when_busy=section.when_busy)
+    checkpoints = Checkpoints(
+        folder, Retention.of(section), session.strategy, when_busy=section.when_busy, restoring=session.restoring
+    )
     wanted = wanted_resume(assignment)
     if wanted == "never":
         checkpoints.check_none()

@@ -23,6 +23,7 @@ from tfdist.errors import WorkerFailedError
 from tfdist.launch.environment import Assignment
 from tfdist.launch.recording import RecordingRequest
 from tfdist.rundir import RunDir
+from tfdist.rundir.ledger import Kind
 from tfdist.runtime import collectives, devices, sums
 from tfdist.runtime import strategy as strategies
 from tfdist.runtime.meter import Meter, use_meter
@@ -64,6 +65,7 @@ class Session:
         heartbeat: Tells this worker's state, or None when `tfdist train` did not start this process.
         stopping: Its part in a stop of all workers, or None likewise.
         saving: Entered around whatever the training waits for until something is saved.
+        restoring: Entered around the reading of a checkpoint with which a training goes on.
         fits: The `fit`s of a script.
     """
 
@@ -78,6 +80,7 @@ class Session:
     heartbeat: Heartbeat | None
     stopping: Stopping | None
     saving: Saving
+    restoring: Saving
     fits: Fits
 
     @property
@@ -178,7 +181,8 @@ def _start(place: _Place, request: devices.DeviceRequest) -> Session:
         names, workers=workers, logical=(request.logical or 1) > 1, communication=place.communication
     )
     _log.info("strategy %s, collectives %s: %s", choice.kind, choice.communication, choice.reason)
-    strategy = strategies.make(choice, names, addresses=addresses, index=place.index)
+    with _spending(place.line, Kind.FORMING):
+        strategy = strategies.make(choice, names, addresses=addresses, index=place.index)
     if workers > 1 and place.compression != "none":
         sums.use_compression(strategy, tf.as_dtype(place.compression))
     if workers > 1:
@@ -189,10 +193,12 @@ def _start(place: _Place, request: devices.DeviceRequest) -> Session:
     seed = _agreed_seed(place, strategy, workers)
     heartbeat, stopping = (None, None) if place.line is None else (place.line.heartbeat, place.line.stopping)
     saving = contextlib.nullcontext if place.line is None else functools.partial(_saving, place.line)
+    restoring = functools.partial(_spending, place.line, Kind.RESTORE)
     fits = Fits(
         strategy,
         place.keeping,
         saving,
+        restoring,
         seed=seed,
         job=place.job,
         attempt=place.attempt,
@@ -212,14 +218,20 @@ def _start(place: _Place, request: devices.DeviceRequest) -> Session:
         heartbeat=heartbeat,
         stopping=stopping,
         saving=saving,
+        restoring=restoring,
         fits=fits,
     )
 
 
 @contextlib.contextmanager
 def _saving(line: Line) -> Iterator[None]:
-    with line.heartbeat.saving(), line.account.saving():
+    with line.heartbeat.saving(), line.account.spending(Kind.CHECKPOINT):
         yield
+
+
+def _spending(line: Line | None, kind: Kind) -> contextlib.AbstractContextManager[None]:
+    """Around what the worker's account knows by itself."""
+    return contextlib.nullcontext() if line is None else line.account.spending(kind)
 
 
 def _agreed_seed(place: _Place, strategy: tf.distribute.Strategy, workers: int) -> int | None:
