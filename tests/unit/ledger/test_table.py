@@ -91,8 +91,10 @@ class Page(html.parser.HTMLParser):
 
 def test_the_picture_stands_by_itself() -> None:
     page = Page()
-    page.feed(picture.render("digits", "/runs/a", found(killed_once())))
+    text = picture.render("digits", "/runs/a", found(killed_once()))
+    page.feed(text)
     assert page.elsewhere == []
+    assert "Restarts: seconds from the notice" in text and "<td>1</td><td>26.0</td><td>3.0</td><td>1.0</td>" in text
     # The bar is as wide as the picture, and what is lost is hatched.
     assert abs(sum(page.widths) - 960) < 0.1
     assert {"url(#restart)", "url(#replay)"} <= page.fills
