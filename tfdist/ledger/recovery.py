@@ -24,7 +24,7 @@ class Recovery:
         attempt: The number of the attempt that it began.
         seconds: Part -> seconds. `ending` is from the notice until no worker was left, `delay` from then until they
             were started again; the others are kinds of time of the attempt until its first batch was done.
-        again: Steps that it, or a later attempt, does again.
+        again: Steps done since the restart before, that came to a step, which this or a later attempt does again.
     """
 
     attempt: int
@@ -39,11 +39,19 @@ class Recovery:
 
 def recoveries(attempts: Sequence[AttemptAccount]) -> tuple[Recovery, ...]:
     """Every restart of a run that its launcher noted and that came to a step, in the order of time."""
-    found = (_recovery(before, after) for before, after in zip(attempts, attempts[1:], strict=False))
-    return tuple(recovery for recovery in found if recovery is not None)
+    found: list[Recovery] = []
+    again = 0
+    for before, after in zip(attempts, attempts[1:], strict=False):
+        again += before.lost
+        seconds = _seconds(before, after)
+        if seconds is not None:
+            found.append(Recovery(after.number, seconds, again))
+        if after.begun_at is not None:
+            again = 0
+    return tuple(found)
 
 
-def _recovery(before: AttemptAccount, after: AttemptAccount) -> Recovery | None:
+def _seconds(before: AttemptAccount, after: AttemptAccount) -> dict[str, float] | None:
     first = next((place for place, span in enumerate(after.spans) if span.last > span.first), None)
     if after.opens or first is None or before.noticed is None or before.ended is None:
         return None
@@ -52,4 +60,4 @@ def _recovery(before: AttemptAccount, after: AttemptAccount) -> Recovery | None:
     starting = {kind.value: spent.get(kind, 0.0) for kind in STARTING}
     rest = sum(seconds for kind, seconds in spent.items() if kind not in (*STARTING, *_STEPPING))
     parts = {ENDING: before.ended - before.noticed, DELAY: max(0.0, after.since - before.ended)}
-    return Recovery(after.number, {**parts, **starting, OTHER: rest}, before.lost)
+    return {**parts, **starting, OTHER: max(0.0, rest)}

@@ -36,6 +36,13 @@ def test_a_line_that_has_further_steps_gives_what_came_before_the_first() -> Non
     assert (recovery.whole, recovery.again) == (17.0, 2)
 
 
+def test_a_restart_that_came_to_no_step_leaves_what_is_done_again_to_the_next() -> None:
+    entries = [*FAILED, over(0, 12.0, Phase.RESTARTING, step=12), running(1, 13.0), over(1, 15.0, Phase.RESTARTING)]
+    entries += [running(2, 17.0), did(2, 17.0, 20.0, compile=3, steps=(8, 9))]
+    (recovery,) = found(entries)
+    assert (recovery.attempt, recovery.again, recovery.whole) == (2, 4, 5.0)
+
+
 @pytest.mark.parametrize("noticed", [None, 13.5])
 def test_a_notice_that_is_not_known_or_of_another_clock_takes_no_time(noticed: float | None) -> None:
     entries = [*FAILED, over(0, 12.0, Phase.RESTARTING, noticed=noticed), running(1, 13.0)]
