@@ -191,6 +191,37 @@ def test_every_bit_is_that_of_a_script_that_was_not_killed(
     assert_same(killed, whole)
 
 
+def without_chance(script: Script) -> None:
+    """Two fits of a model that is the same on any number of replicas; `seed_all` has seeded its weights."""
+    x, y = samples()
+    model = compiled(keras.Sequential([keras.layers.Dense(8, "relu"), keras.layers.Dense(3)]), "adam")
+    script.fit(model, x, y, batch_size=BATCH, epochs=1)
+    script.fit(model, x, y, batch_size=BATCH, epochs=2, validation_data=(x[:20], y[:20]))
+
+
+@pytest.mark.parametrize(("before", "after"), [(2, 3), slow(3, 1), slow(1, 2)])
+def test_on_another_number_of_replicas_it_ends_the_same_but_for_rounding(
+    before: int, after: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The fit that was over gives back its end; the other one goes on within an epoch, with the samples it has left."""
+    whole = Script(tmp_path / "whole", without_chance, before)
+    assert whole.run()
+    killed = Script(tmp_path / "killed", without_chance, before)
+    assert not killed.run("on_train_batch_begin", STEPS + STEPS + 4)
+    killed.replicas = after
+    assert killed.run()
+    assert f"fit 2 goes on after step {STEPS + 3} (epoch 2, 3 batches done), which was on {before} replicas" in (
+        capfd.readouterr().err
+    )
+    for mine, expected in zip(killed.history, whole.history, strict=True):
+        for name, values in expected.items():
+            assert mine[name] == pytest.approx(values, rel=1e-5, abs=1e-6), name
+    for mine, expected in zip(killed.values, whole.values, strict=True):
+        # The first replica's; of integers the bits.
+        one = np.frombuffer(mine[: len(mine) // after], np.float32)
+        np.testing.assert_allclose(one, np.frombuffer(expected[: len(expected) // before], np.float32), 1e-3, 1e-5)
+
+
 def generated(script: Script) -> None:
     x, y = samples()
 

@@ -10,6 +10,7 @@ import pytest
 from tests.workers.launching import Launchers
 from tfdist.ledger.account import Account
 from tfdist.ledger.accounting import account
+from tfdist.ledger.recovery import recoveries
 from tfdist.rundir import RunDir, ledger
 from tfdist.rundir.ledger import Kind, Phase
 
@@ -46,6 +47,11 @@ def test_an_account_over_a_restart_and_a_resumed_run(launchers: Launchers, tmp_p
     assert made.seconds[Kind.RESTART] >= 1
     assert made.attempts[0].since <= made.attempts[0].at == made.attempts[1].since
     assert last["at"] < made.attempts[2].since
+    (recovery,) = recoveries(made.attempts)
+    assert (recovery.attempt, recovery.again) == (1, 10)
+    assert made.attempts[0].noticed is not None and made.attempts[0].ended is not None
+    assert made.attempts[0].noticed <= made.attempts[0].ended <= made.attempts[1].since
+    assert recovery.seconds["delay"] >= 1 and recovery.seconds["compile"] > 0
     for kind in (Kind.STEP, Kind.COMPILE, Kind.START_UP, Kind.REPLAY):
         assert made.seconds[kind] > 0
 

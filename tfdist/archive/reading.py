@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -18,22 +18,6 @@ from tfdist.rundir.reading import read_run
 SUMMARY = "summary.json"
 WEIGHTS = "model.weights.h5"
 REPLICAS = "replicas.npz"
-
-
-@dataclass(frozen=True)
-class Told:
-    """What a marker says of a file.
-
-    Attributes:
-        size: Its bytes.
-        digest: Its SHA-256 in hexadecimal.
-    """
-
-    size: int
-    digest: str
-
-
-Look = Callable[[Path, Told], str | None]
 
 
 @dataclass(frozen=True)
@@ -149,36 +133,7 @@ def _fault(stored: files.Stored) -> str | None:
     """What is wrong by names and sizes: quick, and blind to a byte that has changed."""
     if not stored.is_marked:
         return "it was never finished, or is being written"
-    faults = marked_faults(stored.path, wrong_size)
-    return faults[0] if faults else None
-
-
-def marked_faults(folder: Path, look: Look) -> list[str]:
-    """What is wrong with the files that a checkpoint's marker names, one text each.
-
-    Args:
-        folder: The checkpoint.
-        look: Called with a file that is there and what the marker says of it; returns what is wrong or None.
-    """
-    try:
-        marked = json.loads((folder / files.MARKER).read_bytes())["files"]
-        named = {folder / name: Told(int(told["bytes"]), str(told["sha256"])) for name, told in marked.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return [f"{files.MARKER} is damaged"]
-    return [fault for file, told in named.items() if (fault := _look_at(file, look, told)) is not None]
-
-
-def _look_at(file: Path, look: Look, told: Told) -> str | None:
-    try:
-        return look(file, told)
-    except OSError as error:
-        return f"{file.name} cannot be read: {error.strerror}"
-
-
-def wrong_size(file: Path, told: Told) -> str | None:
-    """What is wrong with a file's size."""
-    size = file.stat().st_size
-    return None if size == told.size else f"{file.name} has {size:,} bytes instead of {told.size:,}"
+    return next(stored.faults(files.wrong_size), None)
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

@@ -37,7 +37,8 @@ class Background:
         """
         if self.is_busy:
             raise RuntimeError("Expected no job under way. Wait for it with wait().")
-        atexit.register(self._at_exit)
+        if self._thread is None:
+            atexit.register(self._at_exit)
         self._thread = threading.Thread(target=job, name="tfdist-background", daemon=True)
         self._thread.start()
 
@@ -45,10 +46,7 @@ class Background:
         """Waits for the job under way; returns whether none is under way any more."""
         if self._thread is not None:
             self._thread.join(seconds)
-        if self.is_busy:
-            return False
-        atexit.unregister(self._at_exit)
-        return True
+        return not self.is_busy
 
     def _at_exit(self) -> None:
         self.wait(EXIT_SECONDS)

@@ -14,7 +14,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +24,23 @@ MARKER = "checkpoint.json"
 
 _NAME = re.compile(r"step-(\d+)(?:\.(\d+))?")
 _TEMPORARY = ".step-*.tmp"
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a marker says of a file.
+
+    Attributes:
+        size: Its bytes.
+        digest: Its SHA-256 in hexadecimal.
+    """
+
+    size: int
+    digest: str
+
+
+Look = Callable[[Path, Told], str | None]
+"""Says what is wrong with a file that is there, for people; None for nothing."""
 
 
 @dataclass(frozen=True, order=True)
@@ -47,19 +64,44 @@ class Stored:
 
     def fault(self) -> str | None:
         """What is wrong with it, for people; None when every byte is as it was written. Reads all of it."""
+        return next(self.faults(other_bytes), None)
+
+    def faults(self, look: Look) -> Iterator[str]:
+        """What is wrong with the files that its marker names, one text each.
+
+        Args:
+            look: `other_bytes`, which reads every byte, or `wrong_size`, which is quick and blind to a changed byte.
+        """
         try:
             marked = json.loads((self.path / MARKER).read_bytes())["files"]
-            for name, told in marked.items():
-                size = (self.path / name).stat().st_size
-                if size != told["bytes"]:
-                    return f"{name} has {size:,} bytes instead of {told['bytes']:,}"
-                if _digest(self.path / name) != told["sha256"]:
-                    return f"the checksum of {name} is not the one that was written down"
+            named = {name: Told(int(told["bytes"]), str(told["sha256"])) for name, told in marked.items()}
         except OSError as error:
-            return f"{os.path.basename(error.filename or MARKER)} cannot be read: {error.strerror}"
+            yield f"{MARKER} cannot be read: {error.strerror}"
+            return
         except (ValueError, KeyError, TypeError, AttributeError):
-            return f"{MARKER} is damaged"
-        return None
+            yield f"{MARKER} is damaged"
+            return
+        for name, told in named.items():
+            try:
+                fault = look(self.path / name, told)
+            except OSError as error:
+                fault = f"{name} cannot be read: {error.strerror}"
+            if fault is not None:
+                yield fault
+
+
+def wrong_size(file: Path, told: Told) -> str | None:
+    """What is wrong with a file's size."""
+    size = file.stat().st_size
+    return None if size == told.size else f"{file.name} has {size:,} bytes instead of {told.size:,}"
+
+
+def other_bytes(file: Path, told: Told) -> str | None:
+    """What is wrong with a file, every byte of which is read."""
+    wrong = wrong_size(file, told)
+    if wrong is None and _digest(file) != told.digest:
+        return f"the checksum of {file.name} is not the one that was written down"
+    return wrong
 
 
 def stored(folder: Path) -> list[Stored]:
@@ -88,7 +130,7 @@ def writing(folder: Path, step: int) -> Iterator[Path]:
     Raises:
         RunDirError: The disk is full, or cannot be written. Nothing half-written is left.
     """
-    beside = folder / f".step-{step:08d}.{secrets.token_hex(4)}.tmp"
+    beside = made = folder / f".step-{step:08d}.{secrets.token_hex(4)}.tmp"
     try:
         beside.mkdir(parents=True)
         yield beside
@@ -96,10 +138,12 @@ def writing(folder: Path, step: int) -> Iterator[Path]:
         atomic.sync(beside)
         target = folder / free_name(stored(folder), step)
         os.rename(beside, target)
+        made = target
         atomic.sync(folder)
         atomic.write_json(target / MARKER, {"format": 1, "files": files})
     except BaseException as error:
-        shutil.rmtree(beside, ignore_errors=True)
+        # All of it, under whichever name: on a full disk the next one needs the room.
+        shutil.rmtree(made, ignore_errors=True)
         if isinstance(error, OSError) or (isinstance(error, Exception) and atomic.is_full(error)):
             raise atomic.write_error(folder, error) from error
         raise

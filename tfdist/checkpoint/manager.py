@@ -6,7 +6,7 @@ import contextlib
 import json
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -49,14 +49,21 @@ class Checkpoints:
         retention: Which are kept.
         strategy: The process's strategy.
         when_busy: Whether one that is due while another is written waits for it, or is left out.
+        restoring: Entered while one is looked for and read.
     """
 
     def __init__(
-        self, folder: str | Path, retention: Retention, strategy: tf.distribute.Strategy, when_busy: WhenBusy = "wait"
+        self,
+        folder: str | Path,
+        retention: Retention,
+        strategy: tf.distribute.Strategy,
+        when_busy: WhenBusy = "wait",
+        restoring: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
     ) -> None:
         self.folder = folder
         self._strategy = strategy
         self._when_busy = when_busy
+        self._restoring = restoring
         self._restored_from: str | None = None
         self._is_chief = worker_rank(strategy) == 0
         self._job: Writing | None = None
@@ -143,17 +150,15 @@ class Checkpoints:
             RunDirError: There are some.
         """
         if broadcast(self._is_chief and bool(self._store.stored()), strategy=self._strategy):
-            raise RunDirError(
-                f"There are checkpoints of another run in {self.folder}. Expected none, as this run begins anew. Go on "
-                "with that run by --resume auto, or choose another checkpoint.directory or --run-dir."
-            )
+            raise of_another_run(self.folder)
 
     def latest(self) -> tuple[Summary, str] | None:
         """The latest checkpoint that is whole, and its path on the chief's machine; None when there is none.
 
         One that is damaged is named in a warning, and the one before is taken.
         """
-        text = text_from_chief(self._find_latest() if self._is_chief else "", self._strategy)
+        with self._restoring():
+            text = text_from_chief(self._find_latest() if self._is_chief else "", self._strategy)
         if not text:
             return None
         found = json.loads(text)
@@ -173,12 +178,16 @@ class Checkpoints:
         there, here = [_shown(entry) for entry in summary.variables], [_shown(entry) for entry in variables_of(model)]
         if there != here:
             raise RunDirError(_another_model(self._restored_from, here, there))
-        with self._copies((WEIGHTS,)) as (weights,):
+        with self._restoring(), self._copies((WEIGHTS,)) as (weights,):
             model.load_weights(weights)
 
     def replica_values(self) -> dict[str, np.ndarray]:
         """The replicas' values of the checkpoint that `latest` has found."""
-        with self._copies((REPLICAS,)) as (path,), np.load(path, allow_pickle=False) as arrays:
+        with (
+            self._restoring(),
+            self._copies((REPLICAS,)) as (path,),
+            np.load(path, allow_pickle=False) as arrays,
+        ):
             return dict(arrays)
 
     def _find_latest(self) -> str:
@@ -204,6 +213,14 @@ class Checkpoints:
             for path in paths:
                 file_from_chief(f"{self._restored_from}/{path.name}", path, self._strategy)
             yield paths
+
+
+def of_another_run(folder: str | Path) -> RunDirError:
+    """The error to raise where a run that begins anew finds checkpoints."""
+    return RunDirError(
+        f"There are checkpoints of another run in {folder}. Expected none, as this run begins anew. Go on with that "
+        "run by --resume auto, or choose another checkpoint.directory or --run-dir."
+    )
 
 
 def variables_of(model: keras.Model) -> list[tuple[list[int], str]]:

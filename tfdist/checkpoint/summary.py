@@ -30,6 +30,7 @@ class Summary(Record):
         record: What the run has written down of its epochs so far.
         config: What was trained.
         versions: Package -> version of what trained.
+        job: The job that made it, different for every start by hand; empty without a launcher.
     """
 
     epoch: int
@@ -47,6 +48,7 @@ class Summary(Record):
     record: Mapping[str, Any] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
+    job: str = ""
 
     @property
     def position(self) -> Position:

@@ -112,6 +112,7 @@ class Assignment(WorkerOptions):
         local_rank: This worker's place among the workers of this machine.
         local_size: Workers of this machine: they share its devices and cores.
         attempt: Starts of the group before this one.
+        job: Different for every job, and the same in all of its attempts.
         address: This worker's host:port; None when there is one worker.
         cluster: Every worker's host:port, comma-separated; None when there is one worker.
         channel_fd: File descriptor of the socket to the launcher (`WorkerChannel`).
@@ -129,6 +130,7 @@ class Assignment(WorkerOptions):
     local_rank: int = 0
     local_size: int = 1
     attempt: int = 0
+    job: str = ""
     address: str | None = None
     cluster: str | None = None
     channel_fd: int | None = None

@@ -138,6 +138,7 @@ def _assignment(spec: JobSpec, membership: Membership, place: Place, index: int)
         local_rank=membership.machine.index(index),
         local_size=len(membership.machine),
         attempt=place.attempt,
+        job=place.job,
         cluster=None if membership.cluster is None else str(membership.cluster),
         **_where(membership, index),
         **spec.worker_options(),

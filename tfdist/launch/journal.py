@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from pathlib import Path
+from typing import Any
 
 from tfdist.errors import RunDirError
 from tfdist.launch.failures import Failure
@@ -36,17 +37,21 @@ class Journal:
 
     def restarting(self, outcome: Outcome) -> None:
         """The attempt has ended, and there is another one."""
-        self._write(Phase.RESTARTING, why=_why(outcome), step=outcome.step)
+        self._write_end(Phase.RESTARTING, outcome)
 
     def over(self, outcome: Outcome) -> None:
         """The job has ended."""
         phase = Phase.STOPPED if outcome.stop else Phase.FAILED if outcome.failures else Phase.DONE
-        self._write(phase, why=_why(outcome), step=outcome.step)
+        self._write_end(phase, outcome)
 
-    def _write(self, phase: Phase, since: float | None = None, why: str = "", step: int | None = None) -> None:
+    def _write_end(self, phase: Phase, outcome: Outcome) -> None:
+        noticed = outcome.failures[0].time if outcome.failures else None
+        self._write(phase, why=_why(outcome), step=outcome.step, noticed=noticed)
+
+    def _write(self, phase: Phase, **more: Any) -> None:
         if self._file is not None:
             with contextlib.suppress(RunDirError):
-                ledger.append(self._file, ledger.Turn(self._attempt, time.time(), phase, since, why, step))
+                ledger.append(self._file, ledger.Turn(self._attempt, time.time(), phase, **more))
 
 
 def _why(outcome: Outcome) -> str:

@@ -42,6 +42,9 @@ class AttemptAccount:
         phase: How it ended; `running` where nobody has said so: it still runs, or its launcher was killed.
         why: What ended it, in words; empty when it came to its end.
         opens: Whether a job began with it, by hand or by a scheduler, rather than a restart.
+        told: The greatest step that a worker of it has told its launcher; 0 where that has said nothing.
+        noticed: When its failure was noticed, in seconds since 1970 (UTC); None where it has not failed.
+        ended: When none of its workers was left; None where nobody has said so.
     """
 
     number: int
@@ -51,6 +54,8 @@ class AttemptAccount:
     why: str = ""
     opens: bool = True
     told: int = 0
+    noticed: float | None = None
+    ended: float | None = None
 
     @property
     def since(self) -> float:

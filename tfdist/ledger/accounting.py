@@ -11,18 +11,22 @@ again. Its time counts as replayed, with the attempt that did it for nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from tfdist.ledger.account import Account, AttemptAccount, Span
 from tfdist.rundir.ledger import Entry, Kind, Phase, Stretch, Turn
 
+_MOST_SPANS = 4096
+"""Of one attempt: more are laid together two and two, so that an account of months is as small as one of a day."""
+_KINDS = {kind.value: kind for kind in Kind}
 
-def account(entries: Sequence[Entry], damaged: int = 0) -> Account | None:
+
+def account(entries: Iterable[Entry], damaged: int = 0) -> Account | None:
     """The account of a run; None while its workers have not been started.
 
     Args:
-        entries: The lines of its ledger, in their order.
+        entries: The lines of its ledger, in their order; each is looked at once.
         damaged: How many could not be read.
     """
     laid = _Laying()
@@ -32,20 +36,79 @@ def account(entries: Sequence[Entry], damaged: int = 0) -> Account | None:
     return Account(tuple(attempts), damaged) if attempts else None
 
 
+@dataclass(slots=True)
+class _Laid:
+    """A `Span` that grows."""
+
+    since: float
+    at: float
+    seconds: dict[Kind, float]
+    first: int = 0
+    last: int = 0
+
+    @property
+    def trains(self) -> bool:
+        return self.last > self.first
+
+    def add(self, other: _Laid) -> None:
+        """What comes right behind it."""
+        self.at = other.at
+        for kind, spent in other.seconds.items():
+            self.seconds[kind] = self.seconds.get(kind, 0.0) + spent
+        if other.trains:
+            self.first = self.first if self.trains else other.first
+            self.last = other.last
+
+    def done(self) -> Span:
+        return Span(self.since, self.at, self.seconds, self.first, self.last)
+
+
 @dataclass
 class _Open:
     """An attempt that lines are laid into."""
 
     number: int
     opens: bool
-    spans: list[Span]
+    spans: list[_Laid]
     heard: bool = False
     phase: Phase = Phase.RUNNING
     why: str = ""
     told: int = 0
+    noticed: float | None = None
+    ended: float | None = None
+    width: float = 0.0
+    has_trained: bool = False
+
+    def lay(self, span: _Laid) -> None:
+        """The next one; of a long attempt several become one, but for those up to the first step, which tell when."""
+        last = self.spans[-1]
+        if last.at - last.since < self.width:
+            last.add(span)
+            return
+        self.spans.append(span)
+        if len(self.spans) > _MOST_SPANS and self.has_trained:
+            self._lay_together()
+        self.has_trained = self.has_trained or span.trains
+
+    def _lay_together(self) -> None:
+        first = next(place for place, span in enumerate(self.spans) if span.trains) + 1
+        kept, rest = self.spans[:first], self.spans[first:]
+        for one, other in zip(rest[::2], rest[1::2], strict=False):
+            one.add(other)
+        self.spans = kept + rest[::2]
+        self.width = 2 * (self.spans[-1].at - self.spans[0].since) / _MOST_SPANS
 
     def done(self) -> AttemptAccount:
-        return AttemptAccount(self.number, tuple(self.spans), 0, self.phase, self.why, self.opens, self.told)
+        return AttemptAccount(
+            self.number,
+            tuple(span.done() for span in self.spans),
+            phase=self.phase,
+            why=self.why,
+            opens=self.opens,
+            told=self.told,
+            noticed=self.noticed,
+            ended=self.ended,
+        )
 
 
 @dataclass
@@ -69,11 +132,11 @@ class _Laying:
         """Another attempt; without a begin of its own its job is that of the one before."""
         if turn.since is not None or not self.attempts:
             self.now = max(self.now, turn.at if turn.since is None else min(turn.since, turn.at))
-            self.attempts.append(_Open(turn.attempt, opens=True, spans=[Span(self.now, self.now, {})]))
+            self.attempts.append(_Open(turn.attempt, opens=True, spans=[_Laid(self.now, self.now, {})]))
             self._fill(turn.at, Kind.START_UP)
             return
         self._fill(turn.at, Kind.RESTART)
-        self.attempts.append(_Open(turn.attempt, opens=False, spans=[Span(self.now, self.now, {})]))
+        self.attempts.append(_Open(turn.attempt, opens=False, spans=[_Laid(self.now, self.now, {})]))
 
     def _add(self, stretch: Stretch) -> None:
         attempt = self.attempts[-1]
@@ -82,10 +145,10 @@ class _Laying:
         since, at = max(self.now, stretch.since), max(self.now, stretch.at)
         # By the clocks of one machine none is laid over another; a clock that was set must not break the sum.
         part = (at - since) / (stretch.at - stretch.since) if stretch.at > stretch.since else 0.0
-        seconds = {Kind(kind): spent * part for kind, spent in stretch.seconds.items()}
+        seconds = {_KINDS[kind]: spent * part for kind, spent in stretch.seconds.items()}
         rest = at - since - sum(seconds.values())
         seconds[Kind.OTHER] = seconds.get(Kind.OTHER, 0.0) + rest
-        attempt.spans.append(Span(since, at, seconds, max(0, stretch.step - stretch.steps), stretch.step))
+        attempt.lay(_Laid(since, at, seconds, max(0, stretch.step - stretch.steps), stretch.step))
         self.now = at
 
     def _end(self, turn: Turn) -> None:
@@ -95,11 +158,15 @@ class _Laying:
         attempt.phase = turn.phase
         attempt.why = turn.why
         attempt.told = turn.step or 0
+        attempt.ended = turn.at
+        if failed:
+            # By another machine's clock it may have been noticed later than it ended.
+            attempt.noticed = turn.at if turn.noticed is None else min(turn.noticed, turn.at)
 
     def _fill(self, at: float, kind: Kind) -> None:
         """What no line has said."""
         if at > self.now:
-            self.attempts[-1].spans.append(Span(self.now, at, {kind: at - self.now}))
+            self.attempts[-1].lay(_Laid(self.now, at, {kind: at - self.now}))
             self.now = at
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tfdist.ledger.account import Account, AttemptAccount, Seconds
+from tfdist.ledger.recovery import Recovery, recoveries
 from tfdist.rundir.ledger import Kind
 
 
@@ -22,6 +23,7 @@ def to_json(name: str, run_dir: str, account: Account) -> dict[str, Any]:
         "away": account.away,
         "damaged_lines": account.damaged,
         "attempts": [_attempt(attempt) for attempt in account.attempts],
+        "recoveries": [_recovery(recovery) for recovery in recoveries(account.attempts)],
     }
 
 
@@ -30,6 +32,8 @@ def _attempt(attempt: AttemptAccount) -> dict[str, Any]:
         "attempt": attempt.number,
         "since": attempt.since,
         "at": attempt.at,
+        "noticed": attempt.noticed,
+        "ended": attempt.ended,
         "seconds": _all(attempt.seconds),
         "begun_at_step": attempt.begun_at,
         "reached_step": attempt.reached,
@@ -38,6 +42,15 @@ def _attempt(attempt: AttemptAccount) -> dict[str, Any]:
         "phase": attempt.phase.value,
         "why": attempt.why,
         "restart": not attempt.opens,
+    }
+
+
+def _recovery(recovery: Recovery) -> dict[str, Any]:
+    return {
+        "attempt": recovery.attempt,
+        "seconds": dict(recovery.seconds),
+        "whole": recovery.whole,
+        "replayed_steps": recovery.again,
     }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Iterator
 from pathlib import Path
 
 from tfdist.errors import RunDirError
@@ -20,11 +22,21 @@ def observe(run_dir: str | Path) -> tuple[str, Account]:
     """
     run = RunDir(Path(run_dir))
     name = read_run(run).name or "run"
-    read = ledger.read(run.ledger_file)
-    found = account(read.entries, read.damaged)
+    lines = damaged = 0
+
+    def entries() -> Iterator[ledger.Entry]:
+        nonlocal lines, damaged
+        for entry in ledger.scan(run.ledger_file):
+            if entry is None:
+                damaged += 1
+            else:
+                lines += 1
+                yield entry
+
+    found = account(entries())
     if found is None:
         raise RunDirError(
             f"The ledger {run.ledger_file} does not say yet that workers were started. Expected a run whose workers "
-            f"have started. Received: {len(read.entries)} lines, and {read.damaged} that are damaged."
+            f"have started. Received: {lines} lines, and {damaged} that are damaged."
         )
-    return name, found
+    return name, dataclasses.replace(found, damaged=damaged)

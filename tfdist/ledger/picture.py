@@ -1,7 +1,7 @@
 """The account of a run as a picture: one static HTML file with its drawing inside, for screens and for paper.
 
 The colours are those of M. Okabe and K. Ito, "Color Universal Design" (2008), which people with any kind of colour
-vision tell apart; time that is lost is hatched as well, so that it tells in grey.
+vision tell apart, with greys for what comes before the first step; time that is lost is hatched as well.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 from tfdist.ledger.account import Account
 from tfdist.ledger.columns import Column, columns
+from tfdist.ledger.recovery import PARTS, Recovery, recoveries
 from tfdist.ledger.wording import LABELS, clock, endings, headlines, moment, percent, steps_of
 from tfdist.rundir.ledger import Kind
 
@@ -23,7 +24,10 @@ _COLOURS: Mapping[Kind, str] = MappingProxyType(
         Kind.CHECKPOINT: "#0072b2",
         Kind.CALLBACK: "#cc79a7",
         Kind.COMPILE: "#e69f00",
+        Kind.RESTORE: "#767676",
         Kind.START_UP: "#bbbbbb",
+        Kind.FORMING: "#9a9a9a",
+        Kind.BUILDING: "#dddddd",
         Kind.RESTART: "#d55e00",
         Kind.REPLAY: "#444444",
         Kind.OTHER: "#ffffff",
@@ -42,14 +46,17 @@ _NAMES: Mapping[Kind, str] = MappingProxyType(
         Kind.CHECKPOINT: "saves",
         Kind.CALLBACK: "between epochs",
         Kind.COMPILE: "compiling",
+        Kind.RESTORE: "restoring",
         Kind.START_UP: "start-up",
+        Kind.FORMING: "forming",
+        Kind.BUILDING: "data, model",
         Kind.RESTART: "restarts",
         Kind.REPLAY: "done again",
         Kind.OTHER: "other",
     }
 )
 """In few letters, for the inside of the bar."""
-_DARK = (Kind.CHECKPOINT, Kind.STEP)
+_DARK = (Kind.CHECKPOINT, Kind.STEP, Kind.RESTORE)
 _LETTER = 8.0
 """The width of a letter, with room to spare."""
 
@@ -86,6 +93,10 @@ def render(name: str, run_dir: str, account: Account) -> str:
     ]
     if len(account.attempts) > 1:
         parts += ["<h2>Attempts</h2>", _attempts(account)]
+    recovered = recoveries(account.attempts)
+    if recovered:
+        title = "Restarts: seconds from the notice of a failure to the first step after it"
+        parts += [f"<h2>{title}</h2>", _recoveries(recovered)]
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width">'
@@ -209,6 +220,17 @@ def _attempts(account: Account) -> str:
         "<table><tr><th>attempt</th><th>begun</th><th>wall time</th><th>goodput</th><th>steps</th>"
         '<th class="text">how it ended</th></tr>' + "".join(rows) + "</table>"
     )
+
+
+def _recoveries(recovered: Sequence[Recovery]) -> str:
+    head = "".join(f"<th>{name}</th>" for name in ("attempt", "all", *PARTS, "steps again"))
+    rows = [
+        f"<tr><td>{recovery.attempt}</td><td>{recovery.whole:.1f}</td>"
+        + "".join(f"<td>{recovery.seconds[part]:.1f}</td>" for part in PARTS)
+        + f"<td>{recovery.again:,}</td></tr>"
+        for recovery in recovered
+    ]
+    return f"<table><tr>{head}</tr>{''.join(rows)}</table>"
 
 
 def _spoken(account: Account) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tfdist.ledger.account import Account
+from tfdist.ledger.recovery import PARTS, Recovery, recoveries
 from tfdist.ledger.wording import LABELS, clock, endings, headlines, moment, percent, steps_of
 from tfdist.rundir.ledger import Kind
 
@@ -19,6 +20,9 @@ def render(name: str, run_dir: str, account: Account) -> str:
     lines = [f"{name}: {run_dir}", *headlines(account), "", *_kinds(account)]
     if len(account.attempts) > 1:
         lines += ["", *_attempts(account)]
+    recovered = recoveries(account.attempts)
+    if recovered:
+        lines += ["", "from the notice of a failure to the first step after it, in seconds", *_recoveries(recovered)]
     return "\n".join("".join(letter if letter.isprintable() else "?" for letter in line).rstrip() for line in lines)
 
 
@@ -47,6 +51,19 @@ def _attempts(account: Account) -> list[str]:
     lines = _aligned([("attempt", "begun", "wall time", "goodput", "steps", "how it ended"), *rows])
     earlier = len(account.attempts) - len(shown)
     return lines if not earlier else [*lines, f"and {earlier} before; --json has all"]
+
+
+def _recoveries(recovered: Sequence[Recovery]) -> list[str]:
+    rows = [
+        (
+            str(recovery.attempt),
+            f"{recovery.whole:.1f}",
+            *(f"{recovery.seconds[part]:.1f}" for part in PARTS),
+            f"{recovery.again:,}",
+        )
+        for recovery in recovered[-_MOST_ATTEMPTS:]
+    ]
+    return _aligned([("attempt", "all", *PARTS, "steps again"), *rows])
 
 
 def _bar(part: float, whole: float) -> str:

@@ -12,7 +12,7 @@ import errno
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from tfdist.rundir.record import Record
 
 
 class Kind(enum.StrEnum):
-    """What a stretch of wall time was spent on. The chief knows the first seven, readers add `restart` and `replay`."""
+    """What a stretch of wall time was spent on. The chief knows most of them, readers add `restart` and `replay`."""
 
     STEP = "step"
     INPUT = "input"
@@ -31,7 +31,10 @@ class Kind(enum.StrEnum):
     CHECKPOINT = "checkpoint"
     CALLBACK = "callback"
     COMPILE = "compile"
+    RESTORE = "restore"
     START_UP = "start-up"
+    FORMING = "forming"
+    BUILDING = "building"
     RESTART = "restart"
     REPLAY = "replay"
     OTHER = "other"
@@ -75,7 +78,7 @@ class Stretch(Record):
     def __post_init__(self) -> None:
         _check_times(self.since, self.at, *self.seconds.values())
         _check_counts(self.attempt, self.steps, self.step)
-        if self.at < self.since or any(kind not in tuple(Kind) for kind in self.seconds):
+        if self.at < self.since or not self.seconds.keys() <= _KINDS:
             raise ValueError("expected a stretch that ends after it begins, and known kinds of time")
 
 
@@ -90,6 +93,7 @@ class Turn(Record):
         since: When the job began, in its first turn alone.
         why: What happened, in words; empty where `phase` says it all.
         step: The greatest step of the run that a worker of the attempt has told; None where the attempt begins.
+        noticed: When the first failure was noticed that ended the attempt; None where none did.
 
     Raises:
         ValueError: A value has another type or is unknown.
@@ -101,10 +105,11 @@ class Turn(Record):
     since: float | None = None
     why: str = ""
     step: int | None = None
+    noticed: float | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "phase", Phase(self.phase))
-        _check_times(self.at, *(() if self.since is None else (self.since,)))
+        _check_times(self.at, *(time for time in (self.since, self.noticed) if time is not None))
         _check_counts(self.attempt, self.step or 0)
         if not isinstance(self.why, str):
             raise ValueError("expected words for what happened")
@@ -113,6 +118,7 @@ class Turn(Record):
 Entry = Stretch | Turn
 
 _WRITERS: Mapping[type[Entry], str] = {Stretch: "chief", Turn: "launcher"}
+_KINDS = frozenset(Kind)
 
 
 @dataclass(frozen=True)
@@ -156,8 +162,22 @@ def read(file: Path) -> Ledger:
     Raises:
         RunDirError: There is no such file, or it cannot be read.
     """
+    entries = list(scan(file))
+    whole = tuple(entry for entry in entries if entry is not None)
+    return Ledger(whole, len(entries) - len(whole))
+
+
+def scan(file: Path) -> Iterator[Entry | None]:
+    """The lines one after the other, for a ledger of whatever length; None for one that cannot be read.
+
+    Raises:
+        RunDirError: There is no such file, or it cannot be read.
+    """
     try:
-        lines = file.read_bytes().split(b"\n")
+        with file.open("rb") as lines:
+            for line in lines:
+                if line.strip():
+                    yield _entry(line)
     except FileNotFoundError:
         raise RunDirError(
             f"There is no ledger {file}. Expected the run directory of a run whose workers have started, on the "
@@ -165,18 +185,27 @@ def read(file: Path) -> Ledger:
         ) from None
     except OSError as error:
         raise RunDirError(f"The ledger {file} cannot be read: {error}.") from error
-    entries = [_entry(line) for line in lines if line.strip()]
-    whole = tuple(entry for entry in entries if entry is not None)
-    return Ledger(whole, len(entries) - len(whole))
 
 
 def _entry(line: bytes) -> Entry | None:
     """What a line says; None when it was cut short, or is of a later version."""
     try:
-        content: Any = json.loads(line)
-        kind = next(kind for kind, who in _WRITERS.items() if content["who"] == who)
+        content: Any = json.loads(line.decode())
+        who = content.pop("who")
+        kind = next(kind for kind, name in _WRITERS.items() if name == who)
+    except (ValueError, KeyError, TypeError, StopIteration, AttributeError):
+        return None
+    try:
+        return kind(**content)
+    except (ValueError, TypeError):
+        return _tolerated(kind, content)
+
+
+def _tolerated(kind: type[Entry], content: Any) -> Entry | None:
+    """The entry without the fields that a later version has added."""
+    try:
         return kind.from_dict(content)
-    except (ValueError, KeyError, TypeError, StopIteration, AttributeError, RunDirError):
+    except RunDirError:
         return None
 
 

@@ -16,7 +16,7 @@ from tfdist.rundir.atomic import write_error
 from tfdist.runtime import collectives
 from tfdist.training import session
 from tfdist.training.callbacks import Record
-from tfdist.training.keeping import EVERY_MINUTES, KEEP, Keeping, Wish, wanted_resume
+from tfdist.training.keeping import EVERY_MINUTES, KEEP, Keeping, Wish, is_restart, is_verified, wanted_resume
 
 
 def strategy() -> tf.distribute.Strategy:
@@ -44,6 +44,7 @@ def callbacks(
 
     Give them to `fit` on every worker. Checkpoints are made at the end of every epoch, when the job is stopped
     (SIGTERM), and as `every_steps` and `every_minutes` say; where `resume` says so, `fit` goes on from the last one.
+    Under `tfdist verify` all of it goes into the run directory of the verification, whatever `run_dir` says.
 
     Args:
         run_dir: Where the chief writes; made when it is not there. None for the run directory of `tfdist train`.
@@ -65,11 +66,14 @@ def callbacks(
             "tfdist.callbacks() without a directory writes into that of `tfdist train`, which did not start this "
             "process. Give it one: tfdist.callbacks('runs/a')."
         )
-    run = here.run if run_dir is None else RunDir(Path(run_dir))
+    run = here.run if run_dir is None or is_verified(assignment) else RunDir(Path(run_dir))
     assert run is not None
+    restarted = resume is None and assignment is not None and is_restart(assignment)
     if resume is None:
         resume = "never" if assignment is None else wanted_resume(assignment)
-    keeping = Keeping(run, every_steps, every_minutes, keep, resume, overwrite, is_asked_for=True)
+    keeping = Keeping(
+        run, every_steps, every_minutes, keep, resume, overwrite, is_asked_for=True, is_restart=restarted
+    )
     record = None
     if here.is_chief:
         _make(run)

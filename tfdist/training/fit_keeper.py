@@ -20,6 +20,7 @@ from tfdist.keras_repairs import going_on, state
 from tfdist.keras_repairs.going_on import Data
 from tfdist.training import callback_states
 from tfdist.training.callbacks import Record
+from tfdist.training.due import Due
 from tfdist.training.fit_checks import check_executions, check_optimizers, check_same_data, not_within_epochs
 from tfdist.training.keeper import Keeper, Logs, Saving
 from tfdist.training.keeping import Keeping
@@ -100,7 +101,7 @@ class FitKeeper(Keeper):
         self._steps = data.steps or 0
         self._facts = dataclasses.replace(self._facts, batch_size=data.batch_size, samples=data.samples)
         if data.why_not:
-            self._policy = Policy()
+            self._due = Due(Policy(), self._strategy)
             if self._is_chief:
                 _log.warning("%s", not_within_epochs(data))
         if self._resumed is None:

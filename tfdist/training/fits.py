@@ -42,7 +42,9 @@ class Fits:
         strategy: The process's.
         keeping: How those are kept whose callbacks do not say; None for not at all.
         saving: Entered while a training waits for a checkpoint.
+        restoring: Entered while it reads the one that it goes on with.
         seed: The run's; None where there is none.
+        job: The job's; empty without a launcher.
         attempt: Starts of the run before this one.
         stopping: Told what to save when the worker stops; None without a launcher.
         heartbeat: Told where a `fit` goes on; None without a launcher.
@@ -53,8 +55,10 @@ class Fits:
         strategy: tf.distribute.Strategy,
         keeping: Keeping | None,
         saving: Saving = contextlib.nullcontext,
+        restoring: Saving = contextlib.nullcontext,
         *,
         seed: int | None = None,
+        job: str = "",
         attempt: int = 0,
         stopping: Stopping | None = None,
         heartbeat: Heartbeat | None = None,
@@ -62,7 +66,9 @@ class Fits:
         self._strategy = strategy
         self._keeping = keeping
         self._saving = saving
+        self._restoring = restoring
         self._seed = seed
+        self._job = job
         self._attempt = attempt
         self._heartbeat = heartbeat
         self._is_chief = worker_rank(strategy) == 0
@@ -111,10 +117,12 @@ class Fits:
         is_first = not self._numbers
         number = self._numbers[keeping.run.path]
         self._numbers[keeping.run.path] += 1
-        checkpoints = Checkpoints(keeping.folder(number), Retention(latest=keeping.keep), self._strategy)
+        checkpoints = Checkpoints(
+            keeping.folder(number), Retention(latest=keeping.keep), self._strategy, restoring=self._restoring
+        )
         found = checkpoints.latest()
         resumed = None if found is None else found[0]
-        if resumed is not None and keeping.resume == "never" and not keeping.overwrite:
+        if resumed is not None and self._is_earlier(resumed, keeping) and not keeping.overwrite:
             raise RunDirError(
                 f"{checkpoints.folder} has checkpoints of an earlier training. Expected none, or to go on with it. "
                 "Received: no --resume. Go on with tfdist train --resume auto, or callbacks(..., resume='auto'); train "
@@ -130,8 +138,12 @@ class Fits:
             )
         return Fit(number, keeping, checkpoints, self._mark, resumed)
 
+    def _is_earlier(self, resumed: Summary, keeping: Keeping) -> bool:
+        """Whether a checkpoint is of a training that this one was not asked to go on with."""
+        return keeping.resume == "never" or (keeping.is_restart and resumed.job != self._job)
+
     def _is_of_this_past(self, resumed: Summary, keeping: Keeping) -> bool:
-        if keeping.resume == "never":
+        if self._is_earlier(resumed, keeping):
             return False
         if "fit" not in resumed.record:
             raise RunDirError(
@@ -195,6 +207,7 @@ class Fits:
             replicas=self._strategy.num_replicas_in_sync,
             time=0.0,
             versions=versions(),
+            job=self._job,
         )
 
     def _begin(self) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import keras
 
 from tfdist.keras_repairs.listening import Call
+from tfdist.rundir.ledger import Kind
 from tfdist.runtime.meter import Meter
 from tfdist.training.heartbeat import Heartbeat
 from tfdist.training.pace import Mark, Pace
@@ -87,7 +88,7 @@ class Follower:
     @contextlib.contextmanager
     def saving(self) -> Iterator[None]:
         """Around the writing of a model."""
-        with self._heartbeat.saving(), self._account.saving():
+        with self._heartbeat.saving(), self._account.spending(Kind.CHECKPOINT):
             yield
 
     def got_on(self) -> None:

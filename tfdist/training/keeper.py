@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import math
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -21,6 +20,7 @@ from tfdist.keras_repairs.weights_copy import WeightsCopy
 from tfdist.order.position import START, Position
 from tfdist.runtime import random_states, replica_values
 from tfdist.runtime.collectives import broadcast, worker_rank
+from tfdist.training.due import Due
 
 Logs = Mapping[str, Any] | None
 Saving = Callable[[], contextlib.AbstractContextManager[None]]
@@ -61,7 +61,7 @@ class Keeper(keras.callbacks.Callback):
     ) -> None:
         super().__init__()
         self._checkpoints = checkpoints
-        self._policy = policy
+        self._due = Due(policy, strategy)
         self._facts = facts
         self._steps = steps
         self._record = record
@@ -72,16 +72,13 @@ class Keeper(keras.callbacks.Callback):
         self._is_chief = worker_rank(strategy) == 0
         self._position = facts.position if resumed is None else resumed.position
         self._saved_at = self._tried_at = None if resumed is None else resumed.position
-        self._saved_time = self._look_time = time.monotonic()
-        self._looked_at = 0
-        self._look_at = math.inf
         self._logs: dict[str, float] = {}
         self._values: dict[str, np.ndarray] = {}
         self._before_test: dict[str, np.ndarray] | None = None
 
     def steps_to_look(self) -> float:
         """In how many steps of the training this callback wants to see one end; the same on all workers."""
-        return min(self._policy.steps_until_due(self._total), self._look_at - self._total)
+        return self._due.steps_to_look(self._total)
 
     def save_now(self) -> str | None:
         """Saves, on all workers together, between two batches; for a training that is to end before its end.
@@ -107,9 +104,7 @@ class Keeper(keras.callbacks.Callback):
             self._give_back({**state.lasting_parts(self.model), **self._passing(metrics=False)})
             if RANDOM in self._values:
                 random_states.write(self._values[RANDOM], self._strategy)
-        self._saved_time = self._look_time = time.monotonic()
-        self._looked_at = self._total
-        self._look_at = self._total + self._policy.steps_until_look(0.0, None)
+        self._due.begin(self._total)
 
     def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
         resumed, self._resumed = self._resumed, None
@@ -127,7 +122,7 @@ class Keeper(keras.callbacks.Callback):
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
         self._position = dataclasses.replace(self._position, step=batch + 1 + ahead.untold_steps(self.model))
         self._logs = _numbers(logs)
-        if self._tried_at != self._position and self._is_due():
+        if self._tried_at != self._position and self._due.is_due(self._total):
             self._save()
 
     def on_test_begin(self, logs: Logs = None) -> None:
@@ -156,22 +151,6 @@ class Keeper(keras.callbacks.Callback):
     def _total(self) -> int:
         return self._position.total(self._steps)
 
-    def _is_due(self) -> bool:
-        if self._policy.is_due_at(self._total):
-            return True
-        return self._total >= self._look_at and self._is_due_by_the_clock()
-
-    def _is_due_by_the_clock(self) -> bool:
-        """Asks the chief, whose clock counts for all workers, and agrees on when to ask again."""
-        now, seconds = time.monotonic(), time.monotonic() - self._saved_time
-        is_due = self._policy.is_due_after(seconds)
-        per_step = (now - self._look_time) / max(1, self._total - self._looked_at)
-        steps = self._policy.steps_until_look(0.0 if is_due else seconds, per_step)
-        said = broadcast(np.array([is_due, steps], np.float64), strategy=self._strategy)
-        self._look_time, self._looked_at = now, self._total
-        self._look_at = self._total + said[1]
-        return bool(said[0])
-
     def _save(self, *, must: bool = False, metrics: Mapping[str, float] | None = None) -> bool:
         """Copies what a checkpoint needs, which is then written while the training goes on.
 
@@ -197,7 +176,7 @@ class Keeper(keras.callbacks.Callback):
             if self._is_chief:
                 self._begin_to_write(values, metrics)
             self._saved_at = self._position
-        self._saved_time = time.monotonic()
+        self._due.saved()
         return made
 
     def _finish(self) -> bool:

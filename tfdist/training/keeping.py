@@ -32,6 +32,8 @@ class Keeping:
         resume: Whether a `fit` goes on from a checkpoint in the directory: if there is one, in any case, or never.
         overwrite: Whether checkpoints of an earlier training in the directory may go.
         is_asked_for: Whether the script asks for them, and not just how it was started.
+        is_restart: Whether it resumes for the one reason that its job was restarted: what another job has left in the
+            directory is an earlier training's, as it was at the job's first start.
 
     Raises:
         UsageError: A number is not positive, or not whole where it must be, or `resume` is none of the three.
@@ -44,6 +46,7 @@ class Keeping:
     resume: Resume = "never"
     overwrite: bool = False
     is_asked_for: bool = False
+    is_restart: bool = False
 
     def __post_init__(self) -> None:
         for name in ("every_steps", "keep"):
@@ -69,7 +72,17 @@ def _is_number(value: object, kind: type | types.UnionType) -> bool:
 
 def wanted_resume(assignment: Assignment) -> Resume:
     """What `--resume` asks for; a restart of a group resumes by itself."""
-    return "auto" if assignment.resume == "never" and assignment.attempt > 0 else assignment.resume
+    return "auto" if is_restart(assignment) else assignment.resume
+
+
+def is_restart(assignment: Assignment) -> bool:
+    """Whether a worker goes on for the one reason that its group was restarted."""
+    return assignment.resume == "never" and assignment.attempt > 0
+
+
+def is_verified(assignment: Assignment | None) -> bool:
+    """Whether a worker is one of `tfdist verify`, which must not touch what the user's own run has left."""
+    return assignment is not None and not (assignment.recording is None and assignment.trace is None)
 
 
 def keeping_of_start(assignment: Assignment | None) -> Keeping | None:
@@ -79,7 +92,7 @@ def keeping_of_start(assignment: Assignment | None) -> Keeping | None:
     resume = wanted_resume(assignment)
     if resume == "never" and not assignment.max_restarts:
         return None
-    return Keeping(RunDir(Path(assignment.run_dir)), resume=resume)
+    return Keeping(RunDir(Path(assignment.run_dir)), resume=resume, is_restart=is_restart(assignment))
 
 
 class Wish(keras.callbacks.Callback):

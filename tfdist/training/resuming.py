@@ -7,6 +7,7 @@ import logging
 from dataclasses import dataclass
 
 from tfdist.checkpoint import Checkpoints, Retention, Summary
+from tfdist.checkpoint.manager import of_another_run
 from tfdist.config import RunConfig
 from tfdist.errors import RunDirError
 from tfdist.launch.environment import Assignment
@@ -14,7 +15,7 @@ from tfdist.order.epoch import num_steps
 from tfdist.order.position import START, Position
 from tfdist.rundir import RunDir, atomic
 from tfdist.runtime.collectives import broadcast
-from tfdist.training.keeping import wanted_resume
+from tfdist.training.keeping import is_restart, wanted_resume
 from tfdist.training.session import Session
 
 _log = logging.getLogger("tfdist")
@@ -50,7 +51,9 @@ def find_beginning(session: Session, assignment: Assignment, config: RunConfig) 
     """
     section = config.checkpoint
     folder = section.directory or session.run.checkpoints_dir
-    checkpoints = Checkpoints(folder, Retention.of(section), session.strategy, when_busy=section.when_busy)
+    checkpoints = Checkpoints(
+        folder, Retention.of(section), session.strategy, when_busy=section.when_busy, restoring=session.restoring
+    )
     wanted = wanted_resume(assignment)
     if wanted == "never":
         checkpoints.check_none()
@@ -67,6 +70,9 @@ def find_beginning(session: Session, assignment: Assignment, config: RunConfig) 
         _log.info("no checkpoint yet in %s: the run begins", checkpoints.folder)
         return Beginning(checkpoints)
     summary, path = found
+    if is_restart(assignment) and summary.job != assignment.job:
+        # The attempt before was ended before it could find them.
+        raise of_another_run(checkpoints.folder)
     check_same_order(summary, seed=session.seed, batch_size=config.data.batch_size)
     return Beginning(checkpoints, summary, path)
 

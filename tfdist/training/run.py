@@ -96,6 +96,7 @@ def _keeper(session: Session, config: RunConfig, inputs: _Inputs, beginning: Beg
         time=0.0,
         config=to_dict(config),
         versions=versions(),
+        job=session.job,
     )
     return Keeper(
         beginning.checkpoints,

@@ -23,6 +23,7 @@ from tfdist.errors import WorkerFailedError
 from tfdist.launch.environment import Assignment
 from tfdist.launch.recording import RecordingRequest
 from tfdist.rundir import RunDir
+from tfdist.rundir.ledger import Kind
 from tfdist.runtime import collectives, devices, sums
 from tfdist.runtime import strategy as strategies
 from tfdist.runtime.meter import Meter, use_meter
@@ -59,10 +60,12 @@ class Session:
         index: This worker's index; 0 is the chief.
         num_workers: Workers of the cluster.
         seed: The run's seed, the same on every worker; None in a lone process that `tfdist train` did not start.
+        job: The job's, different for every start by hand; empty when `tfdist train` did not start this process.
         run: The run directory, or None when `tfdist train` did not start this process.
         heartbeat: Tells this worker's state, or None when `tfdist train` did not start this process.
         stopping: Its part in a stop of all workers, or None likewise.
         saving: Entered around whatever the training waits for until something is saved.
+        restoring: Entered around the reading of a checkpoint with which a training goes on.
         fits: The `fit`s of a script.
     """
 
@@ -72,10 +75,12 @@ class Session:
     index: int
     num_workers: int
     seed: int | None
+    job: str
     run: RunDir | None
     heartbeat: Heartbeat | None
     stopping: Stopping | None
     saving: Saving
+    restoring: Saving
     fits: Fits
 
     @property
@@ -131,6 +136,7 @@ def start(assignment: Assignment, request: devices.DeviceRequest) -> Session:
         trace=assignment.trace and functools.partial(Tracer, assignment.trace, assignment, line.heartbeat),
         keeping=keeping_of_start(assignment),
         attempt=assignment.attempt,
+        job=assignment.job,
     )
     session = _start(place, request)
     if line.channel is not None:
@@ -169,6 +175,7 @@ class _Place:
     trace: Callable[[tf.distribute.Strategy], Tracer] | None = None
     keeping: Keeping | None = None
     attempt: int = 0
+    job: str = ""
 
 
 def _start(place: _Place, request: devices.DeviceRequest) -> Session:
@@ -185,7 +192,8 @@ def _start(place: _Place, request: devices.DeviceRequest) -> Session:
         names, workers=workers, logical=(request.logical or 1) > 1, communication=place.communication
     )
     _log.info("strategy %s, collectives %s: %s", choice.kind, choice.communication, choice.reason)
-    strategy = strategies.make(choice, names, addresses=addresses, index=place.index)
+    with _spending(place.line, Kind.FORMING):
+        strategy = strategies.make(choice, names, addresses=addresses, index=place.index)
     if workers > 1 and place.compression != "none":
         sums.use_compression(strategy, tf.as_dtype(place.compression))
     if workers > 1:
@@ -196,19 +204,45 @@ def _start(place: _Place, request: devices.DeviceRequest) -> Session:
     seed = _agreed_seed(place, strategy, workers)
     heartbeat, stopping = (None, None) if place.line is None else (place.line.heartbeat, place.line.stopping)
     saving = contextlib.nullcontext if place.line is None else functools.partial(_saving, place.line)
+    restoring = functools.partial(_spending, place.line, Kind.RESTORE)
     fits = Fits(
-        strategy, place.keeping, saving, seed=seed, attempt=place.attempt, stopping=stopping, heartbeat=heartbeat
+        strategy,
+        place.keeping,
+        saving,
+        restoring,
+        seed=seed,
+        job=place.job,
+        attempt=place.attempt,
+        stopping=stopping,
+        heartbeat=heartbeat,
     )
     _install_repairs(place, strategy, seed, fits)
     return Session(
-        strategy, choice, tuple(names), place.index, workers, seed, place.run, heartbeat, stopping, saving, fits
+        strategy=strategy,
+        choice=choice,
+        devices=tuple(names),
+        index=place.index,
+        num_workers=workers,
+        seed=seed,
+        job=place.job,
+        run=place.run,
+        heartbeat=heartbeat,
+        stopping=stopping,
+        saving=saving,
+        restoring=restoring,
+        fits=fits,
     )
 
 
 @contextlib.contextmanager
 def _saving(line: Line) -> Iterator[None]:
-    with line.heartbeat.saving(), line.account.saving():
+    with line.heartbeat.saving(), line.account.spending(Kind.CHECKPOINT):
         yield
+
+
+def _spending(line: Line | None, kind: Kind) -> contextlib.AbstractContextManager[None]:
+    """Around what the worker's account knows by itself."""
+    return contextlib.nullcontext() if line is None else line.account.spending(kind)
 
 
 def _agreed_seed(place: _Place, strategy: tf.distribute.Strategy, workers: int) -> int | None:

@@ -40,10 +40,11 @@ class Taken:
 class Tally:
     """Counts seconds by what they were spent on.
 
-    Until the first `fit`, `evaluate` or `predict` it is start-up; from the begin of each of them until its first batch
-    is done, compiling. Training batches and the moments between two of them are steps; what comes between the last
-    batch of an epoch and the first of the next is a callback's, but for evaluations and saves. Outside of all calls
-    after the first it is other.
+    It is start-up until the workers have formed their cluster, and from then on building until the first `fit`,
+    `evaluate` or `predict`; from the begin of each of them until its first batch is done, compiling. Training batches
+    and the moments between two of them are steps; what comes between the last batch of an epoch and the first of the
+    next is a callback's, but for evaluations and parts. Outside of all calls after the first it is other. A part, such
+    as a save, is what it is called wherever it comes.
 
     Args:
         now: The time, in seconds.
@@ -54,8 +55,8 @@ class Tally:
         self._seconds: dict[Kind, float] = {}
         self._steps = self._step = 0
         self._calls: list[_Call] = []
-        self._saves = 0
-        self._stepped = self._running = self._between = False
+        self._parts: list[Kind] = []
+        self._formed = self._stepped = self._running = self._between = False
         self._waited = self._due = 0.0
         self._forgives = True
 
@@ -99,15 +100,15 @@ class Tally:
         self._charge(now)
         self._between = True
 
-    def begin_save(self, now: float) -> None:
-        """The training stands still for a save, maybe inside of another."""
+    def begin_part(self, kind: Kind, now: float) -> None:
+        """The process does one thing that is accounted for by itself, maybe inside of another."""
         self._charge(now)
-        self._saves += 1
+        self._parts.append(kind)
 
-    def end_save(self, now: float) -> None:
-        """It goes on."""
+    def end_part(self, now: float) -> None:
+        """The innermost of them is over."""
         self._charge(now)
-        self._saves -= 1
+        self._formed |= self._parts.pop() is Kind.FORMING
 
     def waited(self, total: float) -> None:
         """So many seconds have training steps waited for their data since the process began; they are no step time."""
@@ -137,8 +138,8 @@ class Tally:
 
     def _kind(self) -> Kind:
         """What the process does now."""
-        if self._saves:
-            return Kind.CHECKPOINT
+        if self._parts:
+            return self._parts[-1]
         if not self._calls:
             return self._kind_outside()
         call = self._calls[-1]
@@ -152,4 +153,6 @@ class Tally:
         """Outside of all calls: `train_on_batch` and its kin are steps too."""
         if self._running:
             return Kind.STEP if self._stepped else Kind.COMPILE
-        return Kind.OTHER if self._stepped else Kind.START_UP
+        if self._stepped:
+            return Kind.OTHER
+        return Kind.BUILDING if self._formed else Kind.START_UP

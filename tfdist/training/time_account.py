@@ -11,10 +11,14 @@ from pathlib import Path
 
 from tfdist.errors import RunDirError
 from tfdist.rundir import ledger
+from tfdist.rundir.ledger import Kind
 from tfdist.training.tally import Tally
 
-INTERVAL = 5.0
-"""Seconds between two lines. A kill loses the account of at most so many."""
+INTERVAL, MOST_INTERVAL = 5.0, 60.0
+"""Seconds between two lines, at first and at most. A kill loses the account of at most so many."""
+
+_LINES = 1000
+"""In how many parts an old attempt is told: a ledger of months is still short."""
 
 _log = logging.getLogger("tfdist")
 
@@ -37,7 +41,9 @@ class TimeAccount:
         self._lock = threading.Lock()
         self._writing = threading.Lock()
         self._closed = threading.Event()
-        self._since = self._clock()
+        self._news = threading.Event()
+        self._stepped = False
+        self._begun = self._since = self._clock()
         self._tally = Tally(self._since)
         self._warned = False
         if file is not None:
@@ -55,15 +61,15 @@ class TimeAccount:
                 self._tally.end_call(self._clock())
 
     @contextlib.contextmanager
-    def saving(self) -> Iterator[None]:
-        """Around whatever the training waits for until something is saved."""
+    def spending(self, kind: Kind) -> Iterator[None]:
+        """Around what is accounted for by itself, such as whatever the training waits for until something is saved."""
         with self._lock:
-            self._tally.begin_save(self._clock())
+            self._tally.begin_part(kind, self._clock())
         try:
             yield
         finally:
             with self._lock:
-                self._tally.end_save(self._clock())
+                self._tally.end_part(self._clock())
 
     def begin_batches(self) -> None:
         """Notes that batches of any kind begin."""
@@ -74,6 +80,10 @@ class TimeAccount:
         """Notes that they are done, `trained` training batches among them, with which `step` of the run are."""
         with self._lock:
             self._tally.end_batches(trained, step, self._clock())
+        if trained and not self._stepped:
+            # Where a line ends at the first step, it is known how long it took to come there.
+            self._stepped = True
+            self._news.set()
 
     def leave_steps(self) -> None:
         """Notes that what comes until the next training batch is no part of the steps."""
@@ -89,11 +99,15 @@ class TimeAccount:
         """Writes what is not written yet; nothing is from then on."""
         if self._file is not None and not self._closed.is_set():
             self._closed.set()
+            self._news.set()
             self._write()
 
     def _run(self) -> None:
-        while not self._closed.wait(INTERVAL):
-            self._write()
+        while not self._closed.is_set():
+            self._news.wait(interval(self._clock() - self._begun))
+            self._news.clear()
+            if not self._closed.is_set():
+                self._write()
 
     def _write(self) -> None:
         assert self._file is not None
@@ -109,6 +123,11 @@ class TimeAccount:
                 if not self._warned:
                     _log.warning("The ledger of the run's time cannot be written: %s", error)
                 self._warned = True
+
+
+def interval(age: float) -> float:
+    """How many seconds there are until the next line of an attempt that is `age` seconds old."""
+    return max(INTERVAL, min(MOST_INTERVAL, age / _LINES))
 
 
 def _steady_clock() -> Callable[[], float]:

@@ -6,8 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from tfdist.cluster.discover import discover
-from tfdist.launch.job import JobSpec, run_job
+from tfdist.launch.job import run_job
 from tfdist.launch.noise import is_noise
 from tfdist.launch.recording import RecordingRequest
 from tfdist.rundir import RunDir
@@ -62,7 +61,8 @@ def run(spec: VerifySpec, variant: Variant, folder: Path) -> Run:
         variant.precision,
         variant.nudged,
     )
-    code = run_job(_job(spec, variant, str(folder / name), request))
+    job = spec.job(variant.workers, folder / name, communication=variant.communication, recording=request)
+    code = run_job(job)
     if code:
         return Run(code, last_line=last_line(RunDir(folder / name).log_file(0, 0)))
     read = [Recording.read(request.file(index)) for index in range(variant.workers)]
@@ -77,25 +77,3 @@ def last_line(log: Path) -> str:
         return ""
     said = [line for line in lines if line.strip() and not is_noise(line)]
     return said[-1].decode(errors="replace").strip() if said else ""
-
-
-def _job(spec: VerifySpec, variant: Variant, run_dir: str, request: RecordingRequest) -> JobSpec:
-    return JobSpec(
-        # On this machine alone, whatever cluster the environment tells of.
-        membership=discover(nproc=variant.workers, environ={}),
-        target_kind=spec.target_kind,
-        target=spec.target,
-        args=spec.args,
-        name=spec.name,
-        run_dir=run_dir,
-        seed=spec.seed,
-        overrides=spec.overrides,
-        devices=spec.devices,
-        memory_limit=spec.memory_limit,
-        communication=variant.communication,
-        start_timeout=spec.start_timeout,
-        step_timeout=spec.step_timeout,
-        show=spec.show,
-        verbose=spec.verbose,
-        recording=request,
-    )

@@ -6,56 +6,30 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from tfdist.errors import UsageError
-from tfdist.launch.environment import Communication, TargetKind
-from tfdist.launch.output import Show
+from tfdist.launch.environment import Communication
 from tfdist.verify.causes import Versus
+from tfdist.verify.target import TargetSpec
 
 Also = Literal["xla", "communication", "precision"]
 
 
 @dataclass(frozen=True)
-class VerifySpec:
+class VerifySpec(TargetSpec):
     """The command line.
 
     Attributes:
-        target_kind: What `target` is.
-        target: Path or dotted name of what to train.
-        name: What the run is called.
-        args: The script's own arguments.
-        overrides: KEY=VALUE texts of `--set`.
-        seed: Of every run.
         replicas: Of the run in one process; 1 for none.
         nproc: Workers of the run in several processes; None for none.
         steps: Training steps.
         tolerance: Relative; None for what rounding does to this training.
         also: What else to compare.
-        devices: GPUs to use; None for all.
-        memory_limit: MiB of a logical GPU.
-        start_timeout: Seconds in which the workers must find one another.
-        step_timeout: Seconds that a step may take.
-        show: Whose output the terminal shows.
-        verbose: Say more.
-        keep: Where the run directories stay; None to remove them.
     """
 
-    target_kind: TargetKind
-    target: str
-    name: str
-    args: tuple[str, ...] = ()
-    overrides: tuple[str, ...] = ()
-    seed: int = 1
     replicas: int = 2
     nproc: int | None = None
     steps: int = 5
     tolerance: float | None = None
     also: tuple[Also, ...] = ()
-    devices: tuple[int, ...] | None = None
-    memory_limit: int | None = None
-    start_timeout: float = 120.0
-    step_timeout: float = 600.0
-    show: Show = "none"
-    verbose: bool = False
-    keep: str | None = None
 
     def __post_init__(self) -> None:
         if self.nproc == 1:

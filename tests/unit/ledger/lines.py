@@ -9,9 +9,11 @@ def running(attempt: int, at: float, since: float | None = None) -> Turn:
     return Turn(attempt, at, Phase.RUNNING, since)
 
 
-def over(attempt: int, at: float, phase: Phase = Phase.DONE, step: int = 0) -> Turn:
+def over(
+    attempt: int, at: float, phase: Phase = Phase.DONE, step: int = 0, noticed: float | None = None
+) -> Turn:
     why = "" if phase is Phase.DONE else "worker 1: killed by SIGKILL"
-    return Turn(attempt, at, phase, why=why, step=step)
+    return Turn(attempt, at, phase, why=why, step=step, noticed=noticed)
 
 
 def did(attempt: int, since: float, at: float, steps: tuple[int, int] = (0, 0), **seconds: float) -> Stretch:
@@ -27,7 +29,7 @@ def killed_once() -> list[Entry]:
         did(0, 4.0, 14.0, start_up=10),
         did(0, 14.0, 24.0, compile=10, steps=(0, 1)),
         did(0, 24.0, 44.0, step=18, input=2, steps=(1, 50)),
-        over(0, 49.0, Phase.RESTARTING, step=60),
+        over(0, 49.0, Phase.RESTARTING, step=60, noticed=46.0),
         running(1, 50.0),
         did(1, 52.0, 62.0, start_up=10),
         did(1, 62.0, 72.0, compile=10, steps=(40, 41)),

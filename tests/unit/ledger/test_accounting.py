@@ -3,9 +3,11 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.ledger.lines import did, killed_once, over, running
+from tfdist.ledger import accounting
 from tfdist.ledger.account import Account
 from tfdist.ledger.accounting import account
 from tfdist.ledger.columns import columns
+from tfdist.ledger.recovery import recoveries
 from tfdist.rundir.ledger import Entry, Kind, Phase
 
 
@@ -118,3 +120,26 @@ def test_columns_have_all_of_the_time() -> None:
     for kind in Kind:
         assert sum(column.get(kind, 0.0) for column in cut) == pytest.approx(made.seconds[kind])
     assert columns(found([running(0, 0.0, 0.0)])) == []
+
+
+def test_a_long_run_has_an_account_of_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sums, steps and what a restart took are those of one with every line for itself."""
+    entries: list[Entry] = [running(0, 2.0, since=0.0), did(0, 2.0, 4.0, compile=2), did(0, 4.0, 5.0, compile=1)]
+    now, step = 5.0, 0
+    for number in range(1000):
+        spent = {"step": 4.0, "input": 1.0} if number % 7 else {"evaluation": 5.0}
+        steps = 20 if number % 7 else 0
+        entries.append(did(0, now, now + 5.0, steps=(step, step + steps), **spent))
+        now, step = now + 5.0 + number % 3, step + steps
+    entries += [over(0, now, Phase.RESTARTING, step=step), running(1, now + 1.0)]
+    entries.append(did(1, now + 1.0, now + 9.0, compile=2, step=6, steps=(step - 200, step)))
+    whole = found(entries)
+    monkeypatch.setattr(accounting, "_MOST_SPANS", 64)
+    made = found(entries)
+    assert len(made.attempts[0].spans) <= 65 < len(whole.attempts[0].spans)
+    # Where steps are done again, their time is that of the lines that were laid together.
+    assert made.seconds == pytest.approx(whole.seconds, rel=0.03)
+    assert sum(made.seconds.values()) == pytest.approx(made.wall) and made.wall == pytest.approx(whole.wall)
+    for one, other in zip(made.attempts, whole.attempts, strict=True):
+        assert (one.begun_at, one.reached, one.lost, one.at) == (other.begun_at, other.reached, other.lost, other.at)
+    assert recoveries(made.attempts) == recoveries(whole.attempts)

@@ -29,8 +29,11 @@ def test_a_run_that_was_killed_once() -> None:
     shares = dict(re.findall(r"^(\S.*?\S)  +[\d:.]+ +([\d.]+) %", "\n".join(lines), re.MULTILINE))
     assert set(LABELS.values()) <= set(shares)
     assert (shares["steps done again later"], shares["lost to restarts"]) == ("3.7", "6.0")
-    assert lines[-2].endswith("0 to 60, 20 again  worker 1: killed by SIGKILL")
-    assert lines[-1].endswith("40 to 80  done")
+    attempts = lines.index(next(line for line in lines if line.startswith("attempt")))
+    assert lines[attempts + 1].endswith("0 to 60, 20 again  worker 1: killed by SIGKILL")
+    assert lines[attempts + 2].endswith("40 to 80  done")
+    assert lines[-2].split()[:5] == ["attempt", "all", "ending", "delay", "start-up"]
+    assert lines[-1].split() == ["1", "26.0", "3.0", "1.0", "12.0", "0.0", "0.0", "0.0", "10.0", "0.0", "20"]
 
 
 def test_a_run_that_goes_on() -> None:
@@ -88,8 +91,10 @@ class Page(html.parser.HTMLParser):
 
 def test_the_picture_stands_by_itself() -> None:
     page = Page()
-    page.feed(picture.render("digits", "/runs/a", found(killed_once())))
+    text = picture.render("digits", "/runs/a", found(killed_once()))
+    page.feed(text)
     assert page.elsewhere == []
+    assert "Restarts: seconds from the notice" in text and "<td>1</td><td>26.0</td><td>3.0</td><td>1.0</td>" in text
     # The bar is as wide as the picture, and what is lost is hatched.
     assert abs(sum(page.widths) - 960) < 0.1
     assert {"url(#restart)", "url(#replay)"} <= page.fills

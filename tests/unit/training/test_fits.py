@@ -18,10 +18,12 @@ from tfdist.training.fit_keeper import FitKeeper
 from tfdist.training.fits import Fits
 from tfdist.training.keeping import Keeping, Wish
 
+JOB = "this job"
 
-def summary(mark: str, after: str, total: int = 10) -> Summary:
+
+def summary(mark: str, after: str, total: int = 10, job: str = JOB) -> Summary:
     record = {"fit": {"mark": mark, "after": after}}
-    return Summary(1, 2, total, 1, 8, 40, 1, 1, 0.0, record=record)
+    return Summary(1, 2, total, 1, 8, 40, 1, 1, 0.0, record=record, job=job)
 
 
 @pytest.fixture
@@ -30,7 +32,7 @@ def found(monkeypatch: pytest.MonkeyPatch) -> dict[str, Summary]:
     there: dict[str, Summary] = {}
 
     class Checkpoints:
-        def __init__(self, folder: Path, *_: Any) -> None:
+        def __init__(self, folder: Path, *_: Any, **__: Any) -> None:
             self.folder = folder
 
         def latest(self) -> tuple[Summary, str] | None:
@@ -41,7 +43,7 @@ def found(monkeypatch: pytest.MonkeyPatch) -> dict[str, Summary]:
 
 
 def fits_of(tmp_path: Path, resume: Any = "auto", **options: Any) -> Fits:
-    return Fits(tf.distribute.get_strategy(), Keeping(RunDir(tmp_path), resume=resume, **options), seed=1)
+    return Fits(tf.distribute.get_strategy(), Keeping(RunDir(tmp_path), resume=resume, **options), seed=1, job=JOB)
 
 
 def resumed(fits: Fits, given: Any = ()) -> Summary | None:
@@ -86,6 +88,7 @@ def test_each_directory_counts_its_own(tmp_path: Path, found: dict[str, Summary]
     [
         ("must", {}, {}, "nothing to resume"),
         ("never", {}, {"checkpoints": summary("a", "")}, "of an earlier training"),
+        ("auto", {"is_restart": True}, {"checkpoints": summary("a", "", job="another")}, "of an earlier training"),
         ("auto", {}, {"checkpoints": Summary(1, 2, 10, 1, 8, 40, 1, 1, 0.0)}, "of a config's run"),
     ],
 )
@@ -96,6 +99,15 @@ def test_what_is_refused(
     with pytest.raises(RunDirError, match=message) as caught:
         fits_of(tmp_path, resume, **options).callbacks_for([])
     assert caught.value.exit_code == 2
+
+
+def test_a_restart_goes_on_with_what_its_job_has_made_alone(tmp_path: Path, found: dict[str, Summary]) -> None:
+    """A job that was killed before its first fit has not replaced yet what was there before it."""
+    found |= {"checkpoints": summary("a", "", job="another")}
+    options = {"is_asked_for": True, "overwrite": True, "is_restart": True}
+    assert resumed(fits_of(tmp_path, **options)) is None
+    found |= {"checkpoints": summary("a", "")}
+    assert resumed(fits_of(tmp_path, **options)) is found["checkpoints"]
 
 
 def test_must_asks_for_the_first_fit_alone(tmp_path: Path, found: dict[str, Summary]) -> None:

@@ -25,6 +25,7 @@ def started(**changes: Any) -> Keeping | None:
     ("changes", "resume"),
     [
         ({"resume": "auto"}, "auto"),
+        ({"resume": "auto", "attempt": 1}, "auto"),
         ({"resume": "must"}, "must"),
         ({"max_restarts": 2}, "never"),  # the first start begins, and is kept for those to come
         ({"max_restarts": 2, "attempt": 1}, "auto"),
@@ -35,6 +36,7 @@ def test_a_script_that_may_have_to_go_on_is_kept(changes: dict[str, Any], resume
     keeping = started(**changes)
     assert keeping is not None
     assert (keeping.resume, keeping.run, keeping.is_asked_for) == (resume, RUN, False)
+    assert keeping.is_restart == (changes.get("attempt", 0) > 0 and "resume" not in changes)
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,19 @@
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import tensorflow as tf
 
 from tfdist.checkpoint import Summary
+from tfdist.config.checkpoint import CheckpointConfig
 from tfdist.errors import RunDirError
 from tfdist.launch.environment import Assignment, Resume
 from tfdist.rundir import RunDir, create_run_dir
+from tfdist.training import resuming as module
 from tfdist.training.resuming import check_same_order, is_done, wanted_resume, write_done
 
 
@@ -29,6 +35,29 @@ def run(tmp_path: Path) -> RunDir:
 def test_what_is_wanted(resume: Resume, attempt: int, wanted: str) -> None:
     assignment = Assignment("/r", 0, 0, 1, "config", "c.yaml", resume=resume, attempt=attempt)
     assert wanted_resume(assignment) == wanted
+
+
+@pytest.mark.parametrize(("job", "goes_on"), [("this", True), ("another", False)])
+def test_a_restart_goes_on_with_what_its_own_job_has_made(
+    job: str, goes_on: bool, run: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a checkpoint.directory that another run uses, too: an attempt that ended early has not refused it yet."""
+    found = Summary(1, 2, 6, 7, 4, 100, 1, 1, 0.0, job=job)
+    checkpoints = SimpleNamespace(folder="elsewhere", latest=lambda: (found, "elsewhere/step-00000006"))
+    monkeypatch.setattr(module, "Checkpoints", lambda *_, **__: checkpoints)
+    strategy = tf.distribute.get_strategy()
+    session: Any = SimpleNamespace(run=run, strategy=strategy, restoring=contextlib.nullcontext, is_chief=True, seed=7)
+    config: Any = SimpleNamespace(
+        checkpoint=CheckpointConfig(directory="elsewhere"),
+        data=SimpleNamespace(batch_size=4),
+        fit=SimpleNamespace(epochs=3),
+    )
+    assignment = Assignment("/r", 0, 0, 1, "config", "c.yaml", attempt=1, job="this")
+    if goes_on:
+        assert module.find_beginning(session, assignment, config).resumed is found
+    else:
+        with pytest.raises(RunDirError, match="checkpoints of another run in elsewhere"):
+            module.find_beginning(session, assignment, config)
 
 
 def test_a_run_is_done_with_its_model_and_epochs(run: RunDir) -> None:

@@ -40,14 +40,27 @@ def epoch_end(tally: Tally, now: float) -> None:
 
 def save(tally: Tally, now: float) -> None:
     """A save of a second that ends now."""
-    tally.begin_save(now - 1)
-    tally.begin_save(now - 0.5)
-    tally.end_save(now - 0.5)
-    tally.end_save(now)
+    tally.begin_part(CHECKPOINT, now - 1)
+    tally.begin_part(CHECKPOINT, now - 0.5)
+    tally.end_part(now - 0.5)
+    tally.end_part(now)
+
+
+def form(tally: Tally, now: float) -> None:
+    """The workers take a second to find one another."""
+    tally.begin_part(FORMING, now - 1)
+    tally.end_part(now)
+
+
+def restore(tally: Tally, now: float) -> None:
+    """A second to restore a checkpoint."""
+    tally.begin_part(RESTORE, now - 1)
+    tally.end_part(now)
 
 
 STEP, COMPILE, START_UP, EVALUATION = Kind.STEP, Kind.COMPILE, Kind.START_UP, Kind.EVALUATION
 CHECKPOINT, CALLBACK, OTHER = Kind.CHECKPOINT, Kind.CALLBACK, Kind.OTHER
+FORMING, BUILDING, RESTORE = Kind.FORMING, Kind.BUILDING, Kind.RESTORE
 
 
 @pytest.mark.parametrize(
@@ -58,6 +71,10 @@ CHECKPOINT, CALLBACK, OTHER = Kind.CHECKPOINT, Kind.CALLBACK, Kind.OTHER
         ({4: fit, 9: batch, 12: batch}, {START_UP: 4, COMPILE: 5, STEP: 11}),
         ({4: fit, 9: batch, 12: save, 14: batch}, {START_UP: 4, COMPILE: 5, STEP: 10, CHECKPOINT: 1}),
         ({2: save, 4: fit, 9: batch}, {START_UP: 3, CHECKPOINT: 1, COMPILE: 5, STEP: 11}),
+        # Once the workers have found one another, and wherever a checkpoint is restored.
+        ({3: form, 7: fit, 9: batch}, {START_UP: 2, FORMING: 1, BUILDING: 4, COMPILE: 2, STEP: 11}),
+        ({3: form, 6: restore, 7: fit, 9: restore, 11: batch},
+         {START_UP: 2, FORMING: 1, BUILDING: 3, RESTORE: 2, COMPILE: 3, STEP: 9}),
         # The end of an epoch lasts until the next batch begins.
         ({4: fit, 9: batch, 10: epoch_end, 15: batch}, {START_UP: 4, COMPILE: 5, STEP: 7, CALLBACK: 4}),
         # An evaluation inside of a fit compiles once.

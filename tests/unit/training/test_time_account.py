@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tfdist.rundir import ledger
-from tfdist.rundir.ledger import Stretch
+from tfdist.rundir.ledger import Kind, Stretch
 from tfdist.training import time_account
 from tfdist.training.time_account import TimeAccount
 
@@ -29,7 +29,22 @@ def stretches(file: Path) -> list[Stretch]:
     return [entry for entry in ledger.read(file).entries if isinstance(entry, Stretch)]
 
 
-def test_the_chief_writes_what_its_time_went_to(file: Path) -> None:
+@pytest.fixture
+def written(monkeypatch: pytest.MonkeyPatch) -> threading.Semaphore:
+    """Counts the lines that were written."""
+    count = threading.Semaphore(0)
+    append = ledger.append
+
+    def note(file: Path, entry: ledger.Entry) -> None:
+        append(file, entry)
+        count.release()
+
+    monkeypatch.setattr(ledger, "append", note)
+    return count
+
+
+def test_the_chief_writes_what_its_time_went_to(file: Path, written: threading.Semaphore) -> None:
+    """A first line as soon as a step is done."""
     clock = Clock()
     account = TimeAccount(file, 2, clock)
     clock.now = 103.0
@@ -37,25 +52,21 @@ def test_the_chief_writes_what_its_time_went_to(file: Path) -> None:
         account.begin_batches()
         clock.now = 104.0
         account.end_batches(3, 33)
-        with account.saving():
+        assert written.acquire(timeout=20)
+        with account.spending(Kind.CHECKPOINT):
             clock.now = 106.0
     account.close()
     account.close()
     assert stretches(file) == [
-        Stretch(2, 100.0, 106.0, {"start-up": 3.0, "compile": 1.0, "checkpoint": 2.0}, steps=3, step=33)
+        Stretch(2, 100.0, 104.0, {"start-up": 3.0, "compile": 1.0}, steps=3, step=33),
+        Stretch(2, 104.0, 106.0, {"checkpoint": 2.0}, steps=0, step=33),
     ]
 
 
-def test_lines_come_while_the_main_thread_is_busy(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_come_while_the_main_thread_is_busy(
+    file: Path, written: threading.Semaphore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(time_account, "INTERVAL", 0.01)
-    written = threading.Semaphore(0)
-    append = ledger.append
-
-    def note(file: Path, entry: ledger.Entry) -> None:
-        append(file, entry)
-        written.release()
-
-    monkeypatch.setattr(ledger, "append", note)
     account = TimeAccount(file, 0)
     for _ in range(3):
         assert written.acquire(timeout=20)
@@ -63,6 +74,11 @@ def test_lines_come_while_the_main_thread_is_busy(file: Path, monkeypatch: pytes
     lines = stretches(file)
     assert [line.at for line in lines[:-1]] == [line.since for line in lines[1:]]
     assert all(sum(line.seconds.values()) == pytest.approx(line.at - line.since, abs=1e-5) for line in lines)
+
+
+@pytest.mark.parametrize(("age", "seconds"), [(0, 5), (3600, 5), (36_000, 36), (1e6, 60), (-3, 5)])
+def test_lines_become_fewer_as_an_attempt_gets_old(age: float, seconds: float) -> None:
+    assert time_account.interval(age) == seconds
 
 
 def test_other_workers_write_nothing(tmp_path: Path) -> None:

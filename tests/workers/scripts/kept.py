@@ -1,4 +1,6 @@
-"""Trains twice and says what came of it; with "killed", worker 1 kills itself in the first start, within an epoch.
+"""Trains twice and says what came of it. With "KILL" or "TERM" worker 1 gets that signal in the first start.
+
+It comes within an epoch of the second training.
 
 With "edited" it asks for checkpoints itself; else it knows of tfdist only who it is.
 """
@@ -14,18 +16,20 @@ import numpy as np
 
 import tfdist
 
+ENDS = [signal.Signals[f"SIG{name}"] for name in ("KILL", "TERM") if name in sys.argv]
 
-class Kills(keras.callbacks.Callback):
+
+class Signals(keras.callbacks.Callback):
     left = 20  # batches: in the third of the epochs of 8
 
     def on_train_batch_begin(self, batch, logs=None):
         self.left -= 1
         if self.left == 0 and tfdist.worker_index() == 1 and os.environ["TFDIST_ATTEMPT"] == "0":
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), ENDS[0])
 
 
-def callbacks(killed):
-    given = [Kills()] if killed else []
+def callbacks(ended):
+    given = [Signals()] if ended else []
     return given + (tfdist.callbacks(every_steps=3) if "edited" in sys.argv else [])
 
 
@@ -35,8 +39,7 @@ model = keras.Sequential([keras.layers.Dense(6, activation="tanh"), keras.layers
 histories = []
 for number, (rate, epochs) in enumerate([(0.01, 1), (0.003, 4)]):
     model.compile(keras.optimizers.Adam(rate), "mse")
-    killed = "killed" in sys.argv and number == 1
-    done = model.fit(x, y, batch_size=6, epochs=epochs, verbose=0, callbacks=callbacks(killed))
+    done = model.fit(x, y, batch_size=6, epochs=epochs, verbose=0, callbacks=callbacks(ENDS and number == 1))
     histories.append(done.history)
     histories.append(float(np.random.random()))
 weights = b"".join(weight.tobytes() for weight in model.get_weights())

@@ -123,26 +123,35 @@ def _parted(one: Mapping[str, float], other: Mapping[str, float]) -> Iterator[tu
 
 
 def _weights(whole: Traced, killed: Traced) -> Finding:
-    expected = whole.ends[0]
-    if expected is None:
+    """Each worker with itself: gradients that are being accumulated, say, are each replica's own."""
+    chief = whole.ends[0]
+    if chief is None:
         return Finding("weights", "nothing", "the untouched run has left no weights")
-    compared = f"{len(expected.digests)} weights and variables of the optimizer, on {len(killed.ends)} worker(s)"
-    for worker, end in enumerate(killed.ends):
-        if end is None:
-            return Finding("weights", compared, f"worker {worker} has left no weights")
-        names = [
-            name
-            for name in dict.fromkeys([*expected.digests, *end.digests])
-            if expected.digests.get(name) != end.digests.get(name)
-        ]
-        if names:
-            distances = [_distance(expected, end, name) for name in names]
-            worst = int(np.argmax(distances))
-            more = f", and {len(names) - 1} more" if len(names) > 1 else ""
-            return Finding(
-                "weights", compared, f"{names[worst]} on worker {worker}{more}", relative=float(distances[worst])
-            )
+    compared = f"{len(chief.digests)} weights and variables of the optimizer, on {len(killed.ends)} worker(s)"
+    for worker, (expected, end) in enumerate(zip(whole.ends, killed.ends, strict=True)):
+        if expected is None or end is None:
+            whose = "of the untouched run has" if expected is None else "has"
+            return Finding("weights", compared, f"worker {worker} {whose} left no weights")
+        parted = _parted_weights(expected, end)
+        if parted is not None:
+            name, more, distance = parted
+            also = f", and {more} more" if more else ""
+            return Finding("weights", compared, f"{name} on worker {worker}{also}", relative=distance)
     return Finding("weights", compared)
+
+
+def _parted_weights(expected: End, end: End) -> tuple[str, int, float] | None:
+    """The weight that is furthest apart, how many others are, and how far it is; None where all bytes are the same."""
+    names = [
+        name
+        for name in dict.fromkeys([*expected.digests, *end.digests])
+        if expected.digests.get(name) != end.digests.get(name)
+    ]
+    if not names:
+        return None
+    distances = [_distance(expected, end, name) for name in names]
+    worst = int(np.argmax(distances))
+    return names[worst], len(names) - 1, float(distances[worst])
 
 
 def _distance(one: End, other: End, name: str) -> float:

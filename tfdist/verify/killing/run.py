@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
-from tfdist.cluster.discover import discover
 from tfdist.errors import UsageError
-from tfdist.launch.job import JobSpec, run_job
+from tfdist.launch.job import run_job
 from tfdist.launch.signals import Signals
 from tfdist.launch.tracing import Kill, TraceRequest
 from tfdist.rundir import RunDir
@@ -99,7 +97,9 @@ class _Work:
         traces.mkdir(parents=True)
         request = TraceRequest(str(traces.absolute()), self.spec.steps, kills)
         run = RunDir(self.folder.path / name)
-        code = run_job(_job(self.spec, run.path, request))
+        # The launcher may not have heard yet how far an attempt was that is killed after less than a second of steps.
+        job = self.spec.job(self.spec.workers, run.path, max_restarts=len(kills), resume="auto", trace=request)
+        code = run_job(job)
         if code in STOPPED:
             raise Interrupted(code)
         if code:
@@ -129,27 +129,3 @@ def _read(request: TraceRequest, run: RunDir, workers: int) -> Traced:
     ends = tuple(End.read(request.end_file(worker)) for worker in range(workers))
     record = run.history_file.read_text() if run.history_file.exists() else None
     return Traced(tuple(attempts) or ((Trace(),),), ends, record)
-
-
-def _job(spec: KillSpec, run_dir: Path, request: TraceRequest) -> JobSpec:
-    return JobSpec(
-        # On this machine alone, whatever cluster the environment tells of.
-        membership=discover(nproc=spec.workers, environ={}),
-        target_kind=spec.target_kind,
-        target=spec.target,
-        args=spec.args,
-        name=spec.name,
-        run_dir=str(run_dir),
-        seed=spec.seed,
-        overrides=spec.overrides,
-        devices=spec.devices,
-        memory_limit=spec.memory_limit,
-        start_timeout=spec.start_timeout,
-        step_timeout=spec.step_timeout,
-        # The launcher may not have heard yet how far an attempt was that is killed after less than a second of steps.
-        max_restarts=len(request.kills),
-        resume="auto",
-        show=spec.show,
-        verbose=spec.verbose,
-        trace=request,
-    )

@@ -82,6 +82,15 @@ def test_other_weights() -> None:
     assert finding.relative == pytest.approx(1 / 3)
 
 
+def test_each_worker_is_compared_with_itself() -> None:
+    """What a replica has for itself, such as gradients that it accumulates, is another worker's never."""
+    own = (end(accumulated=1.0), end(accumulated=0.0))
+    whole = run(trace(), ends=own)
+    assert not any(finding.parted for finding in compare(whole, run(trace(0, 5), trace(3), ends=own)))
+    finding = only_parted(run(trace(0, 5), trace(3), ends=(own[0], own[0])), whole)
+    assert finding.parted == "accumulated on worker 1"
+
+
 def test_a_weight_that_is_there_on_one_run_alone() -> None:
     finding = only_parted(run(trace(0, 5), trace(3), ends=(end(more=1.0), end())))
     assert (finding.parted, finding.relative) == ("more on worker 0", math.inf)

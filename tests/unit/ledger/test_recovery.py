@@ -1,0 +1,64 @@
+"""What restarts took, from the notice of a failure to the first step after it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.ledger.lines import did, killed_once, over, running
+from tfdist.ledger.accounting import account
+from tfdist.ledger.recovery import PARTS, Recovery, recoveries
+from tfdist.rundir.ledger import Entry, Phase
+
+FAILED = [running(0, 2.0, 0.0), did(0, 5.0, 9.0, step=4, steps=(0, 10))]
+
+
+def found(entries: list[Entry]) -> tuple[Recovery, ...]:
+    made = account(entries)
+    assert made is not None
+    return recoveries(made.attempts)
+
+
+def test_the_parts_of_a_restart() -> None:
+    """It was noticed at 46 s, the workers had ended at 49 s and started at 50 s; the first step was done at 72 s."""
+    (recovery,) = found(killed_once())
+    assert (recovery.attempt, recovery.again, recovery.whole) == (1, 20, 26.0)
+    assert tuple(recovery.seconds) == PARTS
+    spent = {part: seconds for part, seconds in recovery.seconds.items() if seconds}
+    assert spent == {"ending": 3.0, "delay": 1.0, "start-up": 12.0, "compile": 10.0}
+
+
+def test_a_line_that_has_further_steps_gives_what_came_before_the_first() -> None:
+    entries = [*FAILED, over(0, 12.0, Phase.RESTARTING, step=12, noticed=11.0), running(1, 13.0)]
+    entries.append(did(1, 13.0, 33.0, start_up=4, forming=1, building=2, restore=3, compile=5, step=4, input=1,
+                       steps=(10, 40)))  # fmt: skip
+    (recovery,) = found(entries)
+    assert list(recovery.seconds.values()) == [1.0, 1.0, 4.0, 1.0, 2.0, 3.0, 5.0, 0.0]
+    assert (recovery.whole, recovery.again) == (17.0, 2)
+
+
+def test_a_restart_that_came_to_no_step_leaves_what_is_done_again_to_the_next() -> None:
+    entries = [*FAILED, over(0, 12.0, Phase.RESTARTING, step=12), running(1, 13.0), over(1, 15.0, Phase.RESTARTING)]
+    entries += [running(2, 17.0), did(2, 17.0, 20.0, compile=3, steps=(8, 9))]
+    (recovery,) = found(entries)
+    assert (recovery.attempt, recovery.again, recovery.whole) == (2, 4, 5.0)
+
+
+@pytest.mark.parametrize("noticed", [None, 13.5])
+def test_a_notice_that_is_not_known_or_of_another_clock_takes_no_time(noticed: float | None) -> None:
+    entries = [*FAILED, over(0, 12.0, Phase.RESTARTING, noticed=noticed), running(1, 13.0)]
+    (recovery,) = found([*entries, did(1, 14.0, 16.0, compile=2, steps=(10, 11))])
+    assert recovery.seconds["ending"] == 0.0 and recovery.whole == 4.0
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        FAILED,
+        # It has come to no step, yet or at all.
+        [*FAILED, over(0, 12.0, Phase.RESTARTING), running(1, 13.0), did(1, 14.0, 16.0, start_up=2)],
+        # By hand.
+        [*FAILED, over(0, 12.0, Phase.FAILED), running(1, 113.0, 112.0), did(1, 114.0, 116.0, step=2, steps=(0, 5))],
+    ],
+)
+def test_what_is_no_restart(entries: list[Entry]) -> None:
+    assert found(entries) == ()

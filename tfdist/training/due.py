@@ -1,0 +1,57 @@
+"""When the next checkpoint is due: by the number of steps, which all workers know, or by the chief's clock."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import tensorflow as tf
+
+from tfdist.checkpoint import Policy
+from tfdist.runtime.collectives import broadcast
+
+
+class Due:
+    """Knows it on every worker, the same on all. Call its methods together, with the same steps.
+
+    Args:
+        policy: When one is due.
+        strategy: The process's strategy.
+    """
+
+    def __init__(self, policy: Policy, strategy: tf.distribute.Strategy) -> None:
+        self._policy = policy
+        self._strategy = strategy
+        self.begin(0)
+
+    def begin(self, step: int) -> None:
+        """The training begins, or goes on, with so many steps of the run done."""
+        self._saved_time = self._look_time = time.monotonic()
+        self._looked_at = step
+        self._look_at = step + self._policy.steps_until_look(0.0, None)
+
+    def saved(self) -> None:
+        """A checkpoint was made, or tried: the time until the next one begins."""
+        self._saved_time = time.monotonic()
+
+    def steps_to_look(self, step: int) -> float:
+        """In how many steps after `step` it must be asked next, at most; infinity where it need not be."""
+        return min(self._policy.steps_until_due(step), self._look_at - step)
+
+    def is_due(self, step: int) -> bool:
+        """Whether one is due when `step` steps of the run are done."""
+        if self._policy.is_due_at(step):
+            return True
+        return step >= self._look_at and self._is_due_by_the_clock(step)
+
+    def _is_due_by_the_clock(self, step: int) -> bool:
+        """Asks the chief, whose clock counts for all workers, and agrees on when to ask again."""
+        now = time.monotonic()
+        seconds = now - self._saved_time
+        is_due = self._policy.is_due_after(seconds)
+        per_step = (now - self._look_time) / max(1, step - self._looked_at)
+        steps = self._policy.steps_until_look(0.0 if is_due else seconds, per_step)
+        said = broadcast(np.array([is_due, steps], np.float64), strategy=self._strategy)
+        self._look_time, self._looked_at = now, step
+        self._look_at = step + said[1]
+        return bool(said[0])

@@ -1,0 +1,76 @@
+"""What every verification is told of its target, and the job that each of its runs is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tfdist.cluster.discover import discover
+from tfdist.launch.environment import TargetKind
+from tfdist.launch.job_spec import JobSpec
+from tfdist.launch.output import Show
+
+_OWN_CHECKPOINTS = "checkpoint.directory=null"
+
+
+@dataclass(frozen=True)
+class TargetSpec:
+    """What of the command line both kinds of verification have.
+
+    Attributes:
+        target_kind: What `target` is.
+        target: Path or dotted name of what to train.
+        name: What the run is called.
+        args: The script's own arguments.
+        overrides: KEY=VALUE texts of `--set`.
+        seed: Of every run.
+        devices: GPUs to use; None for all.
+        memory_limit: MiB of a logical GPU.
+        start_timeout: Seconds in which the workers must find one another.
+        step_timeout: Seconds that a step may take.
+        show: Whose output the terminal shows.
+        verbose: Say more.
+        keep: Where the run directories stay; None to remove them.
+    """
+
+    target_kind: TargetKind
+    target: str
+    name: str
+    args: tuple[str, ...] = ()
+    overrides: tuple[str, ...] = ()
+    seed: int = 1
+    devices: tuple[int, ...] | None = None
+    memory_limit: int | None = None
+    start_timeout: float = 120.0
+    step_timeout: float = 600.0
+    show: Show = "none"
+    verbose: bool = False
+    keep: str | None = None
+
+    def job(self, workers: int, run_dir: Path, **options: Any) -> JobSpec:
+        """One run of the target, on this machine alone, whatever cluster the environment tells of.
+
+        Args:
+            workers: Its processes.
+            run_dir: Where it writes all that it writes, checkpoints too: those of the user's own run stay as they are.
+            **options: What else `JobSpec` takes.
+        """
+        own = (_OWN_CHECKPOINTS,) if self.target_kind == "config" else ()
+        return JobSpec(
+            membership=discover(nproc=workers, environ={}),
+            target_kind=self.target_kind,
+            target=self.target,
+            args=self.args,
+            name=self.name,
+            run_dir=str(run_dir),
+            seed=self.seed,
+            overrides=(*self.overrides, *own),
+            devices=self.devices,
+            memory_limit=self.memory_limit,
+            start_timeout=self.start_timeout,
+            step_timeout=self.step_timeout,
+            show=self.show,
+            verbose=self.verbose,
+            **options,
+        )
