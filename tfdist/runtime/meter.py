@@ -110,6 +110,12 @@ def meter_of(strategy: tf.distribute.Strategy) -> Meter | None:
     return getattr(strategy, _ATTRIBUTE, None)
 
 
+def waited_for_data(strategy: tf.distribute.Strategy) -> float:
+    """Seconds that the training steps of this worker have waited for its own data; 0 where nothing counts them."""
+    meter = meter_of(strategy)
+    return 0.0 if meter is None else meter.read().fetched
+
+
 def _own_variable() -> tf.Variable:
     """A variable that no strategy distributes; one that it does asks the other workers for its first value."""
 
