@@ -15,8 +15,9 @@ from tfdist.data.csv_files import CsvReader
 from tfdist.data.files import matching
 from tfdist.data.image_features import ImageFeature
 from tfdist.data.image_files import ImageFiles
+from tfdist.data.parsing import Parsing
 from tfdist.data.python_calls import CountedCalls, call_python
-from tfdist.data.reading import parallel_parses, read_batches, read_samples
+from tfdist.data.reading import by_blocks, by_python, parallel_parses, read_batches, read_samples
 from tfdist.data.records import OnCorrupt
 from tfdist.data.text_files import TextReader
 from tfdist.data.tfrecord_files import TFRecordReader
@@ -87,7 +88,7 @@ class ParsedTFRecordSource:
             DataError: See `TFRecordReader`; or `parse` cannot read the first record.
         """
         self._reader = TFRecordReader(matching(files), on_corrupt)
-        self._parse = parse
+        self._parsing = Parsing(self._reader, parse)
         _try_first(self._reader, lambda record, _: parse(record), "the parse function")
 
     def __len__(self) -> int:
@@ -95,8 +96,7 @@ class ParsedTFRecordSource:
 
     def batches(self, indices: tf.data.Dataset, largest: int) -> tf.data.Dataset:
         """See `Source.batches`."""
-        record = tf.TensorSpec([None], tf.string)
-        return read_samples(indices, largest, lambda batch: [self._reader.read(batch)], [record], self._parse)
+        return read_samples(indices, largest, by_blocks(self._parsing.read), self._parsing.parse)
 
     def name(self, number: int) -> str:
         """See `Source.name`."""
@@ -127,14 +127,17 @@ class ExampleSource:
 
     def batches(self, indices: tf.data.Dataset, largest: int) -> tf.data.Dataset:
         """See `Source.batches`."""
-        strings = tf.TensorSpec([None], tf.string)
-        records = read_batches(indices, self._read, [strings, strings])
-        return records.map(self._sample, num_parallel_calls=parallel_parses())
+        each = tf.TensorSpec([None], tf.int64)
+        load = by_blocks(lambda batch: [*self._reader.read(batch), *self._reader.places(batch)], [each, each])
+        with tf.device("CPU:0"):
+            paths = tf.constant([os.fsencode(path) for path in self._reader.records.paths])
 
-    def _read(self, indices: NDArray[np.int64]) -> tuple[NDArray[np.object_], NDArray[np.object_]]:
-        # TensorFlow puts the names into the error about a record that lacks a feature.
-        names = np.array(self._reader.names(indices), np.object_)
-        return self._reader.read(indices), names
+        def load_named(numbers: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            records, files, places = load(numbers)
+            # TensorFlow puts the names into the error about a record that lacks a feature.
+            return records, tf.strings.join([tf.gather(paths, files), ", record ", tf.strings.as_string(places)])
+
+        return read_batches(indices, load_named).map(self._sample, num_parallel_calls=parallel_parses())
 
     def _sample(self, records: tf.Tensor, names: tf.Tensor) -> tuple[Any, tf.Tensor]:
         x = tf.io.parse_example(records, self._features, example_names=names)
@@ -161,7 +164,7 @@ class CsvSource:
     def batches(self, indices: tf.data.Dataset, largest: int) -> tf.data.Dataset:
         """See `Source.batches`."""
         x = tf.TensorSpec([None, self._reader.num_features], tf.float32)
-        return read_batches(indices, self._reader.read, [x, tf.TensorSpec([None], tf.float32)])
+        return read_batches(indices, by_python(self._reader.read, [x, tf.TensorSpec([None], tf.float32)]))
 
     def name(self, number: int) -> str:
         """See `Source.name`."""
@@ -187,7 +190,7 @@ class TextSource:
     def batches(self, indices: tf.data.Dataset, largest: int) -> tf.data.Dataset:
         """See `Source.batches`."""
         specs = [tf.TensorSpec([None], tf.string), tf.TensorSpec([None], tf.int64)]
-        lines = read_batches(indices, self._reader.read, specs)
+        lines = read_batches(indices, by_python(self._reader.read, specs))
         vectorize = self._vectorize
         if vectorize is None:
             return lines
@@ -213,7 +216,7 @@ class ImageSource:
     def batches(self, indices: tf.data.Dataset, largest: int) -> tf.data.Dataset:
         """See `Source.batches`."""
         specs = [tf.TensorSpec([None], tf.string), tf.TensorSpec([None], tf.int64)]
-        return read_samples(indices, largest, self._read, specs, self._parse)
+        return read_samples(indices, largest, by_python(self._read, specs), self._parse)
 
     def name(self, number: int) -> str:
         """See `Source.name`."""
@@ -249,7 +252,7 @@ def _tensor(array: Any) -> tf.Tensor:
 
 def _try_first(reader: TFRecordReader, parse: Callable[[tf.Tensor, tf.Tensor], Any], what: str) -> None:
     first = np.zeros(1, np.int64)
-    (record,), (name,) = reader.read(first), reader.names(first)
+    (record,), (name,) = reader.read(first).cut(), reader.names(first)
     try:
         with tf.device("CPU:0"):
             parse(tf.constant(record), tf.constant(name))
