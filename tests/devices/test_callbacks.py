@@ -85,6 +85,18 @@ def test_progress_says_one_line_an_epoch(capsys: pytest.CaptureFixture[str]) -> 
     assert [line.split()[:2] for line in lines] == [["epoch", "1/2"], ["epoch", "2/2"]]
     assert all("loss" in line and line.endswith("samples/s") for line in lines)
     assert progress.samples_per_second > 0
+    assert progress.wait is not None and progress.wait.waited == 0
+
+
+def test_progress_says_how_much_of_the_steps_time_waited_for_data(capsys: pytest.CaptureFixture[str]) -> None:
+    fetched = iter([0.0, 0.0, 1e6, 0.0, 1e-9])
+    progress = Progress(epochs=2, samples=20, fetched=lambda: next(fetched))
+    for epoch in range(2):
+        progress.on_epoch_begin(epoch)
+        progress.on_train_batch_end(0)
+        progress.on_epoch_end(epoch)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition("samples/s")[2] for line in lines] == ["  input 100 %", "  input 0 %"]
 
 
 def test_metrics_line_puts_training_and_losses_first() -> None:

@@ -160,7 +160,8 @@ def test_a_damaged_record_is_named(strategy: tf.distribute.Strategy, tmp_path: P
     data[-6] ^= 1
     path.write_bytes(data)
     message = failure(open_files(str(path), batch_size=4, strategy=strategy))
-    assert message == f"{path}, record 5: the data's checksum is wrong, the file is damaged."
+    place = path.stat().st_size - len(example(5)) - 16
+    assert message == f"{path}, record 5, at byte {place}: the data's checksum is wrong, the file is damaged."
 
 
 def test_a_record_that_lacks_a_feature_is_named(strategy: tf.distribute.Strategy, tmp_path: Path) -> None:
@@ -172,7 +173,8 @@ def test_a_record_that_lacks_a_feature_is_named(strategy: tf.distribute.Strategy
 def test_a_record_that_the_users_function_refuses(strategy: tf.distribute.Strategy, tmp_path: Path) -> None:
     path = write_tfrecord(tmp_path / "bad", [example(0), example(1, label=False)])
     message = failure(open_parsed(str(path), batch_size=4, strategy=strategy))
-    assert "Reading the data failed: " in message
+    assert message.startswith(f"{path}, record 1 does not fit the parse function: ")
+    assert "Feature: y (data type: int64) is required but could not be found." in message
     assert "Feature: y (data type: int64) is required" in message
 
 

@@ -1,8 +1,10 @@
-"""What tfdist costs and gains on this machine: `python -m tfdist.bench [MODEL ... | data] [--pairs N] [--steps N]`.
+"""What tfdist costs and gains on this machine: `python -m tfdist.bench [MODEL ... | data | images] [--pairs N]`.
 
 One device: `fit` under tfdist against the same `fit` in plain Keras (a ratio of 1.00 says that tfdist costs nothing).
 Two workers: `fit` under tfdist against whatever command `--peer` gives, such as a hand-written loop.
-`data`: TFRecord files of 1 kB records read in random order by tfdist against in sequence by TensorFlow.
+`data`: TFRecord files of 1 kB records read in random order by tfdist against in sequence by TensorFlow, and against
+whatever command `--peer` gives for the same files, such as PyTorch's DataLoader.
+`images`: a folder of JPEGs decoded and augmented by tfdist against the same in plain tf.data.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tfdist.bench import data
+from tfdist.bench import data, images
 from tfdist.bench.pairs import compare
 
 _STEPS = {"mlp": 2000, "cnn": 100, "wide": 40}
@@ -25,26 +27,43 @@ _WORKER_STEPS = {"mlp": 400, "cnn": 60, "wide": 30}
 def main() -> None:
     """Parses the command line, runs the pairs, prints the ratios."""
     parser = argparse.ArgumentParser(prog="python -m tfdist.bench", description="Ratios of steps a second, in pairs.")
-    parser.add_argument("models", nargs="*", default=["mlp"], help="mlp, cnn, wide, or data")
+    parser.add_argument("models", nargs="*", default=["mlp"], help="mlp, cnn, wide; or data; or images")
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--steps", type=int, help="steps that are timed")
-    parser.add_argument("--peer", help="time two workers against this command; {model} and {steps} are filled in")
+    parser.add_argument(
+        "--peer", help="time two workers against this command, with {model} and {steps} filled in; data: with {files}"
+    )
     options = parser.parse_args()
     print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}")
     with tempfile.TemporaryDirectory(prefix="tfdist-bench-") as folder:
         if options.models == ["data"]:
-            _compare_readers(Path(folder), options.pairs)
+            _compare_readers(Path(folder), options.pairs, options.peer)
+        elif options.models == ["images"]:
+            _compare_image_readers(Path(folder), options.pairs)
         else:
             _compare_all(options, Path(folder) / "run")
 
 
-def _compare_readers(folder: Path, pairs: int) -> None:
-    pattern = data.write_files(folder)
+def _compare_readers(folder: Path, pairs: int, peer: str | None) -> None:
+    files = data.write_files(folder)
+    ours, theirs = (_reader("tfdist.bench.data", reader, files) for reader in ("tfdist", "tensorflow"))
     for options, what in (([], "records"), (["--parse"], "records with their features")):
-        command = [sys.executable, "-m", "tfdist.bench.data"]
-        first, second = ([*command, reader, pattern, *options] for reader in ("tfdist", "tensorflow"))
-        ratio = compare(first, second, pairs=pairs)
+        ratio = compare([*ours, *options], [*theirs, *options], pairs=pairs)
         print(f"{what}, in random order by tfdist / in sequence by TensorFlow: {ratio}", flush=True)
+    if peer:
+        ratio = compare(ours, shlex.split(peer.format(files=shlex.quote(files))), pairs=pairs)
+        print(f"records, in random order by tfdist / peer: {ratio}", flush=True)
+
+
+def _compare_image_readers(folder: Path, pairs: int) -> None:
+    photos = images.write_folder(folder)
+    ours, theirs = (_reader("tfdist.bench.images", reader, photos) for reader in ("tfdist", "tensorflow"))
+    ratio = compare(ours, theirs, pairs=pairs)
+    print(f"JPEGs decoded and augmented by tfdist / by plain tf.data: {ratio}", flush=True)
+
+
+def _reader(module: str, reader: str, files: str) -> list[str]:
+    return [sys.executable, "-m", module, reader, files]
 
 
 def _compare_all(options: argparse.Namespace, run_dir: Path) -> None:

@@ -102,12 +102,9 @@ class _Raw:
         return len(self._reader)
 
     def batches(self, indices: Any, largest: int) -> Any:
-        import tensorflow as tf
+        from tfdist.data.reading import by_blocks, read_batches
 
-        from tfdist.data.reading import read_batches
-
-        read = read_batches(indices, lambda batch: [self._reader.read(batch)], [tf.TensorSpec([None], tf.string)])
-        return read.map(lambda records: records)
+        return read_batches(indices, by_blocks(self._reader.read)).map(lambda records: records)
 
     def name(self, number: int) -> str:
         return f"record {number}"

@@ -1,37 +1,64 @@
-"""`tfdist data check`: reads TFRecord files and checks every record against its checksums."""
+"""`tfdist data check`: reads files and checks every record, TFRecord's against their checksums."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import click
 
-from tfdist.cli.data_files import for_each, processes_option
+from tfdist.cli.data_files import Names, by_format, for_each, format_option, processes_option
 from tfdist.cli.verb import Verb
 from tfdist.errors import DataError
 
 
 @click.command(cls=Verb)
 @click.argument("patterns", metavar="GLOB...", nargs=-1, required=True)
+@format_option
+@click.option("--columns", type=Names(), metavar="A,B", help="csv: those that are read, of numbers; default: all.")
+@click.option("--label-separator", default="\t", help="text: what stands between label and text; default: a tab.")
 @processes_option
 @click.option("--json", "as_json", is_flag=True, help="As JSON, sizes and offsets in bytes.")
 @click.option("--verbose", is_flag=True, help="Show tracebacks.")
 @click.pass_context
 def check(
-    ctx: click.Context, /, patterns: tuple[str, ...], processes: int | None, as_json: bool, verbose: bool
+    ctx: click.Context,
+    /,
+    patterns: tuple[str, ...],
+    form: str | None,
+    columns: list[str] | None,
+    label_separator: str,
+    processes: int | None,
+    as_json: bool,
+    verbose: bool,
 ) -> None:
-    """Reads TFRecord files and checks every record against its checksums.
+    """Reads files and checks every record: TFRecord against its checksums, lines of CSV and text as a run reads them.
 
-    GLOB is a file or a pattern, in quotes or not. Corrupt records are named by their file and offset, shards that are
-    missing by their names. Exits with 5 when anything is wrong.
+    GLOB is a file or a pattern, in quotes or not. Corrupt records are named by their file and offset, bad lines by
+    their file and line, shards that are missing by their names. Exits with 5 when anything is wrong.
     """
-    from tfdist.data.checking import make_checker, missing_shards, total_size
+    from tfdist.data.checking import missing_shards, total_size
     from tfdist.data.checking_wording import render, to_json
     from tfdist.data.files import matching
 
     paths = matching(patterns)
-    found = for_each(ctx, make_checker, None, paths, processes, total_size(paths), "checking")
+    found: list[Any] = []
+    for kind, files in by_format(paths, form).items():
+        make, rules = _checker(kind, files, columns, label_separator)
+        found += for_each(ctx, make, rules, files, processes, total_size(files), f"checking {kind}")
     missing = tuple(missing_shards(paths))
     click.echo(json.dumps(to_json(found, missing), indent=2) if as_json else render(found, missing))
     if missing or any(file.problems for file in found):
         ctx.exit(DataError.exit_code)
+
+
+def _checker(kind: str, files: Sequence[Path], columns: list[str] | None, separator: str) -> tuple[Any, Any]:
+    """What checks files of a format, and its argument."""
+    from tfdist.data.checking import make_checker
+    from tfdist.data.checking_lines import CsvRules, TextRules, make_line_checker
+
+    if kind == "tfrecord":
+        return make_checker, None
+    return make_line_checker, CsvRules.of(files, columns) if kind == "csv" else TextRules(separator)

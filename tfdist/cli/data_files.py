@@ -17,9 +17,38 @@ from tfdist.cli.main import INTERRUPTED
 SUFFIXES: Mapping[str, str] = MappingProxyType({".npz": "npz", ".csv": "csv", ".txt": "text", ".tsv": "text"})
 """The end of a file's name -> its format."""
 
+class Names(click.ParamType):
+    """`a,b,c`."""
+
+    name = "names"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[str]:
+        names = [name.strip() for name in str(value).split(",")]
+        if not all(names):
+            self.fail(f"expected names, such as a,b,c. Received: {value!r}", param, ctx)
+        return names
+
+
 processes_option = click.option(
     "--processes", type=click.IntRange(min=1), metavar="N", help="That work at once; default: one a core."
 )
+
+
+format_option = click.option(
+    "--format",
+    "form",
+    type=click.Choice(["tfrecord", "csv", "text"]),
+    help="Of the files; default: by their names (.csv, .txt, .tsv), else tfrecord.",
+)
+
+
+def by_format(paths: Sequence[Path], form: str | None) -> dict[str, list[Path]]:
+    """Files by their format, `tfrecord`, `csv` or `text`: the one that is asked for, else what their names say."""
+    groups: dict[str, list[Path]] = {}
+    for path in paths:
+        found = form or SUFFIXES.get(path.suffix.lower(), "tfrecord")
+        groups.setdefault(found if found in ("csv", "text") else "tfrecord", []).append(path)
+    return groups
 
 
 def one_a_core() -> int:

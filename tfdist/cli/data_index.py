@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
-from tfdist.cli.data_files import SUFFIXES, for_each, processes_option
+from tfdist.cli.data_files import by_format, for_each, format_option, processes_option
 from tfdist.cli.verb import Verb
 from tfdist.errors import UsageError
 
 
 @click.command(cls=Verb)
 @click.argument("patterns", metavar="GLOB...", nargs=-1, required=True)
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["tfrecord", "csv", "text"]),
-    help="Of the files; default: by their names (.csv, .txt, .tsv), else tfrecord.",
-)
+@format_option
 @processes_option
 @click.option("--verbose", is_flag=True, help="Show tracebacks.")
 @click.pass_context
@@ -34,11 +27,8 @@ def index(
     from tfdist.data.indexing import make_indexer
     from tfdist.plan.wording import counted
 
-    groups: dict[str, list[Path]] = {}
-    for path in matching(patterns):
-        lines = (form or SUFFIXES.get(path.suffix.lower(), "tfrecord")) in ("csv", "text")
-        groups.setdefault("lines" if lines else "tfrecord", []).append(path)
-    for kind, paths in groups.items():
+    for form_of_files, paths in by_format(matching(patterns), form).items():
+        kind = "tfrecord" if form_of_files == "tfrecord" else "lines"
         found = for_each(ctx, make_indexer, kind, paths, processes, len(paths), "indexing")
         for file in found:
             if file.place is None:

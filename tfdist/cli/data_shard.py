@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tfdist.cli.data_files import SUFFIXES, one_a_core, processes_option
+from tfdist.cli.data_files import SUFFIXES, Names, one_a_core, processes_option
 from tfdist.cli.main import INTERRUPTED
 from tfdist.cli.verb import Verb
 from tfdist.errors import TfdistError, UsageError
@@ -29,18 +29,6 @@ class Size(click.ParamType):
         if len(parts) != 2 or not all(part.strip().isdecimal() and int(part) > 0 for part in parts):
             self.fail(f"expected HEIGHT,WIDTH in pixels, such as 224,224. Received: {value!r}", param, ctx)
         return int(parts[0]), int(parts[1])
-
-
-class Names(click.ParamType):
-    """`a,b,c`."""
-
-    name = "names"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[str]:
-        names = [name.strip() for name in str(value).split(",")]
-        if not all(names):
-            self.fail(f"expected names, such as a,b,c. Received: {value!r}", param, ctx)
-        return names
 
 
 @click.command(cls=Verb)

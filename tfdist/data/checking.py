@@ -1,13 +1,17 @@
-"""Checks TFRecord files: every record of every file against its checksums, and whether shards are missing."""
+"""Checks TFRecord files, every record of every file against its checksums, and whether shards are missing.
+
+What CSV and text files have instead of checksums: `checking_lines`.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, NamedTuple
 
 from tfdist.data.processes import Report, Work
 from tfdist.data.scanning import Reason
@@ -26,7 +30,7 @@ class Problem:
         text: What, in a sentence that names the file.
         record: The corrupt record, counted from 0; None for the file as a whole.
         offset: Where in the file it begins, in bytes.
-        reason: `length`, `data`, `truncated`, `unreadable` or `missing`.
+        reason: `length`, `data`, `truncated`, `line`, `unreadable` or `missing`.
     """
 
     text: str
@@ -71,23 +75,58 @@ def check_file(path: Path, report: Report) -> FileCheck:
 
     A file that cannot be read, or is none of TFRecord, is a finding like any other: the others are checked, too.
     """
+    return check_parts(path, report, _parts)
+
+
+class Part(NamedTuple):
+    """What was found in the next stretch of a file.
+
+    Attributes:
+        end: Where it ends, in bytes from the start of the file.
+        records: That begin in it, bad ones included.
+        problems: With them.
+    """
+
+    end: int
+    records: int
+    problems: Sequence[Problem]
+
+
+def check_parts(path: Path, report: Report, parts: Callable[[IO[bytes], Path, int], Iterable[Part]]) -> FileCheck:
+    """Puts together what is found in the parts of a file, among it that it cannot be read.
+
+    Args:
+        path: The file.
+        report: Told of the bytes that were read.
+        parts: From the open file, its name and its size to its parts, in order.
+    """
     size = records = position = 0
     problems: list[Problem] = []
     try:
         with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
-            for found in scan_tfrecord(file, path, size, verify=True):
-                for place, reason in found.corrupt:
-                    problems.append(_corrupt(path, records + place, int(found.starts[place]) - HEADER_BYTES, reason))
-                records += len(found.starts)
-                report(min(found.end, size) - position)
-                position = min(found.end, size)
+            for part in parts(file, path, size):
+                problems += part.problems
+                records += part.records
+                report(min(part.end, size) - position)
+                position = min(part.end, size)
     except OSError as error:
         problems.append(Problem(f"Cannot read {path}: {error.strerror or error}.", None, None, "unreadable"))
     except DataError as error:
         problems.append(Problem(str(error), None, None, "unreadable"))
     report(size - position)
     return FileCheck(path, size, records - sum(problem.record is not None for problem in problems), tuple(problems))
+
+
+def _parts(file: IO[bytes], path: Path, size: int) -> Iterator[Part]:
+    records = 0
+    for found in scan_tfrecord(file, path, size, verify=True):
+        problems = [
+            _corrupt(path, records + place, int(found.starts[place]) - HEADER_BYTES, reason)
+            for place, reason in found.corrupt
+        ]
+        records += len(found.starts)
+        yield Part(found.end, len(found.starts), problems)
 
 
 def _corrupt(path: Path, record: int, offset: int, reason: Reason) -> Problem:

@@ -25,7 +25,7 @@ def masked_crc32c(data: bytes) -> int:
 
 
 @cache
-def library_value() -> Callable[[bytes], int] | None:
+def library_value() -> Callable[[bytes | NDArray[np.uint8]], int] | None:
     """The function of google-crc32c; None where it is not installed, or would itself compute in Python."""
     try:
         library = importlib.import_module("google_crc32c")
@@ -42,12 +42,22 @@ def _crc32c(data: bytes) -> int:
     return state ^ 0xFFFFFFFF
 
 
-def masked_crc32c_of_each(records: Sequence[bytes]) -> NDArray[np.uint32]:
-    """Returns the masked CRC of each record, uint32 of shape [records]."""
+def masked_crc32c_of_each(
+    data: bytes, starts: NDArray[np.int64], sizes: NDArray[np.int64]
+) -> NDArray[np.uint32]:
+    """Returns the masked CRCs of the records that lie in `data`, uint32 [k].
+
+    Args:
+        data: Whatever holds them.
+        starts: Where each begins, [k].
+        sizes: In bytes, [k].
+    """
+    spans = zip(starts.tolist(), (starts + sizes).tolist(), strict=True)
     value = library_value()
     if value is None:
-        return _of_each(records)
-    return _mask_all(np.array([value(record) for record in records], np.uint32))
+        return _of_each([data[start:stop] for start, stop in spans])
+    whole = np.frombuffer(data, np.uint8)  # whose slices copy nothing, and which the library takes as it does bytes
+    return _mask_all(np.array([value(whole[start:stop]) for start, stop in spans], np.uint32))
 
 
 def _of_each(records: Sequence[bytes]) -> NDArray[np.uint32]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import difflib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -15,6 +16,43 @@ from tfdist.data.line_scan import BYTE_ORDER_MARK
 from tfdist.data.lines import LineReader
 from tfdist.data.records import Records
 from tfdist.errors import DataError
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which fields of a line are read.
+
+    Attributes:
+        header: The names of all fields.
+        places: Of those that are read, in their order.
+    """
+
+    header: Sequence[str]
+    places: Sequence[int]
+
+    @classmethod
+    def named(cls, names: Sequence[str], header: Sequence[str], path: Path) -> Columns:
+        """The columns with these names.
+
+        Raises:
+            DataError: The header, which `path` has, lacks one.
+        """
+        return cls(header, [_place(name, header, path) for name in names])
+
+    def numbers(self, line: bytes) -> list[float]:
+        """The values of a line.
+
+        Raises:
+            ValueError: It has another number of fields than the header, wrong quotes, or a field that is no number.
+        """
+        try:
+            fields = _fields(line)
+            if len(fields) != len(self.header):
+                expected = f"{len(self.header)} columns ({', '.join(self.header)})"
+                raise ValueError(f"expected {expected}, found {len(fields)}")
+            return [float(fields[place]) for place in self.places]
+        except (ValueError, csv.Error) as error:
+            raise ValueError(f"{error}. Received: {line.decode('utf-8', 'replace')[:200]}") from error
 
 
 class CsvReader:
@@ -35,9 +73,9 @@ class CsvReader:
             DataError: A file cannot be read, headers differ, a column is not in them, or there is no row.
         """
         self._lines = LineReader(paths, header=True)
-        self.header = _common_header(paths)
-        names = list(columns) if columns is not None else [name for name in self.header if name != label]
-        self._places = [_place(name, self.header, paths[0]) for name in [*names, label]]
+        header = common_header(paths)
+        names = list(columns) if columns is not None else [name for name in header if name != label]
+        self._columns = Columns.named([*names, label], header, paths[0])
 
     def __len__(self) -> int:
         return len(self._lines)
@@ -54,7 +92,7 @@ class CsvReader:
     @property
     def num_features(self) -> int:
         """The size of a sample's `x`."""
-        return len(self._places) - 1
+        return len(self._columns.places) - 1
 
     def read(self, indices: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Returns the features `[k, num_features]` and labels `[k]` of the rows `indices` [k].
@@ -63,23 +101,13 @@ class CsvReader:
             DataError: A row has another number of fields than the header, or a field that is no number.
         """
         lines = self._lines.read(indices)
-        values = np.empty((len(lines), len(self._places)), np.float32)
+        values = np.empty((len(lines), len(self._columns.places)), np.float32)
         for place, line in enumerate(lines):
             try:
-                values[place] = self._numbers(line)
-            except (ValueError, csv.Error) as error:
-                raise self._bad_row(int(indices[place]), line, error) from error
+                values[place] = self._columns.numbers(line)
+            except ValueError as error:
+                raise DataError(f"{self._lines.name(int(indices[place]))}: {error}") from error
         return values[:, :-1], values[:, -1]
-
-    def _numbers(self, line: bytes) -> list[float]:
-        fields = _fields(line)
-        if len(fields) != len(self.header):
-            expected = f"{len(self.header)} columns ({', '.join(self.header)})"
-            raise ValueError(f"expected {expected}, found {len(fields)}")
-        return [float(fields[place]) for place in self._places]
-
-    def _bad_row(self, index: int, line: bytes, error: Exception) -> DataError:
-        return DataError(f"{self._lines.name(index)}: {error}. Received: {line.decode('utf-8', 'replace')[:200]}")
 
 
 def _fields(line: bytes) -> list[str]:
@@ -87,8 +115,12 @@ def _fields(line: bytes) -> list[str]:
     return next(csv.reader([text], strict=True)) if '"' in text else text.split(",")
 
 
-def _common_header(paths: tuple[Path, ...]) -> list[str]:
-    """The header of all files that are not empty."""
+def common_header(paths: Sequence[Path]) -> list[str]:
+    """The header of all files that are not empty.
+
+    Raises:
+        DataError: A file cannot be read, or has another header than those before it.
+    """
     common: list[str] | None = None
     for path in paths:
         try:
@@ -119,7 +151,7 @@ def _first_line(file: IO[bytes]) -> bytes:
     return b""
 
 
-def _place(name: str, header: list[str], path: Path) -> int:
+def _place(name: str, header: Sequence[str], path: Path) -> int:
     if name in header:
         return header.index(name)
     near = difflib.get_close_matches(name, header, n=1)

@@ -6,6 +6,7 @@ import re
 
 import tensorflow as tf
 
+from tfdist.data.parsing import fault_in
 from tfdist.errors import DataError
 
 _RAISED = re.compile(r"\bDataError: (.+?)(?=\nTraceback|\n\n|\Z)", re.DOTALL)
@@ -46,5 +47,5 @@ def data_error_in(error: BaseException) -> DataError | None:
         return DataError(f"The labels do not fit the model's output. {label[0]}.")
     if _IN_PIPELINE.search(text):
         problem = _PROBLEM.search(text)
-        return DataError(f"Reading the data failed: {problem['problem'] if problem else text}")
+        return fault_in(text) or DataError(f"Reading the data failed: {problem['problem'] if problem else text}")
     return None

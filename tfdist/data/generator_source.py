@@ -11,7 +11,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from tfdist.data.fingerprints import Fingerprint
-from tfdist.data.reading import read_batches
+from tfdist.data.reading import by_python, read_batches
 from tfdist.data.sequential_reader import SequentialReader, Tape
 from tfdist.errors import DataError, UsageError
 from tfdist.order.lanes import SHUFFLE_BUFFER, Lanes
@@ -65,7 +65,7 @@ class GeneratorSource:
     def batches(self, indices: tf.data.Dataset, largest: int) -> tf.data.Dataset:
         """See `Source.batches`."""
         specs = [tf.TensorSpec([None, *spec.shape], spec.dtype) for spec in self._specs]
-        flat = read_batches(indices, self._read, specs)
+        flat = read_batches(indices, by_python(self._read, specs))
         return flat.map(lambda *leaves: tf.nest.pack_sequence_as(self._signature, leaves))
 
     def name(self, number: int) -> str:

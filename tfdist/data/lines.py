@@ -39,7 +39,7 @@ class LineReader:
             DataError: A file can no longer be read, or has changed.
         """
         # The bytes up to the next line that is not empty: the line ends in them.
-        return [data.partition(b"\n")[0].removesuffix(b"\r") for data in self._reader.read(indices)]
+        return [data.partition(b"\n")[0].removesuffix(b"\r") for data in self._reader.read(indices).cut()]
 
     def name(self, index: int) -> str:
         """Names a line for an error: its file and its number in it, counted from 1 as editors do.

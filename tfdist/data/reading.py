@@ -17,27 +17,56 @@ def parallel_parses() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def read_batches(indices: tf.data.Dataset, read: Callable[..., Any], specs: Sequence[tf.TensorSpec]) -> tf.data.Dataset:
+Load = Callable[[tf.Tensor], tuple[tf.Tensor, ...]]
+"""In a graph, from the numbers of samples, int64 [k], to tensors [k, ...]."""
+
+
+def by_python(read: Callable[..., Any], specs: Sequence[tf.TensorSpec]) -> Load:
+    """Loads samples by a Python function.
+
+    Args:
+        read: From an int64 array [k] to as many arrays as there are `specs`, each [k, ...].
+        specs: Shapes, with None for k, and dtypes of what `read` returns.
+    """
+    counted = CountedCalls(read)
+    return lambda numbers: call_python(counted, [numbers], specs)
+
+
+def by_blocks(read: Callable[..., Any], beside: Sequence[tf.TensorSpec] = ()) -> Load:
+    """Loads records, strings [k], by a Python function that returns all of them in one block.
+
+    TensorFlow cuts the block, without Python's lock: to make and to hand over an object for each record takes longer
+    than to read it.
+
+    Args:
+        read: From an int64 array [k] to the parts of a `record_reader.Block`, and what else there is, each [k, ...].
+        beside: Shapes and dtypes of the latter.
+    """
+    each = tf.TensorSpec([None], tf.int64)
+    load_block = by_python(read, [tf.TensorSpec([], tf.string), each, each, *beside])
+
+    def load(numbers: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        data, starts, sizes, *rest = load_block(numbers)
+        return tf.strings.substr(data, starts, sizes), *rest
+
+    return load
+
+
+def read_batches(indices: tf.data.Dataset, load: Load) -> tf.data.Dataset:
     """Reads one batch of samples for each batch of sample numbers, in order.
 
     Args:
         indices: int64 of shape [k], where k may change and may be 0.
-        read: Python function from an int64 array [k] to as many arrays as there are `specs`, each [k, ...].
-        specs: Shapes, with None for k, and dtypes of what `read` returns.
+        load: Loads them.
 
     Returns:
         A dataset of tuples of tensors.
     """
-    counted = CountedCalls(read)
-    return indices.map(lambda batch: call_python(counted, [batch], specs), num_parallel_calls=PARALLEL_READS)
+    return indices.map(lambda numbers: tuple(load(numbers)), num_parallel_calls=PARALLEL_READS)
 
 
 def read_samples(
-    indices: tf.data.Dataset,
-    largest: int,
-    read: Callable[..., Any],
-    specs: Sequence[tf.TensorSpec],
-    parse: Callable[..., Any],
+    indices: tf.data.Dataset, largest: int, load: Load, parse: Callable[..., Any]
 ) -> tf.data.Dataset:
     """Like `read_batches`, with a function in TensorFlow's operations that parses one sample at a time.
 
@@ -48,23 +77,21 @@ def read_samples(
     Args:
         indices: int64 of shape [k], where k may change and may be 0.
         largest: The largest k.
-        read: Python function from an int64 array [k] to as many arrays as there are `specs`, each [k, ...].
-        specs: Shapes, with None for k, and dtypes of what `read` returns.
-        parse: From one sample of what `read` returns to a structure of tensors.
+        load: Loads what is parsed.
+        parse: From one sample of what `load` gives to a structure of tensors.
 
     Returns:
         A dataset of what `parse` returns, each tensor with k in front.
     """
     size = max(largest, 1)
-    counted = CountedCalls(read)
 
-    def load(batch: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    def load_filled(batch: tf.Tensor) -> tuple[tf.Tensor, ...]:
         count = tf.shape(batch)[0]
         filler = tf.concat([batch, tf.zeros([1], tf.int64)], axis=0)[:1]
         filled = tf.concat([batch, tf.repeat(filler, size - count)], axis=0)
-        return tf.fill([size], count), *call_python(counted, [filled], specs)
+        return tf.fill([size], count), *load(filled)
 
-    samples = indices.map(load, num_parallel_calls=PARALLEL_READS).unbatch()
+    samples = indices.map(load_filled, num_parallel_calls=PARALLEL_READS).unbatch()
     parsed = samples.map(lambda count, *sample: (count, parse(*sample)), num_parallel_calls=parallel_parses())
     return parsed.batch(size, drop_remainder=True).map(_cut)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +19,42 @@ from tfdist.errors import DataError
 
 MAX_OPEN_FILES = 256
 MAX_RUN_BYTES = 4 << 20
-"""Records that lie one after another are read together, so many bytes at most."""
+"""Records that lie one after another are read together, those that begin in the same so many bytes of the file."""
 
 CHECK_SECONDS = 10.0
 """How often a file that is being read is looked at for changes."""
+
+
+SLOW_SECONDS = 20e-6
+"""A read that takes longer did not find its data in memory, nor on a disk that needs no help."""
+
+ANNOUNCED_BATCHES = 64
+"""So many batches after a slow one are announced to the disk before they are read."""
+
+
+class Block(NamedTuple):
+    """Records in one piece of memory: for TensorFlow one value, however many records, instead of an object for each.
+
+    Attributes:
+        data: What was read; the records lie in it, in any order and with other bytes between them.
+        starts: Where each record begins in `data`, int64 [k].
+        sizes: In bytes, int64 [k].
+    """
+
+    data: bytes
+    starts: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, records: Sequence[bytes]) -> Block:
+        """The block of records that are in pieces already."""
+        sizes = np.array([len(record) for record in records], np.int64)
+        return cls(b"".join(records), np.cumsum(sizes) - sizes, sizes)
+
+    def cut(self) -> list[bytes]:
+        """The bytes of each record."""
+        stops = self.starts + self.sizes
+        return [self.data[start:stop] for start, stop in zip(self.starts.tolist(), stops.tolist(), strict=True)]
 
 
 class RecordReader:
@@ -31,27 +65,29 @@ class RecordReader:
         self._check_seconds = check_seconds
         self._checked = dict.fromkeys(range(len(records.paths)), float("-inf"))
         self._open: dict[int, int] = {}
+        self._announced = 0
         self._lock = threading.Lock()
         weakref.finalize(self, _close_all, self._open)
 
-    def read(self, samples: NDArray[np.int64], after: int = 0) -> list[bytes]:
-        """Returns the bytes of the records `samples` [k], each with `after` bytes of the file that follow it.
+    def read(self, samples: NDArray[np.int64], after: int = 0) -> Block:
+        """Returns the records `samples` [k], each with `after` bytes of the file that follow it.
 
         Raises:
             DataError: A file can no longer be read, or is not what it was when the run began.
         """
+        if not len(samples):
+            return Block(b"", samples, samples)
         spans = self.records.locate(samples)
-        files, starts, sizes = spans.files.tolist(), spans.offsets.tolist(), (spans.sizes + after).tolist()
-        self._check_again(set(files))
-        follows = _follows(spans, self.records.gap)
-        if not follows.any():
-            return self._read_each(files, starts, sizes)
-        found: list[bytes] = []
-        for first, last in _runs(follows, starts, sizes):
-            start = starts[first]
-            (data,) = self._read_each(files[first : first + 1], [start], [starts[last - 1] + sizes[last - 1] - start])
-            found += [data[starts[n] - start : starts[n] - start + sizes[n]] for n in range(first, last)]
-        return found
+        sizes = spans.sizes + after
+        self._check_again(set(spans.files.tolist()))
+        first = _first_of_runs(spans, self.records.gap)
+        last = np.append(first[1:], len(samples)) - 1
+        starts = spans.offsets[first]
+        lengths = spans.offsets[last] + sizes[last] - starts
+        pieces = self._read_timed(spans.files[first].tolist(), starts.tolist(), lengths.tolist())
+        # From a place in the file to one in what is read.
+        shifts = np.repeat(np.cumsum(lengths) - lengths - starts, last - first + 1)
+        return Block(b"".join(pieces), spans.offsets + shifts, sizes)
 
     def check_unchanged(self, number: int) -> None:
         """Checks that a file is what it was when the run began.
@@ -75,14 +111,31 @@ class RecordReader:
                 self._checked[number] = now
                 self.check_unchanged(number)
 
+    def _read_timed(self, files: Sequence[int], starts: Sequence[int], sizes: Sequence[int]) -> list[bytes]:
+        """So many bytes from each place. A disk that is slow is told of all of them first, and fetches them at once."""
+        begun = time.perf_counter()
+        if self._announced:
+            self._announced -= 1
+            self._announce(files, starts, sizes)
+        found = self._read_each(files, starts, sizes)
+        if time.perf_counter() - begun > SLOW_SECONDS * len(found):
+            self._announced = ANNOUNCED_BATCHES
+        return found
+
+    def _announce(self, files: Sequence[int], starts: Sequence[int], sizes: Sequence[int]) -> None:
+        """Asks the system to fetch what will be read; where it does not take advice, it is read without."""
+        with contextlib.suppress(OSError):
+            for number, start, size in zip(files, starts, sizes, strict=True):
+                if number in self._open:
+                    os.posix_fadvise(self._open[number], start, size, os.POSIX_FADV_WILLNEED)
+
     def _read_each(self, files: Sequence[int], starts: Sequence[int], sizes: Sequence[int]) -> list[bytes]:
-        """So many bytes from each place. What is done a record here, is done some 100,000 times a second."""
-        descriptors, pread = self._open, os.pread
+        """So many bytes from each place, one after another."""
         found = []
         for number, start, size in zip(files, starts, sizes, strict=True):
             try:
-                descriptor = descriptors.get(number)
-                data = self._read_anew(number, start, size) if descriptor is None else pread(descriptor, size, start)
+                is_open = number in self._open
+                data = os.pread(self._open[number], size, start) if is_open else self._read_anew(number, start, size)
             except OSError as error:
                 raise self._unreadable(number, error) from error
             if len(data) < size:
@@ -120,20 +173,12 @@ class RecordReader:
         return DataError(f"Cannot read {self.records.paths[number]}: {error.strerror or error}.")
 
 
-def _follows(spans: Spans, gap: int) -> NDArray[np.bool_]:
-    """Whether each record but the first lies behind the one before it, bool [k - 1]."""
+def _first_of_runs(spans: Spans, gap: int) -> NDArray[np.int64]:
+    """The first record of each run of records that lie one after another in a file and are read together."""
     ends = spans.offsets[:-1] + spans.sizes[:-1] + gap
-    return (spans.files[1:] == spans.files[:-1]) & (spans.offsets[1:] == ends)
-
-
-def _runs(follows: NDArray[np.bool_], starts: Sequence[int], sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Cuts records into runs that lie one after another: the first of each and the one after its last."""
-    first = 0
-    for n, follow in enumerate(follows.tolist(), 1):
-        if not follow or starts[n] + sizes[n] - starts[first] > MAX_RUN_BYTES:
-            yield first, n
-            first = n
-    yield first, len(starts)
+    follows = (spans.files[1:] == spans.files[:-1]) & (spans.offsets[1:] == ends)
+    parts = spans.offsets // MAX_RUN_BYTES
+    return np.concatenate([[0], np.flatnonzero(~follows | (parts[1:] != parts[:-1])) + 1])
 
 
 def _close_all(descriptors: dict[int, int]) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from tfdist.data.record_reader import Block
 from tfdist.data.records import OnCorrupt
 from tfdist.data.remote_files import is_remote, names_of, stamp_of
 from tfdist.data.sequential_counts import SequentialFile, count_records
@@ -46,19 +47,21 @@ class SequentialTFRecordReader:
     def __len__(self) -> int:
         return len(self._reader)
 
-    def read(self, indices: NDArray[np.int64]) -> NDArray[np.object_]:
-        """Returns the bytes of the records `indices` [k], as objects of shape [k].
+    def read(self, indices: NDArray[np.int64]) -> Block:
+        """Returns the records `indices` [k].
 
         Raises:
             DataError: A record is damaged, or its file can no longer be read or has changed.
         """
-        records = np.empty(len(indices), np.object_)
-        records[:] = self._reader.read(indices)
-        return records
+        return Block.of(self._reader.read(indices))
+
+    def places(self, indices: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Where records are, as `names` says it: places in `files`, numbers in the file, both int64 [k]."""
+        return self._reader.locate(indices)
 
     def names(self, indices: NDArray[np.int64]) -> list[str]:
         """Names records for errors: each one's file and its place in it, counted from 0."""
-        files, records = self._reader.locate(indices)
+        files, records = self.places(indices)
         pairs = zip(files.tolist(), records.tolist(), strict=True)
         return [f"{self.files[number].name}, record {record}" for number, record in pairs]
 
@@ -73,12 +76,16 @@ class SequentialTFRecordReader:
         yield from read_records(file.name, file.compression)
 
 
+TFRecords = TFRecordReader | SequentialTFRecordReader
+"""The records of TFRecord files, which are read by their numbers."""
+
+
 def open_tfrecords(
     files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     on_corrupt: OnCorrupt = "stop",
     shuffle_buffer: int = SHUFFLE_BUFFER,
     interleave: int = LANES,
-) -> TFRecordReader | SequentialTFRecordReader:
+) -> TFRecords:
     """Finds the records of files: in any order where they allow it, else in sequence.
 
     Args:

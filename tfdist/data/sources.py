@@ -16,7 +16,7 @@ from tfdist.data.files import matching
 from tfdist.data.fingerprints import Fingerprint, of_arrays, of_files
 from tfdist.data.image_files import ImageFiles
 from tfdist.data.python_calls import CountedCalls, call_python
-from tfdist.data.reading import parallel_parses, read_batches, read_samples
+from tfdist.data.reading import by_python, parallel_parses, read_batches, read_samples
 from tfdist.data.text_files import TextReader
 from tfdist.errors import DataError
 from tfdist.order.lanes import Lanes
@@ -104,7 +104,7 @@ class CsvSource:
     def batches(self, indices: tf.data.Dataset, largest: int) -> tf.data.Dataset:
         """See `Source.batches`."""
         x = tf.TensorSpec([None, self._reader.num_features], tf.float32)
-        return read_batches(indices, self._reader.read, [x, tf.TensorSpec([None], tf.float32)])
+        return read_batches(indices, by_python(self._reader.read, [x, tf.TensorSpec([None], tf.float32)]))
 
     def name(self, number: int) -> str:
         """See `Source.name`."""
@@ -134,7 +134,7 @@ class TextSource:
     def batches(self, indices: tf.data.Dataset, largest: int) -> tf.data.Dataset:
         """See `Source.batches`."""
         specs = [tf.TensorSpec([None], tf.string), tf.TensorSpec([None], tf.int64)]
-        lines = read_batches(indices, self._reader.read, specs)
+        lines = read_batches(indices, by_python(self._reader.read, specs))
         vectorize = self._vectorize
         if vectorize is None:
             return lines
@@ -164,7 +164,7 @@ class ImageSource:
     def batches(self, indices: tf.data.Dataset, largest: int) -> tf.data.Dataset:
         """See `Source.batches`."""
         specs = [tf.TensorSpec([None], tf.string), tf.TensorSpec([None], tf.int64)]
-        return read_samples(indices, largest, self._read, specs, self._parse)
+        return read_samples(indices, largest, by_python(self._read, specs), self._parse)
 
     def name(self, number: int) -> str:
         """See `Source.name`."""

@@ -45,17 +45,32 @@ class TextReader:
         texts, labels = np.empty(len(indices), np.object_), np.empty(len(indices), np.int64)
         separator = self._label_separator.encode()
         for place, line in enumerate(self._lines.read(indices)):
-            label, found, texts[place] = line.partition(separator)
             try:
-                if not found:
-                    raise ValueError("there is no separator")
-                labels[place] = int(label)
+                labels[place], texts[place] = labelled(line, separator)
             except ValueError as error:
-                raise self._bad_line(int(indices[place]), line) from error
+                raise DataError(f"{self._lines.name(int(indices[place]))}: {error}") from error
         return texts, labels
 
-    def _bad_line(self, index: int, line: bytes) -> DataError:
-        return DataError(
-            f"{self._lines.name(index)}: expected an integer label, {self._label_separator!r} and the text. "
+
+def labelled(line: bytes, separator: bytes) -> tuple[int, bytes]:
+    """The label and the text of a line.
+
+    Raises:
+        ValueError: There is no label, or one that is no integer of 64 bits.
+    """
+    label, found, text = line.partition(separator)
+    number = _integer(label) if found else None
+    if number is None:
+        raise ValueError(
+            f"expected an integer label, {separator.decode()!r} and the text. "
             f"Received: {line[:100].decode('utf-8', 'replace')!r}"
         )
+    return number, text
+
+
+def _integer(field: bytes) -> int | None:
+    try:
+        number = int(field)
+    except ValueError:
+        return None
+    return number if -(1 << 63) <= number < 1 << 63 else None

@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfdist.data.crc32c import masked_crc32c_of_each
-from tfdist.data.record_reader import RecordReader
+from tfdist.data.record_reader import Block, RecordReader
 from tfdist.data.records import OnCorrupt, Records
-from tfdist.data.tfrecord_scan import FOOTER_BYTES
+from tfdist.data.scanning import Reason
+from tfdist.data.tfrecord_scan import FOOTER_BYTES, HEADER_BYTES
 from tfdist.errors import DataError
 
 
@@ -25,29 +26,33 @@ class TFRecordReader:
     def __len__(self) -> int:
         return len(self.records)
 
-    def read(self, indices: NDArray[np.int64]) -> NDArray[np.object_]:
-        """Returns the bytes of the records `indices` [k], as objects of shape [k].
+    def read(self, indices: NDArray[np.int64]) -> Block:
+        """Returns the records `indices` [k].
 
         Raises:
             DataError: A record's checksum is wrong, or its file can no longer be read or has changed.
         """
-        framed = self._reader.read(indices, after=FOOTER_BYTES)
-        found = [frame[:-FOOTER_BYTES] for frame in framed]
-        stored = np.frombuffer(b"".join([frame[-FOOTER_BYTES:] for frame in framed]), "<u4")
-        wrong = masked_crc32c_of_each(found) != stored
+        data, starts, framed = self._reader.read(indices, after=FOOTER_BYTES)
+        sizes = framed - FOOTER_BYTES
+        footers = np.frombuffer(data, np.uint8)[(starts + sizes)[:, np.newaxis] + np.arange(FOOTER_BYTES)]
+        wrong = masked_crc32c_of_each(data, starts, sizes) != footers.view("<u4").reshape(-1)
         if wrong.any():
             raise self._corrupt(indices[wrong.argmax()][np.newaxis])
-        records = np.empty(len(found), np.object_)
-        records[:] = found
-        return records
+        return Block(data, starts, sizes)
+
+    def places(self, indices: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Where records are, as `names` says it: places in `records.paths`, numbers in the file, both int64 [k]."""
+        spans = self.records.locate(indices)
+        return spans.files, spans.records
 
     def names(self, indices: NDArray[np.int64]) -> list[str]:
         """Names records for errors: each one's file and its place in it, counted from 0."""
-        spans = self.records.locate(indices)
-        pairs = zip(spans.files.tolist(), spans.records.tolist(), strict=True)
+        files, records = self.places(indices)
+        pairs = zip(files.tolist(), records.tolist(), strict=True)
         return [f"{self.records.paths[number]}, record {record}" for number, record in pairs]
 
     def _corrupt(self, index: NDArray[np.int64]) -> DataError:
-        (name,) = self.names(index)
-        self._reader.check_unchanged(int(self.records.locate(index).files[0]))
-        return DataError(f"{name}: the data's checksum is wrong, the file is damaged.")
+        spans = self.records.locate(index)
+        (number,), (record,), (start,) = spans.files.tolist(), spans.records.tolist(), spans.offsets.tolist()
+        self._reader.check_unchanged(number)
+        return DataError(Reason.DATA.told(self.records.paths[number], record, start - HEADER_BYTES))

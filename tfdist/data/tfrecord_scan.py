@@ -124,8 +124,7 @@ class _Scan:
         lengths = _headers_at(data, places)["length"].astype(np.int64)
         inside = int(np.count_nonzero(starts + lengths + FOOTER_BYTES <= len(data)))
         stored = _unaligned(data, (starts + lengths)[:inside], FOOTER_BYTES).view("<u4").reshape(-1)
-        spans = zip(starts[:inside].tolist(), lengths[:inside].tolist(), strict=True)
-        right = masked_crc32c_of_each([data[start : start + length] for start, length in spans]) == stored
+        right = masked_crc32c_of_each(data, starts[:inside], lengths[:inside]) == stored
         wrong = [(place, Reason.DATA) for place in np.flatnonzero(~right).tolist()]
         if inside < len(places) and not self._is_whole(position + int(starts[-1]), int(lengths[-1])):
             wrong.append((len(places) - 1, Reason.DATA))

@@ -8,20 +8,18 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from numpy.typing import NDArray
 
 from tfdist.data.fingerprints import Fingerprint, of_files
 from tfdist.data.image_features import ImageFeature
-from tfdist.data.reading import parallel_parses, read_batches, read_samples
+from tfdist.data.parsing import Parsing
+from tfdist.data.reading import by_blocks, parallel_parses, read_batches, read_samples
 from tfdist.data.records import OnCorrupt
-from tfdist.data.sequential_tfrecords import SequentialTFRecordReader, open_tfrecords
+from tfdist.data.sequential_tfrecords import SequentialTFRecordReader, TFRecords, open_tfrecords
 from tfdist.data.sources import Files
-from tfdist.data.tfrecord_files import TFRecordReader
 from tfdist.errors import DataError
 from tfdist.order.lanes import Lanes
 
 Feature = tf.io.FixedLenFeature | ImageFeature
-RecordReading = TFRecordReader | SequentialTFRecordReader
 
 
 class ParsedTFRecordSource:
@@ -36,7 +34,7 @@ class ParsedTFRecordSource:
             DataError: See `open_tfrecords`, which has the arguments; or `parse` cannot read the first record.
         """
         self._reader = open_tfrecords(files, on_corrupt, **sequential)
-        self._parse = parse
+        self._parsing = Parsing(self._reader, parse)
         _try_first(self._reader, lambda record, _: parse(record), "the parse function")
 
     def __len__(self) -> int:
@@ -44,8 +42,7 @@ class ParsedTFRecordSource:
 
     def batches(self, indices: tf.data.Dataset, largest: int) -> tf.data.Dataset:
         """See `Source.batches`."""
-        record = tf.TensorSpec([None], tf.string)
-        return read_samples(indices, largest, lambda batch: [self._reader.read(batch)], [record], self._parse)
+        return read_samples(indices, largest, by_blocks(self._parsing.read), self._parsing.parse)
 
     def name(self, number: int) -> str:
         """See `Source.name`."""
@@ -91,14 +88,17 @@ class ExampleSource:
 
     def batches(self, indices: tf.data.Dataset, largest: int) -> tf.data.Dataset:
         """See `Source.batches`."""
-        strings = tf.TensorSpec([None], tf.string)
-        records = read_batches(indices, self._read, [strings, strings])
-        return records.map(self._sample, num_parallel_calls=parallel_parses())
+        each = tf.TensorSpec([None], tf.int64)
+        load = by_blocks(lambda batch: [*self._reader.read(batch), *self._reader.places(batch)], [each, each])
+        with tf.device("CPU:0"):
+            paths = tf.constant([os.fsencode(path) for path in _files_of(self._reader)])
 
-    def _read(self, indices: NDArray[np.int64]) -> tuple[NDArray[np.object_], NDArray[np.object_]]:
-        # TensorFlow puts the names into the error about a record that lacks a feature.
-        names = np.array(self._reader.names(indices), np.object_)
-        return self._reader.read(indices), names
+        def load_named(numbers: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            records, files, places = load(numbers)
+            # TensorFlow puts the names into the error about a record that lacks a feature.
+            return records, tf.strings.join([tf.gather(paths, files), ", record ", tf.strings.as_string(places)])
+
+        return read_batches(indices, load_named).map(self._sample, num_parallel_calls=parallel_parses())
 
     def _sample(self, records: tf.Tensor, names: tf.Tensor) -> tuple[Any, tf.Tensor]:
         x = tf.io.parse_example(records, self._features, example_names=names)
@@ -121,15 +121,15 @@ class ExampleSource:
         return self._reader.lanes if isinstance(self._reader, SequentialTFRecordReader) else None
 
 
-def _files_of(reader: RecordReading) -> Sequence[str | os.PathLike[str]]:
+def _files_of(reader: TFRecords) -> Sequence[str | os.PathLike[str]]:
     if isinstance(reader, SequentialTFRecordReader):
         return [file.name for file in reader.files]
     return reader.records.paths
 
 
-def _try_first(reader: RecordReading, parse: Callable[[tf.Tensor, tf.Tensor], Any], what: str) -> None:
+def _try_first(reader: TFRecords, parse: Callable[[tf.Tensor, tf.Tensor], Any], what: str) -> None:
     first = np.zeros(1, np.int64)
-    (record,), (name,) = reader.read(first), reader.names(first)
+    (record,), (name,) = reader.read(first).cut(), reader.names(first)
     try:
         with tf.device("CPU:0"):
             parse(tf.constant(record), tf.constant(name))

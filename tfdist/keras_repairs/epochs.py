@@ -12,6 +12,7 @@ from keras.src.trainers.epoch_iterator import EpochIterator
 
 from tfdist.keras_repairs.agreement import check_same_data
 from tfdist.keras_repairs.data_adapters import distribute
+from tfdist.keras_repairs.whole_reading import warn_of_whole_reading
 from tfdist.runtime.feeding import Rest, take_rest
 from tfdist.runtime.meter import Meter
 
@@ -33,6 +34,7 @@ def epoch_iterator_init(original: Function) -> Function:
         self._distribute_strategy = distribute_strategy
         check_same_data(self.data_adapter, distribute_strategy)
         setattr(self, _WHOLE, self.data_adapter.get_tf_dataset())
+        warn_of_whole_reading(self.data_adapter, whole_batches(self), distribute_strategy)
         self._distributed_dataset = distribute(whole_batches(self), distribute_strategy)
 
     return repaired

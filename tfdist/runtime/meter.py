@@ -111,6 +111,12 @@ def meter_of(strategy: tf.distribute.Strategy) -> Meter | None:
     return getattr(strategy, _ATTRIBUTE, None)
 
 
+def waited_for_data(strategy: tf.distribute.Strategy) -> float:
+    """Seconds that the training steps of this worker have waited for its own data; 0 where nothing counts them."""
+    meter = meter_of(strategy)
+    return 0.0 if meter is None else meter.read().fetched
+
+
 def _time_after(values: Values) -> tf.Tensor:
     """Seconds, float64, once all of `values` are there."""
     with tf.device("CPU:0"), tf.control_dependencies([_tensor(value) for value in values]):

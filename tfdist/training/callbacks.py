@@ -6,7 +6,7 @@ import contextlib
 import json
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import keras
@@ -14,6 +14,7 @@ import keras
 from tfdist.errors import RunDirError
 from tfdist.rundir import RunDir, atomic
 from tfdist.training.events import EventFile
+from tfdist.training.input_wait import Wait, WaitClock
 from tfdist.training.metric_values import numbers
 
 _log = logging.getLogger("tfdist")
@@ -92,24 +93,27 @@ class Record(keras.callbacks.Callback):
 
 
 class Progress(keras.callbacks.Callback):
-    """Prints one line an epoch with its metrics and the samples a second.
+    """Prints one line an epoch with its metrics, the samples a second and how much of its time waited for data.
 
     Args:
         epochs: How many epochs the run has.
         samples: Samples of one epoch.
         before: Samples of the first epoch to come that were trained before this process.
+        fetched: Seconds that training steps have waited for data since the process began.
     """
 
     ignores_batches = True
 
-    def __init__(self, epochs: int, samples: int, before: int = 0) -> None:
+    def __init__(
+        self, epochs: int, samples: int, before: int = 0, fetched: Callable[[], float] = lambda: 0.0
+    ) -> None:
         super().__init__()
         self._epochs = epochs
         self._samples = samples
         self._before = before
-        self._begun = 0.0
-        self._stepping = 0.0
+        self._clock = WaitClock(fetched)
         self._rates: list[float] = []
+        self._waits: list[Wait] = []
 
     @property
     def samples_per_second(self) -> float:
@@ -117,19 +121,28 @@ class Progress(keras.callbacks.Callback):
         rates = sorted(self._rates[1:] or self._rates)
         return rates[len(rates) // 2] if rates else 0.0
 
+    @property
+    def wait(self) -> Wait | None:
+        """The epoch that waited for data as long as the others do, the median one of the same epochs."""
+        waits = sorted(self._waits[1:] or self._waits, key=lambda wait: wait.share)
+        return waits[len(waits) // 2] if waits else None
+
     def on_epoch_begin(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
-        self._begun = self._stepping = time.perf_counter()
+        self._clock.begin()
 
     def on_train_batch_end(self, batch: int, logs: Mapping[str, float] | None = None) -> None:
-        self._stepping = time.perf_counter()
+        self._clock.step()
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
-        rate = max(0, self._samples - self._before) / max(self._stepping - self._begun, 1e-9)
+        wait = self._clock.end()
+        rate = max(0, self._samples - self._before) / wait.seconds
         self._before = 0
         self._rates.append(rate)
+        self._waits.append(wait)
         width = len(str(self._epochs))
+        waited = f"  input {100 * wait.share:.0f} %" if wait.waited else ""
         metrics = metrics_line(numbers(logs or {}))
-        print(f"epoch {epoch + 1:{width}}/{self._epochs}  {metrics}  {rate:,.0f} samples/s", flush=True)
+        print(f"epoch {epoch + 1:{width}}/{self._epochs}  {metrics}  {rate:,.0f} samples/s{waited}", flush=True)
 
 
 def metrics_line(values: Mapping[str, float]) -> str:

@@ -15,6 +15,7 @@ from tfdist.launch.environment import Assignment
 from tfdist.order.position import Position
 from tfdist.rundir import State, atomic
 from tfdist.runtime.devices import DeviceRequest
+from tfdist.runtime.meter import waited_for_data
 from tfdist.training import session as sessions
 from tfdist.training.building import build_model
 from tfdist.training.callbacks import Progress, Record
@@ -68,7 +69,8 @@ def _train(session: Session, config: RunConfig, beginning: Beginning) -> None:
         check_same_order(resumed, samples=inputs.samples)
         build(model, inputs.train)
         session.heartbeat.resume(resumed.epoch, resumed.total)
-    progress = Progress(config.fit.epochs, inputs.samples, beginning.position.step * config.data.batch_size)
+    begun = beginning.position.step * config.data.batch_size
+    progress = Progress(config.fit.epochs, inputs.samples, begun, lambda: waited_for_data(session.strategy))
     record = Record(session.run, None if resumed is None else resumed.record)
     keeper = _keeper(session, config, inputs, beginning, record)
     session.stopping.at_stop(keeper.save_now)

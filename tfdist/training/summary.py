@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tfdist.config import RunConfig
+from tfdist.config.sources import SourceConfig
 from tfdist.training.callbacks import Progress, Record, metrics_line
+from tfdist.training.input_facts import input_of
+from tfdist.training.input_wait import MUCH, Wait, remedy
 from tfdist.training.resumes import change_of
 from tfdist.training.resuming import Beginning
 from tfdist.training.session import Session
@@ -35,10 +40,18 @@ def closing(session: Session, config: RunConfig, samples: int, progress: Progres
             f"{config.name}: done, {config.fit.epochs} epochs of {samples:,} samples",
             f"  on       {describe(session)}",
             f"  speed    {progress.samples_per_second:,.0f} samples/s",
+            *_waiting(config.data.train, progress.wait),
             f"  metrics  {metrics_line(last)}",
             f"  model    {session.run.model_file}",
         )
     )
+
+
+def _waiting(section: SourceConfig, wait: Wait | None) -> Iterator[str]:
+    """How long steps waited for their data, where that is worth a remedy."""
+    if wait is not None and wait.share > MUCH:
+        advice = remedy(input_of(section), wait)
+        yield f"  input    {100 * wait.share:.0f} % of the steps' time waited for data. {advice}"
 
 
 def describe(session: Session) -> str:

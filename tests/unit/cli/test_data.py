@@ -139,6 +139,20 @@ def test_check() -> None:
     assert not multiprocessing.active_children()
 
 
+def test_check_of_csv_and_text() -> None:
+    write_records("good", 3)
+    Path("a.csv").write_text("a,kind,y\n1,cat,3\n2,dog\n")
+    Path("a.txt").write_text("1\tone\n\ntwo\n")
+    result = run("check a.csv a.txt good --processes 1")
+    assert (result.exit_code, result.stdout.splitlines()[-1]) == (5, "3 files, 4 records, 91 B: 3 problems")
+    for problem in ("a.csv, line 2: could not convert string to float: 'cat'", "a.csv, line 3: expected 3 columns"):
+        assert problem in result.stdout
+    assert "a.txt, line 3: expected an integer label, '\\t' and the text. Received: 'two'" in result.stdout
+    assert "1 problem" in run("check a.csv --columns a,y").stdout
+    assert run("check a.csv --columns z").exit_code == 5
+    assert run("check a.csv --format text --label-separator a").exit_code == 5
+
+
 def test_index(tmp_path: Path) -> None:
     path = write_records("b.tfrecord", 3)
     result = run("index a.txt b.tfrecord")

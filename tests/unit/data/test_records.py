@@ -24,7 +24,7 @@ def write(folder: Path, **lines: str) -> tuple[Path, ...]:
 
 
 def lines_of(found: Records, samples: Iterable[int]) -> list[bytes]:
-    return [line.strip() for line in RecordReader(found).read(np.array(list(samples), np.int64))]
+    return [line.strip() for line in RecordReader(found).read(np.array(list(samples), np.int64)).cut()]
 
 
 def test_records_are_numbered_through_files_and_empty_ones_are_skipped(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_records_one_after_another_are_read_together(tmp_path: Path, monkeypatch
 def test_more_files_than_may_be_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record_reader, "MAX_OPEN_FILES", 2)
     found = Records.open(write(tmp_path, a="a", b="b", c="c", d="d"), "lines")
-    assert RecordReader(found).read(np.array([3, 2, 1, 0, 3])) == [b"d", b"c", b"b", b"a", b"d"]
+    assert RecordReader(found).read(np.array([3, 2, 1, 0, 3])).cut() == [b"d", b"c", b"b", b"a", b"d"]
 
 
 def test_files_are_closed_with_the_reader(tmp_path: Path) -> None:
@@ -178,3 +178,19 @@ def test_a_file_without_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(os, "open", refuse)
     with pytest.raises(DataError, match="Cannot read .*a: Permission denied"):
         RecordReader(found).read(np.array([0]))
+
+
+@pytest.mark.parametrize(("slow_from", "announced"), [(-1.0, 3), (float("inf"), 0)])
+def test_a_slow_disk_is_told_of_all_places_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slow_from: float, announced: int
+) -> None:
+    monkeypatch.setattr(record_reader, "SLOW_SECONDS", slow_from)
+    did: list[str] = []
+    advise, pread = os.posix_fadvise, os.pread
+    monkeypatch.setattr(os, "posix_fadvise", lambda *where: did.append("advise") or advise(*where))
+    monkeypatch.setattr(os, "pread", lambda *where: did.append("read") or pread(*where))
+    reader = RecordReader(Records.open(write(tmp_path, a="0\n1\n2\n3\n4\n"), "lines"))
+    reader.read(np.array([0]))
+    assert did == ["read"], "nothing is announced before a read was slow"
+    assert reader.read(np.array([4, 2, 0])).cut() == [b"4\n", b"2\n", b"0\n"]
+    assert did[1:] == ["advise"] * announced + ["read"] * 3

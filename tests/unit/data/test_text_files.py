@@ -24,7 +24,7 @@ def test_another_separator(tmp_path: Path) -> None:
     assert (texts.tolist(), labels.tolist()) == ([b" a text"], [-3])
 
 
-@pytest.mark.parametrize("line", ["no label here", "good\ta film", "\ta film"])
+@pytest.mark.parametrize("line", ["no label here", "good\ta film", "\ta film", f"{1 << 63}\ta film"])
 def test_a_line_without_a_label(tmp_path: Path, line: str) -> None:
     path = tmp_path / "a.txt"
     path.write_text(f"1\tfine\n\n{line}\n")

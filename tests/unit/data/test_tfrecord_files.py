@@ -22,8 +22,8 @@ def test_records_in_any_order(write_tfrecord: Write) -> None:
         (write_tfrecord("a", RECORDS[:1]), write_tfrecord("b", []), write_tfrecord("c", RECORDS[1:]))
     )
     assert len(reader) == 4
-    assert reader.read(np.array([3, 0, 2, 1, 0])).tolist() == [RECORDS[i] for i in (3, 0, 2, 1, 0)]
-    assert reader.read(np.empty(0, np.int64)).shape == (0,)
+    assert reader.read(np.array([3, 0, 2, 1, 0])).cut() == [RECORDS[i] for i in (3, 0, 2, 1, 0)]
+    assert reader.read(np.empty(0, np.int64)).cut() == []
     assert [name[-11:] for name in reader.names(np.array([2, 0]))] == ["c, record 1", "a, record 0"]
 
 
@@ -58,7 +58,7 @@ def test_a_flipped_bit_in_the_data(write_tfrecord: Write) -> None:
     data[-100] ^= 1
     path.write_bytes(data)
     reader = TFRecordReader((path,))
-    with pytest.raises(DataError, match="bad, record 3: the data's checksum is wrong"):
+    with pytest.raises(DataError, match="bad, record 3, at byte 69: the data's checksum is wrong"):
         reader.read(np.arange(4))
 
 
@@ -85,7 +85,7 @@ def test_corrupt_records_are_left_out(write_tfrecord: Write) -> None:
     data[16 + 5 + 16 + 12] ^= 1
     bad.write_bytes(data[:-10])
     reader = TFRecordReader((whole, bad), on_corrupt="skip")
-    assert reader.read(np.arange(len(reader))).tolist() == [*RECORDS, b""]
+    assert reader.read(np.arange(len(reader))).cut() == [*RECORDS, b""]
     assert [name[-11:] for name in reader.names(np.array([0, 3, 4]))] == ["a, record 0", "a, record 3", "b, record 1"]
 
 

@@ -1,0 +1,93 @@
+"""Where every worker reads all data, the chief says so, once, if it costs something."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
+from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
+from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
+
+from tfdist.keras_repairs import whole_reading
+
+FILES = "reads and parses all files of this tf.data.Dataset"
+PYTHON = "runs all of the Python code in this tf.data.Dataset"
+
+
+def generate() -> Iterator[np.ndarray]:
+    yield np.zeros(3, np.float32)
+
+
+def records() -> tf.data.Dataset:
+    return tf.data.TFRecordDataset(["absent"]).map(tf.strings.length).batch(2)
+
+
+def lines() -> tf.data.Dataset:
+    return tf.data.Dataset.from_tensor_slices(["absent"]).interleave(tf.data.TextLineDataset).batch(2)
+
+
+def images() -> tf.data.Dataset:
+    return tf.data.Dataset.from_tensor_slices(["absent"]).map(tf.io.read_file).batch(2).prefetch(1)
+
+
+def generator() -> tf.data.Dataset:
+    return tf.data.Dataset.from_generator(generate, output_signature=tf.TensorSpec([3])).batch(2)
+
+
+def arrays() -> tf.data.Dataset:
+    return tf.data.Dataset.from_tensor_slices(np.zeros((4, 2), np.float32)).shuffle(4, seed=1).batch(2)
+
+
+class Batches(keras.utils.PyDataset):
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, index: int) -> tuple[np.ndarray, np.ndarray]:
+        return np.zeros((2, 3)), np.zeros(2)
+
+
+@pytest.fixture
+def warned(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
+    """What a worker says of an adapter and its dataset."""
+
+    def says(adapter: Any, dataset: Any, workers: int = 2, index: int = 0) -> list[str]:
+        said: list[str] = []
+        monkeypatch.setattr(whole_reading, "warn_once", said.append)
+        monkeypatch.setattr(whole_reading, "worker_count", lambda _: workers)
+        monkeypatch.setattr(whole_reading, "local_replicas", lambda _: range(index, index + 1))
+        whole_reading.warn_of_whole_reading(adapter, dataset, tf.distribute.get_strategy())
+        return said
+
+    return says
+
+
+@pytest.mark.parametrize(
+    ("make", "what"), [(records, FILES), (lines, FILES), (images, FILES), (generator, PYTHON), (arrays, None)]
+)
+def test_a_dataset(warned: Callable[..., list[str]], make: Callable[[], tf.data.Dataset], what: str | None) -> None:
+    dataset = make()
+    adapter = TFDatasetAdapter(dataset)
+    said = warned(adapter, dataset)
+    assert [what in text and "2 workers" in text and "tfdist.data" in text for text in said] == ([True] if what else [])
+    assert warned(adapter, dataset, workers=1) == warned(adapter, dataset, index=1) == []
+
+
+def test_python_batches(warned: Callable[..., list[str]]) -> None:
+    adapter = PyDatasetAdapter(Batches())
+    (said,) = warned(adapter, adapter.get_tf_dataset())
+    assert "runs all of the Python code that makes the batches" in said
+
+
+@pytest.mark.parametrize(("limit", "count"), [(64, 0), (63, 1)])
+def test_arrays_are_worth_a_word_when_they_are_large(
+    warned: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch, limit: int, count: int
+) -> None:
+    monkeypatch.setattr(whole_reading, "MUCH", limit)
+    adapter = ArrayDataAdapter(np.zeros((4, 2), np.float32), np.zeros((4, 2), np.float32), batch_size=2)
+    said = warned(adapter, adapter.get_tf_dataset())
+    assert len(said) == count and all("mmap_mode='r'" in text for text in said)

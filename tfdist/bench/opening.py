@@ -1,0 +1,97 @@
+"""What many records cost: `python -m tfdist.bench.opening [--records N]`, in a process of its own.
+
+Writes a TFRecord file of that many small records, indexes it, begins to train on it at its first step and in the middle
+of an epoch, and reads on for some seconds. Prints one line of JSON with the seconds each took and the memory, in MB,
+that this process came to hold beside what it held once TensorFlow had read a small file of the same kind.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import struct
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+BATCH = 256
+RECORD_BYTES = 64
+_CHUNK = 1 << 16
+
+
+def main() -> None:
+    """Parses the command line, measures and prints."""
+    parser = argparse.ArgumentParser(description="Measures opening a TFRecord file of many records.")
+    parser.add_argument("--records", type=int, default=10_000_000)
+    parser.add_argument("--seconds", type=float, default=5.0, help="to read on")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="tfdist-bench-") as folder:
+        small, large = Path(folder) / "small.tfrecord", Path(folder) / "large.tfrecord"
+        write_records(small, 10 * BATCH)
+        write_records(large, options.records)
+        print(json.dumps(measure(small, large, options.seconds)), flush=True)
+
+
+def write_records(path: Path, count: int) -> None:
+    """Writes `count` records of the same bytes."""
+    from tfdist.data.crc32c import masked_crc32c
+
+    length, data = struct.pack("<Q", RECORD_BYTES), bytes(range(RECORD_BYTES))
+    record = b"".join(
+        (length, struct.pack("<I", masked_crc32c(length)), data, struct.pack("<I", masked_crc32c(data)))
+    )
+    with open(path, "wb") as file:
+        for written in range(0, count, _CHUNK):
+            file.write(record * min(_CHUNK, count - written))
+
+
+def measure(small: Path, large: Path, seconds: float) -> dict[str, float]:
+    """Seconds and MB; see the module."""
+    for _ in _open(small):
+        pass
+    before = _peak_mb()
+    index = _seconds(lambda: _open(large))
+    first = _seconds(lambda: next(iter(_open(large))))
+    batches = _open(large, middle=True)
+    middle = _seconds(lambda: next(iter(batches)))
+    ends = time.perf_counter() + seconds
+    for _ in _open(large):
+        if time.perf_counter() > ends:
+            break
+    return {
+        "seconds_to_index": index,
+        "seconds_to_first_batch": first,
+        "seconds_to_batch_in_the_middle": middle,
+        "megabytes_above": _peak_mb() - before,
+    }
+
+
+def _open(path: Path, middle: bool = False) -> Any:
+    """Batches of the records in random order, from the first step or the middle one of an epoch."""
+    from tfdist.data.pipeline import build
+    from tfdist.data.sources import ParsedTFRecordSource
+    from tfdist.order.position import Position
+    from tfdist.runtime.feeding import take_rest
+
+    source = ParsedTFRecordSource(str(path), lambda record: record)
+    step = len(source) // BATCH // 2 if middle else 0
+    batches = build(source, batch_size=BATCH, shuffle=True, seed=1, begin=Position(0, step))
+    rest = take_rest(batches)
+    return batches if rest is None else rest.batches
+
+
+def _seconds(act: Any) -> float:
+    begun = time.perf_counter()
+    act()
+    return time.perf_counter() - begun
+
+
+def _peak_mb() -> float:
+    """The most memory that this process ever held, in MB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
+
+
+if __name__ == "__main__":
+    main()
