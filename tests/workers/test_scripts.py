@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 import yaml
 
-from tests.workers.launching import free_ports
+from tests.ports import free_ports
 from tests.workers.running import ROOT, tfdist
 
 SCRIPTS = Path(__file__).parent / "scripts"
@@ -241,7 +241,7 @@ def run_plainly(script: str, environ: dict[str, str]) -> Any:
 
 def run_with_tf_config(script: str) -> list[Any]:
     """What the two workers of a TF_CONFIG say when python runs them."""
-    cluster = {"worker": [f"127.0.0.1:{port}" for port in free_ports()]}
+    cluster = {"worker": [f"127.0.0.1:{port}" for port in free_ports(2)]}
     configs = [{"cluster": cluster, "task": {"type": "worker", "index": index}} for index in range(2)]
     processes = [start_plainly(script, {"TF_CONFIG": json.dumps(config)}) for config in configs]
     try:
