@@ -13,13 +13,14 @@ import tensorflow as tf
 
 from tests.devices.mirrored import mirrored
 from tests.exactness.comparing import assert_same
+from tests.marks import slow
 from tfdist import gathered
 from tfdist.errors import UnsupportedError, UsageError
 
 pytestmark = pytest.mark.usefixtures("repaired")
 
 BATCH = 32
-SIZES = [(2, 64), (3, 65)]
+SIZES = [slow(2, 64), (3, 65)]
 """Replicas and samples. With 65 the last batch is one sample, and two of three replicas have none."""
 
 
