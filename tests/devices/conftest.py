@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import keras
 import pytest
 import tensorflow as tf
+
+from tfdist import keras_repairs
 
 LOGICAL_CPUS = 3
 
@@ -17,3 +22,20 @@ def strategy(request: pytest.FixtureRequest) -> tf.distribute.Strategy:
     if request.param == 1:
         return tf.distribute.get_strategy()
     return tf.distribute.MirroredStrategy([f"CPU:{device}" for device in range(request.param)])
+
+
+@pytest.fixture
+def repaired() -> None:
+    """Keras is right under a strategy."""
+    keras_repairs.install()
+
+
+@pytest.fixture
+def float64() -> Iterator[None]:
+    """Keras computes in float64, in which rounding is far below any fault of a method."""
+    before = keras.backend.floatx()
+    keras.backend.set_floatx("float64")
+    keras.config.set_dtype_policy("float64")
+    yield
+    keras.backend.set_floatx(before)
+    keras.config.set_dtype_policy(before)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import logging
-import os
-import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +17,7 @@ import pytest
 import tensorflow as tf
 
 from tests.devices.mirrored import mirrored
+from tests.disks import small_disk
 from tfdist import keras_repairs
 from tfdist.checkpoint import Checkpoints, Policy, Retention, Summary
 from tfdist.checkpoint.background import writer
@@ -321,21 +320,6 @@ def test_the_best_and_every_mth_are_kept(tmp_path: Path) -> None:
     assert steps(tmp_path) == [4, 8, 12]
     fit(tmp_path / "epochs", retention=Retention(1, best="loss", larger_is_better=True))
     assert steps(tmp_path / "epochs") == [STEPS, STEPS * EPOCHS]
-
-
-@contextlib.contextmanager
-def small_disk(folder: Path, size: str) -> Iterator[Path]:
-    if os.geteuid() != 0:
-        pytest.skip("only root can mount a small file system")
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
-    if done.returncode != 0:
-        pytest.skip(f"no small file system can be mounted here: {done.stderr.strip()}")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "--lazy", str(folder)], timeout=30, check=True)
 
 
 @pytest.mark.parametrize("left", [0, 4096, 100_000, 200_000])

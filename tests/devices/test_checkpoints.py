@@ -16,7 +16,6 @@ import tensorflow as tf
 import tfdist
 from tests.devices.mirrored import mirrored
 from tests.marks import slow
-from tfdist import keras_repairs
 from tfdist.checkpoint import Checkpoints, Policy, Retention, Summary
 from tfdist.checkpoint.files import stored
 from tfdist.data.pipeline import build
@@ -27,6 +26,8 @@ from tfdist.keras_repairs.epochs import Feed
 from tfdist.keras_repairs.gathered import copies
 from tfdist.order.position import START
 from tfdist.training.keeper import Keeper
+
+pytestmark = pytest.mark.usefixtures("repaired")
 
 SAMPLES, BATCH, EPOCHS = 45, 6, 3
 STEPS = -(-SAMPLES // BATCH)
@@ -141,11 +142,6 @@ class Run:
         """Every byte of the model and the optimizer, on every replica."""
         variables = [*self.model.variables, *self.model.optimizer.variables]
         return [b"".join(copy.numpy().tobytes() for copy in copies(variable)) for variable in variables]
-
-
-@pytest.fixture(autouse=True)
-def repaired() -> None:
-    keras_repairs.install()
 
 
 def strategy_of(replicas: int) -> tf.distribute.Strategy:

@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import functools
 import os
-from typing import Any
 
 import pytest
 
 from tests.devices.mirrored import mirrored
+from tests.devices.references import of_one_replica
 from tests.exactness.cases import CASES, names_by_default, outcome
 from tests.exactness.comparing import assert_same_case
 from tests.exactness.results import COUNTS, SIZES, Comparison, recorded
-from tfdist import keras_repairs
 
 SLOW = bool(os.environ.get("TFDIST_SLOW_TESTS"))
 RUN = [(count, samples) for count in COUNTS for samples in SIZES] if SLOW else [(3, 65)]
 """Devices and samples. By default what divides nowhere, all replicas but one without a sample in the last batch."""
 
 NAMES = list(CASES) if SLOW else names_by_default("devices")
-
-
-@functools.cache
-def of_one_replica(name: str, samples: int) -> dict[str, Any]:
-    keras_repairs.install()
-    return outcome(name, samples)
 
 
 @pytest.mark.bound(180)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +13,14 @@ import tensorflow as tf
 
 from tests.devices.mirrored import mirrored
 from tests.exactness.comparing import assert_same
-from tfdist import gathered, keras_repairs
+from tests.marks import slow
+from tfdist import gathered
 from tfdist.errors import UnsupportedError, UsageError
 
+pytestmark = pytest.mark.usefixtures("repaired")
+
 BATCH = 32
-SIZES = [(2, 64), (3, 65)]
+SIZES = [slow(2, 64), (3, 65)]
 """Replicas and samples. With 65 the last batch is one sample, and two of three replicas have none."""
 
 
@@ -70,22 +72,6 @@ class MeanOfLargest(keras.metrics.Mean):
 def median_error(y_true: Any, y_pred: Any) -> Any:
     ordered = tf.sort(tf.reshape(tf.abs(tf.cast(y_true, y_pred.dtype) - y_pred), [-1]))
     return ordered[tf.size(ordered) // 2]
-
-
-@pytest.fixture(autouse=True)
-def repaired() -> None:
-    keras_repairs.install()
-
-
-@pytest.fixture
-def float64() -> Iterator[None]:
-    before = keras.backend.floatx()
-    # Keras keeps the dtype policy that it first made of it.
-    keras.backend.clear_session()
-    keras.backend.set_floatx("float64")
-    yield
-    keras.backend.set_floatx(before)
-    keras.backend.clear_session()
 
 
 def data(samples: int, seed: int = 5) -> tuple[np.ndarray, np.ndarray]:

@@ -11,25 +11,23 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tests.devices.mirrored import mirrored
 from tests.exactness.comparing import assert_same
 from tests.marks import slow
-from tfdist import keras_repairs, on_chief, on_every_worker
+from tfdist import on_chief, on_every_worker
 from tfdist.errors import UsageError
 from tfdist.keras_repairs.deciding import Watch
 from tfdist.keras_repairs.placement import runs_here
+
+pytestmark = pytest.mark.usefixtures("repaired")
 
 ROUNDING = 1e-4
 """In float32, after some steps of Adam."""
 
 SAMPLES, BATCH, EPOCHS = 41, 8, 5
 callbacks = keras.callbacks
-
-
-@pytest.fixture(autouse=True)
-def repaired() -> None:
-    keras_repairs.install()
 
 
 class StopsAt(callbacks.Callback):
@@ -57,19 +55,31 @@ class InterruptsAt(callbacks.Callback):
             raise Interrupted
 
 
-def build(rate: float = 0.05) -> keras.Model:
+@functools.cache
+def built(replicas: int) -> tuple[keras.Model, list[tuple[keras.Variable, np.ndarray]]]:
+    """A model under the current strategy, which has so many replicas, and the values that its variables begin with."""
     keras.utils.set_random_seed(3)
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(4, "tanh"), keras.layers.Dense(1)])
-    model.compile(keras.optimizers.Adam(rate), "mse")
+    model.compile(keras.optimizers.Adam(0.05), "mse")
+    model.optimizer.build(model.trainable_variables)
+    return model, [(variable, variable.numpy()) for variable in (*model.variables, *model.optimizer.variables)]
+
+
+def as_built() -> keras.Model:
+    """One model for all cases, as it was built: a new one would be traced anew."""
+    model, at_first = built(tf.distribute.get_strategy().num_replicas_in_sync)
+    for variable, value in at_first:
+        variable.assign(value)
+    model._initial_epoch = None  # what an earlier BackupAndRestore left
     return model
 
 
-def fit(*given: Any, nan_at: int | None = None, rate: float = 0.05) -> dict[str, Any]:
+def fit(*given: Any, nan_at: int | None = None) -> dict[str, Any]:
     x = np.random.default_rng(1).normal(size=(SAMPLES, 3)).astype("float32")
     y = (x @ [[1.0], [2.0], [-1.0]]).astype("float32")
     if nan_at is not None:
         x[nan_at] = np.nan
-    model = build(rate)
+    model = as_built()
     history = model.fit(
         x, y, batch_size=BATCH, epochs=EPOCHS, callbacks=list(given), shuffle=False, validation_split=0.2, verbose=0
     )

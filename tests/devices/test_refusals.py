@@ -12,14 +12,10 @@ import tensorflow as tf
 
 from tests.devices.mirrored import mirrored
 from tests.exactness.table import classifier, numbers
-from tfdist import keras_repairs
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.metric_trials import try_out
 
-
-@pytest.fixture(autouse=True)
-def repaired() -> None:
-    keras_repairs.install()
+pytestmark = pytest.mark.usefixtures("repaired")
 
 
 def compiled(**options: Any) -> keras.Model:

@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-import subprocess
-import sys
-
-import keras
-import numpy as np
 import pytest
-import tensorflow as tf
 
+from tests.devices import test_repairs_alone
 from tests.devices.mirrored import mirrored
-from tests.devices.test_exactness import of_one_replica
-from tests.devices.test_random_layers import masks
-from tests.devices.test_refusals import REFUSED, compiled
+from tests.devices.references import of_one_replica
+from tests.devices.taking_out import take_out
 from tests.exactness.cases import outcome
 from tests.exactness.comparing import assert_same_case
-from tests.exactness.table import classifier, numbers
 from tests.marks import slow
-from tfdist import keras_repairs
-from tfdist.data.pipeline import build
-from tfdist.data.sources import ArraySource
-from tfdist.keras_repairs import refusals
 from tfdist.keras_repairs.table import repairs
-from tfdist.order.position import Position
 
 SAMPLES = 65
 
@@ -81,11 +68,11 @@ IN_OTHER_TESTS = {
     "BaseOptimizer.load_own_variables": "test_what_is_loaded_counts_on_each_replica",
     "BaseOptimizer.set_weights": "test_what_is_loaded_counts_on_each_replica",
 }
-"""The repair, and the test below that takes it out."""
+"""The repair, and the test of `test_repairs_alone` that takes it out."""
 
 ON_WORKERS = {
-    "keras.src.utils.file_utils.get_file": "test_scripts.test_files_of_callbacks_and_downloads",
-    "ArrayDataAdapter.get_tf_dataset": "test_scripts.test_a_script_that_seeds_nothing",
+    "keras.src.utils.file_utils.get_file": "test_scripts_together.test_files_of_callbacks_and_downloads",
+    "ArrayDataAdapter.get_tf_dataset": "test_scripts_together.test_a_script_that_seeds_nothing",
     f"{TRAINER}.make_predict_function": "test_exactness",
     "keras.src.backend.tensorflow.trainer.reduce_per_replica": "test_exactness",
     f"{TRAINER}.predict": "test_callbacks.test_predictions_on_the_chief_alone_when_asked",
@@ -93,13 +80,13 @@ ON_WORKERS = {
     "BackupAndRestore.on_train_begin": "test_callbacks.test_epochs_that_are_trained_again",
     "BackupAndRestore._save_model": "test_callbacks.test_files_are_the_chiefs_and_whole",
     "BackupAndRestore.on_train_end": "test_callbacks.test_files_are_the_chiefs_and_whole",
-    "keras.src.saving.saving_lib.save_model": "test_scripts.test_saved_by_the_chief_and_loaded_by_all",
-    "keras.src.saving.saving_lib.save_weights_only": "test_scripts.test_saved_by_the_chief_and_loaded_by_all",
-    "keras.src.legacy.saving.legacy_h5_format.save_model_to_hdf5": "test_scripts",
-    "Model.export": "test_scripts.test_saved_by_the_chief_and_loaded_by_all",
-    "SavedModelExportArchive.write_out": "test_scripts.test_saved_by_the_chief_and_loaded_by_all",
-    "keras.src.saving.saving_api.load_model": "test_scripts.test_saved_by_the_chief_and_loaded_by_all",
-    "keras.src.saving.saving_api.load_weights": "test_scripts.test_saved_by_the_chief_and_loaded_by_all",
+    "keras.src.saving.saving_lib.save_model": "test_scripts_together.test_saved_by_the_chief",
+    "keras.src.saving.saving_lib.save_weights_only": "test_scripts_together.test_saved_by_the_chief",
+    "keras.src.legacy.saving.legacy_h5_format.save_model_to_hdf5": "test_scripts_together.test_saved_by_the_chief",
+    "Model.export": "test_scripts_together.test_saved_by_the_chief",
+    "SavedModelExportArchive.write_out": "test_scripts_together.test_saved_by_the_chief",
+    "keras.src.saving.saving_api.load_model": "test_scripts_together.test_saved_by_the_chief",
+    "keras.src.saving.saving_api.load_weights": "test_scripts_together.test_saved_by_the_chief",
 }
 """What several devices of one process do not show, and the tests of `tests/workers` that do."""
 
@@ -129,190 +116,11 @@ def test_case_fails_without_its_repair(path: str, name: str, monkeypatch: pytest
     expected = of_one_replica(name, SAMPLES)
     take_out(path, monkeypatch)
     with mirrored(3).scope(), pytest.raises(Exception):  # noqa: B017 (a wrong number, or whatever Keras then raises)
-        assert_same_case(name, expected, outcome(name, SAMPLES))
+        received = outcome(name, SAMPLES, of_training_alone=True)
+        assert_same_case(name, {part: expected[part] for part in received}, received)
 
 
 def test_every_repair_is_tested_once() -> None:
     listed = [*(path for path, _ in TAKEN_OUT), *IN_OTHER_TESTS, *ON_WORKERS, *SAME_NUMBERS]
     assert sorted(listed) == sorted(repair.path for repair in repairs())
-    assert set(IN_OTHER_TESTS.values()) <= set(globals())
-
-
-def test_one_replica_steps_without_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On several replicas what Keras does here depends on the moment; on one it always counts a step too many."""
-    expected = of_one_replica("dataset_of_unknown_size", SAMPLES)
-    take_out("TFEpochIterator._get_iterator", monkeypatch)
-    assert outcome("dataset_of_unknown_size", SAMPLES)["iterations"] > expected["iterations"]
-
-
-def batches_of_rest() -> list[int]:
-    """The numbers of the batches of an epoch of 5, of which 3 were done before."""
-    x, y = numbers(20)
-    with mirrored(2).scope():
-        model = compiled()
-        data = build(ArraySource(x, y), batch_size=4, strategy=mirrored(2), begin=Position(0, 3))
-        seen: list[int] = []
-        count = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: seen.append(batch))
-        model.fit(data, verbose=0, callbacks=[count])
-    return seen
-
-
-def test_an_epoch_that_goes_on_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    keras_repairs.install()
-    assert batches_of_rest() == [3, 4]
-    take_out("TFEpochIterator._enumerate_iterator", monkeypatch)
-    assert batches_of_rest() == [0, 1, 2, 3, 4]
-
-
-def test_a_cleared_session_forgets_the_strategy() -> None:
-    """In a process of its own: TensorFlow's default graph would not be the same afterwards."""
-    code = (
-        "import keras, tensorflow as tf; from tfdist import keras_repairs; from tfdist.keras_repairs import install\n"
-        "keras_repairs.install()\n"
-        "keras.backend.clear_session = {function}\n"
-        "with tf.distribute.MirroredStrategy(['CPU:0']).scope():\n"
-        "    keras.backend.clear_session(); print(tf.distribute.has_strategy(), flush=True); os._exit(0)\n"
-    )
-    said = []
-    for function in ("keras.backend.clear_session", "keras.backend.clear_session.__wrapped__"):
-        command = [sys.executable, "-c", "import os; " + code.format(function=function)]
-        said.append(subprocess.run(command, capture_output=True, text=True, timeout=50).stdout.strip())
-    assert said == ["True", "False"]
-
-
-class Unfit(keras.layers.Layer):
-    """Calls what XLA cannot compile."""
-
-    def call(self, inputs: tf.Tensor) -> tf.Tensor:
-        return inputs + 0 * tf.strings.to_number(tf.strings.as_string(tf.stop_gradient(inputs)), inputs.dtype)
-
-
-def fit_unfit() -> None:
-    x, y = numbers(8)
-    model = keras.Sequential([keras.Input((6,)), Unfit(), keras.layers.Dense(3, activation="softmax")])
-    model.compile("sgd", "sparse_categorical_crossentropy", jit_compile=True)
-    model.fit(x.astype("float32"), y, verbose=0)
-
-
-def test_nothing_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    keras_repairs.install()
-    with mirrored(3).scope():
-        with pytest.raises((tf.errors.InvalidArgumentError, tf.errors.UnimplementedError)):
-            fit_unfit()
-        take_out("Layer.__call__", monkeypatch)
-        fit_unfit()
-
-
-def test_a_loss_outside_of_the_replicas_is_divided(monkeypatch: pytest.MonkeyPatch) -> None:
-    keras_repairs.install()
-    loss, zeros, ones = keras.losses.MeanSquaredError(), np.zeros((4, 2), "float32"), np.ones((4, 2), "float32")
-    with mirrored(3).scope():
-        assert float(loss(zeros, ones)) == 1.0
-        take_out("keras.src.losses.loss.scale_loss_for_distribution", monkeypatch)
-        assert float(loss(zeros, ones)) == pytest.approx(1 / 3)
-
-
-@pytest.mark.parametrize("name", ["Largest", "MeanOfBatchMeans"])
-def test_metrics_are_not_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What `test_refusals` sees refused goes on, and gives a wrong number."""
-    keras_repairs.install()
-    take_out("MetricsList.update_state", monkeypatch)
-    fit_refused(name)
-
-
-@pytest.mark.parametrize("name", ["reduction=None", "set_distribution"])
-def test_models_are_not_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`TensorFlowTrainer._maybe_symbolic_build` looks at the model first; nothing else would stop it."""
-    keras_repairs.install()
-    monkeypatch.setattr(refusals, "check_model", lambda model: None)
-    fit_refused(name)
-
-
-def fit_refused(name: str) -> None:
-    x, y = numbers(8)
-    with mirrored(2).scope(), contextlib.ExitStack() as ended:
-        if name == "set_distribution":
-            keras.distribution.set_distribution(keras.distribution.DataParallel(devices=["cpu:0"]))
-            ended.callback(keras.distribution.set_distribution, None)
-        model = REFUSED.get(name, compiled)()
-        model.fit(x.astype("float32"), y, verbose=0)
-
-
-def normalized() -> bool:
-    """Whether the statistics are finite after batches of which two replicas had no sample."""
-    x, y = numbers(SAMPLES)
-    model = keras.Sequential(
-        [keras.Input((6,)), keras.layers.BatchNormalization(), keras.layers.Dense(3, activation="softmax")]
-    )
-    model.compile("sgd", "sparse_categorical_crossentropy")
-    model.fit(x.astype("float32"), y, batch_size=32, verbose=0)
-    return all(np.isfinite(weight).all() for weight in model.get_weights())
-
-
-def test_statistics_of_no_sample_are_nan(monkeypatch: pytest.MonkeyPatch) -> None:
-    keras_repairs.install()
-    with mirrored(3).scope():
-        assert normalized()
-        take_out("keras.src.backend.tensorflow.nn._compute_moments", monkeypatch)
-        assert not normalized()
-
-
-POOLING = """
-import tests.devices.conftest
-from keras.src.backend.tensorflow import nn
-from tests.devices.mirrored import mirrored
-from tests.exactness.cases import outcome
-from tfdist import keras_repairs
-
-keras_repairs.install()
-for name in {taken_out}:
-    setattr(nn, name, getattr(nn, name).__wrapped__)
-with mirrored(3).scope():
-    outcome("max_pooling_in_float32", {samples})
-print("done", flush=True)
-"""
-
-
-def test_a_maximum_of_no_sample_ends_the_process() -> None:
-    said = []
-    for taken_out in ([], ["max_pool"], ["adaptive_max_pool"]):
-        code = POOLING.format(taken_out=taken_out, samples=SAMPLES)
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50)
-        said.append(done.stdout.strip())
-    assert said == ["done", "", ""]
-
-
-def test_replicas_draw_the_same_masks(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert len(set(map(tuple, masks(3, seed=3)))) == 6
-    take_out("SeedGenerator.next", monkeypatch)
-    monkeypatch.setattr(keras_repairs, "install", lambda: None)
-    assert len(set(map(tuple, masks(3, seed=3)))) == 2
-
-
-def held_after_loading(name: str) -> float:
-    """What three replicas together hold of a gradient of 1 that one of them had accumulated when it was saved."""
-    with mirrored(3).scope():
-        model = classifier()
-        optimizer = keras.optimizers.SGD(gradient_accumulation_steps=2)
-        optimizer.build(model.trainable_variables)
-        saved = [np.ones(variable.shape) for variable in optimizer.variables]
-        load = getattr(optimizer, name)
-        load({str(i): value for i, value in enumerate(saved)} if name == "load_own_variables" else saved)
-        copies = mirrored(3).experimental_local_results(optimizer._accumulated_gradients[1].value)
-    return sum(float(copy.numpy()[0]) for copy in copies)
-
-
-@pytest.mark.parametrize("name", ["load_own_variables", "set_weights"])
-def test_what_is_loaded_counts_on_each_replica(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    keras_repairs.install()
-    assert held_after_loading(name) == 1.0
-    take_out(f"BaseOptimizer.{name}", monkeypatch)
-    assert held_after_loading(name) == 3.0
-
-
-def take_out(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Puts Keras's own function back until the test ends."""
-    (repair,) = (repair for repair in repairs() if repair.path == path)
-    repaired = getattr(repair.owner, repair.name)
-    for owner in (repair.owner, *repair.also):
-        monkeypatch.setattr(owner, repair.name, repaired.__wrapped__)
+    assert set(IN_OTHER_TESTS.values()) <= set(vars(test_repairs_alone))

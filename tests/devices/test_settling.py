@@ -16,24 +16,16 @@ from tests.devices.mirrored import mirrored
 from tests.exactness.comparing import assert_same
 from tests.exactness.table import classifier, numbers
 from tests.marks import slow
-from tfdist import keras_repairs, on_chief
+from tfdist import on_chief
 from tfdist.keras_repairs.settling import saves_inside_epochs
+
+pytestmark = pytest.mark.usefixtures("repaired", "float64")
 
 SAMPLES, BATCH, STEPS = 65, 16, 3
 """Epochs of 5 batches, the last of which leaves all replicas but one without a sample; an update every 3."""
 
 Optimizer = Callable[[], keras.optimizers.Optimizer]
 callbacks = keras.callbacks
-
-
-@pytest.fixture(autouse=True)
-def in_float64() -> Any:
-    keras_repairs.install()
-    keras.backend.set_floatx("float64")
-    keras.config.set_dtype_policy("float64")
-    yield
-    keras.backend.set_floatx("float32")
-    keras.config.set_dtype_policy("float32")
 
 
 def adam() -> keras.optimizers.Optimizer:
@@ -66,70 +58,72 @@ def on(replicas: int) -> Any:
     return tf.distribute.get_strategy().scope() if replicas == 1 else mirrored(replicas).scope()
 
 
+class Looks(callbacks.Callback):
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self.seen = state(self.model)
+
+
+@functools.cache
+def trained(replicas: int, optimizer: Optimizer = adam) -> tuple[keras.Model, list[list[float]]]:
+    """A model after an epoch, which tests leave as it is, and its state as a callback saw it at the epoch's end."""
+    with on(replicas):
+        model = fit(built(optimizer), looks := Looks())
+    return model, looks.seen
+
+
 @functools.cache
 def gone_on(optimizer: Optimizer) -> list[list[float]]:
     """The state after two epochs on one replica, which nobody saved in between."""
     return state(fit(built(optimizer), epochs=2))
 
 
-@pytest.mark.parametrize(("saving", "loading"), [slow(2, 2), slow(3, 3), slow(3, 1), (3, 2), slow(1, 3)])
-def test_saved_and_loaded_inside_an_accumulation(saving: int, loading: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("saving", "loading", "optimizer"),
+    [(3, 2, adam), (3, 2, scaled), slow(2, 2, adam), slow(3, 3, adam), slow(3, 3, scaled), slow(3, 1, adam),
+     slow(1, 3, adam)],
+)  # fmt: skip
+def test_saved_and_loaded_inside_an_accumulation(
+    saving: int, loading: int, optimizer: Optimizer, tmp_path: Path
+) -> None:
+    model, _ = trained(saving, optimizer)
     with on(saving):
-        fit(built()).save(tmp_path / "model.keras")
+        model.save(tmp_path / "model.keras")
     with on(loading):
-        assert_same(gone_on(adam), state(fit(keras.saving.load_model(tmp_path / "model.keras"))))
+        assert_same(gone_on(optimizer), state(fit(keras.saving.load_model(tmp_path / "model.keras"))))
 
 
 def test_given_the_weights_of_another_optimizer() -> None:
+    first, _ = trained(3)
     with on(3):
-        first, second = fit(built()), built()
+        second = built()
         second.set_weights(first.get_weights())
         second.optimizer.build(second.trainable_variables)
         second.optimizer.set_weights([variable.numpy() for variable in first.optimizer.variables])
         assert_same(gone_on(adam), state(fit(second)))
 
 
-def test_saved_and_loaded_with_a_loss_scale(tmp_path: Path) -> None:
-    with on(3):
-        fit(built(scaled)).save(tmp_path / "model.keras")
-        assert_same(gone_on(scaled), state(fit(keras.saving.load_model(tmp_path / "model.keras"))))
-
-
 def test_what_is_saved_is_what_one_replica_saves() -> None:
-    expected = state(fit(built()))
-    with on(3):
-        assert_same(expected, state(fit(built())))
-
-
-class Looks(callbacks.Callback):
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        self.seen = state(self.model)
-
-
-def test_whoever_saves_at_the_end_of_an_epoch_saves_all() -> None:
-    expected = state(fit(built()))
-    with on(3):
-        fit(built(), looks := Looks())
-    assert_same(expected, looks.seen)
+    """By a callback at the end of an epoch, and behind the training."""
+    (one, _), (several, seen) = trained(1), trained(3)
+    assert_same(state(one), state(several))
+    assert_same(state(one), seen)
 
 
 @pytest.mark.parametrize("replicas", [slow(2), 3])
 def test_checkpoints_inside_an_epoch(replicas: int, tmp_path: Path) -> None:
-    """After the fourth batch, the first of an accumulation."""
-    expected = written(tmp_path / "one")
+    """They hold what one replica's hold, with two and with one accumulated, and change nothing in the training."""
+    _, expected = checkpointed(tmp_path / "one")
     with on(replicas):
-        assert_same(expected, written(tmp_path / "several"))
+        ended, written = checkpointed(tmp_path / "several")
+    assert_same(expected, written)
+    assert_same(gone_on(adam), ended)
 
 
-def written(folder: Path) -> list[list[float]]:
-    fit(built(), callbacks.ModelCheckpoint(folder / "at-{batch}.keras", save_freq=4))
-    return state(keras.saving.load_model(folder / "at-4.keras"))
-
-
-def test_checkpoints_make_no_difference_to_the_training(tmp_path: Path) -> None:
-    with on(3):
-        every = callbacks.ModelCheckpoint(tmp_path / "at-{batch}.keras", save_freq=1)
-        assert_same(gone_on(adam), state(fit(built(), every, epochs=2)))
+def checkpointed(folder: Path) -> tuple[list[list[float]], dict[str, list[list[float]]]]:
+    """The state after two epochs, and what checkpoints of the first have, by their number of batches."""
+    model = fit(built(), callbacks.ModelCheckpoint(folder / "{epoch}-{batch}.keras", save_freq=2), epochs=2)
+    written = {str(batch): state(keras.saving.load_model(folder / f"1-{batch}.keras")) for batch in (2, 4)}
+    return state(model), written
 
 
 @pytest.mark.parametrize("replicas", [slow(2), 3])
@@ -158,13 +152,11 @@ def restored(folder: Path) -> list[list[float]]:
 
 def test_an_optimizer_of_another_size_is_not_loaded() -> None:
     """Keras warns; what the replicas have accumulated stays as it is."""
-    with on(3):
-        model = built()
-        model.fit(*numbers(BATCH), verbose=0, batch_size=BATCH)
-        before = state(model)
-        with pytest.warns(UserWarning, match="Skipping variable loading"):
-            model.optimizer.load_own_variables({})
-        assert state(model) == before
+    model, _ = trained(3)
+    before = state(model)
+    with on(3), pytest.warns(UserWarning, match="Skipping variable loading"):
+        model.optimizer.load_own_variables({})
+    assert state(model) == before
 
 
 def test_workers_know_whether_they_save_the_same() -> None:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import os
-import resource
-from collections.abc import Iterator
 from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
 
+from tests.disks import files_of_at_most
 from tfdist.keras_repairs.unfailing_file import UnfailingFile
 
 
@@ -22,17 +20,6 @@ def write(file: io.BytesIO) -> None:
             group = content.create_group(f"layers/dense_{number}/vars")
             group.attrs["name"] = f"dense_{number}"
             group["0"] = np.full((7, number + 1), number, np.float32)
-
-
-@contextlib.contextmanager
-def files_of_at_most(size: int) -> Iterator[None]:
-    """The system refuses every byte beyond the first `size` of a file."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_it_has_the_bytes_of_any_other_file(tmp_path: Path) -> None:

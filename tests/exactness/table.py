@@ -81,8 +81,8 @@ def case(title: str, precision: Precision = FLOAT64) -> Callable[[Make], Make]:
     return register
 
 
-def outcome(name: str, samples: int) -> dict[str, Any]:
-    """Runs a case from fixed seeds and returns its numbers: history, weights, evaluation, predictions."""
+def outcome(name: str, samples: int, *, of_training_alone: bool = False) -> dict[str, Any]:
+    """Runs a case from fixed seeds and returns its numbers: history, weights and, unless left out, what comes after."""
     precision = CASES[name].precision
     before = keras.backend.floatx()
     _forget()
@@ -90,7 +90,8 @@ def outcome(name: str, samples: int) -> dict[str, Any]:
     keras.config.set_dtype_policy(precision.policy)
     keras.utils.set_random_seed(11)
     try:
-        return _numbers_of(CASES[name].make(samples))
+        made = CASES[name].make(samples)
+        return _numbers_of(made | ONLY_TRAINED if of_training_alone else made)
     finally:
         keras.backend.set_floatx(before)
         # Keras keeps the dtype policy, and what it made of it.

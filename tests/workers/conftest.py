@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.ports import free_ports
 from tests.workers import launching
 
 
@@ -18,4 +19,5 @@ def launchers(tmp_path: Path) -> Iterator[launching.Launchers]:
 @pytest.fixture
 def two_ports() -> tuple[int, int]:
     """Two ports that nobody has now."""
-    return launching.free_ports()
+    first, second = free_ports(2)
+    return first, second

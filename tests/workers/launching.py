@@ -14,9 +14,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tfdist.cluster import discover
-from tfdist.launch.holding import PortHold, hold_ports
-
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
@@ -109,12 +106,3 @@ def launchers(folder: Path) -> Iterator[Launchers]:
         yield started
     finally:
         started.close()
-
-
-def free_ports() -> tuple[int, int]:
-    """Two ports that nobody has now."""
-    with PortHold() as hold:
-        cluster = hold_ports(discover(nproc=2, environ={}), hold).cluster
-    assert cluster is not None
-    first, second = (address.port for address in cluster.workers)
-    return first, second

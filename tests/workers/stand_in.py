@@ -168,8 +168,6 @@ def act(action: str, value: str, assignment: Assignment, run: RunDir) -> int:
         print(f"{value}={os.environ.get(value)}", flush=True)
     elif action == "assignment":
         print(f"seed={assignment.seed} run_dir={assignment.run_dir} rank={assignment.local_rank}", flush=True)
-    elif action == "sleep":
-        time.sleep(float(value))
     elif action == "swallow":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     elif action == "hang":

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.marks import slow
+
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
 BOUND = 60  # seconds
@@ -43,7 +45,7 @@ def test_keras_script(tmp_path: Path) -> None:
     assert two[1] == pytest.approx(alone[1], abs=1 / 360)
 
 
-@pytest.mark.parametrize("options", [[], ["--nproc", "2"], ["--logical-devices", "3"]])
+@pytest.mark.parametrize("options", [slow([]), ["--nproc", "2"], ["--logical-devices", "3"]])
 def test_strategy_script(tmp_path: Path, options: list[str]) -> None:
     printed = train(tmp_path / "run", *options, EXAMPLES / "strategy_script.py", "--epochs", "4")
     assert last_result(printed)[1] > 0.9

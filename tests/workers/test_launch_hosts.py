@@ -87,7 +87,7 @@ def test_the_first_failure_is_told_on_both_hosts(
     ("args", "code"),
     [
         (["*:code:3"], 3),
-        (["1:code:3", "0:sleep:0.5"], 4),
+        (["1:code:3", "1:touch:done", "0:await:done"], 4),
         (["0:code:3", "1:hang"], 4),  # nobody follows
         (["1:signal:9", "0:hang"], 4),
         (["1:data:No samples.", "0:hang"], 5),

@@ -59,7 +59,7 @@ def test_what_is_shown_is_chosen(launchers: Launchers, show: str, shown: list[st
     [
         (["*:code:3"], 3),
         (["*:leave:3"], 3),
-        (["0:code:3", "1:sleep:1", "1:code:3"], 3),  # it may follow a little later
+        (["0:code:3", "0:touch:done", "1:await:done", "1:code:3"], 3),  # it may follow a little later
         (["1:code:3"], 4),
         (["1:raise:ValueError boom", "0:hang"], 4),
         (["1:data:No samples.", "0:hang"], 5),

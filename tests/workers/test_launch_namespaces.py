@@ -165,14 +165,15 @@ def test_a_link_that_is_cut_ends_both_within_a_bound(launchers: Launchers, hosts
 @pytest.mark.bound(90)
 def test_all_start_again_after_a_link_was_cut_for_a_moment(launchers: Launchers, hosts: tuple[Host, Host]) -> None:
     """A worker that the other's silence ended, as TensorFlow does after seconds; launchers are patient for longer."""
-    died = launchers.folder / "died"
-    args = ["1@0:step:5", f"1@0:touch:{died}", "1@0:sleep:1", "1@0:signal:6", "*@0:hang", "*@1:listen"]
+    trains, cut = launchers.folder / "trains", launchers.folder / "cut"
+    args = ["1@0:step:5", f"1@0:touch:{trains}", f"1@0:await:{cut}", "1@0:signal:6", "*@0:hang", "*@1:listen"]
     both = [
         launchers.start(folder=host.name, prefix=host.prefix, workers=workers(hosts), args=args, max_restarts=1)
         for host in hosts
     ]
-    until(died.exists)
+    until(trains.exists)
     hosts[1].set_link("down")
+    cut.touch()
     # The worker dies behind the cut, and its launcher cannot say so yet.
     until(lambda: not any("stand_in" in command(pid) for pid in marked(both[1].mark)))
     hosts[1].set_link("up")

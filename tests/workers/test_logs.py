@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.marks import slow
 from tests.workers.launching import Launchers, marked, until
 from tests.workers.running import tfdist
 from tfdist.rundir import RunDir
@@ -64,7 +65,7 @@ def test_a_launcher_that_is_killed_loses_no_unfinished_line(launchers: Launchers
 
 
 @pytest.mark.bound(120)
-@pytest.mark.parametrize("verbose", [False, True])
+@pytest.mark.parametrize("verbose", [False, slow(True)])
 def test_what_tensorflow_really_says_at_its_start(tmp_path: Path, verbose: bool) -> None:
     script = Path(__file__).parent / "scripts" / "saying.py"
     options = ["--nproc", 2, "--run-dir", tmp_path / "r", "--show", "all", "--log-prefix"]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.workers.launching import until
-from tests.workers.tied import tied_workers
+from tests.workers.tied import Tied, tied_workers
 from tfdist.launch.channel import CALLED
 from tfdist.rundir import ErrorRecord, WorkerState
 
@@ -52,22 +53,40 @@ model.fit(x, y, batch_size=8, epochs=2, verbose=0, callbacks=[tfdist.on_every_wo
 """
 
 
+@pytest.fixture(scope="module")
+def slow_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Tied]]:
+    """Two workers that train for good, of which the second waits in a callback that looks at batches."""
+    with tied_workers(tmp_path_factory.mktemp("slow"), PREPARED + SLOW) as workers:
+        yield workers
+
+
 @pytest.mark.bound(90)
-def test_the_slower_worker_is_the_busier_one(tmp_path: Path) -> None:
-    """It waits in a callback that looks at batches, after which the workers agree on what it decided."""
-    with tied_workers(tmp_path, PREPARED + SLOW) as workers:
-        first, second = (worker.beat(lambda beat: beat["step"] > 60 and beat["busy"] > 0) for worker in workers)
-        assert second["busy"] > first["busy"] > 0
-        for beat in (first, second):
-            assert beat["state"] in ("step", "callback")
-            assert 0 < beat["rate"] < 8 / 0.05
-            assert beat["moves"] > beat["step"]
-            assert beat["limit"] == 600.0
-        file = workers[1].run.state_file(1)
-        # It is written after it is told.
-        until(lambda: (written := WorkerState.read(file)) is not None and written.step >= second["step"])
-        written = WorkerState.read(file)
-        assert written is not None and written.busy > 0
+def test_the_slower_worker_is_the_busier_one(slow_workers: list[Tied]) -> None:
+    """After the callback the workers agree on what it decided: the first waits for the second."""
+    first, second = (worker.beat(lambda beat: beat["step"] > 60 and beat["busy"] > 0) for worker in slow_workers)
+    assert second["busy"] > first["busy"] > 0
+    for beat in (first, second):
+        assert beat["state"] in ("step", "callback")
+        assert 0 < beat["rate"] < 8 / 0.05
+        assert beat["moves"] > beat["step"]
+        assert beat["limit"] == 600.0
+    file = slow_workers[1].run.state_file(1)
+    # It is written after it is told.
+    until(lambda: (written := WorkerState.read(file)) is not None and written.step >= second["step"])
+    written = WorkerState.read(file)
+    assert written is not None and written.busy > 0
+
+
+@pytest.mark.bound(90)
+def test_signals_to_a_worker(slow_workers: list[Tied]) -> None:
+    worker = slow_workers[0]
+    worker.beat(lambda beat: beat["step"] > 0)
+    worker.process.send_signal(signal.SIGTERM)
+    assert worker.reply("signal") == signal.SIGTERM
+    worker.process.send_signal(signal.SIGUSR2)
+    until(lambda: "Current thread" in worker.text() and "in fit" in worker.text())
+    step = worker.beat(lambda beat: True)["step"]
+    worker.beat(lambda beat: beat["step"] > step)
 
 
 @pytest.mark.slow
@@ -136,18 +155,6 @@ model.fit(tf.data.Dataset.from_generator(batches, output_signature=signature), v
 
 
 @pytest.mark.bound(90)
-def test_signals_to_a_worker(tmp_path: Path) -> None:
-    with tied_workers(tmp_path, PREPARED + SLOW) as workers:
-        workers[0].beat(lambda beat: beat["step"] > 0)
-        workers[0].process.send_signal(signal.SIGTERM)
-        assert workers[0].reply("signal") == signal.SIGTERM
-        workers[0].process.send_signal(signal.SIGUSR2)
-        until(lambda: "Current thread" in workers[0].text() and "in fit" in workers[0].text())
-        step = workers[0].beat(lambda beat: True)["step"]
-        workers[0].beat(lambda beat: beat["step"] > step)
-
-
-@pytest.mark.bound(90)
 def test_an_error_says_at_which_step(tmp_path: Path) -> None:
     with tied_workers(tmp_path, PREPARED + RAISES, count=1) as (worker,):
         assert worker.process.wait(60) == 4
@@ -156,14 +163,6 @@ def test_an_error_says_at_which_step(tmp_path: Path) -> None:
         assert (record.type, record.epoch, record.step) == ("InterruptedError", 1, 14)
         state = WorkerState.read(worker.run.state_file(0))
         assert state is not None and (state.state, state.epoch, state.step) == ("failed", 1, 14)
-
-
-@pytest.mark.bound(90)
-def test_an_error_before_any_step_has_none(tmp_path: Path) -> None:
-    with tied_workers(tmp_path, "raise ValueError('early')", count=1) as (worker,):
-        assert worker.process.wait(60) == 4
-        record = ErrorRecord.read(worker.run.error_file(0, 0))
-        assert record is not None and (record.message, record.epoch, record.step) == ("early", None, None)
 
 
 @pytest.mark.bound(90)

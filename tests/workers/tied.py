@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.workers.launching import REPOSITORY, free_ports
+from tests.ports import free_ports
+from tests.workers.launching import REPOSITORY
 from tfdist.launch.environment import Assignment
 from tfdist.rundir import RunDir, create_run_dir
 
@@ -106,7 +107,7 @@ def tied_workers(folder: Path, script: str, count: int = 2, **options: Any) -> I
     target = folder / {"script": "script.py", "config": "config.yaml"}[kind]
     target.write_text(script)
     run = create_run_dir(folder / "run", name="tied")
-    addresses = [f"localhost:{port}" for port in free_ports()] if count == 2 else [None]
+    addresses = [f"localhost:{port}" for port in free_ports(2)] if count == 2 else [None]
     workers: list[Tied] = []
     try:
         for index, address in enumerate(addresses):

@@ -47,13 +47,19 @@ class Watchdog:
         timeout: Returns the seconds that one call into TensorFlow may take at the moment.
         end: Called once, in the watching thread, with the error; it is to end the process.
         library: Where the code is whose calls count; by default TensorFlow's.
+        clock: Seconds, never going back; asked once a look.
     """
 
     def __init__(
-        self, timeout: Callable[[], float], end: Callable[[WorkerFailedError], None], library: Path | None = None
+        self,
+        timeout: Callable[[], float],
+        end: Callable[[WorkerFailedError], None],
+        library: Path | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._timeout = timeout
         self._end = end
+        self._clock = clock
         self._library = str(library or Path(sys.modules["tensorflow"].__file__ or "").parent)
         self._waiting: dict[int, _Call] = {}
 
@@ -64,10 +70,11 @@ class Watchdog:
     def _watch(self) -> None:
         while True:
             time.sleep(min(_MOST_SECONDS, self._timeout() / _LOOKS))
-            self._waiting = self._look(time.monotonic())
+            now = self._clock()
+            self._waiting = self._look(now)
             timeout = self._timeout()
             for call in self._waiting.values():
-                if time.monotonic() - call.since > timeout:
+                if now - call.since > timeout:
                     self._end(self._error(call.frame, timeout))
                     return
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
-import resource
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.disks import files_of_at_most
 from tfdist.checkpoint import files
 from tfdist.checkpoint.files import MARKER, remove, remove_unfinished, stored, writing
 from tfdist.errors import RunDirError
@@ -133,17 +132,6 @@ def test_a_full_disk_is_an_error_that_leaves_nothing(
     with pytest.raises(RunDirError, match="The disk is full"):
         count_calls(tmp_path, monkeypatch, fill)
     assert [entry.name for entry in tmp_path.iterdir()] == whole(tmp_path) == ["step-00000005"]
-
-
-@contextlib.contextmanager
-def files_of_at_most(size: int) -> Iterator[None]:
-    """The system refuses every byte beyond the first `size` of a file, whoever writes it."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_a_write_that_fails_at_any_byte_leaves_the_last_one_whole(

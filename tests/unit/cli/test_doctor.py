@@ -8,7 +8,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.unit.doctor.loopback import free_ports
+from tests.ports import free_ports
 from tfdist.cli.doctor import doctor
 from tfdist.cli.main import main
 from tfdist.doctor import local

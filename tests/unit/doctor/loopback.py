@@ -2,28 +2,9 @@
 
 from __future__ import annotations
 
-import random
-
+from tests.ports import free_ports
 from tfdist.cluster import Cluster
-from tfdist.cluster.ports import candidates
 from tfdist.cluster.spec import Address
-from tfdist.errors import PortTakenError
-from tfdist.launch.holding import PortHold
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody has now."""
-    found: list[int] = []
-    with PortHold() as hold:
-        for port in candidates(random.randrange(1 << 30)):
-            try:
-                hold.take(port)
-            except PortTakenError:
-                continue
-            found.append(port)
-            if len(found) == count:
-                return found
-    raise AssertionError("no free ports")
 
 
 def on_loopback(count: int) -> Cluster:

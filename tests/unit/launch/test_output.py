@@ -3,8 +3,7 @@ from __future__ import annotations
 import io
 import itertools
 import os
-import time
-from collections.abc import Callable
+import threading
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -28,10 +27,28 @@ def start(
     return Pump(index, reading, log, terminal, **options), writing, log
 
 
-def until(condition: Callable[[], Any]) -> None:
-    """Waits for what the pump's thread does; the test's own bound ends it otherwise."""
-    while not condition():
-        time.sleep(0.01)
+def start_several(tmp_path: Path, terminal: Terminal, count: int) -> list[tuple[Pump, dict[int, BinaryIO]]]:
+    """Pumps on one terminal and the writing ends of their pipes."""
+    pumps = []
+    for index in range(count):
+        folder = tmp_path / str(index)
+        folder.mkdir()
+        pump, writing, _ = start(folder, terminal, index)
+        pumps.append((pump, writing))
+    return pumps
+
+
+class Shown(io.BytesIO):
+    """A terminal that tells when something comes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.came = threading.Event()
+
+    def write(self, data: Any) -> int:
+        written = super().write(data)
+        self.came.set()
+        return written
 
 
 def finish(pump: Pump, writing: dict[int, BinaryIO]) -> None:
@@ -54,17 +71,12 @@ def test_every_byte_is_logged_and_streams_stay_apart_on_the_terminal(tmp_path: P
 
 def test_lines_of_several_workers_are_never_mixed(tmp_path: Path) -> None:
     out = io.BytesIO()
-    terminal = Terminal({STDOUT: out}, prefix=True, whole_lines=True)
-    pumps = []
-    for index in range(3):
-        folder = tmp_path / str(index)
-        folder.mkdir()
-        pumps.append(start(folder, terminal, index))
+    pumps = start_several(tmp_path, Terminal({STDOUT: out}, prefix=True, whole_lines=True), 3)
     for _ in range(200):
-        for index, (_, writing, _) in enumerate(pumps):
+        for index, (_, writing) in enumerate(pumps):
             writing[STDOUT].write(f"{index} is ".encode())
             writing[STDOUT].write(b"here\n")
-    for pump, writing, _ in pumps:
+    for pump, writing in pumps:
         finish(pump, writing)
     lines = out.getvalue().splitlines()
     assert len(lines) == 600
@@ -96,19 +108,14 @@ def test_somebody_who_keeps_the_pipe_is_not_waited_for(tmp_path: Path) -> None:
 
 def test_bars_and_long_lines_of_several_workers_are_never_mixed(tmp_path: Path) -> None:
     out = io.BytesIO()
-    terminal = Terminal({STDOUT: out, STDERR: out}, prefix=True)
-    pumps = []
-    for index in range(2):
-        folder = tmp_path / str(index)
-        folder.mkdir()
-        pumps.append(start(folder, terminal, index))
+    pumps = start_several(tmp_path, Terminal({STDOUT: out, STDERR: out}, prefix=True), 2)
     for number in range(50):
-        for index, (_, writing, _) in enumerate(pumps):
+        for index, (_, writing) in enumerate(pumps):
             writing[STDERR].write(f"\r{index}: {number}%|".encode())
             writing[STDOUT].write((f"{index} " * 25_000).encode() + b"\n")
             writing[STDERR].write("é".encode()[:1])
             writing[STDERR].write("é".encode()[1:])
-    for pump, writing, _ in pumps:
+    for pump, writing in pumps:
         finish(pump, writing)
     lines = set(out.getvalue().decode().splitlines())
     assert lines == {
@@ -127,11 +134,11 @@ def test_the_log_of_a_bar_is_whole(tmp_path: Path) -> None:
 
 
 def test_what_follows_the_log_sees_a_line_that_does_not_end(tmp_path: Path) -> None:
-    out = io.BytesIO()
+    out = Shown()
     hasty = itertools.count(step=2).__next__  # two seconds between any two looks at it
     pump, writing, log = start(tmp_path, Terminal({STDOUT: out}, whole_lines=True), clock=hasty)
     writing[STDOUT].write(b"loading...")
-    until(out.getvalue)
+    assert out.came.wait(20)
     assert log.read_bytes() == b"loading..."
     writing[STDOUT].write(b" done\n")
     finish(pump, writing)

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import stat
@@ -9,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.disks import small_disk
 from tfdist.errors import RunDirError
 from tfdist.rundir.atomic import replacing, write_bytes, write_json, write_text
 
@@ -112,13 +112,8 @@ def test_permissions_follow_the_umask(tmp_path: Path) -> None:
 @pytest.fixture
 def tiny_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 64 KiB."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    place = tmp_path / "tiny"
-    place.mkdir()
-    if libc.mount(b"tmpfs", os.fsencode(place), b"tmpfs", 0, b"size=64k") != 0:
-        pytest.skip("mounting needs root")
-    yield place
-    libc.umount2(os.fsencode(place), 2)
+    with small_disk(tmp_path / "tiny", "64k") as place:
+        yield place
 
 
 def test_a_disk_that_is_really_full(tiny_disk: Path) -> None:

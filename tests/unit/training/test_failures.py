@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from tfdist.errors import DeviceMemoryError, UsageError, WorkerFailedError
-from tfdist.training.failures import explained, is_raised_by_user
+from tfdist.training.failures import explained, is_raised_by_user, traceback_of
 
 ABORTED = """Graph execution error:
 
@@ -76,6 +76,21 @@ def test_whose_code_raised(tmp_path: Path) -> None:
         with pytest.raises(ValueError) as raised:
             function("{")
         assert is_raised_by_user(_without_the_test(raised.value)) == users
+
+
+@pytest.mark.parametrize(
+    ("code", "frames"),
+    [("def fails():\n    raise KeyError('x')\n\nfails()", 2), ("compile('1 +', 'typed.py', 'exec')", 1)],
+)
+def test_a_traceback_begins_in_the_script(tmp_path: Path, code: str, frames: int) -> None:
+    script = tmp_path / "raises.py"
+    script.write_text(code)
+    with pytest.raises((KeyError, SyntaxError)) as raised:
+        runpy.run_path(str(script))
+    said = traceback_of(_without_the_test(raised.value))
+    assert said.count("Traceback (most recent call last)") == 1
+    assert said.count(f'File "{script}", line') == frames
+    assert "runpy" not in said
 
 
 def _without_the_test(error: BaseException) -> BaseException:

@@ -1,0 +1,204 @@
+"""What a repair does that no case of the table shows: with it, and with it taken out."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.devices.mirrored import mirrored
+from tests.devices.references import of_one_replica
+from tests.devices.taking_out import take_out
+from tests.devices.test_random_layers import masks
+from tests.devices.test_refusals import REFUSED, compiled
+from tests.exactness.cases import outcome
+from tests.exactness.table import classifier, numbers
+from tfdist import keras_repairs
+from tfdist.data.pipeline import build
+from tfdist.data.sources import ArraySource
+from tfdist.keras_repairs import refusals
+from tfdist.order.position import Position
+
+SAMPLES = 65
+
+
+def test_one_replica_steps_without_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On several replicas what Keras does here depends on the moment; on one it always counts a step too many."""
+    expected = of_one_replica("dataset_of_unknown_size", SAMPLES)
+    take_out("TFEpochIterator._get_iterator", monkeypatch)
+    assert outcome("dataset_of_unknown_size", SAMPLES)["iterations"] > expected["iterations"]
+
+
+def batches_of_rest() -> list[int]:
+    """The numbers of the batches of an epoch of 5, of which 3 were done before."""
+    x, y = numbers(20)
+    with mirrored(2).scope():
+        model = compiled()
+        data = build(ArraySource(x, y), batch_size=4, strategy=mirrored(2), begin=Position(0, 3))
+        seen: list[int] = []
+        count = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: seen.append(batch))
+        model.fit(data, verbose=0, callbacks=[count])
+    return seen
+
+
+def test_an_epoch_that_goes_on_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    keras_repairs.install()
+    assert batches_of_rest() == [3, 4]
+    take_out("TFEpochIterator._enumerate_iterator", monkeypatch)
+    assert batches_of_rest() == [0, 1, 2, 3, 4]
+
+
+CLEARED = """
+import os
+import keras
+import tensorflow as tf
+from tfdist import keras_repairs
+
+keras_repairs.install()
+with tf.distribute.MirroredStrategy(["CPU:0"]).scope():
+    for clear_session in (keras.backend.clear_session, keras.backend.clear_session.__wrapped__):
+        clear_session()
+        print(tf.distribute.has_strategy(), flush=True)
+    os._exit(0)
+"""
+
+
+def test_a_cleared_session_forgets_the_strategy() -> None:
+    """In a process of its own: TensorFlow's default graph would not be the same afterwards."""
+    done = subprocess.run([sys.executable, "-c", CLEARED], capture_output=True, text=True, timeout=50)
+    assert done.stdout.split() == ["True", "False"]
+
+
+class Unfit(keras.layers.Layer):
+    """Calls what XLA cannot compile."""
+
+    def call(self, inputs: tf.Tensor) -> tf.Tensor:
+        return inputs + 0 * tf.strings.to_number(tf.strings.as_string(tf.stop_gradient(inputs)), inputs.dtype)
+
+
+def fit_unfit() -> None:
+    x, y = numbers(8)
+    model = keras.Sequential([keras.Input((6,)), Unfit(), keras.layers.Dense(3, activation="softmax")])
+    model.compile("sgd", "sparse_categorical_crossentropy", jit_compile=True)
+    model.fit(x.astype("float32"), y, verbose=0)
+
+
+def test_nothing_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    keras_repairs.install()
+    with mirrored(3).scope():
+        with pytest.raises((tf.errors.InvalidArgumentError, tf.errors.UnimplementedError)):
+            fit_unfit()
+        take_out("Layer.__call__", monkeypatch)
+        fit_unfit()
+
+
+def test_a_loss_outside_of_the_replicas_is_divided(monkeypatch: pytest.MonkeyPatch) -> None:
+    keras_repairs.install()
+    loss, zeros, ones = keras.losses.MeanSquaredError(), np.zeros((4, 2), "float32"), np.ones((4, 2), "float32")
+    with mirrored(3).scope():
+        assert float(loss(zeros, ones)) == 1.0
+        take_out("keras.src.losses.loss.scale_loss_for_distribution", monkeypatch)
+        assert float(loss(zeros, ones)) == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize("name", ["Largest", "MeanOfBatchMeans"])
+def test_metrics_are_not_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `test_refusals` sees refused goes on, and gives a wrong number."""
+    keras_repairs.install()
+    take_out("MetricsList.update_state", monkeypatch)
+    fit_refused(name)
+
+
+@pytest.mark.parametrize("name", ["reduction=None", "set_distribution"])
+def test_models_are_not_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`TensorFlowTrainer._maybe_symbolic_build` looks at the model first; nothing else would stop it."""
+    keras_repairs.install()
+    monkeypatch.setattr(refusals, "check_model", lambda model: None)
+    fit_refused(name)
+
+
+def fit_refused(name: str) -> None:
+    x, y = numbers(8)
+    with mirrored(2).scope(), contextlib.ExitStack() as ended:
+        if name == "set_distribution":
+            keras.distribution.set_distribution(keras.distribution.DataParallel(devices=["cpu:0"]))
+            ended.callback(keras.distribution.set_distribution, None)
+        model = REFUSED.get(name, compiled)()
+        model.fit(x.astype("float32"), y, verbose=0)
+
+
+def normalized() -> bool:
+    """Whether the statistics are finite after batches of which two replicas had no sample."""
+    x, y = numbers(SAMPLES)
+    model = keras.Sequential(
+        [keras.Input((6,)), keras.layers.BatchNormalization(), keras.layers.Dense(3, activation="softmax")]
+    )
+    model.compile("sgd", "sparse_categorical_crossentropy")
+    model.fit(x.astype("float32"), y, batch_size=32, verbose=0)
+    return all(np.isfinite(weight).all() for weight in model.get_weights())
+
+
+def test_statistics_of_no_sample_are_nan(monkeypatch: pytest.MonkeyPatch) -> None:
+    keras_repairs.install()
+    with mirrored(3).scope():
+        assert normalized()
+        take_out("keras.src.backend.tensorflow.nn._compute_moments", monkeypatch)
+        assert not normalized()
+
+
+POOLING = """
+import tests.devices.conftest
+from keras.src.backend.tensorflow import nn
+from tests.devices.mirrored import mirrored
+from tests.exactness.cases import outcome
+from tfdist import keras_repairs
+
+keras_repairs.install()
+nn.{taken_out} = nn.{taken_out}.__wrapped__
+print("begun", flush=True)
+with mirrored(3).scope():
+    outcome("max_pooling_in_float32", {samples})
+print("done", flush=True)
+"""
+
+
+@pytest.mark.parametrize("taken_out", ["max_pool", "adaptive_max_pool"])
+def test_a_maximum_of_no_sample_ends_the_process(taken_out: str) -> None:
+    """Not so with all repairs, as `test_exactness` shows."""
+    code = POOLING.format(taken_out=taken_out, samples=SAMPLES)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50)
+    assert done.stdout == "begun\n"
+    assert done.returncode < 0, done.stderr
+
+
+def test_replicas_draw_the_same_masks(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len(set(map(tuple, masks(3, seed=3)))) == 6
+    take_out("SeedGenerator.next", monkeypatch)
+    monkeypatch.setattr(keras_repairs, "install", lambda: None)
+    assert len(set(map(tuple, masks(3, seed=3)))) == 2
+
+
+def held_after_loading(name: str) -> float:
+    """What three replicas together hold of a gradient of 1 that one of them had accumulated when it was saved."""
+    with mirrored(3).scope():
+        model = classifier()
+        optimizer = keras.optimizers.SGD(gradient_accumulation_steps=2)
+        optimizer.build(model.trainable_variables)
+        saved = [np.ones(variable.shape) for variable in optimizer.variables]
+        load = getattr(optimizer, name)
+        load({str(i): value for i, value in enumerate(saved)} if name == "load_own_variables" else saved)
+        copies = mirrored(3).experimental_local_results(optimizer._accumulated_gradients[1].value)
+    return sum(float(copy.numpy()[0]) for copy in copies)
+
+
+@pytest.mark.parametrize("name", ["load_own_variables", "set_weights"])
+def test_what_is_loaded_counts_on_each_replica(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    keras_repairs.install()
+    assert held_after_loading(name) == 1.0
+    take_out(f"BaseOptimizer.{name}", monkeypatch)
+    assert held_after_loading(name) == 3.0

@@ -1,0 +1,64 @@
+"""Tells one attempt with fake workers and a fake clock, in milliseconds; and the workers of such stories."""
+
+from __future__ import annotations
+
+import dataclasses
+import signal
+from collections.abc import Sequence
+from typing import Any
+
+from tests.unit.launch.fakes import FakeControl, FakeWorker, assignments, beat, stage
+from tfdist.launch.attempt import Attempt, Course
+from tfdist.launch.events import Event
+from tfdist.launch.outcome import Outcome
+
+ABORT = -signal.SIGABRT
+ASKED = {"dump": {"stacks": "File x", "where": "train.py line 3 in main"}}
+"""What a worker answers that is asked where it is."""
+
+
+@dataclasses.dataclass
+class Story:
+    """How one attempt went: `seconds` by the fake clock."""
+
+    outcome: Outcome
+    control: FakeControl
+    workers: list[FakeWorker]
+    seconds: float
+    course: Course
+
+
+def tell_story(
+    *workers: dict[str, Any],
+    leads: bool = True,
+    remote: tuple[int, ...] = (),
+    script: Sequence[tuple[float, Event]] = (),
+    signals_at: Sequence[tuple[float, int]] = (),
+    grace: float = 30.0,
+) -> Story:
+    """Runs one attempt; the options are those of `stage` and of its surroundings."""
+    place = stage(workers, leads=leads, remote=remote, script=script, signals_at=signals_at)
+    attempt = Attempt(assignments(len(workers), len(remote)), place.surroundings(grace))
+    with place.signals:
+        outcome = attempt.run()
+    return Story(outcome, place.control, place.workers[0], place.clock.now, attempt.course)
+
+
+def finished(seconds: float, code: int) -> dict[str, Any]:
+    """A worker that is done."""
+    return {"says": [(seconds, {"finished": code})]}
+
+
+def holding(begun: int | None, **fields: Any) -> dict[str, Any]:
+    """A worker that answers, held, how many batches it has begun, and stops where it is told to."""
+    return {"answers": {"hold": {"begun": begun}, "stop": {"finished": 143}}, **fields}
+
+
+def training(step: int, *, limit: float | None = 10.0, at: float = 1.0, **fields: Any) -> dict[str, Any]:
+    """A worker that came to a step and then says nothing more, unless it is asked."""
+    return {"says": [(at, beat(step, limit=limit))], "answers": ASKED, **fields}
+
+
+DONE = finished(1.0, 0)
+HANGS = {"obeys_term": False}
+"""Ends of SIGKILL alone."""
