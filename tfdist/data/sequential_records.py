@@ -149,13 +149,14 @@ class _Frames:
         ends = [start - FOOTER_BYTES for start in [*starts[1:whole], position]][:whole]
         records = [data[start + HEADER_BYTES : end] for start, end in zip(starts[:whole], ends, strict=True)]
         if self._verify:
-            self._check(data, records, ends)
+            self._check(data, starts[:whole], ends)
         self._number += whole
         return records, position
 
-    def _check(self, data: bytes, records: list[bytes], ends: list[int]) -> None:
+    def _check(self, data: bytes, starts: list[int], ends: list[int]) -> None:
         stored = np.frombuffer(b"".join([data[end : end + FOOTER_BYTES] for end in ends]), "<u4")
-        wrong = masked_crc32c_of_each(records) != stored
+        begins = np.array(starts, np.int64) + HEADER_BYTES
+        wrong = masked_crc32c_of_each(data, begins, np.array(ends, np.int64) - begins) != stored
         if wrong.any():
             raise self._corrupt(int(wrong.argmax()), "data")
 
