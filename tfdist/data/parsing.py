@@ -1,4 +1,4 @@
-"""The user's function that parses a record, and the record it failed on: TensorFlow's error about it names none.
+"""A function that parses a record or decodes an image, and which it failed on: TensorFlow's error names none.
 
 The operations of each such function stand in a name scope of its own, which the error does name. From that the function
 and the numbers of the batches read last are found, and these are parsed once more, until one fails again.
@@ -18,8 +18,6 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from tfdist.data.record_reader import Block
-from tfdist.data.sequential_tfrecords import TFRecords
 from tfdist.errors import DataError
 from tfdist.runtime.feeding import no_autotune_options
 
@@ -33,46 +31,48 @@ _SCOPE = re.compile(r"\btfdist_parse_(\d+)")
 
 
 class Parsing:
-    """Reads records for a function that parses them, and knows which record it failed on.
+    """A function that makes a sample of what was read of it, and the search for the sample on which it failed.
 
     Args:
-        reader: Of the records.
-        parse: From one record, a string scalar, to a sample, in TensorFlow's operations.
+        parse: From what was read of one sample to the sample, in TensorFlow's operations.
+        read: From numbers of samples, int64 [k], to the arguments of `parse`, each [k].
+        told: From the number of a sample and the reason to the error.
     """
 
-    def __init__(self, reader: TFRecords, parse: Callable[[tf.Tensor], Any]) -> None:
-        self._reader = reader
-        self._parse = parse
+    def __init__(
+        self,
+        parse: Callable[..., Any],
+        read: Callable[[NDArray[np.int64]], tuple[Any, ...]],
+        told: Callable[[int, str], DataError],
+    ) -> None:
+        self._parse, self._read, self._told = parse, read, told
         self._last: deque[NDArray[np.int64]] = deque(maxlen=REMEMBERED_BATCHES)
         under_way = _under_way()
         self._number = max(under_way, default=0) + 1
         under_way[self._number] = self
 
-    def read(self, numbers: NDArray[np.int64]) -> Block:
-        """See `TFRecordReader.read`."""
+    def note(self, numbers: NDArray[np.int64]) -> None:
+        """Remembers the numbers of a batch that is read, int64 [k]."""
         self._last.append(numbers)
-        return self._reader.read(numbers)
 
-    def parse(self, record: tf.Tensor) -> Any:
-        """The sample of a record."""
+    def parse(self, *read: tf.Tensor) -> Any:
+        """The sample of what was read."""
         with tf.name_scope(f"tfdist_parse_{self._number}"):
-            return self._parse(record)
+            return self._parse(*read)
 
     def fault(self) -> DataError | None:
-        """Finds the first of the records read last that does not parse; None where none is found."""
+        """Finds the first of the samples read last that does not parse; None where none is found."""
         ends = time.monotonic() + SEARCH_SECONDS
         for numbers in tuple(self._last):
-            records = self._reader.read(numbers).cut()
-            parsed = tf.data.Dataset.from_tensor_slices(records).map(self._parse).with_options(no_autotune_options())
-            parsing, whole = iter(parsed), 0
+            read = tf.data.Dataset.from_tensor_slices(self._read(numbers))
+            parsing, whole = iter(read.map(self._parse).with_options(no_autotune_options())), 0
             try:
                 while next(parsing, None) is not None:
                     whole += 1
                     if time.monotonic() > ends:
                         return None
             except tf.errors.OpError as error:
-                (name,) = self._reader.names(numbers[whole : whole + 1])
-                return DataError(f"{name} does not fit the parse function: {_reason(error)}")
+                return self._told(int(numbers[whole]), reason_of(error))
         return None
 
 
@@ -96,6 +96,6 @@ def _under_way() -> WeakValueDictionary[int, Parsing]:
     return WeakValueDictionary()
 
 
-def _reason(error: tf.errors.OpError) -> str:
+def reason_of(error: tf.errors.OpError) -> str:
     """What an operation complains of, without where in the graph it stands."""
     return str(error.message).rpartition("}} ")[2].partition("\n")[0].partition(" [Op:")[0]

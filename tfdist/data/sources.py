@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -15,7 +14,7 @@ from tfdist.data.csv_files import CsvReader
 from tfdist.data.files import matching
 from tfdist.data.fingerprints import Fingerprint, of_arrays, of_files
 from tfdist.data.image_files import ImageFiles
-from tfdist.data.python_calls import CountedCalls, call_python
+from tfdist.data.parsing import Parsing
 from tfdist.data.reading import by_python, parallel_parses, read_batches, read_samples
 from tfdist.data.text_files import TextReader
 from tfdist.errors import DataError
@@ -156,7 +155,7 @@ class ImageSource:
         """Lists the images; see `ImageFiles.find` for the errors."""
         self._folder, self._files = path, ImageFiles.find(path)
         self._size, self._channels = tuple(size), channels
-        self._decode = CountedCalls(partial(_decode, channels))
+        self._parsing = Parsing(self._decode, self._listed, self._undecodable)
 
     def __len__(self) -> int:
         return len(self._files)
@@ -164,7 +163,7 @@ class ImageSource:
     def batches(self, indices: tf.data.Dataset, largest: int) -> tf.data.Dataset:
         """See `Source.batches`."""
         specs = [tf.TensorSpec([None], tf.string), tf.TensorSpec([None], tf.int64)]
-        return read_samples(indices, largest, by_python(self._read, specs), self._parse)
+        return read_samples(indices, largest, by_python(self._list, specs), self._parsing.parse)
 
     def name(self, number: int) -> str:
         """See `Source.name`."""
@@ -174,22 +173,21 @@ class ImageSource:
         """See `Source.fingerprint`."""
         return of_files(self._files.paths, len(self), self._folder)
 
-    def _read(self, indices: NDArray[np.int64]) -> tuple[NDArray[np.object_], NDArray[np.int64]]:
-        paths = np.array([os.fsencode(self._files.paths[index]) for index in indices.tolist()], np.object_)
-        return paths, self._files.labels[indices]
+    def _list(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.object_], NDArray[np.int64]]:
+        self._parsing.note(numbers)
+        return self._listed(numbers)
 
-    def _parse(self, path: tf.Tensor, label: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        (image,) = call_python(self._decode, [path], [tf.TensorSpec([None, None, self._channels], tf.uint8)])
-        return tf.image.resize(image, self._size), label
+    def _listed(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.object_], NDArray[np.int64]]:
+        """The paths and the labels of images, each [k]."""
+        paths = np.array([os.fsencode(self._files.paths[number]) for number in numbers.tolist()], np.object_)
+        return paths, self._files.labels[numbers]
 
+    def _decode(self, path: tf.Tensor, label: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        image = tf.io.decode_image(tf.io.read_file(path), self._channels, expand_animations=False)
+        return tf.image.resize(tf.ensure_shape(image, [None, None, self._channels]), self._size), label
 
-def _decode(channels: int, path: bytes) -> list[NDArray[np.uint8]]:
-    # In Python, as an error in the graph could not name the file.
-    try:
-        with tf.device("CPU:0"):
-            return [tf.io.decode_image(tf.io.read_file(path), channels, expand_animations=False).numpy()]
-    except tf.errors.OpError as error:
-        raise DataError(f"Cannot read the image {os.fsdecode(path)}: {error.message}") from error
+    def _undecodable(self, number: int, reason: str) -> DataError:
+        return DataError(f"Cannot read the image {self.name(number)}: {reason}")
 
 
 def _tensor(array: Any) -> tf.Tensor:

@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 
 from tfdist.data.fingerprints import Fingerprint, of_files
 from tfdist.data.image_features import ImageFeature
 from tfdist.data.parsing import Parsing
 from tfdist.data.reading import by_blocks, parallel_parses, read_batches, read_samples
+from tfdist.data.record_reader import Block
 from tfdist.data.records import OnCorrupt
 from tfdist.data.sequential_tfrecords import SequentialTFRecordReader, TFRecords, open_tfrecords
 from tfdist.data.sources import Files
@@ -34,7 +36,7 @@ class ParsedTFRecordSource:
             DataError: See `open_tfrecords`, which has the arguments; or `parse` cannot read the first record.
         """
         self._reader = open_tfrecords(files, on_corrupt, **sequential)
-        self._parsing = Parsing(self._reader, parse)
+        self._parsing = Parsing(parse, lambda numbers: (self._reader.read(numbers).cut(),), self._misfit)
         _try_first(self._reader, lambda record, _: parse(record), "the parse function")
 
     def __len__(self) -> int:
@@ -42,7 +44,14 @@ class ParsedTFRecordSource:
 
     def batches(self, indices: tf.data.Dataset, largest: int) -> tf.data.Dataset:
         """See `Source.batches`."""
-        return read_samples(indices, largest, by_blocks(self._parsing.read), self._parsing.parse)
+        return read_samples(indices, largest, by_blocks(self._read), self._parsing.parse)
+
+    def _read(self, numbers: NDArray[np.int64]) -> Block:
+        self._parsing.note(numbers)
+        return self._reader.read(numbers)
+
+    def _misfit(self, number: int, reason: str) -> DataError:
+        return DataError(f"{self.name(number)} does not fit the parse function: {reason}")
 
     def name(self, number: int) -> str:
         """See `Source.name`."""
