@@ -1,19 +1,15 @@
-"""Random augmentation, sample by sample, from seeds that do not depend on who reads the sample."""
+"""Random augmentation of samples that are read in batches, from seeds that do not depend on who reads the sample."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
-from tfdist.data.reading import parallel_parses
-
-Augment = Callable[[Any, tf.Tensor], Any]
-"""From a sample, such as `(x, y)` without the batch's dimension, and its seed, int32 [2], to the sample to train on."""
+from tfdist.data.reading import Augmentation, parallel_parses
 
 
-def augmented(batches: tf.data.Dataset, seeds: tf.data.Dataset, largest: int, augment: Augment) -> tf.data.Dataset:
+def augmented(batches: tf.data.Dataset, largest: int, augmentation: Augmentation) -> tf.data.Dataset:
     """Augments the samples of all batches in parallel, in order.
 
     As `Dataset.batch` makes batches of one size only, smaller ones are filled up by repeating a sample, an empty one
@@ -21,9 +17,8 @@ def augmented(batches: tf.data.Dataset, seeds: tf.data.Dataset, largest: int, au
 
     Args:
         batches: Structures of tensors, each [k, ...]; k may change and may be 0.
-        seeds: As many batches of seeds, int32 [k, 2].
         largest: The largest k.
-        augment: In TensorFlow's operations; what is random in it comes from `tf.random.stateless_*` and its kin.
+        augmentation: What is done to each sample.
     """
     size = max(largest, 1)
 
@@ -34,8 +29,10 @@ def augmented(batches: tf.data.Dataset, seeds: tf.data.Dataset, largest: int, au
         filled = tf.nest.map_structure(lambda rows: tf.gather(_with_zeros(rows), places), (batch, seeds))
         return tf.fill([size], count), filled
 
-    samples = tf.data.Dataset.zip(batches, seeds).map(fill).unbatch()
-    changed = samples.map(lambda count, sample: (count, augment(*sample)), num_parallel_calls=parallel_parses())
+    samples = tf.data.Dataset.zip(batches, augmentation.seeds).map(fill).unbatch()
+    changed = samples.map(
+        lambda count, sample: (count, augmentation.augment(*sample)), num_parallel_calls=parallel_parses()
+    )
     return changed.batch(size, drop_remainder=True).map(_cut)
 
 

@@ -15,11 +15,11 @@ import tensorflow as tf
 
 from tfdist.data.agreeing import Sharding
 from tfdist.data.array_files import read_npz
-from tfdist.data.augmenting import Augment
 from tfdist.data.generator_source import GeneratorSource
 from tfdist.data.inspecting import OnNan
 from tfdist.data.mapped_arrays import MappedSource, holds_mapped
 from tfdist.data.pipeline import open_and_build
+from tfdist.data.reading import Augment
 from tfdist.data.records import OnCorrupt
 from tfdist.data.sources import ArraySource, CsvSource, Files, ImageSource, Source, TextSource
 from tfdist.data.tfrecord_sources import ExampleSource, Feature, ParsedTFRecordSource

@@ -10,11 +10,12 @@ import numpy as np
 import tensorflow as tf
 
 from tfdist.data.agreeing import Agreed, Sharding, agree
-from tfdist.data.augmenting import Augment, augmented
+from tfdist.data.augmenting import augmented
 from tfdist.data.buffering import PREFETCHED_STEPS
 from tfdist.data.inspecting import Expectations, OnNan
 from tfdist.data.numbering import sample_numbers, sample_seeds
-from tfdist.data.sources import Sequential, Source
+from tfdist.data.reading import Augment, Augmentation
+from tfdist.data.sources import SampleBySample, Sequential, Source
 from tfdist.errors import UsageError
 from tfdist.launch.environment import Assignment
 from tfdist.order.epoch import Order, Steps
@@ -147,12 +148,14 @@ class _Feed:
         """The batches of some replicas, step by step; each iterator takes the next of `epochs`."""
         dealt = (self.order, self.steps, replica_ids, first_step, epochs)
         largest = self.steps.largest_piece(replica_ids)
+        inspects = self.expectations != Expectations()
+        changes = None if self.augment is None else Augmentation(sample_seeds(*dealt), self.augment)
+        if changes is not None and not inspects and isinstance(self.source, SampleBySample):
+            return self.source.augmented(sample_numbers(*dealt), largest, changes)
         batches = self.source.batches(sample_numbers(*dealt), largest)
-        if self.expectations != Expectations():
+        if inspects:
             batches = self.expectations.inspected(batches, sample_numbers(*dealt), self.source.name)
-        if self.augment is None:
-            return batches
-        return augmented(batches, sample_seeds(*dealt), largest, self.augment)
+        return batches if changes is None else augmented(batches, largest, changes)
 
     @property
     def facts(self) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -19,6 +19,22 @@ def parallel_parses() -> int:
 
 Load = Callable[[tf.Tensor], tuple[tf.Tensor, ...]]
 """In a graph, from the numbers of samples, int64 [k], to tensors [k, ...]."""
+
+
+Augment = Callable[[Any, tf.Tensor], Any]
+"""From a sample, such as `(x, y)` without the batch's dimension, and its seed, int32 [2], to the sample to train on."""
+
+
+class Augmentation(NamedTuple):
+    """What is changed at random.
+
+    Attributes:
+        seeds: As many batches of seeds, int32 [k, 2], as there are batches of samples.
+        augment: In TensorFlow's operations; what is random in it comes from `tf.random.stateless_*` and its kin.
+    """
+
+    seeds: tf.data.Dataset
+    augment: Augment
 
 
 def by_python(read: Callable[..., Any], specs: Sequence[tf.TensorSpec]) -> Load:
@@ -66,7 +82,11 @@ def read_batches(indices: tf.data.Dataset, load: Load) -> tf.data.Dataset:
 
 
 def read_samples(
-    indices: tf.data.Dataset, largest: int, load: Load, parse: Callable[..., Any]
+    indices: tf.data.Dataset,
+    largest: int,
+    load: Load,
+    parse: Callable[..., Any],
+    augmentation: Augmentation | None = None,
 ) -> tf.data.Dataset:
     """Like `read_batches`, with a function in TensorFlow's operations that parses one sample at a time.
 
@@ -79,21 +99,28 @@ def read_samples(
         largest: The largest k.
         load: Loads what is parsed.
         parse: From one sample of what `load` gives to a structure of tensors.
+        augmentation: What is done to that at once, before it is copied into a batch.
 
     Returns:
-        A dataset of what `parse` returns, each tensor with k in front.
+        A dataset of what `parse` returns, augmented, each tensor with k in front.
     """
     size = max(largest, 1)
 
-    def load_filled(batch: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    def load_filled(batch: tf.Tensor, *seeds: tf.Tensor) -> tuple[Any, ...]:
         count = tf.shape(batch)[0]
         filler = tf.concat([batch, tf.zeros([1], tf.int64)], axis=0)[:1]
         filled = tf.concat([batch, tf.repeat(filler, size - count)], axis=0)
-        return tf.fill([size], count), *load(filled)
+        beside = [tf.pad(rows, [[0, size - count], [0, 0]]) for rows in seeds]
+        return tf.fill([size], count), load(filled), *beside
 
-    samples = indices.map(load_filled, num_parallel_calls=PARALLEL_READS).unbatch()
-    parsed = samples.map(lambda count, *sample: (count, parse(*sample)), num_parallel_calls=parallel_parses())
-    return parsed.batch(size, drop_remainder=True).map(_cut)
+    def make(count: tf.Tensor, read: tuple[tf.Tensor, ...], *seed: tf.Tensor) -> tuple[tf.Tensor, Any]:
+        sample = parse(*read)
+        return count, sample if augmentation is None else augmentation.augment(sample, *seed)
+
+    numbers = indices if augmentation is None else tf.data.Dataset.zip(indices, augmentation.seeds)
+    samples = numbers.map(load_filled, num_parallel_calls=PARALLEL_READS).unbatch()
+    made = samples.map(make, num_parallel_calls=parallel_parses())
+    return made.batch(size, drop_remainder=True).map(_cut)
 
 
 def _cut(counts: tf.Tensor, samples: Any) -> Any:

@@ -15,7 +15,7 @@ from tfdist.data.files import matching
 from tfdist.data.fingerprints import Fingerprint, of_arrays, of_files
 from tfdist.data.image_files import ImageFiles
 from tfdist.data.parsing import Parsing
-from tfdist.data.reading import by_python, parallel_parses, read_batches, read_samples
+from tfdist.data.reading import Augmentation, by_python, parallel_parses, read_batches, read_samples
 from tfdist.data.text_files import TextReader
 from tfdist.errors import DataError
 from tfdist.order.lanes import Lanes
@@ -51,6 +51,14 @@ class Sequential(Protocol):
     @property
     def lanes(self) -> Lanes | None:
         """How it is read; None where it can be read in any order."""
+
+
+@runtime_checkable
+class SampleBySample(Protocol):
+    """What a source has beside, when its samples are made one by one: they are augmented before they are batched."""
+
+    def augmented(self, indices: tf.data.Dataset, largest: int, augmentation: Augmentation | None) -> tf.data.Dataset:
+        """Like `Source.batches`, with every sample augmented."""
 
 
 class ArraySource:
@@ -162,8 +170,12 @@ class ImageSource:
 
     def batches(self, indices: tf.data.Dataset, largest: int) -> tf.data.Dataset:
         """See `Source.batches`."""
+        return self.augmented(indices, largest, None)
+
+    def augmented(self, indices: tf.data.Dataset, largest: int, augmentation: Augmentation | None) -> tf.data.Dataset:
+        """See `SampleBySample.augmented`."""
         specs = [tf.TensorSpec([None], tf.string), tf.TensorSpec([None], tf.int64)]
-        return read_samples(indices, largest, by_python(self._list, specs), self._parsing.parse)
+        return read_samples(indices, largest, by_python(self._list, specs), self._parsing.parse, augmentation)
 
     def name(self, number: int) -> str:
         """See `Source.name`."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tfdist.data.fingerprints import Fingerprint, of_files
 from tfdist.data.image_features import ImageFeature
 from tfdist.data.parsing import Parsing
-from tfdist.data.reading import by_blocks, parallel_parses, read_batches, read_samples
+from tfdist.data.reading import Augmentation, by_blocks, parallel_parses, read_batches, read_samples
 from tfdist.data.record_reader import Block
 from tfdist.data.records import OnCorrupt
 from tfdist.data.sequential_tfrecords import SequentialTFRecordReader, TFRecords, open_tfrecords
@@ -44,7 +44,11 @@ class ParsedTFRecordSource:
 
     def batches(self, indices: tf.data.Dataset, largest: int) -> tf.data.Dataset:
         """See `Source.batches`."""
-        return read_samples(indices, largest, by_blocks(self._read), self._parsing.parse)
+        return self.augmented(indices, largest, None)
+
+    def augmented(self, indices: tf.data.Dataset, largest: int, augmentation: Augmentation | None) -> tf.data.Dataset:
+        """See `SampleBySample.augmented`."""
+        return read_samples(indices, largest, by_blocks(self._read), self._parsing.parse, augmentation)
 
     def _read(self, numbers: NDArray[np.int64]) -> Block:
         self._parsing.note(numbers)
