@@ -9,6 +9,9 @@ from dataclasses import dataclass
 MUCH = 0.1
 """The part of the steps' time from which on waiting for data is worth a remedy."""
 
+MUCH_SECONDS = 1.0
+"""Of an epoch: who trains for less than this has nothing to gain."""
+
 _SATURATED = 0.75
 """The part of the cores from which on they are what the input lacks."""
 
@@ -50,6 +53,11 @@ class Wait:
     def share(self) -> float:
         """The part of the steps' time that waited for data, 0 to 1."""
         return min(1.0, self.waited / self.seconds) if self.seconds > 0 else 0.0
+
+    @property
+    def is_much(self) -> bool:
+        """Whether it is worth a remedy."""
+        return self.share > MUCH and self.waited > MUCH_SECONDS
 
 
 class WaitClock:

@@ -8,7 +8,7 @@ from tfdist.config import RunConfig
 from tfdist.config.sources import SourceConfig
 from tfdist.training.callbacks import Progress, Record, metrics_line
 from tfdist.training.input_facts import input_of
-from tfdist.training.input_wait import MUCH, Wait, remedy
+from tfdist.training.input_wait import Wait, remedy
 from tfdist.training.resumes import change_of
 from tfdist.training.resuming import Beginning
 from tfdist.training.session import Session
@@ -49,7 +49,7 @@ def closing(session: Session, config: RunConfig, samples: int, progress: Progres
 
 def _waiting(section: SourceConfig, wait: Wait | None) -> Iterator[str]:
     """How long steps waited for their data, where that is worth a remedy."""
-    if wait is not None and wait.share > MUCH:
+    if wait is not None and wait.is_much:
         advice = remedy(input_of(section), wait)
         yield f"  input    {100 * wait.share:.0f} % of the steps' time waited for data. {advice}"
 

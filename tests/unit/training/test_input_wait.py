@@ -26,6 +26,13 @@ def test_the_part_that_waited(wait: Wait, share: float) -> None:
 
 
 @pytest.mark.parametrize(
+    ("seconds", "waited", "much"), [(20.0, 2.5, True), (20.0, 1.5, False), (1.0, 0.9, False), (2.0, 1.1, True)]
+)
+def test_what_is_worth_a_remedy(seconds: float, waited: float, much: bool) -> None:
+    assert Wait(seconds, waited, 1.0).is_much is much
+
+
+@pytest.mark.parametrize(
     ("source", "busy", "told"),
     [
         (Input("tfrecord", False, "my.parse", "my.parse", 4), 1.0, "my.parse runs Python code for each sample"),
