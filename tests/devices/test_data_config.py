@@ -65,13 +65,13 @@ def sections(folder: Path) -> dict[str, SourceConfig]:
     ],
 )
 def test_every_format(folder: Path, name: str, shape: tuple[int, ...]) -> None:
-    batches, samples = from_config(sections(folder)[name], batch_size=2)
+    batches, samples, _ = from_config(sections(folder)[name], batch_size=2)
     ((x, y),) = list(batches)
     assert (samples, x.shape, y.numpy().tolist()) == (2, shape, [0, 1])
 
 
 def test_records_that_a_function_parses(folder: Path) -> None:
-    batches, samples = from_config(sections(folder)["parsed"], batch_size=2)
+    batches, samples, _ = from_config(sections(folder)["parsed"], batch_size=2)
     (lengths,) = list(batches)
     assert (samples, lengths.shape) == (2, (2,))
 

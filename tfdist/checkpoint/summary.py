@@ -30,6 +30,7 @@ class Summary(Record):
         record: What the run has written down of its epochs so far.
         config: What was trained.
         versions: Package -> version of what trained.
+        order: What the order of the samples depends on beside these, by name.
         job: The job that made it, different for every start by hand; empty without a launcher.
     """
 
@@ -48,6 +49,7 @@ class Summary(Record):
     record: Mapping[str, Any] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
+    order: Mapping[str, Any] = field(default_factory=dict)
     job: str = ""
 
     @property

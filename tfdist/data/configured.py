@@ -8,9 +8,9 @@ import tensorflow as tf
 
 from tfdist.config import sources as sections
 from tfdist.config.dotted import resolve_callable
-from tfdist.data.datasets import Batches, npz_source, tfrecord_source
+from tfdist.data.datasets import npz_source, tfrecord_source
 from tfdist.data.image_features import ImageFeature
-from tfdist.data.pipeline import open_and_build
+from tfdist.data.pipeline import Opened, open_and_build
 from tfdist.data.sources import CsvSource, ImageSource, Source, TextSource
 from tfdist.data.tfrecord_sources import Feature
 from tfdist.order.position import START, Position
@@ -23,8 +23,8 @@ def from_config(
     strategy: tf.distribute.Strategy | None = None,
     key: str = "data.train",
     begin: Position = START,
-) -> tuple[Batches, int]:
-    """Returns the batches that a section describes, and the number of its samples. All workers call it together.
+) -> Opened:
+    """Opens what a section describes. All workers call it together.
 
     Args:
         config: The section.

@@ -192,8 +192,7 @@ def text(
 
 
 def _batches(open_source: Callable[[], Source], batching: Batching) -> Batches:
-    batches, _ = open_and_build(open_source, **batching)
-    return batches
+    return open_and_build(open_source, **batching).batches
 
 
 def array_source(x: Any, y: Any = None, origin: str = "the arrays") -> Source:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -36,14 +36,28 @@ from tfdist.runtime.feeding import (
 Batches = tf.data.Dataset | tf.distribute.DistributedDataset
 
 
+class Opened(NamedTuple):
+    """A source that all workers have opened.
+
+    Attributes:
+        batches: For `fit`.
+        samples: Of an epoch, over all workers.
+        order: What the order of the samples depends on, by name; JSON.
+    """
+
+    batches: Batches
+    samples: int
+    order: Mapping[str, Any]
+
+
 def open_and_build(
     open_source: Callable[[], Source],
     *,
     sharding: Sharding = "auto",
     strategy: tf.distribute.Strategy | None = None,
     **options: Any,
-) -> tuple[Batches, int]:
-    """Returns the batches of a source and the number of its samples, once all workers have it and agree on it.
+) -> Opened:
+    """Returns the batches of a source, once all workers have it and agree on it.
 
     Args:
         open_source: Opens this worker's source. All workers call this together.
@@ -59,12 +73,13 @@ def open_and_build(
     """
     strategy = strategy or tf.distribute.get_strategy()
     agreed = agree(open_source, sharding, strategy)
-    return _build(agreed, strategy, **options), agreed.samples
+    batches, order = _build(agreed, strategy, **options)
+    return Opened(batches, agreed.samples, order)
 
 
 def build(source: Source, *, strategy: tf.distribute.Strategy | None = None, **options: Any) -> Batches:
     """Returns the batches of a source that is known to be the same on every worker; see `_build` for the options."""
-    return _build(Agreed(source), strategy or tf.distribute.get_strategy(), **options)
+    return _build(Agreed(source), strategy or tf.distribute.get_strategy(), **options)[0]
 
 
 def _build(
@@ -78,8 +93,8 @@ def _build(
     augment: Augment | None = None,
     on_nan: OnNan = "keep",
     classes: int | None = None,
-) -> Batches:
-    """Returns the batches of an agreed source; every iterator over them is the next epoch.
+) -> tuple[Batches, Mapping[str, Any]]:
+    """Returns the batches of an agreed source, and what their order depends on; every iterator is the next epoch.
 
     An epoch has `ceil(samples / batch_size)` steps on every worker and visits every sample once. A global batch is cut
     into near-equal pieces, one a replica; at the end of an epoch, or with more replicas than samples, some are empty.
@@ -98,7 +113,8 @@ def _build(
         classes: Labels must be integers from 0 to `classes - 1`; a sample with another one is named.
 
     Returns:
-        For one replica a `tf.data.Dataset` of global batches; for several a `tf.distribute.DistributedDataset`.
+        For one replica a `tf.data.Dataset` of global batches; for several a `tf.distribute.DistributedDataset`. And
+        what `Opened.order` is.
 
     Raises:
         UsageError: An argument is impossible.
@@ -108,9 +124,9 @@ def _build(
     order, steps = _dealt(agreed, min(batch_size, agreed.samples), seed, shuffle, strategy.num_replicas_in_sync)
     feed = _Feed(agreed.source, order, steps, augment, Expectations(on_nan, classes))
     if not begin.step:
-        return _batches(feed, strategy, begin)
+        return _batches(feed, strategy, begin), feed.facts
     later = _batches(feed, strategy, Position(begin.epoch + 1))
-    return after_rest(later, begin.step, lambda: _batches(feed, strategy, begin))
+    return after_rest(later, begin.step, lambda: _batches(feed, strategy, begin)), feed.facts
 
 
 def _dealt(

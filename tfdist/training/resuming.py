@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
 
 from tfdist.checkpoint import Checkpoints, Retention, Summary
 from tfdist.checkpoint.manager import of_another_run
@@ -17,6 +20,14 @@ from tfdist.rundir import RunDir, atomic
 from tfdist.runtime.collectives import broadcast
 from tfdist.training.keeping import is_restart, wanted_resume
 from tfdist.training.session import Session
+
+_IN_WORDS = {
+    "shuffle": "data.train.shuffle",
+    "shares": "the number of samples of each worker's share",
+    "lanes": "the number of files of data.train that are read at the same time",
+    "window": "the part of data.train.shuffle_buffer for each of these files",
+}
+"""What the order of the samples depends on, for errors."""
 
 _log = logging.getLogger("tfdist")
 
@@ -78,9 +89,21 @@ def find_beginning(session: Session, assignment: Assignment, config: RunConfig) 
 
 
 def check_same_order(
-    summary: Summary, *, seed: int | None = None, batch_size: int | None = None, samples: int | None = None
+    summary: Summary,
+    *,
+    seed: int | None = None,
+    batch_size: int | None = None,
+    samples: int | None = None,
+    order: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
     """Checks that global batches are those of the run that is to go on; None is not looked at.
+
+    Args:
+        summary: Of the checkpoint.
+        seed: Of the run.
+        batch_size: Samples of a global batch.
+        samples: Of an epoch.
+        order: What else the order depends on, by name.
 
     Raises:
         RunDirError: They are not: some samples of the epoch would come twice, and others not at all.
@@ -89,8 +112,9 @@ def check_same_order(
         ("seed", seed, summary.seed),
         ("data.batch_size", batch_size, summary.batch_size),
         ("the number of samples in data.train", samples, summary.samples),
+        *((words, order.get(name), summary.order.get(name)) for name, words in _IN_WORDS.items()),
     ):
-        if here is not None and here != there:
+        if here is not None and there is not None and here != there:
             raise RunDirError(
                 f"The checkpoint is of a run in which {name} was {there}. Expected the same, which decides the order "
                 f"of the samples. Received: {here}. Go on with {there}, or choose another --run-dir."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -66,7 +67,7 @@ def _train(session: Session, config: RunConfig, beginning: Beginning) -> None:
     model = build_model(config, session.strategy)
     resumed = beginning.resumed
     if resumed is not None:
-        check_same_order(resumed, samples=inputs.samples)
+        check_same_order(resumed, samples=inputs.samples, order=inputs.order)
         build(model, inputs.train)
         session.heartbeat.resume(resumed.epoch, resumed.total)
     begun = beginning.position.step * config.data.batch_size
@@ -98,6 +99,7 @@ def _keeper(session: Session, config: RunConfig, inputs: _Inputs, beginning: Beg
         time=0.0,
         config=to_dict(config),
         versions=versions(),
+        order=inputs.order,
         job=session.job,
     )
     return Keeper(
@@ -117,6 +119,7 @@ class _Inputs:
     train: Any
     validation: Any
     samples: int
+    order: Mapping[str, Any]
 
 
 def _device_request(assignment: Assignment, config: RunConfig) -> DeviceRequest:
@@ -132,13 +135,13 @@ def _device_request(assignment: Assignment, config: RunConfig) -> DeviceRequest:
 
 def _load_data(session: Session, config: RunConfig, begin: Position) -> _Inputs:
     section = config.data
-    train, samples = data.from_config(
+    train = data.from_config(
         section.train, section.batch_size, session.seed, session.strategy, "data.train", begin
     )
     validation = None
     if section.validation is not None:
         # One evaluation an epoch: where it is shuffled, its order is the one that the epoch would have had.
-        validation, _ = data.from_config(
+        opened = data.from_config(
             section.validation,
             section.batch_size,
             session.seed,
@@ -146,7 +149,8 @@ def _load_data(session: Session, config: RunConfig, begin: Position) -> _Inputs:
             "data.validation",
             Position(begin.epoch),
         )
-    return _Inputs(train, validation, samples)
+        validation = opened.batches
+    return _Inputs(train.batches, validation, train.samples, train.order)
 
 
 def _fit(

@@ -84,10 +84,13 @@ def test_a_damaged_note_says_nothing(run: RunDir, content: str) -> None:
         ({"seed": 8}, "seed was 7. Expected the same, .* Received: 8. Go on with 7"),
         ({"batch_size": 64, "seed": 7}, "data.batch_size was 32"),
         ({"samples": 101}, "the number of samples in data.train was 100"),
+        ({"order": {"shares": [50, 50]}}, r"the number of samples of each worker's share was \[60, 40\]"),
+        ({"order": {"shuffle": False}}, "data.train.shuffle was True"),
     ],
 )
-def test_another_order_of_samples_is_refused(given: dict[str, int], message: str) -> None:
-    summary = Summary(1, 2, 6, 7, 32, 100, 1, 1, 0.0)
-    check_same_order(summary, seed=7, batch_size=32, samples=100)
+def test_another_order_of_samples_is_refused(given: dict[str, Any], message: str) -> None:
+    summary = Summary(1, 2, 6, 7, 32, 100, 1, 1, 0.0, order={"shares": [60, 40], "shuffle": True})
+    check_same_order(summary, seed=7, batch_size=32, samples=100, order={"shares": [60, 40], "shuffle": True})
+    check_same_order(summary, order={"lanes": 3})
     with pytest.raises(RunDirError, match=message):
         check_same_order(summary, **given)
