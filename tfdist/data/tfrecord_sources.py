@@ -24,7 +24,29 @@ from tfdist.order.lanes import Lanes
 Feature = tf.io.FixedLenFeature | ImageFeature
 
 
-class ParsedTFRecordSource:
+class _Records:
+    """What is the same however records become samples."""
+
+    _reader: TFRecords
+
+    def __len__(self) -> int:
+        return len(self._reader)
+
+    def name(self, number: int) -> str:
+        """See `Source.name`."""
+        return self._reader.names(np.array([number]))[0]
+
+    def fingerprint(self) -> Fingerprint:
+        """See `Source.fingerprint`."""
+        return of_files(_files_of(self._reader), len(self))
+
+    @property
+    def lanes(self) -> Lanes | None:
+        """See `Sequential.lanes`."""
+        return self._reader.lanes if isinstance(self._reader, SequentialTFRecordReader) else None
+
+
+class ParsedTFRecordSource(_Records):
     """TFRecord files with a function that parses one record."""
 
     def __init__(
@@ -38,9 +60,6 @@ class ParsedTFRecordSource:
         self._reader = open_tfrecords(files, on_corrupt, **sequential)
         self._parsing = Parsing(parse, lambda numbers: (self._reader.read(numbers).cut(),), self._misfit)
         _try_first(self._reader, lambda record, _: parse(record), "the parse function")
-
-    def __len__(self) -> int:
-        return len(self._reader)
 
     def batches(self, indices: tf.data.Dataset, largest: int) -> tf.data.Dataset:
         """See `Source.batches`."""
@@ -57,21 +76,8 @@ class ParsedTFRecordSource:
     def _misfit(self, number: int, reason: str) -> DataError:
         return DataError(f"{self.name(number)} does not fit the parse function: {reason}")
 
-    def name(self, number: int) -> str:
-        """See `Source.name`."""
-        return self._reader.names(np.array([number]))[0]
 
-    def fingerprint(self) -> Fingerprint:
-        """See `Source.fingerprint`."""
-        return of_files(_files_of(self._reader), len(self))
-
-    @property
-    def lanes(self) -> Lanes | None:
-        """See `Sequential.lanes`."""
-        return self._reader.lanes if isinstance(self._reader, SequentialTFRecordReader) else None
-
-
-class ExampleSource:
+class ExampleSource(_Records):
     """TFRecord files of `tf.train.Example`, read by the names and types of their features."""
 
     def __init__(
@@ -96,9 +102,6 @@ class ExampleSource:
         self._reader = open_tfrecords(files, on_corrupt, **sequential)
         _try_first(self._reader, lambda *first: self._sample(*(part[tf.newaxis] for part in first)), "the features")
 
-    def __len__(self) -> int:
-        return len(self._reader)
-
     def batches(self, indices: tf.data.Dataset, largest: int) -> tf.data.Dataset:
         """See `Source.batches`."""
         each = tf.TensorSpec([None], tf.int64)
@@ -119,19 +122,6 @@ class ExampleSource:
             x[name] = feature.decode(x[name], names)
         y = x.pop(self._label)
         return (x if len(x) > 1 else next(iter(x.values()))), y
-
-    def name(self, number: int) -> str:
-        """See `Source.name`."""
-        return self._reader.names(np.array([number]))[0]
-
-    def fingerprint(self) -> Fingerprint:
-        """See `Source.fingerprint`."""
-        return of_files(_files_of(self._reader), len(self))
-
-    @property
-    def lanes(self) -> Lanes | None:
-        """See `Sequential.lanes`."""
-        return self._reader.lanes if isinstance(self._reader, SequentialTFRecordReader) else None
 
 
 def _files_of(reader: TFRecords) -> Sequence[str | os.PathLike[str]]:
