@@ -8,6 +8,7 @@ import keras
 import pytest
 import tensorflow as tf
 
+from tests.marks import slow
 from tfdist import keras_repairs
 
 LOGICAL_CPUS = 3
@@ -16,7 +17,7 @@ LOGICAL_CPUS = 3
 tf.config.set_logical_device_configuration(_cpu, [tf.config.LogicalDeviceConfiguration()] * LOGICAL_CPUS)
 
 
-@pytest.fixture(params=[1, 2, 3], ids=lambda replicas: f"replicas={replicas}")
+@pytest.fixture(params=[1, slow(2), 3], ids=lambda replicas: f"replicas={replicas}")
 def strategy(request: pytest.FixtureRequest) -> tf.distribute.Strategy:
     """TensorFlow's default strategy for one replica, MirroredStrategy over logical CPUs for two and three."""
     if request.param == 1:

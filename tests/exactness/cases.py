@@ -56,7 +56,9 @@ SLOW = {
     *("two_fits_and_changed_layers", "several_outputs_and_masks_of_losses", "mask_and_sample_weight", "convolution"),
     *("loss_scaling_with_an_overflow_and_accumulation", "gradient_accumulation_of_an_embedding", "gathered_metrics"),
     *("sparse_gradients_by_adagrad", "own_step_with_a_total", "own_step_with_a_declared_sum"),
-    *("moving_average_that_overwrites", "mean_with_sample_weight"),
+    *("moving_average_that_overwrites", "mean_with_sample_weight", "mask_of_an_embedding", "metrics_inside_a_layer"),
+    *("max_pooling_in_float32", "transposed_convolution_in_float32", "run_eagerly", "own_step_with_means"),
+    *("adam_with_amsgrad", "nesterov_momentum", "muon", "gradient_accumulation_and_clipping"),
 }
 """Cases that the slow tests alone compare."""
 
