@@ -21,6 +21,7 @@ from tfdist.runtime.collectives import gather_objects, worker_count, worker_rank
 Sharding = Literal["auto", "none"]
 """Whether all workers see the same data, which is dealt to them, or each sees its own share alone."""
 
+
 @dataclass(frozen=True)
 class Agreed:
     """A source that all workers have opened.

@@ -27,7 +27,6 @@ LANES = 64
 SHUFFLE_BUFFER = 1 << 14
 """Samples that wait to be mixed, in all lanes together, unless something else is asked for."""
 
-
 _STEPS_SEEN = 64
 """Of an epoch, to find the lanes of a worker: its first and last step and others between."""
 

@@ -77,6 +77,16 @@ def _permute_cells(cells: NDArray[np.uint64], num_samples: int, keys: NDArray[np
     # An even number of columns: of the moves of such a row half are odd. Else odd permutations would never be drawn.
     columns = np.uint64(2 * (math.isqrt(num_samples - 1) // 2 + 1))
     rows = np.uint64(-(-num_samples // int(columns)))
+    return moved(cells, columns, rows, keys)
+
+
+def moved(
+    cells: NDArray[np.uint64],
+    columns: np.uint64 | NDArray[np.uint64],
+    rows: np.uint64 | NDArray[np.uint64],
+    keys: NDArray[np.uint64],
+) -> NDArray[np.uint64]:
+    """Moves cells along their rows and columns in turn, uint64 [k]; see `move` for sizes and keys."""
     row = cells // columns
     column = cells - row * columns
     for first, second in zip(keys[::2], keys[1::2], strict=True):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tfdist.order.permutation import ROUNDS, mixed, move, numbers
+from tfdist.order.permutation import ROUNDS, mixed, moved, numbers
 
 _BLOCK = 1 << 12
 """Positions that are permuted at a time: each has keys of its own."""
@@ -50,9 +50,4 @@ def _pass(cells: NDArray[np.uint64], sizes: NDArray[np.uint64], keys: NDArray[np
     roots = np.floor(np.sqrt((sizes - np.uint64(1)).astype(np.float64))).astype(np.uint64)
     columns = np.uint64(2) * (roots // np.uint64(2) + np.uint64(1))
     rows = (sizes + columns - np.uint64(1)) // columns
-    row = cells // columns
-    column = cells - row * columns
-    for first, second in zip(keys[::2], keys[1::2], strict=True):
-        move(column, row, first, columns)
-        move(row, column, second, rows)
-    return row * columns + column
+    return moved(cells, columns, rows, keys)
