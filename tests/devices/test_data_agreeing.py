@@ -15,7 +15,7 @@ from tests.devices.test_data_formats import parse
 from tests.devices.test_data_sequential import write
 from tfdist.data import agreeing
 from tfdist.data.agreeing import Agreed, agree
-from tfdist.data.numbering import sample_numbers
+from tfdist.data.numbering import SampleNumbers
 from tfdist.data.pipeline import _dealt
 from tfdist.data.sources import ArraySource, Source
 from tfdist.data.tfrecord_sources import ParsedTFRecordSource
@@ -95,8 +95,8 @@ def test_shares_make_full_batches_of_all_samples(tmp_path: Path, replicas: int, 
         )
         order, steps = _dealt(Agreed(source, sizes, worker), 6, 3, True, replicas)
         ids = range(worker * each, (worker + 1) * each)
-        numbers = sample_numbers(order, steps, ids, 0, Epochs())
-        read = [y.numpy() + first for _, y in source.batches(numbers, steps.largest_piece(ids))]
+        numbers = SampleNumbers(order, steps, ids, 0, Epochs())
+        read = [y.numpy() + first for _, y in source.batches(numbers)]
         assert len(read) == len(steps) * each
         labels.append([np.concatenate(read[step * each : (step + 1) * each]) for step in range(len(steps))])
     batches = [np.concatenate(pieces) for pieces in zip(*labels, strict=True)]

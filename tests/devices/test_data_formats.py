@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,11 @@ import tensorflow as tf
 
 import tfdist.data
 from tfdist.data.failures import data_error_in
+from tfdist.data.numbering import SampleNumbers
 from tfdist.data.tfrecord_sources import ExampleSource, ParsedTFRecordSource
 from tfdist.errors import DataError, UsageError
-from tfdist.order.epoch import Order
+from tfdist.order.epoch import Order, Steps
+from tfdist.runtime.feeding import Epochs
 
 FEATURES = {"x": tf.io.FixedLenFeature([2], tf.float32), "y": tf.io.FixedLenFeature([], tf.int64)}
 Open = Callable[..., Any]
@@ -81,10 +83,16 @@ def test_more_replicas_than_records(strategy: tf.distribute.Strategy, tmp_path: 
     assert shapes == [[1, 2], [0, 2], [0, 2]][: strategy.num_replicas_in_sync]
 
 
+def numbers_of(
+    samples: int, batch_size: int, replicas: int = 1, replica_ids: Sequence[int] = (0,)
+) -> SampleNumbers:
+    return SampleNumbers(Order(samples), Steps(samples, batch_size, replicas), replica_ids, 0, Epochs())
+
+
 def test_several_features_make_a_dict(tmp_path: Path) -> None:
     features = {**FEATURES, "z": tf.io.FixedLenFeature([], tf.int64, default_value=5)}
     source = ExampleSource(write_shards(tmp_path, [2]), features, "y")
-    ((x, y),) = list(source.batches(tf.data.Dataset.from_tensors(np.arange(2)), 2))
+    ((x, y),) = list(source.batches(numbers_of(2, batch_size=2)))
     assert (sorted(x), x["z"].numpy().tolist(), y.numpy().tolist()) == (["x", "z"], [5, 5], [0, 1])
 
 
@@ -94,11 +102,10 @@ def test_only_asked_records_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
     read: list[int] = []
     original = source._reader.read
     monkeypatch.setattr(source._reader, "read", lambda indices: read.extend(indices.tolist()) or original(indices))
-    pieces = tf.data.Dataset.from_generator(
-        lambda: iter([np.array([4, 5]), np.array([9])]), output_signature=tf.TensorSpec([None], tf.int64)
-    )
-    assert [y.numpy().tolist() for _, y in source.batches(pieces, 2)] == [[4, 5], [9]]
-    assert set(read) == {4, 5, 9}
+    # The second of two replicas, and of three batches of which the last has nothing for it.
+    numbers = numbers_of(10, batch_size=4, replicas=2, replica_ids=[1])
+    assert [y.numpy().tolist() for _, y in source.batches(numbers)] == [[2, 3], [6, 7], [9]]
+    assert set(read) == {2, 3, 6, 7, 9}
 
 
 def test_csv(strategy: tf.distribute.Strategy, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 import tfdist.data
+from tfdist.data.numbering import SampleNumbers
 from tfdist.data.pipeline import build
 from tfdist.data.sources import ArraySource
 from tfdist.errors import DataError, UsageError
@@ -75,8 +76,8 @@ class Countless:
     def __len__(self) -> int:
         return 10**12
 
-    def batches(self, indices: tf.data.Dataset, largest: int) -> tf.data.Dataset:
-        return indices.map(lambda numbers: (numbers, numbers))
+    def batches(self, numbers: SampleNumbers) -> tf.data.Dataset:
+        return numbers.batches().map(lambda batch: (batch, batch))
 
     def name(self, number: int) -> str:
         return f"sample {number}"

@@ -101,10 +101,12 @@ class _Raw:
     def __len__(self) -> int:
         return len(self._reader)
 
-    def batches(self, indices: Any, largest: int) -> Any:
-        from tfdist.data.reading import by_blocks, read_batches
+    def batches(self, numbers: Any) -> Any:
+        from tfdist.data.reading import cut_filled
+        from tfdist.data.reading_groups import read_groups
 
-        return read_batches(indices, by_blocks(self._reader.read)).map(lambda records: records)
+        groups = read_groups(numbers, self._reader.read, pace=self._reader.pace)
+        return groups.batches.map(lambda count, rows: cut_filled(count, rows[0]))
 
     def name(self, number: int) -> str:
         return f"record {number}"

@@ -1,10 +1,30 @@
-"""How many batches a pipeline reads ahead."""
+"""How much a pipeline reads ahead."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 PREFETCHED_STEPS = 2
 """Batches of each replica that wait for their step."""
 
-PARALLEL_READS = 1
-"""Batches that are read at the same time. Two readers hand Python's lock to and fro at every system call, which on busy
-cores takes longer than the reads; a slow disk is kept busy by `RecordReader` in another way."""
+GROUP_BYTES = 4 << 20
+"""Records of so many bytes are read in one call of Python, or a batch where that is more."""
+
+PARALLEL_GROUPS = 2
+"""Calls at the same time: the system reads for one without Python's lock, which the other has meanwhile."""
+
+
+class Pace(NamedTuple):
+    """How a function that reads records is called.
+
+    Attributes:
+        records: So many in a call at the most, or a batch where that is more.
+        calls: At the same time.
+    """
+
+    records: int
+    calls: int
+
+
+BATCH_BY_BATCH = Pace(records=1, calls=1)
+"""Of what must be read in order."""

@@ -95,6 +95,12 @@ def _mask_all(crc: NDArray[np.uint32]) -> NDArray[np.uint32]:
     return ((crc >> np.uint32(15)) | (crc << np.uint32(17))) + np.uint32(_MASK_DELTA)
 
 
+def unmasked(masked: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """The CRCs that TFRecord stores as these, uint32 of any shape."""
+    rotated = masked - np.uint32(_MASK_DELTA)
+    return (rotated >> np.uint32(17)) | (rotated << np.uint32(15))
+
+
 def _advance(state: int, block: NDArray[np.uint8]) -> int:
     """The CRC register after `block`: a CRC is linear, so every byte adds its own part whatever the others are."""
     size = len(block)

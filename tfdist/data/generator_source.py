@@ -11,6 +11,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from tfdist.data.fingerprints import Fingerprint
+from tfdist.data.numbering import SampleNumbers
 from tfdist.data.reading import by_python, read_batches
 from tfdist.data.sequential_reader import SequentialReader, Tape
 from tfdist.errors import DataError, UsageError
@@ -62,10 +63,10 @@ class GeneratorSource:
     def __len__(self) -> int:
         return len(self._reader)
 
-    def batches(self, indices: tf.data.Dataset, largest: int) -> tf.data.Dataset:
+    def batches(self, numbers: SampleNumbers) -> tf.data.Dataset:
         """See `Source.batches`."""
         specs = [tf.TensorSpec([None, *spec.shape], spec.dtype) for spec in self._specs]
-        flat = read_batches(indices, by_python(self._read, specs))
+        flat = read_batches(numbers.batches(), by_python(self._read, specs))
         return flat.map(lambda *leaves: tf.nest.pack_sequence_as(self._signature, leaves))
 
     def name(self, number: int) -> str:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from tfdist.data.fingerprints import Fingerprint, of_arrays
 from tfdist.data.index_files import Stamp
+from tfdist.data.numbering import SampleNumbers
 from tfdist.data.reading import by_python, read_batches
 from tfdist.errors import DataError
 
@@ -38,9 +39,9 @@ class MappedSource:
     def __len__(self) -> int:
         return self._size
 
-    def batches(self, indices: tf.data.Dataset, largest: int) -> tf.data.Dataset:
+    def batches(self, numbers: SampleNumbers) -> tf.data.Dataset:
         """See `Source.batches`."""
-        flat = read_batches(indices, by_python(self._read, self._specs))
+        flat = read_batches(numbers.batches(), by_python(self._read, self._specs))
         return flat.map(lambda *arrays: tf.nest.pack_sequence_as(self._structure, arrays))
 
     def name(self, number: int) -> str:

@@ -13,7 +13,7 @@ from tfdist.data.agreeing import Agreed, Sharding, agree
 from tfdist.data.augmenting import augmented
 from tfdist.data.buffering import PREFETCHED_STEPS
 from tfdist.data.inspecting import Expectations, OnNan
-from tfdist.data.numbering import sample_numbers, sample_seeds
+from tfdist.data.numbering import SampleNumbers
 from tfdist.data.reading import Augment, Augmentation
 from tfdist.data.sources import SampleBySample, Sequential, Source
 from tfdist.errors import UsageError
@@ -162,16 +162,15 @@ class _Feed:
 
     def batches(self, replica_ids: Sequence[int], first_step: int, epochs: Epochs) -> tf.data.Dataset:
         """The batches of some replicas, step by step; each iterator takes the next of `epochs`."""
-        dealt = (self.order, self.steps, replica_ids, first_step, epochs)
-        largest = self.steps.largest_piece(replica_ids)
+        numbers = SampleNumbers(self.order, self.steps, replica_ids, first_step, epochs)
         inspects = self.expectations != Expectations()
-        changes = None if self.augment is None else Augmentation(sample_seeds(*dealt), self.augment)
+        changes = None if self.augment is None else Augmentation(numbers.seeds(), self.augment)
         if changes is not None and not inspects and isinstance(self.source, SampleBySample):
-            return self.source.augmented(sample_numbers(*dealt), largest, changes)
-        batches = self.source.batches(sample_numbers(*dealt), largest)
+            return self.source.augmented(numbers, changes)
+        batches = self.source.batches(numbers)
         if inspects:
-            batches = self.expectations.inspected(batches, sample_numbers(*dealt), self.source.name)
-        return batches if changes is None else augmented(batches, largest, changes)
+            batches = self.expectations.inspected(batches, numbers.batches(), self.source.name)
+        return batches if changes is None else augmented(batches, numbers.largest, changes)
 
     @property
     def facts(self) -> dict[str, Any]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from tfdist.config import RunConfig
-from tfdist.data.buffering import PARALLEL_READS, PREFETCHED_STEPS
+from tfdist.data.buffering import GROUP_BYTES, PARALLEL_GROUPS, PREFETCHED_STEPS
 from tfdist.data.measuring import measure
 from tfdist.plan.plan import Plan, make_plan
 from tfdist.plan.sizes import Buffering, Layout
 
-_BUFFERING = Buffering(prefetched=PREFETCHED_STEPS, in_work=PARALLEL_READS)
+# One more group than are read at the same time is being cut into batches.
+_BUFFERING = Buffering(prefetched=PREFETCHED_STEPS, group_bytes=GROUP_BYTES, groups=PARALLEL_GROUPS + 1)
 
 
 def plan_run(config: RunConfig, layout: Layout) -> Plan:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from tfdist.data.buffering import PARALLEL_READS
+from tfdist.data.numbering import SampleNumbers
 from tfdist.data.python_calls import CountedCalls, call_python
 
 
@@ -48,26 +48,6 @@ def by_python(read: Callable[..., Any], specs: Sequence[tf.TensorSpec]) -> Load:
     return lambda numbers: call_python(counted, [numbers], specs)
 
 
-def by_blocks(read: Callable[..., Any], beside: Sequence[tf.TensorSpec] = ()) -> Load:
-    """Loads records, strings [k], by a Python function that returns all of them in one block.
-
-    TensorFlow cuts the block, without Python's lock: to make and to hand over an object for each record takes longer
-    than to read it.
-
-    Args:
-        read: From an int64 array [k] to the parts of a `record_reader.Block`, and what else there is, each [k, ...].
-        beside: Shapes and dtypes of the latter.
-    """
-    each = tf.TensorSpec([None], tf.int64)
-    load_block = by_python(read, [tf.TensorSpec([], tf.string), each, each, *beside])
-
-    def load(numbers: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        data, starts, sizes, *rest = load_block(numbers)
-        return tf.strings.substr(data, starts, sizes), *rest
-
-    return load
-
-
 def read_batches(indices: tf.data.Dataset, load: Load) -> tf.data.Dataset:
     """Reads one batch of samples for each batch of sample numbers, in order.
 
@@ -78,50 +58,66 @@ def read_batches(indices: tf.data.Dataset, load: Load) -> tf.data.Dataset:
     Returns:
         A dataset of tuples of tensors.
     """
-    return indices.map(lambda numbers: tuple(load(numbers)), num_parallel_calls=PARALLEL_READS)
+    return indices.map(lambda numbers: tuple(load(numbers)))
 
 
-def read_samples(
-    indices: tf.data.Dataset,
-    largest: int,
-    load: Load,
-    parse: Callable[..., Any],
-    augmentation: Augmentation | None = None,
-) -> tf.data.Dataset:
-    """Like `read_batches`, with a function in TensorFlow's operations that parses one sample at a time.
+class Filled(NamedTuple):
+    """Batches that are filled up to one size, as `Dataset.batch` and functions of fixed shapes need it.
 
-    Samples of all batches are parsed in parallel and batched again. As `Dataset.batch` makes batches of one size only,
-    smaller ones are filled up by repeating a sample, and cut after the parsing: an empty batch so has the shape of the
-    others, even where `parse` leaves it unknown.
+    Attributes:
+        batches: Pairs of the count of samples that are in the batch, a scalar int64, and a tuple of tensors, each
+            [size, ...], in which as many rows come first.
+        size: Of each batch, at least 1.
+    """
+
+    batches: tf.data.Dataset
+    size: int
+
+
+def read_filled(numbers: SampleNumbers, load: Load) -> Filled:
+    """Reads batches, filled up by repeating a sample.
 
     Args:
-        indices: int64 of shape [k], where k may change and may be 0.
-        largest: The largest k.
-        load: Loads what is parsed.
-        parse: From one sample of what `load` gives to a structure of tensors.
+        numbers: Which samples.
+        load: Loads them.
+    """
+    batches = numbers.filled().map(lambda row, count: (count, tuple(load(row))))
+    return Filled(batches, max(numbers.largest, 1))
+
+
+def cut_filled(count: tf.Tensor, rows: Any) -> Any:
+    """The rows that are in the batch, of each tensor of a structure."""
+    return tf.nest.map_structure(lambda tensor: tensor[:count], rows)
+
+
+def parse_each(filled: Filled, parse: Callable[..., Any], augmentation: Augmentation | None = None) -> tf.data.Dataset:
+    """Makes batches with a function in TensorFlow's operations that parses one sample at a time.
+
+    Samples of all batches are parsed in parallel and batched again. What they are filled up with is cut after the
+    parsing: an empty batch so has the shape of the others, even where `parse` leaves it unknown.
+
+    Args:
+        filled: What is parsed.
+        parse: From one sample of it to a structure of tensors.
         augmentation: What is done to that at once, before it is copied into a batch.
 
     Returns:
         A dataset of what `parse` returns, augmented, each tensor with k in front.
     """
-    size = max(largest, 1)
+    batches, size = filled
 
-    def load_filled(batch: tf.Tensor, *seeds: tf.Tensor) -> tuple[Any, ...]:
-        count = tf.shape(batch)[0]
-        filler = tf.concat([batch, tf.zeros([1], tf.int64)], axis=0)[:1]
-        filled = tf.concat([batch, tf.repeat(filler, size - count)], axis=0)
-        beside = [tf.pad(rows, [[0, size - count], [0, 0]]) for rows in seeds]
-        return tf.fill([size], count), load(filled), *beside
+    def spread(count: tf.Tensor, rows: tuple[tf.Tensor, ...], *seeds: tf.Tensor) -> tuple[Any, ...]:
+        beside = [tf.pad(each, [[0, size - tf.shape(each)[0]], [0, 0]]) for each in seeds]
+        return tf.fill([size], count), rows, *beside
 
-    def make(count: tf.Tensor, read: tuple[tf.Tensor, ...], *seed: tf.Tensor) -> tuple[tf.Tensor, Any]:
-        sample = parse(*read)
+    def make(count: tf.Tensor, row: tuple[tf.Tensor, ...], *seed: tf.Tensor) -> tuple[tf.Tensor, Any]:
+        sample = parse(*row)
         return count, sample if augmentation is None else augmentation.augment(sample, *seed)
 
-    numbers = indices if augmentation is None else tf.data.Dataset.zip(indices, augmentation.seeds)
-    samples = numbers.map(load_filled, num_parallel_calls=PARALLEL_READS).unbatch()
+    if augmentation is None:
+        samples = batches.map(spread).unbatch()
+    else:
+        together = tf.data.Dataset.zip(batches, augmentation.seeds)
+        samples = together.map(lambda batch, seeds: spread(*batch, seeds)).unbatch()
     made = samples.map(make, num_parallel_calls=parallel_parses())
-    return made.batch(size, drop_remainder=True).map(_cut)
-
-
-def _cut(counts: tf.Tensor, samples: Any) -> Any:
-    return tf.nest.map_structure(lambda tensor: tensor[: counts[0]], samples)
+    return made.batch(size, drop_remainder=True).map(lambda counts, rows: cut_filled(counts[0], rows))

@@ -7,13 +7,15 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tfdist.data.buffers import new_bytes
 from tfdist.data.index_files import Stamp
+from tfdist.data.linux_aio import MAX_READS, ManyReads
 from tfdist.data.records import Records, Spans
 from tfdist.errors import DataError
 
@@ -24,12 +26,14 @@ MAX_RUN_BYTES = 4 << 20
 CHECK_SECONDS = 10.0
 """How often a file that is being read is looked at for changes."""
 
+MANY = 16
+"""Fewer reads are made one by one: to put a list of them together takes as long as some."""
 
 SLOW_SECONDS = 20e-6
 """A read that takes longer did not find its data in memory, nor on a disk that needs no help."""
 
-ANNOUNCED_BATCHES = 64
-"""So many batches after a slow one are announced to the disk before they are read."""
+ANNOUNCED_CALLS = 64
+"""What the so many calls after a slow one read is announced to the disk before."""
 
 
 class Block(NamedTuple):
@@ -57,6 +61,28 @@ class Block(NamedTuple):
         return [self.data[start:stop] for start, stop in zip(self.starts.tolist(), stops.tolist(), strict=True)]
 
 
+class Runs(NamedTuple):
+    """Parts of files that are read, each of shape [k].
+
+    Attributes:
+        files: Which file, by its place in `Records.paths`.
+        starts: Bytes from the start of the file.
+        sizes: In bytes.
+    """
+
+    files: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+
+    def part(self, first: int, end: int) -> Runs:
+        """Those from `first` on that come before `end`."""
+        return Runs(*(column[first:end] for column in self))
+
+    def each(self) -> Iterator[tuple[int, int, int]]:
+        """File, start and size of one after another."""
+        return zip(*(column.tolist() for column in self), strict=True)
+
+
 class RecordReader:
     """Reads records of a `Records` by their numbers. Safe to use from several threads."""
 
@@ -65,9 +91,16 @@ class RecordReader:
         self._check_seconds = check_seconds
         self._checked = dict.fromkeys(range(len(records.paths)), float("-inf"))
         self._open: dict[int, int] = {}
+        self._descriptors = np.full(len(records.paths), -1, np.int64)
+        self._many = ManyReads.if_possible()
         self._announced = 0
         self._lock = threading.Lock()
         weakref.finalize(self, _close_all, self._open)
+
+    @property
+    def reads_many(self) -> bool:
+        """Whether many records are read in one call of the system, without Python's lock."""
+        return self._many is not None
 
     def read(self, samples: NDArray[np.int64], after: int = 0) -> Block:
         """Returns the records `samples` [k], each with `after` bytes of the file that follow it.
@@ -78,20 +111,17 @@ class RecordReader:
         if not len(samples):
             return Block(b"", samples, samples)
         # In the order of the files, in which the system finds them sooner, and neighbours are read together.
-        order = np.argsort(samples)
-        spans = self.records.locate(samples[order])
+        ordered, places = np.unique(samples, return_inverse=True)
+        spans = self.records.locate(ordered)
         sizes = spans.sizes + after
         self._check_again(set(spans.files.tolist()))
         first = _first_of_runs(spans, self.records.gap)
-        last = np.append(first[1:], len(samples)) - 1
+        last = np.append(first[1:], len(ordered)) - 1
         starts = spans.offsets[first]
-        lengths = spans.offsets[last] + sizes[last] - starts
-        pieces = self._read_timed(spans.files[first].tolist(), starts.tolist(), lengths.tolist())
+        runs = Runs(spans.files[first], starts, spans.offsets[last] + sizes[last] - starts)
         # From a place in the file to one in what is read.
-        shifts = np.repeat(np.cumsum(lengths) - lengths - starts, last - first + 1)
-        asked = np.empty((2, len(samples)), np.int64)
-        asked[:, order] = spans.offsets + shifts, sizes
-        return Block(b"".join(pieces), *asked)
+        shifts = np.repeat(np.cumsum(runs.sizes) - runs.sizes - starts, last - first + 1)
+        return Block(self._read_runs(runs), (spans.offsets + shifts)[places], sizes[places])
 
     def check_unchanged(self, number: int) -> None:
         """Checks that a file is what it was when the run began.
@@ -115,35 +145,38 @@ class RecordReader:
                 self._checked[number] = now
                 self.check_unchanged(number)
 
-    def _read_timed(self, files: Sequence[int], starts: Sequence[int], sizes: Sequence[int]) -> list[bytes]:
-        """So many bytes from each place. A disk that is slow is told of all of them first, and fetches them at once."""
-        begun = time.perf_counter()
-        if self._announced:
-            self._announced -= 1
-            self._announce(files, starts, sizes)
-        found = self._read_each(files, starts, sizes)
-        if time.perf_counter() - begun > SLOW_SECONDS * len(found):
-            self._announced = ANNOUNCED_BATCHES
-        return found
+    def _read_runs(self, runs: Runs) -> bytes:
+        """Reads runs one after another. A disk that is slow is told what follows, and fetches all of it at once."""
+        data, into = new_bytes(int(runs.sizes.sum()))
+        announced, filled = False, 0
+        for first in range(0, len(runs.files), MAX_READS):
+            if self._announced and not announced:
+                self._announce(runs.part(first, len(runs.files)))
+                announced = True
+            part = runs.part(first, first + MAX_READS)
+            end = filled + int(part.sizes.sum())
+            begun = time.perf_counter()
+            self._read_part(part, into[filled:end])
+            slow = time.perf_counter() - begun > SLOW_SECONDS * len(part.files)
+            self._announced = ANNOUNCED_CALLS if slow else max(self._announced - 1, 0)
+            filled = end
+        return data
 
-    def _announce(self, files: Sequence[int], starts: Sequence[int], sizes: Sequence[int]) -> None:
+    def _announce(self, runs: Runs) -> None:
         """Asks the system to fetch what will be read; where it does not take advice, it is read without."""
         with contextlib.suppress(OSError):
-            for number, start, size in zip(files, starts, sizes, strict=True):
+            for number, start, size in runs.each():
                 if number in self._open:
                     os.posix_fadvise(self._open[number], start, size, os.POSIX_FADV_WILLNEED)
 
-    def _read_each(self, files: Sequence[int], starts: Sequence[int], sizes: Sequence[int]) -> list[bytes]:
-        """So many bytes from each place, one after another."""
-        descriptors, pread = self._open, os.pread
-        if descriptors.keys() >= set(files):
-            # What is done a record here is done some 100,000 times a second. Whatever is wrong is found out below.
-            with contextlib.suppress(OSError):
-                places = zip(files, starts, sizes, strict=True)
-                found = [pread(descriptors[number], size, start) for number, start, size in places]
-                if list(map(len, found)) == sizes:
-                    return found
-        return [self._read_one(*place) for place in zip(files, starts, sizes, strict=True)]
+    def _read_part(self, runs: Runs, into: NDArray[np.uint8]) -> None:
+        """Reads MAX_READS runs or fewer."""
+        if self._many is not None and len(runs.files) >= MANY:
+            descriptors = self._descriptors[runs.files]
+            if (descriptors >= 0).all() and self._many.read(descriptors, runs.starts, runs.sizes, into):
+                return
+            # Whatever is wrong is found out below.
+        into[:] = np.frombuffer(b"".join([self._read_one(*run) for run in runs.each()]), np.uint8)
 
     def _read_one(self, number: int, start: int, size: int) -> bytes:
         try:
@@ -165,7 +198,8 @@ class RecordReader:
             with self._lock:
                 # Kept descriptors are never closed while readers may use them; past the limit, files open for one read.
                 if number not in self._open and len(self._open) < MAX_OPEN_FILES:
-                    self._open[number], descriptor = descriptor, None
+                    self._open[number] = self._descriptors[number] = descriptor
+                    descriptor = None
         finally:
             if descriptor is not None:
                 os.close(descriptor)

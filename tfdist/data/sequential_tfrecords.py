@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from tfdist.data.buffering import BATCH_BY_BATCH
 from tfdist.data.record_reader import Block
 from tfdist.data.records import OnCorrupt
 from tfdist.data.remote_files import is_remote, names_of, stamp_of
@@ -26,7 +27,10 @@ class SequentialTFRecordReader:
     Attributes:
         files: The files, in the order of their records.
         lanes: How they are read.
+        pace: How `read` may be called.
     """
+
+    pace = BATCH_BY_BATCH
 
     def __init__(self, names: Sequence[str], shuffle_buffer: int = SHUFFLE_BUFFER, interleave: int = LANES) -> None:
         """Counts the records where no count is kept; see `count_records` for the errors.

@@ -14,8 +14,9 @@ from tfdist.data.csv_files import CsvReader
 from tfdist.data.files import matching
 from tfdist.data.fingerprints import Fingerprint, of_arrays, of_files
 from tfdist.data.image_files import ImageFiles
+from tfdist.data.numbering import SampleNumbers
 from tfdist.data.parsing import Parsing
-from tfdist.data.reading import Augmentation, by_python, parallel_parses, read_batches, read_samples
+from tfdist.data.reading import Augmentation, by_python, parallel_parses, parse_each, read_batches, read_filled
 from tfdist.data.text_files import TextReader
 from tfdist.errors import DataError
 from tfdist.order.lanes import Lanes
@@ -29,13 +30,8 @@ class Source(Protocol):
     def __len__(self) -> int:
         """The number of samples, at least 1."""
 
-    def batches(self, indices: tf.data.Dataset, largest: int) -> tf.data.Dataset:
-        """Returns a dataset of the batches of samples that `indices` asks for, in its order.
-
-        Args:
-            indices: A dataset of int64 [k]: the numbers of the samples of a batch, in order; k may be 0.
-            largest: The largest k.
-        """
+    def batches(self, numbers: SampleNumbers) -> tf.data.Dataset:
+        """Returns a dataset of the batches of these samples, in their order; a batch may be empty."""
 
     def name(self, number: int) -> str:
         """Names a sample for errors: its file and its place in it."""
@@ -57,7 +53,7 @@ class Sequential(Protocol):
 class SampleBySample(Protocol):
     """What a source has beside, when its samples are made one by one: they are augmented before they are batched."""
 
-    def augmented(self, indices: tf.data.Dataset, largest: int, augmentation: Augmentation | None) -> tf.data.Dataset:
+    def augmented(self, numbers: SampleNumbers, augmentation: Augmentation | None) -> tf.data.Dataset:
         """Like `Source.batches`, with every sample augmented."""
 
 
@@ -85,9 +81,11 @@ class ArraySource:
     def __len__(self) -> int:
         return self._size
 
-    def batches(self, indices: tf.data.Dataset, largest: int) -> tf.data.Dataset:
+    def batches(self, numbers: SampleNumbers) -> tf.data.Dataset:
         """See `Source.batches`."""
-        return indices.map(lambda batch: tf.nest.map_structure(lambda array: tf.gather(array, batch), self._arrays))
+        return numbers.batches().map(
+            lambda batch: tf.nest.map_structure(lambda array: tf.gather(array, batch), self._arrays)
+        )
 
     def name(self, number: int) -> str:
         """See `Source.name`."""
@@ -108,10 +106,10 @@ class CsvSource:
     def __len__(self) -> int:
         return len(self._reader)
 
-    def batches(self, indices: tf.data.Dataset, largest: int) -> tf.data.Dataset:
+    def batches(self, numbers: SampleNumbers) -> tf.data.Dataset:
         """See `Source.batches`."""
         x = tf.TensorSpec([None, self._reader.num_features], tf.float32)
-        return read_batches(indices, by_python(self._reader.read, [x, tf.TensorSpec([None], tf.float32)]))
+        return read_batches(numbers.batches(), by_python(self._reader.read, [x, tf.TensorSpec([None], tf.float32)]))
 
     def name(self, number: int) -> str:
         """See `Source.name`."""
@@ -138,10 +136,10 @@ class TextSource:
     def __len__(self) -> int:
         return len(self._reader)
 
-    def batches(self, indices: tf.data.Dataset, largest: int) -> tf.data.Dataset:
+    def batches(self, numbers: SampleNumbers) -> tf.data.Dataset:
         """See `Source.batches`."""
         specs = [tf.TensorSpec([None], tf.string), tf.TensorSpec([None], tf.int64)]
-        lines = read_batches(indices, by_python(self._reader.read, specs))
+        lines = read_batches(numbers.batches(), by_python(self._reader.read, specs))
         vectorize = self._vectorize
         if vectorize is None:
             return lines
@@ -168,14 +166,14 @@ class ImageSource:
     def __len__(self) -> int:
         return len(self._files)
 
-    def batches(self, indices: tf.data.Dataset, largest: int) -> tf.data.Dataset:
+    def batches(self, numbers: SampleNumbers) -> tf.data.Dataset:
         """See `Source.batches`."""
-        return self.augmented(indices, largest, None)
+        return self.augmented(numbers, None)
 
-    def augmented(self, indices: tf.data.Dataset, largest: int, augmentation: Augmentation | None) -> tf.data.Dataset:
+    def augmented(self, numbers: SampleNumbers, augmentation: Augmentation | None) -> tf.data.Dataset:
         """See `SampleBySample.augmented`."""
         specs = [tf.TensorSpec([None], tf.string), tf.TensorSpec([None], tf.int64)]
-        return read_samples(indices, largest, by_python(self._list, specs), self._parsing.parse, augmentation)
+        return parse_each(read_filled(numbers, by_python(self._list, specs)), self._parsing.parse, augmentation)
 
     def name(self, number: int) -> str:
         """See `Source.name`."""

@@ -7,7 +7,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tfdist.data.crc32c import masked_crc32c_of_each
+from tfdist.data.buffering import GROUP_BYTES, PARALLEL_GROUPS, Pace
+from tfdist.data.buffers import Buffers
+from tfdist.data.record_checksums import all_whole, first_corrupt
 from tfdist.data.record_reader import Block, RecordReader
 from tfdist.data.records import OnCorrupt, Records
 from tfdist.data.scanning import Reason
@@ -22,9 +24,17 @@ class TFRecordReader:
         """Finds the records; see `Records.open` for the errors."""
         self.records = Records.open(paths, "tfrecord", on_corrupt=on_corrupt)
         self._reader = RecordReader(self.records)
+        self._buffers = Buffers()
 
     def __len__(self) -> int:
         return len(self.records)
+
+    @property
+    def pace(self) -> Pace:
+        """How `read` may be called."""
+        # Each `os.pread` hands Python's lock to and fro: two threads that do so take longer than one.
+        calls = PARALLEL_GROUPS if self._reader.reads_many else 1
+        return Pace(records=int(GROUP_BYTES / max(self.records.mean_bytes, 1)), calls=calls)
 
     def read(self, indices: NDArray[np.int64]) -> Block:
         """Returns the records `indices` [k].
@@ -34,10 +44,11 @@ class TFRecordReader:
         """
         data, starts, framed = self._reader.read(indices, after=FOOTER_BYTES)
         sizes = framed - FOOTER_BYTES
-        footers = np.frombuffer(data, np.uint8)[(starts + sizes)[:, np.newaxis] + np.arange(FOOTER_BYTES)]
-        wrong = masked_crc32c_of_each(data, starts, sizes) != footers.view("<u4").reshape(-1)
-        if wrong.any():
-            raise self._corrupt(indices[wrong.argmax()][np.newaxis])
+        with self._buffers.lent(len(data)) as scratch:
+            scratch[:] = np.frombuffer(data, np.uint8)
+            whole = all_whole(scratch, starts, sizes)
+        if not whole and (corrupt := first_corrupt(data, starts, sizes)) is not None:
+            raise self._corrupt(indices[corrupt : corrupt + 1])
         return Block(data, starts, sizes)
 
     def places(self, indices: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 
 from tfdist.data.fingerprints import Fingerprint, of_files
 from tfdist.data.image_features import ImageFeature
+from tfdist.data.numbering import SampleNumbers
 from tfdist.data.parsing import Parsing
-from tfdist.data.reading import Augmentation, by_blocks, parallel_parses, read_batches, read_samples
+from tfdist.data.reading import Augmentation, Filled, cut_filled, parallel_parses, parse_each
+from tfdist.data.reading_groups import read_groups
 from tfdist.data.record_reader import Block
 from tfdist.data.records import OnCorrupt
 from tfdist.data.sequential_tfrecords import SequentialTFRecordReader, TFRecords, open_tfrecords
@@ -45,6 +47,12 @@ class _Records:
         """See `Sequential.lanes`."""
         return self._reader.lanes if isinstance(self._reader, SequentialTFRecordReader) else None
 
+    def _groups(
+        self, numbers: SampleNumbers, read: Callable[..., Any], beside: Sequence[tf.DType] = ()
+    ) -> Filled:
+        """The records, read many at a time by `read`; see `read_groups`."""
+        return read_groups(numbers, read, beside, pace=self._reader.pace)
+
 
 class ParsedTFRecordSource(_Records):
     """TFRecord files with a function that parses one record."""
@@ -61,13 +69,13 @@ class ParsedTFRecordSource(_Records):
         self._parsing = Parsing(parse, lambda numbers: (self._reader.read(numbers).cut(),), self._misfit)
         _try_first(self._reader, lambda record, _: parse(record), "the parse function")
 
-    def batches(self, indices: tf.data.Dataset, largest: int) -> tf.data.Dataset:
+    def batches(self, numbers: SampleNumbers) -> tf.data.Dataset:
         """See `Source.batches`."""
-        return self.augmented(indices, largest, None)
+        return self.augmented(numbers, None)
 
-    def augmented(self, indices: tf.data.Dataset, largest: int, augmentation: Augmentation | None) -> tf.data.Dataset:
+    def augmented(self, numbers: SampleNumbers, augmentation: Augmentation | None) -> tf.data.Dataset:
         """See `SampleBySample.augmented`."""
-        return read_samples(indices, largest, by_blocks(self._read), self._parsing.parse, augmentation)
+        return parse_each(self._groups(numbers, self._read), self._parsing.parse, augmentation)
 
     def _read(self, numbers: NDArray[np.int64]) -> Block:
         self._parsing.note(numbers)
@@ -102,19 +110,22 @@ class ExampleSource(_Records):
         self._reader = open_tfrecords(files, on_corrupt, **sequential)
         _try_first(self._reader, lambda *first: self._sample(*(part[tf.newaxis] for part in first)), "the features")
 
-    def batches(self, indices: tf.data.Dataset, largest: int) -> tf.data.Dataset:
+    def batches(self, numbers: SampleNumbers) -> tf.data.Dataset:
         """See `Source.batches`."""
-        each = tf.TensorSpec([None], tf.int64)
-        load = by_blocks(lambda batch: [*self._reader.read(batch), *self._reader.places(batch)], [each, each])
         with tf.device("CPU:0"):
             paths = tf.constant([os.fsencode(path) for path in _files_of(self._reader)])
 
-        def load_named(numbers: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            records, files, places = load(numbers)
+        def parse(count: tf.Tensor, rows: tuple[tf.Tensor, ...]) -> tuple[Any, tf.Tensor]:
+            records, files, places = cut_filled(count, rows)
             # TensorFlow puts the names into the error about a record that lacks a feature.
-            return records, tf.strings.join([tf.gather(paths, files), ", record ", tf.strings.as_string(places)])
+            names = tf.strings.join([tf.gather(paths, files), ", record ", tf.strings.as_string(places)])
+            return self._sample(records, names)
 
-        return read_batches(indices, load_named).map(self._sample, num_parallel_calls=parallel_parses())
+        groups = self._groups(numbers, self._read_and_locate, [tf.int64, tf.int64])
+        return groups.batches.map(parse, num_parallel_calls=parallel_parses())
+
+    def _read_and_locate(self, numbers: NDArray[np.int64]) -> list[Any]:
+        return [*self._reader.read(numbers), *self._reader.places(numbers)]
 
     def _sample(self, records: tf.Tensor, names: tf.Tensor) -> tuple[Any, tf.Tensor]:
         x = tf.io.parse_example(records, self._features, example_names=names)

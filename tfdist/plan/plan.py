@@ -168,9 +168,14 @@ def _plan_source(
 
 
 def _memory(sizes: SourceSizes, batch: Batch, layout: Layout, buffering: Buffering) -> Memory:
-    """Each replica's waiting batches and the one that it trains on, and those that are being read."""
-    batches = (buffering.prefetched + 1) * layout.per_worker + buffering.in_work
-    return Memory(sizes.held_bytes, batches * batch.largest * sizes.sample_bytes, sizes.estimated)
+    """Each replica's waiting batches and the one that it trains on, and what is being read."""
+    one = batch.largest * sizes.sample_bytes
+    reading = one
+    if sizes.format == "tfrecord" and sizes.sequence is None:
+        reading = buffering.groups * max(one, min(buffering.group_bytes, sizes.size))
+    return Memory(
+        sizes.held_bytes, (buffering.prefetched + 1) * layout.per_worker * one + reading, sizes.estimated
+    )
 
 
 def _optimizer(section: Any) -> tuple[str, float | str | None]:

@@ -115,8 +115,10 @@ class Buffering:
 
     Attributes:
         prefetched: Batches of each replica that wait for their step.
-        in_work: Batches that are being read or parsed, for all replicas of a worker together.
+        group_bytes: Of TFRecord files, so much is read in one call, or a batch where that is more.
+        groups: Such calls at the same time, and what they read that is not batches yet.
     """
 
     prefetched: int
-    in_work: int
+    group_bytes: int
+    groups: int

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfdist.data import record_reader, records
+from tfdist.data.linux_aio import ManyReads
 from tfdist.data.record_reader import RecordReader
 from tfdist.data.records import Records
 from tfdist.errors import DataError
@@ -109,9 +110,35 @@ def test_records_one_after_another_are_read_together(tmp_path: Path, monkeypatch
     original = os.pread
     monkeypatch.setattr(os, "pread", lambda descriptor, *where: read.append(where[0]) or original(descriptor, *where))
     assert lines_of(found, [0, 1, 2, 4, 5, 3, 2]) == [b"0", b"1", b"2", b"4", b"5", b"3", b"2"]
-    assert len(read) == 3
+    assert len(read) == 2  # one a file; what is asked for twice is read once
     monkeypatch.setattr(record_reader, "MAX_RUN_BYTES", 4)
     assert lines_of(found, [0, 1, 2, 3]) == [b"0", b"1", b"2", b"3"]
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_many_records_here_and_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: bool) -> None:
+    """In one call of the system where there is such a call, and one by one."""
+    if not at_once:
+        monkeypatch.setattr(ManyReads, "if_possible", lambda: None)
+    lines = [str(number) * (number % 7 + 1) for number in range(2000)]
+    paths = write(tmp_path, a="\n".join(lines[:1500]) + "\n", b="\n".join(lines[1500:]) + "\n")
+    reader = RecordReader(Records.open(paths, "lines"))
+    assert not at_once or reader.reads_many
+    generator = np.random.default_rng(0)
+    for count in (40, 600, 1100):
+        wanted = generator.permutation(2000)[:count]
+        found = [line.strip().decode() for line in reader.read(wanted).cut()]
+        assert found == [lines[number] for number in wanted.tolist()]
+
+
+def test_a_file_that_becomes_shorter_among_many_reads(tmp_path: Path) -> None:
+    (path,) = write(tmp_path, a="".join(f"{number}\n" for number in range(1000)))
+    reader = RecordReader(Records.open([path], "lines"))
+    reader.read(np.arange(0, 1000, 2))
+    os.truncate(path, path.stat().st_size - 1)
+    assert len(reader.read(np.arange(0, 999, 2)).cut()) == 500
+    with pytest.raises(DataError, match="a changed while the run was using it: 3889 bytes instead of 3890"):
+        reader.read(np.arange(1, 1000, 2))
 
 
 def test_more_files_than_may_be_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from tfdist.config.sources import NpzSource
 from tfdist.plan.plan import Plan, make_plan
 from tfdist.plan.sizes import Buffering, FileSizes, Layout, SourceSizes
 
-BUFFERING = Buffering(prefetched=2, in_work=2)
+BUFFERING = Buffering(prefetched=2, group_bytes=1000, groups=3)
 
 
 def source(*counts: int, record: int = 100, **more: Any) -> SourceSizes:

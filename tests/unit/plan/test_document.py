@@ -15,8 +15,8 @@ def test_the_document_has_what_the_table_shows() -> None:
     assert (train["samples"], train["steps_per_epoch"], train["last_batch"]["samples"]) == (33, 4, 3)
     assert train["memory_per_worker"] == {
         "held": 1000,
-        "batches": 2400,
-        "total": 3400,
+        "batches": 4800,
+        "total": 5800,
         "sample": 100,
         "estimated": False,
     }

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.unit.plan.sources import plan, source
+from tfdist.order.lanes import Lanes
 from tfdist.plan.plan import Batch
-from tfdist.plan.sizes import Layout
+from tfdist.plan.sizes import InSequence, Layout, SourceSizes
 
 
 @pytest.mark.parametrize(
@@ -39,9 +42,24 @@ def test_the_steps_of_an_epoch(samples: int, batch_size: int, steps: int, batch:
 def test_memory_is_that_of_one_worker() -> None:
     layout = Layout(workers=2, replicas=6)
     memory = plan(source(100, sample_bytes=7, held_bytes=1000, estimated=True), 12, layout).train.memory
-    # Three replicas, each with two waiting batches and one that is trained on, and two in work: of two samples each.
-    assert (memory.held, memory.batches, memory.total) == (1000, (3 * 3 + 2) * 2 * 7, 1000 + 154)
+    # Three replicas, each with two waiting batches of two samples and one that is trained on; three groups in work.
+    assert (memory.held, memory.batches, memory.total) == (1000, 3 * 3 * 2 * 7 + 3 * 1000, 1000 + 126 + 3000)
     assert memory.estimated
+
+
+@pytest.mark.parametrize(
+    ("sizes", "batch_size", "in_work"),
+    [
+        (source(100, sample_bytes=70), 10, 3 * 1000),
+        (source(100, sample_bytes=70), 50, 3 * 50 * 70),  # a batch is more than a group
+        (source(100, sample_bytes=7, record=5), 10, 3 * 500),  # and all of the files less than one
+        (replace(source(100, sample_bytes=70), format="csv"), 10, 10 * 70),
+        (source(100, sample_bytes=70, sequence=InSequence("GZIP", Lanes.of([100], 1, 10))), 10, 10 * 70),
+    ],
+)
+def test_memory_of_what_is_being_read(sizes: SourceSizes, batch_size: int, in_work: int) -> None:
+    memory = plan(sizes, batch_size).train.memory
+    assert memory.batches == 3 * batch_size * sizes.sample_bytes + in_work
 
 
 @pytest.mark.parametrize(
