@@ -174,7 +174,8 @@ def test_a_damaged_record_is_named(strategy: tf.distribute.Strategy, tmp_path: P
 def test_a_record_that_lacks_a_feature_is_named(strategy: tf.distribute.Strategy, tmp_path: Path) -> None:
     path = write_tfrecord(tmp_path / "bad", [example(0), example(1), example(2, label=False), example(3)])
     message = failure(open_features(str(path), batch_size=4, strategy=strategy))
-    assert message == f"{path}, record 2: Feature: y (data type: int64) is required but could not be found."
+    reason = "Feature: y (data type: int64) is required but could not be found."
+    assert message == f"{path}, record 2 does not fit the features: {reason}"
 
 
 def test_a_record_that_the_users_function_refuses(strategy: tf.distribute.Strategy, tmp_path: Path) -> None:

@@ -229,7 +229,8 @@ def test_a_record_that_lacks_a_feature_is_named(tmp_path: Path) -> None:
     with tf.io.TFRecordWriter(str(tmp_path / "train-01.tfrecord.gz"), "GZIP") as writer:
         writer.write(example(0, label=False))
     message = failure(build(ExampleSource(files, FEATURES, "y"), batch_size=4))
-    assert message.startswith(f"{tmp_path}/train-01.tfrecord.gz, record 0: Feature: y (data type: int64) is required")
+    record = f"{tmp_path}/train-01.tfrecord.gz, record 0"
+    assert message.startswith(f"{record} does not fit the features: Feature: y (data type: int64) is required")
 
 
 @pytest.mark.parametrize(

@@ -204,4 +204,5 @@ def test_an_image_in_a_record_that_is_none_is_named(tmp_path: Path) -> None:
     with pytest.raises(tf.errors.OpError) as caught:
         read(build(SourceConfig, section))
     error = data_error_in(caught.value)
-    assert error is not None and "train-00000-of-00001.tfrecord, record 3: this is no image" in str(error)
+    misfit = "train-00000-of-00001.tfrecord, record 3 does not fit the features: Unknown image file format"
+    assert error is not None and misfit in str(error)

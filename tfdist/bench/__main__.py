@@ -19,6 +19,7 @@ from pathlib import Path
 
 from tfdist.bench import data, images
 from tfdist.bench.pairs import compare
+from tfdist.launch import allocator
 
 _STEPS = {"mlp": 2000, "cnn": 100, "wide": 40}
 _WORKER_STEPS = {"mlp": 400, "cnn": 60, "wide": 30}
@@ -47,11 +48,12 @@ def main() -> None:
 def _compare_readers(folder: Path, pairs: int, peer: str | None) -> None:
     files = data.write_files(folder)
     ours, theirs = (_reader("tfdist.bench.data", reader, files) for reader in ("tfdist", "tensorflow"))
+    variables = allocator.settings(os.environ)  # of workers, for both
     for options, what in (([], "records"), (["--parse"], "records with their features")):
-        ratio = compare([*ours, *options], [*theirs, *options], pairs=pairs)
+        ratio = compare([*ours, *options], [*theirs, *options], pairs=pairs, variables=variables)
         print(f"{what}, in random order by tfdist / in sequence by TensorFlow: {ratio}", flush=True)
     if peer:
-        ratio = compare(ours, shlex.split(peer.format(files=shlex.quote(files))), pairs=pairs)
+        ratio = compare(ours, shlex.split(peer.format(files=shlex.quote(files))), pairs=pairs, variables=variables)
         print(f"records, in random order by tfdist / peer: {ratio}", flush=True)
 
 

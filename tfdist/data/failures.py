@@ -10,7 +10,6 @@ from tfdist.data.parsing import fault_in
 from tfdist.errors import DataError
 
 _RAISED = re.compile(r"\bDataError: (.+?)(?=\nTraceback|\n\n|\Z)", re.DOTALL)
-_EXAMPLE = re.compile(r"\bName: (?P<record>.+?, record \d+), (?P<problem>[^\n]+)")
 _LABEL = re.compile(r"Received a label value of [^\n]+? which is outside the valid range of \[[^)\n]+\)")
 _IN_PIPELINE = re.compile(r"\bIterator::Root\b|\bIteratorGetNext\b|\bMultiDeviceIteratorGetNextFromShard\b")
 _PROBLEM = re.compile(r"(?:\{\{function_node [^}]*\}\} )?(?P<problem>[^\n]+)\n\s+\[\[\{\{node ")
@@ -41,8 +40,6 @@ def data_error_in(error: BaseException) -> DataError | None:
     text = str(error.message)
     if raised := _RAISED.search(text):
         return DataError(raised[1].strip())
-    if example := _EXAMPLE.search(text):
-        return DataError(f"{example['record']}: {example['problem']}")
     if label := _LABEL.search(text):
         return DataError(f"The labels do not fit the model's output. {label[0]}.")
     if _IN_PIPELINE.search(text):

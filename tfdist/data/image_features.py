@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 
-import numpy as np
 import tensorflow as tf
-from numpy.typing import NDArray
 
-from tfdist.data.python_calls import CountedCalls, call_python
+from tfdist.data.parsing import reason_of
 from tfdist.errors import DataError
 
 
@@ -29,38 +26,32 @@ class ImageFeature:
     width: int
     channels: int
 
-    def decode(self, images: tf.Tensor, names: tf.Tensor) -> tf.Tensor:
-        """Decodes a batch.
+    def decode(self, images: tf.Tensor) -> tf.Tensor:
+        """Decodes a batch, of animations the first image.
 
         Args:
             images: Strings [k].
-            names: Strings [k]: what each is called in an error.
 
         Returns:
             float32 [k, height, width, channels].
         """
-        decode = CountedCalls(partial(decode_image, self.channels))
         size = (self.height, self.width)
 
-        def one(image: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
-            (pixels,) = call_python(decode, list(image), [tf.TensorSpec([None, None, self.channels], tf.uint8)])
-            return tf.image.resize(pixels, size)
+        def one(image: tf.Tensor) -> tf.Tensor:
+            pixels = tf.io.decode_image(image, self.channels, expand_animations=False)
+            return tf.image.resize(tf.ensure_shape(pixels, [None, None, self.channels]), size)
 
-        spec = tf.TensorSpec([*size, self.channels], tf.float32)
-        return tf.map_fn(one, (images, names), fn_output_signature=spec)
+        return tf.map_fn(one, images, fn_output_signature=tf.TensorSpec([*size, self.channels], tf.float32))
 
 
-def decode_image(channels: int, image: bytes, name: bytes) -> list[NDArray[np.uint8]]:
-    """Decodes one image, of an animation the first, to uint8 `[height, width, channels]`.
+def check_decodable(channels: int, image: bytes, name: str) -> None:
+    """Decodes an image to see that it can be.
 
     Raises:
-        DataError: It cannot be decoded; the text has its name. In Python, as an error in the graph could not name it.
+        DataError: It cannot; the text has its name.
     """
     try:
         with tf.device("CPU:0"):
-            return [tf.io.decode_image(image, channels, expand_animations=False).numpy()]
+            tf.io.decode_image(image, channels, expand_animations=False)
     except tf.errors.OpError as error:
-        text = name.decode("utf-8", "replace")
-        # Without the names of TensorFlow's own functions around it.
-        reason = error.message.rpartition("}} ")[2].partition(" [Op:")[0]
-        raise DataError(f"{text}: this is no image that can be decoded. {reason}") from error
+        raise DataError(f"{name}: this is no image that can be decoded. {reason_of(error)}") from error

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-MAX_READS = 256
+MAX_READS = 1024
 """In one call. All processes of a machine together may have some 65,000 (/proc/sys/fs/aio-max-nr)."""
 
 _REQUEST = np.dtype(

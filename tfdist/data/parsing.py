@@ -27,6 +27,9 @@ REMEMBERED_BATCHES = 32
 SEARCH_SECONDS = 60.0
 """The search ends without a result after so long; what failed is said in any case."""
 
+_AROUND = re.compile(r"^(Error in user-defined function .*? with iterator: [\w:\[\]]+: )?(Name: <unknown>, )?")
+"""What TensorFlow puts before a complaint: where it arose, and that nobody gave the record a name."""
+
 _SCOPE = re.compile(r"\btfdist_parse_(\d+)")
 
 
@@ -37,6 +40,7 @@ class Parsing:
         parse: From what was read of one sample to the sample, in TensorFlow's operations.
         read: From numbers of samples, int64 [k], to the arguments of `parse`, each [k].
         told: From the number of a sample and the reason to the error.
+        batched: Whether `parse` makes a batch of samples of as many that were read.
     """
 
     def __init__(
@@ -44,8 +48,9 @@ class Parsing:
         parse: Callable[..., Any],
         read: Callable[[NDArray[np.int64]], tuple[Any, ...]],
         told: Callable[[int, str], DataError],
+        batched: bool = False,
     ) -> None:
-        self._parse, self._read, self._told = parse, read, told
+        self._parse, self._read, self._told, self._batched = parse, read, told, batched
         self._last: deque[NDArray[np.int64]] = deque(maxlen=REMEMBERED_BATCHES)
         under_way = _under_way()
         self._number = max(under_way, default=0) + 1
@@ -56,7 +61,7 @@ class Parsing:
         self._last.append(numbers)
 
     def parse(self, *read: tf.Tensor) -> Any:
-        """The sample of what was read."""
+        """The sample, or samples, of what was read."""
         with tf.name_scope(f"tfdist_parse_{self._number}"):
             return self._parse(*read)
 
@@ -65,7 +70,8 @@ class Parsing:
         ends = time.monotonic() + SEARCH_SECONDS
         for numbers in tuple(self._last):
             read = tf.data.Dataset.from_tensor_slices(self._read(numbers))
-            parsing, whole = iter(read.map(self._parse).with_options(no_autotune_options())), 0
+            single = read.batch(1) if self._batched else read
+            parsing, whole = iter(single.map(self._parse).with_options(no_autotune_options())), 0
             try:
                 while next(parsing, None) is not None:
                     whole += 1
@@ -98,4 +104,4 @@ def _under_way() -> WeakValueDictionary[int, Parsing]:
 
 def reason_of(error: tf.errors.OpError) -> str:
     """What an operation complains of, without where in the graph it stands."""
-    return str(error.message).rpartition("}} ")[2].partition("\n")[0].partition(" [Op:")[0]
+    return _AROUND.sub("", str(error.message).rpartition("}} ")[2].partition("\n")[0].partition(" [Op:")[0])

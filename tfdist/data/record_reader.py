@@ -7,7 +7,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -28,6 +28,9 @@ CHECK_SECONDS = 10.0
 
 MANY = 16
 """Fewer reads are made one by one: to put a list of them together takes as long as some."""
+
+FIRST_READS = 64
+"""So many show whether a disk is slow, before more are asked for."""
 
 SLOW_SECONDS = 20e-6
 """A read that takes longer did not find its data in memory, nor on a disk that needs no help."""
@@ -93,6 +96,7 @@ class RecordReader:
         self._open: dict[int, int] = {}
         self._descriptors = np.full(len(records.paths), -1, np.int64)
         self._many = ManyReads.if_possible()
+        self._most = FIRST_READS
         self._announced = 0
         self._lock = threading.Lock()
         weakref.finalize(self, _close_all, self._open)
@@ -114,7 +118,7 @@ class RecordReader:
         ordered, places = np.unique(samples, return_inverse=True)
         spans = self.records.locate(ordered)
         sizes = spans.sizes + after
-        self._check_again(set(spans.files.tolist()))
+        self._check_again(np.unique(spans.files).tolist())
         first = _first_of_runs(spans, self.records.gap)
         last = np.append(first[1:], len(ordered)) - 1
         starts = spans.offsets[first]
@@ -137,7 +141,7 @@ class RecordReader:
         except OSError as error:
             raise self._unreadable(number, error) from error
 
-    def _check_again(self, numbers: set[int]) -> None:
+    def _check_again(self, numbers: Iterable[int]) -> None:
         """Looks at those files for changes whose last look is some time ago."""
         now = time.monotonic()
         for number in numbers:
@@ -148,12 +152,13 @@ class RecordReader:
     def _read_runs(self, runs: Runs) -> bytes:
         """Reads runs one after another. A disk that is slow is told what follows, and fetches all of it at once."""
         data, into = new_bytes(int(runs.sizes.sum()))
-        announced, filled = False, 0
-        for first in range(0, len(runs.files), MAX_READS):
+        announced, first, filled = False, 0, 0
+        while first < len(runs.files):
             if self._announced and not announced:
                 self._announce(runs.part(first, len(runs.files)))
                 announced = True
-            part = runs.part(first, first + MAX_READS)
+            part = runs.part(first, first + self._most)
+            first, self._most = first + self._most, MAX_READS
             end = filled + int(part.sizes.sum())
             begun = time.perf_counter()
             self._read_part(part, into[filled:end])

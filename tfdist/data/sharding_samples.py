@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -133,11 +132,11 @@ class _Images:
 
     def __init__(self, section: sections.ImagesSource) -> None:
         # Only here: of all formats, images alone need TensorFlow to be looked at.
-        from tfdist.data.image_features import decode_image
+        from tfdist.data.image_features import check_decodable
 
         self._files = ImageFiles.find(section.path)
         self._channels = section.channels
-        self._decode = decode_image
+        self._check = check_decodable
 
     def __len__(self) -> int:
         return len(self._files)
@@ -150,7 +149,7 @@ class _Images:
                 images[place] = path.read_bytes()
             except OSError as error:
                 raise DataError(f"Cannot read {path}: {error.strerror or error}.") from error
-            self._decode(self._channels, images[place], os.fsencode(path))
+            self._check(self._channels, images[place], str(path))
         return images, self._files.labels[indices]
 
 

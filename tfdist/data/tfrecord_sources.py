@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tfdist.data.fingerprints import Fingerprint, of_files
 from tfdist.data.image_features import ImageFeature
 from tfdist.data.numbering import SampleNumbers
-from tfdist.data.parsing import Parsing
+from tfdist.data.parsing import Parsing, reason_of
 from tfdist.data.reading import Augmentation, Filled, cut_filled, parallel_parses, parse_each
 from tfdist.data.reading_groups import read_groups
 from tfdist.data.record_reader import Block
@@ -30,6 +30,8 @@ class _Records:
     """What is the same however records become samples."""
 
     _reader: TFRecords
+    _parsing: Parsing
+    _what: str
 
     def __len__(self) -> int:
         return len(self._reader)
@@ -47,11 +49,26 @@ class _Records:
         """See `Sequential.lanes`."""
         return self._reader.lanes if isinstance(self._reader, SequentialTFRecordReader) else None
 
-    def _groups(
-        self, numbers: SampleNumbers, read: Callable[..., Any], beside: Sequence[tf.DType] = ()
-    ) -> Filled:
-        """The records, read many at a time by `read`; see `read_groups`."""
-        return read_groups(numbers, read, beside, pace=self._reader.pace)
+    def _open(self, reader: TFRecords, parse: Callable[[tf.Tensor], Any], what: str, batched: bool) -> None:
+        """Takes the records and what makes samples of them, and tries it on the first record."""
+        self._reader, self._what = reader, what
+        self._parsing = Parsing(parse, lambda numbers: (reader.read(numbers).cut(),), self._misfit, batched)
+        (first,) = reader.read(np.zeros(1, np.int64)).cut()
+        try:
+            with tf.device("CPU:0"):
+                parse(tf.constant([first] if batched else first))
+        except tf.errors.OpError as error:
+            raise self._misfit(0, reason_of(error)) from error
+
+    def _in_groups(self, numbers: SampleNumbers) -> Filled:
+        return read_groups(numbers, self._read, pace=self._reader.pace)
+
+    def _read(self, numbers: NDArray[np.int64]) -> Block:
+        self._parsing.note(numbers)
+        return self._reader.read(numbers)
+
+    def _misfit(self, number: int, reason: str) -> DataError:
+        return DataError(f"{self.name(number)} does not fit {self._what}: {reason}")
 
 
 class ParsedTFRecordSource(_Records):
@@ -65,9 +82,7 @@ class ParsedTFRecordSource(_Records):
         Raises:
             DataError: See `open_tfrecords`, which has the arguments; or `parse` cannot read the first record.
         """
-        self._reader = open_tfrecords(files, on_corrupt, **sequential)
-        self._parsing = Parsing(parse, lambda numbers: (self._reader.read(numbers).cut(),), self._misfit)
-        _try_first(self._reader, lambda record, _: parse(record), "the parse function")
+        self._open(open_tfrecords(files, on_corrupt, **sequential), parse, "the parse function", batched=False)
 
     def batches(self, numbers: SampleNumbers) -> tf.data.Dataset:
         """See `Source.batches`."""
@@ -75,14 +90,7 @@ class ParsedTFRecordSource(_Records):
 
     def augmented(self, numbers: SampleNumbers, augmentation: Augmentation | None) -> tf.data.Dataset:
         """See `SampleBySample.augmented`."""
-        return parse_each(self._groups(numbers, self._read), self._parsing.parse, augmentation)
-
-    def _read(self, numbers: NDArray[np.int64]) -> Block:
-        self._parsing.note(numbers)
-        return self._reader.read(numbers)
-
-    def _misfit(self, number: int, reason: str) -> DataError:
-        return DataError(f"{self.name(number)} does not fit the parse function: {reason}")
+        return parse_each(self._in_groups(numbers), self._parsing.parse, augmentation)
 
 
 class ExampleSource(_Records):
@@ -107,30 +115,21 @@ class ExampleSource(_Records):
         self._images = {name: feature for name, feature in features.items() if isinstance(feature, ImageFeature)}
         self._features = dict(features) | dict.fromkeys(self._images, tf.io.FixedLenFeature((), tf.string))
         self._label = label
-        self._reader = open_tfrecords(files, on_corrupt, **sequential)
-        _try_first(self._reader, lambda *first: self._sample(*(part[tf.newaxis] for part in first)), "the features")
+        self._open(open_tfrecords(files, on_corrupt, **sequential), self._samples, "the features", batched=True)
 
     def batches(self, numbers: SampleNumbers) -> tf.data.Dataset:
         """See `Source.batches`."""
-        with tf.device("CPU:0"):
-            paths = tf.constant([os.fsencode(path) for path in _files_of(self._reader)])
+        batches = self._in_groups(numbers).batches
 
-        def parse(count: tf.Tensor, rows: tuple[tf.Tensor, ...]) -> tuple[Any, tf.Tensor]:
-            records, files, places = cut_filled(count, rows)
-            # TensorFlow puts the names into the error about a record that lacks a feature.
-            names = tf.strings.join([tf.gather(paths, files), ", record ", tf.strings.as_string(places)])
-            return self._sample(records, names)
+        def parse(count: tf.Tensor, rows: tuple[tf.Tensor, ...]) -> Any:
+            return self._parsing.parse(*cut_filled(count, rows))
 
-        groups = self._groups(numbers, self._read_and_locate, [tf.int64, tf.int64])
-        return groups.batches.map(parse, num_parallel_calls=parallel_parses())
+        return batches.map(parse, num_parallel_calls=parallel_parses())
 
-    def _read_and_locate(self, numbers: NDArray[np.int64]) -> list[Any]:
-        return [*self._reader.read(numbers), *self._reader.places(numbers)]
-
-    def _sample(self, records: tf.Tensor, names: tf.Tensor) -> tuple[Any, tf.Tensor]:
-        x = tf.io.parse_example(records, self._features, example_names=names)
+    def _samples(self, records: tf.Tensor) -> tuple[Any, tf.Tensor]:
+        x = tf.io.parse_example(records, self._features)
         for name, feature in self._images.items():
-            x[name] = feature.decode(x[name], names)
+            x[name] = feature.decode(x[name])
         y = x.pop(self._label)
         return (x if len(x) > 1 else next(iter(x.values()))), y
 
@@ -139,13 +138,3 @@ def _files_of(reader: TFRecords) -> Sequence[str | os.PathLike[str]]:
     if isinstance(reader, SequentialTFRecordReader):
         return [file.name for file in reader.files]
     return reader.records.paths
-
-
-def _try_first(reader: TFRecords, parse: Callable[[tf.Tensor, tf.Tensor], Any], what: str) -> None:
-    first = np.zeros(1, np.int64)
-    (record,), (name,) = reader.read(first).cut(), reader.names(first)
-    try:
-        with tf.device("CPU:0"):
-            parse(tf.constant(record), tf.constant(name))
-    except tf.errors.OpError as error:
-        raise DataError(f"{name} does not fit {what}: {error.message}") from error
