@@ -47,13 +47,14 @@ def main() -> None:
 
 def _compare_readers(folder: Path, pairs: int, peer: str | None) -> None:
     files = data.write_files(folder)
-    ours, theirs = (_reader("tfdist.bench.data", reader, files) for reader in ("tfdist", "tensorflow"))
-    variables = allocator.settings(os.environ)  # of workers, for both
+    # With the settings that workers have.
+    env = ["env", *(f"{name}={value}" for name, value in allocator.settings({}).items())]
+    ours, theirs = ([*env, *_reader("tfdist.bench.data", reader, files)] for reader in ("tfdist", "tensorflow"))
     for options, what in (([], "records"), (["--parse"], "records with their features")):
-        ratio = compare([*ours, *options], [*theirs, *options], pairs=pairs, variables=variables)
+        ratio = compare([*ours, *options], [*theirs, *options], pairs=pairs)
         print(f"{what}, in random order by tfdist / in sequence by TensorFlow: {ratio}", flush=True)
     if peer:
-        ratio = compare(ours, shlex.split(peer.format(files=shlex.quote(files))), pairs=pairs, variables=variables)
+        ratio = compare(ours, [*env, *shlex.split(peer.format(files=shlex.quote(files)))], pairs=pairs)
         print(f"records, in random order by tfdist / peer: {ratio}", flush=True)
 
 

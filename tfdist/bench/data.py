@@ -31,7 +31,7 @@ def main() -> None:
     parser.add_argument("--parse", action="store_true", help="parse the features, too")
     parser.add_argument("--seconds", type=float, default=2.0)
     options = parser.parse_args()
-    batches = (_in_sequence if options.reader == "tensorflow" else _in_random_order)(options.files, options.parse)
+    batches = (in_sequence if options.reader == "tensorflow" else in_random_order)(options.files, options.parse)
     print(json.dumps({"steps_per_second": batches_per_second(batches, options.seconds)}), flush=True)
 
 
@@ -69,7 +69,8 @@ def _features() -> dict[str, Any]:
     return {"x": tf.io.FixedLenFeature([VALUES], tf.float32), "y": tf.io.FixedLenFeature([], tf.int64)}
 
 
-def _in_sequence(pattern: str, parse: bool) -> Any:
+def in_sequence(pattern: str, parse: bool) -> Any:
+    """Batches as TensorFlow reads them."""
     import tensorflow as tf
 
     from tfdist.data.files import matching
@@ -80,7 +81,8 @@ def _in_sequence(pattern: str, parse: bool) -> Any:
     return batches.prefetch(tf.data.AUTOTUNE)
 
 
-def _in_random_order(pattern: str, parse: bool) -> Any:
+def in_random_order(pattern: str, parse: bool) -> Any:
+    """Batches as tfdist reads them."""
     import tfdist.data
     from tfdist.data.pipeline import build
 

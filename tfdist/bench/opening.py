@@ -71,7 +71,7 @@ def measure(small: Path, large: Path, seconds: float) -> dict[str, float]:
 def _open(path: Path, middle: bool = False) -> Any:
     """Batches of the records in random order, from the first step or the middle one of an epoch."""
     from tfdist.data.pipeline import build
-    from tfdist.data.sources import ParsedTFRecordSource
+    from tfdist.data.tfrecord_sources import ParsedTFRecordSource
     from tfdist.order.position import Position
     from tfdist.runtime.feeding import take_rest
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import statistics
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -35,22 +34,8 @@ class Ratio:
         )
 
 
-def compare(
-    first: Sequence[str],
-    second: Sequence[str],
-    *,
-    pairs: int = 5,
-    timeout: float = 300,
-    variables: Mapping[str, str] | None = None,
-) -> Ratio:
+def compare(first: Sequence[str], second: Sequence[str], *, pairs: int = 5, timeout: float = 300) -> Ratio:
     """Runs both commands in turn, A B A B ...; each prints a line of JSON with `steps_per_second` or `steps_per_s`.
-
-    Args:
-        first: The one command.
-        second: The other.
-        pairs: How many times each runs.
-        timeout: For a run, in seconds.
-        variables: Of the environment, beside what this process has.
 
     Raises:
         subprocess.CalledProcessError: A command failed.
@@ -59,12 +44,12 @@ def compare(
     rates: tuple[list[float], list[float]] = ([], [])
     for _ in range(pairs):
         for command, into in zip((first, second), rates, strict=True):
-            into.append(_rate(command, timeout, {**os.environ, **(variables or {})}))
+            into.append(_rate(command, timeout))
     return Ratio(tuple(rates[0]), tuple(rates[1]))
 
 
-def _rate(command: Sequence[str], timeout: float, environ: Mapping[str, str]) -> float:
-    done = subprocess.run(command, capture_output=True, timeout=timeout, text=True, env=environ)
+def _rate(command: Sequence[str], timeout: float) -> float:
+    done = subprocess.run(command, capture_output=True, timeout=timeout, text=True)
     if done.returncode != 0:
         raise subprocess.CalledProcessError(done.returncode, command, done.stdout, done.stderr)
     for line in reversed(done.stdout.splitlines()):
