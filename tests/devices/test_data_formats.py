@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -94,6 +96,28 @@ def test_several_features_make_a_dict(tmp_path: Path) -> None:
     source = ExampleSource(write_shards(tmp_path, [2]), features, "y")
     ((x, y),) = list(source.batches(numbers_of(2, batch_size=2)))
     assert (sorted(x), x["z"].numpy().tolist(), y.numpy().tolist()) == (["x", "z"], [5, 5], [0, 1])
+
+
+def open_files_of(folder: Path) -> set[str]:
+    """The files in a folder that this process has open."""
+    links = [os.path.join("/proc/self/fd", number) for number in os.listdir("/proc/self/fd")]
+    return {os.readlink(link) for link in links if os.path.lexists(link)} & {str(path) for path in folder.iterdir()}
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="where a process cannot see its open files")
+@pytest.mark.parametrize("open_source", [open_parsed, open_features])
+def test_files_are_closed_with_the_dataset(tmp_path: Path, open_source: Open) -> None:
+    files = write_shards(tmp_path, [3, 4])
+    batches = open_source(files, batch_size=2, shuffle=True, seed=1)
+    iterator = iter(batches)
+    next(iterator)
+    del batches
+    gc.collect()
+    assert len(list(iterator)) == 3, "an iterator keeps its dataset"
+    assert len(open_files_of(tmp_path)) == 2
+    del iterator
+    gc.collect()
+    assert not open_files_of(tmp_path)
 
 
 def test_only_asked_records_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

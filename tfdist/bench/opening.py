@@ -8,6 +8,7 @@ that this process came to hold beside what it held once TensorFlow had read a sm
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import resource
 import struct
@@ -53,9 +54,13 @@ def measure(small: Path, large: Path, seconds: float) -> dict[str, float]:
         pass
     before = _peak_mb()
     index = _seconds(lambda: _open(large))
+    gc.collect()
     first = _seconds(lambda: next(iter(_open(large))))
+    gc.collect()
     batches = _open(large, middle=True)
     middle = _seconds(lambda: next(iter(batches)))
+    del batches
+    gc.collect()  # what is measured is one that is open
     ends = time.perf_counter() + seconds
     for _ in _open(large):
         if time.perf_counter() > ends:

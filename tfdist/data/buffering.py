@@ -7,8 +7,11 @@ from typing import NamedTuple
 PREFETCHED_STEPS = 2
 """Batches of each replica that wait for their step."""
 
+GROUP_RECORDS = 1 << 12
+"""So many records are read in one call of Python, or a batch where that is more."""
+
 GROUP_BYTES = 4 << 20
-"""Records of so many bytes are read in one call of Python, or a batch where that is more."""
+"""Fewer of them where they are larger than so many bytes together."""
 
 PARALLEL_GROUPS = 2
 """Calls at the same time: the system reads for one without Python's lock, which the other has meanwhile."""

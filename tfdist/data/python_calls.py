@@ -63,7 +63,10 @@ class _Calls:
 def call_python(
     function: CountedCalls, args: Sequence[tf.Tensor], specs: Sequence[tf.TensorSpec]
 ) -> tuple[tf.Tensor, ...]:
-    """Calls a Python function from a graph.
+    """Calls a Python function from a graph, as long as the function lives.
+
+    TensorFlow would hold it until the process ends, with the files that it has open. What holds it is the function that
+    is traced here, by its closure, and so the dataset, which lives as long as its iterators do.
 
     Args:
         function: From arrays to as many arrays as there are `specs`.
@@ -71,5 +74,18 @@ def call_python(
         specs: Shapes and dtypes of what it returns.
     """
     # Called eagerly, TensorFlow takes a single value out of its list.
-    values = tf.nest.flatten(tf.numpy_function(function, args, [spec.dtype for spec in specs]))
+    values = tf.nest.flatten(tf.numpy_function(_weakly(function), args, [spec.dtype for spec in specs]))
     return tuple(tf.ensure_shape(value, spec.shape) for value, spec in zip(values, specs, strict=True))
+
+
+def _weakly(function: CountedCalls) -> Callable[..., Any]:
+    """Calls a function without keeping it alive."""
+    reference = weakref.ref(function)
+
+    def call(*args: Any) -> Any:
+        function = reference()
+        if function is None:
+            raise RuntimeError("The dataset that this batch was to come from is gone. Keep it as long as it is read.")
+        return function(*args)
+
+    return call

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tfdist.data.buffering import GROUP_BYTES, PARALLEL_GROUPS, Pace
+from tfdist.data.buffering import GROUP_BYTES, GROUP_RECORDS, PARALLEL_GROUPS, Pace
 from tfdist.data.buffers import Buffers
 from tfdist.data.record_checksums import all_whole, first_corrupt
 from tfdist.data.record_reader import Block, RecordReader
@@ -34,7 +34,7 @@ class TFRecordReader:
         """How `read` may be called."""
         # Each `os.pread` hands Python's lock to and fro: two threads that do so take longer than one.
         calls = PARALLEL_GROUPS if self._reader.reads_many else 1
-        return Pace(records=int(GROUP_BYTES / max(self.records.mean_bytes, 1)), calls=calls)
+        return Pace(min(GROUP_RECORDS, int(GROUP_BYTES / max(self.records.mean_bytes, 1))), calls)
 
     def read(self, indices: NDArray[np.int64]) -> Block:
         """Returns the records `indices` [k].
