@@ -59,7 +59,7 @@ def measure(small: Path, large: Path, seconds: float) -> dict[str, float]:
     gc.collect()
     batches = _open(large, middle=True)
     middle = _seconds(lambda: next(iter(batches)))
-    del batches
+    batches = None
     gc.collect()  # what is measured is one that is open
     ends = time.perf_counter() + seconds
     for _ in _open(large):

@@ -1,7 +1,8 @@
-"""What checkpoints cost: `python -m tfdist.bench.saving [MODEL] [--every 50] [--pairs 5]`.
+"""What checkpoints cost: `python -m tfdist.bench.saving [MODEL] [--every 50] [--pairs 10]`.
 
-In one process on one device, in turn: `fit` without checkpoints, and the same with one after so many steps. Steps are
-timed until `TAIL` after it, in which the background writes; what that costs beyond the plain steps is the cost of one.
+In one process on one device, within one `fit`: after every second so many steps a checkpoint is written, and the steps
+that follow it are compared with the same number after them, in which none is. So whatever else goes on on the machine,
+and grows or shrinks while it is measured, is in both.
 """
 
 from __future__ import annotations
@@ -20,8 +21,6 @@ import keras
 import numpy as np
 
 BATCH = 256
-TAIL = 15
-"""Steps after the checkpoint that are timed: longer than it takes to write."""
 
 
 @dataclass(frozen=True)
@@ -30,26 +29,21 @@ class Cost:
 
     Attributes:
         plain: Seconds of the steps without a checkpoint.
-        extra: Seconds that they took longer with one.
+        extra: Seconds that as many steps took longer with one.
         work: Seconds of processor time that the plain steps took, in all threads.
-        extra_work: Seconds of processor time more with a checkpoint: what a machine that others share does not change.
-        stall: Seconds that the training stood still for it.
-        background: Seconds that the background took.
-        size: Bytes on the disk.
+        extra_work: Seconds of processor time more with a checkpoint.
     """
 
     plain: float
     extra: float
     work: float
     extra_work: float
-    stall: float
-    background: float
-    size: int
 
-    def shares(self, every: int) -> tuple[float, float]:
-        """The part of the time, and of the processor time, that checkpoints take after every so many steps."""
-        steps = every / (every + TAIL)
-        return self.extra / (self.plain * steps), self.extra_work / (self.work * steps)
+    def __str__(self) -> str:
+        return (
+            f"{self.extra / self.plain:+.2%} of {self.plain:.2f} s, "
+            f"{self.extra_work / self.work:+.2%} of {self.work:.2f} s of the processor's"
+        )
 
 
 def main() -> None:
@@ -57,24 +51,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tfdist.bench.saving", description="What checkpoints cost.")
     parser.add_argument("model", nargs="?", default="wide", help="mlp, cnn or wide")
     parser.add_argument("--every", type=int, default=50, help="steps between two")
-    parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--pairs", type=int, default=10)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tfdist-bench-", dir=".") as folder:
-        costs = []
-        for cost in measure(options.model, options.every, options.pairs, Path(folder)):
-            costs.append(cost)
-            print("{:+.2%} of the time, {:+.2%} of the processor's: {}".format(*cost.shares(options.every), cost))
-    print(_summary(options.model, options.every, costs), flush=True)
+        saver = _Saver(Path(folder), 2 * options.every, _steps(options.every, options.pairs))
+        costs = measure(options.model, options.every, options.pairs, saver)
+        for cost in costs:
+            print(cost)
+        print(_summary(options.model, options.every, costs, saver), flush=True)
 
 
-def measure(name: str, every: int, pairs: int, folder: Path) -> Iterator[Cost]:
-    """One cost a pair, after a `fit` with checkpoints that is not counted.
+def measure(name: str, every: int, pairs: int, saver: _Saver) -> list[Cost]:
+    """One cost a pair, after one checkpoint that is not counted.
 
     Args:
         name: The model's.
-        every: Steps before the checkpoint.
+        every: Steps that are compared.
         pairs: How many.
-        folder: Where the checkpoints go.
+        saver: Saves after every `2 * every` steps.
     """
     import tensorflow as tf
 
@@ -84,36 +78,37 @@ def measure(name: str, every: int, pairs: int, folder: Path) -> Iterator[Cost]:
     keras_repairs.install()
     model = models.build(name)
     data = tf.data.Dataset.from_tensor_slices(models.data(name, 8 * BATCH)).batch(BATCH, drop_remainder=True)
-    data = data.cache().repeat()
+    clock = _Clock()
+    steps = _steps(every, pairs)
+    model.fit(data.cache().repeat(), steps_per_epoch=steps, verbose=0, shuffle=False, callbacks=[saver.keeper, clock])
+    ends = np.array(clock.ends)
+    costs = []
+    for pair in range(1, pairs + 1):
+        # The clock looks after the keeper: what the step before saved, it waited for before its own end.
+        first = 2 * every * (pair + 1) - 2
+        saved, plain = np.diff(ends[first : first + 2 * every + 1 : every], axis=0)
+        costs.append(Cost(plain[0], saved[0] - plain[0], plain[1], saved[1] - plain[1]))
+    return costs
 
-    def fit(steps: int, *callbacks: keras.callbacks.Callback) -> np.ndarray:
-        clock = _Clock()
-        model.fit(data, steps_per_epoch=steps, verbose=0, shuffle=False, callbacks=[*callbacks, clock])
-        return clock.ended - clock.begun
 
-    saver = _Saver(folder, every, every + TAIL)
-    fit(every + TAIL, saver.keeper)
-    for _ in range(pairs):
-        plain = fit(every + TAIL)
-        before = saver.begin()
-        extra = fit(every + TAIL, saver.keeper) - plain
-        background = (saver.checkpoints.background_seconds - before) / 2
-        times = (*plain.tolist(), *extra.tolist())
-        yield Cost(times[0], times[2], times[1], times[3], saver.waits[0], background, saver.size)
+def _steps(every: int, pairs: int) -> int:
+    """Those of the pairs, of one before that is not counted, and those before the first checkpoint."""
+    return 2 * every * (pairs + 2)
 
 
 class _Clock(keras.callbacks.Callback):
-    """When the first step began and the last one ended: time, and the process's processor time."""
+    """When each step ended: time, and the process's processor time."""
 
-    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        self.begun = np.array([time.perf_counter(), time.process_time()])
+    def __init__(self) -> None:
+        super().__init__()
+        self.ends: list[tuple[float, float]] = []
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        self.ended = np.array([time.perf_counter(), time.process_time()])
+        self.ends.append((time.perf_counter(), time.process_time()))
 
 
 class _Saver:
-    """Saves after so many steps, and at the end of the epoch; measures how long the training waits."""
+    """Saves after every so many steps; measures how long the training waits."""
 
     def __init__(self, folder: Path, every: int, steps: int) -> None:
         import tensorflow as tf
@@ -128,11 +123,6 @@ class _Saver:
         facts = Summary(0, 0, 0, 0, BATCH, steps * BATCH, 1, 1, 0.0)
         self.keeper = Keeper(self.checkpoints, Policy(every), facts, steps, dict, None, strategy, self._saving)
 
-    def begin(self) -> float:
-        """Forgets the waits; returns the seconds that the background has taken so far."""
-        self.waits.clear()
-        return self.checkpoints.background_seconds
-
     @property
     def size(self) -> int:
         """Bytes of the checkpoint that is kept."""
@@ -145,15 +135,16 @@ class _Saver:
         self.waits.append(time.perf_counter() - begun)
 
 
-def _summary(name: str, every: int, costs: list[Cost]) -> str:
-    share, work = (statistics.median(values) for values in zip(*(cost.shares(every) for cost in costs), strict=True))
-    stall = statistics.median(cost.stall for cost in costs)
-    background = statistics.median(cost.background for cost in costs)
+def _summary(name: str, every: int, costs: list[Cost], saver: _Saver) -> str:
+    shares = sorted(cost.extra / cost.plain for cost in costs)
+    work = statistics.median(cost.extra_work / cost.work for cost in costs)
+    mean = sum(cost.extra for cost in costs) / sum(cost.plain for cost in costs)
+    background = saver.checkpoints.background_seconds / len(saver.waits)
     return (
-        f"{name}, one device, a checkpoint of {costs[0].size / 1e6:.0f} MB every {every} steps: {share:+.2%} of the "
-        f"time, {work:+.2%} of the processor's; for each the training waits {stall * 1e3:.0f} ms, and the background "
-        f"takes {background * 1e3:.0f} ms. "
-        f"Medians of {len(costs)} pairs."
+        f"{name}, one device, a checkpoint of {saver.size / 1e6:.0f} MB every {every} steps: "
+        f"{statistics.median(shares):+.2%} of the time ({shares[0]:+.2%} to {shares[-1]:+.2%}, mean {mean:+.2%}), "
+        f"{work:+.2%} of the processor's; for each the training waits {statistics.median(saver.waits) * 1e3:.0f} ms, "
+        f"and the background takes {background * 1e3:.0f} ms. Medians of {len(costs)} pairs."
     )
 
 

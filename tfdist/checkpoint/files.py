@@ -1,19 +1,19 @@
 """Checkpoints on the disk: written beside their place, flushed, renamed, and only then marked as whole.
 
 A checkpoint is a directory `step-00000120` with its files and a marker, which names each file with its size and its
-SHA-256. Whatever kills the writer, at whatever byte, the checkpoints before stay as they are, and what lacks its marker
-is none. A second checkpoint of the same step is `step-00000120.1`.
+CRC-32, which finds damage in half the time of SHA-256. Whatever kills the writer, at whatever byte, the checkpoints
+before stay as they are, and what lacks its marker is none. A second checkpoint of the same step is `step-00000120.1`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import re
 import secrets
 import shutil
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,10 @@ from pathlib import Path
 from tfdist.rundir import atomic
 
 MARKER = "checkpoint.json"
+FORMAT = 2
+
+_BLOCK = 1 << 18
+"""Bytes of a file that are read at a time: they are still in the processor's cache when they are looked at."""
 
 _NAME = re.compile(r"step-(\d+)(?:\.(\d+))?")
 _TEMPORARY = ".step-*.tmp"
@@ -32,11 +36,11 @@ class Told:
 
     Attributes:
         size: Its bytes.
-        digest: Its SHA-256 in hexadecimal.
+        checksum: Its CRC-32.
     """
 
     size: int
-    digest: str
+    checksum: int
 
 
 Look = Callable[[Path, Told], str | None]
@@ -74,7 +78,7 @@ class Stored:
         """
         try:
             marked = json.loads((self.path / MARKER).read_bytes())["files"]
-            named = {name: Told(int(told["bytes"]), str(told["sha256"])) for name, told in marked.items()}
+            named = {name: Told(int(told["bytes"]), int(told["crc32"])) for name, told in marked.items()}
         except OSError as error:
             yield f"{MARKER} cannot be read: {error.strerror}"
             return
@@ -99,7 +103,7 @@ def wrong_size(file: Path, told: Told) -> str | None:
 def other_bytes(file: Path, told: Told) -> str | None:
     """What is wrong with a file, every byte of which is read."""
     wrong = wrong_size(file, told)
-    if wrong is None and _digest(file) != told.digest:
+    if wrong is None and checksum(file) != told.checksum:
         return f"the checksum of {file.name} is not the one that was written down"
     return wrong
 
@@ -140,7 +144,7 @@ def writing(folder: Path, step: int) -> Iterator[Path]:
         os.rename(beside, target)
         made = target
         atomic.sync(folder)
-        atomic.write_json(target / MARKER, {"format": 1, "files": files})
+        atomic.write_json(target / MARKER, {"format": FORMAT, "files": files})
     except BaseException as error:
         # All of it, under whichever name: on a full disk the next one needs the room.
         shutil.rmtree(made, ignore_errors=True)
@@ -171,12 +175,21 @@ def free_name(entries: Sequence[Stored], step: int) -> str:
     return f"step-{step:08d}" + (f".{max(taken) + 1}" if taken else "")
 
 
-def _flushed(file: Path) -> dict[str, int | str]:
+def marked(file: Path) -> dict[str, int]:
+    """What a marker says of a file."""
+    return {"bytes": file.stat().st_size, "crc32": checksum(file)}
+
+
+def checksum(file: Path) -> int:
+    """The CRC-32 of a file's bytes."""
+    found = 0
+    with file.open("rb") as content:
+        while block := content.read(_BLOCK):
+            found = zlib.crc32(block, found)
+    return found
+
+
+def _flushed(file: Path) -> dict[str, int]:
     """What the marker says of a file that the disk has now."""
     atomic.sync(file)
-    return {"bytes": file.stat().st_size, "sha256": _digest(file)}
-
-
-def _digest(file: Path) -> str:
-    with file.open("rb") as content:
-        return hashlib.file_digest(content, "sha256").hexdigest()
+    return marked(file)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import io
 import json
 from collections.abc import Iterator
@@ -140,7 +139,7 @@ class RemoteStore:
                 target = self.folder / files.free_name(self.stored(), step)
                 target.mkdir()
                 marked = {file.name: _copied(file, target / file.name) for file in sorted(here.iterdir())}
-            content = json.dumps({"format": 1, "files": marked}, indent=2) + "\n"
+            content = json.dumps({"format": files.FORMAT, "files": marked}, indent=2) + "\n"
             (target / files.MARKER).copy_from(io.BytesIO(content.encode()))
         except BaseException as error:
             if target is not None:
@@ -192,10 +191,8 @@ def _told_as_os_errors(path: RemotePath) -> Iterator[None]:
         raise OSError(_NUMBERS.get(error.error_code, errno.EIO), error.message, str(path)) from error
 
 
-def _copied(file: Path, target: RemotePath) -> dict[str, int | str]:
+def _copied(file: Path, target: RemotePath) -> dict[str, int]:
     """What the marker says of a file that is copied now."""
     with file.open("rb") as content:
         target.copy_from(content)
-        content.seek(0)
-        digest = hashlib.file_digest(content, "sha256").hexdigest()
-    return {"bytes": file.stat().st_size, "sha256": digest}
+    return files.marked(file)
