@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +13,7 @@ import tensorflow as tf
 from tfdist.config.sources import (
     CsvSource,
     FeatureConfig,
+    GeneratorSource,
     ImagesSource,
     NpzSource,
     SourceConfig,
@@ -19,6 +22,12 @@ from tfdist.config.sources import (
 )
 from tfdist.data import from_config
 from tfdist.errors import ConfigError
+
+
+def pairs(lane: int | None = None) -> Iterator[tuple[np.ndarray, int]]:
+    """Endless samples, or the one of a lane."""
+    for label in itertools.count() if lane is None else [lane]:
+        yield np.full(3, label), label
 
 
 @pytest.fixture
@@ -50,6 +59,8 @@ def sections(folder: Path) -> dict[str, SourceConfig]:
         "vectorized text": TextSource(files=str(folder / "a.txt"), vectorize="tensorflow.strings.length"),
         "features": TfrecordSource(files=records, features={"x": number, "y": number}, label="y"),
         "parsed": TfrecordSource(files=records, parse="tensorflow.strings.length"),
+        "generator": GeneratorSource(function=f"{__name__}.pairs", samples=2),
+        "lanes": GeneratorSource(function=f"{__name__}.pairs", lanes=2),
     }
 
 
@@ -62,6 +73,8 @@ def sections(folder: Path) -> dict[str, SourceConfig]:
         ("text", (2,)),
         ("vectorized text", (2,)),
         ("features", (2,)),
+        ("generator", (2, 3)),
+        ("lanes", (2, 3)),
     ],
 )
 def test_every_format(folder: Path, name: str, shape: tuple[int, ...]) -> None:

@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfdist.config.sources import CsvSource, FeatureConfig, ImagesSource, SourceConfig, TextSource, TfrecordSource
+from tfdist.config.sources import (
+    CsvSource,
+    FeatureConfig,
+    GeneratorSource,
+    ImagesSource,
+    SourceConfig,
+    TextSource,
+    TfrecordSource,
+)
 from tfdist.training.input_facts import input_of
 
 HERE = __name__
@@ -44,6 +52,7 @@ IMAGE = {"x": FeatureConfig(dtype="image", shape=[4, 4, 3]), "y": FeatureConfig(
         (ImagesSource(path="a", size=[4, 4], augment="my.augment"), True, "", "my.augment"),
         (TextSource(files="a", vectorize=f"{HERE}.in_tensorflow"), False, "", f"{HERE}.in_tensorflow"),
         (CsvSource(files="a", label="y"), False, "", ""),
+        (GeneratorSource(function="my.samples", augment="my.augment"), False, "", "my.samples"),
     ],
 )
 def test_what_samples_go_through(section: SourceConfig, decodes: bool, python: str, function: str) -> None:

@@ -80,9 +80,12 @@ def planned(config: RunConfig, membership: Membership, devices: tuple[int, ...] 
         devices: `--devices`: the GPUs to use; None for all of this machine.
         logical: Logical devices of each.
     """
+    from tfdist.config.sources import GeneratorSource
     from tfdist.data.planning import plan_run
     from tfdist.plan.table import render
 
+    if any(isinstance(section, GeneratorSource) for section in (config.data.train, config.data.validation)):
+        return f"{config.name}: no plan of its data here: a function makes it. tfdist plan calls it, and has the plan."
     try:
         gpus = count_gpus() if devices is None else len(devices)
         return render(plan_run(config, layout_of(membership.cluster, gpus, logical)))

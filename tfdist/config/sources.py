@@ -15,6 +15,10 @@ Files = Annotated[
 ]
 
 
+def _none_below_0(numbers: Sequence[int]) -> bool:
+    return min(numbers, default=0) >= 0
+
+
 @dataclass(frozen=True, kw_only=True)
 class SourceConfig(Section):
     """Where samples come from.
@@ -186,12 +190,42 @@ class TextSource(SourceConfig):
     vectorize: DottedPath | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class GeneratorSource(SourceConfig):
+    """Samples that a Python function makes, one after another.
+
+    Attributes:
+        function: Dotted path of a function that returns an iterable over samples `(x, y)`, the same ones in the same
+            order whenever it is called; with `lanes` it is called with the number of a lane.
+        samples: How many the function gives; with `lanes` a list of as many numbers. null counts them at the start.
+        lanes: Parts that the samples come in, which the workers share; null where every worker makes all of them.
+        shuffle_buffer: Samples that wait to be mixed, in all lanes together.
+    """
+
+    PATHS: ClassVar[tuple[str, ...]] = ()
+
+    format: Literal["generator"] = "generator"
+    function: DottedPath
+    samples: PositiveInt | Annotated[Sequence[int], Rule("a list of integers of 0 or more", _none_below_0)] | None = (
+        None
+    )
+    lanes: PositiveInt | None = None
+    shuffle_buffer: PositiveInt = 16384
+
+    def check(self) -> None:
+        given = len(self.samples) if isinstance(self.samples, Sequence) else 1
+        if self.samples is not None and given != (self.lanes or 1):
+            expected = f"{self.lanes} integers, the samples of each lane" if self.lanes else "an integer without lanes"
+            raise FieldError("samples", f"expected {expected}. Received: {shown(self.samples)}")
+
+
 FORMATS: Mapping[str, type[SourceConfig]] = {
     "npz": NpzSource,
     "tfrecord": TfrecordSource,
     "csv": CsvSource,
     "images": ImagesSource,
     "text": TextSource,
+    "generator": GeneratorSource,
 }
 
 

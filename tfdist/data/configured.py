@@ -9,6 +9,7 @@ import tensorflow as tf
 from tfdist.config import sources as sections
 from tfdist.config.dotted import resolve_callable
 from tfdist.data.datasets import npz_source, tfrecord_source
+from tfdist.data.generator_source import GeneratorSource
 from tfdist.data.image_features import ImageFeature
 from tfdist.data.pipeline import Opened, open_and_build
 from tfdist.data.sources import CsvSource, ImageSource, Source, TextSource
@@ -77,6 +78,11 @@ def _source(config: sections.SourceConfig, key: str) -> Source:
         case sections.TextSource():
             vectorize = resolve_callable(config.vectorize, f"{key}.vectorize") if config.vectorize else None
             return TextSource(config.files, vectorize, config.label_separator)
+        case sections.GeneratorSource():
+            function = resolve_callable(config.function, f"{key}.function")
+            return GeneratorSource(
+                function, samples=config.samples, lanes=config.lanes, shuffle_buffer=config.shuffle_buffer
+            )
     raise TypeError(f"Expected the section of a format that data/ reads. Received: {type(config).__name__}")
 
 

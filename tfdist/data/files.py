@@ -10,6 +10,15 @@ from pathlib import Path
 from tfdist.errors import DataError
 
 
+def check_local(path: str | os.PathLike[str]) -> None:
+    """Raises a DataError for a path of another file system, of which only TFRecord files are read."""
+    if "://" in os.fspath(path):
+        raise DataError(
+            f"{path} is on another file system. Expected files of this machine, or TFRecord files, which are read from "
+            "there in sequence. Copy it here; tfdist data shard makes TFRecord files of it."
+        )
+
+
 def matching(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> tuple[Path, ...]:
     """Returns the files that a pattern, a path or a list of these mean, in sorted order.
 
@@ -21,6 +30,7 @@ def matching(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -
         raise DataError("Expected at least one file or pattern. Received: an empty list.")
     found: set[str] = set()
     for pattern in [os.fspath(pattern) for pattern in patterns]:
+        check_local(pattern)
         matches = [pattern] if os.path.exists(pattern) else glob.glob(pattern, recursive=True)
         if not matches:
             what = "No file matches" if glob.has_magic(pattern) else "No such file:"

@@ -63,6 +63,11 @@ class GeneratorSource:
     def __len__(self) -> int:
         return len(self._reader)
 
+    @property
+    def sample_bytes(self) -> int:
+        """Bytes of the first sample's arrays."""
+        return sum(leaf.nbytes for leaf in self._zeroth)
+
     def batches(self, numbers: SampleNumbers) -> tf.data.Dataset:
         """See `Source.batches`."""
         specs = [tf.TensorSpec([None, *spec.shape], spec.dtype) for spec in self._specs]

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from tfdist.data.files import check_local
 from tfdist.errors import DataError
 
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png")
@@ -35,6 +36,7 @@ class ImageFiles:
         Raises:
             DataError: The folder cannot be read, has no class folders, or there is no image in them.
         """
+        check_local(folder)
         root = Path(folder)
         try:
             classes = tuple(sorted(entry.name for entry in root.iterdir() if entry.is_dir() and _shown(entry)))

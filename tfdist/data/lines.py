@@ -9,8 +9,12 @@ from numpy.typing import NDArray
 
 from tfdist.data.record_reader import RecordReader
 from tfdist.data.records import Records
+from tfdist.errors import DataError
 
 _CHUNK = 16 << 20
+
+_COMPRESSED = {b"\x1f\x8b": "GZIP", b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "Zstandard"}
+"""By what files begin with that are no text."""
 
 
 class LineReader:
@@ -24,8 +28,10 @@ class LineReader:
             header: Whether the first line of each that is not empty is no record.
 
         Raises:
-            DataError: A file cannot be read, or there is no line.
+            DataError: A file cannot be read, or is compressed, or there is no line.
         """
+        for path in paths:
+            _check_plain(path)
         self.records = Records.open(paths, "lines", header=header)
         self._reader = RecordReader(self.records)
 
@@ -56,3 +62,17 @@ class LineReader:
                 line += chunk.count(b"\n")
                 left -= len(chunk)
         return f"{path}, line {line}"
+
+
+def _check_plain(path: Path) -> None:
+    try:
+        with open(path, "rb") as file:
+            begin = file.read(6)
+    except OSError as error:
+        raise DataError(f"Cannot read {path}: {error.strerror or error}.") from error
+    for magic, name in _COMPRESSED.items():
+        if begin.startswith(magic):
+            raise DataError(
+                f"{path} is {name}-compressed. Expected lines of text, of which any can be found without those before. "
+                "Decompress it; tfdist data shard makes TFRecord files of it."
+            )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfdist.config import sources as sections
+from tfdist.config.dotted import resolve_callable, search_in
 from tfdist.data.array_headers import ArrayHeader, read_headers
 from tfdist.data.csv_files import CsvReader
 from tfdist.data.files import matching
@@ -27,12 +29,19 @@ from tfdist.plan.sizes import FileSizes, InSequence, SourceSizes
 _WIDTHS = {"float32": 4, "int64": 8, "image": 4}
 
 
-def measure(section: sections.SourceConfig) -> SourceSizes:
+def measure(section: sections.SourceConfig, key: str = "data.train") -> SourceSizes:
     """Returns the sizes of what a section describes, after the checks that the run would make at its start.
 
+    Args:
+        section: The section; the function of a generator is looked for in the working directory, too.
+        key: Its dotted key, for the errors.
+
     Raises:
+        ConfigError: The function of a generator cannot be imported.
         DataError: The data is missing, damaged or empty.
     """
+    if isinstance(section, sections.GeneratorSource):
+        return dataclasses.replace(_generator(section, f"{key}.function"), shares=section.sharding == "none")
     for kind, how in _MEASURES.items():
         if isinstance(section, kind):
             return dataclasses.replace(how(section), shares=section.sharding == "none")
@@ -156,6 +165,26 @@ def _images(section: sections.ImagesSource) -> SourceSizes:
         held_bytes=sum(len(str(path)) for path in found.paths),
         random_calls=_augment_calls(section),
         local_disk=local_file_system(section.path),
+    )
+
+
+def _generator(section: sections.GeneratorSource, key: str) -> SourceSizes:
+    """Asks the function: nobody else knows."""
+    # Only here: a function of the user's is the one thing that needs TensorFlow to be looked at.
+    from tfdist.data.generator_source import GeneratorSource
+
+    search_in(os.getcwd())
+    function = resolve_callable(section.function, key)
+    source = GeneratorSource(function, None, section.samples, section.lanes, section.shuffle_buffer)
+    lanes, bytes_ = source.lanes, source.sample_bytes
+    names = [section.function] if section.lanes is None else [f"{section.function}({n})" for n in range(section.lanes)]
+    return SourceSizes(
+        "generator",
+        tuple(FileSizes(name, count, count * bytes_) for name, count in zip(names, lanes.counts, strict=True)),
+        bytes_,
+        held_bytes=lanes.number * lanes.window * bytes_,
+        random_calls=(*random_calls_of(section.function), *_augment_calls(section)),
+        sequence=InSequence("made by a function", lanes),
     )
 
 

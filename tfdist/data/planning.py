@@ -23,5 +23,5 @@ def plan_run(config: RunConfig, layout: Layout) -> Plan:
         DataError: The data is missing, damaged or empty, as the run would find.
     """
     sections = {"data.train": config.data.train, "data.validation": config.data.validation}
-    sizes = {key: measure(section) for key, section in sections.items() if section is not None}
+    sizes = {key: measure(section, key) for key, section in sections.items() if section is not None}
     return make_plan(config, layout, sizes, _BUFFERING)

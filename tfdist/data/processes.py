@@ -20,6 +20,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
+from tfdist.config.dotted import search_in
 from tfdist.errors import DataError, TfdistError, UsageError, WorkerFailedError
 
 Report = Callable[[int], None]
@@ -150,8 +151,7 @@ def _interrupts_ignored() -> Iterator[None]:
 
 def _serve(connection: Connection, make_work: Callable[[Any], Work], argument: Any, directory: str) -> None:
     """The life of a process."""
-    if directory not in sys.path:
-        sys.path.insert(0, directory)  # where a config's dotted paths are looked for, as in training
+    search_in(directory)
 
     # An exit, not a death: what is open is closed, and what was begun is removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(signal.SIGTERM))

@@ -20,6 +20,9 @@ _RANDOM = (
 _SEEDED = ("stateless", "index_shuffle", "fold_in", "SeedGenerator", "PRNGKey")
 """What takes its seed with each call, and so draws the same numbers for the same sample."""
 
+_GENERATORS = ("numpy.random.default_rng", "numpy.random.RandomState", "random.Random")
+"""What draws the same numbers each time when it is made with a seed."""
+
 
 def random_calls(source: str, function: str) -> list[tuple[str, int]]:
     """Returns the calls that draw random numbers in a function, and in those of the same file that it names.
@@ -45,8 +48,9 @@ def random_calls(source: str, function: str) -> list[tuple[str, int]]:
         if name in seen or name not in functions:
             continue
         seen.add(name)
+        seeded = _seeded(functions[name], names)
         for node in ast.walk(functions[name]):
-            if isinstance(node, ast.Attribute | ast.Name):
+            if isinstance(node, ast.Attribute | ast.Name) and node not in seeded:
                 dotted = _dotted(node, names)
                 waiting.append(dotted)
                 if dotted.startswith(_RANDOM) and not any(word in dotted for word in _SEEDED):
@@ -54,6 +58,16 @@ def random_calls(source: str, function: str) -> list[tuple[str, int]]:
     lines = sorted(found)
     # `np.random.default_rng` holds `np.random`, which is no other call.
     return [(name, line) for line, name in lines if not any(o != name and o.startswith(f"{name}.") for _, o in lines)]
+
+
+def _seeded(function: ast.AST, names: dict[str, str]) -> set[ast.AST]:
+    """The names of generators that are called with a seed, and so give the same numbers each time."""
+    return {
+        part
+        for node in ast.walk(function)
+        if isinstance(node, ast.Call) and (node.args or node.keywords) and _dotted(node.func, names) in _GENERATORS
+        for part in ast.walk(node.func)
+    }
 
 
 def _functions(tree: ast.Module) -> Iterator[tuple[str, ast.AST]]:

@@ -16,7 +16,7 @@ class FileSizes:
     Attributes:
         name: Its path.
         samples: Samples in it.
-        size: Bytes on the disk.
+        size: Bytes on the disk; of a lane of a generator, those of its samples.
     """
 
     name: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 import keras
@@ -11,6 +10,7 @@ import tensorflow as tf
 import yaml
 
 from tfdist.config import load_config
+from tfdist.config.dotted import search_in
 from tfdist.errors import RunDirError, UsageError
 from tfdist.rundir import RunDir
 from tfdist.training.building import build_model
@@ -32,8 +32,7 @@ def write_model(run: RunDir, weights: Path, path: Path) -> None:
     _check_has_config(run)
     # A run that goes on has the devices; and as in a worker, a dotted path is looked for in the working directory.
     tf.config.set_visible_devices([], "GPU")
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
+    search_in(os.getcwd())
     config = load_config(run.config_file)
     keras.config.set_dtype_policy(config.precision)
     model = build_model(config, tf.distribute.get_strategy())

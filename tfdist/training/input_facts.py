@@ -7,7 +7,7 @@ import os
 import tensorflow as tf
 
 from tfdist.config.dotted import resolve_callable
-from tfdist.config.sources import ImagesSource, SourceConfig, TextSource, TfrecordSource
+from tfdist.config.sources import GeneratorSource, ImagesSource, SourceConfig, TextSource, TfrecordSource
 from tfdist.training.input_wait import Input
 
 
@@ -24,9 +24,14 @@ def input_of(section: SourceConfig) -> Input:
         format=section.format,
         decodes=images,
         python=parse if parse and _runs_python(parse, spec) else "",
-        function=parse or section.augment or "",
+        function=parse or _function_of(section) or section.augment or "",
         cores=len(os.sched_getaffinity(0)),
     )
+
+
+def _function_of(section: SourceConfig) -> str:
+    """The dotted path of the function that makes the samples, empty without one."""
+    return section.function if isinstance(section, GeneratorSource) else ""
 
 
 def _parse_of(section: SourceConfig) -> tuple[str, tf.TensorSpec]:

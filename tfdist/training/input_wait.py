@@ -106,6 +106,11 @@ def remedy(source: Input, wait: Wait) -> str:
             "Lines are parsed by Python, one at a time: make TFRecord files of them with `tfdist data shard`, which "
             "TensorFlow parses on all cores."
         )
+    if source.format == "generator":
+        return (
+            f"{source.function} makes samples one at a time, in Python: give it lanes, which the workers share, or "
+            "write what it makes to TFRecord files once."
+        )
     cores = f"{wait.busy:.1f} of {source.cores} cores are busy"
     if wait.busy < _SATURATED * source.cores:
         also = "; of an image folder, `tfdist data shard` makes a few large files" if source.format == "images" else ""

@@ -76,13 +76,22 @@ OVERRIDES = [
     ("compile.optimizer={learning_rate: 1}", "compile.optimizer: expected a name, or a mapping with the key name and"),
     (
         "data.train.format=nps",
-        "data.train.format: expected one of npz, tfrecord, csv, images, text; did you mean npz? Rec",
+        "data.train.format: expected one of npz, tfrecord, csv, images, text, generator; did you mean npz? Rec",
     ),
     ("data.train.path=''", "data.train.path: expected a string that is not empty"),
     (
         "data.train={format: images, path: a, size: 8}",
         "data.train.size: expected [height, width], two integers of 1 or",
     ),
+    (
+        "data.train={format: generator, function: a.b, samples: [1, 2]}",
+        "data.train.samples: expected an integer without lanes. Received: [1, 2]",
+    ),
+    (
+        "data.train={format: generator, function: a.b, samples: 3, lanes: 2}",
+        "data.train.samples: expected 2 integers, the samples of each lane. Received: 3",
+    ),
+    ("data.train={format: generator, function: a.b, samples: [-1], lanes: 1}", "data.train.samples: expected"),
     ("data.train={format: images, path: a, size: [8, 0]}", "data.train.size: expected [height, width]"),
     (
         "data.train={format: images, path: a, size: [8, 8], channels: 2}",

@@ -40,3 +40,9 @@ def test_what_cannot_be_found(tmp_path: Path, pattern: str, message: str) -> Non
 def test_an_empty_list() -> None:
     with pytest.raises(DataError, match="an empty list"):
         matching([])
+
+
+def test_files_of_other_file_systems_are_refused(tmp_path: Path) -> None:
+    (path,) = write(tmp_path, "a.txt")
+    with pytest.raises(DataError, match="gs://bucket/b.csv is on another file system"):
+        matching([str(path), "gs://bucket/b.csv"])

@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import bz2
+import gzip
+import lzma
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +13,7 @@ from hypothesis import strategies as st
 
 from tfdist.data import line_scan
 from tfdist.data.lines import LineReader
+from tfdist.errors import DataError
 
 
 @pytest.mark.parametrize(
@@ -58,3 +63,13 @@ def test_names_count_all_lines(tmp_path: Path) -> None:
     path = tmp_path / "text"
     path.write_bytes(b"a\n\n\nb\n")
     assert LineReader((path,)).name(1) == f"{path}, line 4"
+
+
+@pytest.mark.parametrize(
+    ("compress", "name"), [(gzip.compress, "GZIP"), (bz2.compress, "bzip2"), (lzma.compress, "xz")]
+)
+def test_compressed_files_are_refused(tmp_path: Path, compress: Callable[[bytes], bytes], name: str) -> None:
+    (tmp_path / "a").write_bytes(b"a\n")
+    (tmp_path / "b").write_bytes(compress(b"a\nb\n"))
+    with pytest.raises(DataError, match=f"b is {name}-compressed. Expected lines of text"):
+        LineReader((tmp_path / "a", tmp_path / "b"))

@@ -9,7 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tfdist.config.sources import CsvSource, FeatureConfig, ImagesSource, NpzSource, TextSource, TfrecordSource
+from tfdist.config.sources import (
+    CsvSource,
+    FeatureConfig,
+    GeneratorSource,
+    ImagesSource,
+    NpzSource,
+    TextSource,
+    TfrecordSource,
+)
 from tfdist.data import array_headers
 from tfdist.data.measuring import measure
 from tfdist.errors import DataError
@@ -44,6 +52,20 @@ def test_records_that_are_left_out_are_no_samples(write_tfrecord: Write) -> None
     second.write_bytes(damaged)
     section = TfrecordSource(files=[str(first), str(second)], parse="a.b", on_corrupt="skip")
     assert [file.samples for file in measure(section).files] == [3, 1]
+
+
+def test_a_generator_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "made.py").write_text(
+        "import random\nimport numpy as np\ndef some(lane):\n    random.seed(lane)\n"
+        "    for label in range(lane):\n        yield np.zeros(4, np.float32), np.int64(label)\n"
+    )
+    sizes = measure(GeneratorSource(function="made.some", lanes=4, shuffle_buffer=8))
+    assert [(file.name, file.samples) for file in sizes.files] == [(f"made.some({lane})", lane) for lane in range(4)]
+    assert (sizes.samples, sizes.sample_bytes, sizes.size) == (6, 4 * 4 + 8, 6 * 24)
+    assert sizes.sequence is not None and sizes.sequence.why == "made by a function"
+    assert sizes.random_calls == ("random.seed (made.py:4)",)
 
 
 def test_an_augmentation_that_draws_numbers_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
