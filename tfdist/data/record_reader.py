@@ -152,13 +152,14 @@ class RecordReader:
     def _read_runs(self, runs: Runs) -> bytes:
         """Reads runs one after another. A disk that is slow is told what follows, and fetches all of it at once."""
         data, into = new_bytes(int(runs.sizes.sum()))
+        most, self._most = self._most, MAX_READS
         announced, first, filled = False, 0, 0
         while first < len(runs.files):
             if self._announced and not announced:
                 self._announce(runs.part(first, len(runs.files)))
                 announced = True
-            part = runs.part(first, first + self._most)
-            first, self._most = first + self._most, MAX_READS
+            part = runs.part(first, first + most)
+            first, most = first + most, MAX_READS
             end = filled + int(part.sizes.sum())
             begun = time.perf_counter()
             self._read_part(part, into[filled:end])
