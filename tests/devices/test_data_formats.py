@@ -232,6 +232,14 @@ def test_a_bad_csv_row_is_named(strategy: tf.distribute.Strategy, tmp_path: Path
     assert message == f"{tmp_path}/a.csv, line 3: expected 2 columns (a, y), found 1. Received: 3"
 
 
+def test_a_text_that_the_users_function_refuses(strategy: tf.distribute.Strategy, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("0\t1\n1\t2\n0\tthree\n1\t4\n")
+    batches = tfdist.data.text(tmp_path / "a.txt", tf.strings.to_number, batch_size=4, strategy=strategy)
+    message = failure(batches)
+    assert message.startswith(f"{tmp_path}/a.txt, line 3 does not fit the vectorize function: ")
+    assert "could not correctly convert string: three" in message
+
+
 def test_a_text_without_a_label_is_named(strategy: tf.distribute.Strategy, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("1\tfine\nno label\n")
     message = failure(tfdist.data.text(tmp_path / "a.txt", batch_size=4, strategy=strategy))

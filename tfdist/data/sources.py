@@ -132,6 +132,7 @@ class TextSource:
         """Finds the lines; see `TextReader` for the errors."""
         self._reader = TextReader(matching(files), label_separator)
         self._vectorize = vectorize
+        self._parsing = Parsing(self._vectorized, self._reader.read, self._misfit, batched=True)
 
     def __len__(self) -> int:
         return len(self._reader)
@@ -139,11 +140,21 @@ class TextSource:
     def batches(self, numbers: SampleNumbers) -> tf.data.Dataset:
         """See `Source.batches`."""
         specs = [tf.TensorSpec([None], tf.string), tf.TensorSpec([None], tf.int64)]
-        lines = read_batches(numbers.batches(), by_python(self._reader.read, specs))
-        vectorize = self._vectorize
-        if vectorize is None:
+        lines = read_batches(numbers.batches(), by_python(self._read, specs))
+        if self._vectorize is None:
             return lines
-        return lines.map(lambda text, label: (vectorize(text), label), num_parallel_calls=parallel_parses())
+        return lines.map(self._parsing.parse, num_parallel_calls=parallel_parses())
+
+    def _read(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.object_], NDArray[np.int64]]:
+        self._parsing.note(numbers)
+        return self._reader.read(numbers)
+
+    def _vectorized(self, texts: tf.Tensor, labels: tf.Tensor) -> tuple[Any, tf.Tensor]:
+        assert self._vectorize is not None
+        return self._vectorize(texts), labels
+
+    def _misfit(self, number: int, reason: str) -> DataError:
+        return DataError(f"{self.name(number)} does not fit the vectorize function: {reason}")
 
     def name(self, number: int) -> str:
         """See `Source.name`."""
