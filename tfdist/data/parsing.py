@@ -66,9 +66,9 @@ class Parsing:
             return self._parse(*read)
 
     def fault(self) -> DataError | None:
-        """Finds the first of the samples read last that does not parse; None where none is found."""
+        """Finds a sample that does not parse, in what was read last and then before; None where none is found."""
         ends = time.monotonic() + SEARCH_SECONDS
-        for numbers in tuple(self._last):
+        for numbers in reversed(tuple(self._last)):
             read = tf.data.Dataset.from_tensor_slices(self._read(numbers))
             single = read.batch(1) if self._batched else read
             parsing, whole = iter(single.map(self._parse).with_options(no_autotune_options())), 0
