@@ -1,18 +1,20 @@
-"""What checkpoints cost: `python -m tfdist.bench.saving [MODEL] [--every 50] [--pairs 10]`.
+"""What checkpoints cost: `python -m tfdist.bench.saving [MODEL] [--every 50] [--window 10] [--pairs 40]`.
 
-In one process on one device, within one `fit`: after every second so many steps a checkpoint is written, and the steps
-that follow it are compared with the same number after them, in which none is. So whatever else goes on on the machine,
-and grows or shrinks while it is measured, is in both.
+In one process on one device, within one `fit`: a checkpoint is made, the few steps that follow it are compared with as
+many after them, and then comes the next. What the first took longer is what a checkpoint costs; it is told as a share of
+the steps between two. So whatever else goes on on the machine, and grows or shrinks while it is measured, is in both.
+The window is to be several times as long as the background writes.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import math
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,10 +30,10 @@ class Cost:
     """Of one pair.
 
     Attributes:
-        plain: Seconds of the steps without a checkpoint.
-        extra: Seconds that as many steps took longer with one.
-        work: Seconds of processor time that the plain steps took, in all threads.
-        extra_work: Seconds of processor time more with a checkpoint.
+        plain: Seconds of a step without a checkpoint.
+        extra: Seconds that the steps after a checkpoint took longer, in all.
+        work: Seconds of processor time of a plain step, in all threads.
+        extra_work: Seconds of processor time that the steps after a checkpoint took more.
     """
 
     plain: float
@@ -41,8 +43,8 @@ class Cost:
 
     def __str__(self) -> str:
         return (
-            f"{self.extra / self.plain:+.2%} of {self.plain:.2f} s, "
-            f"{self.extra_work / self.work:+.2%} of {self.work:.2f} s of the processor's"
+            f"{self.extra:+.3f} s, a step {self.plain:.3f} s; "
+            f"{self.extra_work:+.3f} s of the processor's, a step {self.work:.3f} s"
         )
 
 
@@ -50,25 +52,26 @@ def main() -> None:
     """Parses the command line, measures, prints."""
     parser = argparse.ArgumentParser(prog="python -m tfdist.bench.saving", description="What checkpoints cost.")
     parser.add_argument("model", nargs="?", default="wide", help="mlp, cnn or wide")
-    parser.add_argument("--every", type=int, default=50, help="steps between two")
-    parser.add_argument("--pairs", type=int, default=10)
+    parser.add_argument("--every", type=int, default=50, help="steps between two checkpoints, of which it is a share")
+    parser.add_argument("--window", type=int, default=10, help="steps that are compared with as many")
+    parser.add_argument("--pairs", type=int, default=40)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tfdist-bench-", dir=".") as folder:
-        saver = _Saver(Path(folder), 2 * options.every, _steps(options.every, options.pairs))
-        costs = measure(options.model, options.every, options.pairs, saver)
+        saver = _Saver(Path(folder), 2 * options.window, _steps(options.window, options.pairs))
+        costs = measure(options.model, options.window, options.pairs, saver)
         for cost in costs:
             print(cost)
         print(_summary(options.model, options.every, costs, saver), flush=True)
 
 
-def measure(name: str, every: int, pairs: int, saver: _Saver) -> list[Cost]:
+def measure(name: str, window: int, pairs: int, saver: _Saver) -> list[Cost]:
     """One cost a pair, after one checkpoint that is not counted.
 
     Args:
         name: The model's.
-        every: Steps that are compared.
+        window: Steps that are compared with as many.
         pairs: How many.
-        saver: Saves after every `2 * every` steps.
+        saver: Saves after every `2 * window` steps.
     """
     import tensorflow as tf
 
@@ -79,21 +82,22 @@ def measure(name: str, every: int, pairs: int, saver: _Saver) -> list[Cost]:
     model = models.build(name)
     data = tf.data.Dataset.from_tensor_slices(models.data(name, 8 * BATCH)).batch(BATCH, drop_remainder=True)
     clock = _Clock()
-    steps = _steps(every, pairs)
+    steps = _steps(window, pairs)
     model.fit(data.cache().repeat(), steps_per_epoch=steps, verbose=0, shuffle=False, callbacks=[saver.keeper, clock])
     ends = np.array(clock.ends)
     costs = []
     for pair in range(1, pairs + 1):
         # The clock looks after the keeper: what the step before saved, it waited for before its own end.
-        first = 2 * every * (pair + 1) - 2
-        saved, plain = np.diff(ends[first : first + 2 * every + 1 : every], axis=0)
-        costs.append(Cost(plain[0], saved[0] - plain[0], plain[1], saved[1] - plain[1]))
+        first = 2 * window * (pair + 1) - 2
+        saved, plain = np.diff(ends[first : first + 2 * window + 1 : window], axis=0)
+        extra, step = saved - plain, plain / window
+        costs.append(Cost(step[0], extra[0], step[1], extra[1]))
     return costs
 
 
-def _steps(every: int, pairs: int) -> int:
+def _steps(window: int, pairs: int) -> int:
     """Those of the pairs, of one before that is not counted, and those before the first checkpoint."""
-    return 2 * every * (pairs + 2)
+    return 2 * window * (pairs + 2)
 
 
 class _Clock(keras.callbacks.Callback):
@@ -136,16 +140,21 @@ class _Saver:
 
 
 def _summary(name: str, every: int, costs: list[Cost], saver: _Saver) -> str:
-    shares = sorted(cost.extra / cost.plain for cost in costs)
-    work = statistics.median(cost.extra_work / cost.work for cost in costs)
-    mean = sum(cost.extra for cost in costs) / sum(cost.plain for cost in costs)
+    shares = [cost.extra / (every * cost.plain) for cost in costs]
+    low, middle, high = statistics.quantiles(shares, n=4)
+    work = statistics.median(cost.extra_work / (every * cost.work) for cost in costs)
     background = saver.checkpoints.background_seconds / len(saver.waits)
     return (
         f"{name}, one device, a checkpoint of {saver.size / 1e6:.0f} MB every {every} steps: "
-        f"{statistics.median(shares):+.2%} of the time ({shares[0]:+.2%} to {shares[-1]:+.2%}, mean {mean:+.2%}), "
+        f"{middle:+.2%} of the time (a half of the pairs from {low:+.2%} to {high:+.2%}, mean "
+        f"{statistics.mean(shares):+.2%} with a standard error of {_standard_error(shares):.2%}), "
         f"{work:+.2%} of the processor's; for each the training waits {statistics.median(saver.waits) * 1e3:.0f} ms, "
         f"and the background takes {background * 1e3:.0f} ms. Medians of {len(costs)} pairs."
     )
+
+
+def _standard_error(values: Sequence[float]) -> float:
+    return statistics.stdev(values) / math.sqrt(len(values))
 
 
 if __name__ == "__main__":
