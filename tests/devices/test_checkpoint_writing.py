@@ -22,6 +22,7 @@ from tfdist import keras_repairs
 from tfdist.checkpoint import Checkpoints, Policy, Retention, Summary
 from tfdist.checkpoint.background import writer
 from tfdist.checkpoint.files import Stored, stored
+from tfdist.keras_repairs import weights_copy
 from tfdist.keras_repairs.weights_copy import WeightsCopy
 from tfdist.training.keeper import Keeper
 
@@ -112,22 +113,30 @@ def scaled() -> Any:
     ids=["plain", "two replicas", "loss scale", "bfloat16", "a layer's own"],
 )
 def test_a_copy_writes_the_bytes_that_keras_writes(
-    extra: tuple[Callable[..., Any], ...], optimizer: Callable[[], Any], replicas: int, tmp_path: Path
+    extra: tuple[Callable[..., Any], ...],
+    optimizer: Callable[[], Any],
+    replicas: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Twice, as the second copy is taken without Keras's walk over the model and into the memory of the first."""
+    """Twice, as the second copy is taken into the file of the first, but where a layer stores something of its own."""
     strategy = tf.distribute.get_strategy() if replicas == 1 else mirrored(replicas)
     with strategy.scope():
         layers = [make(0.3) if make is keras.layers.Dropout else make() for make in extra]
         model = compiled(sequential(*layers), optimizer())
     weights = WeightsCopy(model)
+    files = []
+    written = weights_copy._written
+    monkeypatch.setattr(weights_copy, "_written", lambda groups: files.append(1) or written(groups))
     for number in range(2):
         model.fit(batches(), epochs=1, verbose=0)
         if Table in extra:
             layers[0].table += 1
         weights.take()
-        weights.write(tmp_path / f"{number}.weights.h5")
+        (tmp_path / f"{number}.weights.h5").write_bytes(weights.content())
         model.save_weights(tmp_path / f"keras-{number}.weights.h5")
         assert datasets(tmp_path / f"{number}.weights.h5") == datasets(tmp_path / f"keras-{number}.weights.h5")
+    assert len(files) == (2 if Table in extra else 1)
 
 
 def test_a_copy_is_of_its_moment(tmp_path: Path) -> None:
@@ -139,7 +148,7 @@ def test_a_copy_is_of_its_moment(tmp_path: Path) -> None:
     model.save_weights(tmp_path / "then.weights.h5")
     model.fit(batches(), verbose=0)
     layer.table += 1
-    weights.write(tmp_path / "copy.weights.h5")
+    (tmp_path / "copy.weights.h5").write_bytes(weights.content())
     assert datasets(tmp_path / "copy.weights.h5") == datasets(tmp_path / "then.weights.h5")
 
 
@@ -151,7 +160,7 @@ def test_a_copy_follows_a_model_that_gets_other_variables(tmp_path: Path) -> Non
     model.compile("adam", "mse")
     model.fit(batches(), verbose=0)
     weights.take()
-    weights.write(tmp_path / "copy.weights.h5")
+    (tmp_path / "copy.weights.h5").write_bytes(weights.content())
     model.save_weights(tmp_path / "keras.weights.h5")
     assert datasets(tmp_path / "copy.weights.h5") == datasets(tmp_path / "keras.weights.h5")
 
@@ -200,13 +209,13 @@ def steps(folder: Path) -> list[int]:
 @pytest.fixture
 def blocked(go: threading.Event, monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """From now on nothing is written before it is set."""
-    write = WeightsCopy.write
+    content = WeightsCopy.content
 
-    def wait(self: WeightsCopy, file: Path) -> None:
+    def wait(self: WeightsCopy) -> memoryview:
         assert go.wait(SECONDS)
-        write(self, file)
+        return content(self)
 
-    monkeypatch.setattr(WeightsCopy, "write", wait)
+    monkeypatch.setattr(WeightsCopy, "content", wait)
     return go
 
 
@@ -272,15 +281,15 @@ def test_a_stop_returns_when_its_checkpoint_is_whole(tmp_path: Path) -> None:
 
 
 def test_a_stop_tries_again_what_has_failed_at_its_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write, said = WeightsCopy.write, []
+    content, said = WeightsCopy.content, []
     left = [1]
 
-    def fail_once(self: WeightsCopy, file: Path) -> None:
+    def fail_once(self: WeightsCopy) -> memoryview:
         if left.pop() if left else False:
             raise OSError("gone for a moment")
-        write(self, file)
+        return content(self)
 
-    monkeypatch.setattr(WeightsCopy, "write", fail_once)
+    monkeypatch.setattr(WeightsCopy, "content", fail_once)
     batches_done = itertools.count(1)
     fit(tmp_path, every=2, after=lambda keeper: said.append(keeper.save_now()) if next(batches_done) == 2 else None)
     assert not left

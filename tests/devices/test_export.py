@@ -36,9 +36,11 @@ def test_a_model_with_its_optimizer(tmp_path: Path) -> None:
     trained.compile(keras.optimizers.Adam(0.002), "sparse_categorical_crossentropy")
     trained.fit(x, y, epochs=2, verbose=0)
     save(run, 10)
-    with files.writing(run.checkpoints_dir, 20) as beside:
-        trained.save_weights(beside / "model.weights.h5")
-        (beside / "summary.json").write_text("{}")
+    trained.save_weights(tmp_path / "model.weights.h5")
+    with files.writing(run.checkpoints_dir, 20) as draft:
+        draft.add("model.weights.h5", (tmp_path / "model.weights.h5").read_bytes())
+        draft.add("summary.json", b"{}")
+    (tmp_path / "model.weights.h5").unlink()
     export(run, checkpoints_of(run.path)[1][0], tmp_path / "out.keras")
 
     opened = keras.models.load_model(tmp_path / "out.keras")

@@ -1,17 +1,16 @@
-"""HDF5 on a disk that fails at any byte: an error for Python, and a process that lives."""
+"""A file in memory: HDF5 finds in it what any other file has."""
 
 from __future__ import annotations
 
 import io
 import os
-from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
 
-from tests.disks import files_of_at_most
-from tfdist.keras_repairs.unfailing_file import UnfailingFile
+from tfdist.keras_repairs.memory_file import MemoryFile
+from tfdist.rundir.past_cache import ALIGNMENT
 
 
 def write(file: io.BytesIO) -> None:
@@ -22,38 +21,36 @@ def write(file: io.BytesIO) -> None:
             group["0"] = np.full((7, number + 1), number, np.float32)
 
 
-def test_it_has_the_bytes_of_any_other_file(tmp_path: Path) -> None:
-    file, memory = UnfailingFile(tmp_path / "file"), io.BytesIO()
+@pytest.mark.parametrize("room", [0, 5000, 1 << 20])
+def test_it_has_the_bytes_of_any_other_file(room: int) -> None:
+    file, expected = MemoryFile(room), io.BytesIO()
     write(file)
-    file.check()
-    file.close()
-    file.close()
-    write(memory)
-    assert (tmp_path / "file").read_bytes() == memory.getvalue()
+    write(expected)
+    assert file.content.tobytes() == expected.getvalue()
+    assert file.content.ctypes.data % ALIGNMENT == 0
 
 
-def test_no_error_of_the_disk_reaches_hdf5(tmp_path: Path) -> None:
-    memory = io.BytesIO()
-    write(memory)
-    for size in (0, 1, 500, 2048, 5000, 20_000, 77_777, len(memory.getvalue()) - 1):
-        file = UnfailingFile(tmp_path / "file")
-        with files_of_at_most(size):
-            write(file)  # raises nothing
-        with pytest.raises(OSError, match="File too large"):
-            file.check()
-        file.close()
-        assert (tmp_path / "file").stat().st_size <= size
+def test_it_moves_as_any_other_file() -> None:
+    file, expected = MemoryFile(4), io.BytesIO()
+    for other in (file, expected):
+        assert other.write(b"0123456789") == 10
+        assert other.seek(14) == 14
+        assert other.write(b"ABC") == 3
+        assert (other.tell(), other.seek(2)) == (17, 2)
+        assert other.write(b"xy") == 2
+        into = bytearray(20)
+        assert other.readinto(into) == 13
+        assert bytes(into[:13]) == b"456789\0\0\0\0ABC"
+        assert other.truncate(16) == 16
+        assert (other.seek(0, os.SEEK_END), other.seek(-1, os.SEEK_CUR)) == (16, 15)
+        other.seek(30)
+        assert other.readinto(into) == 0
+    assert file.content.tobytes() == expected.getvalue()
 
 
-def test_what_the_disk_did_not_take_is_read_again(tmp_path: Path) -> None:
-    file = UnfailingFile(tmp_path / "file")
-    with files_of_at_most(4):
-        file.write(b"0123456789")
-        file.seek(8)
-        file.write(b"ABC")
-    into = bytearray(20)
-    file.seek(2)
-    assert file.readinto(into) == 9
-    assert bytes(into[:9]) == b"234567ABC"
-    assert (file.tell(), file.seek(0, os.SEEK_END), file.seek(-1, os.SEEK_CUR)) == (11, 11, 10)
-    file.close()
+def test_what_is_cut_off_is_zero_when_it_is_there_again() -> None:
+    file = MemoryFile(100)
+    file.write(b"0123456789")
+    file.truncate(4)
+    assert file.truncate(8) == 8
+    assert file.content.tobytes() == b"0123\0\0\0\0"

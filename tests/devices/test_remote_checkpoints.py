@@ -35,9 +35,9 @@ def url() -> Iterator[str]:
 
 
 def write(store: Store, step: int) -> None:
-    with store.writing(step) as place:
+    with store.writing(step) as draft:
         for name, content in CONTENT.items():
-            (place / name).write_bytes(content)
+            draft.add(name, content)
 
 
 def whole(store: Store) -> list[str]:
@@ -83,7 +83,7 @@ def test_what_fails_at_any_file_leaves_the_last_one_whole(
 ) -> None:
     store = open_store(url)
     write(store, 5)
-    copy = RemotePath.copy_from
+    write_bytes = RemotePath.write_bytes
     for failing in range(len(CONTENT) + 1):
         left = [failing]
 
@@ -91,10 +91,10 @@ def test_what_fails_at_any_file_leaves_the_last_one_whole(
             if not left[0]:
                 raise failure
             left[0] -= 1
-            copy(self, content)
+            write_bytes(self, content)
 
         with monkeypatch.context() as patch, pytest.raises(Killed if isinstance(failure, Killed) else RunDirError):
-            patch.setattr(RemotePath, "copy_from", fail)
+            patch.setattr(RemotePath, "write_bytes", fail)
             if isinstance(failure, Killed):
                 patch.setattr(RemotePath, "rmtree", lambda self: None)  # who is killed tidies nothing up
             write(store, 10)
@@ -111,13 +111,12 @@ def test_errors_are_those_of_the_system(url: str) -> None:
     assert caught.value.filename == f"{url}/absent"
 
 
-def test_large_files_are_copied_in_blocks(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_files_are_written_in_blocks(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote, "_BLOCK", 7)
     content = np.random.default_rng(1).bytes(100)
-    (tmp_path / "file").write_bytes(content)
     store = open_store(url)
-    with store.writing(5) as place:
-        (place / "file").write_bytes(content)
+    with store.writing(5) as draft:
+        draft.add("file", memoryview(content))
     assert (store.stored()[0].path / "file").read_bytes() == content
     assert whole(store) == ["step-00000005"]
 

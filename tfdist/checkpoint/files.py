@@ -18,29 +18,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tfdist.rundir import atomic
+from tfdist.checkpoint.draft import Draft, Told
+from tfdist.rundir import atomic, past_cache
 
 MARKER = "checkpoint.json"
-FORMAT = 2
 
 _BLOCK = 1 << 18
 """Bytes of a file that are read at a time: they are still in the processor's cache when they are looked at."""
 
 _NAME = re.compile(r"step-(\d+)(?:\.(\d+))?")
 _TEMPORARY = ".step-*.tmp"
-
-
-@dataclass(frozen=True)
-class Told:
-    """What a marker says of a file.
-
-    Attributes:
-        size: Its bytes.
-        checksum: Its CRC-32.
-    """
-
-    size: int
-    checksum: int
 
 
 Look = Callable[[Path, Told], str | None]
@@ -124,8 +111,8 @@ def stored(folder: Path) -> list[Stored]:
 
 
 @contextlib.contextmanager
-def writing(folder: Path, step: int) -> Iterator[Path]:
-    """Yields an empty directory; what is written there is the latest checkpoint of `step` at a clean exit.
+def writing(folder: Path, step: int) -> Iterator[Draft]:
+    """Yields an empty checkpoint; it is the latest of `step` at a clean exit.
 
     Args:
         folder: Made when it is not there. One process writes into it.
@@ -137,14 +124,14 @@ def writing(folder: Path, step: int) -> Iterator[Path]:
     beside = made = folder / f".step-{step:08d}.{secrets.token_hex(4)}.tmp"
     try:
         beside.mkdir(parents=True)
-        yield beside
-        files = {file.name: _flushed(file) for file in sorted(beside.iterdir())}
+        draft = Draft(lambda name, content: past_cache.write_new(beside / name, content))
+        yield draft
         atomic.sync(beside)
         target = folder / free_name(stored(folder), step)
         os.rename(beside, target)
         made = target
         atomic.sync(folder)
-        atomic.write_json(target / MARKER, {"format": FORMAT, "files": files})
+        atomic.write_json(target / MARKER, draft.marker())
     except BaseException as error:
         # All of it, under whichever name: on a full disk the next one needs the room.
         shutil.rmtree(made, ignore_errors=True)
@@ -175,11 +162,6 @@ def free_name(entries: Sequence[Stored], step: int) -> str:
     return f"step-{step:08d}" + (f".{max(taken) + 1}" if taken else "")
 
 
-def marked(file: Path) -> dict[str, int]:
-    """What a marker says of a file."""
-    return {"bytes": file.stat().st_size, "crc32": checksum(file)}
-
-
 def checksum(file: Path) -> int:
     """The CRC-32 of a file's bytes."""
     found = 0
@@ -187,9 +169,3 @@ def checksum(file: Path) -> int:
         while block := content.read(_BLOCK):
             found = zlib.crc32(block, found)
     return found
-
-
-def _flushed(file: Path) -> dict[str, int]:
-    """What the marker says of a file that the disk has now."""
-    atomic.sync(file)
-    return marked(file)

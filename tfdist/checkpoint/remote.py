@@ -1,8 +1,8 @@
 """Checkpoints on a file system that TensorFlow reaches by a URL, such as `gs://bucket/run`.
 
 An object store knows no rename and no flush: a file is there as a whole once it is closed, and a directory is but a
-part of names. So files are made on the local disk, copied to where they stay, and the marker, which comes last, is what
-makes a checkpoint whole.
+part of names. So files are written to where they stay, and the marker, which comes last, is what makes a checkpoint
+whole.
 """
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ import io
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 
 from tfdist.checkpoint import files
-from tfdist.checkpoint.passing import passing_folder
+from tfdist.checkpoint.draft import Content, Draft
 from tfdist.rundir import atomic
 
 _BLOCK = 4 << 20
@@ -89,11 +88,11 @@ class RemotePath:
         with self.open() as content:
             return content.read()
 
-    def copy_from(self, content: Any) -> None:
-        """Makes or replaces it with what an open file has."""
+    def write_bytes(self, content: Content) -> None:
+        """Makes or replaces the file."""
         with _told_as_os_errors(self), tf.io.gfile.GFile(self._url, "wb") as target:
-            while block := content.read(_BLOCK):
-                target.write(block)
+            for begin in range(0, len(content), _BLOCK):
+                target.write(bytes(content[begin : begin + _BLOCK]))
 
     def mkdir(self) -> None:
         """Makes it a directory, with those above it, where the file system has such."""
@@ -126,25 +125,21 @@ class RemoteStore:
         return files.stored(self.folder)
 
     @contextlib.contextmanager
-    def writing(self, step: int) -> Iterator[Path]:
-        """Yields an empty local directory; what is written there is the latest checkpoint of `step` at a clean exit.
+    def writing(self, step: int) -> Iterator[Draft]:
+        """Yields an empty checkpoint; it is the latest of `step` at a clean exit.
 
         Raises:
-            RunDirError: It cannot be written, here or there.
+            RunDirError: It cannot be written.
         """
-        target: RemotePath | None = None
+        target = self.folder / files.free_name(self.stored(), step)
+        draft = Draft(lambda name, content: (target / name).write_bytes(content))
         try:
-            with passing_folder() as here:
-                yield here
-                target = self.folder / files.free_name(self.stored(), step)
-                target.mkdir()
-                marked = {file.name: _copied(file, target / file.name) for file in sorted(here.iterdir())}
-            content = json.dumps({"format": files.FORMAT, "files": marked}, indent=2) + "\n"
-            (target / files.MARKER).copy_from(io.BytesIO(content.encode()))
+            target.mkdir()
+            yield draft
+            (target / files.MARKER).write_bytes((json.dumps(draft.marker(), indent=2) + "\n").encode())
         except BaseException as error:
-            if target is not None:
-                with contextlib.suppress(OSError):  # the next start removes it
-                    target.rmtree()
+            with contextlib.suppress(OSError):  # the next start removes it
+                target.rmtree()
             if isinstance(error, OSError):
                 raise atomic.write_error(str(self.folder), error) from error
             raise
@@ -189,10 +184,3 @@ def _told_as_os_errors(path: RemotePath) -> Iterator[None]:
         yield
     except tf.errors.OpError as error:
         raise OSError(_NUMBERS.get(error.error_code, errno.EIO), error.message, str(path)) from error
-
-
-def _copied(file: Path, target: RemotePath) -> dict[str, int]:
-    """What the marker says of a file that is copied now."""
-    with file.open("rb") as content:
-        target.copy_from(content)
-    return files.marked(file)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tfdist.checkpoint import files
+from tfdist.checkpoint.draft import Draft
 
 
 class Store(Protocol):
@@ -18,8 +19,8 @@ class Store(Protocol):
     def stored(self) -> list[files.Stored]:
         """Those that there are, the latest first."""
 
-    def writing(self, step: int) -> contextlib.AbstractContextManager[Path]:
-        """Yields an empty local directory, which becomes the latest checkpoint of `step`."""
+    def writing(self, step: int) -> contextlib.AbstractContextManager[Draft]:
+        """Yields an empty checkpoint, which becomes the latest of `step`."""
 
     def remove(self, checkpoint: files.Stored) -> None:
         """Removes one."""
@@ -42,8 +43,8 @@ class LocalStore:
         """Those that there are, the latest first."""
         return files.stored(self.folder)
 
-    def writing(self, step: int) -> contextlib.AbstractContextManager[Path]:
-        """Yields an empty directory beside, which becomes the latest checkpoint of `step`."""
+    def writing(self, step: int) -> contextlib.AbstractContextManager[Draft]:
+        """Yields an empty checkpoint, which becomes the latest of `step`."""
         return files.writing(self.folder, step)
 
     def remove(self, checkpoint: files.Stored) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -31,8 +31,8 @@ class Weights(Protocol):
     def take(self) -> None:
         """Copies them to host memory."""
 
-    def write(self, file: Path) -> None:
-        """Writes the latest copy; in another thread, and never while `take` runs."""
+    def content(self) -> memoryview:
+        """The file that the latest copy is, uint8; in another thread, and never while `take` runs."""
 
 
 class Writing:
@@ -86,7 +86,9 @@ class Writing:
         return False
 
     def _write(self) -> None:
-        with self._store.writing(self._summary.total) as place:
-            self._weights.write(place / WEIGHTS)
-            np.savez(place / REPLICAS, **self._values)
-            (place / SUMMARY).write_text(json.dumps(self._summary.to_dict()))
+        replicas = io.BytesIO()
+        np.savez(replicas, **self._values)
+        with self._store.writing(self._summary.total) as draft:
+            draft.add(WEIGHTS, self._weights.content())
+            draft.add(REPLICAS, replicas.getbuffer())
+            draft.add(SUMMARY, json.dumps(self._summary.to_dict()).encode())

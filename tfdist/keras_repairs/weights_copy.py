@@ -13,20 +13,26 @@ else than Keras variables would be read while it trains. `tf.train.Checkpoint` i
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+import h5py
 import keras
 import numpy as np
 import tensorflow as tf
 from keras.src.saving import saving_lib
+from numpy.typing import NDArray
 
-from tfdist.keras_repairs.unfailing_file import UnfailingFile
+from tfdist.keras_repairs.memory_file import MemoryFile
 from tfdist.runtime.local_variables import local_variables
 
 Metadata = Mapping[str, str] | None
+
+_ROOM = 1 << 16
+_ROOM_OF_A_GROUP = 1 << 13
+"""Bytes that HDF5 takes for itself, roughly; memory that is not used costs nothing."""
 
 
 @dataclass(frozen=True)
@@ -45,10 +51,10 @@ class _Group:
 
 
 class WeightsCopy:
-    """The latest copy of a model's weights and its optimizer's state, in host memory.
+    """The latest copy of a model's weights and its optimizer's state, in host memory, as the file that it will be.
 
-    The memory, as much as the file has, is kept for the next copy: to get it from the system anew takes longer than to
-    fill it.
+    Keras's store writes that file in memory, once. After that a copy goes to where the file has its values: there is no
+    other one, and nobody waits for HDF5 again.
 
     Args:
         model: Built and compiled, with its optimizer.
@@ -58,50 +64,25 @@ class WeightsCopy:
         self._model = model
         self._variables: list[keras.Variable] = []
         self._groups: list[_Group] = []
-        self._is_known = False
-        self._copies: list[_Group] = []
+        self._file = MemoryFile(0)
+        self._places: list[NDArray[np.uint8]] | None = None
 
     def take(self) -> None:
-        """Copies all values; between two batches, in the main thread, and while no `write` runs."""
-        groups = self._current_groups()
-        before = {(group.path, key): copy for group in self._copies for key, copy in group.values.items()}
-        self._copies = [
-            _Group(
-                group.path,
-                group.metadata,
-                {key: _copied(value, before.get((group.path, key))) for key, value in group.values.items()},
-            )
-            for group in groups
-        ]
-
-    def write(self, file: Path) -> None:
-        """Writes the latest copy; in any thread.
-
-        Args:
-            file: Its name ends in `.weights.h5`.
-
-        Raises:
-            OSError: It cannot be written.
-        """
-        disk = UnfailingFile(file)
-        with contextlib.closing(disk), contextlib.closing(saving_lib.H5IOStore(disk, mode="w")) as store:
-            for group in self._copies:
-                entry = store.make(group.path, metadata=group.metadata and dict(group.metadata))
-                for key, copy in group.values.items():
-                    entry[key] = _Held(copy)
-                    disk.check()
-        disk.check()
-
-    def _current_groups(self) -> list[_Group]:
-        """From the last walk, where that still holds: a walk takes milliseconds for every layer."""
+        """Copies all values; between two batches, in the main thread, and while nobody reads `content`."""
         variables = [*self._model.variables, *self._model.optimizer.variables]
         same = len(variables) == len(self._variables) and all(map(_is, variables, self._variables))
-        if not (same and self._is_known):
-            self._groups = [_with_variables(group, self._model) for group in _walk(self._model)]
-            self._variables = variables
-            values = [value for group in self._groups for value in group.values.values()]
-            self._is_known = all(isinstance(value, keras.Variable) for value in values)
-        return self._groups
+        if same and self._places is not None:
+            for place, value in zip(self._places, _values(self._groups), strict=True):
+                np.copyto(place, _bytes(value))
+            return
+        self._variables = variables
+        self._groups = [_with_variables(group, self._model) for group in _walk(self._model)]
+        self._file = _written(self._groups)
+        self._places = _places(self._file, self._groups)
+
+    def content(self) -> memoryview:
+        """The latest copy as the bytes of a `.weights.h5`; in any thread. They change with the next `take`."""
+        return self._file.content.data
 
 
 class _Recorder(saving_lib.H5IOStore):
@@ -119,16 +100,6 @@ class _Recorder(saving_lib.H5IOStore):
 
     def __setitem__(self, key: str, value: Any) -> None:
         self.groups[-1].values[key] = value
-
-
-class _Held:
-    """An array that Keras's store takes as it is, rather than copy it once more."""
-
-    def __init__(self, array: np.ndarray) -> None:
-        self._array = array
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        return self._array
 
 
 def _walk(model: keras.Model) -> list[_Group]:
@@ -154,15 +125,50 @@ def _optimizers(model: keras.Model) -> Iterator[tuple[str, keras.optimizers.Opti
         yield "optimizer/inner_optimizer", model.optimizer.inner_optimizer
 
 
-def _copied(value: Any, into: np.ndarray | None) -> np.ndarray:
-    """A copy of a variable, tensor or array in host memory: in `into`, where that has its shape and dtype."""
-    if isinstance(value, keras.Variable):
-        value = tf.convert_to_tensor(value.value)
-    array = np.asarray(value)
-    if into is None or into.shape != array.shape or into.dtype != array.dtype:
-        return np.array(array)
-    np.copyto(into, array)
-    return into
+def _written(groups: Sequence[_Group]) -> MemoryFile:
+    """The file, by Keras's store."""
+    values = sum(_array(value).nbytes for value in _values(groups))
+    file = MemoryFile(values + _ROOM + _ROOM_OF_A_GROUP * len(groups))
+    with contextlib.closing(saving_lib.H5IOStore(file, mode="w")) as store:
+        for group in groups:
+            entry = store.make(group.path, metadata=group.metadata and dict(group.metadata))
+            for key, value in group.values.items():
+                entry[key] = _array(value)
+    return file
+
+
+def _places(file: MemoryFile, groups: Sequence[_Group]) -> list[NDArray[np.uint8]] | None:
+    """The bytes of each value in the file; None when one is no variable's, or does not lie there in one piece."""
+    if not all(isinstance(value, keras.Variable) for value in _values(groups)):
+        return None
+    found = []
+    with h5py.File(file, "r") as content:
+        for name, value in _named(groups):
+            here = _bytes(value)
+            begin = content[name].id.get_offset() or 0
+            there = file.content[begin : begin + here.size]
+            if zlib.crc32(there) != zlib.crc32(here):
+                return None
+            found.append(there)
+    return found
+
+
+def _named(groups: Sequence[_Group]) -> Iterator[tuple[str, Any]]:
+    """Each value with its name in the file."""
+    return ((f"{group.path}/vars/{key}", value) for group in groups for key, value in group.values.items())
+
+
+def _values(groups: Sequence[_Group]) -> Iterator[Any]:
+    return (value for _, value in _named(groups))
+
+
+def _array(value: Any) -> np.ndarray:
+    """A variable, tensor or array in host memory; what is there already is not copied."""
+    return np.asarray(tf.convert_to_tensor(value.value) if isinstance(value, keras.Variable) else value)
+
+
+def _bytes(value: Any) -> NDArray[np.uint8]:
+    return np.ascontiguousarray(_array(value)).reshape(-1).view(np.uint8)
 
 
 def _is(one: object, other: object) -> bool:

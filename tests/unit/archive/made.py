@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import time
 from pathlib import Path
@@ -44,13 +45,16 @@ def save(run: RunDir, step: int, weights: dict[str, Any] | None = None, **told: 
         "versions": {"keras": "3.15.1"},
         **told,
     }
-    with files.writing(run.checkpoints_dir, step) as beside:
-        with h5py.File(beside / "model.weights.h5", "w") as file:
-            for path, value in (weights or {"layers/dense/vars/0": np.full((3, 4), step, np.float32)}).items():
-                file[path] = value
-            file["layers/dense/vars"].attrs["name"] = "classifier"
-        np.savez(beside / "replicas.npz", seeds=np.arange(4))
-        (beside / "summary.json").write_text(json.dumps(summary))
+    model, replicas = io.BytesIO(), io.BytesIO()
+    with h5py.File(model, "w") as file:
+        for path, value in (weights or {"layers/dense/vars/0": np.full((3, 4), step, np.float32)}).items():
+            file[path] = value
+        file["layers/dense/vars"].attrs["name"] = "classifier"
+    np.savez(replicas, seeds=np.arange(4))
+    with files.writing(run.checkpoints_dir, step) as draft:
+        draft.add("model.weights.h5", model.getvalue())
+        draft.add("replicas.npz", replicas.getvalue())
+        draft.add("summary.json", json.dumps(summary).encode())
 
 
 def folder_of(run: RunDir, step: int) -> Path:

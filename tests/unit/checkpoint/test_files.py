@@ -24,9 +24,9 @@ class Killed(BaseException):
 
 
 def write(folder: Path, step: int) -> None:
-    with writing(folder, step) as place:
+    with writing(folder, step) as draft:
         for name, content in CONTENT.items():
-            (place / name).write_bytes(content)
+            draft.add(name, content)
 
 
 def whole(folder: Path) -> list[str]:

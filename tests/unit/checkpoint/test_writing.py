@@ -20,7 +20,7 @@ from tfdist.checkpoint.writing import WEIGHTS, Writing
 
 
 class FakeWeights:
-    """Writes a few bytes, after having called `before`."""
+    """Are a few bytes, and call `before` when they are written."""
 
     def __init__(self, before: Callable[[], None] = lambda: None) -> None:
         self.before = before
@@ -28,10 +28,9 @@ class FakeWeights:
     def take(self) -> None:
         raise AssertionError("it is called before, in the main thread")
 
-    def write(self, file: Path) -> None:
-        file.write_bytes(b"half")
+    def content(self) -> memoryview:
         self.before()
-        file.write_bytes(b"weights")
+        return memoryview(b"weights")
 
 
 def summary(total: int, epoch: int = 0, step: int = 1, metrics: dict[str, float] | None = None) -> Summary:
