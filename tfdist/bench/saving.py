@@ -1,8 +1,8 @@
 """What checkpoints cost: `python -m tfdist.bench.saving [MODEL] [--every 50] [--window 10] [--pairs 40]`.
 
 In one process on one device, within one `fit`: a checkpoint is made, the few steps that follow it are compared with as
-many after them, and then comes the next. What the first took longer is what a checkpoint costs; it is told as a share of
-the steps between two. So whatever else goes on on the machine, and grows or shrinks while it is measured, is in both.
+many after them, and then comes the next. What the first took longer is what a checkpoint costs, told as a share of
+the steps between two. So whatever else goes on on the machine, and changes while it is measured, is in both.
 The window is to be several times as long as the background writes.
 """
 
