@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import secrets
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,11 @@ import pytest
 import tensorflow as tf
 
 from tfdist import keras_repairs
-from tfdist.checkpoint import Checkpoints, Policy, Retention, Summary, remote
+from tfdist.checkpoint import Checkpoints, Policy, Retention, Summary, remote_path
 from tfdist.checkpoint.background import writer
 from tfdist.checkpoint.files import MARKER
-from tfdist.checkpoint.remote import RemotePath, RemoteStore
+from tfdist.checkpoint.remote import RemoteStore
+from tfdist.checkpoint.remote_path import RemotePath
 from tfdist.checkpoint.store import Store, open_store
 from tfdist.errors import RunDirError
 from tfdist.training.keeper import Keeper
@@ -111,8 +113,55 @@ def test_errors_are_those_of_the_system(url: str) -> None:
     assert caught.value.filename == f"{url}/absent"
 
 
+def test_a_file_system_without_an_answer_is_waited_for_no_longer(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And it is told, rather than taken for an empty one."""
+    write(open_store(url), 5)
+    go = threading.Event()
+    monkeypatch.setattr(remote_path, "ANSWER_SECONDS", 0.01)
+    for name, act in (
+        ("listdir", lambda store: store.stored()),
+        ("exists", lambda store: store.stored()[0].is_marked),
+        ("remove", lambda store: store.stored()[0].path.unlink()),
+        ("rmtree", lambda store: store.stored()[0].path.rmtree()),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(tf.io.gfile, name, lambda path: go.wait(50))
+            with pytest.raises((RunDirError, TimeoutError), match="no answer within 0.01 s"):
+                act(open_store(url))
+    go.set()
+
+
+def unavailable(path: str) -> Any:
+    raise tf.errors.UnavailableError(None, None, "gone")
+
+
+def test_what_is_out_of_reach_is_not_taken_for_absent_or_damaged(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = open_store(url)
+    assert store.stored() == []
+    write(store, 5)
+    entry = store.stored()[0]
+    for name, act in (
+        ("listdir", store.stored),
+        ("exists", store.remove_unfinished),
+        ("stat", entry.fault),
+    ):
+        with monkeypatch.context() as patch, pytest.raises(RunDirError, match="are out of reach: gone. Expected a dir"):
+            patch.setattr(tf.io.gfile, name, unavailable)
+            act()
+    with monkeypatch.context() as patch, pytest.raises(RunDirError, match="are out of reach: gone"):
+        patch.setattr(tf.io.gfile, "listdir", as_if_absent)
+        patch.setattr(tf.io.gfile, "stat", unavailable)
+        store.stored()
+    assert whole(store) == ["step-00000005"]
+
+
+def as_if_absent(path: str) -> Any:
+    """As TensorFlow's `listdir`, where it cannot ask whether this is a directory."""
+    raise tf.errors.NotFoundError(None, None, "Could not find directory")
+
+
 def test_large_files_are_written_in_blocks(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote, "_BLOCK", 7)
+    monkeypatch.setattr(remote_path, "_BLOCK", 7)
     content = np.random.default_rng(1).bytes(100)
     store = open_store(url)
     with store.writing(5) as draft:

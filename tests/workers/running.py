@@ -2,17 +2,39 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@contextlib.contextmanager
+def begun(*arguments: object, environ: Mapping[str, str] | None = None) -> Iterator[subprocess.Popen[str]]:
+    """`tfdist ARGUMENTS` as it runs; it is ended at the end."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tfdist", *map(str, arguments)],
+        cwd=ROOT,
+        env={**os.environ, **(environ or {})},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
 def tfdist(
-    *arguments: object, timeout: float = 60, cwd: Path = ROOT, environ: dict[str, str] | None = None
+    *arguments: object, timeout: float = 60, cwd: Path = ROOT, environ: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     """`tfdist ARGUMENTS`, with its output as text; raises `subprocess.TimeoutExpired` after `timeout` seconds."""
     command = [sys.executable, "-m", "tfdist", *map(str, arguments)]

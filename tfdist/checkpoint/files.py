@@ -8,6 +8,7 @@ before stay as they are, and what lacks its marker is none. A second checkpoint 
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import re
@@ -19,12 +20,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfdist.checkpoint.draft import Draft, Told
+from tfdist.errors import RunDirError
 from tfdist.rundir import atomic, past_cache
 
 MARKER = "checkpoint.json"
 
 _BLOCK = 1 << 18
 """Bytes of a file that are read at a time: they are still in the processor's cache when they are looked at."""
+
+_OUT_OF_REACH = frozenset(
+    {errno.EACCES, errno.EPERM, errno.ETIMEDOUT, errno.EREMOTEIO, errno.ESTALE, errno.EMFILE, errno.ENFILE}
+)
+"""Errors of reading that say nothing of what would have been read."""
 
 _NAME = re.compile(r"step-(\d+)(?:\.(\d+))?")
 _TEMPORARY = ".step-*.tmp"
@@ -50,11 +57,20 @@ class Stored:
 
     @property
     def is_marked(self) -> bool:
-        """Whether its writer came to its end."""
-        return (self.path / MARKER).exists()
+        """Whether its writer came to its end.
+
+        Raises:
+            RunDirError: That cannot be seen.
+        """
+        with _told_when_out_of_reach(self.path):
+            return (self.path / MARKER).exists()
 
     def fault(self) -> str | None:
-        """What is wrong with it, for people; None when every byte is as it was written. Reads all of it."""
+        """What is wrong with it, for people; None when every byte is as it was written. Reads all of it.
+
+        Raises:
+            RunDirError: It cannot be reached, which says nothing of it.
+        """
         return next(self.faults(other_bytes), None)
 
     def faults(self, look: Look) -> Iterator[str]:
@@ -62,11 +78,20 @@ class Stored:
 
         Args:
             look: `other_bytes`, which reads every byte, or `wrong_size`, which is quick and blind to a changed byte.
+
+        Raises:
+            RunDirError: It cannot be reached, which says nothing of it.
         """
+        with _told_when_out_of_reach(self.path):
+            yield from self._faults(look)
+
+    def _faults(self, look: Look) -> Iterator[str]:
         try:
             marked = json.loads((self.path / MARKER).read_bytes())["files"]
             named = {name: Told(int(told["bytes"]), int(told["crc32"])) for name, told in marked.items()}
         except OSError as error:
+            if error.errno in _OUT_OF_REACH:
+                raise
             yield f"{MARKER} cannot be read: {error.strerror}"
             return
         except (ValueError, KeyError, TypeError, AttributeError):
@@ -76,6 +101,8 @@ class Stored:
             try:
                 fault = look(self.path / name, told)
             except OSError as error:
+                if error.errno in _OUT_OF_REACH:
+                    raise
                 fault = f"{name} cannot be read: {error.strerror}"
             if fault is not None:
                 yield fault
@@ -99,11 +126,15 @@ def stored(folder: Path) -> list[Stored]:
     """The checkpoints in a folder, the latest first; whether they are whole is not looked at.
 
     Args:
-        folder: A local one, or a `RemotePath`, which reads like one.
+        folder: A local one, or a `RemotePath`, which reads like one. There may be none.
+
+    Raises:
+        RunDirError: It cannot be read. Nobody may take that for an empty one, and begin a run anew.
     """
     try:
-        names = [entry.name for entry in folder.iterdir()]
-    except OSError:
+        with _told_when_out_of_reach(folder):
+            names = [entry.name for entry in folder.iterdir()]
+    except (FileNotFoundError, NotADirectoryError):
         return []
     matches = [match for match in map(_NAME.fullmatch, names) if match]
     found = [Stored(int(match[1]), int(match[2] or 0), folder / match[0]) for match in matches]
@@ -169,3 +200,17 @@ def checksum(file: Path) -> int:
         while block := content.read(_BLOCK):
             found = zlib.crc32(block, found)
     return found
+
+
+@contextlib.contextmanager
+def _told_when_out_of_reach(place: Path) -> Iterator[None]:
+    try:
+        yield
+    except (FileNotFoundError, NotADirectoryError):
+        raise
+    except OSError as error:
+        raise RunDirError(
+            f"The checkpoints in {place} are out of reach: {error.strerror or error}. Expected a directory, or a "
+            "bucket, that answers and that this user may read. Check checkpoint.directory, its permissions, the "
+            "network and the credentials."
+        ) from error

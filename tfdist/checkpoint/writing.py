@@ -69,7 +69,7 @@ class Writing:
         if self.is_whole:
             step = self._summary.total
             _log.info("checkpoint of step %d in %s, written in %.2f s", step, self._store.folder, self.seconds)
-            self._pruning.prune(step)
+            self._prune(step)
 
     def _is_written(self) -> bool:
         try:
@@ -84,6 +84,12 @@ class Writing:
         else:
             return True
         return False
+
+    def _prune(self, step: int) -> None:
+        try:
+            self._pruning.prune(step)
+        except RunDirError as error:
+            _log.warning("Checkpoints that are too many stay until the next one is written. %s", error)
 
     def _write(self) -> None:
         replicas = io.BytesIO()

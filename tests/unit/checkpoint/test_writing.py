@@ -17,6 +17,7 @@ from tfdist.checkpoint.retention import Retention, Saved
 from tfdist.checkpoint.store import open_store
 from tfdist.checkpoint.summary import Summary
 from tfdist.checkpoint.writing import WEIGHTS, Writing
+from tfdist.errors import RunDirError
 
 
 class FakeWeights:
@@ -77,6 +78,24 @@ def test_a_failure_is_told_and_the_next_is_tried(
     assert [entry.name for entry in tmp_path.iterdir()] == ["step-00000005"]
     assert write(tmp_path, summary(15))
     assert names(tmp_path) == ["step-00000015", "step-00000005"]
+
+
+def test_what_is_too_much_and_out_of_reach_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for step in (5, 10):
+        write(tmp_path, summary(step))
+
+    def prune(self: Pruning, step: int) -> None:
+        raise RunDirError("out of reach")
+
+    with monkeypatch.context() as patch, caplog.at_level(logging.WARNING, "tfdist"):
+        patch.setattr(Pruning, "prune", prune)
+        assert write(tmp_path, summary(15))
+    assert "Checkpoints that are too many stay until the next one is written. out of reach" in caplog.text
+    assert len(names(tmp_path)) == 3
+    assert write(tmp_path, summary(20))
+    assert len(names(tmp_path)) == 2
 
 
 def test_the_best_is_known_from_the_disk(tmp_path: Path) -> None:

@@ -1,0 +1,86 @@
+"""Checkpoints in a bucket, through TensorFlow's own client of Google Cloud Storage: a kill, and going on after it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import keras
+import pytest
+
+from tests.bucket import Bucket, bucket
+from tests.workers.launching import until
+from tests.workers.resumed import STEPS, write_config
+from tests.workers.running import begun, tfdist
+from tfdist.rundir import RunDir, WorkerState
+
+SECONDS = 100
+FOLDER = "gs://tests/run"
+OPTIONS = ("--set", "fit.epochs=2", "--set", "checkpoint.every_steps=20")
+
+
+def weights(run: RunDir) -> list[bytes]:
+    return [weight.tobytes() for weight in keras.models.load_model(run.model_file).get_weights()]
+
+
+def whole(storage: Bucket) -> set[str]:
+    """The checkpoints that have their marker."""
+    with storage.lock:
+        return {Path(name).parts[1] for name in storage.objects if name.endswith("/checkpoint.json")}
+
+
+@pytest.mark.bound(300)
+def test_a_run_whose_checkpoints_are_in_a_bucket_goes_on_after_a_kill(tmp_path: Path) -> None:
+    config = write_config(tmp_path, seed=3)
+    expected, run = RunDir(tmp_path / "expected"), RunDir(tmp_path / "run")
+    done = tfdist("train", config, *OPTIONS, "--run-dir", expected.path, timeout=SECONDS)
+    assert done.returncode == 0, done.stderr
+    with bucket(tmp_path) as storage:
+        start = ("train", config, *OPTIONS, "--set", f"checkpoint.directory={FOLDER}", "--run-dir", run.path)
+        with begun(*start, environ=storage.environment) as process:
+            until(lambda: bool(whole(storage)), SECONDS)
+            state = WorkerState.read(run.state_file(0))
+            assert state is not None
+            os.kill(state.pid, signal.SIGKILL)
+            assert process.wait(SECONDS) == 4
+        left = max(whole(storage))
+        again = tfdist(*start, "--resume", "must", timeout=SECONDS, environ=storage.environment)
+        assert again.returncode == 0, again.stderr
+        assert f"from {FOLDER}/{left}" in again.stdout
+        assert weights(run) == weights(expected)
+        assert len(whole(storage)) == 2  # as the config says
+
+        other = tfdist(*start[:-1], tmp_path / "other", timeout=SECONDS, environ=storage.environment)
+        assert other.returncode == 2
+        assert f"There are checkpoints of another run in {FOLDER}. Expected none" in other.stderr
+        assert len(whole(storage)) == 2
+
+
+@pytest.mark.bound(200)
+def test_a_bucket_that_refuses_for_a_while_ends_no_training(tmp_path: Path) -> None:
+    config, run = write_config(tmp_path, seed=3), RunDir(tmp_path / "run")
+    with bucket(tmp_path) as storage:
+        start = ("train", config, *OPTIONS, "--set", "fit.epochs=3", "--set", f"checkpoint.directory={FOLDER}")
+        with begun(*start, "--run-dir", run.path, environ=storage.environment) as process:
+            until(lambda: bool(whole(storage)), SECONDS)
+            storage.answers_only = 403
+            log = run.path / "logs" / "worker-0.0.log"
+            until(lambda: "The training goes on without." in log.read_text(), SECONDS)
+            storage.answers_only = None
+            assert process.wait(SECONDS) == 0
+        assert max(whole(storage)).startswith(f"step-{3 * STEPS:08d}")
+        assert len(whole(storage)) == 2
+
+
+def test_a_bucket_out_of_reach_is_told(tmp_path: Path) -> None:
+    """And no run begins anew beside the one that may lie there."""
+    config = write_config(tmp_path, seed=3)
+    with bucket(tmp_path) as storage:
+        storage.answers_only = 403
+        start = ("train", config, *OPTIONS, "--set", f"checkpoint.directory={FOLDER}", "--run-dir", tmp_path / "run")
+        done = tfdist(*start, "--resume", "auto", timeout=SECONDS, environ=storage.environment)
+    assert done.returncode == 2
+    assert f"The checkpoints in {FOLDER} are out of reach: " in done.stderr
+    assert "Check checkpoint.directory, its permissions, the network and the credentials." in done.stderr
+    assert not storage.objects
