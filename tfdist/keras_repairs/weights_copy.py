@@ -64,25 +64,37 @@ class WeightsCopy:
         self._model = model
         self._variables: list[keras.Variable] = []
         self._groups: list[_Group] = []
+        self._is_known = False
+        self._layout: list[object] = []
         self._file = MemoryFile(0)
         self._places: list[NDArray[np.uint8]] | None = None
 
     def take(self) -> None:
         """Copies all values; between two batches, in the main thread, and while nobody reads `content`."""
-        variables = [*self._model.variables, *self._model.optimizer.variables]
-        same = len(variables) == len(self._variables) and all(map(_is, variables, self._variables))
-        if same and self._places is not None:
-            for place, value in zip(self._places, _values(self._groups), strict=True):
+        groups = self._current_groups()
+        layout = [_layout(group) for group in groups]
+        if self._places is None or layout != self._layout:
+            self._places, self._file = None, MemoryFile(0)  # what was there is not needed beside the new one
+            self._file = _written(groups)
+            self._places = _places(self._file, groups)
+            self._layout = layout
+        else:
+            for place, value in zip(self._places, _values(groups), strict=True):
                 np.copyto(place, _bytes(value))
-            return
-        self._variables = variables
-        self._groups = [_with_variables(group, self._model) for group in _walk(self._model)]
-        self._file = _written(self._groups)
-        self._places = _places(self._file, self._groups)
 
     def content(self) -> memoryview:
         """The latest copy as the bytes of a `.weights.h5`; in any thread. They change with the next `take`."""
-        return self._file.content.data
+        return memoryview(self._file.content)
+
+    def _current_groups(self) -> list[_Group]:
+        """From the last walk, where that still holds: a walk takes milliseconds for every layer."""
+        variables = [*self._model.variables, *self._model.optimizer.variables]
+        same = len(variables) == len(self._variables) and all(map(_is, variables, self._variables))
+        if not (same and self._is_known):
+            self._groups = [_with_variables(group, self._model) for group in _walk(self._model)]
+            self._variables = variables
+            self._is_known = all(isinstance(value, keras.Variable) for value in _values(self._groups))
+        return self._groups
 
 
 class _Recorder(saving_lib.H5IOStore):
@@ -138,19 +150,26 @@ def _written(groups: Sequence[_Group]) -> MemoryFile:
 
 
 def _places(file: MemoryFile, groups: Sequence[_Group]) -> list[NDArray[np.uint8]] | None:
-    """The bytes of each value in the file; None when one is no variable's, or does not lie there in one piece."""
-    if not all(isinstance(value, keras.Variable) for value in _values(groups)):
-        return None
+    """The bytes of each value in the file; None when one does not lie there in one piece, and as it is."""
     found = []
     with h5py.File(file, "r") as content:
         for name, value in _named(groups):
-            here = _bytes(value)
+            here = _array(value)
             begin = content[name].id.get_offset() or 0
-            there = file.content[begin : begin + here.size]
-            if zlib.crc32(there) != zlib.crc32(here):
+            there = file.content[begin : begin + here.nbytes]
+            if zlib.crc32(there) != zlib.crc32(_bytes(here)):
                 return None
             found.append(there)
     return found
+
+
+def _layout(group: _Group) -> object:
+    """What the file's own bytes, and the places of the values in it, depend on."""
+    kinds = [
+        (key, str(getattr(value, "shape", ())), str(getattr(value, "dtype", type(value))))
+        for key, value in group.values.items()
+    ]
+    return group.path, group.metadata, kinds
 
 
 def _named(groups: Sequence[_Group]) -> Iterator[tuple[str, Any]]:
