@@ -1,38 +1,18 @@
-"""A path on a file system that TensorFlow reaches by a URL, as far as checkpoints need one.
-
-TensorFlow tries a bucket that does not answer again and again, for many minutes and without a word: ten times for each
-of several requests that one call makes. So a call is waited for in a thread, for a bounded time.
-"""
+"""A path on a file system that TensorFlow reaches by a URL, as far as checkpoints need one."""
 
 from __future__ import annotations
 
-import errno
 import io
-import threading
-from collections.abc import Callable, Iterator
-from concurrent import futures
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import tensorflow as tf
 
 from tfdist.checkpoint.draft import Content
-
-T = TypeVar("T")
-
-ANSWER_SECONDS = 120.0
-"""How long one call is waited for. A file of any size is written in one: for that, whoever waits has a bound."""
+from tfdist.runtime.remote_calls import as_os_error, asked
 
 _BLOCK = 4 << 20
-
-_NUMBERS = {
-    tf.errors.DATA_LOSS: errno.EIO,
-    tf.errors.NOT_FOUND: errno.ENOENT,
-    tf.errors.PERMISSION_DENIED: errno.EACCES,
-    tf.errors.UNAUTHENTICATED: errno.EACCES,
-    tf.errors.RESOURCE_EXHAUSTED: errno.ENOSPC,
-    tf.errors.ALREADY_EXISTS: errno.EEXIST,
-}
 
 
 @dataclass(frozen=True)
@@ -69,16 +49,16 @@ class RemotePath:
 
     def exists(self) -> bool:
         """Whether there is such a file."""
-        return bool(_asked(self, lambda: tf.io.gfile.exists(self._url)))
+        return bool(asked(self._url, lambda: tf.io.gfile.exists(self._url)))
 
     def stat(self) -> Status:
         """Its size."""
-        return Status(_asked(self, lambda: tf.io.gfile.stat(self._url).length))
+        return Status(asked(self._url, lambda: tf.io.gfile.stat(self._url).length))
 
     def iterdir(self) -> Iterator[RemotePath]:
         """What lies in it."""
         try:
-            names = _asked(self, lambda: tf.io.gfile.listdir(self._url))
+            names = asked(self._url, lambda: tf.io.gfile.listdir(self._url))
         except FileNotFoundError:
             self.stat()  # `listdir` says so of what it cannot reach, too
             raise
@@ -94,25 +74,25 @@ class RemotePath:
             return content.read()
 
     def write_bytes(self, content: Content) -> None:
-        """Makes or replaces the file, however long that takes."""
+        """Makes or replaces the file, in one call of whatever length: for that, whoever waits has a bound."""
         try:
             with tf.io.gfile.GFile(self._url, "wb") as target:
                 for begin in range(0, len(content), _BLOCK):
                     target.write(bytes(content[begin : begin + _BLOCK]))
         except tf.errors.OpError as error:
-            raise _as_os_error(self, error) from error
+            raise as_os_error(self._url, error) from error
 
     def mkdir(self) -> None:
         """Makes it a directory, with those above it, where the file system has such."""
-        _asked(self, lambda: tf.io.gfile.makedirs(self._url))
+        asked(self._url, lambda: tf.io.gfile.makedirs(self._url))
 
     def unlink(self) -> None:
         """Removes the file."""
-        _asked(self, lambda: tf.io.gfile.remove(self._url))
+        asked(self._url, lambda: tf.io.gfile.remove(self._url))
 
     def rmtree(self) -> None:
         """Removes the directory and all that is in it."""
-        _asked(self, lambda: tf.io.gfile.rmtree(self._url))
+        asked(self._url, lambda: tf.io.gfile.rmtree(self._url))
 
 
 class _Reader(io.RawIOBase):
@@ -125,34 +105,10 @@ class _Reader(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        block = _asked(self._path, lambda: self._file.read(len(buffer)))
+        block = asked(str(self._path), lambda: self._file.read(len(buffer)))
         buffer[: len(block)] = block
         return len(block)
 
     def close(self) -> None:
         self._file.close()
         super().close()
-
-
-def _asked(path: RemotePath, call: Callable[[], T]) -> T:
-    """What a call returns; its errors are `OSError`, and `TimeoutError` where there is no answer."""
-    answer: futures.Future[T] = futures.Future()
-
-    def run() -> None:
-        try:
-            answer.set_result(call())
-        except BaseException as error:  # the one who waits raises it
-            answer.set_exception(error)
-
-    threading.Thread(target=run, name="tfdist-remote", daemon=True).start()
-    try:
-        return answer.result(ANSWER_SECONDS)
-    except futures.TimeoutError as error:
-        raise TimeoutError(errno.ETIMEDOUT, f"no answer within {ANSWER_SECONDS:g} s", str(path)) from error
-    except tf.errors.OpError as error:
-        raise _as_os_error(path, error) from error
-
-
-def _as_os_error(path: RemotePath, error: tf.errors.OpError) -> OSError:
-    said = " ".join(error.message.split())
-    return OSError(_NUMBERS.get(error.error_code, errno.EREMOTEIO), said, str(path))

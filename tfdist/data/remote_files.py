@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
-from typing import Protocol
+from typing import Any, Protocol
 
 from tfdist.data.files import matching
 from tfdist.data.index_files import Stamp
@@ -56,12 +56,8 @@ def opened(name: str) -> Iterator[Readable]:
         except OSError as error:
             raise DataError(f"Cannot read {name}: {error.strerror or error}.") from error
         return
-    tf = _tensorflow()
-    try:
-        with tf.io.gfile.GFile(name, "rb") as file:
-            yield file
-    except tf.errors.OpError as error:
-        raise DataError(f"Cannot read {name}: {error.message}") from error
+    with _Remote(name) as file:
+        yield file
 
 
 def stamp_of(name: str) -> Stamp:
@@ -75,27 +71,46 @@ def stamp_of(name: str) -> Stamp:
             return Stamp.of(os.stat(name))
         except OSError as error:
             raise DataError(f"Cannot read {name}: {error.strerror or error}.") from error
-    tf = _tensorflow()
-    try:
-        status = tf.io.gfile.stat(name)
-    except tf.errors.OpError as error:
-        raise DataError(f"Cannot read {name}: {error.message}") from error
+    status = _asked("read", name, lambda gfile: gfile.stat(name))
     return Stamp(int(status.length), int(status.mtime_nsec))
 
 
+class _Remote:
+    """An open file, whose every piece is waited for with a bound."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._file = _asked("read", name, lambda gfile: gfile.GFile(name, "rb"))
+
+    def read(self, size: int, /) -> bytes:
+        content: bytes = _asked("read", self._name, lambda _: self._file.read(size))
+        return content
+
+    def __enter__(self) -> _Remote:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+
 def _matching(pattern: str) -> list[str]:
-    tf = _tensorflow()
-    try:
-        found = tf.io.gfile.glob(pattern)
-    except tf.errors.OpError as error:
-        raise DataError(f"Cannot look for {pattern}: {error.message}") from error
+    found: list[str] = _asked("look for", pattern, lambda gfile: gfile.glob(pattern))
     if not found:
         raise DataError(f"No file matches {pattern}.")
     return found
 
 
-def _tensorflow() -> ModuleType:
-    # Imported here: a plan of local files need not load it.
-    import tensorflow
+def _asked(what: str, name: str, call: Callable[[ModuleType], Any]) -> Any:
+    """What a call of `tf.io.gfile` returns."""
+    # Imported here: a plan of local files need not load TensorFlow.
+    import tensorflow as tf
 
-    return tensorflow
+    from tfdist.runtime.remote_calls import asked
+
+    try:
+        return asked(name, lambda: call(tf.io.gfile))
+    except OSError as error:
+        raise DataError(
+            f"Cannot {what} {name}: {error.strerror}. Expected files that this user may read, on a file system that "
+            "answers. Check the address, the network and its credentials."
+        ) from error
