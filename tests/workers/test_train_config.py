@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import socket
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +27,9 @@ WAYS = {
 }
 
 
-def train(folder: Path, *options: str) -> tuple[RunDir, str]:
+def train(folder: Path, *options: str, environ: dict[str, str] | None = None) -> tuple[RunDir, str]:
     run = RunDir(folder / "run")
-    done = tfdist("train", CONFIG, *options, "--run-dir", run.path, timeout=100)
+    done = tfdist("train", CONFIG, *options, "--run-dir", run.path, timeout=100, environ=environ)
     assert done.returncode == 0, done.stderr
     return run, done.stdout
 
@@ -41,9 +43,20 @@ def history(run: RunDir) -> dict[str, Any]:
     return json.loads(run.history_file.read_text())
 
 
+@pytest.fixture
+def proxy() -> Iterator[dict[str, str]]:
+    """Names a proxy in the environment that answers nobody; none of the workers may connect to it."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"http://127.0.0.1:{server.getsockname()[1]}"
+        yield {"http_proxy": address, "https_proxy": address}
+        server.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            server.accept()
+
+
 @pytest.mark.parametrize("way", [slow("logical"), slow("nproc"), "workers"])
-def test_history_of_one_device(way: str, one: tuple[RunDir, str], tmp_path: Path) -> None:
-    run, _ = train(tmp_path, *WAYS[way])
+def test_history_of_one_device(way: str, one: tuple[RunDir, str], proxy: dict[str, str], tmp_path: Path) -> None:
+    run, _ = train(tmp_path, *WAYS[way], environ=proxy)
     expected, received = history(one[0]), history(run)
     assert received.keys() == expected.keys()
     for name in ("loss", "val_loss"):

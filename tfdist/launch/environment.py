@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 from tfdist.cluster.spec import Cluster
 from tfdist.cluster.tf_config import to_json
 from tfdist.errors import UsageError
-from tfdist.launch import allocator, token
+from tfdist.launch import allocator, proxies, token
 from tfdist.launch.recording import RecordingRequest
 from tfdist.launch.tracing import TraceRequest
 
@@ -166,7 +166,9 @@ class Assignment(WorkerOptions):
         environ.pop(token.VARIABLE, None)
         environ.pop("TF_CONFIG", None)
         if self.cluster is not None:
-            environ["TF_CONFIG"] = to_json(Cluster.parse(self.cluster), self.index)
+            cluster = Cluster.parse(self.cluster)
+            environ["TF_CONFIG"] = to_json(cluster, self.index)
+            environ.update(proxies.settings(environ, cluster))
             # The launcher keeps the port bound while the worker runs; see holding.py.
             environ["TF_GRPC_REUSE_PORT"] = "true"
         environ["PYTHONUNBUFFERED"] = "1"
