@@ -77,8 +77,8 @@ def explain(
                 pid=state.pid,
                 type="" if index in late else WAITING,
                 traceback=answer.text[: _MOST_CHARACTERS // len(late)] if index in late else "",
-                epoch=state.epoch,
-                step=state.step,
+                epoch=None if state.is_forming else state.epoch,
+                step=None if state.is_forming else state.step,
                 log=answer.log or logs.get(index, ""),
             )
         )
@@ -102,9 +102,9 @@ def laggards(states: Iterable[WorkerState], silent: Iterable[int] = (), busy: It
     return late & set(silent) or late & set(busy) or late
 
 
-def _reached(state: WorkerState) -> tuple[int, int]:
+def _reached(state: WorkerState) -> tuple[int, int, bool]:
     """How far a worker is, to compare: a callback comes after a step, an evaluation later, and then the next step."""
-    return state.step, _ORDER[state.state]
+    return state.step, _ORDER[state.state], state.is_forming
 
 
 _ORDER = {
@@ -131,12 +131,19 @@ def _place(answer: Stacks) -> str:
 
 
 def _message(state: WorkerState, furthest: WorkerState, where: str, seconds: float, *, is_late: bool) -> str:
+    if state.is_forming:  # it cannot answer: TensorFlow's native code holds Python's lock there
+        return f"hangs: for {seconds:.0f} s it has waited {_FORMING}" if is_late else "waits for the cluster to form"
     doing = _DOING[state.state].format(done=state.step, step=state.step + 1)
     if not is_late:
         return f"waits {doing}: {where}"
     missed = f", and it has not reached step {furthest.step + 1}" if state.step < furthest.step else ""
     return f"hangs: for {seconds:.0f} s nothing has moved{missed}. It is {doing}: {where}"
 
+
+_FORMING = (
+    "for TensorFlow to form the cluster, for which each worker must reach all others on their ports: `tfdist doctor "
+    "--workers ...` finds out whether they do"
+)
 
 _DOING = {
     State.STARTING: "outside of fit, evaluate and predict",

@@ -72,3 +72,8 @@ class WorkerState(Record):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "state", State(self.state))
+
+    @property
+    def is_forming(self) -> bool:
+        """Whether it waits for TensorFlow to form the cluster: the only time before a `fit` that has a limit."""
+        return self.state is State.STARTING and self.limit is not None

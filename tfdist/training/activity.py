@@ -15,7 +15,8 @@ class Limits:
     """How long a worker may take from one move to the next, in seconds.
 
     Attributes:
-        first_step: Until the first batch of a `fit`, `evaluate` or `predict` is done, which compiles.
+        first_step: Until the first batch of a `fit`, `evaluate` or `predict` is done, which compiles; and until the
+            cluster has formed.
         step: After it.
     """
 
@@ -61,6 +62,7 @@ class Activity:
         self.has_begun = False
         self._limits = limits
         self._outside = State.STARTING
+        self._is_forming = False
         self._calls: list[_Call] = []
         self._saves = 0
 
@@ -80,7 +82,7 @@ class Activity:
     def limit(self) -> float | None:
         """Seconds that it may take to the next move; None where it may take any time."""
         if not self._calls:
-            return None
+            return self._limits.first_step if self._is_forming else None
         return self._limits.step if self._calls[-1].stepped else self._limits.first_step
 
     def move(self, now: float) -> None:
@@ -91,6 +93,16 @@ class Activity:
     def be(self, state: State, now: float) -> None:
         """It does `state` from now on, when it is in no call."""
         self._outside = state
+        self.move(now)
+
+    def begin_forming(self, now: float) -> None:
+        """It waits for all workers to come."""
+        self._is_forming = True
+        self.move(now)
+
+    def end_forming(self, now: float) -> None:
+        """They have come."""
+        self._is_forming = False
         self.move(now)
 
     def begin_call(self, *, trains: bool, now: float) -> None:

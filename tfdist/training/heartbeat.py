@@ -105,6 +105,19 @@ class Heartbeat:
             self._activity.move(time.time())
 
     @contextlib.contextmanager
+    def forming(self) -> Iterator[None]:
+        """Around the forming of the cluster. It is told before it begins: then no other thread may run."""
+        with self._lock:
+            self._activity.begin_forming(time.time())
+        self._beat()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._activity.end_forming(time.time())
+            self._changed.set()
+
+    @contextlib.contextmanager
     def calling(self, *, trains: bool) -> Iterator[None]:
         """Around a call of `fit` (`trains`), `evaluate` or `predict`."""
         with self._lock:

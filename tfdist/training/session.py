@@ -31,6 +31,7 @@ from tfdist.runtime.tested import TENSORFLOW
 from tfdist.training import randomness
 from tfdist.training.fits import Fits
 from tfdist.training.following import Follower
+from tfdist.training.forming import bounded
 from tfdist.training.heartbeat import Heartbeat
 from tfdist.training.keeper import Saving
 from tfdist.training.keeping import Keeping, keeping_of_start
@@ -192,7 +193,7 @@ def _start(place: _Place, request: devices.DeviceRequest) -> Session:
         names, workers=workers, logical=(request.logical or 1) > 1, communication=place.communication
     )
     _log.info("strategy %s, collectives %s: %s", choice.kind, choice.communication, choice.reason)
-    with _spending(place.line, Kind.FORMING):
+    with _spending(place.line, Kind.FORMING), _forming(place) if workers > 1 else contextlib.nullcontext():
         strategy = strategies.make(choice, names, addresses=addresses, index=place.index)
     if workers > 1 and place.compression != "none":
         sums.use_compression(strategy, tf.as_dtype(place.compression))
@@ -232,6 +233,16 @@ def _start(place: _Place, request: devices.DeviceRequest) -> Session:
         restoring=restoring,
         fits=fits,
     )
+
+
+@contextlib.contextmanager
+def _forming(place: _Place) -> Iterator[None]:
+    line = place.line
+    with (
+        contextlib.nullcontext() if line is None else line.heartbeat.forming(),
+        bounded(place.timeout(), has_launcher=line is not None and line.channel is not None),
+    ):
+        yield
 
 
 @contextlib.contextmanager

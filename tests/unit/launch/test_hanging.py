@@ -38,6 +38,9 @@ def test_who_is_done_does_not_count() -> None:
         ([state(0, 5), state(1, 5, state=State.CALLBACK)], [], [], {1}),
         ([state(0, 5), state(1, 5, state=State.EVALUATING)], [], [], {1}),
         ([state(0, 0, state=State.COMPILING), state(1, 0, state=State.STARTING)], [], [], {1}),
+        # Who waits for the cluster to form does not answer, and is not to blame where another has not come as far.
+        ([state(0, 0, state=State.STARTING, limit=9.0), state(1, 0, state=State.STARTING, limit=None)], [0], [], {1}),
+        ([state(0, 0, state=State.STARTING, limit=9.0), state(1, 0, state=State.COMPILING)], [0], [], {0}),
         ([state(0, 5), state(1, 5)], [0], [], {0}),
         ([state(0, 5), state(1, 4)], [0], [], {1}),
         ([state(0, 5), state(1, 5)], [], [], {0, 1}),
@@ -57,6 +60,20 @@ def test_a_function_of_the_input_that_hangs_is_named_with_its_log() -> None:
     assert first.is_consequence and not second.is_consequence
     assert "It is in step 6: train.py line 9, while data.py line 3 runs (input pipeline" in second.message
     assert second.log == "/log"
+
+
+def test_a_cluster_that_does_not_form_is_told_with_its_remedy() -> None:
+    forming = {index: state(index, 0, state=State.STARTING, limit=9.0) for index in range(2)}
+    for failure in explain(forming, {}, {}, 19.0):
+        assert failure.message == (
+            "hangs: for 19 s it has waited for TensorFlow to form the cluster, for which each worker must reach all "
+            "others on their ports: `tfdist doctor --workers ...` finds out whether they do"
+        )
+        assert (failure.epoch, failure.step, failure.is_consequence) == (None, None, False)
+    states = {0: forming[0], 1: state(1, 0, state=State.STARTING, limit=None)}
+    waits, hangs = explain(states, {1: Stacks(1, "train.py line 3", "")}, {}, 19.0)
+    assert waits.is_consequence and waits.message == "waits for the cluster to form"
+    assert "It is outside of fit, evaluate and predict: train.py line 3" in hangs.message
 
 
 def test_the_one_that_did_not_arrive_comes_first() -> None:

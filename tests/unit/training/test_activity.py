@@ -37,6 +37,13 @@ def test_a_fit(activity: Activity) -> None:
     assert activity.step == 3
 
 
+def test_a_cluster_that_forms(activity: Activity) -> None:
+    activity.begin_forming(1)
+    assert (seen(activity, 1), activity.moves) == ((State.STARTING, FIRST), 1)
+    activity.end_forming(2)
+    assert (seen(activity, 2), activity.moves) == ((State.STARTING, None), 2)
+
+
 def test_what_takes_long_between_batches_is_a_callback(activity: Activity) -> None:
     activity.begin_call(trains=True, now=0)
     step(activity, now=1)
