@@ -11,7 +11,7 @@
   in the `surroundings` that it needs, with an `outcome`; `restarting` and `decisions` decide
 - stops: `signals`, `stopping`, `halting`, `ending`
 - hangs and stragglers: `hang_watch`, `hanging`, `asking`, `stragglers`
-- one worker: `worker`, `process`, `allocator`, `proxies`, and the `channel` on which it speaks
+- one worker: `worker`, `process`, `allocator`, `proxies` and `keras_choice`, and the `channel` on which it speaks
 - what is kept and said: `keeper`, `run_place`, `run_hold`, `bookkeeping`, `remote_states`, `journal`; `failures`,
   `memory`, `report`; `output`, `cutting`, `noise`, `terminal`, `worker_log`
 """

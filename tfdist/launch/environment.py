@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 from tfdist.cluster.spec import Cluster
 from tfdist.cluster.tf_config import to_json
 from tfdist.errors import UsageError
-from tfdist.launch import allocator, proxies, token
+from tfdist.launch import allocator, keras_choice, proxies, token
 from tfdist.launch.recording import RecordingRequest
 from tfdist.launch.tracing import TraceRequest
 
@@ -35,6 +35,15 @@ def read_token(environ: Mapping[str, str] | None = None) -> token.Token | None:
     """
     secret = (os.environ if environ is None else environ).get(token.VARIABLE)
     return None if secret is None else token.Token(secret)
+
+
+def check_keras(environ: Mapping[str, str] | None = None) -> None:
+    """Checks which Keras `environ` (default: this process's) asks for.
+
+    Raises:
+        UsageError: Another than Keras 3 on TensorFlow.
+    """
+    keras_choice.check(os.environ if environ is None else environ)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,6 +186,7 @@ class Assignment(WorkerOptions):
         environ["TFDIST_ATTEMPT"] = str(self.attempt)
         # Python's hash() orders sets: where that decides what is built first, workers must agree.
         environ.setdefault("PYTHONHASHSEED", str(self.seed % 2**32))
+        environ.update(keras_choice.settings(environ))
         environ.update(allocator.settings(environ))
         return environ
 

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 from tfdist.cluster.membership import Membership
 from tfdist.errors import TfdistError
 from tfdist.launch.control import Alone, Control
-from tfdist.launch.environment import Assignment, read_token
+from tfdist.launch.environment import Assignment, check_keras, read_token
 from tfdist.launch.events import Ended, Stop
 from tfdist.launch.failures import from_start
 from tfdist.launch.forming import Formed, form
@@ -41,12 +41,14 @@ def run_job(spec: JobSpec) -> int:
         The exit code: 0, what the scripts agree on, the first failure's, or 128 + the signal that stopped it.
 
     Raises:
-        UsageError: The workers cannot have a network of their own, or TFDIST_TOKEN is empty.
+        UsageError: The workers cannot have a network of their own, TFDIST_TOKEN is empty, or the environment asks for
+            another Keras.
         PortTakenError: A worker's port belongs to somebody else.
         FormingError: The launchers did not find one another in time, or do not agree.
         RunDirError: The run directory cannot be used.
     """
     begun = time.time()
+    check_keras(spec.environ)
     life = Life()
     membership = enter_network(spec.network, spec.membership)
     with Signals() as signals, PortHold() as ports, RunHold() as runs:

@@ -27,7 +27,6 @@ from tfdist.rundir.ledger import Kind
 from tfdist.runtime import collectives, devices, sums
 from tfdist.runtime import strategy as strategies
 from tfdist.runtime.meter import Meter, use_meter
-from tfdist.runtime.tested import TENSORFLOW
 from tfdist.training import randomness
 from tfdist.training.fits import Fits
 from tfdist.training.following import Follower
@@ -35,6 +34,7 @@ from tfdist.training.forming import bounded
 from tfdist.training.heartbeat import Heartbeat
 from tfdist.training.keeper import Saving
 from tfdist.training.keeping import Keeping, keeping_of_start
+from tfdist.training.libraries import check_libraries
 from tfdist.training.line import Line, line_of
 from tfdist.training.recording import Recorder
 from tfdist.training.recording_setup import devices_for, impose
@@ -182,8 +182,7 @@ class _Place:
 def _start(place: _Place, request: devices.DeviceRequest) -> Session:
     addresses = () if place.cluster is None else tuple(str(address) for address in place.cluster.workers)
     workers = max(1, len(addresses))
-    if not TENSORFLOW.includes(tf.__version__):
-        _log.warning("%s. Install a tested one: pip install '%s'.", TENSORFLOW.untested(tf.__version__), TENSORFLOW)
+    check_libraries()
     if place.recording is not None:
         seen = len(tf.config.list_physical_devices("GPU"))
         request = devices_for(request, place.recording.replicas, workers, seen)
