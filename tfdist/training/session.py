@@ -5,10 +5,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
-import os
 import secrets
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,10 +16,7 @@ import tensorflow as tf
 
 from tfdist import keras_repairs
 from tfdist.cluster.discover import discover
-from tfdist.cluster.spec import Cluster
-from tfdist.errors import WorkerFailedError
 from tfdist.launch.environment import Assignment
-from tfdist.launch.recording import RecordingRequest
 from tfdist.rundir import RunDir
 from tfdist.rundir.ledger import Kind
 from tfdist.runtime import collectives, devices, sums
@@ -32,23 +27,17 @@ from tfdist.training.fits import Fits
 from tfdist.training.following import Follower
 from tfdist.training.forming import bounded
 from tfdist.training.heartbeat import Heartbeat
+from tfdist.training.job_place import JobPlace, place_of
 from tfdist.training.keeper import Saving
-from tfdist.training.keeping import Keeping, keeping_of_start
 from tfdist.training.libraries import check_libraries
-from tfdist.training.line import Line, line_of
+from tfdist.training.line import Line
 from tfdist.training.recording import Recorder
 from tfdist.training.recording_setup import devices_for, impose
-from tfdist.training.reporting import report
 from tfdist.training.signals import relay_terminations
 from tfdist.training.stopping import Stopping
-from tfdist.training.tracing import Tracer
 from tfdist.training.watchdog import Watchdog
 
 _log = logging.getLogger("tfdist")
-
-_LAUNCHERS_SECONDS = 30.0
-"""By which the launcher is to be first to say that a worker hangs."""
-
 
 @dataclass(frozen=True)
 class Session:
@@ -104,7 +93,7 @@ def current() -> Session:
     if assignment is not None:
         return start(assignment, requested_devices(assignment))
     membership = discover()
-    return _start(_Place(membership.local[0], membership.cluster), devices.DeviceRequest())
+    return _start(JobPlace(membership.local[0], membership.cluster), devices.DeviceRequest())
 
 
 def requested_devices(assignment: Assignment) -> devices.DeviceRequest:
@@ -120,66 +109,15 @@ def requested_devices(assignment: Assignment) -> devices.DeviceRequest:
 
 def start(assignment: Assignment, request: devices.DeviceRequest) -> Session:
     """Makes the session of a worker that `tfdist train` started. Call it once, before TensorFlow touches a device."""
-    run = RunDir(assignment.run_dir)
-    line = line_of(assignment)
-    cluster = None if assignment.cluster is None else Cluster.parse(assignment.cluster)
-    place = _Place(
-        assignment.index,
-        cluster,
-        communication=assignment.communication,
-        compression=assignment.compression,
-        timeout=lambda: _watchdog_seconds(assignment, line),
-        end=lambda error: os._exit(report(error, assignment)),
-        seed=assignment.seed,
-        run=run,
-        line=line,
-        recording=assignment.recording,
-        trace=assignment.trace and functools.partial(Tracer, assignment.trace, assignment, line.heartbeat),
-        keeping=keeping_of_start(assignment),
-        attempt=assignment.attempt,
-        job=assignment.job,
-    )
+    place = place_of(assignment)
     session = _start(place, request)
-    if line.channel is not None:
+    if place.line is not None and place.line.channel is not None:
         # Not before: TensorFlow's own handler would take its place.
-        relay_terminations(line.channel.signalled)
+        relay_terminations(place.line.channel.signalled)
     return session
 
 
-def _watchdog_seconds(assignment: Assignment, line: Line) -> float:
-    """How long a call into TensorFlow may take now: somewhat longer than a launcher, which knows more, waits."""
-    limit = line.heartbeat.state.limit
-    seconds = assignment.first_step_timeout if limit is None else limit
-    return seconds if line.channel is None else seconds + _LAUNCHERS_SECONDS
-
-
-def _end_with(error: WorkerFailedError) -> None:
-    """Ends a process that no launcher watches."""
-    print(f"error: {error}", *getattr(error, "__notes__", ()), sep="\n", file=sys.stderr, flush=True)
-    os._exit(error.exit_code)
-
-
-@dataclass(frozen=True)
-class _Place:
-    """What a process knows of its job before it touches a device."""
-
-    index: int
-    cluster: Cluster | None
-    communication: str = "auto"
-    compression: str = "none"
-    timeout: Callable[[], float] = lambda: 600.0
-    end: Callable[[WorkerFailedError], None] = _end_with
-    seed: int | None = None
-    run: RunDir | None = None
-    line: Line | None = None
-    recording: RecordingRequest | None = None
-    trace: Callable[[tf.distribute.Strategy], Tracer] | None = None
-    keeping: Keeping | None = None
-    attempt: int = 0
-    job: str = ""
-
-
-def _start(place: _Place, request: devices.DeviceRequest) -> Session:
+def _start(place: JobPlace, request: devices.DeviceRequest) -> Session:
     addresses = () if place.cluster is None else tuple(str(address) for address in place.cluster.workers)
     workers = max(1, len(addresses))
     check_libraries()
@@ -235,7 +173,7 @@ def _start(place: _Place, request: devices.DeviceRequest) -> Session:
 
 
 @contextlib.contextmanager
-def _forming(place: _Place) -> Iterator[None]:
+def _forming(place: JobPlace) -> Iterator[None]:
     line = place.line
     with (
         contextlib.nullcontext() if line is None else line.heartbeat.forming(),
@@ -255,7 +193,7 @@ def _spending(line: Line | None, kind: Kind) -> contextlib.AbstractContextManage
     return contextlib.nullcontext() if line is None else line.account.spending(kind)
 
 
-def _agreed_seed(place: _Place, strategy: tf.distribute.Strategy, workers: int) -> int | None:
+def _agreed_seed(place: JobPlace, strategy: tf.distribute.Strategy, workers: int) -> int | None:
     """The run's seed, in force from now on; without a launcher several workers draw one together."""
     seed = place.seed
     if seed is None and workers > 1:
@@ -265,7 +203,7 @@ def _agreed_seed(place: _Place, strategy: tf.distribute.Strategy, workers: int) 
     return seed
 
 
-def _install_repairs(place: _Place, strategy: tf.distribute.Strategy, seed: int | None, fits: Fits) -> None:
+def _install_repairs(place: JobPlace, strategy: tf.distribute.Strategy, seed: int | None, fits: Fits) -> None:
     recorder = None if place.recording is None else Recorder(place.recording, place.index, strategy)
     tracer = None if place.trace is None else place.trace(strategy)
     follower = None
