@@ -25,15 +25,22 @@ _OF_KERAS: dict[type, tuple[str, ...]] = {
     keras.callbacks.History: ("history", "epoch"),
 }
 _PREFIX = "callbacks"
-_ARRAY = "$array"
-"""The key of an array's name, in its place."""
+_ARRAY, _DTYPE = "$array", "$dtype"
+"""The keys of an array's name, in its place, and of its dtype where NumPy's files do not know it."""
+
+_REGISTERED = 2
+"""NumPy's number for a dtype that somebody else has made, such as bfloat16."""
+
+_PAIRS = "$pairs"
+"""The key of a dict's keys and values, where JSON would turn its keys into texts, or they look like one of these."""
 
 
 def read(callbacks: Sequence[Any]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """The states of those of `callbacks` that have one.
 
     Returns:
-        Callback -> attribute -> value in JSON's types; and, by names of their own, the arrays among the values.
+        Callback -> attribute -> value in JSON's types; and, by names of their own, copies of the arrays among the
+        values.
 
     Raises:
         TypeError: A value is none of numbers, texts, arrays, and lists and dicts of these.
@@ -47,14 +54,18 @@ def read(callbacks: Sequence[Any]) -> tuple[dict[str, Any], dict[str, np.ndarray
         if value is None or isinstance(value, bool | int | float | str):
             return value
         if isinstance(value, Mapping):
-            return {str(key): plain(entry, f"{place}/{key}") for key, entry in value.items()}
+            entries = {key: plain(entry, f"{place}/{key}") for key, entry in value.items()}
+            if all(isinstance(key, str) and not key.startswith("$") for key in entries):
+                return entries
+            return {_PAIRS: [[_plain_key(key, place), entry] for key, entry in entries.items()]}
         if isinstance(value, list | tuple):
             return [plain(entry, f"{place}/{number}") for number, entry in enumerate(value)]
-        array = np.asarray(value)
+        # A copy: a callback may change its own while a checkpoint is written.
+        array = np.array(value)
         if array.dtype.kind in "OSU":
             raise TypeError(f"{place} is a {type(value).__name__}")
         arrays[place] = array
-        return {_ARRAY: place}
+        return {_ARRAY: place} | ({_DTYPE: array.dtype.name} if array.dtype.isbuiltin == _REGISTERED else {})
 
     for name, callback, attributes in _with_states(callbacks):
         states[name] = {
@@ -73,16 +84,29 @@ def write(callbacks: Sequence[Any], states: Mapping[str, Any], arrays: Mapping[s
     """
 
     def whole(value: Any) -> Any:
-        if isinstance(value, dict):
-            place = value.get(_ARRAY)
-            return arrays[place] if isinstance(place, str) else {key: whole(entry) for key, entry in value.items()}
-        return [whole(entry) for entry in value] if isinstance(value, list) else value
+        if isinstance(value, list):
+            return [whole(entry) for entry in value]
+        if not isinstance(value, dict):
+            return value
+        if isinstance(value.get(_ARRAY), str):
+            array = arrays[value[_ARRAY]]
+            return array.view(value[_DTYPE]) if _DTYPE in value else array
+        if _PAIRS in value:
+            return {key: whole(entry) for key, entry in value[_PAIRS]}
+        return {key: whole(entry) for key, entry in value.items()}
 
     left = dict(states)
     for name, callback, _ in _with_states(callbacks):
         for attribute, value in left.pop(name, {}).items():
             setattr(callback, attribute, whole(value))
     return sorted(left)
+
+
+def _plain_key(key: Any, place: str) -> Any:
+    plain = key.item() if isinstance(key, np.generic) else key
+    if plain is None or isinstance(plain, bool | int | float | str):
+        return plain
+    raise TypeError(f"a key of {place} is a {type(key).__name__}")
 
 
 def _with_states(callbacks: Sequence[Any]) -> Iterator[tuple[str, Any, tuple[str, ...]]]:

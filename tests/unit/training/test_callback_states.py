@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
 from typing import Any
 
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tfdist.training.callback_states import read, write
+
+BFLOAT16 = tf.constant([0.5, -3.0], tf.bfloat16).numpy()
 
 
 class Own(keras.callbacks.Callback):
@@ -26,13 +30,17 @@ def stopping() -> keras.callbacks.EarlyStopping:
 
 def through_a_file(callbacks: list[Any], others: list[Any]) -> list[str]:
     states, arrays = read(callbacks)
-    return write(others, json.loads(json.dumps(states)), arrays)
+    file = io.BytesIO()
+    np.savez(file, **arrays)
+    file.seek(0)
+    with np.load(file, allow_pickle=False) as found:
+        return write(others, json.loads(json.dumps(states)), dict(found))
 
 
 def test_each_gets_the_state_of_its_like() -> None:
     first, second = stopping(), stopping()
     first.wait, first.best, first.best_epoch = 1, np.float32(0.5), 4
-    first.best_weights = [np.ones((2, 3), np.float32), np.zeros(3, np.float16)]
+    first.best_weights = [np.ones((2, 3), np.float32), np.zeros(3, np.float16), BFLOAT16]
     second.wait = 2
     plateau, saver = keras.callbacks.ReduceLROnPlateau(), keras.callbacks.ModelCheckpoint("x.keras")
     plateau.cooldown_counter, saver.best = 7, 0.25
@@ -62,6 +70,34 @@ def test_a_callback_of_ones_own_names_its_attributes() -> None:
     assert other.secret is secret
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        {0: 1.5, 2: [3]},
+        {"epochs": {1: {2.5: "a"}}},
+        {None: 1, True: 2},
+        {"a": 1, 7: np.int64(8)},
+        {},
+        {"$pairs": 1},
+        {"$array": 1},
+    ],
+)
+def test_keys_stay_what_they_are(value: dict[Any, Any]) -> None:
+    own, other = Own(), Own()
+    own.by_epoch = value
+    through_a_file([own], [other])
+    assert other.by_epoch == value
+    assert [type(key) for key in other.by_epoch] == [type(key) for key in value]
+
+
+def test_what_was_read_is_of_its_moment() -> None:
+    """It is written in the background, while callbacks change what is theirs."""
+    own = Own()
+    _, arrays = read([own])
+    own.mean += 1
+    np.testing.assert_array_equal(arrays["callbacks/Own.0/mean"], np.zeros(2))
+
+
 def test_what_has_no_callback_any_more_is_named() -> None:
     assert through_a_file([stopping(), Own()], [stopping()]) == ["Own.0"]
 
@@ -70,4 +106,7 @@ def test_what_is_no_number_is_refused() -> None:
     own = Own()
     own.by_epoch = {"1": object()}
     with pytest.raises(TypeError, match="callbacks/Own.0/by_epoch/1 is a object"):
+        read([own])
+    own.by_epoch = {(1, 2): 0}
+    with pytest.raises(TypeError, match="a key of callbacks/Own.0/by_epoch is a tuple"):
         read([own])
