@@ -62,6 +62,17 @@ class Table(keras.layers.Layer):
         self.table = store["table"][()]
 
 
+class Scale(keras.layers.Layer):
+    """Multiplies with a single number of 16 bits, and has a weight without any."""
+
+    def build(self, shape: Any) -> None:
+        self.scale = self.add_weight(shape=(), dtype="bfloat16", initializer="ones")
+        self.nothing = self.add_weight(shape=(0, 3), trainable=False)
+
+    def call(self, inputs: Any) -> Any:
+        return inputs * keras.ops.cast(self.scale, inputs.dtype)
+
+
 def sequential(*extra: keras.layers.Layer, units: int = 3) -> keras.Model:
     return keras.Sequential([keras.Input((5,)), keras.layers.Dense(units), *extra, keras.layers.Dense(1)])
 
@@ -108,9 +119,10 @@ def scaled() -> Any:
         ((keras.layers.BatchNormalization, keras.layers.Dropout), averaging, 2),
         ((lambda: keras.layers.Dense(2, dtype="mixed_float16"),), scaled, 1),
         ((lambda: keras.layers.Dense(2, dtype="bfloat16"),), momentum, 1),
+        ((Scale,), momentum, 1),
         ((Table,), momentum, 1),
     ],
-    ids=["plain", "two replicas", "loss scale", "bfloat16", "a layer's own"],
+    ids=["plain", "two replicas", "loss scale", "bfloat16", "one number or none", "a layer's own"],
 )
 def test_a_copy_writes_the_bytes_that_keras_writes(
     extra: tuple[Callable[..., Any], ...],

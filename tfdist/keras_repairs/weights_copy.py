@@ -183,7 +183,9 @@ def _values(groups: Sequence[_Group]) -> Iterator[Any]:
 
 def _array(value: Any) -> np.ndarray:
     """A variable, tensor or array in host memory; what is there already is not copied."""
-    return np.asarray(tf.convert_to_tensor(value.value) if isinstance(value, keras.Variable) else value)
+    tensor = tf.convert_to_tensor(value.value) if isinstance(value, keras.Variable) else value
+    # NumPy takes no tensor of one bfloat16, which gives its value as no array.
+    return np.asarray(tensor.numpy() if isinstance(tensor, tf.Tensor) and not tensor.shape.rank else tensor)
 
 
 def _bytes(value: Any) -> NDArray[np.uint8]:
