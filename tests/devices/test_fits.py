@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import logging
 from collections.abc import Callable, Iterator
@@ -22,6 +23,7 @@ from tfdist.checkpoint.files import stored
 from tfdist.errors import RunDirError, UsageError
 from tfdist.keras_repairs.gathered import copies
 from tfdist.keras_repairs.install import Hooks, repairs
+from tfdist.keras_repairs.weights_copy import WeightsCopy
 from tfdist.rundir import RunDir
 from tfdist.training.callbacks import Record
 from tfdist.training.fits import Fits
@@ -248,6 +250,41 @@ def test_data_that_is_not_tfdists_goes_on_with_a_whole_epoch_and_it_is_said(
     assert killed.run()
     # This one's order does not change.
     assert_same(killed, whole)
+
+
+def test_a_stop_within_an_epoch_tells_of_no_checkpoint_that_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of data that goes on at the ends of epochs alone."""
+
+    def fail(self: WeightsCopy) -> memoryview:
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(WeightsCopy, "content", fail)
+    script = Script(tmp_path, generated)
+    assert not script.run("on_train_batch_begin", STEPS + 4)
+    assert script.said is None
+    assert not stored(tmp_path / "checkpoints")
+
+
+def test_data_that_became_unknown_does_not_go_on_within_an_epoch(tmp_path: Path) -> None:
+    def body(own: Callable[[Any], Any]) -> Callable[[Script], None]:
+        def one(script: Script) -> None:
+            data = tf.data.Dataset.from_tensor_slices(samples()).batch(BATCH).map(lambda x, y: (own(x), y))
+            script.fit(compiled(keras.Sequential([keras.Input((5,)), keras.layers.Dense(3)]), "sgd"), data, epochs=2)
+
+        return one
+
+    def python(x: Any) -> Any:
+        return tf.ensure_shape(tf.numpy_function(lambda values: values, [x], tf.float32), [None, 5])
+
+    script = Script(tmp_path, body(lambda x: x))
+    assert not script.run("on_train_batch_begin", STEPS + 4)
+    script.body = body(python)
+    with pytest.raises(RunDirError, match="after 3 steps of an epoch.*it calls Python code"):
+        script.run()
+    script.body = body(lambda x: x)
+    assert script.run()
 
 
 def one_fit(batch_size: int = BATCH, units: int = 3, callbacks: Any = (), epochs: int = 1) -> Callable[[Script], None]:

@@ -26,6 +26,20 @@ def check_same_data(there: Mapping[str, Any], data: Data) -> None:
             )
 
 
+def check_place(done: int, data: Data) -> None:
+    """Checks that a `fit` on `data` can begin after `done` steps of an epoch.
+
+    Raises:
+        RunDirError: It cannot: some samples of the epoch would come twice.
+    """
+    if done and data.why_not:
+        raise RunDirError(
+            f"The checkpoint was made after {done} steps of an epoch. Expected data that goes on within an epoch, as "
+            f"the fit had. Received: {data.kind}, and {data.why_not}. Go on with the same data, or choose another "
+            "directory."
+        )
+
+
 def check_executions(done: int, steps: int, steps_per_execution: int) -> None:
     """Checks that an execution of several steps can begin after `done` of the `steps` of an epoch.
 

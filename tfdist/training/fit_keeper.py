@@ -21,7 +21,13 @@ from tfdist.keras_repairs.going_on import Data
 from tfdist.training import callback_states
 from tfdist.training.callbacks import Record
 from tfdist.training.due import Due
-from tfdist.training.fit_checks import check_executions, check_optimizers, check_same_data, not_within_epochs
+from tfdist.training.fit_checks import (
+    check_executions,
+    check_optimizers,
+    check_place,
+    check_same_data,
+    not_within_epochs,
+)
 from tfdist.training.keeper import Keeper, Logs, Saving
 from tfdist.training.keeping import Keeping
 
@@ -149,9 +155,11 @@ class FitKeeper(Keeper):
         if self._data is None:
             return None
         if self._data.why_not and self._position.step:
-            # A training goes on at the beginning of this epoch, whose checkpoint there is unless it is the first.
-            epoch, folder = self._position.epoch, self._checkpoints.folder
-            return None if self._saved_at is None else f"the end of epoch {epoch} in {folder}"
+            # A training goes on at the end of the last epoch of which there is a checkpoint.
+            saved = self._saved_at
+            if saved is None or not self._finish():
+                return None
+            return f"the end of epoch {saved.epoch} in {self._checkpoints.folder}"
         return super().save_now()
 
     @property
@@ -171,6 +179,7 @@ class FitKeeper(Keeper):
         assert self._data is not None
         kept = resumed.record["fit"]
         check_same_data(kept["data"], self._data)
+        check_place(resumed.step, self._data)
         check_executions(resumed.step, self._steps, self.model.steps_per_execution)
         state.build(self.model, iterator._distributed_dataset)
         check_optimizers(kept["optimizers"], state.optimizer_sizes(self.model))
