@@ -122,6 +122,21 @@ def other_bytes(file: Path, told: Told) -> str | None:
     return wrong
 
 
+def content_of(file: Path) -> bytes:
+    """The bytes of a file of a checkpoint; none where it is absent or damaged.
+
+    Raises:
+        RunDirError: It cannot be reached, which says nothing of it.
+    """
+    with _told_when_out_of_reach(file.parent):
+        try:
+            return file.read_bytes()
+        except OSError as error:
+            if error.errno in _OUT_OF_REACH:
+                raise
+            return b""
+
+
 def stored(folder: Path) -> list[Stored]:
     """The checkpoints in a folder, the latest first; whether they are whole is not looked at.
 

@@ -17,13 +17,17 @@ _log = logging.getLogger("tfdist")
 
 
 def saved_of(entry: files.Stored) -> Saved:
-    """What a checkpoint's summary says that matters for keeping it; one that cannot be read says only its step."""
+    """What a checkpoint's summary says that matters for keeping it; one that is damaged says only its step.
+
+    Raises:
+        RunDirError: It cannot be reached. Nobody may take that for one that need not be kept.
+    """
     try:
-        summary = json.loads((entry.path / SUMMARY).read_bytes())
+        summary = json.loads(files.content_of(entry.path / SUMMARY))
         ends_epoch = summary["step"] == 0
         metrics = {name: float(value) for name, value in summary.get("metrics", {}).items()}
         return Saved(entry.step, entry.number, int(summary["epoch"]) if ends_epoch else None, metrics)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         return Saved(entry.step, entry.number)
 
 

@@ -109,6 +109,30 @@ def test_the_best_is_known_from_the_disk(tmp_path: Path) -> None:
     assert saved_of(stored(tmp_path)[1]).metrics == {"loss": 1.0, "val_loss": 0.2}
 
 
+@pytest.mark.parametrize(("number", "stay"), [(errno.ETIMEDOUT, True), (errno.EMFILE, True), (errno.EIO, False)])
+def test_the_best_stays_where_it_cannot_be_reached(
+    number: int, stay: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Which is not known of what goes; one that is damaged is no best any more."""
+    retention = Retention(1, best="val_loss")
+    for epochs, loss in enumerate((0.2, 0.5), 1):
+        write(tmp_path, summary(10 * epochs, epochs, 0, {"val_loss": loss}), retention)
+    read = Path.read_bytes
+
+    def fail(path: Path) -> bytes:
+        if path.name == "summary.json" and "00000010" in str(path):
+            raise OSError(number, os.strerror(number))
+        return read(path)
+
+    with monkeypatch.context() as patch, caplog.at_level(logging.WARNING, "tfdist"):
+        patch.setattr(Path, "read_bytes", fail)
+        assert write(tmp_path, summary(30, 3, 0, {"val_loss": 0.4}), retention)
+    assert ("step-00000010" in names(tmp_path)) == stay
+    assert ("Checkpoints that are too many stay" in caplog.text) == stay
+    assert write(tmp_path, summary(40, 4, 0, {"val_loss": 0.3}), retention)
+    assert names(tmp_path) == ["step-00000040", *(["step-00000010"] if stay else [])]
+
+
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"step": 0}', '{"step": 0, "epoch": null}'])
 def test_a_summary_that_cannot_be_read_says_only_the_step(content: str, tmp_path: Path) -> None:
     write(tmp_path, summary(5))
