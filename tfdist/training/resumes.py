@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import time
@@ -37,13 +36,18 @@ def note_resume(run: RunDir, resumed: Summary, *, workers: int, replicas: int, a
         "workers_before": resumed.workers,
         "replicas_before": resumed.replicas,
     }
-    lines = ""
-    with contextlib.suppress(OSError):  # there is none yet
-        lines = run.resumes_file.read_text()
     try:
-        atomic.write_text(run.resumes_file, lines + json.dumps(line) + "\n", durable=False)
-    except RunDirError as error:
+        atomic.write_text(run.resumes_file, _before(run) + json.dumps(line) + "\n", durable=False)
+    except (RunDirError, OSError, ValueError) as error:
         _log.warning("%s is not kept up: %s", run.resumes_file, error)
+
+
+def _before(run: RunDir) -> str:
+    """The lines that there are; what cannot be read must not be replaced."""
+    try:
+        return run.resumes_file.read_text()
+    except FileNotFoundError:
+        return ""
 
 
 def change_of(resumed: Summary, replicas: int) -> str:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -42,6 +45,27 @@ def test_a_disk_that_cannot_be_written_costs_the_line_alone(tmp_path: Path, capl
     with caplog.at_level(logging.WARNING, "tfdist"):
         note_resume(RunDir(tmp_path / "file" / "run"), SUMMARY, workers=1, replicas=1, attempt=0)
     assert "is not kept up" in caplog.text
+
+
+def test_what_cannot_be_read_is_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = RunDir(tmp_path)
+    note_resume(run, SUMMARY, workers=3, replicas=6, attempt=1)
+    before = run.resumes_file.read_text()
+
+    read = Path.read_text
+
+    def fail(path: Path, *args: Any, **kwargs: Any) -> str:
+        if path == run.resumes_file:
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+        return read(path, *args, **kwargs)
+
+    with monkeypatch.context() as patch, caplog.at_level(logging.WARNING, "tfdist"):
+        patch.setattr(Path, "read_text", fail)
+        note_resume(run, SUMMARY, workers=3, replicas=6, attempt=2)
+    assert "is not kept up" in caplog.text
+    assert run.resumes_file.read_text() == before
 
 
 def test_only_a_change_is_said() -> None:
