@@ -164,6 +164,20 @@ def test_a_file_that_has_its_values_elsewhere_is_made_anew(tmp_path: Path, monke
     assert datasets(tmp_path / "copy.weights.h5") == datasets(tmp_path / "keras.weights.h5")
 
 
+def test_a_copy_follows_a_layer_that_stores_something_else_each_time(tmp_path: Path) -> None:
+    """Other numbers, of another kind, more of them, and none any more."""
+    layer = Table()
+    model = compiled(sequential(layer))
+    model.fit(batches(), verbose=0)
+    weights = WeightsCopy(model)
+    for number, table in enumerate(([1, 2], [3, 4], [0.5, 1.5], [1, 2, 3], [True], 7, 7.5, [])):
+        layer.table = table
+        weights.take()
+        model.save_weights(tmp_path / f"keras-{number}.weights.h5")
+        (tmp_path / f"{number}.weights.h5").write_bytes(weights.content())
+        assert datasets(tmp_path / f"{number}.weights.h5") == datasets(tmp_path / f"keras-{number}.weights.h5"), table
+
+
 def test_a_copy_is_of_its_moment(tmp_path: Path) -> None:
     layer = Table()
     model = compiled(sequential(layer))

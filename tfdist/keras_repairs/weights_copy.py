@@ -165,11 +165,13 @@ def _places(file: MemoryFile, groups: Sequence[_Group]) -> list[NDArray[np.uint8
 
 def _layout(group: _Group) -> object:
     """What the file's own bytes, and the places of the values in it, depend on."""
-    kinds = [
-        (key, str(getattr(value, "shape", ())), str(getattr(value, "dtype", type(value))))
-        for key, value in group.values.items()
-    ]
-    return group.path, group.metadata, kinds
+    return group.path, group.metadata, [(key, *_kind(value)) for key, value in group.values.items()]
+
+
+def _kind(value: Any) -> tuple[tuple[int | None, ...], str]:
+    """Shape and dtype. What Python alone knows, such as a list, has them as the array that is stored."""
+    shaped = value if isinstance(value, keras.Variable) else _array(value)
+    return tuple(shaped.shape), str(shaped.dtype)
 
 
 def _named(groups: Sequence[_Group]) -> Iterator[tuple[str, Any]]:
