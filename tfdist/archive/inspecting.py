@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from tfdist.archive.comparing import Change, changed_facts, changes
 from tfdist.archive.reading import Held
 from tfdist.archive.weights import Variable, Variables
-from tfdist.archive.wording import aligned, bytes_text, plain
+from tfdist.archive.wording import aligned, bytes_text, finite, plain
 
 _TEXTS = ("variable", "shape", "type", "before", "after", "metric", "name", "")
 
@@ -24,7 +23,7 @@ def inspected(entry: Held) -> dict[str, Any]:
     with Variables(entry) as variables:
         found = [_document(variable) for variable in variables.values()]
     sizes = {file.name: file.stat().st_size for file in sorted(entry.stored.path.iterdir())}
-    return {"path": str(entry.stored.path), **_finite(entry.told), "files": sizes, "variables": found}
+    return {"path": str(entry.stored.path), **finite(entry.told), "files": sizes, "variables": found}
 
 
 def compared(before: Held, after: Held) -> dict[str, Any]:
@@ -49,7 +48,7 @@ def render(document: Mapping[str, Any]) -> str:
     history = document.get("record", {}).get("history", {})
     lines = [*_head(document), ""]
     if history:
-        rows = [(name, *(f"{value:.4g}" for value in _course(values))) for name, values in history.items()]
+        rows = [(name, *_course(values)) for name, values in history.items()]
         epochs = max(len(values) for values in history.values())
         lines += [f"history of {epochs} epoch{'' if epochs == 1 else 's'}"]
         lines += [*aligned([("metric", "first", "least", "most", "last"), *rows], _TEXTS), ""]
@@ -99,8 +98,11 @@ def _head(document: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _course(values: list[float]) -> tuple[float, ...]:
-    return values[0], min(values), max(values), values[-1]
+def _course(values: list[float | None]) -> tuple[str, ...]:
+    """The first, the least, the most and the last of an epoch each; `-` for what is not finite."""
+    known = [value for value in values if value is not None]
+    shown = (values[0], min(known, default=None), max(known, default=None), values[-1])
+    return tuple("-" if value is None else f"{value:.4g}" for value in shown)
 
 
 def _document(variable: Variable) -> dict[str, Any]:
@@ -109,7 +111,7 @@ def _document(variable: Variable) -> dict[str, Any]:
         "owner": variable.owner,
         "shape": list(variable.shape),
         "dtype": variable.dtype,
-        "norm": _finite(variable.norm()),
+        "norm": finite(variable.norm()),
     }
 
 
@@ -118,7 +120,7 @@ def _change(change: Change) -> dict[str, Any]:
         "name": change.name,
         "before": change.before,
         "after": change.after,
-        "relative": _finite(change.relative),
+        "relative": finite(change.relative),
         "what": _what(change),
     }
 
@@ -141,12 +143,3 @@ def _relative_text(change: Mapping[str, Any]) -> str:
 def _shown(value: Any) -> str:
     text = "-" if value is None else str(value)
     return text if len(text) <= 60 else text[:57] + "..."
-
-
-def _finite(value: Any) -> Any:
-    """JSON has no infinity and no NaN: null stands for them."""
-    if isinstance(value, dict):
-        return {name: _finite(part) for name, part in value.items()}
-    if isinstance(value, list):
-        return [_finite(part) for part in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tfdist.archive.reading import Held
-from tfdist.archive.wording import age_text, aligned, bytes_text, plain
+from tfdist.archive.wording import age_text, aligned, bytes_text, finite, plain
 
 _MOST_METRICS = 4
 
@@ -44,7 +44,7 @@ def _document(entry: Held) -> dict[str, Any]:
         "step_in_epoch": entry.told.get("step"),
         "bytes": entry.size,
         "time": entry.time,
-        "metrics": entry.metrics,
+        "metrics": finite(entry.metrics),
         "whole": entry.fault is None,
         "fault": entry.fault,
     }

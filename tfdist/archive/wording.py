@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import Any
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 
@@ -40,3 +42,12 @@ def age_text(seconds: float) -> str:
 def plain(text: str) -> str:
     """Text that does nothing to a terminal but stand there, whatever a name in a file has in it."""
     return "".join(letter if letter.isprintable() or letter == "\n" else "?" for letter in text)
+
+
+def finite(value: Any) -> Any:
+    """JSON has no infinity and no NaN: null stands for them."""
+    if isinstance(value, dict):
+        return {name: finite(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [finite(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -65,6 +66,26 @@ def test_inspect(run: RunDir) -> None:
     assert "layers/dense/0  [3, 4]  float32" in text
     document = json.loads(checkpoints("inspect", run, "--step", "15", "--json").stdout)
     assert document["variables"][0]["norm"] == pytest.approx(15 * 12**0.5)
+
+
+def test_a_history_with_what_is_no_number(run: RunDir) -> None:
+    """As a training has it that went astray; JSON knows none of them."""
+    history = {"loss": [0.5, math.nan, 0.25], "mae": [math.nan] * 3, "val_loss": [math.inf, 2.0, math.nan]}
+    save(run, 30, record={"history": history})
+    lines = checkpoints("inspect", run).stdout.splitlines()
+    begin = lines.index("history of 3 epochs")
+    assert [line.split() for line in lines[begin + 2 : begin + 5]] == [
+        ["loss", "0.5", "0.25", "0.5", "0.25"],
+        ["mae", "-", "-", "-", "-"],
+        ["val_loss", "-", "2", "2", "-"],
+    ]
+
+    def refuse(constant: str) -> None:
+        raise ValueError(constant)
+
+    for verb in ("ls", "inspect"):
+        json.loads(checkpoints(verb, run, "--json").stdout, parse_constant=refuse)
+    assert checkpoints("ls", run).stdout.splitlines()[1].split()[-4:] == ["nan", "0.25", "nan", "yes"]
 
 
 def test_inspect_against(run: RunDir) -> None:
