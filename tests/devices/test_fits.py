@@ -161,6 +161,49 @@ def seeded_by_the_script(script: Script) -> None:
     script.fit(compiled(network(), "rmsprop"), x, y, batch_size=BATCH, epochs=3)
 
 
+class TwoOptimizers(keras.Model):
+    """Its step has an optimizer for each layer, which accumulate gradients over three batches."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = keras.layers.Dense(8), keras.layers.Dense(3)
+
+    def build(self, shape: Any) -> None:
+        self.first.build((None, 5))
+        self.last.build((None, 8))
+
+    def call(self, inputs: Any) -> Any:
+        return self.last(self.first(inputs))
+
+    def compile_two(self) -> None:
+        compiled(self, "sgd")
+        self.build(None)
+        self.one = keras.optimizers.Adam(0.02, gradient_accumulation_steps=3)
+        self.other = keras.optimizers.SGD(0.1, gradient_accumulation_steps=3)
+        for optimizer, layer in self.pairs():
+            optimizer.build(layer.trainable_variables)
+
+    def pairs(self) -> list[tuple[keras.optimizers.Optimizer, keras.layers.Layer]]:
+        return [(self.one, self.first), (self.other, self.last)]
+
+    def train_step(self, data: Any) -> Any:
+        x, y = data
+        with tf.GradientTape(persistent=True) as tape:
+            loss = self.compute_loss(x, y, self(x, training=True))
+        for optimizer, layer in self.pairs():
+            optimizer.apply(tape.gradient(loss, layer.trainable_variables), layer.trainable_variables)
+        return {}
+
+
+def two_optimizers(script: Script) -> None:
+    x, y = samples()
+    model = TwoOptimizers()
+    model.compile_two()
+    script.fit(model, x, y, batch_size=BATCH, epochs=2)
+    variables = [*model.one.variables, *model.other.variables]
+    script.values += [b"".join(copy.numpy().tobytes() for copy in copies(variable)) for variable in variables]
+
+
 def assert_same(one: Script, other: Script) -> None:
     assert one.history == other.history
     assert one.drawn == other.drawn
@@ -177,6 +220,7 @@ def assert_same(one: Script, other: Script) -> None:
         (pretrain_and_finetune, 1, [("on_test_batch_begin", 2), ("on_train_begin", 2)]),
         slow(pipelines, 2, [("on_train_batch_begin", STEPS + 4)]),
         (pipelines, 1, [("on_train_batch_begin", 2 * STEPS + 3)]),
+        (two_optimizers, 2, [("on_train_batch_begin", STEPS + 6)]),  # in the midst of an accumulation
         slow(shuffled_dataset, 1, [("on_train_batch_begin", STEPS + 4), ("on_train_batch_begin", 13)]),
         slow(seeded_by_the_script, 1, [("on_train_batch_begin", 3)]),
     ],

@@ -93,9 +93,7 @@ def _seeds(model: keras.Model) -> list[keras.Variable]:
 
 
 def _accumulators(model: keras.Model) -> list[keras.Variable]:
-    optimizer = model.optimizer
-    inner = optimizer.inner_optimizer if isinstance(optimizer, keras.optimizers.LossScaleOptimizer) else optimizer
-    return list(getattr(inner, "_accumulated_gradients", None) or ())
+    return [v for optimizer in optimizers_of(model) for v in getattr(optimizer, "_accumulated_gradients", None) or ()]
 
 
 def _metrics(model: keras.Model) -> Iterator[tuple[str, Part]]:
