@@ -294,6 +294,31 @@ def test_the_next_waits_for_the_one_that_is_written(tmp_path: Path, go: threadin
     assert said == [True]
 
 
+class Hanging:
+    """In the place of the background: a job that never ends, which is only noted to be waited for."""
+
+    is_busy = True
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.found = folder, []
+
+    def wait(self, seconds: float) -> bool:
+        self.found.append([entry.name for entry in self.folder.iterdir()])
+        return False
+
+
+def test_what_hangs_is_waited_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By one that begins anew, which removes nothing of what is being written before; and by one that is due."""
+    (tmp_path / ".step-00000005.00000000.tmp").mkdir()
+    hanging = Hanging(tmp_path)
+    monkeypatch.setattr("tfdist.checkpoint.manager.writer", lambda: hanging)
+    checkpoints = Checkpoints(tmp_path, Retention(), tf.distribute.get_strategy())
+    assert hanging.found == [[".step-00000005.00000000.tmp"]]
+    assert not checkpoints.ready(5, must=True)
+    assert not checkpoints.ready(6, must=True)
+    assert len(hanging.found) == 2
+
+
 def test_a_disk_that_hangs_holds_nobody_for_good(
     tmp_path: Path, go: threading.Event, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -40,6 +40,41 @@ def test_the_latest_comes_first(tmp_path: Path) -> None:
     assert {entry.name for entry in (tmp_path / "step-00000005").iterdir()} == {*CONTENT, MARKER}
 
 
+def test_the_disk_has_all_of_it_before_it_is_marked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a loss of power, too: each name and each byte is flushed before what relies on it is done."""
+    done: list[str] = []
+    flush, rename, replace = os.fsync, os.rename, os.replace
+
+    def named(path: Any) -> str:
+        name = Path(path).name
+        return "beside" if name.startswith(".step-") else "new marker" if name.startswith(".checkpoint.") else name
+
+    def fsync(descriptor: int) -> None:
+        done.append(named(os.readlink(f"/proc/self/fd/{descriptor}")))
+        flush(descriptor)
+
+    def renamed(move: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
+        def moved(source: Any, target: Any) -> None:
+            done.append(f"{named(source)} to {named(target)}")
+            move(source, target)
+
+        return moved
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "rename", renamed(rename))
+    monkeypatch.setattr(os, "replace", renamed(replace))
+    write(tmp_path / "run", 5)
+    assert done == [
+        *CONTENT,
+        "beside",
+        "beside to step-00000005",
+        "run",
+        "new marker",
+        "new marker to checkpoint.json",
+        "step-00000005",
+    ]
+
+
 def test_nothing_is_found_where_nothing_is(tmp_path: Path) -> None:
     (tmp_path / "step-x").mkdir()
     (tmp_path / "notes.txt").write_text("mine")
