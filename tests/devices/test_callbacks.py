@@ -10,8 +10,10 @@ import pytest
 import tensorflow as tf
 
 from tests.exactness.table import classifier, numbers
+from tfdist.errors import RunDirError
 from tfdist.rundir import RunDir
 from tfdist.training.callbacks import Progress, Record, metrics_line
+from tfdist.training.events import EventFile
 
 
 def fit(run: RunDir, epochs: int) -> dict[str, list[float]]:
@@ -62,6 +64,25 @@ def test_a_disk_that_takes_nothing_ends_no_training(tmp_path: Path, caplog: pyte
     assert json.loads(run.history_file.read_text()) == {"loss": [0.5, 0.25, 0.125]}
     assert len(run.metrics_file.read_text().splitlines()) == 3
     assert len(list((run.events_dir / "train").iterdir())) == 1
+
+
+def test_events_that_may_be_cut_short_are_followed_by_another_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What comes behind half a record of a file is read by nobody."""
+    run = RunDir(tmp_path)
+    record = Record(run)
+    record.on_epoch_end(0, {"loss": 0.5})
+
+    def fail(self: EventFile, step: int, values: dict[str, float]) -> None:
+        raise RunDirError("The disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(EventFile, "add", fail)
+        record.on_epoch_end(1, {"loss": 0.25})
+    record.on_epoch_end(2, {"loss": 0.125})
+    record.on_train_end()
+    assert len(list((run.events_dir / "train").iterdir())) == 2
 
 
 def test_a_metric_with_several_values_is_recorded_one_by_one(
