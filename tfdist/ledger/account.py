@@ -38,7 +38,6 @@ class AttemptAccount:
         number: From 0.
         spans: In the order of time; at least one.
         lost: Steps of it that a later attempt has done, or will do, again.
-        told: The greatest step that a worker of it has told its launcher; 0 where that has said nothing.
         phase: How it ended; `running` where nobody has said so: it still runs, or its launcher was killed.
         why: What ended it, in words; empty when it came to its end.
         opens: Whether a job began with it, by hand or by a scheduler, rather than a restart.
