@@ -54,8 +54,10 @@ def main() -> None:
     parser.add_argument("model", nargs="?", default="wide", help="mlp, cnn or wide")
     parser.add_argument("--every", type=int, default=50, help="steps between two checkpoints, of which it is a share")
     parser.add_argument("--window", type=int, default=10, help="steps that are compared with as many")
-    parser.add_argument("--pairs", type=int, default=40)
+    parser.add_argument("--pairs", type=int, default=40, help="2 or more")
     options = parser.parse_args()
+    if options.pairs < 2:
+        parser.error(f"--pairs: expected 2 or more, of which quartiles can be told. Received: {options.pairs}")
     with tempfile.TemporaryDirectory(prefix="tfdist-bench-", dir=".") as folder:
         saver = _Saver(Path(folder), 2 * options.window, _steps(options.window, options.pairs))
         costs = measure(options.model, options.window, options.pairs, saver)
