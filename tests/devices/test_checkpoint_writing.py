@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import itertools
 import logging
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -386,6 +388,20 @@ def test_the_training_tells_that_it_saves_while_it_copies_and_waits(
     fit(tmp_path, saving=saving, after=lambda keeper: between.append(len(inside)))
     assert {name for name, _ in seen} == {"take", "ready", "finish"}
     assert all(is_told for _, is_told in seen) and not any(between)
+
+
+def test_after_the_training_nothing_holds_the_copy(tmp_path: Path) -> None:
+    """The model keeps its callbacks."""
+    copies: list[weakref.ref[WeightsCopy]] = []
+
+    def look(keeper: Keeper) -> None:
+        if keeper._weights is not None:
+            copies.append(weakref.ref(keeper._weights))
+
+    model = fit(tmp_path, after=look)
+    assert writer().wait(SECONDS)
+    gc.collect()
+    assert model is not None and copies and copies[-1]() is None
 
 
 def test_the_best_and_every_mth_are_kept(tmp_path: Path) -> None:

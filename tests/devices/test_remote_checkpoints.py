@@ -201,6 +201,15 @@ def test_a_training_goes_on_from_there(url: str) -> None:
     assert len(whole(open_store(f"{url}/ended"))) == 2
 
 
+def test_a_checkpoint_that_has_gone_meanwhile_is_told(url: str) -> None:
+    fit(url, 1)
+    checkpoints = Checkpoints(url, Retention(2), tf.distribute.get_strategy())
+    assert checkpoints.latest() is not None
+    tf.io.gfile.rmtree(url)
+    with pytest.raises(RunDirError, match="replicas.npz of the checkpoint .* has gone since it was looked at"):
+        checkpoints.replica_values()
+
+
 def test_a_run_that_begins_does_not_take_those_of_another(url: str) -> None:
     checkpoints = Checkpoints(url, Retention(2), tf.distribute.get_strategy())
     checkpoints.check_none()

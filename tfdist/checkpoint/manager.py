@@ -211,7 +211,11 @@ class Checkpoints:
         with passing_folder() as folder:
             paths = tuple(folder / name for name in names)
             for path in paths:
-                file_from_chief(f"{self._restored_from}/{path.name}", path, self._strategy)
+                if not file_from_chief(f"{self._restored_from}/{path.name}", path, self._strategy):
+                    raise RunDirError(
+                        f"{path.name} of the checkpoint {self._restored_from} has gone since it was looked at. "
+                        "Expected that nobody removes checkpoints of a run that goes on. Run the command again."
+                    )
             yield paths
 
 

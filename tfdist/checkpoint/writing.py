@@ -65,6 +65,7 @@ class Writing:
         """Writes it; a failure is told in a warning, and the training goes on."""
         begun = time.monotonic()
         self.is_whole = self._is_written()
+        del self._weights  # as large as the checkpoint, and of a training that may be over
         self.seconds = time.monotonic() - begun
         if self.is_whole:
             step = self._summary.total

@@ -142,6 +142,8 @@ class Keeper(keras.callbacks.Callback):
         if self._is_chief:
             with self._saving():
                 self._checkpoints.finish()
+            # The model keeps its callbacks for longer than it trains, and this is as large as its checkpoint.
+            self._weights = None
 
     def _where(self) -> str:
         position = self._position
