@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 from collections.abc import Iterator
 from pathlib import Path
@@ -103,6 +104,25 @@ def test_a_generator_of_several_lanes(strategy: tf.distribute.Strategy) -> None:
     x, y = flat(batches, strategy)
     assert sorted(y.tolist()) == [lane * 100 + n for lane in range(3) for n in range(13 + lane)]
     assert (x.dtype, x[:, 0].tolist()) == (np.float32, y.tolist())
+
+
+class Rows:
+    """Samples by a call of an object."""
+
+    def __call__(self) -> Iterator[tuple[np.ndarray, int]]:
+        return numbers()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda: functools.partial(numbers, 1), Rows, lambda: Rows().__call__],
+    ids=["partial", "object", "method"],
+)
+def test_a_generator_is_known_on_another_worker(make: Any) -> None:
+    """Also one that is no function, whose text has its address in memory."""
+    here, there = make(), make()
+    assert GeneratorSource(here).fingerprint() == GeneratorSource(there).fingerprint()
+    assert " at 0x" not in GeneratorSource(here).name(0)
 
 
 def endless() -> Iterator[dict[str, Any]]:

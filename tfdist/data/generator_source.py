@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -86,7 +87,7 @@ class GeneratorSource:
 
     @property
     def _called(self) -> str:
-        return f"the generator {getattr(self._function, '__qualname__', repr(self._function))}"
+        return f"the generator {_qualified_name(self._function)}"
 
     def _name_of(self, lane: int) -> str:
         return f"{self._called}, lane {lane}" if self._numbered else self._called
@@ -153,6 +154,13 @@ class GeneratorSource:
                 f"{self.name(int(indices[0]))} and the samples of its batch have different shapes: {error}. Expected "
                 "one shape for all samples. Pad them."
             ) from error
+
+
+def _qualified_name(function: Any) -> str:
+    """What a function is called in every process: workers compare it."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return str(getattr(function, "__qualname__", type(function).__qualname__))
 
 
 def _spec_of(leaf: Any) -> tf.TensorSpec:
