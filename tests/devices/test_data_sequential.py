@@ -257,6 +257,8 @@ def test_a_record_that_lacks_a_feature_is_named(tmp_path: Path) -> None:
     ("function", "options", "error", "message"),
     [
         (lambda: iter(()), {}, DataError, "at least one sample. Received: none from the generator"),
+        (lambda: iter(()), {"samples": 4}, DataError, "at least one sample. Received: none from the generator"),
+        (lambda lane: iter(()), {"samples": [0, 4], "lanes": 2}, DataError, "none from the generator .*, lane 1"),
         (lambda: 5, {}, UsageError, "to return an iterator over samples.* Received: int"),
         (numbers, {"samples": -1}, UsageError, "samples: expected an integer of 0 or more"),
         (numbers, {"samples": [1], "lanes": 2}, UsageError, "samples: expected 2 integers"),

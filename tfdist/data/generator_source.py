@@ -57,7 +57,7 @@ class GeneratorSource:
         first = next(lane for lane, count in enumerate(counts) if count)
         self._signature = output_signature
         if output_signature is None:
-            self._signature = tf.nest.map_structure(_spec_of, next(self._iterator(first)))
+            self._signature = tf.nest.map_structure(_spec_of, self._first_sample(first))
         self._specs: list[tf.TensorSpec] = tf.nest.flatten(self._signature)
         (self._zeroth,) = self._reader.read(np.zeros(1, np.int64))
 
@@ -105,6 +105,11 @@ class GeneratorSource:
                 f"0 or more, or None to count them. Received: {samples!r}"
             )
         return counts
+
+    def _first_sample(self, lane: int) -> Any:
+        for sample in self._iterator(lane):
+            return sample
+        raise DataError(f"Expected at least one sample. Received: none from {self._name_of(lane)}.")
 
     def _iterator(self, lane: int) -> Iterator[Any]:
         found = self._function(lane) if self._numbered else self._function()
