@@ -284,3 +284,26 @@ def test_a_generator_that_changes_its_mind() -> None:
 def test_samples_of_different_shapes() -> None:
     batches = tfdist.data.generator(lambda: iter([np.zeros(2), np.zeros(3)]), batch_size=2)
     assert "sample 1: an array has the shape (3,) and not (2,)" in failure(batches)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "problem"),
+    [
+        (0, 0.5, "0.5 is no int64"),
+        ([1, 2], [3, float("nan")], "nan is no int64"),
+        (np.uint8(1), 300, "300 is no uint8"),
+        (np.zeros(2, np.uint8), np.array([1, -1]), "-1 is no uint8"),
+        (True, 2, "2 is no bool"),
+        (1, 1 << 70, "Python int too large to convert to C long"),
+    ],
+)
+def test_numbers_that_the_type_of_the_first_sample_would_change(first: Any, second: Any, problem: str) -> None:
+    batches = tfdist.data.generator(lambda: iter([(0.0, first), (1.0, second)]), batch_size=1)
+    assert f"sample 1: {problem}. Expected samples of one structure, type and shape" in failure(batches)
+
+
+def test_numbers_that_the_type_of_the_first_sample_holds() -> None:
+    samples = [(0.5, np.uint8(1)), (2, 255.0), (np.float64(3), True), (np.int8(-1), np.int64(7))]
+    ((x, y),) = list(tfdist.data.generator(lambda: iter(samples), batch_size=4))
+    assert (x.numpy().tolist(), y.numpy().tolist()) == ([0.5, 2, 3, -1], [1, 255, 1, 7])
+    assert (x.dtype, y.dtype) == (tf.float32, tf.uint8)

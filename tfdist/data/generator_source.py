@@ -130,10 +130,10 @@ class GeneratorSource:
         try:
             tf.nest.assert_same_structure(self._signature, sample)
             leaves = tuple(
-                np.asarray(leaf, object if spec.dtype == tf.string else spec.dtype.as_numpy_dtype)
+                _as_type(leaf, object if spec.dtype == tf.string else spec.dtype.as_numpy_dtype)
                 for leaf, spec in zip(tf.nest.flatten(sample), self._specs, strict=True)
             )
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise self._misfit(lane, number, str(error).splitlines()[0].rstrip(".")) from error
         for leaf, spec in zip(leaves, self._specs, strict=True):
             if not spec.shape.is_compatible_with(leaf.shape):
@@ -166,6 +166,22 @@ def _qualified_name(function: Any) -> str:
     while isinstance(function, functools.partial):
         function = function.func
     return str(getattr(function, "__qualname__", type(function).__qualname__))
+
+
+def _as_type(leaf: Any, kind: type) -> NDArray:
+    """A leaf as an array of another type, of whose numbers none may be lost to integers.
+
+    Raises:
+        ValueError: One is, or the leaf is nothing of that type. TypeError and OverflowError likewise.
+    """
+    array = np.asarray(leaf)
+    if np.dtype(kind).kind not in "biu" or array.dtype == kind or array.dtype.kind not in "biufc":
+        return np.asarray(leaf, kind)
+    with np.errstate(invalid="ignore"):
+        found = array.astype(kind)
+    if (lost := found != array).any():
+        raise ValueError(f"{array[lost].flat[0]} is no {np.dtype(kind).name}")
+    return found
 
 
 def _spec_of(leaf: Any) -> tf.TensorSpec:
