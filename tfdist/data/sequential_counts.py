@@ -6,6 +6,7 @@ written or is on another file system; it holds as long as the file has the same 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Sequence
@@ -121,5 +122,9 @@ def _kept(place: Path, stamp: Stamp) -> int | None:
 def _keep(candidates: Sequence[Path], stamp: Stamp, records: int) -> None:
     """Remembers a count. It is whole or absent; where nothing can be written it will be counted again."""
     content = {"size": stamp.size, "modified_ns": stamp.modified_ns, "records": records}
-    with writing(candidates) as (file, _):
-        file.write(json.dumps(content).encode())
+    for place in candidates:
+        # Of a disk that is full, too, nothing is lost but the time to count once more.
+        with contextlib.suppress(OSError), writing([place]) as (file, kept):
+            file.write(json.dumps(content).encode())
+            if kept is not None:
+                return

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import os
@@ -122,6 +123,29 @@ def test_counts_are_kept_beside_the_data_until_it_changes(
     assert counts(paths, tmp_path / "cache") == [7, 0, 5]
     kept.write_bytes(b"{")
     assert counts(paths, tmp_path / "cache") == [7, 0, 5]
+
+
+def test_where_the_disk_is_full_the_cache_has_the_count_or_nothing(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sequential_counts, "KEPT_FROM_BYTES", 1)
+    path, cache, original = write("a", [b"record"] * 3), tmp_path / "cache", os.fsync
+    full = 1
+
+    def fsync(descriptor: int) -> None:
+        nonlocal full
+        full -= 1
+        if full >= 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        original(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    assert counts([path], cache) == [3]
+    assert len(list(cache.iterdir())) == 1
+    next(cache.iterdir()).unlink()
+    full = 2
+    assert counts([path], cache) == [3]
+    assert sorted(tmp_path.rglob("*")) == [path, cache]
 
 
 def test_small_data_is_counted_at_every_start(write: Write, tmp_path: Path) -> None:
