@@ -97,6 +97,19 @@ def test_what_is_read_back_is_the_source(tmp_path: Path, name: str) -> None:
         np.testing.assert_array_equal(y, same_y)
 
 
+@pytest.mark.parametrize("names", [("train", "train-more"), ("train-more", "train")])
+@pytest.mark.parametrize("folder", ["shards", "shards[1]"])
+def test_the_section_reads_the_shards_of_its_name_alone(tmp_path: Path, folder: str, names: Sequence[str]) -> None:
+    source, shards = sources(tmp_path)["csv"], tmp_path / folder
+    sections = []
+    for name in names:
+        with Sharding(ShardRequest(source, shards, name, shards=2)) as made:
+            made.run(lambda _: None)
+            sections.append(made.section())
+    assert len(list(shards.glob("*.tfrecord"))) == 4
+    assert [len(read(build(SourceConfig, section))) for section in sections] == [SAMPLES] * 2
+
+
 def test_images_are_written_as_they_are(tmp_path: Path) -> None:
     make(sources(tmp_path)["images"], tmp_path, shards=1)
     [record] = tf.data.TFRecordDataset(str(tmp_path / "shards/train-00000-of-00001.tfrecord")).take(1)
