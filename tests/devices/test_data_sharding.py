@@ -15,7 +15,7 @@ import yaml
 
 from tfdist.config.section import build
 from tfdist.config.sources import CsvSource, ImagesSource, NpzSource, SourceConfig, TextSource
-from tfdist.data import from_config, sharding
+from tfdist.data import from_config, sharding, sharding_writing
 from tfdist.data.failures import data_error_in
 from tfdist.data.processes import Advanced, Done
 from tfdist.data.sharding import Sharding, ShardRequest
@@ -108,6 +108,20 @@ def test_the_section_reads_the_shards_of_its_name_alone(tmp_path: Path, folder: 
             sections.append(made.section())
     assert len(list(shards.glob("*.tfrecord"))) == 4
     assert [len(read(build(SourceConfig, section))) for section in sections] == [SAMPLES] * 2
+
+
+def test_samples_of_several_shapes_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a vectorize function that pads to the longest of the texts that it is given."""
+    (tmp_path / "my_padding.py").write_text(
+        "import tensorflow as tf\ndef pad(texts):\n    return tf.strings.bytes_split(texts).to_tensor()\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sharding_writing, "_TOGETHER", 10)
+    sources(tmp_path)
+    source = TextSource(files=str(tmp_path / "a.txt"), vectorize="my_padding.pad")
+    with pytest.raises(DataError, match=r"00000-of-00001.* of another kind .*\[7\].*one type and shape.*\[6\].* pads"):
+        make(source, tmp_path, shards=1)
+    assert not list((tmp_path / "shards").glob("*.tfrecord"))
 
 
 def test_images_are_written_as_they_are(tmp_path: Path) -> None:
