@@ -167,6 +167,20 @@ def test_where_the_disk_is_full_the_next_place_is_taken(
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["a", "cache"]
 
 
+@pytest.mark.parametrize("keep", [True, False])
+def test_where_all_disks_are_full_the_data_is_not_said_to_be_unreadable(
+    write_tfrecord: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keep: bool
+) -> None:
+    path = write_tfrecord("a", RECORDS)
+
+    def writing(candidates: object) -> object:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(index_files, "writing", writing)
+    with pytest.raises(DataError, match="no room for the index of .*a: No space left on device in .* set TMPDIR"):
+        open_index(path, cache=tmp_path / "cache", keep=keep)
+
+
 def test_a_file_that_changes_while_it_is_read(write_tfrecord: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_tfrecord("a", RECORDS)
     original = tfrecord_scan._walk
