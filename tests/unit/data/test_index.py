@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import os
+import pwd
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -147,6 +148,21 @@ def test_where_nothing_can_be_written_the_index_lives_in_the_process(
     found = open_index(path, cache=path / "no folder")
     assert found.file is None
     assert contents(path, found) == RECORDS
+
+
+def test_a_user_without_a_home_has_no_cache(write_tfrecord: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container that is run by a number that nobody has a name for."""
+
+    def unknown(number: int) -> None:
+        raise KeyError(number)
+
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    path = write_tfrecord("a", RECORDS)
+    assert open_index(path).file == path.parent / ".a.tfindex"
+    refuse(monkeypatch, path.parent, errno.EACCES)
+    (path.parent / ".a.tfindex").unlink()
+    assert contents(path, open_index(path)) == RECORDS
 
 
 def test_where_the_disk_is_full_the_next_place_is_taken(
