@@ -105,9 +105,9 @@ def _count(name: str, compression: Compression | None, stamp: Stamp, keep: bool,
 
 
 def _places(name: str, cache: Path | None) -> tuple[Path, ...]:
-    # The name of a remote file is no path: only what the cache calls it is of use.
-    found = places(Path(name), cache)
-    return tuple(place.with_suffix(_SUFFIX) for place in (found[1:] if is_remote(name) else found))
+    # The name of a remote file is no path, and not below the working directory: only the cache has a place for it.
+    found = places(Path("/", name), cache)[1:] if is_remote(name) else places(Path(name), cache)
+    return tuple(place.with_suffix(_SUFFIX) for place in found)
 
 
 def _kept(place: Path, stamp: Stamp) -> int | None:

@@ -12,6 +12,7 @@ import pytest
 
 from tests.unit.data.conftest import WriteTFRecord
 from tfdist.data import sequential_counts
+from tfdist.data.index_files import Stamp
 from tfdist.data.sequential_counts import count_records
 from tfdist.data.sequential_records import CHUNK, Compression, compression_of, read_records
 from tfdist.errors import DataError
@@ -123,6 +124,23 @@ def test_counts_are_kept_beside_the_data_until_it_changes(
     assert counts(paths, tmp_path / "cache") == [7, 0, 5]
     kept.write_bytes(b"{")
     assert counts(paths, tmp_path / "cache") == [7, 0, 5]
+
+
+def test_the_count_of_a_remote_file_is_found_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stamp, found = Stamp(100_000_000, 7), []
+    monkeypatch.setattr(sequential_counts, "compression_of", lambda name: "GZIP")
+    monkeypatch.setattr(sequential_counts, "stamp_of", lambda name: stamp)
+    monkeypatch.setattr(
+        sequential_counts, "read_records", lambda name, *_, **__: found.append(name) or iter([[b""] * 3])
+    )
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        monkeypatch.chdir(tmp_path / folder)
+        (file,) = count_records(["gs://bucket/x.gz"], tmp_path / "cache")
+        assert file.records == 3
+    assert found == ["gs://bucket/x.gz"], "counted once"
+    count_records(["gs://other/x.gz"], tmp_path / "cache")
+    assert len(found) == 2
 
 
 def test_where_the_disk_is_full_the_cache_has_the_count_or_nothing(
