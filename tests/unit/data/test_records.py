@@ -208,6 +208,18 @@ def test_a_file_that_changes_is_named(
         reader.read(np.array([1]))
 
 
+def test_a_file_that_changes_between_two_looks_at_it_is_named_when_it_is_opened_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record_reader, "MAX_OPEN_FILES", 0)
+    (path,) = write(tmp_path, a="0\n1\n")
+    reader = RecordReader(Records.open([path], "lines"), check_seconds=3600)
+    assert reader.read(np.array([0])).cut() == [b"0\n"]
+    rewritten(path)
+    with pytest.raises(DataError, match="a changed while the run was using it: written again"):
+        reader.read(np.array([0]))
+
+
 def test_a_file_without_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (path,) = write(tmp_path, a="0\n")
     found = Records.open([path], "lines")
