@@ -24,6 +24,7 @@ from tfdist.data.tfrecord_sources import ExampleSource, ParsedTFRecordSource
 from tfdist.errors import DataError, UsageError
 from tfdist.order.lanes import LaneOrder, Lanes
 from tfdist.order.position import Position
+from tfdist.runtime.feeding import order_of as order_noted
 from tfdist.runtime.feeding import take_rest
 
 LAYOUTS = [[10], [5, 5], [0, 3, 0, 7, 0], [1] * 10, [40, 3, 25]]
@@ -137,6 +138,13 @@ def test_of_an_endless_generator_an_epoch_is_what_is_asked_for() -> None:
     for _ in range(2):
         found = list(batches)
         assert [word for batch in found for word in batch["x"].numpy()] == [f"word {n}".encode() for n in range(5)]
+
+
+def test_what_the_order_depends_on_is_noted() -> None:
+    source = GeneratorSource(numbers, samples=[13, 14], lanes=2, shuffle_buffer=16)
+    facts = {"samples": 27, "batch_size": 4, "seed": 3, "shuffle": True, "augmented": True, "lanes": 2, "window": 8}
+    noted = order_noted(build(source, batch_size=4, shuffle=True, seed=3, augment=lambda sample, seed: sample))
+    assert noted is not None and noted.facts == facts
 
 
 def test_training_gives_the_numbers_of_one_replica(tmp_path: Path) -> None:

@@ -250,6 +250,13 @@ def test_after_a_damaged_length_the_next_record_is_found(write_tfrecord: Write, 
     assert "the length's checksum is wrong" in next(found.problems())
 
 
+def test_what_is_corrupt_before_a_damaged_length_is_found_too(write_tfrecord: Write, chunk: int) -> None:
+    path = write_tfrecord("a", RECORDS)
+    flip(path, header_of(0) + 13)
+    flip(path, header_of(2))
+    assert open_index(path, verify=True).corrupt["record"].tolist() == [0, 2]
+
+
 @pytest.mark.parametrize(
     ("kept", "record"),
     [

@@ -5,7 +5,7 @@ import gzip
 import json
 import os
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -164,6 +164,20 @@ def test_where_the_disk_is_full_the_cache_has_the_count_or_nothing(
     full = 2
     assert counts([path], cache) == [3]
     assert sorted(tmp_path.rglob("*")) == [path, cache]
+
+
+def test_a_file_that_changes_while_it_is_counted(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write("a", [b"record"])
+
+    def changing(name: str, *_: object, **__: object) -> Iterator[list[bytes]]:
+        os.utime(path, ns=(1, 1))
+        yield [b"record"]
+
+    monkeypatch.setattr(sequential_counts, "read_records", changing)
+    with pytest.raises(DataError, match="a changed while it was counted"):
+        counts([path], tmp_path)
 
 
 def test_small_data_is_counted_at_every_start(write: Write, tmp_path: Path) -> None:
