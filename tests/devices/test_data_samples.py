@@ -118,7 +118,24 @@ def test_a_label_out_of_range_is_named(strategy: tf.distribute.Strategy, label: 
     y = np.arange(10) % 3
     y[5] = label
     message = failure(tfdist.data.arrays(np.zeros(10), y, batch_size=4, classes=3, strategy=strategy))
-    assert message == f"the arrays, sample 5: the label is {label}. Expected one from 0 to 2, as classes says."
+    assert message == f"the arrays, sample 5: the label is {label}. Expected an integer from 0 to 2, as classes says."
+
+
+@pytest.mark.parametrize("label", ["1.7", "-0.5", "nan", "inf"])
+def test_a_label_that_is_no_integer_is_named(tmp_path: Path, label: str) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(f"a,y\n1,0\n2,1.0\n3,{label}\n")
+    message = failure(tfdist.data.csv(path, "y", batch_size=2, classes=3))
+    said = str(float(np.float32(label)))
+    assert message == f"{path}, line 4: the label is {said}. Expected an integer from 0 to 2, as classes says."
+
+
+@pytest.mark.parametrize(
+    ("y", "received"), [(np.eye(3), r"labels of the shape \(3,\) each"), (np.array(list("abc")), "strings")]
+)
+def test_labels_that_are_no_single_numbers(y: np.ndarray, received: str) -> None:
+    with pytest.raises(UsageError, match=f"classes: expected .* Received: {received}"):
+        tfdist.data.arrays(np.zeros(3), y, batch_size=1, classes=3)
 
 
 def test_a_config_asks_for_the_look(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +24,7 @@ from tfdist.data.tfrecord_sources import ExampleSource, ParsedTFRecordSource
 from tfdist.errors import DataError, UsageError
 from tfdist.order.lanes import LaneOrder, Lanes
 from tfdist.order.position import Position
+from tfdist.runtime.feeding import order_of as order_noted
 from tfdist.runtime.feeding import take_rest
 
 LAYOUTS = [[10], [5, 5], [0, 3, 0, 7, 0], [1] * 10, [40, 3, 25]]
@@ -105,6 +107,25 @@ def test_a_generator_of_several_lanes(strategy: tf.distribute.Strategy) -> None:
     assert (x.dtype, x[:, 0].tolist()) == (np.float32, y.tolist())
 
 
+class Rows:
+    """Samples by a call of an object."""
+
+    def __call__(self) -> Iterator[tuple[np.ndarray, int]]:
+        return numbers()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda: functools.partial(numbers, 1), Rows, lambda: Rows().__call__],
+    ids=["partial", "object", "method"],
+)
+def test_a_generator_is_known_on_another_worker(make: Any) -> None:
+    """Also one that is no function, whose text has its address in memory."""
+    here, there = make(), make()
+    assert GeneratorSource(here).fingerprint() == GeneratorSource(there).fingerprint()
+    assert " at 0x" not in GeneratorSource(here).name(0)
+
+
 def endless() -> Iterator[dict[str, Any]]:
     number = 0
     while True:
@@ -117,6 +138,13 @@ def test_of_an_endless_generator_an_epoch_is_what_is_asked_for() -> None:
     for _ in range(2):
         found = list(batches)
         assert [word for batch in found for word in batch["x"].numpy()] == [f"word {n}".encode() for n in range(5)]
+
+
+def test_what_the_order_depends_on_is_noted() -> None:
+    source = GeneratorSource(numbers, samples=[13, 14], lanes=2, shuffle_buffer=16)
+    facts = {"samples": 27, "batch_size": 4, "seed": 3, "shuffle": True, "augmented": True, "lanes": 2, "window": 8}
+    noted = order_noted(build(source, batch_size=4, shuffle=True, seed=3, augment=lambda sample, seed: sample))
+    assert noted is not None and noted.facts == facts
 
 
 def test_training_gives_the_numbers_of_one_replica(tmp_path: Path) -> None:
@@ -237,6 +265,8 @@ def test_a_record_that_lacks_a_feature_is_named(tmp_path: Path) -> None:
     ("function", "options", "error", "message"),
     [
         (lambda: iter(()), {}, DataError, "at least one sample. Received: none from the generator"),
+        (lambda: iter(()), {"samples": 4}, DataError, "at least one sample. Received: none from the generator"),
+        (lambda lane: iter(()), {"samples": [0, 4], "lanes": 2}, DataError, "none from the generator .*, lane 1"),
         (lambda: 5, {}, UsageError, "to return an iterator over samples.* Received: int"),
         (numbers, {"samples": -1}, UsageError, "samples: expected an integer of 0 or more"),
         (numbers, {"samples": [1], "lanes": 2}, UsageError, "samples: expected 2 integers"),
@@ -262,3 +292,26 @@ def test_a_generator_that_changes_its_mind() -> None:
 def test_samples_of_different_shapes() -> None:
     batches = tfdist.data.generator(lambda: iter([np.zeros(2), np.zeros(3)]), batch_size=2)
     assert "sample 1: an array has the shape (3,) and not (2,)" in failure(batches)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "problem"),
+    [
+        (0, 0.5, "0.5 is no int64"),
+        ([1, 2], [3, float("nan")], "nan is no int64"),
+        (np.uint8(1), 300, "300 is no uint8"),
+        (np.zeros(2, np.uint8), np.array([1, -1]), "-1 is no uint8"),
+        (True, 2, "2 is no bool"),
+        (1, 1 << 70, "Python int too large to convert to C long"),
+    ],
+)
+def test_numbers_that_the_type_of_the_first_sample_would_change(first: Any, second: Any, problem: str) -> None:
+    batches = tfdist.data.generator(lambda: iter([(0.0, first), (1.0, second)]), batch_size=1)
+    assert f"sample 1: {problem}. Expected samples of one structure, type and shape" in failure(batches)
+
+
+def test_numbers_that_the_type_of_the_first_sample_holds() -> None:
+    samples = [(0.5, np.uint8(1)), (2, 255.0), (np.float64(3), True), (np.int8(-1), np.int64(7))]
+    ((x, y),) = list(tfdist.data.generator(lambda: iter(samples), batch_size=4))
+    assert (x.numpy().tolist(), y.numpy().tolist()) == ([0.5, 2, 3, -1], [1, 255, 1, 7])
+    assert (x.dtype, y.dtype) == (tf.float32, tf.uint8)

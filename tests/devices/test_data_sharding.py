@@ -15,7 +15,7 @@ import yaml
 
 from tfdist.config.section import build
 from tfdist.config.sources import CsvSource, ImagesSource, NpzSource, SourceConfig, TextSource
-from tfdist.data import from_config, sharding
+from tfdist.data import from_config, sharding, sharding_writing
 from tfdist.data.failures import data_error_in
 from tfdist.data.processes import Advanced, Done
 from tfdist.data.sharding import Sharding, ShardRequest
@@ -95,6 +95,33 @@ def test_what_is_read_back_is_the_source(tmp_path: Path, name: str) -> None:
     for (x, y), (same_x, same_y) in zip(expected, found, strict=True):
         np.testing.assert_array_equal(x, same_x)
         np.testing.assert_array_equal(y, same_y)
+
+
+@pytest.mark.parametrize("names", [("train", "train-more"), ("train-more", "train")])
+@pytest.mark.parametrize("folder", ["shards", "shards[1]"])
+def test_the_section_reads_the_shards_of_its_name_alone(tmp_path: Path, folder: str, names: Sequence[str]) -> None:
+    source, shards = sources(tmp_path)["csv"], tmp_path / folder
+    sections = []
+    for name in names:
+        with Sharding(ShardRequest(source, shards, name, shards=2)) as made:
+            made.run(lambda _: None)
+            sections.append(made.section())
+    assert len(list(shards.glob("*.tfrecord"))) == 4
+    assert [len(read(build(SourceConfig, section))) for section in sections] == [SAMPLES] * 2
+
+
+def test_samples_of_several_shapes_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a vectorize function that pads to the longest of the texts that it is given."""
+    (tmp_path / "my_padding.py").write_text(
+        "import tensorflow as tf\ndef pad(texts):\n    return tf.strings.bytes_split(texts).to_tensor()\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sharding_writing, "_TOGETHER", 10)
+    sources(tmp_path)
+    source = TextSource(files=str(tmp_path / "a.txt"), vectorize="my_padding.pad")
+    with pytest.raises(DataError, match=r"00000-of-00001.* of another kind .*\[7\].*one type and shape.*\[6\].* pads"):
+        make(source, tmp_path, shards=1)
+    assert not list((tmp_path / "shards").glob("*.tfrecord"))
 
 
 def test_images_are_written_as_they_are(tmp_path: Path) -> None:

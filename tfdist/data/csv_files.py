@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import difflib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -35,9 +35,12 @@ class Columns:
         """The columns with these names.
 
         Raises:
-            DataError: The header, which `path` has, lacks one.
+            DataError: The header, which `path` has, lacks one, or has it more than once.
         """
-        return cls(header, [_place(name, header, path) for name in names])
+        places: dict[str, list[int]] = {}
+        for place, name in enumerate(header):
+            places.setdefault(name, []).append(place)
+        return cls(header, [_place(name, places, path) for name in names])
 
     def numbers(self, line: bytes) -> list[float]:
         """The values of a line.
@@ -151,9 +154,16 @@ def _first_line(file: IO[bytes]) -> bytes:
     return b""
 
 
-def _place(name: str, header: Sequence[str], path: Path) -> int:
-    if name in header:
-        return header.index(name)
-    near = difflib.get_close_matches(name, header, n=1)
+def _place(name: str, places: Mapping[str, Sequence[int]], path: Path) -> int:
+    found = places.get(name, ())
+    if len(found) == 1:
+        return found[0]
+    if found:
+        numbers = ", ".join(str(place + 1) for place in found)
+        raise DataError(
+            f"{path} has {len(found)} columns named {name!r} ({numbers}). Expected a name of its own for each column "
+            "that is read. Rename them, or name the columns that are to be read and leave these out."
+        )
+    near = difflib.get_close_matches(name, places, n=1)
     hint = f" Did you mean {near[0]}?" if near else ""
-    raise DataError(f"{path} has no column {name}. Its header names: {', '.join(header)}.{hint}")
+    raise DataError(f"{path} has no column {name}. Its header names: {', '.join(places)}.{hint}")

@@ -22,21 +22,45 @@ def check_local(path: str | os.PathLike[str]) -> None:
 def matching(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> tuple[Path, ...]:
     """Returns the files that a pattern, a path or a list of these mean, in sorted order.
 
+    A file that is named twice, as by a pattern and by its path, is one file.
+
     Raises:
-        DataError: A pattern matches no file, or a file does not exist.
+        DataError: A pattern matches no file, or a file does not exist, or a folder cannot be read.
     """
     patterns = [files] if isinstance(files, (str, os.PathLike)) else list(files)
     if not patterns:
         raise DataError("Expected at least one file or pattern. Received: an empty list.")
-    found: set[str] = set()
+    found: dict[Path, str] = {}
     for pattern in [os.fspath(pattern) for pattern in patterns]:
         check_local(pattern)
-        matches = [pattern] if os.path.exists(pattern) else glob.glob(pattern, recursive=True)
+        try:
+            matches = [pattern] if _exists(pattern) else _globbed(pattern)
+        except OSError as error:
+            raise DataError(f"Cannot read {error.filename or pattern}: {error.strerror or error}.") from error
         if not matches:
             what = "No file matches" if glob.has_magic(pattern) else "No such file:"
             raise DataError(f"{what} {pattern} (working directory: {os.getcwd()}).")
-        found.update(matches)
-    for path in found:
+        for match in matches:
+            found.setdefault(Path(match) if os.path.isabs(match) else Path.cwd() / match, match)
+    for path in found.values():
         if os.path.isdir(path):
             raise DataError(f"{path} is a directory. Expected a file, or a pattern such as {path}/*.")
-    return tuple(Path(path) for path in sorted(found))
+    return tuple(Path(path) for path in sorted(found.values()))
+
+
+def _exists(path: str) -> bool:
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
+def _globbed(pattern: str) -> list[str]:
+    """What a pattern matches; raises OSError where a folder that it is looked for in cannot be read."""
+    folder = os.path.dirname(pattern)
+    for place in _globbed(folder) if glob.has_magic(folder) else [folder or os.curdir]:
+        if os.path.isdir(place):
+            with os.scandir(place) as entries:
+                next(entries, None)  # glob takes a folder that cannot be read for an empty one
+    return glob.glob(pattern, recursive=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -56,7 +57,7 @@ class GeneratorSource:
         first = next(lane for lane, count in enumerate(counts) if count)
         self._signature = output_signature
         if output_signature is None:
-            self._signature = tf.nest.map_structure(_spec_of, next(self._iterator(first)))
+            self._signature = tf.nest.map_structure(_spec_of, self._first_sample(first))
         self._specs: list[tf.TensorSpec] = tf.nest.flatten(self._signature)
         (self._zeroth,) = self._reader.read(np.zeros(1, np.int64))
 
@@ -86,7 +87,7 @@ class GeneratorSource:
 
     @property
     def _called(self) -> str:
-        return f"the generator {getattr(self._function, '__qualname__', repr(self._function))}"
+        return f"the generator {_qualified_name(self._function)}"
 
     def _name_of(self, lane: int) -> str:
         return f"{self._called}, lane {lane}" if self._numbered else self._called
@@ -104,6 +105,11 @@ class GeneratorSource:
                 f"0 or more, or None to count them. Received: {samples!r}"
             )
         return counts
+
+    def _first_sample(self, lane: int) -> Any:
+        for sample in self._iterator(lane):
+            return sample
+        raise DataError(f"Expected at least one sample. Received: none from {self._name_of(lane)}.")
 
     def _iterator(self, lane: int) -> Iterator[Any]:
         found = self._function(lane) if self._numbered else self._function()
@@ -124,10 +130,10 @@ class GeneratorSource:
         try:
             tf.nest.assert_same_structure(self._signature, sample)
             leaves = tuple(
-                np.asarray(leaf, object if spec.dtype == tf.string else spec.dtype.as_numpy_dtype)
+                _as_type(leaf, object if spec.dtype == tf.string else spec.dtype.as_numpy_dtype)
                 for leaf, spec in zip(tf.nest.flatten(sample), self._specs, strict=True)
             )
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise self._misfit(lane, number, str(error).splitlines()[0].rstrip(".")) from error
         for leaf, spec in zip(leaves, self._specs, strict=True):
             if not spec.shape.is_compatible_with(leaf.shape):
@@ -153,6 +159,29 @@ class GeneratorSource:
                 f"{self.name(int(indices[0]))} and the samples of its batch have different shapes: {error}. Expected "
                 "one shape for all samples. Pad them."
             ) from error
+
+
+def _qualified_name(function: Any) -> str:
+    """What a function is called in every process: workers compare it."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return str(getattr(function, "__qualname__", type(function).__qualname__))
+
+
+def _as_type(leaf: Any, kind: type) -> NDArray:
+    """A leaf as an array of another type, of whose numbers none may be lost to integers.
+
+    Raises:
+        ValueError: One is, or the leaf is nothing of that type. TypeError and OverflowError likewise.
+    """
+    array = np.asarray(leaf)
+    if np.dtype(kind).kind not in "biu" or array.dtype == kind or array.dtype.kind not in "biufc":
+        return np.asarray(leaf, kind)
+    with np.errstate(invalid="ignore"):
+        found = array.astype(kind)
+    if (lost := found != array).any():
+        raise ValueError(f"{array[lost].flat[0]} is no {np.dtype(kind).name}")
+    return found
 
 
 def _spec_of(leaf: Any) -> tf.TensorSpec:

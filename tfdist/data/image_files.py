@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,16 +32,16 @@ class ImageFiles:
 
     @classmethod
     def find(cls, folder: str | os.PathLike[str]) -> ImageFiles:
-        """Lists the images below `folder`; other files and hidden ones are left out.
+        """Lists the images below `folder`; other files are left out, and what is hidden or in a hidden folder.
 
         Raises:
-            DataError: The folder cannot be read, has no class folders, or there is no image in them.
+            DataError: The folder or one below it cannot be read, there are no class folders, or no image in them.
         """
         check_local(folder)
         root = Path(folder)
         try:
             classes = tuple(sorted(entry.name for entry in root.iterdir() if entry.is_dir() and _shown(entry)))
-            found = [sorted(path for path in (root / name).rglob("*") if _is_image(path)) for name in classes]
+            found = [sorted(path for path in _files_below(root / name) if _is_image(path)) for name in classes]
         except OSError as error:
             raise DataError(f"Cannot read {error.filename or root}: {error.strerror or error}.") from error
         if not any(found):
@@ -53,6 +54,17 @@ class ImageFiles:
 
     def __len__(self) -> int:
         return len(self.paths)
+
+
+def _files_below(folder: Path) -> Iterator[Path]:
+    """The files of a folder and of those in it that are not hidden; raises OSError where one cannot be read."""
+
+    def fail(error: OSError) -> None:
+        raise error  # pathlib takes such a folder for an empty one
+
+    for place, folders, names in os.walk(folder, onerror=fail):
+        folders[:] = [name for name in folders if _shown(Path(name))]
+        yield from (Path(place, name) for name in names)
 
 
 def _shown(path: Path) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import os
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -125,8 +126,9 @@ def open_index(
         cache: The folder of the cache; by default `~/.cache/tfdist/index`.
 
     Raises:
-        DataError: The file cannot be read, is compressed or of another kind, or changed while it was read; without
-            `verify`, also a damaged length and a truncated file. The text names the record and its offset.
+        DataError: The file cannot be read, is compressed or of another kind, or changed while it was read, or there is
+            no room for its index; without `verify`, also a damaged length and a truncated file. The text names the
+            record and its offset.
     """
     path = Path(path)
     candidates = index_files.places(path, cache)
@@ -157,12 +159,17 @@ def _kept(path: Path, kind: Kind, stamp: Stamp, verify: bool, place: Path) -> In
 
 
 def _build_somewhere(path: Path, kind: Kind, verify: bool, candidates: tuple[Path, ...]) -> Index:
-    """Builds the index where there is room for it."""
+    """Builds the index where there is room for it: at the last in a nameless file."""
     try:
         return _build(path, kind, verify, candidates)
     except OSError as error:
-        if not candidates or error.errno not in _FULL:
+        if error.errno not in _FULL:
             raise
+        if not candidates:
+            raise DataError(
+                f"There is no room for the index of {path}: {error.strerror} in {tempfile.gettempdir()}, nor where it "
+                "could be kept. Make some, or set TMPDIR to a folder that has."
+            ) from error
         return _build_somewhere(path, kind, verify, candidates[1:])
 
 

@@ -93,15 +93,19 @@ class Header:
         return cls(kind, bool(verified), Stamp(size, modified_ns), records, corrupt)
 
 
-def places(path: Path, cache: Path | None = None) -> tuple[Path, Path]:
-    """Where the index of a data file may lie: beside it, and in the cache."""
-    name = hashlib.sha256(os.fsencode(path.absolute())).hexdigest()[:32]
-    return path.with_name(f".{path.name}{SUFFIX}"), (cache or default_cache()) / (name + SUFFIX)
+def places(path: Path, cache: Path | None = None) -> tuple[Path, ...]:
+    """Where the index of a data file may lie: beside it, and in the cache where there is one."""
+    beside, cache = path.with_name(f".{path.name}{SUFFIX}"), cache or default_cache()
+    name = hashlib.sha256(os.fsencode(path.absolute())).hexdigest()[:32] + SUFFIX
+    return (beside,) if cache is None else (beside, cache / name)
 
 
-def default_cache() -> Path:
-    """The folder of the indices of data that lies where nothing can be written."""
-    return Path("~/.cache/tfdist/index").expanduser()
+def default_cache() -> Path | None:
+    """The folder of the indices of data that lies where nothing can be written; None for a user without a home."""
+    try:
+        return Path("~/.cache/tfdist/index").expanduser()
+    except RuntimeError:
+        return None
 
 
 def read_header(path: Path) -> Header | None:

@@ -6,9 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
 import tensorflow as tf
-from numpy.typing import NDArray
 
 from tfdist.data.python_calls import CountedCalls, call_python
 from tfdist.errors import DataError, UsageError
@@ -47,7 +45,7 @@ class Expectations:
             numbers: As many batches of the samples' numbers, int64 [k].
             name: From a sample's number to its file and place.
         """
-        complain = CountedCalls(lambda number, label: self._complain(name(int(number)), label))
+        complain = CountedCalls(lambda number, label: self._complain(name(int(number)), float(label)))
 
         def look(batch: Any, numbers: tf.Tensor) -> Any:
             wrong, labels = self._wrong(batch, numbers)
@@ -62,12 +60,13 @@ class Expectations:
         return tf.data.Dataset.zip(batches, numbers).map(look)
 
     def _wrong(self, batch: Any, numbers: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Which samples are wrong, bool [k], and the labels of those whose label is, else -1 or more: int64 [k]."""
+        """Which samples are wrong, bool [k], and their labels where these are looked at: float64 [k]."""
         wrong = tf.zeros_like(numbers, tf.bool)
-        labels = tf.zeros_like(numbers)
+        labels = tf.zeros_like(numbers, tf.float64)
         if self.classes is not None:
-            labels = tf.cast(tf.reshape(_label(batch), [-1]), tf.int64)
-            wrong |= (labels < 0) | (labels >= self.classes)
+            # Of CSV files they are numbers with a point, of which Keras cuts off what is behind it.
+            labels = tf.cast(tf.reshape(_labels(batch), [-1]), tf.float64)
+            wrong |= ~((labels >= 0) & (labels < self.classes) & (labels == tf.floor(labels)))
         if self.on_nan == "stop":
             for rows in tf.nest.flatten(batch):
                 if rows.dtype.is_floating:
@@ -75,15 +74,26 @@ class Expectations:
                     wrong |= tf.reduce_any(nan, axis=tf.range(1, tf.rank(rows)))
         return wrong, labels
 
-    def _complain(self, name: str, label: NDArray[np.int64]) -> None:
-        if self.classes is not None and not 0 <= int(label) < self.classes:
+    def _complain(self, name: str, label: float) -> None:
+        whole = label.is_integer()
+        if self.classes is not None and not (whole and 0 <= label < self.classes):
             raise DataError(
-                f"{name}: the label is {int(label)}. Expected one from 0 to {self.classes - 1}, as classes says."
+                f"{name}: the label is {int(label) if whole else label}. Expected an integer from 0 to "
+                f"{self.classes - 1}, as classes says."
             )
         raise DataError(f"{name}: there is a NaN in the sample. Expected numbers, as on_nan: stop says.")
 
 
-def _label(batch: Any) -> tf.Tensor:
+def _labels(batch: Any) -> tf.Tensor:
+    """The labels of a batch, numbers [k] or [k, 1]."""
     if not isinstance(batch, tuple) or len(batch) != 2 or not isinstance(batch[1], tf.Tensor):
         raise UsageError("classes: expected samples (x, y) with one label. Received: samples of another structure.")
-    return batch[1]
+    labels = batch[1]
+    if labels.dtype == tf.string:
+        raise UsageError("classes: expected labels that are integers. Received: strings.")
+    if labels.shape[1:].num_elements() not in (1, None):
+        raise UsageError(
+            "classes: expected one label a sample, an integer. Received: labels of the shape "
+            f"{tuple(labels.shape[1:])} each. Leave classes out where labels are vectors."
+        )
+    return labels

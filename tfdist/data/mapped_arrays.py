@@ -28,7 +28,7 @@ class MappedSource:
             origin: Names them in errors.
 
         Raises:
-            DataError: Arrays differ in their number of samples, have none, or hold neither numbers nor bytes.
+            DataError: Arrays differ in their number of samples, have none, or hold neither numbers nor strings.
         """
         self._structure, self._origin = arrays, origin
         self._arrays = [np.asanyarray(array) for array in tf.nest.flatten(arrays)]
@@ -60,13 +60,22 @@ class MappedSource:
                     f"{path} changed while the run was using it. Expected files that stay as they are until the run "
                     "ends. Start again once it is written."
                 )
-        pairs = zip(self._arrays, self._specs, strict=True)
-        return [np.asarray(array[indices]).astype(spec.dtype.as_numpy_dtype, copy=False) for array, spec in pairs]
+        return [_rows(array, indices, spec.dtype) for array, spec in zip(self._arrays, self._specs, strict=True)]
 
 
 def holds_mapped(arrays: Any) -> bool:
     """Whether an array of a structure is mapped from a file."""
     return any(_file_of(array) is not None for array in tf.nest.flatten(arrays))
+
+
+def _rows(array: NDArray, indices: NDArray[np.int64], dtype: tf.DType) -> NDArray:
+    """Rows of an array as TensorFlow takes them: strings as UTF-8 bytes."""
+    rows = np.asarray(array[indices])
+    if dtype != tf.string:
+        return rows.astype(dtype.as_numpy_dtype, copy=False)
+    encoded = np.empty(rows.size, np.object_)
+    encoded[:] = [text.encode() if isinstance(text, str) else text for text in rows.ravel().tolist()]
+    return encoded.reshape(rows.shape)
 
 
 def _file_of(array: Any) -> Path | None:
@@ -94,6 +103,8 @@ def _common_size(arrays: list[NDArray]) -> int:
 def _dtype(array: NDArray) -> tf.DType:
     if array.dtype.kind == "f":
         return tf.float32
+    if array.dtype.kind in "SU":
+        return tf.string
     if array.dtype.kind not in "biu":
-        raise DataError(f"Expected numbers. Received: a mapped array of type {array.dtype}.")
+        raise DataError(f"Expected numbers or strings. Received: an array of type {array.dtype}.")
     return tf.as_dtype(array.dtype.newbyteorder("="))

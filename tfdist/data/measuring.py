@@ -134,7 +134,7 @@ def _of_records(
     calls: tuple[str, ...] = (),
 ) -> SourceSizes:
     sizes = [_size(path) for path in records.paths]
-    counts = _samples_of_files(records).tolist()
+    counts = records.counts.tolist()
     files = tuple(FileSizes(str(path), *pair) for path, *pair in zip(records.paths, counts, sizes, strict=True))
     mapped = isinstance(records.starts, np.memmap)
     return SourceSizes(
@@ -146,12 +146,6 @@ def _of_records(
         random_calls=(*calls, *_augment_calls(section)),
         local_disk=local_file_system(records.paths[0]),
     )
-
-
-def _samples_of_files(records: Records) -> NDArray[np.int64]:
-    """How many samples each file has: its records without those that are left out, int64 [files]."""
-    owners = np.searchsorted(records.first, records.left_out, side="right") - 1
-    return np.diff(records.first) - np.bincount(owners, minlength=len(records.paths))
 
 
 def _images(section: sections.ImagesSource) -> SourceSizes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 from tfdist.plan.random_calls import random_calls
 
 _MOUNTS = Path("/proc/self/mounts")
+_ESCAPED = re.compile(r"\\([0-7]{3})")
 _LOCAL = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "tmpfs", "overlay", "ramfs", "vfat"})
 """File systems that other hosts do not see."""
 
@@ -23,7 +25,7 @@ def local_file_system(path: str | os.PathLike[str], mounts: Path = _MOUNTS) -> s
     """
     place = os.path.realpath(path)
     try:
-        lines = mounts.read_text(errors="replace").splitlines()
+        lines = mounts.read_text("utf-8", "replace").splitlines()
     except OSError:
         return None
     best, kind = "", None
@@ -31,7 +33,7 @@ def local_file_system(path: str | os.PathLike[str], mounts: Path = _MOUNTS) -> s
         fields = line.split()
         if len(fields) < 3:
             continue
-        point = fields[1].encode().decode("unicode_escape")  # as \040 for a space
+        point = _ESCAPED.sub(lambda octal: chr(int(octal[1], 8)), fields[1])  # as \040 for a space
         inside = point == "/" or place == point or place.startswith(f"{point}/")
         if inside and len(point) >= len(best):
             best, kind = point, fields[2]

@@ -183,8 +183,11 @@ def _joined(starts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
     count = sum(len(part) for part in starts)
     if 8 * count <= IN_MEMORY_BYTES:
         return np.concatenate(starts)
-    with tempfile.TemporaryFile(suffix=".tfindex") as file:
-        for part in starts:
-            file.write(part.tobytes())
-        file.flush()
-        return np.memmap(file, np.int64, "r", 0, (count,))
+    try:
+        with tempfile.TemporaryFile(suffix=".tfindex") as file:
+            for part in starts:
+                file.write(part.tobytes())
+            file.flush()
+            return np.memmap(file, np.int64, "r", 0, (count,))
+    except OSError:  # no room for it
+        return np.concatenate(starts)

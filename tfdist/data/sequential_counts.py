@@ -6,6 +6,7 @@ written or is on another file system; it holds as long as the file has the same 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Sequence
@@ -104,9 +105,9 @@ def _count(name: str, compression: Compression | None, stamp: Stamp, keep: bool,
 
 
 def _places(name: str, cache: Path | None) -> tuple[Path, ...]:
-    # The name of a remote file is no path: only what the cache calls it is of use.
-    found = places(Path(name), cache)
-    return tuple(place.with_suffix(_SUFFIX) for place in (found[1:] if is_remote(name) else found))
+    # The name of a remote file is no path, and not below the working directory: only the cache has a place for it.
+    found = places(Path("/", name), cache)[1:] if is_remote(name) else places(Path(name), cache)
+    return tuple(place.with_suffix(_SUFFIX) for place in found)
 
 
 def _kept(place: Path, stamp: Stamp) -> int | None:
@@ -121,5 +122,9 @@ def _kept(place: Path, stamp: Stamp) -> int | None:
 def _keep(candidates: Sequence[Path], stamp: Stamp, records: int) -> None:
     """Remembers a count. It is whole or absent; where nothing can be written it will be counted again."""
     content = {"size": stamp.size, "modified_ns": stamp.modified_ns, "records": records}
-    with writing(candidates) as (file, _):
-        file.write(json.dumps(content).encode())
+    for place in candidates:
+        # Of a disk that is full, too, nothing is lost but the time to count once more.
+        with contextlib.suppress(OSError), writing([place]) as (file, kept):
+            file.write(json.dumps(content).encode())
+            if kept is not None:
+                return

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Container, Generator, Sequence
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -122,16 +122,21 @@ class _Open(Generic[T]):
 
     def take(self, records: list[int], keep: int) -> dict[int, T]:
         """Records that can be reached. They are held no longer, nor is what is more than `keep` before the last."""
-        last = max(records)
+        last, wanted = max(records), frozenset(records)
         while self._read <= last:
             self._hold(next(self._tape, ()))
-        found = {record: self._held[record] for record in records}
-        for record in found:
-            del self._held[record]
-        for record in range(self._oldest, last - keep):
-            self._held.pop(record, None)
-        self._oldest = max(self._oldest, last - keep)
+            # On the way, too: a training that goes on in the middle of a file reads over half of it.
+            self._forget(min(self._read, last) - keep, wanted)
+        found = {record: self._held.pop(record) for record in wanted}
+        self._forget(last - keep)
         return found
+
+    def _forget(self, before: int, but: Container[int] = ()) -> None:
+        """Lets go of what is held of the records before one."""
+        for record in range(self._oldest, before):
+            if record not in but:
+                self._held.pop(record, None)
+        self._oldest = max(self._oldest, before)
 
     def _hold(self, samples: Sequence[T]) -> None:
         if not samples:

@@ -136,7 +136,9 @@ class Sharding:
 
     def section(self) -> dict[str, Any]:
         """The section of a config that reads the shards, in YAML's types."""
-        pattern = f"{self._request.directory.resolve()}/{self._request.name}-*-of-{self.shards:05}.tfrecord"
+        prefix = glob.escape(f"{self._request.directory.resolve()}/{self._request.name}")
+        # Not `*`: beside the shards of `train` may be those of `train-more`.
+        pattern = f"{prefix}-?????-of-{self.shards:05}.tfrecord"
         return {
             "format": "tfrecord",
             "files": pattern,
@@ -158,7 +160,7 @@ class Sharding:
         """The manifest to begin with: of what was made before, that which is still there."""
         directory, name = self._request.directory, self._request.name
         if before is None:
-            if strangers := sorted(directory.glob(f"{glob.escape(name)}-*.tfrecord")):
+            if strangers := sorted(directory.glob(f"{glob.escape(name)}-?????-of-?????.tfrecord")):
                 raise UsageError(
                     f"{strangers[0]} is there already, and nothing says what it was made of. Choose another --name or "
                     "DEST, or remove it."

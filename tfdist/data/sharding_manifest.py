@@ -56,11 +56,7 @@ class Manifest:
         Raises:
             DataError: Its samples have other types or shapes than those before.
         """
-        if self.features and self.features != features:
-            raise DataError(
-                f"{name} has samples of another kind than the shards before: {json.dumps(features)}. Expected: "
-                f"{json.dumps(self.features)}"
-            )
+        check_same_kind(name, features, self.features)
         return replace(self, features=features, sizes={**self.sizes, name: size})
 
     def to_json(self) -> dict[str, Any]:
@@ -103,6 +99,20 @@ def digest_of(paths: Iterable[Path]) -> str:
             raise DataError(f"Cannot read {path}: {error.strerror or error}.") from error
         digest.update(f"{path}\0{found.st_size}\0{found.st_mtime_ns}\0".encode("utf-8", "surrogateescape"))
     return digest.hexdigest()
+
+
+def check_same_kind(name: str, features: Mapping[str, Any], before: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns the features of a shard's samples, which must be those of the samples before, where there are some.
+
+    Raises:
+        DataError: They are not.
+    """
+    if before and before != features:
+        raise DataError(
+            f"{name} has samples of another kind than those before: {json.dumps(features)}. Expected all of one type "
+            f"and shape: {json.dumps(before)}. A vectorize function that pads its texts must do so to a fixed length."
+        )
+    return features
 
 
 def shard_name(name: str, shard: int, shards: int) -> str:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from tfdist.config.sources import SourceConfig
 from tfdist.data.index import open_index
 from tfdist.data.processes import Report, Work
+from tfdist.data.sharding_manifest import check_same_kind
 from tfdist.data.sharding_samples import INPUT, LABEL, Samples, features_of, open_samples
 from tfdist.errors import UsageError
 
@@ -82,7 +83,7 @@ def _write(section: SourceConfig, samples: Samples, shard: Shard, report: Report
         with tf.io.TFRecordWriter(str(unfinished)) as writer:
             for start in range(shard.start, shard.stop, _TOGETHER):
                 columns = samples.read(np.arange(start, min(start + _TOGETHER, shard.stop)))
-                features = features_of(section, columns)
+                features = check_same_kind(shard.path.name, features_of(section, columns), features)
                 for x, y in zip(*columns, strict=True):
                     writer.write(encode({INPUT: x, LABEL: y}))
                 report(len(columns[0]))

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import gzip
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -61,6 +63,20 @@ def test_several_at_once_and_the_end_cut_off(write_tfrecord: Write) -> None:
     found = check(path)
     assert [(problem.record, problem.reason) for problem in found.problems] == [(0, "data"), (3, "truncated")]
     assert found.records == 2
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zlib.compress])
+def test_a_compressed_file(write_tfrecord: Write, pack: Callable[[bytes], bytes]) -> None:
+    path = write_tfrecord("a", RECORDS)
+    content = path.read_bytes()
+    path.write_bytes(pack(content))
+    found = check(path)
+    assert (found.records, found.problems) == (4, ())
+    flip(path, path.stat().st_size - 1)
+    assert [problem.reason for problem in check(path).problems] == ["unreadable"]
+    path.write_bytes(pack(content[:-1] + b"\0"))
+    [problem] = check(path).problems
+    assert problem.text == f"{path}, record 3: the data's checksum is wrong, the file is damaged."
 
 
 def test_a_file_that_cannot_be_read_is_a_finding(tmp_path: Path) -> None:

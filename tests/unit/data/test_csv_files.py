@@ -56,6 +56,9 @@ def test_a_bad_row(tmp_path: Path, row: str, message: str) -> None:
     [
         (["a,kind\n1,2"], "knd", None, "0.csv has no column knd.* Did you mean kind?"),
         (["a,kind\n1,2"], "kind", ["b"], "0.csv has no column b"),
+        (["a,a,y\n1,2,3"], "y", None, r"0.csv has 2 columns named 'a' \(1, 2\)"),
+        (["y,a,y\n1,2,3"], "y", None, r"0.csv has 2 columns named 'y' \(1, 3\)"),
+        (["a,,,y\n1,2,3,4"], "y", None, r"0.csv has 2 columns named '' \(2, 3\)"),
         (["a,y\n1,2", "y,a\n1,2"], "y", None, "1.csv has other columns"),
         (["a,y\n"], "y", None, "Expected at least one sample"),
         (["", ""], "y", None, "Expected at least one sample"),
@@ -67,3 +70,8 @@ def test_files_that_cannot_be_used(
     paths = tuple(write(tmp_path, f"{number}.csv", content) for number, content in enumerate(contents))
     with pytest.raises(DataError, match=message):
         CsvReader(paths, label, columns)
+
+
+def test_columns_of_one_name_that_are_not_read(tmp_path: Path) -> None:
+    reader = CsvReader((write(tmp_path, "a.csv", "a,a,b,y\n1,2,3,4\n"),), "y", ["b"])
+    assert [values.tolist() for values in reader.read(np.array([0]))] == [[[3]], [4]]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import os
+import pwd
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -149,6 +150,21 @@ def test_where_nothing_can_be_written_the_index_lives_in_the_process(
     assert contents(path, found) == RECORDS
 
 
+def test_a_user_without_a_home_has_no_cache(write_tfrecord: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container that is run by a number that nobody has a name for."""
+
+    def unknown(number: int) -> None:
+        raise KeyError(number)
+
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    path = write_tfrecord("a", RECORDS)
+    assert open_index(path).file == path.parent / ".a.tfindex"
+    refuse(monkeypatch, path.parent, errno.EACCES)
+    (path.parent / ".a.tfindex").unlink()
+    assert contents(path, open_index(path)) == RECORDS
+
+
 def test_where_the_disk_is_full_the_next_place_is_taken(
     write_tfrecord: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -165,6 +181,20 @@ def test_where_the_disk_is_full_the_next_place_is_taken(
     found = open_index(path, cache=cache)
     assert found.file is not None and found.file.parent == cache
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["a", "cache"]
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_where_all_disks_are_full_the_data_is_not_said_to_be_unreadable(
+    write_tfrecord: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keep: bool
+) -> None:
+    path = write_tfrecord("a", RECORDS)
+
+    def writing(candidates: object) -> object:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(index_files, "writing", writing)
+    with pytest.raises(DataError, match="no room for the index of .*a: No space left on device in .* set TMPDIR"):
+        open_index(path, cache=tmp_path / "cache", keep=keep)
 
 
 def test_a_file_that_changes_while_it_is_read(write_tfrecord: Write, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,6 +248,13 @@ def test_after_a_damaged_length_the_next_record_is_found(write_tfrecord: Write, 
         record for i, record in enumerate(RECORDS) if i != number
     ]
     assert "the length's checksum is wrong" in next(found.problems())
+
+
+def test_what_is_corrupt_before_a_damaged_length_is_found_too(write_tfrecord: Write, chunk: int) -> None:
+    path = write_tfrecord("a", RECORDS)
+    flip(path, header_of(0) + 13)
+    flip(path, header_of(2))
+    assert open_index(path, verify=True).corrupt["record"].tolist() == [0, 2]
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ MOUNTS = """\
 server:/data /data nfs4 rw 0 0
 /dev/sdb1 /data/near xfs rw 0 0
 /dev/sdc1 /with\\040space btrfs rw 0 0
+server:/more /größer nfs4 rw 0 0
 broken
 """
 
@@ -24,11 +25,12 @@ broken
         ("/data/near/a.npz", "xfs"),
         ("/database/a.npz", "ext4"),
         ("/with space/a.npz", "btrfs"),
+        ("/größer/a.npz", None),
     ],
 )
 def test_the_file_system_of_a_file(tmp_path: Path, path: str, expected: str | None) -> None:
     mounts = tmp_path / "mounts"
-    mounts.write_text(MOUNTS)
+    mounts.write_text(MOUNTS, "utf-8")
     assert local_file_system(path, mounts) == expected
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -73,6 +74,18 @@ def test_starts_of_many_records_are_mapped(tmp_path: Path, monkeypatch: pytest.M
     found = Records.open(write(tmp_path, a="0\n1\n", b="2\n"), "lines")
     assert isinstance(found.starts, np.memmap)
     assert lines_of(found, [2, 1]) == [b"2", b"1"]
+
+
+def test_where_no_file_can_be_made_the_starts_stay_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = write(tmp_path, a="0\n1\n", b="2\n")
+    monkeypatch.setattr(records, "IN_MEMORY_BYTES", 0)
+
+    def full(**_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(records.tempfile, "TemporaryFile", full)
+    monkeypatch.setattr(records, "KEPT_FROM_BYTES", 0)  # the indices themselves lie beside their files
+    assert lines_of(Records.open(paths, "lines"), [2, 1]) == [b"2", b"1"]
 
 
 @pytest.mark.parametrize(("kept_from", "kept"), [(0, True), (100, False)])
@@ -193,6 +206,18 @@ def test_a_file_that_changes_is_named(
     change(path)
     with pytest.raises(DataError, match=message):
         reader.read(np.array([1]))
+
+
+def test_a_file_that_changes_between_two_looks_at_it_is_named_when_it_is_opened_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record_reader, "MAX_OPEN_FILES", 0)
+    (path,) = write(tmp_path, a="0\n1\n")
+    reader = RecordReader(Records.open([path], "lines"), check_seconds=3600)
+    assert reader.read(np.array([0])).cut() == [b"0\n"]
+    rewritten(path)
+    with pytest.raises(DataError, match="a changed while the run was using it: written again"):
+        reader.read(np.array([0]))
 
 
 def test_a_file_without_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,6 +89,30 @@ def test_little_is_held_however_long_a_file_is() -> None:
         assert len(open_file._held) <= 8 + 4 + 3
 
 
+def test_what_is_read_over_is_not_held() -> None:
+    """A training that goes on in the middle of a file reads all that was before."""
+
+    class Sample:
+        alive = most = 0
+
+        def __init__(self) -> None:
+            Sample.alive += 1
+            Sample.most = max(Sample.most, Sample.alive)
+
+        def __del__(self) -> None:
+            Sample.alive -= 1
+
+    def play(_: int) -> Iterator[list[Sample]]:
+        while True:
+            yield [Sample()]
+
+    reader = SequentialReader((10_000,), ["a"], play, 1, 8)
+    assert len(reader.read(np.array([9000, 9003]))) == 2
+    assert Sample.most <= 8 + 4 * 2 + 4
+    # What is asked for together, however far apart, is found.
+    assert len(reader.read(np.array([9999, 9010, 9500]))) == 3
+
+
 def test_files_that_are_done_with_are_closed() -> None:
     tapes = Tapes((2,) * 10)
     reader = tapes.reader(2, 1)

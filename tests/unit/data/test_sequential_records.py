@@ -1,16 +1,18 @@
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import os
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.unit.data.conftest import WriteTFRecord
 from tfdist.data import sequential_counts
+from tfdist.data.index_files import Stamp
 from tfdist.data.sequential_counts import count_records
 from tfdist.data.sequential_records import CHUNK, Compression, compression_of, read_records
 from tfdist.errors import DataError
@@ -122,6 +124,60 @@ def test_counts_are_kept_beside_the_data_until_it_changes(
     assert counts(paths, tmp_path / "cache") == [7, 0, 5]
     kept.write_bytes(b"{")
     assert counts(paths, tmp_path / "cache") == [7, 0, 5]
+
+
+def test_the_count_of_a_remote_file_is_found_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stamp, found = Stamp(100_000_000, 7), []
+    monkeypatch.setattr(sequential_counts, "compression_of", lambda name: "GZIP")
+    monkeypatch.setattr(sequential_counts, "stamp_of", lambda name: stamp)
+    monkeypatch.setattr(
+        sequential_counts, "read_records", lambda name, *_, **__: found.append(name) or iter([[b""] * 3])
+    )
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        monkeypatch.chdir(tmp_path / folder)
+        (file,) = count_records(["gs://bucket/x.gz"], tmp_path / "cache")
+        assert file.records == 3
+    assert found == ["gs://bucket/x.gz"], "counted once"
+    count_records(["gs://other/x.gz"], tmp_path / "cache")
+    assert len(found) == 2
+
+
+def test_where_the_disk_is_full_the_cache_has_the_count_or_nothing(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sequential_counts, "KEPT_FROM_BYTES", 1)
+    path, cache, original = write("a", [b"record"] * 3), tmp_path / "cache", os.fsync
+    full = 1
+
+    def fsync(descriptor: int) -> None:
+        nonlocal full
+        full -= 1
+        if full >= 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        original(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    assert counts([path], cache) == [3]
+    assert len(list(cache.iterdir())) == 1
+    next(cache.iterdir()).unlink()
+    full = 2
+    assert counts([path], cache) == [3]
+    assert sorted(tmp_path.rglob("*")) == [path, cache]
+
+
+def test_a_file_that_changes_while_it_is_counted(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write("a", [b"record"])
+
+    def changing(name: str, *_: object, **__: object) -> Iterator[list[bytes]]:
+        os.utime(path, ns=(1, 1))
+        yield [b"record"]
+
+    monkeypatch.setattr(sequential_counts, "read_records", changing)
+    with pytest.raises(DataError, match="a changed while it was counted"):
+        counts([path], tmp_path)
 
 
 def test_small_data_is_counted_at_every_start(write: Write, tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def test_it_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 
 def test_shards_of_another_kind() -> None:
-    with pytest.raises(DataError, match="b has samples of another kind than the shards before"):
+    with pytest.raises(DataError, match="b has samples of another kind than those before"):
         MANIFEST.with_shard("a", 5, FEATURES).with_shard("b", 5, {})
 
 

@@ -86,6 +86,12 @@ def test_equal_files_are_dealt_without_being_read_twice() -> None:
     assert [order.lanes_of(0, 4, worker).tolist() for worker in range(4)] == [[0, 1], [2, 3], [4, 5], [6, 7]]
 
 
+def test_windows_of_different_files_are_permuted_differently() -> None:
+    order = LaneOrder(Lanes((20, 20), 1, 20), 40, 7, True)
+    first, second = (sorted(range(20), key=lambda n, f=f: epoch_of(order, 0).index(20 * f + n)) for f in (0, 1))
+    assert first != second
+
+
 def test_samples_have_seeds_of_their_own() -> None:
     order = LaneOrder(Lanes.of((50, 50)), 8, 7, True)
     seeds = {tuple(seed) for epoch in (0, 1) for seed in order.sample_seeds(epoch, np.arange(100)).tolist()}
