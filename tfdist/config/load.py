@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from tfdist.config.document import Document, read_document
+from tfdist.config.document import Document, Dumper, read_document
 from tfdist.config.problems import FieldError, dotted
 from tfdist.config.schema import RunConfig
 from tfdist.config.section import build
@@ -70,7 +70,9 @@ def dump_yaml(config: RunConfig, versions: Mapping[str, str] | None = None) -> s
         versions: Package -> version, to be written down with it.
     """
     content = to_dict(config) | ({_VERSIONS: dict(versions)} if versions else {})
-    return yaml.safe_dump(content, sort_keys=False, default_flow_style=None, width=120, allow_unicode=True)
+    return yaml.dump(
+        content, Dumper=Dumper, sort_keys=False, default_flow_style=None, width=120, allow_unicode=True
+    )
 
 
 def _default_name(path: Path) -> str:

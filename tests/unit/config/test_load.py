@@ -150,6 +150,16 @@ def test_what_is_dumped_loads_again(config_file: Path, tmp_path: Path) -> None:
     assert load_config(tmp_path / "config.yaml") == config
 
 
+@pytest.mark.parametrize("text", ["1e-3", "2E5", "1e3", "0x10", "on", "null", "1:30", "2026-01-01"])
+def test_a_text_that_looks_like_something_else_is_dumped_as_a_text(
+    config_file: Path, tmp_path: Path, text: str
+) -> None:
+    config = load_config(config_file, [f'model.args.tag="{text}"', "model.args.rate=1e-3"])
+    assert (config.model.args["tag"], config.model.args["rate"]) == (text, 0.001)
+    (tmp_path / "config.yaml").write_text(dump_yaml(config))
+    assert load_config(tmp_path / "config.yaml") == config
+
+
 def test_a_config_made_in_python_is_checked_too(config_file: Path) -> None:
     config = load_config(config_file)
     with pytest.raises(ConfigError, match="precision: expected one of float32"):
