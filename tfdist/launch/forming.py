@@ -73,12 +73,13 @@ def form(
         FormingError: The others did not come in time, or do not agree; or another launcher gave up, and then with its
             text and its exit code.
         Stopped: A signal came.
-        TfdistError: What `make_go` raises; the others are told.
+        Exception: What `make_go` raises; the others are told.
     """
     forming = _Forming(membership, cluster, make_go, timeout, signals, clock, token, Progress(say, clock))
     try:
         return forming.run()
-    except (TfdistError, Stopped) as error:
+    except Exception as error:
+        # Whatever it is, the others need not wait until their time is up.
         forming.abort(error)
         raise
     finally:
@@ -139,8 +140,10 @@ class _Forming:
 
     def abort(self, error: Exception) -> None:
         """Tells whoever is on the line why this launcher gives up."""
-        code = error.exit_code if isinstance(error, TfdistError | Stopped) else FormingError.exit_code
-        message = {"abort": {"code": code, "text": str(error), "host": self._hello.host}}
+        code, text = FormingError.exit_code, f"A launcher failed: {type(error).__name__}: {error}"
+        if isinstance(error, TfdistError | Stopped):
+            code, text = error.exit_code, str(error)
+        message = {"abort": {"code": code, "text": text, "host": self._hello.host}}
         lines = [caller.line for caller in self._answering.callers]
         for line in [*lines, *(dial.understood for dial in self._dials.values())]:
             if line is not None:

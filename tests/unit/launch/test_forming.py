@@ -225,6 +225,19 @@ def test_what_the_chief_cannot_do_ends_all_with_its_code(make: Callable[[int], L
     assert raised.value.exit_code == 2
 
 
+def test_what_nobody_foresaw_is_told_to_all_too(make: Callable[[int], Launchers]) -> None:
+    launchers = make(2)
+
+    def fail() -> dict[str, Any]:
+        raise KeyError("boom")
+
+    leader, follower = launchers.start(0, make_go=fail), launchers.start(1)
+    with pytest.raises(KeyError):
+        leader.result(20)
+    with pytest.raises(FormingError, match="KeyError: 'boom'"):
+        follower.result(10)
+
+
 @pytest.mark.parametrize(("code", "exit_code"), [(2, 2), (0, 3), (-1, 3), (256, 3), ("2", 3), (True, 3), (None, 3)])
 def test_a_launcher_that_gives_up_never_makes_the_job_look_well(
     make: Callable[[int], Launchers], code: object, exit_code: int
