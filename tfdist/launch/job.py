@@ -11,11 +11,12 @@ from typing import Any, BinaryIO
 
 from tfdist.cluster.membership import Membership
 from tfdist.errors import TfdistError
+from tfdist.launch.agreeing import Formed
 from tfdist.launch.control import Alone, Control
 from tfdist.launch.environment import Assignment, read_token
 from tfdist.launch.events import Ended, Stop
 from tfdist.launch.failures import from_start
-from tfdist.launch.forming import Formed, form
+from tfdist.launch.forming import form
 from tfdist.launch.group import Group
 from tfdist.launch.holding import PortHold, hold_ports
 from tfdist.launch.job_spec import JobSpec

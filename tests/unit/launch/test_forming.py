@@ -17,9 +17,10 @@ import pytest
 from tfdist.cluster import Address, Cluster, Membership, discover
 from tfdist.errors import FormingError, RunDirError, TfdistError
 from tfdist.launch import hello as hello_module
+from tfdist.launch.agreeing import Formed
 from tfdist.launch.events import Done, Ended, Released, Stop
 from tfdist.launch.failures import from_signal
-from tfdist.launch.forming import Formed, form
+from tfdist.launch.forming import form
 from tfdist.launch.hello import Hello
 from tfdist.launch.holding import PortHold, bind_reusable, hold_ports
 from tfdist.launch.signals import Signals, Stopped
