@@ -119,7 +119,9 @@ def _run_group(
     shown = {"chief": {0}, "all": set(membership.local), "none": set()}[spec.show]
     terminal = Terminal(_streams(), prefix=spec.log_prefix, whole_lines=len(shown) > 1)
     if not membership.has_chief:
-        print(f"worker(s) {', '.join(map(str, membership.local))} start; logs in {place.run_dir.logs_dir}", flush=True)
+        with contextlib.suppress(OSError):
+            here = ", ".join(map(str, membership.local))
+            print(f"worker(s) {here} start; logs in {place.run_dir.logs_dir}", flush=True)
     keeper = Keeper(spec, place, control, journal, terminal, shown)
     around = Surroundings(keeper.start, keeper.diagnosis, control, signals, spec.grace, keeper.observe)
     life.tell(keeper.enter)
