@@ -23,6 +23,7 @@ from tfdist.launch.failures import from_signal
 from tfdist.launch.forming import form
 from tfdist.launch.hello import Hello
 from tfdist.launch.holding import PortHold, bind_reusable, hold_ports
+from tfdist.launch.roll_call import RollCall
 from tfdist.launch.signals import Signals, Stopped
 from tfdist.launch.token import Token
 from tfdist.launch.waiting import wait_for
@@ -165,6 +166,46 @@ def test_the_one_that_gives_up_first_ends_all(make: Callable[[int], Launchers], 
     for future in futures:
         with pytest.raises(FormingError, match="worker 2"):
             future.result(20)
+
+
+@pytest.fixture
+def killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Launchers that give up say nothing to the others, as if they had been killed."""
+    monkeypatch.setattr(RollCall, "lines", lambda roll: [])
+
+
+@pytest.mark.usefixtures("killed")
+@pytest.mark.parametrize("index", [0, 1])
+def test_a_launcher_that_was_killed_may_be_started_again(make: Callable[[int], Launchers], index: int) -> None:
+    launchers = make(3)
+    waiting, first = launchers.start(1 - index), launchers.start(index, timeout=0.7)
+    with pytest.raises(FormingError):
+        first.result(20)
+    for each in (waiting, launchers.start(index), launchers.start(2)):
+        launchers.stack.callback(each.result(20).control.close)
+
+
+@pytest.mark.usefixtures("killed")
+def test_the_chief_may_be_started_again_when_all_had_come(make: Callable[[int], Launchers]) -> None:
+    def die() -> dict[str, Any]:
+        raise KeyError("killed")
+
+    launchers = make(3)
+    others = [launchers.start(1), launchers.start(2)]
+    with pytest.raises(KeyError):
+        launchers.start(0, make_go=die).result(20)
+    for each in (launchers.start(0), *others):
+        launchers.stack.callback(each.result(20).control.close)
+
+
+@pytest.mark.usefixtures("killed")
+def test_who_has_come_and_left_is_named(make: Callable[[int], Launchers]) -> None:
+    launchers = make(3)
+    leader, follower = launchers.start(0, timeout=2), launchers.start(1, timeout=0.7)
+    for future in (follower, leader):
+        with pytest.raises(FormingError) as raised:
+            future.result(20)
+    assert f"worker 1 ({launchers.cluster.workers[1]}) refuses the connection" in str(raised.value)
 
 
 @pytest.mark.parametrize("odd", [0, 1, 2])
