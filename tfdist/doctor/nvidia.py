@@ -11,7 +11,8 @@ from tfdist.doctor.bounded import run
 _FIELDS = ("index", "name", "driver_version", "memory.total", "memory.free", "compute_cap")
 COMMAND = ("nvidia-smi", f"--query-gpu={','.join(_FIELDS)}", "--format=csv,noheader,nounits")
 _DEVICE = Path("/dev/nvidiactl")
-_SECONDS = 10.0
+MOST_SECONDS = 10.0
+"""A driver that is well answers sooner, on a machine of many GPUs too."""
 _MIB = 1 << 20
 
 
@@ -49,7 +50,7 @@ class Nvidia:
     problem: str = ""
 
 
-def ask(command: Sequence[str] = COMMAND, device: Path = _DEVICE, seconds: float = _SECONDS) -> Nvidia:
+def ask(command: Sequence[str] = COMMAND, device: Path = _DEVICE, seconds: float = MOST_SECONDS) -> Nvidia:
     """Asks nvidia-smi, which comes with the driver.
 
     Args:
