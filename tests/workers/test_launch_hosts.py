@@ -49,6 +49,14 @@ def test_two_launchers_run_one_job(launchers: Launchers, workers: str, shared: b
         assert names == ({"worker-0.0.log", "worker-1.0.log"} if shared else {f"worker-{index}.0.log"})
 
 
+def test_a_launcher_without_the_chief_goes_on_when_its_terminal_is_gone(launchers: Launchers, workers: str) -> None:
+    first, second = start_both(launchers, workers)
+    assert second.process.stdout is not None
+    second.process.stdout.close()
+    second.process.stdout = None
+    assert [first.end(), second.end()] == [0, 0], (first.err, second.err)
+
+
 def test_a_run_directory_that_is_given_is_shared_or_not_by_where_it_is(launchers: Launchers, workers: str) -> None:
     both = start_both(launchers, workers, run_dir="r", shared=False)
     assert [each.end() for each in both] == [0, 0], [each.err for each in both]

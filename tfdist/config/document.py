@@ -79,13 +79,20 @@ def read_document(path: Path) -> Document:
     return Document(path, content, lines)
 
 
+_SHORT_FLOAT = re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+$")
+_BEGINS_FLOAT = list("-+0123456789")
+
+
 class _Loader(yaml.SafeLoader):
     """YAML without object construction, and with numbers such as `1e-3`, which PyYAML takes for a string."""
 
 
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+$"), list("-+0123456789")
-)
+class Dumper(yaml.SafeDumper):
+    """Writes what is read here as it was: a text such as `1e-3` in quotes, too."""
+
+
+_Loader.add_implicit_resolver("tag:yaml.org,2002:float", _SHORT_FLOAT, _BEGINS_FLOAT)
+Dumper.add_implicit_resolver("tag:yaml.org,2002:float", _SHORT_FLOAT, _BEGINS_FLOAT)
 
 
 def _parse(text: str, place: Callable[[int], str]) -> tuple[Any, dict[str, int]]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from tfdist.config.document import Document, read_document
+from tfdist.config.document import Document, Dumper, read_document
 from tfdist.config.problems import FieldError, dotted
 from tfdist.config.schema import RunConfig
 from tfdist.config.section import build
@@ -51,7 +51,10 @@ def to_dict(config: RunConfig) -> dict[str, Any]:
 
 
 def settings(config: RunConfig) -> dict[str, Any]:
-    """What must be the same on every host of a job, by dotted key: all but its name, devices and places of files."""
+    """What must be the same on every host of a job, by dotted key: all but its name, devices and places of files.
+
+    Values are of JSON's types, in which hosts tell them to one another; what else YAML has, such as dates, is its text.
+    """
     content = to_dict(config)
     for name in ("name", "devices"):
         del content[name]
@@ -59,7 +62,7 @@ def settings(config: RunConfig) -> dict[str, Any]:
     for source in (content["data"]["train"], content["data"]["validation"]):
         for path in FORMATS[source["format"]].PATHS if source else ():
             del source[path]
-    return dict(_entries(content, ""))
+    return {key: _in_json(value) for key, value in _entries(content, "")}
 
 
 def dump_yaml(config: RunConfig, versions: Mapping[str, str] | None = None) -> str:
@@ -70,7 +73,9 @@ def dump_yaml(config: RunConfig, versions: Mapping[str, str] | None = None) -> s
         versions: Package -> version, to be written down with it.
     """
     content = to_dict(config) | ({_VERSIONS: dict(versions)} if versions else {})
-    return yaml.safe_dump(content, sort_keys=False, default_flow_style=None, width=120, allow_unicode=True)
+    return yaml.dump(
+        content, Dumper=Dumper, sort_keys=False, default_flow_style=None, width=120, allow_unicode=True
+    )
 
 
 def _default_name(path: Path) -> str:
@@ -83,6 +88,14 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(entry) for entry in value]
     return value
+
+
+def _in_json(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _in_json(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [_in_json(entry) for entry in value]
+    return value if value is None or isinstance(value, str | int | float) else str(value)
 
 
 def _entries(content: Mapping[str, Any], section: str) -> Iterator[tuple[str, Any]]:

@@ -12,6 +12,7 @@ from tfdist.doctor.calling import MAX_LINE_BYTES
 from tfdist.doctor.greeting import BANNER, Greeting
 from tfdist.doctor.measuring import Clocks, answer
 from tfdist.doctor.sightings import ANSWER_SECONDS
+from tfdist.errors import PortTakenError
 from tfdist.launch.holding import bind_reusable
 from tfdist.launch.lines import LineError, LineSocket, Message
 
@@ -51,12 +52,22 @@ class Answering:
     _listeners: list[socket.socket] = field(default_factory=list)
 
     def open(self) -> None:
-        """Starts to listen. Raises OSError when it cannot."""
-        for port in self.ports:
-            listener = bind_reusable(port)
-            self._listeners.append(listener)
-            listener.setblocking(False)
-            listener.listen(_BACKLOG)
+        """Starts to listen.
+
+        Raises:
+            PortTakenError: It cannot.
+        """
+        try:
+            for port in self.ports:
+                listener = bind_reusable(port)
+                self._listeners.append(listener)
+                listener.setblocking(False)
+                listener.listen(_BACKLOG)
+        except OSError as error:
+            raise PortTakenError(
+                f"This doctor cannot listen on its workers' ports {sorted(self.ports)}: {error}. "
+                "Choose other ports in --workers (the same list on every host)."
+            ) from error
 
     def sources(self) -> list[Any]:
         """What becomes readable when there is something to do."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+
 from tfdist.cluster.discover import discover
 from tfdist.cluster.membership import Membership
 from tfdist.cluster.variables import deciding
@@ -15,13 +18,20 @@ from tfdist.doctor.tensorflow_checks import check_run, check_tensorflow
 from tfdist.doctor.versions import check_versions, installed
 from tfdist.errors import ClusterError
 
+_DRIVER_SHARE = 0.5
+"""Of the whole time, what NVIDIA's driver may take."""
+_LEAST_SECONDS = 0.1
 
-def check_here(membership: Membership | None, seconds: float) -> list[Check]:
+
+def check_here(
+    membership: Membership | None, seconds: float, clock: Callable[[], float] = time.monotonic
+) -> list[Check]:
     """Checks this machine.
 
     Args:
         membership: Who takes part, as the command line says; None to look in the environment as `tfdist train` does.
-        seconds: How long TensorFlow may take to be imported and asked.
+        seconds: How long NVIDIA's driver and TensorFlow together may take to be asked.
+        clock: Seconds, never going back.
     """
     environ = deciding()
     try:
@@ -29,8 +39,9 @@ def check_here(membership: Membership | None, seconds: float) -> list[Check]:
     except ClusterError as error:
         taking_part = error
     known = None if isinstance(taking_part, ClusterError) else taking_part
-    gpus = nvidia.ask()
-    found = probe(_request(known, seconds))
+    deadline = clock() + seconds
+    gpus = nvidia.ask(seconds=min(nvidia.MOST_SECONDS, seconds * _DRIVER_SHARE))
+    found = probe(_request(known, max(round(deadline - clock(), 1), _LEAST_SECONDS)))
     return [
         *check_versions(installed()),
         *check_variables(environ),

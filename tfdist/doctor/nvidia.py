@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tfdist.doctor.bounded import run
+
 _FIELDS = ("index", "name", "driver_version", "memory.total", "memory.free", "compute_cap")
 COMMAND = ("nvidia-smi", f"--query-gpu={','.join(_FIELDS)}", "--format=csv,noheader,nounits")
 _DEVICE = Path("/dev/nvidiactl")
-_SECONDS = 10.0
+MOST_SECONDS = 10.0
+"""A driver that is well answers sooner, on a machine of many GPUs too."""
 _MIB = 1 << 20
 
 
@@ -48,7 +50,7 @@ class Nvidia:
     problem: str = ""
 
 
-def ask(command: Sequence[str] = COMMAND, device: Path = _DEVICE, seconds: float = _SECONDS) -> Nvidia:
+def ask(command: Sequence[str] = COMMAND, device: Path = _DEVICE, seconds: float = MOST_SECONDS) -> Nvidia:
     """Asks nvidia-smi, which comes with the driver.
 
     Args:
@@ -57,18 +59,18 @@ def ask(command: Sequence[str] = COMMAND, device: Path = _DEVICE, seconds: float
         seconds: How long it may take.
     """
     try:
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=seconds)
+        done = run(command, seconds)
     except FileNotFoundError:
         return Nvidia(problem=f"{device} is there, but nvidia-smi is not" if device.exists() else "")
-    except subprocess.TimeoutExpired:
-        return Nvidia(problem=f"nvidia-smi did not end within {seconds:g} s")
     except OSError as error:
         return Nvidia(problem=f"nvidia-smi cannot be run: {error}")
-    if done.returncode:
-        said = (done.stderr + done.stdout).strip().splitlines()
-        return Nvidia(problem=f"nvidia-smi failed with {done.returncode}: {said[0] if said else 'it said nothing'}")
+    if done.code is None:
+        return Nvidia(problem=f"nvidia-smi did not end within {seconds:g} s")
+    if done.code:
+        said = (done.err + done.out).strip().splitlines()
+        return Nvidia(problem=f"nvidia-smi failed with {done.code}: {said[0] if said else 'it said nothing'}")
     try:
-        return Nvidia(parse(done.stdout))
+        return Nvidia(parse(done.out))
     except ValueError as error:
         return Nvidia(problem=f"nvidia-smi was not understood: {error}")
 

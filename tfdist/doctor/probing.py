@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
+
+from tfdist.doctor.bounded import run
 
 COMMAND = (sys.executable, "-m", "tfdist.runtime.probe")
 _KILL_AFTER_SECONDS = 2.0
@@ -85,35 +86,12 @@ def probe(request: Request, command: Sequence[str] = COMMAND) -> Facts | Broken:
     # Nothing is ever written: the process ends when this one does, and with it the pipe.
     theirs, ours = os.pipe()
     try:
-        return _run(request, command, theirs)
+        ran = run([*command, json.dumps(asdict(request))], request.seconds + _KILL_AFTER_SECONDS, theirs)
     finally:
         os.close(ours)
         os.close(theirs)
-
-
-def _run(request: Request, command: Sequence[str], stdin: int) -> Facts | Broken:
-    process = subprocess.Popen(
-        [*command, json.dumps(asdict(request))],
-        stdin=stdin,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-        start_new_session=True,
-    )
-    try:
-        out, err = process.communicate(timeout=request.seconds + _KILL_AFTER_SECONDS)
-        hung = any(line.startswith(_HUNG) for line in err.splitlines())
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        out, err = process.communicate()
-        hung = True
-    finally:
-        # Interrupted: nothing is left behind.
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
-    return understand(out, err, process.returncode, request.seconds if hung else None)
+    hung = ran.code is None or any(line.startswith(_HUNG) for line in ran.err.splitlines())
+    return understand(ran.out, ran.err, ran.code or 0, request.seconds if hung else None)
 
 
 def understand(out: str, err: str, code: int, hung: float | None) -> Facts | Broken:

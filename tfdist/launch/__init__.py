@@ -3,8 +3,9 @@
 `job.run_job` is the way in. By subject:
 
 - what is asked for, and where it runs: `job_spec`, `environment`, `network`, `settings`, `recording`, `tracing`
-- the launchers find one another: `forming`, with `holding` (ports), `dialing` and `connecting`, `answering`,
-  `handshake` and `hello`, `token`, `sighting`, `progress`, `absence`
+- the launchers find one another: `forming`, with `roll_call` (who is here) and `agreeing` (when to go); below them
+  `holding` (ports), `dialing` and `connecting`, `answering`, `handshake` and `hello`, `token`, `sighting`, `progress`,
+  `absence`
 - they talk for the life of the job: `control` says what about, `events` in which words, `star` by which lines, `lines`
   how they travel, `waiting` how one waits for them
 - the job as a state machine: `phases` is the diagram, `group` goes through it, `attempt` is one start of the workers,

@@ -11,7 +11,7 @@ from tfdist.errors import TfdistError
 from tfdist.launch.decisions import Progress, Verdict, decide
 from tfdist.launch.ending import SETTLE_SECONDS, end_all, kill_all, wait_until_left
 from tfdist.launch.environment import Assignment
-from tfdist.launch.events import Beat, Done, Ended, Event, Released, Stop
+from tfdist.launch.events import Beat, Done, Ended, Event, Released, Stop, outlives_attempt
 from tfdist.launch.failures import Failure, first_to_last, from_exit, from_start
 from tfdist.launch.hang_watch import HangWatch
 from tfdist.launch.lines import Message
@@ -118,8 +118,11 @@ class Attempt:
     def _observe(self) -> None:
         for worker in self._workers.values():
             self._look_at(worker)
-        for event in self._control.events():
-            self._hear(event)
+        events = self._control.events()
+        while events and self._course is Course.WORKING:
+            self._hear(events.pop(0))
+        # What has come together with the end is not lost, as what comes a moment later is not.
+        self._control.keep([event for event in events if outlives_attempt(event)])
         if self._news:
             self._news = False
             self._around.observe(self._hangs.states)
@@ -195,8 +198,6 @@ class Attempt:
             self._stopping.begun(index, None)
 
     def _hear(self, event: Event) -> None:
-        if self._course is not Course.WORKING:
-            return
         self._hangs.hear(event)
         self._stopping.hear(event, self._working())
         if isinstance(event, Beat):

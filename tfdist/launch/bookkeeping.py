@@ -8,6 +8,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from tfdist.errors import RunDirError
@@ -88,7 +89,9 @@ def close_state(place: Place, assignment: Assignment) -> None:
     with contextlib.suppress(RunDirError):
         last = WorkerState.read(place.run_dir.state_file(assignment.index))
         if last is not None and last.state not in (State.FINISHED, State.FAILED):
-            write_state(place, assignment, last.pid, State.FAILED, epoch=last.epoch, step=last.step)
+            # The assignment may be that of an attempt before.
+            ended = replace(assignment, attempt=last.attempt)
+            write_state(place, ended, last.pid, State.FAILED, epoch=last.epoch, step=last.step)
 
 
 def write_failure(file: Path, failures: tuple[Failure, ...]) -> None:

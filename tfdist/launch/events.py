@@ -145,6 +145,13 @@ _KINDS: dict[str, Callable[..., Event]] = {
 }
 
 
+def outlives_attempt(event: Event) -> bool:
+    """Whether an event that comes while an attempt is being wound up still matters afterwards."""
+    if isinstance(event, Ended):
+        return event.stop is not None
+    return isinstance(event, Restart | GiveUp | StopAsked | Hold)
+
+
 def _stop(value: Any) -> Stop | None:
     return None if value is None else Stop(int(value["code"]), str(value["why"]))
 

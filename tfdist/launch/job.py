@@ -11,11 +11,12 @@ from typing import Any, BinaryIO
 
 from tfdist.cluster.membership import Membership
 from tfdist.errors import TfdistError
+from tfdist.launch.agreeing import Formed
 from tfdist.launch.control import Alone, Control
 from tfdist.launch.environment import Assignment, check_keras, read_token
 from tfdist.launch.events import Ended, Stop
 from tfdist.launch.failures import from_start
-from tfdist.launch.forming import Formed, form
+from tfdist.launch.forming import form
 from tfdist.launch.group import Group
 from tfdist.launch.holding import PortHold, hold_ports
 from tfdist.launch.job_spec import JobSpec
@@ -120,7 +121,9 @@ def _run_group(
     shown = {"chief": {0}, "all": set(membership.local), "none": set()}[spec.show]
     terminal = Terminal(_streams(), prefix=spec.log_prefix, whole_lines=len(shown) > 1)
     if not membership.has_chief:
-        print(f"worker(s) {', '.join(map(str, membership.local))} start; logs in {place.run_dir.logs_dir}", flush=True)
+        with contextlib.suppress(OSError):
+            here = ", ".join(map(str, membership.local))
+            print(f"worker(s) {here} start; logs in {place.run_dir.logs_dir}", flush=True)
     keeper = Keeper(spec, place, control, journal, terminal, shown)
     around = Surroundings(keeper.start, keeper.diagnosis, control, signals, spec.grace, keeper.observe)
     life.tell(keeper.enter)

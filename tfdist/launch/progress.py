@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
@@ -15,8 +16,9 @@ _SHOWN = 4
 
 
 def print_progress(text: str) -> None:
-    """Writes a line of progress on stderr."""
-    print(text, file=sys.stderr, flush=True)
+    """Writes a line of progress on stderr; a terminal that is gone must not end the job."""
+    with contextlib.suppress(OSError):
+        print(text, file=sys.stderr, flush=True)
 
 
 def waiting_text(cluster: Cluster, missing: Mapping[int, Sighting], others: Sequence[tuple[str, int]]) -> str:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tfdist.launch.events import Ended, Event, GiveUp, Hold, Released, Restart, StopAsked, from_message, to_message
+from tfdist.launch.events import Ended, Event, Released, from_message, outlives_attempt, to_message
 from tfdist.launch.failures import Failure, first_to_last
 from tfdist.launch.lines import LineError, LineSocket, Message
 from tfdist.launch.waiting import wait_for
@@ -110,7 +110,7 @@ class Linked:
             self._send_settled(failures)
         while not self._all_settled() and time.monotonic() < deadline:
             wait_for(self.sockets(), min(_TICK_SECONDS, deadline - time.monotonic()))
-            self._kept = [event for event in self.events() if _outlives_attempt(event)]
+            self._kept = [event for event in self.events() if outlives_attempt(event)]
         known = [failure for settled in self._settled.values() for failure in settled]
         if self.leads:
             known += [link.lost() for link in self._links if link not in self._settled]
@@ -159,10 +159,3 @@ class Linked:
         message: Message = {"settle": [failure.to_json() for failure in first_to_last(failures)]}
         for link in self._links:
             link.line.send(message)
-
-
-def _outlives_attempt(event: Event) -> bool:
-    """Whether an event that comes while an attempt is being wound up still matters afterwards."""
-    if isinstance(event, Ended):
-        return event.stop is not None
-    return isinstance(event, Restart | GiveUp | StopAsked | Hold)

@@ -41,7 +41,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Request]:
         return FACTS
 
     monkeypatch.setattr(local, "probe", probe)
-    monkeypatch.setattr(local.nvidia, "ask", Nvidia)
+    monkeypatch.setattr(local.nvidia, "ask", lambda seconds: Nvidia())
     for name in ("TF_CONFIG", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK"):
         monkeypatch.delenv(name, raising=False)
     return received

@@ -57,6 +57,7 @@ def test_who_takes_part(
         ({"workers": "here:1,b:1", "index": 2}, "0 to 1"),
         ({"workers": "here:1", "index": -1}, "0 to 0"),
         ({"workers": "here:1,10.0.0.1:1"}, "different ports"),  # one machine by two of its addresses
+        ({"workers": "here:1,10.0.0.1:1", "index": 0}, "different ports"),
         ({"workers": "", "nproc": None}, "at least one worker"),
         ({"workers": "here:1", "nproc": 2}, "one of the two"),
         ({"index": 0}, "give the list too"),

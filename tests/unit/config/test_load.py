@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -150,6 +151,16 @@ def test_what_is_dumped_loads_again(config_file: Path, tmp_path: Path) -> None:
     assert load_config(tmp_path / "config.yaml") == config
 
 
+@pytest.mark.parametrize("text", ["1e-3", "2E5", "1e3", "0x10", "on", "null", "1:30", "2026-01-01"])
+def test_a_text_that_looks_like_something_else_is_dumped_as_a_text(
+    config_file: Path, tmp_path: Path, text: str
+) -> None:
+    config = load_config(config_file, [f'model.args.tag="{text}"', "model.args.rate=1e-3"])
+    assert (config.model.args["tag"], config.model.args["rate"]) == (text, 0.001)
+    (tmp_path / "config.yaml").write_text(dump_yaml(config))
+    assert load_config(tmp_path / "config.yaml") == config
+
+
 def test_a_config_made_in_python_is_checked_too(config_file: Path) -> None:
     config = load_config(config_file)
     with pytest.raises(ConfigError, match="precision: expected one of float32"):
@@ -180,6 +191,14 @@ def test_when_a_run_saves(config_file: Path) -> None:
     assert (default.every_steps, default.every_minutes, default.keep) == (100, None, 3)
     changed = load_config(config_file, ["checkpoint.every_steps=null", "checkpoint.every_minutes=2.5"]).checkpoint
     assert (changed.every_steps, changed.every_minutes, changed.keep) == (None, 2.5, 3)
+
+
+@pytest.mark.parametrize("value", ["2026-01-01", "{since: 2026-01-01 10:00:00}", "[!!binary aGk=]", "[{1: a}]"])
+def test_what_every_host_must_have_alike_goes_over_the_line(config_file: Path, value: str) -> None:
+    """YAML has values that JSON has not."""
+    alike = settings(load_config(config_file, [f"model.args.value={value}"]))
+    assert json.loads(json.dumps(alike)) == alike
+    assert settings(load_config(config_file, ["model.args.value=2026-01-02"])) != alike
 
 
 @pytest.mark.parametrize("entry", ["every_steps=0", "every_minutes=0", "every_minutes=soon", "keep=0", "keep=null"])

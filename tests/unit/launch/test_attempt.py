@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import signal
 from typing import Any
 
 import pytest
@@ -68,6 +69,12 @@ def test_workers_that_tell_of_the_launchers_own_term_stop_nothing() -> None:
     story = tell_story({"ends": (1.0, ABORT)}, {"obeys_term": False, "relays_term": True})
     assert story.outcome.stop is None
     assert (story.outcome.code, story.outcome.failures[0].index) == (4, 0)
+
+
+def test_a_signal_ends_a_released_worker_that_stays() -> None:
+    story = tell_story({**DONE, "leaves": False}, signals_at=[(5.0, signal.SIGINT)])
+    assert (story.outcome.code, story.workers[0].heard) == (0, ["release", "TERM", "close"])
+    assert story.seconds < 10
 
 
 def test_a_released_worker_that_stays_is_ended_and_the_job_was_still_good() -> None:

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from tests.unit.launch.fakes import state
+from tests.unit.launch.fakes import beat, state
 from tests.unit.launch.stories import ABORT, DONE, HANGS, finished, holding, tell_story, training
 from tfdist.launch.events import Beat, Begun, Done, Dump, Ended, Event, Hold, Released, Stacks, Stop, StopAsked, StopAt
 from tfdist.launch.failures import from_signal
@@ -96,6 +96,21 @@ def test_a_stop_that_the_leader_has_not_heard_of_does_not_end_a_failed_attempt_h
     story = tell_story({}, leads=False, remote=(1,), signals_at=[(1.0, signal.SIGTERM)], script=[(1.1, failed)])
     assert story.outcome.stop is None
     assert story.outcome.failures[0].index == 1
+
+
+def test_a_stop_that_all_have_heard_of_stands_when_a_worker_elsewhere_fails_over_it() -> None:
+    stop = Stop(143, "SIGTERM to the launcher on b")
+    script = [(1.0, Hold(stop)), (1.5, Ended((from_signal(1, 9),)))]
+    story = tell_story({}, leads=False, remote=(1,), script=script)
+    assert (story.outcome.code, story.outcome.stop) == (143, stop)
+
+
+def test_a_worker_that_has_said_nothing_yet_gets_no_signal_to_dump_its_stacks() -> None:
+    """It may not have come as far as to hear it, and would die of it."""
+    script = [(1.0, Dump()), (30.0, Ended((from_signal(2, 9),)))]
+    speaks = {"says": [(0.5, beat(8, limit=10.0))]}
+    story = tell_story(speaks, {}, leads=False, remote=(2,), script=script)
+    assert ["USR2" in worker.heard for worker in story.workers] == [True, False]
 
 
 def test_a_hang_elsewhere_is_found_by_what_is_told() -> None:

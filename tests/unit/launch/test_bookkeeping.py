@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.launch.fakes import Clock, FakeWorker
-from tfdist.launch.bookkeeping import Diagnosis
+from tests.unit.launch.fakes import Clock, FakeWorker, assignments, state
+from tfdist.launch.bookkeeping import Diagnosis, close_state
 from tfdist.launch.memory import KillCount
 from tfdist.launch.run_place import Place
 from tfdist.rundir.layout import RunDir
+from tfdist.rundir.state import State, WorkerState
 
 KILLED = -signal.SIGKILL
 
@@ -44,3 +45,14 @@ def test_an_error_file_that_is_cut_short_leaves_the_exit_code_to_tell(place: Pla
     diagnosis.begins(0)
     failure = diagnosis(FakeWorker(0, Clock()), -signal.SIGABRT)
     assert failure is not None and (failure.kind, failure.type) == ("signal", "SIGABRT")
+
+
+def test_the_state_that_is_closed_for_a_worker_is_of_its_last_attempt(place: Place) -> None:
+    """The job's first assignments are all that there is when it ends, after whatever restarts."""
+    file = place.run_dir.state_file(0)
+    file.parent.mkdir(parents=True)
+    state(0, 7, attempt=2, epoch=1).write(file)
+    close_state(place, assignments(1)[0])
+    closed = WorkerState.read(file)
+    assert closed is not None
+    assert (closed.state, closed.attempt, closed.epoch, closed.step) == (State.FAILED, 2, 1, 7)

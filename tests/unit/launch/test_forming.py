@@ -17,11 +17,13 @@ import pytest
 from tfdist.cluster import Address, Cluster, Membership, discover
 from tfdist.errors import FormingError, RunDirError, TfdistError
 from tfdist.launch import hello as hello_module
+from tfdist.launch.agreeing import Formed
 from tfdist.launch.events import Done, Ended, Released, Stop
 from tfdist.launch.failures import from_signal
-from tfdist.launch.forming import Formed, form
+from tfdist.launch.forming import form
 from tfdist.launch.hello import Hello
 from tfdist.launch.holding import PortHold, bind_reusable, hold_ports
+from tfdist.launch.roll_call import RollCall
 from tfdist.launch.signals import Signals, Stopped
 from tfdist.launch.token import Token
 from tfdist.launch.waiting import wait_for
@@ -166,6 +168,46 @@ def test_the_one_that_gives_up_first_ends_all(make: Callable[[int], Launchers], 
             future.result(20)
 
 
+@pytest.fixture
+def killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Launchers that give up say nothing to the others, as if they had been killed."""
+    monkeypatch.setattr(RollCall, "lines", lambda roll: [])
+
+
+@pytest.mark.usefixtures("killed")
+@pytest.mark.parametrize("index", [0, 1])
+def test_a_launcher_that_was_killed_may_be_started_again(make: Callable[[int], Launchers], index: int) -> None:
+    launchers = make(3)
+    waiting, first = launchers.start(1 - index), launchers.start(index, timeout=0.7)
+    with pytest.raises(FormingError):
+        first.result(20)
+    for each in (waiting, launchers.start(index), launchers.start(2)):
+        launchers.stack.callback(each.result(20).control.close)
+
+
+@pytest.mark.usefixtures("killed")
+def test_the_chief_may_be_started_again_when_all_had_come(make: Callable[[int], Launchers]) -> None:
+    def die() -> dict[str, Any]:
+        raise KeyError("killed")
+
+    launchers = make(3)
+    others = [launchers.start(1), launchers.start(2)]
+    with pytest.raises(KeyError):
+        launchers.start(0, make_go=die).result(20)
+    for each in (launchers.start(0), *others):
+        launchers.stack.callback(each.result(20).control.close)
+
+
+@pytest.mark.usefixtures("killed")
+def test_who_has_come_and_left_is_named(make: Callable[[int], Launchers]) -> None:
+    launchers = make(3)
+    leader, follower = launchers.start(0, timeout=2), launchers.start(1, timeout=0.7)
+    for future in (follower, leader):
+        with pytest.raises(FormingError) as raised:
+            future.result(20)
+    assert f"worker 1 ({launchers.cluster.workers[1]}) refuses the connection" in str(raised.value)
+
+
 @pytest.mark.parametrize("odd", [0, 1, 2])
 def test_another_list_is_an_error_at_once_and_everywhere(make: Callable[[int], Launchers], odd: int) -> None:
     launchers = make(3)
@@ -223,6 +265,19 @@ def test_what_the_chief_cannot_do_ends_all_with_its_code(make: Callable[[int], L
     with pytest.raises(TfdistError, match="holds an earlier run") as raised:
         follower.result(20)
     assert raised.value.exit_code == 2
+
+
+def test_what_nobody_foresaw_is_told_to_all_too(make: Callable[[int], Launchers]) -> None:
+    launchers = make(2)
+
+    def fail() -> dict[str, Any]:
+        raise KeyError("boom")
+
+    leader, follower = launchers.start(0, make_go=fail), launchers.start(1)
+    with pytest.raises(KeyError):
+        leader.result(20)
+    with pytest.raises(FormingError, match="KeyError: 'boom'"):
+        follower.result(10)
 
 
 @pytest.mark.parametrize(("code", "exit_code"), [(2, 2), (0, 3), (-1, 3), (256, 3), ("2", 3), (True, 3), (None, 3)])

@@ -204,6 +204,25 @@ def test_what_other_launchers_say_during_the_delay_counts(event: Any, code: int)
     assert story.phases[-1][0] is Phase.FAILED
 
 
+@pytest.mark.parametrize(("leads", "event"), [(True, StopAsked(STOP)), (False, Hold(STOP))])
+def test_a_stop_that_is_heard_together_with_the_end_of_an_attempt_counts(leads: bool, event: Any) -> None:
+    """Whether one reads both at once, or the stop a moment later, is a matter of luck."""
+    script = [(1.0, Ended((from_signal(1, 9),))), (1.0, event)]
+    script += [(9.0, Done(1, 0, False)), (9.0, Done(2, 0, False))]
+    place = stage([{}], [DONE], leads=leads, remote=(1, 2), script=script)
+    story = tell_story(place, 3)
+    assert story.outcome.code == 143
+    assert [attempt for phase, attempt in story.phases if phase is RUNNING] == [0]
+
+
+def test_what_another_launchers_workers_say_behind_the_end_of_an_attempt_is_over_with_it() -> None:
+    script = [(1.0, Ended((from_signal(1, 9),))), (1.0, Ended((from_signal(2, 9),))), (1.0, Done(1, 3, True))]
+    script += [(9.0, Done(1, 0, False)), (9.0, Done(2, 0, False))]
+    story = tell_story(stage([{}], [DONE], remote=(1, 2), script=script), 3)
+    assert story.outcome.code == 0
+    assert [attempt for phase, attempt in story.phases if phase is RUNNING] == [0, 1]
+
+
 def test_the_leader_tells_of_each_restart() -> None:
     place = stage([dies()], [dies()], remote=(1,))
     story = tell_story(place, 1)

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import io
+import os
+
 import pytest
 
 from tfdist.cluster import Cluster
-from tfdist.launch.progress import BETWEEN_SECONDS, FIRST_SECONDS, Progress, waiting_text
+from tfdist.launch.progress import BETWEEN_SECONDS, FIRST_SECONDS, Progress, print_progress, waiting_text
 from tfdist.launch.sighting import REFUSED, STRANGER, UNRESOLVED, Sighting, timed_out
 
 CLUSTER = Cluster.parse("host1:20000,host2:20000,host3:20000,host4:20000,host5:20000,host6:20000")
@@ -76,3 +79,11 @@ def test_who_was_told_of_the_waiting_is_told_of_its_end() -> None:
     told.lines.clear()
     told.progress.all_here(4)
     assert told.lines == ["all 4 workers are here"]
+
+
+def test_a_terminal_that_is_gone_is_told_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open(writing, "wb", buffering=0) as gone:
+        monkeypatch.setattr("sys.stderr", io.TextIOWrapper(gone, write_through=True))
+        print_progress("1 of 2 workers are here")

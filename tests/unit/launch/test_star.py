@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import socket
 from collections.abc import Iterator
 
@@ -89,3 +90,27 @@ def test_launchers_join_their_failures(pair: tuple[Linked, Linked]) -> None:
 def test_who_does_not_join_in_is_lost(pair: tuple[Linked, Linked]) -> None:
     leader, _ = pair
     assert [failure.kind for failure in leader.settle((), 0.0)] == ["lost"]
+
+
+def test_the_failures_of_an_attempt_are_not_those_of_the_next(pair: tuple[Linked, Linked]) -> None:
+    leader, follower = pair
+    for number in (9, 6):
+        follower.settle([from_signal(1, number)], 0.0)
+        everybodys = leader.settle([], 5.0)
+        assert [failure.type for failure in everybodys] == [signal.Signals(number).name]
+        assert follower.settle([], 5.0) == everybodys
+        leader.begin_again()
+        follower.begin_again()
+
+
+def test_what_the_socket_does_not_take_at_once_goes_on_later(pair: tuple[Linked, Linked]) -> None:
+    leader, follower = pair
+    said = [GiveUp(f"{number} {'x' * 100_000}") for number in range(20)]
+    for event in said:
+        leader.tell(event)
+    heard = follower.events()
+    assert len(heard) < len(said)
+    for _ in said:
+        leader.events()
+        heard += follower.events()
+    assert heard == said

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.unit.launch.test_forming import GO, Launchers
-from tfdist.launch.forming import Formed
+from tfdist.launch.agreeing import Formed
 from tfdist.launch.hello import Hello
 from tfdist.launch.lines import MAX_LINE_BYTES
 

@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from tfdist.launch.signals import Signals, Stopped
+
+
+@pytest.fixture(autouse=True)
+def as_they_were() -> Iterator[None]:
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    yield
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_is_remembered_and_wakes_who_waits(number: signal.Signals) -> None:
+    before = signal.getsignal(number)
+    with Signals() as signals:
+        signals.check()
+        os.kill(os.getpid(), number)
+        assert signals.received == [number]
+        with pytest.raises(Stopped) as stopped:
+            signals.check()
+        assert stopped.value.exit_code == 128 + number
+    assert signal.getsignal(number) == before
+
+
+@pytest.mark.parametrize(("number", "heard"), [(signal.SIGINT, True), (signal.SIGHUP, False)])
+def test_a_signal_that_was_ignored(number: signal.Signals, heard: bool) -> None:
+    """Shells ignore SIGINT for what they put into the background; for nohup it is meant that SIGHUP is ignored."""
+    signal.signal(number, signal.SIG_IGN)
+    with Signals() as signals:
+        os.kill(os.getpid(), number)
+        assert signals.received == ([number] if heard else [])
+    assert signal.getsignal(number) is signal.SIG_IGN
