@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import secrets
 import struct
 import tempfile
 import zlib
@@ -20,6 +19,8 @@ from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
+
+from tfdist.rundir.beside import beside, remove_abandoned
 
 MAGIC = b"tfdix\x00\x00\x01"
 """The last byte is the version of the format."""
@@ -129,10 +130,12 @@ def map_arrays(file: IO[bytes], header: Header) -> tuple[NDArray[np.int64], NDAr
 def writing(candidates: Iterable[Path]) -> Iterator[tuple[IO[bytes], Path | None]]:
     """Yields a file to write an index into, and where it will lie: the first of `candidates` that can be written.
 
-    Where none can, a nameless file that lives as long as it is open. At a clean exit the index is in its place.
+    Where none can, a nameless file that lives as long as it is open. At a clean exit the index is in its place. What a
+    process that was killed has left there is removed.
     """
     for place in candidates:
-        temporary = place.with_name(f".{secrets.token_hex(8)}{SUFFIX}.tmp")
+        temporary = beside(place)
+        remove_abandoned(place)
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
             file = open(temporary, "x+b")  # noqa: SIM115 - closed below

@@ -3,6 +3,8 @@ from __future__ import annotations
 import errno
 import os
 import pwd
+import subprocess
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -148,6 +150,22 @@ def test_where_nothing_can_be_written_the_index_lives_in_the_process(
     found = open_index(path, cache=path / "no folder")
     assert found.file is None
     assert contents(path, found) == RECORDS
+
+
+def test_what_a_killed_process_was_writing_is_removed(tmp_path: Path) -> None:
+    program = f"""
+import os, signal
+from pathlib import Path
+from tfdist.data.index_files import writing
+
+with writing([Path({str(tmp_path / "a.tfindex")!r})]) as (file, place):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    killed = subprocess.run([sys.executable, "-c", program], timeout=60, check=False)
+    assert killed.returncode == -9 and len(list(tmp_path.iterdir())) == 1
+    with index_files.writing([tmp_path / "a.tfindex"]) as (file, _):
+        file.write(b"index")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a.tfindex"]
 
 
 def test_a_user_without_a_home_has_no_cache(write_tfrecord: Write, monkeypatch: pytest.MonkeyPatch) -> None:
