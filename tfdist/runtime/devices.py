@@ -101,9 +101,10 @@ def _choose(seen: Sequence[tf.config.PhysicalDevice], request: DeviceRequest) ->
         missing = [i for i in request.gpus if not 0 <= i < len(seen)]
         if missing:
             raise UsageError(
-                f"--devices names GPU {missing[0]}, and TensorFlow sees {len(seen)} GPU(s) here. Expected indices "
-                f"below {len(seen)}. Received: --devices {','.join(map(str, request.gpus))}. "
-                + ("Leave --devices out to train on the CPU." if not seen else "Choose others.")
+                f"--devices names GPU {missing[0]}, and TensorFlow sees {len(seen)} GPU(s) here. "
+                + (f"Expected indices below {len(seen)}. " if seen else "Expected none. ")
+                + f"Received: --devices {','.join(map(str, request.gpus))}. "
+                + ("Choose others." if seen else "Leave --devices out to train on the CPU.")
             )
         chosen = [seen[i] for i in request.gpus]
     mine = deal(len(chosen), request.local_rank, request.local_size)
