@@ -7,14 +7,21 @@ from typing import Any
 
 import yaml
 
+from tfdist.config.document import Dumper
+
 
 def config_text(section: Mapping[str, Any]) -> str:
     """A `data` section in YAML that trains on what `section` describes."""
     entries = {"format": section["format"], "files": section["files"]}
-    features = "".join(f"      {name}: {_flow(feature)}\n" for name, feature in section["features"].items())
-    head = "".join(f"    {line}\n" for line in yaml.safe_dump(entries, sort_keys=False, width=1000).splitlines())
-    return f"data:\n  train:\n{head}    features:\n{features}    label: {section['label']}"
+    features = "".join(f"      {_text(name)}: {_flow(feature)}\n" for name, feature in section["features"].items())
+    head = "".join(f"    {line}\n" for line in yaml.dump(entries, Dumper=Dumper, sort_keys=False, width=1000).splitlines())
+    return f"data:\n  train:\n{head}    features:\n{features}    label: {_text(section['label'])}"
+
+
+def _text(text: str) -> str:
+    """A text as a key or a value, in quotes where it would be read as something else."""
+    return _flow([text])[1:-1]
 
 
 def _flow(content: Any) -> str:
-    return yaml.safe_dump(content, sort_keys=False, default_flow_style=True, width=1000).strip()
+    return yaml.dump(content, Dumper=Dumper, sort_keys=False, default_flow_style=True, width=1000).strip()

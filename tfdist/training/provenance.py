@@ -7,6 +7,7 @@ import dataclasses
 import yaml
 
 from tfdist.config import RunConfig, dump_yaml
+from tfdist.config.document import Dumper
 from tfdist.launch.environment import Assignment
 from tfdist.rundir import atomic
 from tfdist.training.package_versions import versions
@@ -30,4 +31,4 @@ def write_script(session: Session, assignment: Assignment) -> None:
         "replicas": session.strategy.num_replicas_in_sync,
         "versions": versions(),
     }
-    atomic.write_text(session.run.config_file, yaml.safe_dump(content, sort_keys=False), durable=False)
+    atomic.write_text(session.run.config_file, yaml.dump(content, Dumper=Dumper, sort_keys=False), durable=False)
