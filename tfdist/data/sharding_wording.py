@@ -14,7 +14,8 @@ def config_text(section: Mapping[str, Any]) -> str:
     """A `data` section in YAML that trains on what `section` describes."""
     entries = {"format": section["format"], "files": section["files"]}
     features = "".join(f"      {_text(name)}: {_flow(feature)}\n" for name, feature in section["features"].items())
-    head = "".join(f"    {line}\n" for line in yaml.dump(entries, Dumper=Dumper, sort_keys=False, width=1000).splitlines())
+    lines = yaml.dump(entries, Dumper=Dumper, sort_keys=False, width=1000).splitlines()
+    head = "".join(f"    {line}\n" for line in lines)
     return f"data:\n  train:\n{head}    features:\n{features}    label: {_text(section['label'])}"
 
 
