@@ -97,6 +97,43 @@ def test_nothing_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
         fit_unfit()
 
 
+class OfTwoViews(keras.Model):
+    """Calls its layer with two views of a batch; on one replica the losses of the second call are left."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.project = keras.layers.Dense(3, activation="tanh", activity_regularizer="l2")
+
+    def call(self, x: tf.Tensor) -> tf.Tensor:
+        return self.project(x)
+
+    def train_step(self, data: tuple[tf.Tensor, tf.Tensor]) -> dict[str, tf.Tensor]:
+        x, _ = data
+        with tf.GradientTape() as tape:
+            apart = tf.reduce_mean(tf.square(self(2 * x, training=True) - self(x, training=True)))
+            loss = apart + tf.add_n(self.losses)
+        self.optimizer.apply(tape.gradient(loss, self.trainable_variables), self.trainable_variables)
+        return {"loss": loss}
+
+
+def weights_of_two_views() -> np.ndarray:
+    keras.utils.set_random_seed(11)
+    x, y = numbers(SAMPLES)
+    model = OfTwoViews()
+    model.compile(keras.optimizers.SGD(0.1))
+    model.fit(x.astype("float32"), y, batch_size=32, shuffle=False, verbose=0)
+    return model.get_weights()[0]
+
+
+def test_a_layer_that_is_called_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    keras_repairs.install()
+    expected = weights_of_two_views()
+    with mirrored(3).scope():
+        np.testing.assert_allclose(weights_of_two_views(), expected, rtol=1e-5, atol=1e-6)
+        take_out("Layer._clear_losses", monkeypatch)
+        assert not np.allclose(weights_of_two_views(), expected, rtol=1e-3)
+
+
 def test_a_loss_outside_of_the_replicas_is_divided(monkeypatch: pytest.MonkeyPatch) -> None:
     keras_repairs.install()
     loss, zeros, ones = keras.losses.MeanSquaredError(), np.zeros((4, 2), "float32"), np.ones((4, 2), "float32")

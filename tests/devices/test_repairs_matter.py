@@ -59,6 +59,7 @@ IN_OTHER_TESTS = {
     "TFEpochIterator._get_iterator": "test_one_replica_steps_without_data",
     "TFEpochIterator._enumerate_iterator": "test_an_epoch_that_goes_on_begins_again",
     "Layer.__call__": "test_nothing_is_compiled",
+    "Layer._clear_losses": "test_a_layer_that_is_called_twice",
     "keras.src.losses.loss.scale_loss_for_distribution": "test_a_loss_outside_of_the_replicas_is_divided",
     "MetricsList.update_state": "test_metrics_are_not_refused",
     "keras.src.backend.tensorflow.nn._compute_moments": "test_statistics_of_no_sample_are_nan",
