@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import sys
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -21,7 +22,7 @@ from tests.exactness.table import classifier, numbers
 from tfdist import keras_repairs
 from tfdist.data.pipeline import build
 from tfdist.data.sources import ArraySource
-from tfdist.keras_repairs import refusals
+from tfdist.keras_repairs import refusals, saving
 from tfdist.order.position import Position
 
 SAMPLES = 65
@@ -239,3 +240,17 @@ def test_what_is_loaded_counts_on_each_replica(name: str, monkeypatch: pytest.Mo
     assert held_after_loading(name) == 1.0
     take_out(f"BaseOptimizer.{name}", monkeypatch)
     assert held_after_loading(name) == 3.0
+
+
+def test_loading_waits_for_the_other_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The chief may still be writing."""
+    keras_repairs.install()
+    barriers: list[str] = []
+    monkeypatch.setattr(saving, "barrier", lambda: barriers.append("met"))
+    model = classifier()
+    model.save(tmp_path / "model.keras")
+    model.save_weights(tmp_path / "all.weights.h5")
+    for load in (keras.models.load_model, keras.saving.load_model):
+        load(tmp_path / "model.keras")
+    model.load_weights(tmp_path / "all.weights.h5")
+    assert len(barriers) == 3
