@@ -23,7 +23,6 @@ from keras.src.losses import loss as loss_module
 from tfdist.errors import UsageError
 from tfdist.keras_repairs.replicas import (
     ReplicaStep,
-    counted_once,
     current_step,
     is_one_of_several,
     sum_over_replicas,
@@ -182,7 +181,7 @@ def compute_loss(original: Function) -> Function:
         regularizers = self._get_regularization_losses()
         every = self.losses
         terms.extend(additional_loss(loss) for loss in every[: len(every) - len(regularizers)])
-        terms.extend(counted_once(ops.sum(loss)) for loss in regularizers)
+        terms.extend(_step().counted_once(ops.sum(loss)) for loss in regularizers)
         if not terms:
             return original(self, x, y, y_pred, sample_weight, training)
         return ops.sum(terms) if len(terms) > 1 else terms[0]

@@ -33,11 +33,13 @@ class Share(NamedTuple):
     Attributes:
         data: The piece, a structure of tensors.
         total: Scalar int64 tensor, the samples of the global batch.
+        counting: Scalar int64 tensor, how many replicas have a sample of it.
         largest: Scalar int64 tensor, the samples of the largest global batch of the epoch so far.
     """
 
     data: Any
     total: tf.Tensor
+    counting: tf.Tensor
     largest: tf.Tensor
 
 
