@@ -183,11 +183,14 @@ def test_arrays_that_cannot_be_used(x: Any, y: Any, message: str) -> None:
 
 @pytest.mark.parametrize("steps", [Steps(69, 32, 3), Steps(67, 33, 3), ShareSteps((60, 8, 1), 32, 3)])
 def test_what_replicas_are_told_of_the_pieces_of_all(steps: Steps | ShareSteps) -> None:
-    """Of shares of one's own some are empty, of however many samples."""
+    """Of shares of one's own some are larger than an even part, and some empty, of however many samples."""
     y = np.arange(steps.num_samples)
     feed = _Feed(ArraySource(y, y), Order(steps.num_samples), steps, None, Expectations())
     strategy = mirrored(3)
     for step in as_shares(_batches(feed, strategy, Position(0, 0))):
         rows = [len(piece) for piece in strategy.experimental_local_results(step.data[1])]
-        (total, *_), (counting, *_) = map(strategy.experimental_local_results, (step.total, step.counting))
+        (total, *_), (counting, *_), (largest, *_) = (
+            strategy.experimental_local_results(value) for value in (step.total, step.counting, step.largest)
+        )
         assert (int(total), int(counting)) == (sum(rows), np.count_nonzero(rows))
+        assert max(rows) <= -(-int(largest) // 3)

@@ -202,7 +202,8 @@ def _batches(feed: _Feed, strategy: tf.distribute.Strategy, begin: Position) -> 
     def make_shares(replica_ids: Sequence[int]) -> tf.data.Dataset:
         each = len(replica_ids)
         batches = tf.data.Dataset.range(begin.step * each, len(steps) * each)
-        largest = tf.constant(steps.batch_size, tf.int64)
+        # Of shares of one's own a piece may be larger than an even part of the batch.
+        largest = tf.constant(steps.num_replicas * steps.largest_piece(range(steps.num_replicas)), tf.int64)
 
         def share(data: Any, number: tf.Tensor) -> Share:
             step = number // each
