@@ -11,11 +11,28 @@ from keras import layers, ops
 from tests.devices.mirrored import mirrored
 from tests.exactness.comparing import assert_same
 from tests.exactness.table import numbers
+from tests.marks import slow
 
 pytestmark = pytest.mark.usefixtures("repaired", "float64")
 
 SAMPLES = 65
 """In batches of 32: the last one is one sample, and two of three replicas have none."""
+
+
+class MeanSquare(keras.losses.Loss):
+    """A scalar a batch."""
+
+    def call(self, y_true: Any, y_pred: Any) -> Any:
+        return ops.mean(ops.square(y_true - y_pred))
+
+
+def square_by_column(y_true: Any, y_pred: Any) -> Any:
+    """One value a column of the targets."""
+    return ops.mean(ops.square(y_true - y_pred), axis=0)
+
+
+def error_by_column(y_true: Any, y_pred: Any) -> Any:
+    return ops.mean(ops.abs(y_true - y_pred), axis=0)
 
 
 class Scaled(layers.Layer):
@@ -42,6 +59,17 @@ def assert_as_one_replica(*last: type[layers.Layer], compiled: dict[str, Any], *
     expected = fitted(*(layer() for layer in last), compiled=compiled, **fit)
     with mirrored(3).scope():
         assert_same(expected, fitted(*(layer() for layer in last), compiled=compiled, **fit))
+
+
+def test_a_value_for_each_column() -> None:
+    """In the place of samples there is another dimension, whose size says nothing of the replica's part."""
+    assert_as_one_replica(compiled={"loss": square_by_column, "metrics": [error_by_column]})
+
+
+@pytest.mark.parametrize("reduction", ["sum_over_batch_size", slow("mean_with_sample_weight"), slow("sum")])
+def test_a_scalar_loss_is_weighted(reduction: str) -> None:
+    weight = numbers(SAMPLES, seed=7)[0][:, 0] ** 2 / 10
+    assert_as_one_replica(compiled={"loss": MeanSquare(reduction=reduction)}, sample_weight=weight)
 
 
 def test_what_is_learned_beside_a_mean_over_no_sample() -> None:

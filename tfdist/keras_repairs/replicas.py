@@ -57,6 +57,10 @@ class ReplicaStep:
         self.updated: set[int] = set()
         self.gathers = users
 
+    def may_be_of_samples(self, shape: tf.TensorShape) -> bool:
+        """Whether the first dimension of `shape` may be that of the samples, which a fixed one is not among others."""
+        return shape[0] is None or self.static_samples is not None
+
     def share(self, dtype: tf.DType) -> tf.Tensor:
         """The replica's part of the samples of the global batch: a scalar between 0 and 1."""
         return tf.cast(self.samples, dtype) / tf.cast(self.total, dtype)
