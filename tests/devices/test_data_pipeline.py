@@ -10,15 +10,18 @@ import pytest
 import tensorflow as tf
 
 import tfdist.data
+from tests.devices.mirrored import mirrored
+from tfdist.data.inspecting import Expectations
 from tfdist.data.numbering import SampleNumbers
-from tfdist.data.pipeline import build
+from tfdist.data.pipeline import _batches, _Feed, build
 from tfdist.data.sources import ArraySource
 from tfdist.errors import DataError, UsageError
 from tfdist.launch.environment import VARIABLE, Assignment
-from tfdist.order.epoch import Order
+from tfdist.order.epoch import Order, Steps
 from tfdist.order.pieces import bounds
 from tfdist.order.position import Position
-from tfdist.runtime.feeding import take_rest
+from tfdist.order.shares import ShareSteps
+from tfdist.runtime.feeding import as_shares, take_rest
 
 SIZES = [(1, 4), (2, 4), (8, 4), (9, 4), (10, 4), (11, 1), (7, 100), (225, 32)]
 
@@ -176,3 +179,18 @@ def test_impossible_arguments(options: dict[str, Any]) -> None:
 def test_arrays_that_cannot_be_used(x: Any, y: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
         ArraySource(x, y)
+
+
+@pytest.mark.parametrize("steps", [Steps(69, 32, 3), Steps(67, 33, 3), ShareSteps((60, 8, 1), 32, 3)])
+def test_what_replicas_are_told_of_the_pieces_of_all(steps: Steps | ShareSteps) -> None:
+    """Of shares of one's own some are larger than an even part, and some empty, of however many samples."""
+    y = np.arange(steps.num_samples)
+    feed = _Feed(ArraySource(y, y), Order(steps.num_samples), steps, None, Expectations())
+    strategy = mirrored(3)
+    for step in as_shares(_batches(feed, strategy, Position(0, 0))):
+        rows = [len(piece) for piece in strategy.experimental_local_results(step.data[1])]
+        (total, *_), (counting, *_), (largest, *_) = (
+            strategy.experimental_local_results(value) for value in (step.total, step.counting, step.largest)
+        )
+        assert (int(total), int(counting)) == (sum(rows), np.count_nonzero(rows))
+        assert max(rows) <= -(-int(largest) // 3)

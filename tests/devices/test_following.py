@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -175,9 +175,28 @@ def test_each_callback_of_several_is_told_of_at_its_end(notes: Notes, strategy: 
     assert said == ["fit", "got on", "got on", ("fit", 1), first, "got on", second, "got on", "/fit"]
 
 
-def test_saving(notes: Notes, tmp_path: Path) -> None:
-    model().save(tmp_path / "model.keras")
-    assert notes.said == ["saving", "/saving"]
+def written_out(model: keras.Model, folder: Path) -> None:
+    archive = keras.export.ExportArchive()
+    archive.track(model)
+    archive.add_endpoint("serve", model.call, input_signature=[tf.TensorSpec((None, 3))])
+    archive.write_out(folder)
+
+
+@pytest.mark.parametrize(
+    ("save", "name", "depth"),
+    [
+        (keras.Model.save, "model.keras", 1),
+        (keras.Model.save, "model.h5", 1),
+        (keras.Model.save_weights, "all.weights.h5", 1),
+        (written_out, "archive", 1),
+        # By way of an archive.
+        (lambda model, path: model.export(path, verbose=False), "exported", 2),
+    ],
+)
+def test_saving(save: Callable[[keras.Model, Path], None], name: str, depth: int, notes: Notes, tmp_path: Path) -> None:
+    save(model(), tmp_path / name)
+    assert notes.said == ["saving"] * depth + ["/saving"] * depth
+    assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
 def test_a_heartbeat_that_follows(notes: Notes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

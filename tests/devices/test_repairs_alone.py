@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import sys
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -21,7 +22,7 @@ from tests.exactness.table import classifier, numbers
 from tfdist import keras_repairs
 from tfdist.data.pipeline import build
 from tfdist.data.sources import ArraySource
-from tfdist.keras_repairs import refusals
+from tfdist.keras_repairs import refusals, saving
 from tfdist.order.position import Position
 
 SAMPLES = 65
@@ -97,6 +98,43 @@ def test_nothing_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
         fit_unfit()
 
 
+class OfTwoViews(keras.Model):
+    """Calls its layer with two views of a batch; on one replica the losses of the second call are left."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.project = keras.layers.Dense(3, activation="tanh", activity_regularizer="l2")
+
+    def call(self, x: tf.Tensor) -> tf.Tensor:
+        return self.project(x)
+
+    def train_step(self, data: tuple[tf.Tensor, tf.Tensor]) -> dict[str, tf.Tensor]:
+        x, _ = data
+        with tf.GradientTape() as tape:
+            apart = tf.reduce_mean(tf.square(self(2 * x, training=True) - self(x, training=True)))
+            loss = apart + tf.add_n(self.losses)
+        self.optimizer.apply(tape.gradient(loss, self.trainable_variables), self.trainable_variables)
+        return {"loss": loss}
+
+
+def weights_of_two_views() -> np.ndarray:
+    keras.utils.set_random_seed(11)
+    x, y = numbers(SAMPLES)
+    model = OfTwoViews()
+    model.compile(keras.optimizers.SGD(0.1))
+    model.fit(x.astype("float32"), y, batch_size=32, shuffle=False, verbose=0)
+    return model.get_weights()[0]
+
+
+def test_a_layer_that_is_called_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    keras_repairs.install()
+    expected = weights_of_two_views()
+    with mirrored(3).scope():
+        np.testing.assert_allclose(weights_of_two_views(), expected, rtol=1e-5, atol=1e-6)
+        take_out("Layer._clear_losses", monkeypatch)
+        assert not np.allclose(weights_of_two_views(), expected, rtol=1e-3)
+
+
 def test_a_loss_outside_of_the_replicas_is_divided(monkeypatch: pytest.MonkeyPatch) -> None:
     keras_repairs.install()
     loss, zeros, ones = keras.losses.MeanSquaredError(), np.zeros((4, 2), "float32"), np.ones((4, 2), "float32")
@@ -133,14 +171,16 @@ def fit_refused(name: str) -> None:
 
 
 def normalized() -> bool:
-    """Whether the statistics are finite after batches of which two replicas had no sample."""
-    x, y = numbers(SAMPLES)
-    model = keras.Sequential(
-        [keras.Input((6,)), keras.layers.BatchNormalization(), keras.layers.Dense(3, activation="softmax")]
-    )
-    model.compile("sgd", "sparse_categorical_crossentropy")
-    model.fit(x.astype("float32"), y, batch_size=32, verbose=0)
-    return all(np.isfinite(weight).all() for weight in model.get_weights())
+    """Whether the statistics are finite after a batch of which the first replica, whose they are, had no sample."""
+    layer = keras.layers.BatchNormalization()
+    layer.build((None, 6))
+
+    def on_replica() -> None:
+        samples = tf.distribute.get_replica_context().replica_id_in_sync_group
+        layer(tf.ones(tf.stack([samples, 6])), training=True)
+
+    tf.function(lambda: mirrored(3).run(on_replica))()
+    return all(np.isfinite(weight).all() for weight in layer.get_weights())
 
 
 def test_statistics_of_no_sample_are_nan(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,3 +242,17 @@ def test_what_is_loaded_counts_on_each_replica(name: str, monkeypatch: pytest.Mo
     assert held_after_loading(name) == 1.0
     take_out(f"BaseOptimizer.{name}", monkeypatch)
     assert held_after_loading(name) == 3.0
+
+
+def test_loading_waits_for_the_other_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The chief may still be writing."""
+    keras_repairs.install()
+    barriers: list[str] = []
+    monkeypatch.setattr(saving, "barrier", lambda: barriers.append("met"))
+    model = classifier()
+    model.save(tmp_path / "model.keras")
+    model.save_weights(tmp_path / "all.weights.h5")
+    for load in (keras.models.load_model, keras.saving.load_model):
+        load(tmp_path / "model.keras")
+    model.load_weights(tmp_path / "all.weights.h5")
+    assert len(barriers) == 3

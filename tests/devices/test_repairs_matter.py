@@ -26,6 +26,8 @@ TAKEN_OUT = [
     ("Layer.add_loss", ["regularizers"]),
     ("Layer._get_own_losses", ["regularizers"]),
     ("Trainer.compute_loss", ["regularizers"]),
+    # Without it the gradient of a term of the loss is not that of the replica's summand.
+    ("Loss.__call__", ["regularizers"]),
     ("keras.src.losses.loss.reduce_weighted_values", ["plain", "mask_of_an_embedding"]),
     ("keras.src.losses.loss.unscale_loss_for_distribution", ["plain"]),
     ("Mean.update_state", ["metrics_of_ones_own", "own_step_with_a_total"]),
@@ -59,6 +61,7 @@ IN_OTHER_TESTS = {
     "TFEpochIterator._get_iterator": "test_one_replica_steps_without_data",
     "TFEpochIterator._enumerate_iterator": "test_an_epoch_that_goes_on_begins_again",
     "Layer.__call__": "test_nothing_is_compiled",
+    "Layer._clear_losses": "test_a_layer_that_is_called_twice",
     "keras.src.losses.loss.scale_loss_for_distribution": "test_a_loss_outside_of_the_replicas_is_divided",
     "MetricsList.update_state": "test_metrics_are_not_refused",
     "keras.src.backend.tensorflow.nn._compute_moments": "test_statistics_of_no_sample_are_nan",
@@ -91,9 +94,8 @@ ON_WORKERS = {
 """What several devices of one process do not show, and the tests of `tests/workers` that do."""
 
 SAME_NUMBERS = {
-    "Loss.__call__": "spares a collective where the number of values follows from that of the samples",
-    "SGD.update_step": "one pass over memory instead of several",
-    "TFOptimizer.assign": "Keras's optimizers update their slots on each replica anyway; those of others need not",
+    "SGD.update_step": "one pass over memory instead of several; see test_optimizers_alone",
+    "TFOptimizer.assign": "Keras's optimizers update their slots on each replica anyway; others: test_optimizers_alone",
     "TFOptimizer.assign_add": "as for assign",
     "TFOptimizer.assign_sub": "as for assign",
     f"{TRAINER}.fit": "tells that one is under way; see test_following",

@@ -202,10 +202,14 @@ def _batches(feed: _Feed, strategy: tf.distribute.Strategy, begin: Position) -> 
     def make_shares(replica_ids: Sequence[int]) -> tf.data.Dataset:
         each = len(replica_ids)
         batches = tf.data.Dataset.range(begin.step * each, len(steps) * each)
-        totals = batches.map(lambda number: _samples_in(steps, number // each))
-        largest = tf.constant(steps.batch_size, tf.int64)
-        sized = tf.data.Dataset.zip(make(replica_ids, epochs_of_shares), totals)
-        return sized.map(lambda data, total: Share(data, total, largest))
+        # Of shares of one's own a piece may be larger than an even part of the batch.
+        largest = tf.constant(steps.num_replicas * steps.largest_piece(range(steps.num_replicas)), tf.int64)
+
+        def share(data: Any, number: tf.Tensor) -> Share:
+            step = number // each
+            return Share(data, _samples_in(steps, step), _replicas_in(steps, step), largest)
+
+        return tf.data.Dataset.zip(make(replica_ids, epochs_of_shares), batches).map(share)
 
     def _left(replica_ids: Sequence[int]) -> int:
         return (len(steps) - begin.step) * len(replica_ids)
@@ -234,3 +238,15 @@ def _integer(name: str, value: int, at_least: int) -> int:
 def _run_seed() -> int:
     assignment = Assignment.from_environ()
     return assignment.seed if assignment else 0
+
+
+def _replicas_in(steps: Steps | ShareSteps, step: tf.Tensor) -> tf.Tensor:
+    """How many replicas have samples of the global batch of a step, a scalar int64."""
+    if isinstance(steps, Steps):
+        return tf.minimum(_samples_in(steps, step), steps.num_replicas)
+
+    def count(step: np.int64) -> np.int64:
+        pieces = steps.pieces(int(step), int(step) + 1, range(steps.num_replicas))
+        return np.int64(np.count_nonzero(np.diff(pieces)))
+
+    return tf.ensure_shape(tf.numpy_function(count, [step], tf.int64), ())

@@ -33,6 +33,18 @@ def add_loss(original: Function) -> Function:
     return repaired
 
 
+def clear_losses(original: Function) -> Function:
+    """Repairs `Layer._clear_losses`: a layer that is called again from outside of all layers forgets its losses."""
+
+    def repaired(self: Any) -> None:
+        step = current_step()
+        if step is not None:
+            step.added_losses.pop(id(self), None)
+        original(self)
+
+    return repaired
+
+
 def get_own_losses(original: Function) -> Function:
     """Repairs `Layer._get_own_losses`."""
 

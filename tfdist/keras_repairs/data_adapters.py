@@ -45,6 +45,13 @@ def piece(batch: Any, index: Any, replicas: int) -> Any:
     return tf.nest.map_structure(lambda leaf: _slice(leaf, start, stop) if _has_rows(leaf) else leaf, batch)
 
 
+def share_of(batch: Any, largest: tf.Tensor, index: Any, replicas: int) -> feeding.Share:
+    """`piece` of the global batch `batch`, with what is to be known of that; `largest` as in `feeding.Share`."""
+    total = rows(batch)
+    # Cut as evenly as can be: of fewer samples than replicas, as many have one.
+    return feeding.Share(piece(batch, index, replicas), total, tf.minimum(total, replicas), largest)
+
+
 def rows(batch: Any) -> tf.Tensor:
     """How many samples `batch` holds: a scalar int64 tensor, the first dimension of its first tensor."""
     leaf = _first(batch)
@@ -68,15 +75,12 @@ def _first(batch: Any) -> Any:
 
 
 def _pieces(dataset: tf.data.Dataset, ids: Sequence[int], replicas: int) -> tf.data.Dataset:
-    def share(batch: Any, largest: tf.Tensor, index: Any) -> feeding.Share:
-        return feeding.Share(piece(batch, index, replicas), rows(batch), largest)
-
     def of_all(batch: Any, largest: tf.Tensor) -> tf.data.Dataset:
-        return tf.data.Dataset.range(ids[0], ids[-1] + 1).map(lambda index: share(batch, largest, index))
+        return tf.data.Dataset.range(ids[0], ids[-1] + 1).map(lambda index: share_of(batch, largest, index, replicas))
 
     sized = dataset.scan(tf.constant(0, tf.int64), _with_largest)
     if len(ids) == 1:
-        return sized.map(lambda batch, largest: share(batch, largest, ids[0])).prefetch(2)
+        return sized.map(lambda batch, largest: share_of(batch, largest, ids[0], replicas)).prefetch(2)
     cut = sized.flat_map(of_all)
     steps = int(dataset.cardinality())
     if steps != tf.data.UNKNOWN_CARDINALITY:

@@ -105,21 +105,29 @@ def _apply(
 
 
 def _weighted(grads: list[Gradient]) -> list[Gradient]:
-    """In a step of the user's a loss is taken for a mean over the replica's samples: it counts by their number."""
+    """In a step of the user's a loss is taken for a mean over the replica's samples: it counts by their number.
+
+    In a step of Keras's it is the replica's summand already, and nothing where the replica has no sample: a mean over
+    none is NaN, and so is the gradient of a weight that it was multiplied with.
+    """
     step = current_step()
-    if step is None or not step.users:
+    if step is None:
         return grads
-
-    def weigh(dense: tf.Tensor) -> tf.Tensor:
+    values = [g.values if isinstance(g, tf.IndexedSlices) else g for g in grads if g is not None]
+    if step.users:
         # Without samples a mean and its gradient are NaN, which times 0 must be 0.
-        return tf.math.multiply_no_nan(dense, step.share(dense.dtype))
+        values = [tf.math.multiply_no_nan(value, step.share(value.dtype)) for value in values]
+    elif values and not step.static_samples:
+        # Chosen and not multiplied, which would be one more pass over memory.
+        values = tf.cond(step.samples > 0, lambda: values, lambda: [tf.zeros_like(value) for value in values])
+    rest = iter(values)
 
-    def weighted(gradient: Gradient) -> Gradient:
+    def replaced(gradient: Gradient) -> Gradient:
         if isinstance(gradient, tf.IndexedSlices):
-            return tf.IndexedSlices(weigh(gradient.values), gradient.indices, gradient.dense_shape)
-        return None if gradient is None else weigh(gradient)
+            return tf.IndexedSlices(next(rest), gradient.indices, gradient.dense_shape)
+        return None if gradient is None else next(rest)
 
-    return [weighted(gradient) for gradient in grads]
+    return [replaced(gradient) for gradient in grads]
 
 
 def _build(optimizer: Any, variables: Sequence[Any] | None) -> None:

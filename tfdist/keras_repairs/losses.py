@@ -23,7 +23,6 @@ from keras.src.losses import loss as loss_module
 from tfdist.errors import UsageError
 from tfdist.keras_repairs.replicas import (
     ReplicaStep,
-    counted_once,
     current_step,
     is_one_of_several,
     sum_over_replicas,
@@ -70,16 +69,33 @@ def reduce_weighted_values(original: Function) -> Function:
         if reduction in (None, "none"):
             # What becomes of the values, the user's own code says; in Keras's own steps `refusals` has it.
             return original(values, sample_weight, mask, reduction, dtype)
-        if len(values.shape) == 0:
+        reduction = loss_module.standardize_reduction(reduction)
+        is_scalar = len(values.shape) == 0
+        if step is None:
             return (
                 original(values, sample_weight, mask, reduction, dtype)
-                if step is None
-                else step.worth(scalar_summand(values, "a loss function that returns a scalar"), is_term=is_term)
+                if is_scalar
+                else _summand(values, sample_weight, mask, reduction)
             )
-        summand = _summand(values, sample_weight, mask, loss_module.standardize_reduction(reduction))
-        return summand if step is None else step.worth(summand, is_term=is_term)
+        if is_scalar:
+            summand = _summand_of_scalar(values, sample_weight, mask, reduction)
+        elif step.may_be_of_samples(values.shape):
+            summand = _summand(values, sample_weight, mask, reduction)
+        else:
+            value = original(values, sample_weight, mask, reduction, dtype)
+            summand = scalar_summand(value, "a loss function that returns values which are not one a sample")
+        return step.worth(summand, is_term=is_term)
 
     return repaired
+
+
+def _summand_of_scalar(value: tf.Tensor, sample_weight: Any, mask: Any, reduction: str | None) -> tf.Tensor:
+    """Keras multiplies a scalar by each weight, and reduces that: the scalar times what the reduced weights are."""
+    summand = scalar_summand(value, "a loss function that returns a scalar")
+    if sample_weight is None:
+        return summand
+    weight = ops.convert_to_tensor(sample_weight, dtype=value.dtype)
+    return summand * sum_over_replicas(_summand(ops.ones_like(weight), weight, mask, reduction))
 
 
 def _summand(values: tf.Tensor, sample_weight: Any, mask: Any, reduction: str | None) -> tf.Tensor:
@@ -182,7 +198,7 @@ def compute_loss(original: Function) -> Function:
         regularizers = self._get_regularization_losses()
         every = self.losses
         terms.extend(additional_loss(loss) for loss in every[: len(every) - len(regularizers)])
-        terms.extend(counted_once(ops.sum(loss)) for loss in regularizers)
+        terms.extend(_step().counted_once(ops.sum(loss)) for loss in regularizers)
         if not terms:
             return original(self, x, y, y_pred, sample_weight, training)
         return ops.sum(terms) if len(terms) > 1 else terms[0]

@@ -32,14 +32,17 @@ def of_scalar(original: Function) -> Function:
         step = current_step()
         if step is not None:
             step.updated.add(id(self))
-        if len(getattr(values, "shape", ())) > 0:
+        is_function = isinstance(self, keras.metrics.MeanMetricWrapper) and _scalars_of(self) is None
+        shape = getattr(values, "shape", ())
+        if len(shape) > 0 and not (is_function and step is not None and not step.may_be_of_samples(shape)):
             return original(self, values, sample_weight)
         if step is None:
             return original(self, values, share_on_trial() if sample_weight is None else sample_weight)
-        if isinstance(self, keras.metrics.MeanMetricWrapper) and _scalars_of(self) is None:
+        if is_function:
             warn_once(
-                f"the metric {self.name!r}, a scalar, is taken for a mean over the samples of its replica. If it is "
-                "anything else, N replicas will not give the numbers of one: return one value a sample instead."
+                f"the metric {self.name!r}, whose values are not one a sample, is taken for a mean over the samples of "
+                "its replica. If it is anything else, N replicas will not give the numbers of one: return one value a "
+                "sample instead, or wrap it in tfdist.gathered(...)."
             )
         values = tf.cast(values, self.dtype)
         # A mean over no sample is NaN, and NaN times a weight of 0 is, too.

@@ -27,6 +27,7 @@ class ReplicaStep:
         static_samples: The same where it is known while the step is traced, else None.
         total: Scalar int64 tensor, the samples of the global batch.
         users: Whether the step or its loss is the user's own code.
+        counting: Scalar int64 tensor, how many replicas have a sample; the others' gradients are left out.
         capacity: Scalar int64 tensor, the most samples that a replica got of a batch so far, where it is known.
         compiles: Whether the model's forward and backward pass are compiled with XLA.
         added_losses: What layers added with `add_loss` in this step, by the layer's id.
@@ -38,6 +39,7 @@ class ReplicaStep:
         self,
         samples: tf.Tensor,
         total: tf.Tensor,
+        counting: tf.Tensor,
         static_samples: int | None = None,
         *,
         capacity: tf.Tensor | None = None,
@@ -47,12 +49,17 @@ class ReplicaStep:
         self.samples = samples
         self.static_samples = static_samples
         self.total = total
+        self.counting = counting
         self.capacity = capacity
         self.users = users
         self.compiles = compiles
         self.added_losses: dict[int, list[tf.Tensor]] = {}
         self.updated: set[int] = set()
         self.gathers = users
+
+    def may_be_of_samples(self, shape: tf.TensorShape) -> bool:
+        """Whether the first dimension of `shape` may be that of the samples, which a fixed one is not among others."""
+        return shape[0] is None or self.static_samples is not None
 
     def share(self, dtype: tf.DType) -> tf.Tensor:
         """The replica's part of the samples of the global batch: a scalar between 0 and 1."""
@@ -74,6 +81,13 @@ class ReplicaStep:
         """What a mean over the replica's own samples adds to the mean over the global batch."""
         # A mean over no sample is NaN; it must reach neither the sum nor, through a product with 0, the gradient.
         return tf.where(self.samples > 0, mean, tf.zeros_like(mean)) * self.share(mean.dtype)
+
+    def counted_once(self, x: tf.Tensor) -> tf.Tensor:
+        """`x`, which is the same on every replica, such that the sum of all replicas' gradients is its gradient."""
+        if self.users:
+            # There the gradients are weighted by shares, which add up to one.
+            return x
+        return _with_gradient_of(x / tf.cast(self.counting, x.dtype), x)
 
 
 def current_step() -> ReplicaStep | None:
@@ -132,15 +146,6 @@ def sum_over_replicas(x: tf.Tensor) -> tuple[tf.Tensor, object]:
     """
     (total,) = sums.sum_over_replicas([x])
     return total, lambda upstream: upstream
-
-
-def counted_once(x: tf.Tensor) -> tf.Tensor:
-    """`x`, which is the same on every replica, such that the sum of all replicas' gradients is its gradient."""
-    step = current_step()
-    if step is not None and step.users:
-        # There the gradients are weighted by shares, which add up to one.
-        return x
-    return _with_gradient_of(x / tf.cast(replica_count(), x.dtype), x)
 
 
 def _with_gradient_of(source: tf.Tensor, value: tf.Tensor) -> tf.Tensor:

@@ -135,6 +135,7 @@ def _of_the_forward_pass() -> tuple[Repair, ...]:
         Repair(layer_module.Layer, "__call__", xla.call, "4fb7e42e4ffd9b1a"),
         Repair(layer_module.Layer, "add_loss", added_losses.add_loss, "7f70f38e2f25640d"),
         Repair(layer_module.Layer, "_get_own_losses", added_losses.get_own_losses, "bce6599684980e77"),
+        Repair(layer_module.Layer, "_clear_losses", added_losses.clear_losses, "9e906f0d5c292178"),
         Repair(base_trainer.Trainer, "compute_loss", losses.compute_loss, "450e48288d4857f0"),
         Repair(loss_module.Loss, "__call__", losses.call, "f42c42282ee8902b"),
         Repair(loss_module, "reduce_weighted_values", losses.reduce_weighted_values, "1976df12ea192061"),

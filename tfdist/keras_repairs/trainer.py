@@ -9,7 +9,7 @@ import tensorflow as tf
 from keras.src.backend.tensorflow import trainer as trainer_module
 
 from tfdist.keras_repairs import metrics, predictions
-from tfdist.keras_repairs.data_adapters import piece, rows, static_rows
+from tfdist.keras_repairs.data_adapters import rows, share_of, static_rows
 from tfdist.keras_repairs.epochs import Feed
 from tfdist.keras_repairs.executing import execution, one_step_of
 from tfdist.keras_repairs.listening import Call, Listener, told_of_executions, told_of_predictions
@@ -150,15 +150,17 @@ def _is_first_here(strategy: tf.distribute.Strategy) -> bool:
 
 def _share_of(whole: Any, replicas: int) -> Share:
     replica = tf.distribute.get_replica_context().replica_id_in_sync_group
-    return Share(piece(whole, replica, replicas), rows(whole), rows(whole))
+    return share_of(whole, rows(whole), replica, replicas)
 
 
 def _step_of(batch: Any, replicas: int, **options: bool) -> ReplicaStep:
     if isinstance(batch, Share):
         samples, fixed = rows(batch.data), static_rows(batch.data)
-        return ReplicaStep(samples, batch.total, fixed, capacity=-(-batch.largest // replicas), **options)
+        capacity = -(-batch.largest // replicas)
+        return ReplicaStep(samples, batch.total, batch.counting, fixed, capacity=capacity, **options)
     samples = rows(batch)
-    return ReplicaStep(samples, sums.sum_over_replicas([samples])[0], static_rows(batch), **options)
+    total, counting = sums.sum_over_replicas([samples, tf.cast(samples > 0, samples.dtype)])
+    return ReplicaStep(samples, total, counting, static_rows(batch), **options)
 
 
 def _whole_logs(model: Any, step_function: Function) -> Function:

@@ -33,11 +33,13 @@ class Share(NamedTuple):
     Attributes:
         data: The piece, a structure of tensors.
         total: Scalar int64 tensor, the samples of the global batch.
-        largest: Scalar int64 tensor, the samples of the largest global batch of the epoch so far.
+        counting: Scalar int64 tensor, how many replicas have a sample of it.
+        largest: Scalar int64 tensor, samples of which an even part is as large as any piece of the epoch so far.
     """
 
     data: Any
     total: tf.Tensor
+    counting: tf.Tensor
     largest: tf.Tensor
 
 

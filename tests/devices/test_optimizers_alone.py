@@ -1,0 +1,102 @@
+"""Optimizers by themselves, in a loop of one's own: each replica has another part of the gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.devices.mirrored import mirrored
+
+pytestmark = pytest.mark.usefixtures("repaired")
+
+GRADIENTS = tf.constant([[0.5, -1.0], [2.0, 0.25], [-1.5, 1.0], [0.125, 3.0], [1.0, 1.0], [-0.5, 0.75]])
+"""Of the global batches, one after another."""
+
+PARTS = {1: [1.0], 3: [0.5, -0.25, 0.75]}
+"""Of each replica; together one."""
+
+
+class Noting(keras.optimizers.Optimizer):
+    """Descends, and keeps what it sees in variables that are not like those that it trains."""
+
+    def build(self, variables: Sequence[Any]) -> None:
+        if self.built:
+            return
+        super().build(variables)
+        self.seen, self.left, self.last = (
+            self.add_variable((), aggregation="only_first_replica", name=name) for name in ("seen", "left", "last")
+        )
+
+    def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
+        self.assign_sub(variable, gradient * tf.cast(learning_rate, gradient.dtype))
+        self.assign_add(self.seen, tf.reduce_sum(gradient))
+        self.assign_sub(self.left, tf.reduce_sum(gradient))
+        self.assign(self.last, tf.reduce_sum(gradient))
+
+
+def decaying() -> keras.optimizers.Optimizer:
+    return keras.optimizers.SGD(0.1, weight_decay=0.1, gradient_accumulation_steps=2)
+
+
+def overwriting() -> keras.optimizers.Optimizer:
+    return keras.optimizers.SGD(0.1, use_ema=True, ema_momentum=0.5, ema_overwrite_frequency=2)
+
+
+def scaling() -> keras.optimizers.Optimizer:
+    return keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.1, gradient_accumulation_steps=2))
+
+
+def noting() -> keras.optimizers.Optimizer:
+    return Noting(0.1, gradient_accumulation_steps=2)
+
+
+def step_of(optimizer: keras.optimizers.Optimizer, variable: keras.Variable, replicas: int) -> Any:
+    """A compiled step: takes the gradient of the global batch, and what is added to that of the last replica."""
+    parts = tf.constant(PARTS[replicas])
+
+    def on_replica(gradient: tf.Tensor, added: tf.Tensor) -> None:
+        replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+        last = tf.cast(tf.equal(replica, replicas - 1), tf.float32)
+        optimizer.apply([gradient * parts[replica] + tf.math.multiply_no_nan(added, last)], [variable])
+
+    return tf.function(lambda gradient, added: mirrored(replicas).run(on_replica, args=(gradient, added)))
+
+
+def values_after(make: Callable[[], keras.optimizers.Optimizer], replicas: int, infinite: int) -> list[np.ndarray]:
+    """What is trained and the optimizer's own, after all `GRADIENTS`; that of one step is infinite on one replica."""
+    with mirrored(replicas).scope():
+        variable, optimizer = keras.Variable([1.0, 2.0]), make()
+        optimizer.build([variable])
+    step = step_of(optimizer, variable, replicas)
+    for number, gradient in enumerate(GRADIENTS):
+        step(gradient, tf.constant(np.inf if number == infinite else 0.0))
+    trained = [variable, *(v for v in optimizer.variables if "accumulator" not in v.path)]
+    return [np.asarray(v.numpy()) for v in trained]
+
+
+@pytest.mark.parametrize(
+    ("make", "infinite"),
+    [(decaying, -1), (overwriting, -1), (noting, -1), (scaling, 3)],
+    ids=["decaying", "overwriting", "noting", "scaling"],
+)
+def test_numbers_of_one_replica(make: Callable[[], keras.optimizers.Optimizer], infinite: int) -> None:
+    expected = values_after(make, 1, infinite)
+    assert all(np.isfinite(value).all() for value in expected)
+    for one, several in zip(expected, values_after(make, 3, infinite), strict=True):
+        np.testing.assert_allclose(several, one, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("momentum", "kernel"), [(0.0, "ResourceApplyGradientDescent"), (0.9, "ResourceApplyKerasMomentum")]
+)
+def test_sgd_updates_in_one_pass(momentum: float, kernel: str) -> None:
+    with mirrored(3).scope():
+        variable, optimizer = keras.Variable([1.0, 2.0]), keras.optimizers.SGD(0.1, momentum=momentum)
+        optimizer.build([variable])
+    traced = step_of(optimizer, variable, 3).get_concrete_function(GRADIENTS[0], tf.constant(0.0))
+    assert sum(operation.type == kernel for operation in traced.graph.get_operations()) == 3
