@@ -1,4 +1,4 @@
-"""Checkpoints that are written while the training goes on: what is in them, and what becomes of the training."""
+"""Checkpoints that are written while the training goes on: what becomes of the training."""
 
 from __future__ import annotations
 
@@ -12,23 +12,20 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import h5py
 import keras
-import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.devices.mirrored import mirrored
+from tests.devices.small_training import BATCH, STEPS, batches, compiled, datasets, sequential
 from tests.disks import small_disk
 from tfdist import keras_repairs
 from tfdist.checkpoint import Checkpoints, Policy, Retention, Summary
 from tfdist.checkpoint.background import writer
 from tfdist.checkpoint.files import Stored, stored
-from tfdist.keras_repairs import weights_copy
 from tfdist.keras_repairs.weights_copy import WeightsCopy
 from tfdist.training.keeper import Keeper
 
-STEPS, EPOCHS, BATCH = 6, 2, 4
+EPOCHS = 2
 SECONDS = 50.0
 
 
@@ -45,165 +42,6 @@ def go() -> Iterator[threading.Event]:
     event = threading.Event()
     yield event
     event.set()
-
-
-class Table(keras.layers.Layer):
-    """Stores an array of its own, which is no variable."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.table = np.zeros(3)
-
-    def call(self, inputs: Any) -> Any:
-        return inputs
-
-    def save_own_variables(self, store: Any) -> None:
-        store["table"] = self.table
-
-    def load_own_variables(self, store: Any) -> None:
-        self.table = store["table"][()]
-
-
-class Scale(keras.layers.Layer):
-    """Multiplies with a single number of 16 bits, and has a weight without any."""
-
-    def build(self, shape: Any) -> None:
-        self.scale = self.add_weight(shape=(), dtype="bfloat16", initializer="ones")
-        self.nothing = self.add_weight(shape=(0, 3), trainable=False)
-
-    def call(self, inputs: Any) -> Any:
-        return inputs * keras.ops.cast(self.scale, inputs.dtype)
-
-
-def sequential(*extra: keras.layers.Layer, units: int = 3) -> keras.Model:
-    return keras.Sequential([keras.Input((5,)), keras.layers.Dense(units), *extra, keras.layers.Dense(1)])
-
-
-def compiled(model: keras.Model, optimizer: Any = "adam") -> keras.Model:
-    model.compile(optimizer, "mse", metrics=["mae"])
-    return model
-
-
-def batches() -> tf.data.Dataset:
-    x = np.random.default_rng(1).normal(size=(STEPS * BATCH, 5)).astype(np.float32)
-    return tf.data.Dataset.from_tensor_slices((x, x[:, :1])).batch(BATCH)
-
-
-def datasets(file: Path) -> dict[str, Any]:
-    """Everything in an HDF5 file, by its name."""
-    found: dict[str, Any] = {}
-
-    def add(name: str, item: Any) -> None:
-        content = (item.dtype, item.shape, item[()].tobytes()) if isinstance(item, h5py.Dataset) else ()
-        found[name] = (content, dict(item.attrs))
-
-    with h5py.File(file) as content:
-        content.visititems(add)
-    return found
-
-
-def momentum() -> Any:
-    return keras.optimizers.SGD(0.1, momentum=0.9)
-
-
-def averaging() -> Any:
-    return keras.optimizers.Adam(0.01, use_ema=True, gradient_accumulation_steps=2)
-
-
-def scaled() -> Any:
-    return keras.optimizers.LossScaleOptimizer(momentum())
-
-
-@pytest.mark.parametrize(
-    ("extra", "optimizer", "replicas"),
-    [
-        ((), momentum, 1),
-        ((keras.layers.BatchNormalization, keras.layers.Dropout), averaging, 2),
-        ((lambda: keras.layers.Dense(2, dtype="mixed_float16"),), scaled, 1),
-        ((lambda: keras.layers.Dense(2, dtype="bfloat16"),), momentum, 1),
-        ((Scale,), momentum, 1),
-        ((Table,), momentum, 1),
-    ],
-    ids=["plain", "two replicas", "loss scale", "bfloat16", "one number or none", "a layer's own"],
-)
-def test_a_copy_writes_the_bytes_that_keras_writes(
-    extra: tuple[Callable[..., Any], ...],
-    optimizer: Callable[[], Any],
-    replicas: int,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Twice, as the second copy is taken into the file of the first."""
-    strategy = tf.distribute.get_strategy() if replicas == 1 else mirrored(replicas)
-    with strategy.scope():
-        layers = [make(0.3) if make is keras.layers.Dropout else make() for make in extra]
-        model = compiled(sequential(*layers), optimizer())
-    weights = WeightsCopy(model)
-    files = []
-    written = weights_copy._written
-    monkeypatch.setattr(weights_copy, "_written", lambda groups: files.append(1) or written(groups))
-    for number in range(2):
-        model.fit(batches(), epochs=1, verbose=0)
-        if Table in extra:
-            layers[0].table += 1
-        weights.take()
-        (tmp_path / f"{number}.weights.h5").write_bytes(weights.content())
-        model.save_weights(tmp_path / f"keras-{number}.weights.h5")
-        assert datasets(tmp_path / f"{number}.weights.h5") == datasets(tmp_path / f"keras-{number}.weights.h5")
-    assert len(files) == 1
-
-
-def test_a_file_that_has_its_values_elsewhere_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As it would be in pieces, or compressed."""
-    monkeypatch.setattr(weights_copy, "_bytes", lambda value: np.zeros(3, np.uint8))
-    model = compiled(sequential())
-    weights = WeightsCopy(model)
-    for _ in range(2):
-        model.fit(batches(), epochs=1, verbose=0)
-        weights.take()
-    model.save_weights(tmp_path / "keras.weights.h5")
-    (tmp_path / "copy.weights.h5").write_bytes(weights.content())
-    assert datasets(tmp_path / "copy.weights.h5") == datasets(tmp_path / "keras.weights.h5")
-
-
-def test_a_copy_follows_a_layer_that_stores_something_else_each_time(tmp_path: Path) -> None:
-    """Other numbers, of another kind, more of them, and none any more."""
-    layer = Table()
-    model = compiled(sequential(layer))
-    model.fit(batches(), verbose=0)
-    weights = WeightsCopy(model)
-    for number, table in enumerate(([1, 2], [3, 4], [0.5, 1.5], [1, 2, 3], [True], 7, 7.5, [])):
-        layer.table = table
-        weights.take()
-        model.save_weights(tmp_path / f"keras-{number}.weights.h5")
-        (tmp_path / f"{number}.weights.h5").write_bytes(weights.content())
-        assert datasets(tmp_path / f"{number}.weights.h5") == datasets(tmp_path / f"keras-{number}.weights.h5"), table
-
-
-def test_a_copy_is_of_its_moment(tmp_path: Path) -> None:
-    layer = Table()
-    model = compiled(sequential(layer))
-    model.fit(batches(), verbose=0)
-    weights = WeightsCopy(model)
-    weights.take()
-    model.save_weights(tmp_path / "then.weights.h5")
-    model.fit(batches(), verbose=0)
-    layer.table += 1
-    (tmp_path / "copy.weights.h5").write_bytes(weights.content())
-    assert datasets(tmp_path / "copy.weights.h5") == datasets(tmp_path / "then.weights.h5")
-
-
-def test_a_copy_follows_a_model_that_gets_other_variables(tmp_path: Path) -> None:
-    model = compiled(sequential(), momentum())
-    model.fit(batches(), verbose=0)
-    weights = WeightsCopy(model)
-    weights.take()
-    model.compile("adam", "mse")
-    model.fit(batches(), verbose=0)
-    weights.take()
-    (tmp_path / "copy.weights.h5").write_bytes(weights.content())
-    model.save_weights(tmp_path / "keras.weights.h5")
-    assert datasets(tmp_path / "copy.weights.h5") == datasets(tmp_path / "keras.weights.h5")
 
 
 class Told(keras.callbacks.Callback):
