@@ -7,6 +7,7 @@ name and renamed, so that it is whole or absent; several workers that build the 
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import os
 import struct
@@ -20,7 +21,7 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
-from tfdist.rundir.beside import beside, remove_abandoned
+from tfdist.rundir.beside import beside, remove_all_abandoned
 
 MAGIC = b"tfdix\x00\x00\x01"
 """The last byte is the version of the format."""
@@ -96,9 +97,9 @@ class Header:
 
 def places(path: Path, cache: Path | None = None) -> tuple[Path, ...]:
     """Where the index of a data file may lie: beside it, and in the cache where there is one."""
-    beside, cache = path.with_name(f".{path.name}{SUFFIX}"), cache or default_cache()
+    near, cache = path.with_name(f".{path.name}{SUFFIX}"), cache or default_cache()
     name = hashlib.sha256(os.fsencode(path.absolute())).hexdigest()[:32] + SUFFIX
-    return (beside,) if cache is None else (beside, cache / name)
+    return (near,) if cache is None else (near, cache / name)
 
 
 def default_cache() -> Path | None:
@@ -126,6 +127,12 @@ def map_arrays(file: IO[bytes], header: Header) -> tuple[NDArray[np.int64], NDAr
     return starts, np.frombuffer(file.read(CORRUPT.itemsize * header.corrupt), CORRUPT)
 
 
+@functools.cache
+def _tidy(folder: Path, suffix: str) -> None:
+    """Removes what killed processes have left in a folder; once, as it may have an index for each of many files."""
+    remove_all_abandoned(folder, suffix)
+
+
 @contextlib.contextmanager
 def writing(candidates: Iterable[Path]) -> Iterator[tuple[IO[bytes], Path | None]]:
     """Yields a file to write an index into, and where it will lie: the first of `candidates` that can be written.
@@ -135,7 +142,7 @@ def writing(candidates: Iterable[Path]) -> Iterator[tuple[IO[bytes], Path | None
     """
     for place in candidates:
         temporary = beside(place)
-        remove_abandoned(place)
+        _tidy(place.parent, place.suffix)
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
             file = open(temporary, "x+b")  # noqa: SIM115 - closed below

@@ -36,9 +36,18 @@ def remove_abandoned(path: Path) -> None:
     What a process that lives is writing stays, and what was written on another machine, where nobody can look from
     here. What cannot be removed is left for the next time.
     """
-    name = re.compile(rf"\.{re.escape(path.stem)}{_SIGNATURE}{re.escape(path.suffix)}")
+    _remove_abandoned(path.parent, rf"\.{re.escape(path.stem)}{_SIGNATURE}{re.escape(path.suffix)}")
+
+
+def remove_all_abandoned(directory: Path, suffix: str) -> None:
+    """`remove_abandoned` for all files in a directory that have a suffix, which is listed once."""
+    _remove_abandoned(directory, rf"\..+{_SIGNATURE}{re.escape(suffix)}")
+
+
+def _remove_abandoned(directory: Path, pattern: str) -> None:
+    name = re.compile(pattern)
     with contextlib.suppress(OSError):
-        for entry in path.parent.iterdir():
+        for entry in directory.iterdir():
             match = name.fullmatch(entry.name)
             if match and match["host"] == _host() and is_gone(int(match["pid"]), int(match["start"])):
                 _remove(entry)
