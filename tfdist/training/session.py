@@ -6,6 +6,7 @@ import contextlib
 import functools
 import logging
 import secrets
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -175,6 +176,13 @@ def _start(place: JobPlace, request: devices.DeviceRequest) -> Session:
 @contextlib.contextmanager
 def _forming(place: JobPlace) -> Iterator[None]:
     line = place.line
+    if line is None:  # nobody else would say what is waited for; and meanwhile nothing in this process can
+        print(
+            f"tfdist: worker {place.index} waits until all of {place.cluster} have come, for {place.timeout():g} s at "
+            "most. Each must reach every other on its port: `tfdist doctor --workers ...` finds out whether they do.",
+            file=sys.stderr,
+            flush=True,
+        )
     with (
         contextlib.nullcontext() if line is None else line.heartbeat.forming(),
         bounded(place.timeout(), has_launcher=line is not None and line.channel is not None),
