@@ -15,7 +15,7 @@ What the launcher says:
 
 - `{"hold": true}`, then `{"stop": {"after": N, "code": CODE}}`: stop once N batches are done, the same on all workers;
   save a checkpoint where the run can, and exit with CODE.
-- `{"dump": true}`: say where you are.
+- `{"dump": true}`: say where you are. Who does not answer gets the signal NATIVE_DUMP.
 - `{"release": true}`: every worker of the job is done. A TensorFlow worker that leaves early takes the others down.
 
 The end of the stream before `release` means that the launcher is gone.
@@ -38,6 +38,13 @@ from tfdist.launch.waiting import is_writable
 
 CALLED = " (called by TensorFlow or Keras)"
 """Behind the names of those threads, in the stacks, that run the user's functions for the main thread."""
+
+NATIVE_DUMP: int | None = signal.SIGRTMIN + 7 if hasattr(signal, "SIGRTMIN") else None
+"""The signal at which a worker writes its stacks into its log, though native code holds Python's lock.
+
+It walks over the stacks without that lock, so in a worker whose threads do run Python it may end in SIGSEGV. The better
+known signals are left to scripts. None where the system has none of this kind.
+"""
 
 _RECEIVE_BYTES = 65536
 

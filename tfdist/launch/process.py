@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+from tfdist.launch.channel import NATIVE_DUMP
 from tfdist.launch.environment import Assignment
 from tfdist.launch.lines import LineError, LineSocket, Message
 from tfdist.launch.output import STDERR, STDOUT, Pump, Terminal
@@ -121,9 +122,9 @@ class WorkerProcess:
 
     def dump_natively(self) -> None:
         """Makes a worker whose interpreter does not run write its stacks into its log all the same."""
-        if self.poll() is None:
+        if NATIVE_DUMP is not None and self.poll() is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(self.pid, signal.SIGUSR2)
+                os.kill(self.pid, NATIVE_DUMP)
 
     def last_lines(self) -> tuple[str, ...]:
         """The newest lines of its output; of an ended worker with the very last, though it may have no end."""

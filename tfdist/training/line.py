@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tfdist.launch.channel import WorkerChannel
+from tfdist.launch.channel import NATIVE_DUMP, WorkerChannel
 from tfdist.launch.environment import Assignment
 from tfdist.rundir import RunDir
 from tfdist.training import stacks
 from tfdist.training.heartbeat import Heartbeat
+from tfdist.training.signals import tell_of
 from tfdist.training.stopping import Stopping
 from tfdist.training.time_account import TimeAccount
 
@@ -64,10 +65,15 @@ def line_of(assignment: Assignment) -> Line:
 
 
 def dump_on_signal(assignment: Assignment) -> None:
-    """From now on SIGUSR2 writes the stacks of all threads into the log, even while native code holds Python's lock."""
-    # Kept open for good: the handler has only its descriptor.
-    log = RunDir(assignment.run_dir).log_file(assignment.index, assignment.attempt).open("a")
-    faulthandler.register(signal.SIGUSR2, file=log, all_threads=True)
+    """From now on SIGUSR2 writes the stacks of all threads into the log, as soon as Python runs.
+
+    And NATIVE_DUMP does, even while native code holds Python's lock. It may end a worker whose threads run Python.
+    """
+    path = RunDir(assignment.run_dir).log_file(assignment.index, assignment.attempt)
+    tell_of(signal.SIGUSR2, lambda _: _dump(path))
+    if NATIVE_DUMP is not None:
+        # Kept open for good: the handler has only its descriptor.
+        faulthandler.register(NATIVE_DUMP, file=path.open("a"), all_threads=True)
 
 
 def _dump(log: Path) -> Mapping[str, Any]:

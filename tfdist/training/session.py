@@ -6,6 +6,7 @@ import contextlib
 import functools
 import logging
 import secrets
+import signal
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -34,7 +35,7 @@ from tfdist.training.libraries import check_libraries
 from tfdist.training.line import Line
 from tfdist.training.recording import Recorder
 from tfdist.training.recording_setup import devices_for, impose
-from tfdist.training.signals import relay_terminations
+from tfdist.training.signals import tell_of
 from tfdist.training.stopping import Stopping
 from tfdist.training.watchdog import Watchdog
 
@@ -114,7 +115,7 @@ def start(assignment: Assignment, request: devices.DeviceRequest) -> Session:
     session = _start(place, request)
     if place.line is not None and place.line.channel is not None:
         # Not before: TensorFlow's own handler would take its place.
-        relay_terminations(place.line.channel.signalled)
+        tell_of(signal.SIGTERM, place.line.channel.signalled)
     return session
 
 

@@ -1,7 +1,10 @@
-"""Signals to this worker that are the launcher's matter: it is told of them, and decides for all workers."""
+"""Signals to this worker, told in a thread of their own: while the main thread is inside of TensorFlow, too."""
 
 from __future__ import annotations
 
+import functools
+import logging
+import os
 import signal
 import socket
 import threading
@@ -10,32 +13,64 @@ from types import FrameType
 
 _READ_BYTES = 64
 
+_log = logging.getLogger("tfdist")
 
-def relay_terminations(tell: Callable[[int], None]) -> None:
-    """Has `tell` called with SIGTERM's number whenever this process gets it, instead of ending at once.
+Tell = Callable[[int], object]
 
-    It is noticed while the main thread is inside of TensorFlow, too. Call it once, in the main thread (in another it
-    does nothing), after the strategy is made: TensorFlow's own handler would replace an earlier one. A script that sets
-    a handler of its own has the signal for itself.
+
+def tell_of(number: int, tell: Tell) -> None:
+    """Has `tell` called whenever this process gets the signal, instead of what the signal does by default.
+
+    Call it in the main thread; in another it does nothing. A script that sets a handler of its own later has the signal
+    for itself, and processes that it forks have the default action.
 
     Args:
-        tell: Called in a thread of its own.
+        number: The signal's. SIGTERM after the strategy is made: TensorFlow's own handler would replace an earlier one.
+        tell: Called with the signal's number, in a thread of its own.
     """
-    if threading.current_thread() is not threading.main_thread():
-        return
-    ours, theirs = socket.socketpair()
-    theirs.setblocking(False)
-    signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
+    if threading.current_thread() is threading.main_thread():
+        _listener().take(number, tell)
 
-    def noted(number: int, frame: FrameType | None) -> None:
-        """Python writes the number to `theirs`, whatever the main thread does; this only keeps the process alive."""
 
-    signal.signal(signal.SIGTERM, noted)
+class _Listener:
+    """Python writes each signal's number to a socket, whatever the main thread does, and a thread reads them."""
 
-    def read() -> None:
-        with ours, theirs:
-            while numbers := ours.recv(_READ_BYTES):
-                if signal.SIGTERM in numbers and signal.getsignal(signal.SIGTERM) is noted:
-                    tell(int(signal.SIGTERM))
+    def __init__(self) -> None:
+        self._tells: dict[int, Tell] = {}
+        self._read, self._written = socket.socketpair()
+        self._written.setblocking(False)
+        signal.set_wakeup_fd(self._written.fileno(), warn_on_full_buffer=False)
+        os.register_at_fork(after_in_child=self._leave)
+        threading.Thread(target=self._listen, name="tfdist-signals", daemon=True).start()
 
-    threading.Thread(target=read, name="tfdist-signals", daemon=True).start()
+    def take(self, number: int, tell: Tell) -> None:
+        self._tells[number] = tell
+        signal.signal(number, _noted)
+
+    def _listen(self) -> None:
+        while numbers := self._read.recv(_READ_BYTES):
+            for number in numbers:
+                self._tell(number)
+
+    def _tell(self, number: int) -> None:
+        if number not in self._tells or signal.getsignal(number) is not _noted:
+            return
+        try:
+            self._tells[number](number)
+        except Exception:
+            # This thread is there for the next signal, too.
+            _log.exception("A signal to this worker, %s, was not heeded.", signal.Signals(number).name)
+
+    def _leave(self) -> None:
+        """In a process that this one forks: its signals are its own, and would be told as those of this one."""
+        signal.set_wakeup_fd(-1)
+        for number in self._tells:
+            if signal.getsignal(number) is _noted:
+                signal.signal(number, signal.SIG_DFL)
+
+
+_listener = functools.cache(_Listener)
+
+
+def _noted(number: int, frame: FrameType | None) -> None:
+    """Keeps the process alive; the number is on its way to the thread."""

@@ -113,7 +113,7 @@ class FakeWorker:
         return self.stopped
 
     def dump_natively(self) -> None:
-        self.heard.append("USR2")
+        self.heard.append("native dump")
 
     def last_lines(self) -> tuple[str, ...]:
         return ()

@@ -53,8 +53,8 @@ def test_a_worker_that_does_not_answer_is_dumped_by_a_signal_and_named() -> None
     story = tell_story(training(5), training(5, answers={}))
     first = story.outcome.failures[0]
     assert first.index == 1 and "does not answer" in first.message
-    assert story.workers[1].heard[:2] == ["dump", "USR2"]
-    assert "USR2" not in story.workers[0].heard
+    assert story.workers[1].heard[:2] == ["dump", "native dump"]
+    assert "native dump" not in story.workers[0].heard
 
 
 def test_workers_that_move_again_while_they_are_asked_do_not_hang() -> None:

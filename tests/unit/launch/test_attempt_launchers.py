@@ -110,7 +110,7 @@ def test_a_worker_that_has_said_nothing_yet_gets_no_signal_to_dump_its_stacks() 
     script = [(1.0, Dump()), (30.0, Ended((from_signal(2, 9),)))]
     speaks = {"says": [(0.5, beat(8, limit=10.0))]}
     story = tell_story(speaks, {}, leads=False, remote=(2,), script=script)
-    assert ["USR2" in worker.heard for worker in story.workers] == [True, False]
+    assert ["native dump" in worker.heard for worker in story.workers] == [True, False]
 
 
 def test_a_hang_elsewhere_is_found_by_what_is_told() -> None:

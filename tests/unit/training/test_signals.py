@@ -5,15 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
-from pathlib import Path
 
 import pytest
 
 PREPARED = """
 import os, queue, signal, threading
-from tfdist.training.signals import relay_terminations
+from tfdist.training.signals import tell_of
 told = queue.Queue()
-relay_terminations(told.put)
+tell_of(signal.SIGTERM, told.put)
 """
 
 
@@ -57,11 +56,50 @@ def test_a_script_may_handle_it_itself(handler: str) -> None:
     assert done.stdout.splitlines() == [*(["mine"] if "mine" in handler else []), "relayed False"]
 
 
-def test_in_another_thread_it_does_nothing(tmp_path: Path) -> None:
+def test_in_another_thread_it_does_nothing() -> None:
     done = run(
         "before = signal.signal(signal.SIGTERM, signal.SIG_DFL)\n"
-        "thread = threading.Thread(target=relay_terminations, args=(told.put,))\n"
+        "thread = threading.Thread(target=tell_of, args=(signal.SIGTERM, told.put))\n"
         "thread.start(); thread.join()\n"
         "print(signal.getsignal(signal.SIGTERM) is signal.SIG_DFL)\n"
     )
     assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
+
+
+def test_each_signal_has_its_own_and_none_is_lost_over_an_error() -> None:
+    body = """
+    def fails(number):
+        told.put("fails")
+        raise OSError("no space left")
+    tell_of(signal.SIGUSR2, fails)
+    for number in (signal.SIGUSR2, signal.SIGTERM, signal.SIGUSR2):
+        os.kill(os.getpid(), number)
+        print(told.get(timeout=20), flush=True)
+    """
+    done = run(body)
+    assert (done.returncode, done.stdout) == (0, "fails\n15\nfails\n"), done.stderr
+    assert "SIGUSR2, was not heeded" in done.stderr and "no space left" in done.stderr
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["", "with a handler of its own"])
+def test_a_process_that_a_script_forks_is_ended_alone(own: bool) -> None:
+    """As `multiprocessing` ends its processes: the job is not told to stop for that."""
+    handler = "signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))" if own else ""
+    body = f"""
+    import sys
+    {handler}
+    ours, theirs = os.pipe()
+    child = os.fork()
+    if not child:
+        os.write(theirs, b"forked")
+        threading.Event().wait(20)
+        os._exit(9)
+    os.read(ours, 6)
+    os.kill(child, signal.SIGTERM)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    os.kill(os.getpid(), signal.SIGTERM)
+    print(told.get(timeout=20), told.qsize())
+    """
+    done = run(body)
+    expected = (3, "3\n") if own else (0, "-15\n15 0\n")
+    assert (done.returncode, done.stdout) == expected, done.stderr
