@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 from tfdist.archive.checking import damages
@@ -13,6 +13,7 @@ from tfdist.rundir.layout import RunDir
 
 _WEIGHTS_SUFFIX = ".weights.h5"
 _MODEL_SUFFIX = ".keras"
+_BLOCK_BYTES = 1 << 20
 
 
 def export(run: RunDir, entry: Held, target: Path) -> None:
@@ -29,7 +30,7 @@ def export(run: RunDir, entry: Held, target: Path) -> None:
 
     Raises:
         UsageError: The target exists, has another ending, or the run's model cannot be built here.
-        DataError: The checkpoint is damaged.
+        DataError: The checkpoint is damaged or cannot be read.
         RunDirError: The target cannot be written.
     """
     is_model = target.name.endswith(_MODEL_SUFFIX)
@@ -51,4 +52,15 @@ def export(run: RunDir, entry: Held, target: Path) -> None:
 
             write_model(run, entry.stored.path / WEIGHTS, temporary)
         else:
-            shutil.copyfile(entry.stored.path / WEIGHTS, temporary)
+            with temporary.open("wb") as file:
+                file.writelines(_blocks(entry.stored.path / WEIGHTS))
+
+
+def _blocks(source: Path) -> Iterator[bytes]:
+    """The bytes of a file; that it cannot be read is no error of the file that is written meanwhile."""
+    try:
+        with source.open("rb") as file:
+            while block := file.read(_BLOCK_BYTES):
+                yield block
+    except OSError as error:
+        raise DataError(f"{source} cannot be read: {error.strerror}. Choose another checkpoint with --step.") from error

@@ -10,6 +10,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.unit.archive.made import cut, damage, folder_of, run_with, save
+from tfdist.archive import exporting
+from tfdist.archive.reading import Held
 from tfdist.cli.main import main
 from tfdist.launch.run_hold import RunHold
 from tfdist.rundir import RunDir, create_run_dir
@@ -178,6 +180,21 @@ def test_export_weights(run: RunDir, tmp_path: Path) -> None:
     assert target.read_bytes() == (folder_of(run, 15) / "model.weights.h5").read_bytes()
     result = checkpoints("export", run, str(target))
     assert result.exit_code == 2 and "is there already" in result.stderr
+
+
+def test_what_cannot_be_read_is_no_error_of_the_exported_file(
+    run: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weights = folder_of(run, 20) / "model.weights.h5"
+
+    def checked(entry: Held) -> list[str]:
+        weights.unlink()
+        return []
+
+    monkeypatch.setattr(exporting, "damages", checked)
+    result = checkpoints("export", run, str(tmp_path / "a.weights.h5"))
+    assert result.exit_code == 5 and f"{weights} cannot be read: No such file" in result.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a"]
 
 
 def test_export_refuses(run: RunDir, tmp_path: Path) -> None:
