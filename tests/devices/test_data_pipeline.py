@@ -174,6 +174,14 @@ def test_impossible_arguments(options: dict[str, Any]) -> None:
         build(ArraySource(np.ones(3)), **{"batch_size": 1, **options})
 
 
+@pytest.mark.parametrize("shuffle", ["no", 1000, None])
+def test_what_is_no_bool_does_not_shuffle(shuffle: Any) -> None:
+    """tf.data's `shuffle` takes the size of a buffer."""
+    with pytest.raises(UsageError, match=rf"^shuffle: expected True or False. Received: {shuffle!r}. No size"):
+        numbered(3, batch_size=1, shuffle=shuffle)
+    assert numbered(3, batch_size=1, shuffle=np.bool_(True)) is not None
+
+
 @pytest.mark.parametrize(
     ("x", "y", "message"),
     [

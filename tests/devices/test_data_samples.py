@@ -147,7 +147,7 @@ def test_a_config_asks_for_the_look(tmp_path: Path) -> None:
     assert failure(from_config(section, batch_size=2)[0]).startswith(f"{path}, line 3: the label is 1")
 
 
-@pytest.mark.parametrize(("option", "value"), [("on_nan", "skip"), ("classes", 0)])
+@pytest.mark.parametrize(("option", "value"), [("on_nan", "skip"), ("classes", 0), ("classes", "10"), ("classes", 2.0)])
 def test_impossible_expectations(option: str, value: Any) -> None:
     with pytest.raises(UsageError, match=f"{option}: expected"):
         build(source(1), batch_size=1, **{option: value})

@@ -269,6 +269,7 @@ def test_a_record_that_lacks_a_feature_is_named(tmp_path: Path) -> None:
         (lambda lane: iter(()), {"samples": [0, 4], "lanes": 2}, DataError, "none from the generator .*, lane 1"),
         (lambda: 5, {}, UsageError, "to return an iterator over samples.* Received: int"),
         (numbers, {"samples": -1}, UsageError, "samples: expected an integer of 0 or more"),
+        (numbers, {"samples": 1.5}, UsageError, "samples: expected an integer of 0 or more"),
         (numbers, {"samples": [1], "lanes": 2}, UsageError, "samples: expected 2 integers"),
         (numbers, {"shuffle_buffer": 0}, UsageError, "shuffle_buffer: expected an integer of 1 or more"),
         (numbers, {"lanes": 0}, UsageError, "lanes: expected an integer of 1 or more"),

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias, TypedDict, Unpack
 import tensorflow as tf
 
 from tfdist.data.agreeing import Sharding
+from tfdist.data.arguments import integer
 from tfdist.data.array_files import read_npz
 from tfdist.data.generator_source import GeneratorSource
 from tfdist.data.inspecting import OnNan
@@ -225,8 +226,7 @@ def tfrecord_source(
     if on_corrupt not in ("stop", "skip"):
         raise UsageError(f"on_corrupt: expected stop or skip. Received: {on_corrupt!r}")
     for name, value in sequential.items():
-        if not isinstance(value, int) or value < 1:
-            raise UsageError(f"{name}: expected an integer of 1 or more. Received: {value!r}")
+        integer(name, value, at_least=1)
     if parse is not None and features is None and label is None:
         return ParsedTFRecordSource(files, parse, on_corrupt, **sequential)
     if parse is None and features is not None and label is not None:

@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from tfdist.data.arguments import integer
 from tfdist.data.fingerprints import Fingerprint
 from tfdist.data.numbering import SampleNumbers
 from tfdist.data.reading import by_python, read_batches
@@ -43,8 +44,7 @@ class GeneratorSource:
             DataError: There is no sample, or the first does not fit the signature.
             UsageError: An argument is impossible.
         """
-        if not isinstance(shuffle_buffer, int) or shuffle_buffer < 1:
-            raise UsageError(f"shuffle_buffer: expected an integer of 1 or more. Received: {shuffle_buffer!r}")
+        shuffle_buffer = integer("shuffle_buffer", shuffle_buffer, at_least=1)
         self._function, self._numbered = function, lanes is not None
         counts = self._counts(samples, 1 if lanes is None else lanes)
         if not sum(counts):
@@ -94,17 +94,16 @@ class GeneratorSource:
 
     def _counts(self, samples: int | Sequence[int] | None, lanes: int) -> tuple[int, ...]:
         """The samples of each lane: as given, else by calling the function and counting."""
-        if not isinstance(lanes, int) or lanes < 1:
-            raise UsageError(f"lanes: expected an integer of 1 or more, or None. Received: {lanes!r}")
+        lanes = integer("lanes", lanes, at_least=1)
         if samples is None:
             return tuple(sum(1 for _ in self._iterator(lane)) for lane in range(lanes))
-        counts = (samples,) if isinstance(samples, int) else tuple(samples)
-        if len(counts) != lanes or not all(isinstance(count, int) and count >= 0 for count in counts):
+        counts = tuple(samples) if isinstance(samples, Iterable) else (samples,)
+        if len(counts) != lanes or not all(isinstance(count, int | np.integer) and count >= 0 for count in counts):
             raise UsageError(
                 f"samples: expected {'an integer' if lanes == 1 else f'{lanes} integers, the samples of each lane'} of "
                 f"0 or more, or None to count them. Received: {samples!r}"
             )
-        return counts
+        return tuple(int(count) for count in counts)
 
     def _first_sample(self, lane: int) -> Any:
         for sample in self._iterator(lane):

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import tensorflow as tf
 
+from tfdist.data.arguments import integer
 from tfdist.data.python_calls import CountedCalls, call_python
 from tfdist.errors import DataError, UsageError
 
@@ -32,8 +33,8 @@ class Expectations:
     def __post_init__(self) -> None:
         if self.on_nan not in ("keep", "stop"):
             raise UsageError(f"on_nan: expected keep or stop. Received: {self.on_nan!r}")
-        if self.classes is not None and self.classes < 1:
-            raise UsageError(f"classes: expected an integer of 1 or more. Received: {self.classes!r}")
+        if self.classes is not None:
+            integer("classes", self.classes, at_least=1)
 
     def inspected(
         self, batches: tf.data.Dataset, numbers: tf.data.Dataset, name: Callable[[int], str]

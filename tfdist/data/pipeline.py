@@ -10,13 +10,13 @@ import numpy as np
 import tensorflow as tf
 
 from tfdist.data.agreeing import Agreed, Sharding, agree
+from tfdist.data.arguments import boolean, integer
 from tfdist.data.augmenting import augmented
 from tfdist.data.buffering import PREFETCHED_STEPS
 from tfdist.data.inspecting import Expectations, OnNan
 from tfdist.data.numbering import SampleNumbers
 from tfdist.data.reading import Augment, Augmentation
 from tfdist.data.sources import SampleBySample, Sequential, Source
-from tfdist.errors import UsageError
 from tfdist.launch.environment import Assignment
 from tfdist.order.epoch import Order, Steps
 from tfdist.order.lanes import LaneOrder, Lanes
@@ -119,8 +119,9 @@ def _build(
     Raises:
         UsageError: An argument is impossible.
     """
-    batch_size = _integer("batch_size", batch_size, at_least=1)
-    seed = _integer("seed", _run_seed() if seed is None else seed, at_least=0)
+    batch_size = integer("batch_size", batch_size, at_least=1)
+    seed = integer("seed", _run_seed() if seed is None else seed, at_least=0)
+    shuffle = boolean("shuffle", shuffle, "No size of a buffer is needed: all samples are shuffled.")
     order, steps = _dealt(agreed, min(batch_size, agreed.samples), seed, shuffle, strategy.num_replicas_in_sync)
     feed = _Feed(agreed.source, order, steps, augment, Expectations(on_nan, classes))
     if not begin.step:
@@ -227,12 +228,6 @@ def _batches(feed: _Feed, strategy: tf.distribute.Strategy, begin: Position) -> 
 def _samples_in(steps: Steps | ShareSteps, step: tf.Tensor) -> tf.Tensor:
     """The samples of the global batch of a step, a scalar int64."""
     return tf.minimum(tf.constant(steps.batch_size, tf.int64), steps.num_samples - step * steps.batch_size)
-
-
-def _integer(name: str, value: int, at_least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < at_least:
-        raise UsageError(f"{name}: expected an integer of {at_least} or more. Received: {value!r}")
-    return int(value)
 
 
 def _run_seed() -> int:
