@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from tfdist.cluster.membership import Membership
 from tfdist.doctor.check import Check, fail, ok, warn
 from tfdist.errors import ClusterError
+from tfdist.launch.keras_choice import objections
 
-_TRUE = ("1", "true", "True")
 _SHOWN = 200
 
 
@@ -29,12 +29,7 @@ def check_variables(environ: Mapping[str, str]) -> list[Check]:
         environ: Of `tfdist.cluster.variables.deciding`.
     """
     checks = [ok("environment", _listed(environ) if environ else "no variable that decides anything about a run")]
-    if environ.get("TF_USE_LEGACY_KERAS") in _TRUE:
-        text = "TF_USE_LEGACY_KERAS makes tf.keras Keras 2, which tfdist does not repair"
-        checks.append(fail("legacy Keras", text, "unset TF_USE_LEGACY_KERAS"))
-    if environ.get("KERAS_BACKEND", "tensorflow") != "tensorflow":
-        text = f"KERAS_BACKEND={environ['KERAS_BACKEND']}: tfdist trains on Keras's tensorflow backend"
-        checks.append(fail("Keras backend", text, "unset KERAS_BACKEND"))
+    checks += [fail(name, text, f"unset {variable}") for name, variable, text in objections(environ)]
     if environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
         text = f"CUDA_VISIBLE_DEVICES={environ['CUDA_VISIBLE_DEVICES']!r} hides every GPU"
         checks.append(warn("hidden GPUs", text, "unset CUDA_VISIBLE_DEVICES, unless that is meant"))

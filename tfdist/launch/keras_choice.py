@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from tfdist.errors import UsageError
 
@@ -11,22 +12,41 @@ _LEGACY = "TF_USE_LEGACY_KERAS"
 _TRUE = ("1", "true", "True")
 
 
+class Objection(NamedTuple):
+    """A variable that asks for another Keras.
+
+    Attributes:
+        name: What it is about, in two words.
+        variable: Its name.
+        text: What it does, and what is expected.
+    """
+
+    name: str
+    variable: str
+    text: str
+
+
+def objections(environ: Mapping[str, str]) -> list[Objection]:
+    """What the environment asks for and does not get."""
+    found = []
+    if environ.get(_LEGACY) in _TRUE:
+        value = environ[_LEGACY]
+        text = f"{_LEGACY} is {value}, with which tf.keras is Keras 2. Expected Keras 3, which tfdist repairs"
+        found.append(Objection("legacy Keras", _LEGACY, text))
+    if environ.get(_BACKEND, "") not in ("", "tensorflow"):
+        text = f"{_BACKEND} is {environ[_BACKEND]}. Expected tensorflow, on which tfdist trains"
+        found.append(Objection("Keras backend", _BACKEND, text))
+    return found
+
+
 def check(environ: Mapping[str, str]) -> None:
     """Checks what the environment asks for.
 
     Raises:
         UsageError: Another backend, or Keras 2.
     """
-    backend = environ.get(_BACKEND)
-    if backend and backend != "tensorflow":
-        raise UsageError(
-            f"{_BACKEND} is {backend}. Expected tensorflow, on which tfdist trains. Unset it, or train without tfdist."
-        )
-    if environ.get(_LEGACY) in _TRUE:
-        raise UsageError(
-            f"{_LEGACY} is {environ[_LEGACY]}, with which tf.keras is Keras 2. Expected Keras 3, which tfdist repairs. "
-            "Unset it, or train without tfdist."
-        )
+    for _, variable, text in objections(environ):
+        raise UsageError(f"{text}. Unset {variable}, or train without tfdist.")
 
 
 def settings(environ: Mapping[str, str]) -> dict[str, str]:
