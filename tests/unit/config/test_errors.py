@@ -67,6 +67,7 @@ OVERRIDES = [
     ("name=7", "name: expected a name of letters, digits, dots, dashes and underscores. Received: 7"),
     # impossible values
     ("data.batch_size=0", "data.batch_size: expected an integer of 1 or more. Received: 0"),
+    (f"checkpoint.every_minutes={'9' * 400}", "checkpoint.every_minutes: expected "),
     ("fit.epochs=-1", "fit.epochs: expected an integer of 1 or more. Received: -1"),
     ("seed=-1", "seed: expected an integer from 0 to 4294967295 or null. Received: -1"),
     ("seed=4294967296", "seed: expected an integer from 0 to 4294967295 or null"),
