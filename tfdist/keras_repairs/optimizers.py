@@ -1,4 +1,4 @@
-"""The optimizers of a model: the compiled one, a second one that its own step uses, and those inside of them."""
+"""The optimizers of a model: the compiled one, those of its own step, also in lists, and those inside of them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,16 @@ def optimizers_of(model: Any) -> Iterator[Any]:
     todo = [getattr(model, "optimizer", None), *(value for value in vars(model).values())]
     seen: set[int] = set()
     while todo:
-        optimizer = todo.pop(0)
-        if isinstance(optimizer, keras.optimizers.Optimizer) and id(optimizer) not in seen:
-            seen.add(id(optimizer))
-            yield optimizer
-            todo.extend([getattr(optimizer, "inner_optimizer", None), *getattr(optimizer, "optimizers", ())])
+        found = todo.pop(0)
+        if id(found) in seen:
+            continue
+        if isinstance(found, keras.optimizers.Optimizer):
+            yield found
+            todo.extend([getattr(found, "inner_optimizer", None), *getattr(found, "optimizers", ())])
+        elif isinstance(found, dict):
+            todo.extend(found.values())
+        elif isinstance(found, list | tuple):
+            todo.extend(found)
+        else:
+            continue
+        seen.add(id(found))
