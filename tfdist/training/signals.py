@@ -40,7 +40,8 @@ class _Listener:
         self._read, self._written = socket.socketpair()
         self._written.setblocking(False)
         signal.set_wakeup_fd(self._written.fileno(), warn_on_full_buffer=False)
-        os.register_at_fork(after_in_child=self._leave)
+        self._masks = threading.local()
+        os.register_at_fork(before=self._hold_back, after_in_parent=self._let_in, after_in_child=self._leave)
         threading.Thread(target=self._listen, name="tfdist-signals", daemon=True).start()
 
     def take(self, number: int, tell: Tell) -> None:
@@ -61,12 +62,20 @@ class _Listener:
             # This thread is there for the next signal, too.
             _log.exception("A signal to this worker, %s, was not heeded.", signal.Signals(number).name)
 
+    def _hold_back(self) -> None:
+        """Before a fork, in the thread that forks: else what ends the new process at once would be told of this one."""
+        self._masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, self._tells)
+
+    def _let_in(self) -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._masks.before)
+
     def _leave(self) -> None:
-        """In a process that this one forks: its signals are its own, and would be told as those of this one."""
+        """In the new process: its signals are its own."""
         signal.set_wakeup_fd(-1)
         for number in self._tells:
             if signal.getsignal(number) is _noted:
                 signal.signal(number, signal.SIG_DFL)
+        self._let_in()
 
 
 _listener = functools.cache(_Listener)

@@ -16,8 +16,8 @@ tell_of(signal.SIGTERM, told.put)
 """
 
 
-def run(body: str) -> subprocess.CompletedProcess[str]:
-    script = PREPARED + textwrap.dedent(body)
+def run(body: str, before: str = "") -> subprocess.CompletedProcess[str]:
+    script = before + PREPARED + textwrap.dedent(body)
     return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=40)
 
 
@@ -103,3 +103,18 @@ def test_a_process_that_a_script_forks_is_ended_alone(own: bool) -> None:
     done = run(body)
     expected = (3, "3\n") if own else (0, "-15\n15 0\n")
     assert (done.returncode, done.stdout) == expected, done.stderr
+
+
+def test_a_process_that_is_ended_while_it_is_forked() -> None:
+    """A pool of processes that is made and ended at once, as Keras's at the end of a `fit`."""
+    script = "import os, signal\nos.register_at_fork(after_in_child=lambda: os.kill(os.getpid(), signal.SIGTERM))\n"
+    body = """
+    child = os.fork()
+    if not child:
+        os._exit(9)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    os.kill(os.getpid(), signal.SIGTERM)
+    print(told.get(timeout=20), told.qsize(), signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+    """
+    done = run(body, before=script)
+    assert (done.returncode, done.stdout) == (0, "-15\n15 0 set()\n"), done.stderr

@@ -41,8 +41,8 @@ def fit(*data: object, **options: object) -> dict[str, object]:
 class Generator(keras.utils.PyDataset):
     """Batches of whole samples, shuffled anew by the script's own generator."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, **options: object) -> None:
+        super().__init__(**options)
         self._order = np.random.permutation(SAMPLES)
 
     def __len__(self) -> int:
@@ -60,6 +60,8 @@ fits = {
     "arrays again": fit(x, y, batch_size=BATCH),
     "tf.data": fit(dataset.shuffle(SAMPLES).batch(BATCH)),
     "PyDataset": fit(Generator()),
+    # Keras ends these processes with SIGTERM, some of them as soon as it has forked them.
+    "PyDataset in processes": fit(Generator(workers=2, use_multiprocessing=True)),
 }
 drawn = {
     "random": random.random(),
