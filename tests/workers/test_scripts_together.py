@@ -24,6 +24,7 @@ import yaml
 from tests.ports import free_ports
 from tests.workers.running import ROOT
 from tests.workers.scripting import BOUND, SCRIPTS, all_said, assert_close, said, train
+from tfdist.rundir import RunDir
 
 pytestmark = pytest.mark.bound(3 * BOUND)
 
@@ -108,6 +109,11 @@ def test_a_script_that_seeds_nothing(job: Job, tmp_path: Path) -> None:
     for name in first["fits"]:
         assert_close(one["fits"][name]["history"], first["fits"][name]["history"])
         assert_close(one["fits"][name]["weights"], first["fits"][name]["weights"])
+
+
+def test_processes_that_a_script_forks_say_nothing(job: Job) -> None:
+    for index in range(2):
+        assert "Exception ignored" not in RunDir(job.run).log_file(index, 0).read_text()
 
 
 def assert_each_sample_once(ours: list[list[int]], theirs: list[list[int]]) -> None:

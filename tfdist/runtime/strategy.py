@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -89,3 +90,15 @@ def make(
         operations = None if choice.communication == "nccl" else tf.distribute.ReductionToOneDevice()
         return tf.distribute.MirroredStrategy(list(devices), cross_device_ops=operations)
     return tf.distribute.get_strategy()
+
+
+@functools.cache
+def use_everywhere(strategy: tf.distribute.Strategy) -> object:
+    """Makes `strategy` the one under which whatever a script builds is built: unmodified scripts know no scope.
+
+    Returns:
+        The scope that this thread is in, for the cache to keep. In a process that another thread forks Python would
+        else take it apart, where it was never entered: an error in the log for every process of a pool.
+    """
+    tf.distribute.experimental_set_strategy(strategy)
+    return getattr(tf.compat.v1.get_default_graph(), "_global_distribute_strategy_scope", None)

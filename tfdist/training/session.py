@@ -41,6 +41,7 @@ from tfdist.training.watchdog import Watchdog
 
 _log = logging.getLogger("tfdist")
 
+
 @dataclass(frozen=True)
 class Session:
     """What one worker process trains with.
@@ -139,8 +140,7 @@ def _start(place: JobPlace, request: devices.DeviceRequest) -> Session:
     if workers > 1:
         Watchdog(place.timeout, place.end).start()
     if choice.kind != "one":
-        # Unmodified scripts know no scope: whatever they build, they build under the strategy.
-        tf.distribute.experimental_set_strategy(strategy)
+        strategies.use_everywhere(strategy)
     seed = _agreed_seed(place, strategy, workers)
     heartbeat, stopping = (None, None) if place.line is None else (place.line.heartbeat, place.line.stopping)
     saving = contextlib.nullcontext if place.line is None else functools.partial(_saving, place.line)
