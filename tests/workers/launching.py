@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ class Launcher:
     out: str = ""
     err: str = ""
 
-    def end(self, timeout: float = 30) -> int:
+    def end(self, timeout: float = 60) -> int:
         """Its exit code."""
         self.out, self.err = self.process.communicate(timeout=timeout)
         return self.process.returncode
@@ -88,15 +88,6 @@ def marked(mark: str) -> list[int]:
             if f"TFDIST_TEST_MARK={mark}".encode() in (process / "environ").read_bytes().split(b"\0"):
                 found.append(int(process.name))
     return found
-
-
-def until(condition: Callable[[], Any], timeout: float = 20) -> Any:
-    """Waits until the condition holds, and returns what it gave; for what nothing can be waited on."""
-    deadline = time.monotonic() + timeout
-    while not (result := condition()):
-        assert time.monotonic() < deadline, "what was waited for did not come"
-        time.sleep(0.01)
-    return result
 
 
 @contextlib.contextmanager

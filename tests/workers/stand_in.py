@@ -224,7 +224,7 @@ def wait_for_all(assignment: Assignment, run: RunDir) -> None:
 
 
 def wait_until(come: Callable[[], bool], otherwise: str) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not come():
         assert time.monotonic() < deadline, otherwise
         time.sleep(0.01)

@@ -10,7 +10,7 @@ import keras
 import pytest
 
 from tests.bucket import Bucket, bucket
-from tests.workers.launching import until
+from tests.waiting import until
 from tests.workers.resumed import STEPS, write_config
 from tests.workers.running import begun, tfdist
 from tfdist.rundir import RunDir, WorkerState

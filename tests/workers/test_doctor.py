@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from tests.workers.launching import REPOSITORY, marked, until
+from tests.waiting import until
+from tests.workers.launching import REPOSITORY, marked
 from tfdist.launch.holding import PortHold
 
 

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import until
 from tests.workers.kill_plan import Kill, draw_plan, write_plan
 from tests.workers.killed import samples_file
-from tests.workers.launching import until
 from tests.workers.resumed import STEPS, end_of, write_config
 from tests.workers.running import ROOT
 from tests.workers.test_resume import begin, both, last_step, same, same_but_for_rounding, wait_for_checkpoint

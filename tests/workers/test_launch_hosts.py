@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.workers.launching import Launcher, Launchers, until
+from tests.waiting import until
+from tests.workers.launching import Launcher, Launchers
 from tfdist.cluster import Cluster
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.workers.launching import Launchers, marked, until
+from tests.waiting import until
+from tests.workers.launching import Launchers, marked
 
 PORT = 20_000
 

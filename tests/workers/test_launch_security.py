@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.workers.launching import Launcher, Launchers, marked, until
+from tests.waiting import until
+from tests.workers.launching import Launcher, Launchers, marked
 from tests.workers.test_launch_hosts import listens, start_both
 from tfdist.cluster import Cluster
 from tfdist.cluster.interfaces import own_addresses

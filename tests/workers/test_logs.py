@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.marks import slow
-from tests.workers.launching import Launchers, marked, until
+from tests.waiting import until
+from tests.workers.launching import Launchers, marked
 from tests.workers.running import tfdist
 from tfdist.rundir import RunDir
 

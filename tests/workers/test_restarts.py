@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.workers.launching import Launcher, Launchers, marked, until
+from tests.waiting import until
+from tests.workers.launching import Launcher, Launchers, marked
 from tfdist.rundir import RunDir, State, WorkerState
 from tfdist.rundir.records import JobState
 

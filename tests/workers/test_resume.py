@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.workers.launching import until
+from tests.waiting import until
 from tests.workers.resumed import EPOCHS, STEPS, End, end_of, write_config
 from tests.workers.running import ROOT, tfdist
 from tfdist.checkpoint.files import stored

@@ -9,7 +9,8 @@ import subprocess
 import sys
 from typing import Any
 
-from tests.workers.launching import REPOSITORY, Launcher, Launchers, marked, until
+from tests.waiting import until
+from tests.workers.launching import REPOSITORY, Launcher, Launchers, marked
 
 
 def status(launcher: Launcher, *options: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.workers.launching import until
+from tests.waiting import until
 from tests.workers.tied import Tied, tied_workers
 from tfdist.launch.channel import CALLED
 from tfdist.rundir import ErrorRecord, WorkerState

@@ -26,7 +26,7 @@ def launcher() -> Iterator[tuple[socket.socket, WorkerChannel, threading.Event]]
     channel = WorkerChannel(theirs.detach(), on_lost=lost.set, answers=ANSWERS)
     with ours:
         yield ours, channel, lost
-    assert channel._watcher is None or not (channel._watcher.join(5), channel._watcher.is_alive())[1]
+    assert channel._watcher is None or not (channel._watcher.join(60), channel._watcher.is_alive())[1]
     channel._socket.close()
 
 
@@ -52,7 +52,7 @@ def test_a_worker_learns_that_its_launcher_is_gone(
     channel.watch()
     ours.sendall(last_words)
     ours.close()
-    assert lost.wait(5)
+    assert lost.wait(60)
     assert not channel.finished(0, timeout=0.01)
 
 

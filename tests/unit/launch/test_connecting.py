@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.workers.launching import until
+from tests.waiting import until
 from tfdist.cluster import Address
 from tfdist.launch.connecting import FRESH_SECONDS, Lookup, begin_connecting, finish_connecting
 from tfdist.launch.waiting import wait_for

@@ -32,7 +32,7 @@ class Dialling:
 
     def until(self, condition: Callable[[], Any]) -> None:
         """Goes on until the condition holds."""
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while not condition():
             assert time.monotonic() < deadline, f"seen was {self.dial.seen}"
             self.dial.step()

@@ -83,7 +83,7 @@ def make() -> Iterator[Callable[[int], Launchers]]:
 
 
 def wait_for_events(formed: Formed) -> list[Any]:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not (events := formed.control.events()):
         assert time.monotonic() < deadline
         wait_for(formed.control.sockets(), 1)

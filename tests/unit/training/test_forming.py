@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.workers.launching import until
+from tests.waiting import until
 from tfdist.training import forming
 
 HOLD = """

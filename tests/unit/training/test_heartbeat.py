@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import until
 from tfdist.launch.environment import Assignment
 from tfdist.rundir import State, WorkerState
 from tfdist.training.heartbeat import Heartbeat
@@ -69,11 +70,9 @@ def test_tells_nothing_while_nothing_moves(tmp_path: Path, heartbeat: Heartbeat,
     beats.get_nowait()
     written = WorkerState.read(tmp_path / "state.json")
     assert written is not None
-    with pytest.raises(queue.Empty):
-        # The file is written all the same, so that people see that the worker lives.
-        beats.get(timeout=1.5)
-    again = WorkerState.read(tmp_path / "state.json")
-    assert again is not None and again.time > written.time
+    # The file is written all the same, so that people see that the worker lives.
+    until(lambda: (again := WorkerState.read(tmp_path / "state.json")) is not None and again.time > written.time)
+    assert beats.empty()
 
 
 def test_says_nothing_after_its_last_word(tmp_path: Path, heartbeat: Heartbeat, beats: Beats) -> None:
