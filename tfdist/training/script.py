@@ -7,6 +7,7 @@ import importlib.machinery
 import os
 import runpy
 import sys
+import traceback
 import types
 
 from tfdist.launch.environment import Assignment
@@ -35,6 +36,22 @@ def run_script(assignment: Assignment) -> int:
 
 def _execute(assignment: Assignment) -> int:
     sys.argv = [assignment.target, *assignment.args]
+    worker = os.getpid()
+    try:
+        code = _play(assignment)
+    except BaseException:
+        if os.getpid() == worker:
+            raise
+        traceback.print_exc()
+        code = 1
+    if os.getpid() != worker:
+        # The script has forked this process, and let it come to the script's end: it must not speak for the worker.
+        sys.stdout.flush()
+        os._exit(code)
+    return code
+
+
+def _play(assignment: Assignment) -> int:
     try:
         if assignment.target_kind == "module":
             # Started with -m itself, this process already has the working directory first on its path.

@@ -1,0 +1,47 @@
+"""A process that a script forks ends as the script says, and is not taken for the worker."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from tfdist.launch.environment import Assignment
+from tfdist.training.script import _execute
+
+FORKS = """
+import os, sys
+child = os.fork()
+if not child:
+    {end}
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+sys.exit(7)
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "code"), [("sys.exit(3)", 3), ("sys.exit()", 0), ("raise ValueError('child')", 1), ("os._exit(9)", 9)]
+)
+def test_a_forked_process_that_comes_to_the_end(
+    end: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    script = tmp_path / "forks.py"
+    script.write_text(FORKS.format(end=end))
+    monkeypatch.setattr(sys, "argv", sys.argv)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
+    ours = os.getpid()
+    try:
+        ended = _execute(
+            Assignment(run_dir="/r", seed=1, index=0, num_workers=1, target_kind="script", target=str(script))
+        )
+    finally:
+        if os.getpid() != ours:
+            # It would go on with the tests.
+            os._exit(99)
+    assert ended == 7
+    out, err = capfd.readouterr()
+    assert out == f"{code}\n"
+    assert ("ValueError: child" in err) == (code == 1)
