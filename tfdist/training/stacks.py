@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import threading
@@ -25,6 +26,21 @@ _CALLERS = ("/tensorflow/python/ops/script_ops.py", "/keras/src/trainers/data_ad
 `py_function`, `numpy_function`), Keras those of a `PyDataset`."""
 
 
+def frames_of_threads() -> dict[int, FrameType]:
+    """Thread -> its innermost frame, without the collection of garbage meanwhile.
+
+    CPython before 3.11.9 holds a lock of its own here, and waits for ever when a `threading.local` is collected:
+    https://github.com/python/cpython/issues/106883.
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        return sys._current_frames()
+    finally:
+        if collects:
+            gc.enable()
+
+
 def stacks() -> str:
     """The stacks of all threads as Python prints them, each under its name.
 
@@ -32,7 +48,7 @@ def stacks() -> str:
     """
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     main = threading.main_thread().ident
-    frames = sys._current_frames()
+    frames = frames_of_threads()
     called = {ident for ident, frame in frames.items() if ident != main and _called(frame) is not None}
     parts = [
         f"Thread {names.get(ident, ident)}{CALLED if ident in called else ''}:\n"
@@ -48,7 +64,7 @@ def where(frames: Mapping[int, FrameType] | None = None) -> str:
     Args:
         frames: Thread -> its innermost frame; by default those of this process now.
     """
-    frames = sys._current_frames() if frames is None else frames
+    frames = frames_of_threads() if frames is None else frames
     return _innermost(traceback.extract_stack(frames[threading.main_thread().ident or 0])) or "outside of the script"
 
 
@@ -61,7 +77,7 @@ def where_called(frames: Mapping[int, FrameType] | None = None) -> str:
     Returns:
         `FILE line N in FUNCTION` of each other one, comma-separated; empty when no such function runs.
     """
-    frames = sys._current_frames() if frames is None else frames
+    frames = frames_of_threads() if frames is None else frames
     main = threading.main_thread().ident
     places = [_called(frame) for ident, frame in frames.items() if ident != main]
     return ", ".join(sorted({place for place in places if place})[:_MOST_PLACES])

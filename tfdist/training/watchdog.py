@@ -17,6 +17,7 @@ from pathlib import Path
 from types import FrameType
 
 from tfdist.errors import WorkerFailedError
+from tfdist.training.stacks import frames_of_threads
 
 _LOOKS = 20
 """How often the watchdog looks within the timeout."""
@@ -80,7 +81,7 @@ class Watchdog:
 
     def _look(self, now: float) -> dict[int, _Call]:
         """The calls under way, by thread; one that was under way at the last look, too, keeps its beginning."""
-        frames = sys._current_frames()
+        frames = frames_of_threads()
         calls = {}
         for thread in threading.enumerate():
             frame = frames.get(thread.ident or 0)

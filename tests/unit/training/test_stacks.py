@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import runpy
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -104,3 +105,37 @@ def test_other_threads_are_nobodys_matter(frame: FrameType) -> None:
 
 def test_this_process_is_somewhere() -> None:
     assert __file__.rpartition(os.sep)[2] in where(sys._current_frames())
+
+
+LOOKS = """
+import gc, threading
+from tfdist.training.stacks import frames_of_threads
+
+class Cycle:
+    def __init__(self):
+        self.me, self.local = self, threading.local()
+        self.local.value = 1
+
+for look in range(400):
+    gc.set_threshold(1 + look % 13)
+    ended = threading.Event()
+    threads = [threading.Thread(target=ended.wait) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    garbage = [Cycle() for _ in range(20)]
+    del garbage
+    assert {thread.ident for thread in threads} < frames_of_threads().keys()
+    ended.set()
+    for thread in threads:
+        thread.join()
+print("collects", gc.isenabled())
+gc.disable()
+frames_of_threads()
+print("collects", gc.isenabled())
+"""
+
+
+def test_looking_at_threads_collects_no_garbage() -> None:
+    """CPython 3.11 before 3.11.9 would wait for ever, with the interpreter's lock."""
+    done = subprocess.run([sys.executable, "-c", LOOKS], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "collects True\ncollects False\n"), done.stderr
