@@ -91,6 +91,22 @@ class Dumper(yaml.SafeDumper):
     """Writes what is read here as it was: a text such as `1e-3` in quotes, too."""
 
 
+def _read_scalar(loader: _Loader, node: yaml.ScalarNode) -> Any:
+    """A number, date or bool; PyYAML itself raises errors of Python's where one cannot be, such as 2026-02-30."""
+    try:
+        return _READ_SCALAR[node.tag](loader, node)
+    except (ValueError, KeyError, AttributeError) as error:
+        kind = node.tag.rpartition(":")[2]
+        problem = f"{shown(node.value)} is read as {kind} and is none ({error}): correct it, or put quotes around a text"
+        raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from error
+
+
+_READ_SCALAR = {
+    f"tag:yaml.org,2002:{kind}": yaml.SafeLoader.yaml_constructors[f"tag:yaml.org,2002:{kind}"]
+    for kind in ("bool", "float", "int", "timestamp")
+}
+for _tag in _READ_SCALAR:
+    _Loader.add_constructor(_tag, _read_scalar)
 _Loader.add_implicit_resolver("tag:yaml.org,2002:float", _SHORT_FLOAT, _BEGINS_FLOAT)
 Dumper.add_implicit_resolver("tag:yaml.org,2002:float", _SHORT_FLOAT, _BEGINS_FLOAT)
 

@@ -161,6 +161,28 @@ def test_an_override_that_is_not_yaml(config_file: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("2026-02-30", '"2026-02-30" is read as timestamp and is none (day is out of range for month): correct it'),
+        ("[a, 2026-13-01]", '"2026-13-01" is read as timestamp and is none'),
+        ("0b_", '"0b_" is read as int and is none'),
+        ("!!int foo", '"foo" is read as int and is none'),
+        ("!!float foo", '"foo" is read as float and is none'),
+        ("!!bool maybe", '"maybe" is read as bool and is none'),
+        ("!!timestamp soon", '"soon" is read as timestamp and is none'),
+        ("1" * 5000, "is read as int and is none (Exceeds the limit"),
+    ],
+)
+def test_a_value_that_looks_like_something_and_cannot_be_it(config_file: Path, value: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(message)) as raised:
+        load_config(config_file, [f"model.args.value={value}"])
+    assert str(raised.value).startswith("--set model.args.value=")
+    config_file.write_text(config_file.read_text().replace("hidden: [128, 64]", f"hidden: {value}"))
+    with pytest.raises(ConfigError, match=re.escape(f"{config_file}:3: this is not valid YAML: ")):
+        load_config(config_file)
+
+
+@pytest.mark.parametrize(
     ("old", "new", "message"),
     [
         ("batch_size: 128", "batch_size: 0", ":6: data.batch_size: expected an integer of 1 or more. Received: 0"),
