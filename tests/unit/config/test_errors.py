@@ -53,6 +53,11 @@ OVERRIDES = [
     ("fit=", "fit: expected a section with the keys epochs. Received: null"),
     ("data.train=a.npz", "data.train: expected a section whose key format is one of npz"),
     ("model.args=[64]", "model.args: expected a mapping of strings to values. Received: [64]"),
+    # what is no text is not shown as one
+    ("model.args={1: a}", "model.args: expected a mapping of strings to values. Received: {1: \"a\"}"),
+    ("model.args={on: [a, 2]}", "model.args: expected a mapping of strings to values. Received: {true: [\"a\", 2]}"),
+    ("model.args={2026-01-01: a}", "model.args: expected a mapping of strings to values. Received: {2026-01-01: \"a\"}"),
+    ("name=2026-01-01", "name: expected a name of letters, digits, dots, dashes and underscores. Received: 2026-01-01"),
     (
         "compile.metrics=accuracy",
         "compile.metrics: expected a list of metrics, each a name or a mapping with the key name",
