@@ -152,9 +152,13 @@ def _refuse_loops(node: yaml.Node, place: Callable[[int], str], above: set[int],
 
 def _note_lines(node: yaml.Node, key: str, lines: dict[str, int], seen: set[int], place: Callable[[int], str]) -> None:
     """Fills in the line of every key, and refuses a key that a mapping holds twice: YAML would keep the last."""
-    if not isinstance(node, yaml.MappingNode) or id(node) in seen:
+    if not isinstance(node, yaml.CollectionNode) or id(node) in seen:
         return
     seen.add(id(node))
+    if not isinstance(node, yaml.MappingNode):
+        for position, entry in enumerate(node.value):
+            _note_lines(entry, dotted(key, str(position)), lines, seen, place)
+        return
     first: dict[str, int] = {}
     for key_node, value_node in node.value:
         if not isinstance(key_node, yaml.ScalarNode):

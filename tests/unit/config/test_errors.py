@@ -195,6 +195,8 @@ def test_a_value_that_looks_like_something_and_cannot_be_it(config_file: Path, v
         ("  batch_size: 128\n", "", ":5: data.batch_size: this key is missing."),  # the section's line
         ("seed: 7", "seed: 7\nseed: 8", ":3: seed is here twice. Expected it once. Received: line 2 too"),
         ("epochs: 10", "epochs: 10, epochs: 3", ":9: fit.epochs is here twice"),
+        ("[accuracy]", "[{name: mse, name: mae}]", ":4: compile.metrics.0.name is here twice"),
+        ("[128, 64]", "[1, [{a: 1, a: 2}]]", ":3: model.args.hidden.1.0.a is here twice"),
         ("epochs: 10}", "epochs: 10", ": this is not valid YAML: "),
         (
             "seed: 7",
