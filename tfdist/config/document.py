@@ -107,6 +107,8 @@ _READ_SCALAR = {
 }
 for _tag in _READ_SCALAR:
     _Loader.add_constructor(_tag, _read_scalar)
+# An = alone is a type of its own in YAML 1.1, for which PyYAML has no reader; here it is a text.
+_Loader.add_constructor("tag:yaml.org,2002:value", yaml.SafeLoader.construct_yaml_str)
 _Loader.add_implicit_resolver("tag:yaml.org,2002:float", _SHORT_FLOAT, _BEGINS_FLOAT)
 Dumper.add_implicit_resolver("tag:yaml.org,2002:float", _SHORT_FLOAT, _BEGINS_FLOAT)
 
@@ -128,6 +130,8 @@ def _parse(text: str, place: Callable[[int], str]) -> tuple[Any, dict[str, int]]
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or str(error)
+        if "alias" in f"{getattr(error, 'context', '')} {problem}":
+            problem += '; a text that begins with * needs quotes, such as "*.csv"'
         raise ConfigError(f"{place(mark.line + 1 if mark else 1)}: this is not valid YAML: {problem}") from error
     except RecursionError:
         raise ConfigError(f"{place(1)}: brackets or sections are nested too deeply to be a config.") from None

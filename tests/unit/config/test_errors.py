@@ -197,6 +197,9 @@ def test_a_value_that_looks_like_something_and_cannot_be_it(config_file: Path, v
         ("epochs: 10", "epochs: 10, epochs: 3", ":9: fit.epochs is here twice"),
         ("[accuracy]", "[{name: mse, name: mae}]", ":4: compile.metrics.0.name is here twice"),
         ("[128, 64]", "[1, [{a: 1, a: 2}]]", ":3: model.args.hidden.1.0.a is here twice"),
+        ("../data/digits.npz, split: train", "*.npz, split: train", '; a text that begins with * needs quotes, such as "*'),
+        ("../data/digits.npz, split: train", "*npz, split: train", ":7: this is not valid YAML: found undefined alias "),
+        ("../data/digits.npz, split: train", "*npz, split: train", "'npz'; a text that begins with * needs quotes, such"),
         ("epochs: 10}", "epochs: 10", ": this is not valid YAML: "),
         (
             "seed: 7",

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tfdist.config import RunConfig, TfrecordSource, dump_yaml, load_config, to_dict
+from tfdist.config import RunConfig, TextSource, TfrecordSource, dump_yaml, load_config, to_dict
 from tfdist.config.load import settings
 from tfdist.errors import ConfigError
 
@@ -148,6 +148,14 @@ def test_what_is_dumped_loads_again(config_file: Path, tmp_path: Path) -> None:
     text = dump_yaml(config, {"tfdist": "0.1.0", "tensorflow": "2.21.0"})
     assert yaml.safe_load(text)["versions"] == {"tfdist": "0.1.0", "tensorflow": "2.21.0"}
     (tmp_path / "config.yaml").write_text(text)
+    assert load_config(tmp_path / "config.yaml") == config
+
+
+def test_an_equals_sign_alone_is_a_text(config_file: Path, tmp_path: Path) -> None:
+    config = load_config(config_file, ["data.train={format: text, files: a, label_separator: =}"])
+    assert isinstance(config.data.train, TextSource)
+    assert config.data.train.label_separator == "="
+    (tmp_path / "config.yaml").write_text(dump_yaml(config))
     assert load_config(tmp_path / "config.yaml") == config
 
 
