@@ -80,6 +80,8 @@ def read_document(path: Path) -> Document:
 
 
 _SHORT_FLOAT = re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+$")
+_AMBIGUOUS = re.compile(r"[-+]?(0[0-9_]+|[0-9_]+:.+)")
+"""An octal number, as in 010, or one to the base of 60, as in 1:30."""
 _BEGINS_FLOAT = list("-+0123456789")
 
 
@@ -94,11 +96,15 @@ class Dumper(yaml.SafeDumper):
 def _read_scalar(loader: _Loader, node: yaml.ScalarNode) -> Any:
     """A number, date or bool; PyYAML itself raises errors of Python's where one cannot be, such as 2026-02-30."""
     try:
-        return _READ_SCALAR[node.tag](loader, node)
+        value = _READ_SCALAR[node.tag](loader, node)
     except (ValueError, KeyError, AttributeError) as error:
         kind = node.tag.rpartition(":")[2]
         problem = f"{shown(node.value)} is read as {kind} and is none ({error}): correct it, or put quotes around a text"
         raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from error
+    if _AMBIGUOUS.fullmatch(node.value):
+        problem = f"{node.value} is {value} in YAML 1.1 alone: write the number that is meant, or put quotes around a text"
+        raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+    return value
 
 
 _READ_SCALAR = {

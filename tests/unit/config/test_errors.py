@@ -175,6 +175,9 @@ def test_an_override_that_is_not_yaml(config_file: Path) -> None:
         ("!!float foo", '"foo" is read as float and is none'),
         ("!!bool maybe", '"maybe" is read as bool and is none'),
         ("!!timestamp soon", '"soon" is read as timestamp and is none'),
+        ("010", "010 is 8 in YAML 1.1 alone: write the number that is meant, or put quotes around a text"),
+        ("1:30", "1:30 is 90 in YAML 1.1 alone"),
+        ("{at: 10:30:00.5}", "10:30:00.5 is 37800.5 in YAML 1.1 alone"),
         ("1" * 5000, "is read as int and is none (Exceeds the limit"),
     ],
 )

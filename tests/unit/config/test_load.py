@@ -151,6 +151,11 @@ def test_what_is_dumped_loads_again(config_file: Path, tmp_path: Path) -> None:
     assert load_config(tmp_path / "config.yaml") == config
 
 
+@pytest.mark.parametrize(("text", "number"), [("1_000", 1000), ("0x1F", 31), ("0b11", 3), ("00.5", 0.5), ("-0", 0)])
+def test_numbers_that_all_read_alike(config_file: Path, text: str, number: float) -> None:
+    assert load_config(config_file, [f"model.args.value={text}"]).model.args["value"] == number
+
+
 def test_an_equals_sign_alone_is_a_text(config_file: Path, tmp_path: Path) -> None:
     config = load_config(config_file, ["data.train={format: text, files: a, label_separator: =}"])
     assert isinstance(config.data.train, TextSource)
