@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import yaml
 
 from tfdist.config.problems import dotted, shown
+from tfdist.config.yaml_types import Loader
 from tfdist.errors import ConfigError
 
 
@@ -79,51 +79,11 @@ def read_document(path: Path) -> Document:
     return Document(path, content, lines)
 
 
-_SHORT_FLOAT = re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+$")
-_AMBIGUOUS = re.compile(r"[-+]?(0[0-9_]+|[0-9_]+:.+)")
-"""An octal number, as in 010, or one to the base of 60, as in 1:30."""
-_BEGINS_FLOAT = list("-+0123456789")
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML without object construction, and with numbers such as `1e-3`, which PyYAML takes for a string."""
-
-
-class Dumper(yaml.SafeDumper):
-    """Writes what is read here as it was: a text such as `1e-3` in quotes, too."""
-
-
-def _read_scalar(loader: _Loader, node: yaml.ScalarNode) -> Any:
-    """A number, date or bool; PyYAML itself raises errors of Python's where one cannot be, such as 2026-02-30."""
-    try:
-        value = _READ_SCALAR[node.tag](loader, node)
-    except (ValueError, KeyError, AttributeError) as error:
-        kind = node.tag.rpartition(":")[2]
-        problem = f"{shown(node.value)} is read as {kind} and is none ({error}): correct it, or put quotes around a text"
-        raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from error
-    if _AMBIGUOUS.fullmatch(node.value):
-        problem = f"{node.value} is {value} in YAML 1.1 alone: write the number that is meant, or put quotes around a text"
-        raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
-    return value
-
-
-_READ_SCALAR = {
-    f"tag:yaml.org,2002:{kind}": yaml.SafeLoader.yaml_constructors[f"tag:yaml.org,2002:{kind}"]
-    for kind in ("bool", "float", "int", "timestamp")
-}
-for _tag in _READ_SCALAR:
-    _Loader.add_constructor(_tag, _read_scalar)
-# An = alone is a type of its own in YAML 1.1, for which PyYAML has no reader; here it is a text.
-_Loader.add_constructor("tag:yaml.org,2002:value", yaml.SafeLoader.construct_yaml_str)
-_Loader.add_implicit_resolver("tag:yaml.org,2002:float", _SHORT_FLOAT, _BEGINS_FLOAT)
-Dumper.add_implicit_resolver("tag:yaml.org,2002:float", _SHORT_FLOAT, _BEGINS_FLOAT)
-
-
 def _parse(text: str, place: Callable[[int], str]) -> tuple[Any, dict[str, int]]:
     """What a YAML text holds and the line of every key; `place` says where a line, counted from 1, is."""
     lines: dict[str, int] = {}
     try:
-        loader = _Loader(text)
+        loader = Loader(text)
         try:
             node = loader.get_single_node()
             if node is None:

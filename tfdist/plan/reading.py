@@ -101,7 +101,7 @@ def _in_sequence(
 
 
 def _parts(sizes: NDArray[np.int64], first: float, last: float) -> NDArray[np.float64]:
-    """The part of each lane, [lanes], that lies from `first` to `last` of every batch, in which lanes stand in a row."""
+    """The part of each lane, [lanes], that lies from `first` to `last` of every batch, where lanes stand in a row."""
     ends = np.cumsum(sizes) / sizes.sum()
     starts = ends - sizes / sizes.sum()
     common = np.minimum(ends, last) - np.maximum(starts, first)

@@ -49,8 +49,9 @@ def all_gather(value: Any, strategy: tf.distribute.Strategy | None = None) -> np
     array = np.asarray(value)
     if array.dtype.hasobject:
         raise UsageError(
-            f"Workers exchange arrays, of one shape and dtype on all of them. Received: a {type(value).__name__}, which "
-            "is none. Give a number or an array on every worker, also where its value does not matter."
+            "Workers exchange arrays, of one shape and dtype on all of them. Received: a "
+            f"{type(value).__name__}, which is none. Give a number or an array on every worker, also where its value "
+            "does not matter."
         )
     workers = worker_count(strategy)
     if workers == 1:

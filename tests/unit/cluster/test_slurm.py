@@ -58,13 +58,15 @@ def test_each_task_finds_its_place() -> None:
 
 
 @pytest.mark.parametrize("distribution", ["block", "block:cyclic", "cyclic", "cyclic:block,Pack", "plane"])
-@pytest.mark.parametrize("place", [("node[1-3]", "1(x3)"), ("node7", "3")])
-def test_distributions_that_come_to_the_same(distribution: str, place: tuple[str, str]) -> None:
-    nodes, counts = place
+@pytest.mark.parametrize(
+    ("nodes", "counts", "hosts"),
+    [("node[1-3]", "1(x3)", ["node1", "node2", "node3"]), ("node7", "3", ["node7"] * 3)],
+)
+def test_distributions_that_come_to_the_same(distribution: str, nodes: str, counts: str, hosts: list[str]) -> None:
     changed = {"SLURM_STEP_NODELIST": nodes, "SLURM_STEP_TASKS_PER_NODE": counts, "SLURM_DISTRIBUTION": distribution}
     found = slurm.membership({**STEP, **changed})
     assert found is not None and found.cluster is not None
-    assert [address.host for address in found.cluster.workers] == slurm.expand_hosts(nodes) * (3 if nodes == "node7" else 1)
+    assert [address.host for address in found.cluster.workers] == hosts
 
 
 def test_ports_stay_below_the_ephemeral_ones_and_differ_between_neighbours() -> None:

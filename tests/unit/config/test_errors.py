@@ -56,7 +56,7 @@ OVERRIDES = [
     # what is no text is not shown as one
     ("model.args={1: a}", "model.args: expected a mapping of strings to values. Received: {1: \"a\"}"),
     ("model.args={on: [a, 2]}", "model.args: expected a mapping of strings to values. Received: {true: [\"a\", 2]}"),
-    ("model.args={2026-01-01: a}", "model.args: expected a mapping of strings to values. Received: {2026-01-01: \"a\"}"),
+    ("model.args={2026-01-01: a}", "model.args: expected a mapping of strings to values. Received: {2026-01-01: "),
     ("name=2026-01-01", "name: expected a name of letters, digits, dots, dashes and underscores. Received: 2026-01-01"),
     (
         "compile.metrics=accuracy",
@@ -175,7 +175,7 @@ def test_an_override_that_is_not_yaml(config_file: Path) -> None:
         ("!!float foo", '"foo" is read as float and is none'),
         ("!!bool maybe", '"maybe" is read as bool and is none'),
         ("!!timestamp soon", '"soon" is read as timestamp and is none'),
-        ("010", "010 is 8 in YAML 1.1 alone: write the number that is meant, or put quotes around a text"),
+        ("010", "010 is 8 in YAML 1.1 alone: write the number that is meant, or quote it"),
         ("1:30", "1:30 is 90 in YAML 1.1 alone"),
         ("{at: 10:30:00.5}", "10:30:00.5 is 37800.5 in YAML 1.1 alone"),
         ("1" * 5000, "is read as int and is none (Exceeds the limit"),
@@ -200,9 +200,9 @@ def test_a_value_that_looks_like_something_and_cannot_be_it(config_file: Path, v
         ("epochs: 10", "epochs: 10, epochs: 3", ":9: fit.epochs is here twice"),
         ("[accuracy]", "[{name: mse, name: mae}]", ":4: compile.metrics.0.name is here twice"),
         ("[128, 64]", "[1, [{a: 1, a: 2}]]", ":3: model.args.hidden.1.0.a is here twice"),
-        ("../data/digits.npz, split: train", "*.npz, split: train", '; a text that begins with * needs quotes, such as "*'),
-        ("../data/digits.npz, split: train", "*npz, split: train", ":7: this is not valid YAML: found undefined alias "),
-        ("../data/digits.npz, split: train", "*npz, split: train", "'npz'; a text that begins with * needs quotes, such"),
+        ("../data/digits.npz, split: tr", "*.npz, split: tr", '; a text that begins with * needs quotes, such as "*.'),
+        ("../data/digits.npz, split: tr", "*npz, split: tr", ":7: this is not valid YAML: found undefined alias 'npz'"),
+        ("../data/digits.npz, split: tr", "*npz, split: tr", "'npz'; a text that begins with * needs quotes, such as"),
         ("epochs: 10}", "epochs: 10", ": this is not valid YAML: "),
         (
             "seed: 7",

@@ -156,6 +156,11 @@ def test_numbers_that_all_read_alike(config_file: Path, text: str, number: float
     assert load_config(config_file, [f"model.args.value={text}"]).model.args["value"] == number
 
 
+def test_a_lane_may_have_no_sample(config_file: Path) -> None:
+    source = load_config(config_file, ["data.train={format: generator, function: a.b, samples: [0, 3], lanes: 2}"])
+    assert to_dict(source)["data"]["train"]["samples"] == [0, 3]
+
+
 def test_an_equals_sign_alone_is_a_text(config_file: Path, tmp_path: Path) -> None:
     config = load_config(config_file, ["data.train={format: text, files: a, label_separator: =}"])
     assert isinstance(config.data.train, TextSource)
