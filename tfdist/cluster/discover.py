@@ -51,7 +51,9 @@ def discover(
         return _from_count(nproc)
     if environ.get("TF_CONFIG", "").strip():
         return _from_tf_config(environ["TF_CONFIG"], find_local)
-    return slurm.membership(environ) or mpi.membership(environ) or Membership(None, (0,))
+    # mpirun in the script of a Slurm job leaves the job's variables to its ranks: what started this process decides.
+    scheduler = mpi if mpi.is_rank(environ) else slurm
+    return scheduler.membership(environ) or Membership(None, (0,))
 
 
 def _from_list(cluster: Cluster, index: int | None, find_local: FindLocal) -> Membership:

@@ -45,7 +45,7 @@ def membership(environ: Mapping[str, str]) -> Membership | None:
             f"{counts} task(s). Start with srun, one task a worker, or give --workers and --index."
         )
     distribution = environ.get("SLURM_DISTRIBUTION", "block")
-    if len(hosts) > 1 and re.split("[:,]", distribution)[0] != "block":
+    if not _is_in_blocks(counts, re.split("[:,]", distribution)[0]):
         raise ClusterError(
             "tfdist knows which task runs on which node for srun's block distribution only. Received: "
             f"SLURM_DISTRIBUTION={distribution}. Add `--distribution=block` to srun, or give --workers and --index."
@@ -55,6 +55,14 @@ def membership(environ: Mapping[str, str]) -> Membership | None:
     cluster = Cluster(tuple(Address(hosts[node], base + rank) for node, rank in places))
     machine = tuple(other for other, (node, _) in enumerate(places) if node == places[index][0])
     return Membership(cluster, (index,), machine, source="Slurm")
+
+
+def _is_in_blocks(counts: list[int], distribution: str) -> bool:
+    """Whether the tasks of the first node come first, then those of the second, and so on."""
+    if len(counts) == 1 or distribution == "block":
+        return True
+    # In turn over the nodes comes to the same where each has one.
+    return distribution in ("cyclic", "plane") and max(counts) == 1
 
 
 def base_port(job: int, step: int) -> int:

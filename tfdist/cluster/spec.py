@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from tfdist.errors import ClusterError
 
 _HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,252}[A-Za-z0-9])?")
+_NUMBERS = re.compile(r"[0-9]+(\.[0-9]+)+")
 _EXAMPLE = "such as host1:20000,host2:20000 or [fd00::1]:20000"
 
 
@@ -25,9 +26,10 @@ def is_loopback(host: str) -> bool:
 def _canonical_host(host: str) -> str:
     """The one spelling of `host` by which lists of several hosts are compared."""
     try:
-        return str(ipaddress.ip_address(host))
+        address = ipaddress.ip_address(host)
     except ValueError:
         return host.lower()
+    return str(getattr(address, "ipv4_mapped", None) or address)
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,8 @@ class Address:
             unspecified = ipaddress.ip_address(self.host).is_unspecified
         except ValueError:
             unspecified = False
-            if not _HOST_NAME.fullmatch(self.host):
+            # Resolvers read such numbers in their own way: 10.0.0.010 is 10.0.0.8 to them, and 127.1 is 127.0.0.1.
+            if not _HOST_NAME.fullmatch(self.host) or _NUMBERS.fullmatch(self.host):
                 raise ClusterError(
                     f"A worker's host must be a name, an IPv4 address or an IPv6 address in brackets, {_EXAMPLE}. "
                     f"Received: host={self.host!r}"

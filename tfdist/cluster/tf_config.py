@@ -54,7 +54,10 @@ def parse_tf_config(text: str) -> tuple[Cluster, int]:
     chiefs, workers = jobs.get("chief", []), jobs.get("worker", [])
     if len(chiefs) > 1:
         raise _error("names more than one chief", text)
-    cluster = Cluster(tuple(Address.parse(entry) for entry in [*chiefs, *workers]))
+    try:
+        cluster = Cluster(tuple(Address.parse(entry) for entry in [*chiefs, *workers]))
+    except ClusterError as error:
+        raise _error(f"has a cluster that cannot be. {error}", text) from None
     kind, index = _task(value.get("task"), text)
     if not 0 <= index < len(jobs.get(kind, [])):
         raise _error(f"has the task {kind} {index}, and its cluster has {len(jobs.get(kind, []))} of that job", text)

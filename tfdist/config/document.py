@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import yaml
 
 from tfdist.config.problems import dotted, shown
+from tfdist.config.yaml_types import Loader
 from tfdist.errors import ConfigError
 
 
@@ -79,27 +79,11 @@ def read_document(path: Path) -> Document:
     return Document(path, content, lines)
 
 
-_SHORT_FLOAT = re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+$")
-_BEGINS_FLOAT = list("-+0123456789")
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML without object construction, and with numbers such as `1e-3`, which PyYAML takes for a string."""
-
-
-class Dumper(yaml.SafeDumper):
-    """Writes what is read here as it was: a text such as `1e-3` in quotes, too."""
-
-
-_Loader.add_implicit_resolver("tag:yaml.org,2002:float", _SHORT_FLOAT, _BEGINS_FLOAT)
-Dumper.add_implicit_resolver("tag:yaml.org,2002:float", _SHORT_FLOAT, _BEGINS_FLOAT)
-
-
 def _parse(text: str, place: Callable[[int], str]) -> tuple[Any, dict[str, int]]:
     """What a YAML text holds and the line of every key; `place` says where a line, counted from 1, is."""
     lines: dict[str, int] = {}
     try:
-        loader = _Loader(text)
+        loader = Loader(text)
         try:
             node = loader.get_single_node()
             if node is None:
@@ -112,6 +96,8 @@ def _parse(text: str, place: Callable[[int], str]) -> tuple[Any, dict[str, int]]
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or str(error)
+        if "alias" in f"{getattr(error, 'context', '')} {problem}":
+            problem += '; a text that begins with * needs quotes, such as "*.csv"'
         raise ConfigError(f"{place(mark.line + 1 if mark else 1)}: this is not valid YAML: {problem}") from error
     except RecursionError:
         raise ConfigError(f"{place(1)}: brackets or sections are nested too deeply to be a config.") from None
@@ -136,9 +122,13 @@ def _refuse_loops(node: yaml.Node, place: Callable[[int], str], above: set[int],
 
 def _note_lines(node: yaml.Node, key: str, lines: dict[str, int], seen: set[int], place: Callable[[int], str]) -> None:
     """Fills in the line of every key, and refuses a key that a mapping holds twice: YAML would keep the last."""
-    if not isinstance(node, yaml.MappingNode) or id(node) in seen:
+    if not isinstance(node, yaml.CollectionNode) or id(node) in seen:
         return
     seen.add(id(node))
+    if not isinstance(node, yaml.MappingNode):
+        for position, entry in enumerate(node.value):
+            _note_lines(entry, dotted(key, str(position)), lines, seen, place)
+        return
     first: dict[str, int] = {}
     for key_node, value_node in node.value:
         if not isinstance(key_node, yaml.ScalarNode):

@@ -31,9 +31,9 @@ def resolve_callable(path: str, key: str) -> Callable[..., Any]:
     found: Any = _import(names[0], path, key)
     for position, name in enumerate(names[1:], start=1):
         parent = ".".join(names[:position])
-        if not hasattr(found, name) and isinstance(found, ModuleType) and hasattr(found, "__path__"):
+        if not _has(found, name, path, key) and isinstance(found, ModuleType) and hasattr(found, "__path__"):
             _import(f"{parent}.{name}", path, key, missing_is_fine=True)
-        if not hasattr(found, name):
+        if not _has(found, name, path, key):
             near = nearest(name, [entry for entry in dir(found) if not entry.startswith("_")])
             hint = f"; did you mean {'.'.join([parent, near, *names[position + 1 :]])}?" if near else "."
             raise FieldError(key, f"{parent} has no {name}{hint} Received: {path}")
@@ -41,6 +41,14 @@ def resolve_callable(path: str, key: str) -> Callable[..., Any]:
     if not callable(found):
         raise FieldError(key, f"expected a function or a class. Received: {path}, which is a {type(found).__name__}")
     return found
+
+
+def _has(parent: Any, name: str, path: str, key: str) -> bool:
+    try:
+        return hasattr(parent, name)
+    except Exception as error:
+        # A package that imports its parts when they are asked for.
+        raise FieldError(key, f"looking for {name} raised {type(error).__name__}: {error}. Received: {path}") from error
 
 
 def _import(module: str, path: str, key: str, missing_is_fine: bool = False) -> ModuleType | None:
@@ -55,8 +63,9 @@ def _import(module: str, path: str, key: str, missing_is_fine: bool = False) -> 
                 f"there is no module {module}. Expected one that is installed or lies in the working directory. "
                 f"Received: {path}",
             ) from error
-        problem: Exception = error
-    except Exception as error:
+        problem: BaseException = error
+    except (Exception, SystemExit) as error:
+        # A script that reads its own options when it is imported ends the process with argparse's code, without a word.
         problem = error
     raise FieldError(
         key, f"importing {module} raised {type(problem).__name__}: {problem}. Received: {path}"

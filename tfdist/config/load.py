@@ -12,11 +12,12 @@ from typing import Any
 
 import yaml
 
-from tfdist.config.document import Document, Dumper, read_document
+from tfdist.config.document import Document, read_document
 from tfdist.config.problems import FieldError, dotted
 from tfdist.config.schema import RunConfig
 from tfdist.config.section import build
 from tfdist.config.sources import FORMATS
+from tfdist.config.yaml_types import Dumper
 from tfdist.errors import ConfigError
 
 _VERSIONS = "versions"

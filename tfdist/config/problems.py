@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tfdist.errors import ConfigError
@@ -35,8 +35,17 @@ def dotted(section: str, key: str) -> str:
 
 def shown(value: Any) -> str:
     """A value as an error shows it: on one line, quoted as in YAML, cut when long."""
-    text = json.dumps(value, default=str)
+    text = _in_yaml(value)
     return text if len(text) <= 200 else text[:200] + "..."
+
+
+def _in_yaml(value: Any) -> str:
+    """JSON, which is YAML, but that what JSON has no texts for stays itself: a date, or a key that is a number."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_in_yaml(key)}: {_in_yaml(entry)}" for key, entry in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_in_yaml, value)) + "]"
+    return json.dumps(value) if value is None or isinstance(value, str | int | float) else str(value)
 
 
 def nearest(name: str, valid: Iterable[str]) -> str | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from tfdist.config.document import Dumper
+from tfdist.config.yaml_types import Dumper
 
 
 def config_text(section: Mapping[str, Any]) -> str:

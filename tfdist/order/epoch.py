@@ -64,8 +64,13 @@ class Order:
         Returns:
             A seed for each of them as `tf.random.stateless_uniform` and its kin take it, int32 [k, 2].
         """
-        (key,) = numbers(f"samples, seed {self.seed}, epoch {epoch}", 1)
-        return mixed(samples.astype(np.uint64), key).astype("<u8").view("<i4").astype(np.int32).reshape(-1, 2)
+        return sample_seeds(self.seed, epoch, samples)
+
+
+def sample_seeds(seed: int, epoch: int, samples: NDArray[np.int64]) -> NDArray[np.int32]:
+    """See `Order.sample_seeds`; the same for a sample in whichever order it is read."""
+    (key,) = numbers(f"samples, seed {seed}, epoch {epoch}", 1)
+    return mixed(samples.astype(np.uint64), key).astype("<u8").view("<i4").astype(np.int32).reshape(-1, 2)
 
 
 @dataclass(frozen=True)

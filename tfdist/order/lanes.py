@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfdist.order.dealing import taken_before
-from tfdist.order.epoch import num_steps
-from tfdist.order.permutation import mixed, numbers, permuted
+from tfdist.order.epoch import num_steps, sample_seeds
+from tfdist.order.permutation import permuted
 from tfdist.order.windows import permuted_in_windows
 
 LANES = 64
@@ -102,8 +102,7 @@ class LaneOrder:
 
     def sample_seeds(self, epoch: int, samples: NDArray[np.int64]) -> NDArray[np.int32]:
         """What is random about samples in an epoch; see `tfdist.order.epoch.Order.sample_seeds`."""
-        (key,) = numbers(f"samples, seed {self.seed}, epoch {epoch}", 1)
-        return mixed(samples.astype(np.uint64), key).astype("<u8").view("<i4").astype(np.int32).reshape(-1, 2)
+        return sample_seeds(self.seed, epoch, samples)
 
     def lanes_of(self, epoch: int, workers: int, worker: int) -> NDArray[np.int64]:
         """The lanes that a worker reads, sorted; of very long epochs, as a look at some of the steps finds them."""

@@ -23,7 +23,7 @@ class Reading:
         worker: Its index.
         samples: That it trains on; always exact.
         file_samples: The same by file, int64 [files]. Exact in the order of the files; with a shuffled order, what is
-            to be expected: every epoch deals the samples anew.
+            to be expected: every epoch deals the samples anew. About right where files are read in sequence.
         file_bytes: Bytes that it reads of each file, int64 [files], by the mean size of the file's records. More than
             it trains on where files are read in sequence, and records of others are read over.
     """
@@ -87,23 +87,24 @@ def _in_sequence(
     layout = order.layout(0)
     lane_of = np.zeros(len(sizes.files), np.int64)
     lane_of[layout.files] = np.searchsorted(layout.lane_starts, layout.file_starts, side="right") - 1
-    ends = np.array([0, sizes.samples])
+    ends, batch = np.array([0, sizes.samples]), min(batch_size, sizes.samples)
     for worker in range(workers):
         read = np.isin(np.arange(lanes.number), order.lanes_of(0, workers, worker))
         samples = int(_samples_before(ends, sizes.samples, batch_size, workers, worker)[-1])
+        first, last = (place / batch for place in bounds(batch, workers, worker))
         if shuffle:
             part, mine = layout.sizes[read].sum() / sizes.samples, whole.file_samples * (samples / sizes.samples)
         else:
-            part, mine = read[lane_of], whole.file_samples * _parts(layout.sizes, workers, worker)[lane_of]
+            part, mine = read[lane_of], whole.file_samples * _parts(layout.sizes, first, last)[lane_of]
         bytes_ = np.rint(whole.file_bytes * part).astype(np.int64)
         yield Reading(worker, samples, np.rint(mine).astype(np.int64), bytes_)
 
 
-def _parts(sizes: NDArray[np.int64], workers: int, worker: int) -> NDArray[np.float64]:
-    """The part of each lane that a worker trains on, when lanes stand one after another in every batch: [lanes]."""
+def _parts(sizes: NDArray[np.int64], first: float, last: float) -> NDArray[np.float64]:
+    """The part of each lane, [lanes], that lies from `first` to `last` of every batch, where lanes stand in a row."""
     ends = np.cumsum(sizes) / sizes.sum()
     starts = ends - sizes / sizes.sum()
-    common = np.minimum(ends, (worker + 1) / workers) - np.maximum(starts, worker / workers)
+    common = np.minimum(ends, last) - np.maximum(starts, first)
     return np.clip(common, 0, None) / (ends - starts)
 
 

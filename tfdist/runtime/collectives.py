@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import zlib
 from typing import Any
 
 import numpy as np
@@ -39,20 +40,32 @@ def all_gather(value: Any, strategy: tf.distribute.Strategy | None = None) -> np
 
     Returns:
         An array of shape `(workers, *value.shape)` and the dtype of `value`, the same on every worker.
+
+    Raises:
+        UsageError: `value` is no array of numbers or texts, or it has another shape or dtype on another worker. Where
+            the sizes in bytes differ, too, it is TensorFlow that raises.
     """
     strategy = strategy or tf.distribute.get_strategy()
     array = np.asarray(value)
+    if array.dtype.hasobject:
+        raise UsageError(
+            "Workers exchange arrays, of one shape and dtype on all of them. Received: a "
+            f"{type(value).__name__}, which is none. Give a number or an array on every worker, also where its value "
+            "does not matter."
+        )
     workers = worker_count(strategy)
     if workers == 1:
         return array[np.newaxis]
     # A sum in which each worker fills its own row and all other summands are zero copies bits, of integers.
     content = array.tobytes()
-    words = np.frombuffer(content.ljust(-(-len(content) // 4) * 4, b"\0"), np.int32)
+    kind = np.array([zlib.crc32(f"{array.dtype} {array.shape}".encode())], np.uint32).tobytes()
+    words = np.frombuffer(kind + content.ljust(-(-len(content) // 4) * 4, b"\0"), np.int32)
     rows = np.zeros((workers, words.size), np.int32)
     rows[worker_rank(strategy)] = words
     total = _sum_over_workers(rows, strategy)
+    _check_kinds(total[:, 0], array, worker_rank(strategy))
     return np.stack(
-        [np.frombuffer(row.tobytes()[: len(content)], array.dtype).reshape(array.shape) for row in total]
+        [np.frombuffer(row[1:].tobytes()[: len(content)], array.dtype).reshape(array.shape) for row in total]
     )
 
 
@@ -68,7 +81,7 @@ def all_reduce(value: Any, op: str = "sum", strategy: tf.distribute.Strategy | N
         An array of the shape of `value`, the same on every worker.
 
     Raises:
-        UsageError: `op` is none of the four.
+        UsageError: `op` is none of the four; or see `all_gather`.
     """
     if op not in _REDUCTIONS:
         raise UsageError(f"all_reduce knows the operations {sorted(_REDUCTIONS)}. Received: op={op!r}")
@@ -79,7 +92,7 @@ def broadcast(value: Any, root: int = 0, strategy: tf.distribute.Strategy | None
     """The array of worker `root`, on every worker. All workers pass an array of one shape and dtype.
 
     Raises:
-        UsageError: There is no worker `root`.
+        UsageError: There is no worker `root`; or see `all_gather`.
     """
     rows = all_gather(value, strategy)
     if not 0 <= root < len(rows):
@@ -98,6 +111,17 @@ def gather_objects(value: Any, strategy: tf.distribute.Strategy | None = None) -
 def barrier(strategy: tf.distribute.Strategy | None = None) -> None:
     """Returns when every worker has called it."""
     all_gather(0, strategy)
+
+
+def _check_kinds(kinds: np.ndarray, array: np.ndarray, rank: int) -> None:
+    """Bits of one dtype read as another would be other numbers: 0.5 on a worker, and 0 on one that has nothing."""
+    others = np.flatnonzero(kinds != kinds[rank]).tolist()
+    if others:
+        raise UsageError(
+            "Workers exchange arrays of one shape and dtype. Received: "
+            f"{array.dtype} of shape {array.shape} on worker {rank}, and another on {', '.join(map(str, others))}. "
+            "Convert the value on every worker, as with float(value) or numpy.asarray(value, 'float32')."
+        )
 
 
 def _sum_over_workers(rows: np.ndarray, strategy: tf.distribute.Strategy) -> np.ndarray:

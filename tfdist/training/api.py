@@ -124,13 +124,17 @@ def all_reduce(value: Any, op: str = "sum") -> np.ndarray:
         An array of the shape of `value`, the same on every worker.
 
     Raises:
-        UsageError: `op` is none of the four.
+        UsageError: `op` is none of the four; or see `all_gather`.
     """
     return collectives.all_reduce(value, op, strategy())
 
 
 def all_gather(value: Any) -> np.ndarray:
-    """Collects one array from every worker: shape `(workers, *value.shape)`, the same on every worker."""
+    """Collects one array from every worker: shape `(workers, *value.shape)`, the same on every worker.
+
+    Raises:
+        UsageError: `value` is no array of numbers or texts, or it has another shape or dtype on another worker.
+    """
     return collectives.all_gather(value, strategy())
 
 
@@ -138,6 +142,6 @@ def broadcast(value: Any, root: int = 0) -> np.ndarray:
     """The array of worker `root`, on every worker; all pass an array of one shape and dtype.
 
     Raises:
-        UsageError: There is no worker `root`.
+        UsageError: There is no worker `root`; or see `all_gather`.
     """
     return collectives.broadcast(value, root, strategy())

@@ -21,6 +21,10 @@ def find(workers: str | None = None, index: int | None = None, nproc: int | None
 
 TF_CONFIG = json.dumps({"cluster": {"worker": ["here:1", "b:1", "10.0.0.1:2"]}, "task": {"type": "worker", "index": 2}})
 
+SLURM_JOB = {"SLURM_JOB_ID": "7", "SLURM_PROCID": "0", "SLURM_NTASKS": "2", "SLURM_JOB_NODELIST": "here"}
+SLURM_STEP = {**SLURM_JOB, "SLURM_STEP_NODELIST": "n[1-2]", "SLURM_STEP_TASKS_PER_NODE": "1(x2)"}
+MPI = {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_LOCAL_SIZE": "3", "PMIX_NAMESPACE": "job"}
+
 
 @pytest.mark.parametrize(
     ("arguments", "workers", "local", "machine"),
@@ -40,6 +44,11 @@ TF_CONFIG = json.dumps({"cluster": {"worker": ["here:1", "b:1", "10.0.0.1:2"]}, 
         ({"TF_CONFIG": " "}, 1, (0,), (0,)),
         ({"TF_CONFIG": '{"cluster": {"chief": ["x:1"]}, "task": {"type": "chief", "index": 0}}'}, 1, (0,), (0,)),
         ({"SLURM_PROCID": "0", "SLURM_JOB_ID": "7", "SLURM_NTASKS": "1"}, 1, (0,), (0,)),
+        # mpirun within a Slurm job: its ranks have the variables of the job's script, or of the step that started them
+        ({**SLURM_JOB, **MPI, "OMPI_COMM_WORLD_SIZE": "3"}, 3, (1,), (0, 1, 2)),
+        ({**SLURM_STEP, **MPI, "OMPI_COMM_WORLD_SIZE": "3"}, 3, (1,), (0, 1, 2)),
+        ({**SLURM_JOB, **MPI, "OMPI_COMM_WORLD_SIZE": "1"}, 1, (0,), (0,)),
+        (SLURM_STEP, 2, (0,), (0,)),
     ],
 )
 def test_who_takes_part(

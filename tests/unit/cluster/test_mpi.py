@@ -20,6 +20,16 @@ def test_ranks_of_one_machine_come_to_one_list() -> None:
     assert all(place is not None and place.machine == (0, 1, 2) for place in found)
 
 
+@pytest.mark.parametrize("size", [2, 12_000])
+def test_ports_stay_below_the_ephemeral_ones(size: int) -> None:
+    sizes = {"OMPI_COMM_WORLD_SIZE": str(size), "OMPI_COMM_WORLD_LOCAL_SIZE": str(size)}
+    for job in range(100 if size == 2 else 1):
+        found = mpi.membership({**RANK, **sizes, "PMIX_NAMESPACE": f"job-{job}"})
+        assert found is not None and found.cluster is not None
+        ports = [address.port for address in found.cluster.workers]
+        assert 20000 <= ports[0] == ports[-1] - size + 1 < ports[-1] < 32000
+
+
 @pytest.mark.parametrize("environ", [{}, {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "1"}])
 def test_outside_mpirun_or_alone_it_says_nothing(environ: dict[str, str]) -> None:
     assert mpi.membership(environ) is None
@@ -30,6 +40,7 @@ def test_outside_mpirun_or_alone_it_says_nothing(environ: dict[str, str]) -> Non
     [
         ({"OMPI_COMM_WORLD_LOCAL_SIZE": "2"}, "does not say where the others are"),
         ({"OMPI_COMM_WORLD_SIZE": "many"}, "must be a number"),
+        ({"OMPI_COMM_WORLD_SIZE": "12001", "OMPI_COMM_WORLD_LOCAL_SIZE": "12001"}, "do not name a job of 12001 ranks"),
         ({"OMPI_COMM_WORLD_RANK": "3"}, "do not name a job"),
         ({"PMIX_NAMESPACE": ""}, "do not name a job"),
     ],

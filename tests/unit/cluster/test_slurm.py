@@ -57,6 +57,18 @@ def test_each_task_finds_its_place() -> None:
     assert (first.local, first.machine) == ((0,), (0, 1))
 
 
+@pytest.mark.parametrize("distribution", ["block", "block:cyclic", "cyclic", "cyclic:block,Pack", "plane"])
+@pytest.mark.parametrize(
+    ("nodes", "counts", "hosts"),
+    [("node[1-3]", "1(x3)", ["node1", "node2", "node3"]), ("node7", "3", ["node7"] * 3)],
+)
+def test_distributions_that_come_to_the_same(distribution: str, nodes: str, counts: str, hosts: list[str]) -> None:
+    changed = {"SLURM_STEP_NODELIST": nodes, "SLURM_STEP_TASKS_PER_NODE": counts, "SLURM_DISTRIBUTION": distribution}
+    found = slurm.membership({**STEP, **changed})
+    assert found is not None and found.cluster is not None
+    assert [address.host for address in found.cluster.workers] == hosts
+
+
 def test_ports_stay_below_the_ephemeral_ones_and_differ_between_neighbours() -> None:
     bases = [slurm.base_port(job, step) for job in range(1, 400) for step in range(3)]
     assert min(bases) >= 20000 and max(bases) + 64 <= 32000
@@ -79,6 +91,11 @@ def test_outside_a_step_of_several_tasks_slurm_says_nothing(environ: dict[str, s
         ({"SLURM_PROCID": "3"}, "do not fit"),
         ({"SLURM_PROCID": "x"}, "must be a number"),
         ({"SLURM_DISTRIBUTION": "cyclic"}, "--distribution=block"),
+        ({"SLURM_DISTRIBUTION": "plane=2"}, "--distribution=block"),
+        (
+            {"SLURM_DISTRIBUTION": "arbitrary", "SLURM_STEP_NODELIST": "n[1-3]", "SLURM_STEP_TASKS_PER_NODE": "1(x3)"},
+            "--distribution=block",
+        ),
     ],
 )
 def test_variables_that_do_not_fit_are_refused(changed: dict[str, str], says: str) -> None:

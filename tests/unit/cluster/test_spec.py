@@ -13,6 +13,8 @@ from tfdist.errors import ClusterError
         (" Host-1.Example.org:1 ", "host-1.example.org", 1, "host-1.example.org:1"),  # names have no case
         ("10.0.0.1:65535", "10.0.0.1", 65535, "10.0.0.1:65535"),
         ("[FD00:0::1]:20000", "fd00::1", 20000, "[fd00::1]:20000"),  # one spelling, so that lists compare
+        ("[::ffff:10.0.0.1]:1", "10.0.0.1", 1, "10.0.0.1:1"),
+        ("12:2222", "12", 2222, "12:2222"),  # some machines are called by numbers
         ("my_host:2222", "my_host", 2222, "my_host:2222"),  # not a valid name, and a usual one
     ],
 )
@@ -44,6 +46,11 @@ def test_addresses_are_read_and_written(text: str, host: str, port: int, shown: 
         ("http://host1:20000", "must be a name"),
         ("user@host1:20000", "must be a name"),
         ("host 1:20000", "must be a name"),
+        ("10.0.0.010:1", "must be a name, an IPv4 address"),  # resolvers take it for octal: 10.0.0.8
+        ("127.1:1", "must be a name, an IPv4 address"),
+        ("256.0.0.1:1", "must be a name, an IPv4 address"),
+        ("[::ffff:10.0.0.1]:1,10.0.0.1:1", "Workers 0 and 1"),
+        ("[::ffff:127.0.0.1]:1,host2:1", "another machine on every host"),
         ("0.0.0.0:20000", "every address"),
         ("[::]:20000", "every address"),
         ("a:1,b:1,A:1", "Workers 0 and 2"),

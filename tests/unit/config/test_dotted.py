@@ -32,6 +32,8 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "needy.py").write_text("import absent_package\n")
     (folder / "broken.py").write_text("def build(:\n")
     (folder / "raising.py").write_text("raise RuntimeError('no licence')\n")
+    (folder / "script.py").write_text("import argparse\nargparse.ArgumentParser().parse_args(['--unknown'])\n")
+    (folder / "lazy.py").write_text("def __getattr__(name):\n    import absent_package\n")
     monkeypatch.syspath_prepend(tmp_path)
 
 
@@ -55,6 +57,8 @@ def test_imports_modules_on_the_way() -> None:
         ("mine.later", "expected a function or a class. Received: mine.later, which is a module"),
         ("mine.needy.build", "importing mine.needy raised ModuleNotFoundError: No module named 'absent_package'"),
         ("mine.broken.build", "importing mine.broken raised SyntaxError: "),
+        ("mine.script.build", "importing mine.script raised SystemExit: 2. Received: mine.script.build"),
+        ("mine.lazy.build", "looking for build raised ModuleNotFoundError: No module named 'absent_package'. Received"),
         ("mine.raising.build", "importing mine.raising raised RuntimeError: no licence"),
     ],
 )

@@ -53,6 +53,11 @@ OVERRIDES = [
     ("fit=", "fit: expected a section with the keys epochs. Received: null"),
     ("data.train=a.npz", "data.train: expected a section whose key format is one of npz"),
     ("model.args=[64]", "model.args: expected a mapping of strings to values. Received: [64]"),
+    # what is no text is not shown as one
+    ("model.args={1: a}", "model.args: expected a mapping of strings to values. Received: {1: \"a\"}"),
+    ("model.args={on: [a, 2]}", "model.args: expected a mapping of strings to values. Received: {true: [\"a\", 2]}"),
+    ("model.args={2026-01-01: a}", "model.args: expected a mapping of strings to values. Received: {2026-01-01: "),
+    ("name=2026-01-01", "name: expected a name of letters, digits, dots, dashes and underscores. Received: 2026-01-01"),
     (
         "compile.metrics=accuracy",
         "compile.metrics: expected a list of metrics, each a name or a mapping with the key name",
@@ -161,6 +166,31 @@ def test_an_override_that_is_not_yaml(config_file: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("2026-02-30", '"2026-02-30" is read as timestamp and is none (day is out of range for month): correct it'),
+        ("[a, 2026-13-01]", '"2026-13-01" is read as timestamp and is none'),
+        ("0b_", '"0b_" is read as int and is none'),
+        ("!!int foo", '"foo" is read as int and is none'),
+        ("!!float foo", '"foo" is read as float and is none'),
+        ("!!bool maybe", '"maybe" is read as bool and is none'),
+        ("!!timestamp soon", '"soon" is read as timestamp and is none'),
+        ("010", "010 is 8 in YAML 1.1 alone: write the number that is meant, or quote it"),
+        ("1:30", "1:30 is 90 in YAML 1.1 alone"),
+        ("{at: 10:30:00.5}", "10:30:00.5 is 37800.5 in YAML 1.1 alone"),
+        ("1" * 5000, "is read as int and is none (Exceeds the limit"),
+    ],
+)
+def test_a_value_that_looks_like_something_and_cannot_be_it(config_file: Path, value: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(message)) as raised:
+        load_config(config_file, [f"model.args.value={value}"])
+    assert str(raised.value).startswith("--set model.args.value=")
+    config_file.write_text(config_file.read_text().replace("hidden: [128, 64]", f"hidden: {value}"))
+    with pytest.raises(ConfigError, match=re.escape(f"{config_file}:3: this is not valid YAML: ")):
+        load_config(config_file)
+
+
+@pytest.mark.parametrize(
     ("old", "new", "message"),
     [
         ("batch_size: 128", "batch_size: 0", ":6: data.batch_size: expected an integer of 1 or more. Received: 0"),
@@ -168,6 +198,11 @@ def test_an_override_that_is_not_yaml(config_file: Path) -> None:
         ("  batch_size: 128\n", "", ":5: data.batch_size: this key is missing."),  # the section's line
         ("seed: 7", "seed: 7\nseed: 8", ":3: seed is here twice. Expected it once. Received: line 2 too"),
         ("epochs: 10", "epochs: 10, epochs: 3", ":9: fit.epochs is here twice"),
+        ("[accuracy]", "[{name: mse, name: mae}]", ":4: compile.metrics.0.name is here twice"),
+        ("[128, 64]", "[1, [{a: 1, a: 2}]]", ":3: model.args.hidden.1.0.a is here twice"),
+        ("../data/digits.npz, split: tr", "*.npz, split: tr", '; a text that begins with * needs quotes, such as "*.'),
+        ("../data/digits.npz, split: tr", "*npz, split: tr", ":7: this is not valid YAML: found undefined alias 'npz'"),
+        ("../data/digits.npz, split: tr", "*npz, split: tr", "'npz'; a text that begins with * needs quotes, such as"),
         ("epochs: 10}", "epochs: 10", ": this is not valid YAML: "),
         (
             "seed: 7",

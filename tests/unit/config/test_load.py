@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tfdist.config import RunConfig, TfrecordSource, dump_yaml, load_config, to_dict
+from tfdist.config import RunConfig, TextSource, TfrecordSource, dump_yaml, load_config, to_dict
 from tfdist.config.load import settings
 from tfdist.errors import ConfigError
 
@@ -148,6 +148,24 @@ def test_what_is_dumped_loads_again(config_file: Path, tmp_path: Path) -> None:
     text = dump_yaml(config, {"tfdist": "0.1.0", "tensorflow": "2.21.0"})
     assert yaml.safe_load(text)["versions"] == {"tfdist": "0.1.0", "tensorflow": "2.21.0"}
     (tmp_path / "config.yaml").write_text(text)
+    assert load_config(tmp_path / "config.yaml") == config
+
+
+@pytest.mark.parametrize(("text", "number"), [("1_000", 1000), ("0x1F", 31), ("0b11", 3), ("00.5", 0.5), ("-0", 0)])
+def test_numbers_that_all_read_alike(config_file: Path, text: str, number: float) -> None:
+    assert load_config(config_file, [f"model.args.value={text}"]).model.args["value"] == number
+
+
+def test_a_lane_may_have_no_sample(config_file: Path) -> None:
+    source = load_config(config_file, ["data.train={format: generator, function: a.b, samples: [0, 3], lanes: 2}"])
+    assert to_dict(source)["data"]["train"]["samples"] == [0, 3]
+
+
+def test_an_equals_sign_alone_is_a_text(config_file: Path, tmp_path: Path) -> None:
+    config = load_config(config_file, ["data.train={format: text, files: a, label_separator: =}"])
+    assert isinstance(config.data.train, TextSource)
+    assert config.data.train.label_separator == "="
+    (tmp_path / "config.yaml").write_text(dump_yaml(config))
     assert load_config(tmp_path / "config.yaml") == config
 
 

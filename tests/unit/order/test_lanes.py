@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfdist.order.epoch import Steps
+from tfdist.order.epoch import Order, Steps
 from tfdist.order.lanes import LaneOrder, Lanes
 
 counts = st.lists(st.integers(0, 50), min_size=1, max_size=8).filter(any)
@@ -96,3 +96,9 @@ def test_samples_have_seeds_of_their_own() -> None:
     order = LaneOrder(Lanes.of((50, 50)), 8, 7, True)
     seeds = {tuple(seed) for epoch in (0, 1) for seed in order.sample_seeds(epoch, np.arange(100)).tolist()}
     assert len(seeds) == 200
+
+
+def test_a_sample_has_the_seed_that_it_has_when_it_is_read_in_any_order() -> None:
+    samples = np.array([0, 7, 99])
+    in_sequence = LaneOrder(Lanes.of((50, 50)), 8, 7, True).sample_seeds(2**40, samples)
+    np.testing.assert_array_equal(in_sequence, Order(100, 7, True).sample_seeds(2**40, samples))

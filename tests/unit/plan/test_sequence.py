@@ -59,6 +59,12 @@ def test_one_file_is_read_by_every_worker() -> None:
     assert "Together they read 640 kB an epoch of the 80.0 kB that there are" in warned(made)["few-files"]
 
 
+def test_the_samples_of_each_file_are_those_of_the_workers_part_of_a_batch() -> None:
+    found = readings(packed(100, 100, 100), batch_size=2, workers=3, shuffle=False)
+    assert [reading.samples for reading in found] == [150, 150, 0]
+    assert [reading.file_samples.tolist() for reading in found] == [[100, 50, 0], [0, 50, 100], [0, 0, 0]]
+
+
 def test_as_many_files_as_workers_are_each_read_once() -> None:
     made = plan(packed(*[100] * 8), 80, Layout(8, 8), shuffle=True)
     assert [reading.bytes for reading in made.train.readings] == [10_000] * 8

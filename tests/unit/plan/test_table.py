@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from tests.unit.plan.sources import plan, source
 from tfdist.plan.sizes import Layout
 from tfdist.plan.table import render
@@ -58,3 +60,21 @@ def test_a_shuffled_order_and_a_single_file() -> None:
     assert "  seed           drawn when the run starts\n" in text
     assert "  last batch     as large as the others\n" in text
     assert "at least 6.00 kB a worker" in text
+
+
+@pytest.mark.parametrize(
+    ("layout", "line"),
+    [
+        (Layout(), "  replicas       1 on 1 worker"),
+        (Layout(1, 4), "  replicas       4 on 1 worker"),
+        (Layout(2, 4), "  replicas       4 on 2 workers, 2 each"),
+        (Layout(4, 4, hosts=2), "  replicas       4 on 4 workers on 2 hosts, 1 each"),
+    ],
+)
+def test_who_takes_part(layout: Layout, line: str) -> None:
+    assert line in render(plan(source(100), layout=layout)).splitlines()
+
+
+def test_a_single_file_has_no_table_of_files() -> None:
+    assert "  file " not in render(plan(source(100)))
+    assert "  file " in render(plan(source(100, 50)))

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tfdist.errors import UsageError
 from tfdist.runtime import collectives
 
 Play = Callable[[np.ndarray, np.ndarray], list[np.ndarray]]
@@ -25,9 +26,15 @@ def play(monkeypatch: pytest.MonkeyPatch) -> Play:
         return collectives.all_gather(value, tf.distribute.get_strategy())
 
     def gather(*values: np.ndarray) -> list[np.ndarray]:
-        said: list[Any] = []
+        said: list[np.ndarray] = []
+
+        def say(rows: np.ndarray) -> np.ndarray:
+            said.append(rows)
+            raise EOFError
+
         for rank, value in enumerate(values):
-            gather_as(rank, value, lambda rows: said.append(rows) or rows)
+            with pytest.raises(EOFError):
+                gather_as(rank, value, say)
         return [gather_as(rank, value, lambda rows: said[0] + said[1]) for rank, value in enumerate(values)]
 
     return gather
@@ -48,3 +55,24 @@ def test_any_values_are_gathered_bit_for_bit(play: Play, first: Any, second: Any
     for got in play(first, second):
         assert (got.shape, got.dtype) == ((2, *np.shape(first)), first.dtype)
         assert [row.tobytes() for row in got] == [np.asarray(first).tobytes(), np.asarray(second).tobytes()]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (0.5, 0),  # the bits of 0.5 are 4602678819172646912 as an integer
+        (np.zeros(2, np.float32), np.zeros(1, np.float64)),
+        (np.zeros((2, 3)), np.zeros((3, 2))),
+        (np.zeros(2, np.float16), np.zeros(2, tf.bfloat16.as_numpy_dtype)),
+    ],
+)
+def test_arrays_of_different_kinds_are_refused_on_every_worker(play: Play, first: Any, second: Any) -> None:
+    for values in ((first, second), (second, first)):
+        with pytest.raises(UsageError, match=r"on worker 0, and another on 1\. Convert"):
+            play(*values)
+
+
+@pytest.mark.parametrize("value", [None, {"a": 1}, 2**70, [None, 1.0]])
+def test_what_is_no_array_is_refused_alone_too(value: Any) -> None:
+    with pytest.raises(UsageError, match=f"Received: a {type(value).__name__}, which is none"):
+        collectives.all_gather(value, tf.distribute.get_strategy())

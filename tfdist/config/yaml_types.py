@@ -1,0 +1,55 @@
+"""Which values the texts of a YAML file are: those of PyYAML, but for the texts that people take for something else."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import yaml
+from yaml.constructor import ConstructorError
+
+from tfdist.config.problems import shown
+
+_SHORT_FLOAT = re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+$")
+_BEGINS_FLOAT = list("-+0123456789")
+
+_AMBIGUOUS = re.compile(r"[-+]?(0[0-9_]+|[0-9_]+:.+)")
+"""An octal number, as in 010, or one to the base of 60, as in 1:30: YAML 1.2 has other ones, or texts."""
+
+
+class Loader(yaml.SafeLoader):
+    """YAML without object construction, and with numbers such as `1e-3`, which PyYAML takes for a string."""
+
+
+class Dumper(yaml.SafeDumper):
+    """Writes what is read here as it was: a text such as `1e-3` in quotes, too."""
+
+
+def _read_scalar(loader: Loader, node: yaml.ScalarNode) -> Any:
+    """A number, date or bool; PyYAML itself raises errors of Python's where one cannot be, such as 2026-02-30."""
+    try:
+        value = _READ_SCALAR[node.tag](loader, node)
+    except (ValueError, KeyError, AttributeError) as error:
+        kind = node.tag.rpartition(":")[2]
+        problem = f"{shown(node.value)} is read as {kind} and is none ({error}): correct it, or quote it as a text"
+        raise ConstructorError(None, None, problem, node.start_mark) from error
+    if _AMBIGUOUS.fullmatch(node.value):
+        problem = f"{node.value} is {value} in YAML 1.1 alone: write the number that is meant, or quote it as a text"
+        raise ConstructorError(None, None, problem, node.start_mark)
+    return value
+
+
+def _read_text(loader: Loader, node: yaml.ScalarNode) -> Any:
+    return loader.construct_scalar(node)
+
+
+_READ_SCALAR = {
+    f"tag:yaml.org,2002:{kind}": yaml.SafeLoader.yaml_constructors[f"tag:yaml.org,2002:{kind}"]
+    for kind in ("bool", "float", "int", "timestamp")
+}
+for _tag in _READ_SCALAR:
+    Loader.add_constructor(_tag, _read_scalar)
+# An = alone is a type of its own in YAML 1.1, for which PyYAML has no reader.
+Loader.add_constructor("tag:yaml.org,2002:value", _read_text)
+Loader.add_implicit_resolver("tag:yaml.org,2002:float", _SHORT_FLOAT, _BEGINS_FLOAT)
+Dumper.add_implicit_resolver("tag:yaml.org,2002:float", _SHORT_FLOAT, _BEGINS_FLOAT)
