@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import keras
 
+from tfdist.models.heads import probabilities
+
 
 def mlp(inputs: Sequence[int], hidden: Sequence[int], classes: int) -> keras.Model:
     """A multilayer perceptron.
@@ -23,7 +25,7 @@ def mlp(inputs: Sequence[int], hidden: Sequence[int], classes: int) -> keras.Mod
     x = keras.layers.LayerNormalization(center=False, scale=False)(x)
     for width in hidden:
         x = keras.layers.Dense(width, activation="relu")(x)
-    return keras.Model(sample, _probabilities(x, classes), name="mlp")
+    return keras.Model(sample, probabilities(x, classes), name="mlp")
 
 
 def cnn(input_shape: Sequence[int], filters: Sequence[int], classes: int) -> keras.Model:
@@ -43,9 +45,4 @@ def cnn(input_shape: Sequence[int], filters: Sequence[int], classes: int) -> ker
         x = keras.layers.Conv2D(count, 3, padding="same", activation="relu")(x)
         x = keras.layers.MaxPooling2D()(x)
     x = keras.layers.Flatten()(x)
-    return keras.Model(image, _probabilities(x, classes), name="cnn")
-
-
-def _probabilities(x: keras.KerasTensor, classes: int) -> keras.KerasTensor:
-    # In float32 whatever the precision of the rest: a half-precision softmax loses small probabilities.
-    return keras.layers.Dense(classes, activation="softmax", dtype="float32")(x)
+    return keras.Model(image, probabilities(x, classes), name="cnn")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import keras
 
+from tfdist.models.heads import probabilities
+
 
 def text_classifier(vocabulary: int, length: int, classes: int, width: int = 32) -> keras.Model:
     """The mean of the words' embeddings, and a dense layer on it (fastText: Joulin et al., 2016).
@@ -20,7 +22,7 @@ def text_classifier(vocabulary: int, length: int, classes: int, width: int = 32)
     words = keras.Input((length,), dtype="int32")
     x = keras.layers.Embedding(vocabulary, width)(words)
     x = keras.layers.GlobalAveragePooling1D()(x)
-    return keras.Model(words, _probabilities(x, classes), name="text_classifier")
+    return keras.Model(words, probabilities(x, classes), name="text_classifier")
 
 
 def transformer(
@@ -48,9 +50,4 @@ def transformer(
         normal = keras.layers.LayerNormalization()(x)
         x = x + keras.layers.Dense(width)(keras.layers.Dense(4 * width, activation="gelu")(normal))
     x = keras.layers.GlobalAveragePooling1D()(keras.layers.LayerNormalization()(x))
-    return keras.Model(words, _probabilities(x, classes), name="transformer")
-
-
-def _probabilities(x: keras.KerasTensor, classes: int) -> keras.KerasTensor:
-    # In float32 whatever the precision of the rest: a half-precision softmax loses small probabilities.
-    return keras.layers.Dense(classes, activation="softmax", dtype="float32")(x)
+    return keras.Model(words, probabilities(x, classes), name="transformer")
