@@ -48,6 +48,18 @@ class _Listener:
         self._tells[number] = tell
         signal.signal(number, _noted)
 
+    def notice(self, number: int) -> None:
+        """Called in the main thread, as soon as it runs Python: what has another listener for signals has not told.
+
+        That is asyncio, say, for a handler of its own, also after its loop has been closed.
+        """
+        ours = self._written.fileno()
+        others = signal.set_wakeup_fd(ours, warn_on_full_buffer=False)
+        if others != ours:
+            if others != -1:
+                signal.set_wakeup_fd(others, warn_on_full_buffer=False)
+            self._written.send(bytes([number]))
+
     def _listen(self) -> None:
         while numbers := self._read.recv(_READ_BYTES):
             for number in numbers:
@@ -83,3 +95,4 @@ _listener = functools.cache(_Listener)
 
 def _noted(number: int, frame: FrameType | None) -> None:
     """Keeps the process alive; the number is on its way to the thread."""
+    _listener().notice(number)

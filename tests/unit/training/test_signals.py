@@ -118,3 +118,19 @@ def test_a_process_that_is_ended_while_it_is_forked() -> None:
     """
     done = run(body, before=script)
     assert (done.returncode, done.stdout) == (0, "-15\n15 0 set()\n"), done.stderr
+
+
+@pytest.mark.parametrize("closes", [True, False], ids=["closed", "open"])
+def test_what_listens_to_signals_itself_does_not_keep_them(closes: bool) -> None:
+    body = f"""
+    import asyncio
+    loop = asyncio.new_event_loop()
+    loop.add_signal_handler(signal.SIGUSR1, print)
+    if {closes}:
+        loop.close()
+    for _ in range(2):
+        os.kill(os.getpid(), signal.SIGTERM)
+        print(told.get(timeout=20), told.qsize())
+    """
+    done = run(body)
+    assert (done.returncode, done.stdout) == (0, "15 0\n15 0\n"), done.stderr
