@@ -129,6 +129,14 @@ def test_workers_hold_the_same_weights() -> None:
     assert first is not None and (first.kind, first.name, first.relative) == ("copies", "bias", pytest.approx(0.1))
 
 
+@pytest.mark.parametrize("odd", [math.nan, math.inf])
+def test_copies_part_where_both_hold_what_is_no_number(odd: float) -> None:
+    """An element that is not finite on every replica says nothing of the magnitude of the others."""
+    apart = recording(begin(), step(1, weights=weights(kernel=[odd, -1.0], bias=0.5), apart={"kernel": 0.05}), step(2))
+    first = compare(apart, [apart], TOLERANCE).first()
+    assert first is not None and (first.kind, first.relative) == ("copies", pytest.approx(0.05))
+
+
 def test_a_weight_near_zero_is_seen_in_relation_to_the_others() -> None:
     """Such as a bias that one run leaves at 0 and the other moves by the rounding of a gradient that is 0."""
     one, two = (
