@@ -199,7 +199,9 @@ def _least(weights: Mapping[str, np.ndarray]) -> float:
 
 
 def _rms(array: np.ndarray) -> float:
-    return float(np.sqrt(np.mean(np.square(array)))) if array.size else 0.0
+    largest = float(np.max(np.abs(array), initial=0.0))
+    # Not of the elements themselves: in float64 their squares may be infinite, or 0.
+    return largest * float(np.sqrt(np.mean(np.square(array / largest)))) if 0 < largest < math.inf else largest
 
 
 def _names(a: Mapping[str, object], b: Mapping[str, object]) -> list[str]:

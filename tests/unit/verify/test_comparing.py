@@ -54,6 +54,16 @@ def test_relative_arrays(a: list[float], b: list[float], expected: float) -> Non
     assert relative_arrays(two, one) == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("size", [1e-250, 1e250])
+def test_squares_that_float64_does_not_hold(size: float) -> None:
+    assert relative_arrays(np.asarray([size, size]), np.asarray([size, 2 * size])) == pytest.approx(1 / math.sqrt(5))
+
+
+@pytest.mark.filterwarnings("ignore:overflow")
+def test_a_difference_that_float64_does_not_hold() -> None:
+    assert relative_arrays(np.asarray([1.7e308]), np.asarray([-1.7e308])) == math.inf
+
+
 def test_one_element_of_many_counts_by_its_share() -> None:
     a, b = np.ones(10_000, np.float32), np.ones(10_000, np.float32)
     b[0] = -1.0
