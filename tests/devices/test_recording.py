@@ -46,6 +46,20 @@ def test_another_batch_has_another_fingerprint(other: np.ndarray) -> None:
     assert of(tf.constant(other.copy())) != pytest.approx(of(tf.constant(X)), rel=1e-9)
 
 
+def test_a_missing_value_leaves_the_others_to_tell() -> None:
+    """NaN, as data have it that a model masks, and infinities."""
+    batches = [
+        [[math.nan, 1.0], [2.0, 3.0]],
+        [[math.nan, 1.0], [2.0, 4.0]],
+        [[2.0, math.nan], [2.0, 3.0]],
+        [[math.inf, 1.0], [2.0, 3.0]],
+        [[-math.inf, 1.0], [2.0, 3.0]],
+    ]
+    found = [of(tf.constant(batch)) for batch in batches]
+    assert all(math.isfinite(number) for number in found) and len(set(found)) == len(batches)
+    assert of(tf.constant(batches[0][::-1])) == pytest.approx(found[0], rel=1e-12)
+
+
 def test_classes_of_one_hot_labels_tell() -> None:
     assert of(tf.one_hot([0, 1, 2], 4)) != pytest.approx(of(tf.one_hot([0, 1, 3], 4)), rel=1e-9)
 
