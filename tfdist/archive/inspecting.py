@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -38,7 +39,7 @@ def compared(before: Held, after: Held) -> dict[str, Any]:
         "before": str(before.stored.path),
         "after": str(after.stored.path),
         "steps": after.stored.step - before.stored.step,
-        "facts": {name: list(pair) for name, pair in changed_facts(before, after).items()},
+        "facts": {name: finite(list(pair)) for name, pair in changed_facts(before, after).items()},
         "variables": [_change(change) for change in found],
     }
 
@@ -131,6 +132,8 @@ def _what(change: Change) -> str:
         return "added" if change.after else "removed"
     if change.relative is None:
         return "same shape, no number" if change.before == change.after else "another shape"
+    if math.isnan(change.relative):
+        return "changed, not finite"
     return "same" if change.relative == 0 else "changed"
 
 
