@@ -62,7 +62,7 @@ class Variables:
             DataError: A file cannot be read.
         """
         try:
-            with _reading(self._folder):
+            with reading(self._folder):
                 self._h5 = h5py.File(self._folder / WEIGHTS, "r")
                 found = [*_of_weights(self._h5, self._folder), *_of_replicas(self._folder / REPLICAS)]
         except BaseException:
@@ -76,8 +76,14 @@ class Variables:
 
 
 @contextlib.contextmanager
-def _reading(folder: Path) -> Iterator[None]:
-    """Of a file whose size is right and whose bytes are not, HDF5, zip and NumPy raise whatever they meet first."""
+def reading(folder: Path) -> Iterator[None]:
+    """Around whatever reads the files of a checkpoint.
+
+    Of a file whose size is right and whose bytes are not, HDF5, zip and NumPy raise whatever they meet first.
+
+    Raises:
+        DataError: It cannot be read, or is there no more.
+    """
     try:
         yield
     except Exception as error:
@@ -97,12 +103,13 @@ def _of_weights(file: h5py.File, folder: Path) -> Iterator[Variable]:
         shown = "" if owner == place.rpartition("/")[2] else owner
         is_bfloat16 = data.attrs.get("dtype") == _BFLOAT16
         dtype = _BFLOAT16 if is_bfloat16 else str(data.dtype)
-        yield Variable(f"{place}/{key}".lstrip("/"), shown, tuple(data.shape), dtype, _reader(data, is_bfloat16, folder))
+        read = _reader(data, is_bfloat16, folder)
+        yield Variable(f"{place}/{key}".lstrip("/"), shown, tuple(data.shape), dtype, read)
 
 
 def _reader(data: h5py.Dataset, is_bfloat16: bool, folder: Path) -> Callable[[], np.ndarray | None]:
     def read() -> np.ndarray | None:
-        with _reading(folder):
+        with reading(folder):
             values = np.asarray(data[()])
             return _from_bfloat16(values) if is_bfloat16 else _numbers(values)
 

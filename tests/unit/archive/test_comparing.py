@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import json
 import math
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +12,10 @@ import numpy as np
 import pytest
 
 from tests.unit.archive.made import damage, folder_of, run_with, save
+from tfdist.archive import inspecting
 from tfdist.archive.comparing import changes
-from tfdist.archive.inspecting import compared, inspected, render_changes
+from tfdist.archive.inspecting import compared, inspected, render, render_changes
+from tfdist.archive.listing import to_json
 from tfdist.archive.reading import checkpoints_of, chosen
 from tfdist.archive.weights import Variable, Variables
 from tfdist.errors import DataError
@@ -118,6 +122,34 @@ def test_weights_of_the_right_size_and_no_sense(tmp_path: Path, place: bytes) ->
         inspected(checkpoints_of(run.path)[1][0])
     file.write_bytes(whole)
     assert inspected(checkpoints_of(run.path)[1][0])["variables"]  # the damaged file is not open any more
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"record": None},
+        {"record": {"history": [1]}},
+        {"record": {"history": {"loss": [], "mae": 3, "mse": ["a"]}}},
+        {"time": "noon"},
+        {"time": 1e300},
+        {"time": math.nan},
+        {"versions": ["3.15"]},
+    ],
+)
+def test_a_summary_of_another_shape(tmp_path: Path, told: dict[str, Any]) -> None:
+    run = run_with(tmp_path / "a")
+    save(run, 10, **told)
+    held = checkpoints_of(run.path)[1]
+    assert "layers/dense/0" in render(inspected(held[0]))
+    json.dumps(to_json("a", held), allow_nan=False)
+
+
+def test_a_checkpoint_that_the_run_removes_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = run_with(tmp_path / "a", 10)
+    (entry,) = checkpoints_of(run.path)[1]
+    monkeypatch.setattr(inspecting, "_document", lambda variable: shutil.rmtree(entry.stored.path, ignore_errors=True))
+    with pytest.raises(DataError, match="cannot be read"):
+        inspected(entry)
 
 
 def test_a_file_that_is_no_weights(tmp_path: Path) -> None:
