@@ -10,7 +10,7 @@ from click.core import ParameterSource
 
 from tfdist.cli import options as shared
 from tfdist.cli.target import Target, check_overrides, choose_target
-from tfdist.errors import RunDirError, UsageError
+from tfdist.errors import UsageError
 
 _SEED, _STEPS, _WORKERS = 1, 5, 2
 _NOT_WITH_KILL = ("replicas", "tolerance", "also")
@@ -168,10 +168,7 @@ def _check_kill(ctx: click.Context, options: dict[str, Any]) -> None:
 def _write_report(report: str, document: dict[str, Any]) -> None:
     from tfdist.rundir import atomic
 
-    try:
-        atomic.write_json(report, document)
-    except RunDirError as error:
-        raise UsageError(f"--report {report} could not be written: {error.__cause__ or error}.") from error
+    atomic.write_json(report, document, named_by="--report")
 
 
 def _check_report(report: str | None) -> None:

@@ -199,7 +199,8 @@ def test_what_cannot_be_read_is_no_error_of_the_exported_file(
 
 def test_export_refuses(run: RunDir, tmp_path: Path) -> None:
     assert checkpoints("export", run, str(tmp_path / "a.h5")).exit_code == 2
-    assert checkpoints("export", run, str(tmp_path / "absent" / "a.weights.h5")).exit_code == 2
+    result = checkpoints("export", run, str(tmp_path / "absent" / "a.weights.h5"))
+    assert result.exit_code == 2 and "Choose another DEST" in result.stderr and "--run-dir" not in result.stderr
     damage(folder_of(run, 20) / "model.weights.h5")
     assert checkpoints("export", run, str(tmp_path / "a.weights.h5")).exit_code == 5
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a"]
