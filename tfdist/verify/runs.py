@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,9 @@ from tfdist.launch.recording import RecordingRequest
 from tfdist.rundir import RunDir
 from tfdist.training.recording_file import Recording
 from tfdist.verify.spec import Variant, VerifySpec
+
+_END_BYTES = 1 << 20
+"""Of a log, in which its last line is looked for: the log of a long run does not fit into the memory."""
 
 
 @dataclass(frozen=True)
@@ -72,8 +76,12 @@ def run(spec: VerifySpec, variant: Variant, folder: Path) -> Run:
 def last_line(log: Path) -> str:
     """What a worker said last, which of a script that ends itself is why; empty where it has no log."""
     try:
-        lines = log.read_bytes().splitlines()
+        with log.open("rb") as file:
+            skipped = max(0, file.seek(0, os.SEEK_END) - _END_BYTES)
+            file.seek(skipped)
+            lines = file.read(_END_BYTES).splitlines()
     except OSError:
         return ""
-    said = [line for line in lines if line.strip() and not is_noise(line)]
+    whole = lines[1:] if skipped and len(lines) > 1 else lines
+    said = [line for line in whole if line.strip() and not is_noise(line)]
     return said[-1].decode(errors="replace").strip() if said else ""
