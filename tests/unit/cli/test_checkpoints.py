@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import errno
 import json
 import math
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -127,6 +130,20 @@ def test_prune(run: RunDir) -> None:
     assert result.stdout.startswith("removed step-00000010, ")
     assert names(run) == ["step-00000015", "step-00000020"]
     assert checkpoints("prune", run, "--keep", "0").exit_code == 2
+
+
+def test_prune_says_what_it_could_not_remove(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    rmtree = shutil.rmtree
+
+    def refuse(path: Path) -> None:
+        if path == folder_of(run, 15):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        rmtree(path)
+
+    monkeypatch.setattr(shutil, "rmtree", refuse)
+    result = checkpoints("prune", run, "--keep", "1")
+    assert result.exit_code == 2 and "1 of 2 checkpoints could not be removed" in result.stderr
+    assert result.stdout.startswith("removed step-00000010, ") and "\n1 of 3 checkpoints, " in result.stdout
 
 
 def test_prune_leaves_what_the_config_keeps_for_good(run: RunDir) -> None:
