@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -173,8 +174,14 @@ def _write_report(report: str, document: dict[str, Any]) -> None:
 
 def _check_report(report: str | None) -> None:
     """Before minutes of runs, whether their outcome can be written."""
-    if report is not None and (not Path(report).parent.is_dir() or Path(report).is_dir()):
+    # Unlike Path.is_dir, os.path.isdir has no error for a directory that is closed to this user.
+    if report is not None and (not os.path.isdir(Path(report).parent) or os.path.isdir(report)):
         raise UsageError(
             f"--report expects a file in a directory that exists. Received: --report {report}. Make the directory, or "
             "choose another file."
+        )
+    if report is not None and not os.access(Path(report).parent, os.W_OK | os.X_OK):
+        raise UsageError(
+            f"--report expects a file in a directory that this user can write to. Received: --report {report}. Choose "
+            "another file, or change the permissions."
         )
