@@ -110,7 +110,7 @@ def compare(reference: Recording, workers: Sequence[Recording], tolerance: Toler
         quantities = list(_between(a, b))
         quantities += _among([worker.moments[number] for worker in workers if number < len(worker.moments)])
         if number + 1 == min(len(reference.moments), len(chief.moments)):
-            quantities += _lengths(reference, chief)
+            quantities += _lengths(reference, workers)
         rows.append(Row(a.step, tuple(_judged(a.step, quantity, number, tolerance) for quantity in quantities)))
     return Comparison(tuple(rows))
 
@@ -185,10 +185,10 @@ def _among(moments: Sequence[Moment]) -> Iterator[_Quantity]:
             yield "copies", path, max(distances), None, None
 
 
-def _lengths(reference: Recording, chief: Recording) -> Iterator[_Quantity]:
-    if len(reference.moments) != len(chief.moments):
-        steps, others = (recording.moments[-1].step for recording in (reference, chief))
-        yield "steps", "steps", math.inf, steps, others
+def _lengths(reference: Recording, workers: Sequence[Recording]) -> Iterator[_Quantity]:
+    other = next((worker for worker in workers if len(worker.moments) != len(reference.moments)), None)
+    if other is not None:
+        yield "steps", "steps", math.inf, reference.moments[-1].step, other.moments[-1].step
 
 
 def _least(weights: Mapping[str, np.ndarray]) -> float:

@@ -24,12 +24,14 @@ class Run:
 
     Attributes:
         code: Its exit code.
-        recordings: One a worker, the chief's first; empty when the job failed or when no `fit` was called.
+        recordings: One a worker, the chief's first; empty when the job failed, or when a worker has none with a step.
+        idle: Those workers.
         last_line: The end of the chief's log, of a job that did not go well; empty where it has none.
     """
 
     code: int
     recordings: tuple[Recording, ...] = ()
+    idle: tuple[int, ...] = ()
     last_line: str = ""
 
     @property
@@ -38,6 +40,9 @@ class Run:
         if self.code:
             said = f" ({self.last_line})" if self.last_line else ""
             return f"The run ended with exit code {self.code}{said}"
+        if self.idle and 0 not in self.idle:
+            workers = ", ".join(map(str, self.idle))
+            return f"Worker(s) {workers} never called fit, or fit had no step there, so there is nothing to compare"
         if not self.recordings:
             return "The target never called fit, or fit had no step, so there is nothing to compare"
         return None
@@ -70,7 +75,8 @@ def run(spec: VerifySpec, variant: Variant, folder: Path) -> Run:
     if code:
         return Run(code, last_line=last_line(RunDir(folder / name).log_file(0, 0)))
     read = [Recording.read(request.file(index)) for index in range(variant.workers)]
-    return Run(code, tuple(recording for recording in read if recording is not None and recording.moments[1:]))
+    idle = tuple(index for index, recording in enumerate(read) if recording is None or not recording.moments[1:])
+    return Run(code, () if idle else tuple(recording for recording in read if recording is not None), idle)
 
 
 def last_line(log: Path) -> str:

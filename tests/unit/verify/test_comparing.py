@@ -129,6 +129,11 @@ def test_runs_of_different_length_part_at_their_common_end() -> None:
     assert first is not None and (first.kind, first.step, first.reference, first.other) == ("steps", 1, 2, 1)
 
 
+def test_a_worker_that_trained_for_fewer_steps_than_the_chief() -> None:
+    first = of(ONE, recording(begin(), step(1))).first()
+    assert first is not None and (first.kind, first.step, first.reference, first.other) == ("steps", 2, 2, 1)
+
+
 def test_workers_hold_the_same_weights() -> None:
     assert of(ONE, ONE).passed
     away = recording(begin(), step(1, weights=weights(kernel=[1.0, -1.0], bias=0.6)), step(2))
