@@ -70,6 +70,8 @@ FIT = did(0, 5.0, 9.0, compile=1, step=3, steps=(0, 10))
             {"start-up": 5, "compile": 1, "step": 5, "other": 1},
             5 / 12,
         ),
+        # A line of no time, such as one at an end that comes right behind another.
+        ([running(0, 2.0, 0.0), did(0, 2.0, 2.0), did(0, 2.0, 10.0, step=8)], {"start-up": 2, "step": 8}, 0.8),
         # What another attempt's chief still had to say comes too late.
         ([running(1, 2.0, 0.0), FIT, over(1, 10.0)], {"start-up": 2, "other": 8}, 0.0),
     ],
