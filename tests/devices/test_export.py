@@ -13,7 +13,7 @@ from tfdist.archive.exporting import export
 from tfdist.archive.reading import checkpoints_of
 from tfdist.checkpoint import files
 from tfdist.config import dump_yaml, load_config
-from tfdist.errors import UsageError
+from tfdist.errors import ConfigError, UsageError
 from tfdist.rundir import RunDir, atomic
 
 CONFIG = Path(__file__).parents[2] / "configs" / "digits.yaml"
@@ -21,6 +21,11 @@ CONFIG = Path(__file__).parents[2] / "configs" / "digits.yaml"
 
 def unbuilt() -> keras.Model:
     return keras.Sequential([keras.layers.Dense(10)])
+
+
+def without_its_words() -> keras.Model:
+    Path("absent", "words.txt").read_text()
+    return unbuilt()
 
 
 def run_from_config(folder: Path, *overrides: str) -> RunDir:
@@ -63,6 +68,14 @@ def test_a_model_without_variables_yet_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"has no variables before it has seen data.*\.weights\.h5"):
         export(run, checkpoints_of(run.path)[1][0], tmp_path / "out.keras")
     assert not (tmp_path / "out.keras").exists()
+
+
+def test_a_file_that_the_model_lacks_is_no_error_of_dest(tmp_path: Path) -> None:
+    run = run_from_config(tmp_path / "a", f"model.build={__name__}.without_its_words", "model.args={}")
+    save(run, 10)
+    with pytest.raises((ConfigError, OSError), match=r"absent/words\.txt") as raised:
+        export(run, checkpoints_of(run.path)[1][0], tmp_path / "out.keras")
+    assert "out.keras" not in str(raised.value)
 
 
 def test_a_script_has_no_model_in_its_config(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,20 @@ def test_a_fingerprint_adds_up_whatever_the_parts_and_the_order() -> None:
 )
 def test_another_batch_has_another_fingerprint(other: np.ndarray) -> None:
     assert of(tf.constant(other.copy())) != pytest.approx(of(tf.constant(X)), rel=1e-9)
+
+
+def test_a_missing_value_leaves_the_others_to_tell() -> None:
+    """NaN, as data have it that a model masks, and infinities."""
+    batches = [
+        [[math.nan, 1.0], [2.0, 3.0]],
+        [[math.nan, 1.0], [2.0, 4.0]],
+        [[2.0, math.nan], [2.0, 3.0]],
+        [[math.inf, 1.0], [2.0, 3.0]],
+        [[-math.inf, 1.0], [2.0, 3.0]],
+    ]
+    found = [of(tf.constant(batch)) for batch in batches]
+    assert all(math.isfinite(number) for number in found) and len(set(found)) == len(batches)
+    assert of(tf.constant(batches[0][::-1])) == pytest.approx(found[0], rel=1e-12)
 
 
 def test_classes_of_one_hot_labels_tell() -> None:
@@ -198,16 +213,30 @@ def test_large_weights_are_sampled_in_every_column(tmp_path: Path) -> None:
     assert set(sample) == set(range(columns))
 
 
-def test_copies_that_differ_are_noted(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        ([0.0, 1.0], [0.25, 1.0], {"model/dense/bias": 0.25}),
+        ([0.0, 1.0], [0.0, math.nan], {"model/dense/bias": math.inf}),
+        ([-math.inf, 1.0], [math.inf, 1.0], {"model/dense/bias": math.inf}),
+        ([math.nan, 1.0], [math.nan, 1.5], {"model/dense/bias": 0.5}),
+        ([math.nan, math.inf], [math.nan, math.inf], {}),
+    ],
+)
+def test_copies_that_differ_are_noted(
+    first: list[float], second: list[float], expected: dict[str, float], tmp_path: Path
+) -> None:
     strategy = mirrored(2)
     recorder = Recorder(RecordingRequest(str(tmp_path), steps=1), 0, strategy)
     with strategy.scope():
-        model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1, name="dense")], name="model")
+        model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2, name="dense")], name="model")
         model.compile("sgd", "mse")
-    second = strategy.experimental_local_results(model.layers[0].bias.value)[1]
-    second.assign([0.25])
+    for copy, values in zip(
+        strategy.experimental_local_results(model.layers[0].bias.value), (first, second), strict=True
+    ):
+        copy.assign(values)
     recorder.begin_fit(model, None)
     recorder.write()
     recording = Recording.read(tmp_path / "worker-0.npz")
     assert recording is not None
-    assert dict(recording.moments[0].apart) == {"model/dense/bias": 0.25}
+    assert dict(recording.moments[0].apart) == expected

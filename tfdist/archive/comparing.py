@@ -25,7 +25,8 @@ class Change:
         before: Its shape and type in the first; empty where it is not there.
         after: In the second, likewise.
         relative: The norm of the difference over that before: 0 for the very same numbers, infinity for what was all
-            zero; None where it is in one alone, or has another shape, or is no number.
+            zero, NaN where an element of either is not finite; None where it is in one alone, or has another shape, or
+            is no number.
     """
 
     name: str
@@ -61,6 +62,8 @@ def _relative(before: np.ndarray | None, after: np.ndarray | None) -> float | No
         return None
     if np.array_equal(before, after, equal_nan=True):
         return 0.0
+    if not (np.isfinite(before).all() and np.isfinite(after).all()):
+        return math.nan
     norm = float(np.linalg.norm(before))
     return float(np.linalg.norm(after - before)) / norm if norm else math.inf
 

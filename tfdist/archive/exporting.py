@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from tfdist.archive.checking import damages
 from tfdist.archive.reading import WEIGHTS, Held
@@ -46,14 +47,20 @@ def export(run: RunDir, entry: Held, target: Path) -> None:
         raise DataError(
             f"The checkpoint {entry.stored.path} is damaged: {'; '.join(damaged)}. Choose another with --step."
         )
-    with atomic.replacing(target) as temporary:
-        if is_model:
-            from tfdist.training.exporting import write_model
-
-            write_model(run, entry.stored.path / WEIGHTS, temporary)
+    model = _model(run, entry) if is_model else None
+    with atomic.replacing(target, named_by="DEST") as temporary:
+        if model is not None:
+            model.save(temporary)
         else:
             with temporary.open("wb") as file:
                 file.writelines(_blocks(entry.stored.path / WEIGHTS))
+
+
+def _model(run: RunDir, entry: Held) -> Any:
+    """Before the file is made: what the code of a model does not find is no error of that."""
+    from tfdist.training.exporting import load_model
+
+    return load_model(run, entry.stored.path / WEIGHTS)
 
 
 def _blocks(source: Path) -> Iterator[bytes]:

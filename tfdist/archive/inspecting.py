@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 from typing import Any
 
 from tfdist.archive.comparing import Change, changed_facts, changes
-from tfdist.archive.reading import Held
-from tfdist.archive.weights import Variable, Variables
+from tfdist.archive.reading import Held, mapping
+from tfdist.archive.weights import Variable, Variables, reading
 from tfdist.archive.wording import aligned, bytes_text, finite, plain
 
 _TEXTS = ("variable", "shape", "type", "before", "after", "metric", "name", "")
@@ -22,7 +23,8 @@ def inspected(entry: Held) -> dict[str, Any]:
     """
     with Variables(entry) as variables:
         found = [_document(variable) for variable in variables.values()]
-    sizes = {file.name: file.stat().st_size for file in sorted(entry.stored.path.iterdir())}
+    with reading(entry.stored.path):
+        sizes = {file.name: file.stat().st_size for file in sorted(entry.stored.path.iterdir())}
     return {"path": str(entry.stored.path), **finite(entry.told), "files": sizes, "variables": found}
 
 
@@ -38,14 +40,14 @@ def compared(before: Held, after: Held) -> dict[str, Any]:
         "before": str(before.stored.path),
         "after": str(after.stored.path),
         "steps": after.stored.step - before.stored.step,
-        "facts": {name: list(pair) for name, pair in changed_facts(before, after).items()},
+        "facts": {name: finite(list(pair)) for name, pair in changed_facts(before, after).items()},
         "variables": [_change(change) for change in found],
     }
 
 
 def render(document: Mapping[str, Any]) -> str:
     """What `inspected` returns, for people."""
-    history = document.get("record", {}).get("history", {})
+    history = _history(document)
     lines = [*_head(document), ""]
     if history:
         rows = [(name, *_course(values)) for name, values in history.items()]
@@ -84,9 +86,8 @@ def render_changes(document: Mapping[str, Any]) -> str:
 
 def _head(document: Mapping[str, Any]) -> list[str]:
     said = document.get
-    made = said("time")
-    when = f", made {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(made))}" if made else ""
-    versions = ", ".join(f"{name} {version}" for name, version in (said("versions") or {}).items())
+    when = _when(said("time"))
+    versions = ", ".join(f"{name} {version}" for name, version in mapping(said("versions")).items())
     files = ", ".join(f"{name} {bytes_text(size)}" for name, size in document["files"].items())
     return [
         f"checkpoint  {document['path']}",
@@ -96,6 +97,23 @@ def _head(document: Mapping[str, Any]) -> list[str]:
         f"versions    {versions or '-'}",
         f"files       {files}",
     ]
+
+
+def _history(document: Mapping[str, Any]) -> dict[str, list[float | None]]:
+    """Metric -> one number an epoch; what a damaged summary has otherwise is left out."""
+    history = mapping(mapping(document.get("record")).get("history"))
+    return {name: values for name, values in history.items() if isinstance(values, list) and _are_numbers(values)}
+
+
+def _are_numbers(values: list[Any]) -> bool:
+    return bool(values) and all(value is None or isinstance(value, int | float) for value in values)
+
+
+def _when(made: Any) -> str:
+    try:
+        return f", made {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(made))}" if made else ""
+    except (TypeError, ValueError, OverflowError, OSError):
+        return ""  # no time, or none that a calendar has
 
 
 def _course(values: list[float | None]) -> tuple[str, ...]:
@@ -131,6 +149,8 @@ def _what(change: Change) -> str:
         return "added" if change.after else "removed"
     if change.relative is None:
         return "same shape, no number" if change.before == change.after else "another shape"
+    if math.isnan(change.relative):
+        return "changed, not finite"
     return "same" if change.relative == 0 else "changed"
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator, Sequence
 
 from tfdist.archive.reading import Held
+from tfdist.checkpoint import files
 from tfdist.errors import RunDirError
 from tfdist.launch.run_hold import RunHold
 from tfdist.rundir.layout import RunDir
@@ -27,6 +29,12 @@ def obsolete(held: Sequence[Held], keep: int, is_whole: Callable[[Held], bool]) 
         if whole == keep:
             return list(held[place + 1 :])
     return []
+
+
+def removed(entry: Held) -> bool:
+    """Removes a checkpoint; returns whether nothing of it is left."""
+    files.remove(entry.stored)
+    return not os.path.lexists(entry.stored.path)
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,14 +52,14 @@ class Held:
     def time(self) -> float | None:
         """When it was made, in seconds since 1970 (UTC)."""
         time = self.told.get("time")
-        return float(time) if isinstance(time, int | float) else None
+        return float(time) if isinstance(time, int | float) and math.isfinite(time) else None
 
     @property
     def metrics(self) -> dict[str, float]:
         """Those of the last epoch that was done; of the last step where none was."""
-        history = _mapping(_mapping(self.told.get("record")).get("history"))
+        history = mapping(mapping(self.told.get("record")).get("history"))
         last = {name: values[-1] for name, values in history.items() if isinstance(values, list) and values}
-        found = last or _mapping(self.told.get("logs"))
+        found = last or mapping(self.told.get("logs"))
         return {name: float(value) for name, value in found.items() if isinstance(value, int | float)}
 
 
@@ -136,5 +137,6 @@ def _fault(stored: files.Stored) -> str | None:
     return next(stored.faults(files.wrong_size), None)
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
+def mapping(value: Any) -> Mapping[str, Any]:
+    """A part of a summary that is a mapping in whole ones; an empty one where it is something else."""
     return value if isinstance(value, dict) else {}

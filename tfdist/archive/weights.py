@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import re
-import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +28,8 @@ class Variable:
         owner: The name of the layer or optimizer that it belongs to; empty where its place says the same.
         shape: Its shape.
         dtype: The name of its type.
-        read: Reads it: float64, bool and integers included; None for what is no number.
+        read: Reads it: float64, bool and integers included; None for what is no number. Raises `DataError` when its
+            bytes make no sense.
     """
 
     name: str
@@ -61,14 +62,12 @@ class Variables:
             DataError: A file cannot be read.
         """
         try:
-            self._h5 = h5py.File(self._folder / WEIGHTS, "r")
-            found = [*_of_weights(self._h5), *_of_replicas(self._folder / REPLICAS)]
-        except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+            with reading(self._folder):
+                self._h5 = h5py.File(self._folder / WEIGHTS, "r")
+                found = [*_of_weights(self._h5, self._folder), *_of_replicas(self._folder / REPLICAS)]
+        except BaseException:
             self.__exit__()
-            raise DataError(
-                f"The checkpoint {self._folder} cannot be read: {error}. `tfdist checkpoints verify` says what is "
-                "damaged; choose another with --step."
-            ) from error
+            raise
         return {variable.name: variable for variable in found}
 
     def __exit__(self, *_: object) -> None:
@@ -76,7 +75,25 @@ class Variables:
             self._h5.close()
 
 
-def _of_weights(file: h5py.File) -> Iterator[Variable]:
+@contextlib.contextmanager
+def reading(folder: Path) -> Iterator[None]:
+    """Around whatever reads the files of a checkpoint.
+
+    Of a file whose size is right and whose bytes are not, HDF5, zip and NumPy raise whatever they meet first.
+
+    Raises:
+        DataError: It cannot be read, or is there no more.
+    """
+    try:
+        yield
+    except Exception as error:
+        raise DataError(
+            f"The checkpoint {folder} cannot be read: {error}. `tfdist checkpoints verify` says what is damaged; "
+            "choose another with --step."
+        ) from error
+
+
+def _of_weights(file: h5py.File, folder: Path) -> Iterator[Variable]:
     found: list[tuple[str, h5py.Dataset]] = []
     file.visititems(lambda name, item: found.append((name, item)) if isinstance(item, h5py.Dataset) else None)
     for name, data in sorted(found, key=lambda pair: _natural(pair[0])):
@@ -86,13 +103,15 @@ def _of_weights(file: h5py.File) -> Iterator[Variable]:
         shown = "" if owner == place.rpartition("/")[2] else owner
         is_bfloat16 = data.attrs.get("dtype") == _BFLOAT16
         dtype = _BFLOAT16 if is_bfloat16 else str(data.dtype)
-        yield Variable(f"{place}/{key}".lstrip("/"), shown, tuple(data.shape), dtype, _reader(data, is_bfloat16))
+        read = _reader(data, is_bfloat16, folder)
+        yield Variable(f"{place}/{key}".lstrip("/"), shown, tuple(data.shape), dtype, read)
 
 
-def _reader(data: h5py.Dataset, is_bfloat16: bool) -> Callable[[], np.ndarray | None]:
+def _reader(data: h5py.Dataset, is_bfloat16: bool, folder: Path) -> Callable[[], np.ndarray | None]:
     def read() -> np.ndarray | None:
-        values = np.asarray(data[()])
-        return _from_bfloat16(values) if is_bfloat16 else _numbers(values)
+        with reading(folder):
+            values = np.asarray(data[()])
+            return _from_bfloat16(values) if is_bfloat16 else _numbers(values)
 
     return read
 

@@ -12,7 +12,7 @@ import click
 
 from tfdist.cli import options as shared
 from tfdist.cli.verb import Verb
-from tfdist.errors import DataError
+from tfdist.errors import DataError, RunDirError
 
 _STEP = click.option(
     "--step", type=click.IntRange(min=0), metavar="N", help="The checkpoint of step N; else the latest whole one."
@@ -124,10 +124,9 @@ def prune(run_dir: str, fit: int, keep: int, dry_run: bool, live: bool) -> None:
     """
     from tfdist.archive.checking import damages
     from tfdist.archive.places import retention_of
-    from tfdist.archive.pruning import holding, obsolete
+    from tfdist.archive.pruning import holding, obsolete, removed
     from tfdist.archive.reading import checkpoints_of
     from tfdist.archive.wording import bytes_text
-    from tfdist.checkpoint import files
     from tfdist.checkpoint.pruning import saved_of
 
     run, _ = checkpoints_of(run_dir, fit)
@@ -138,11 +137,16 @@ def prune(run_dir: str, fit: int, keep: int, dry_run: bool, live: bool) -> None:
         kept = retention_of(run).kept_for_good([saved_of(entry.stored) for entry in held])
         old = obsolete(held, keep, lambda entry: not damages(entry))
         going = [entry for entry in old if saved_of(entry.stored).key not in kept]
-        for entry in going:
-            if not dry_run:
-                files.remove(entry.stored)
+        gone = [entry for entry in going if dry_run or removed(entry)]
+        for entry in gone:
             click.echo(f"{'would remove' if dry_run else 'removed'} {entry.name}, {bytes_text(entry.size)}")
-    click.echo(f"{len(going)} of {len(held)} checkpoints, {bytes_text(sum(entry.size for entry in going))}")
+    click.echo(f"{len(gone)} of {len(held)} checkpoints, {bytes_text(sum(entry.size for entry in gone))}")
+    if len(gone) < len(going):
+        raise RunDirError(
+            f"{len(going) - len(gone)} of {len(going)} checkpoints could not be removed. Expected a directory that "
+            f"this user can write to. Received: {going[0].stored.path.parent}. Change its permissions, or let its "
+            "owner prune."
+        )
 
 
 @checkpoints.command(cls=Verb)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import io
+import sys
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
@@ -63,3 +65,7 @@ class Verbs(click.Group):
 @click.version_option(package_name="tfdist", message="%(prog)s %(version)s")
 def main() -> None:
     """Trains Keras models over many GPUs and many machines with the numbers of one device."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A letter that the terminal's encoding lacks, in the name of a run, say, must not end a command.
+            stream.reconfigure(errors="replace")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from click.core import ParameterSource
 
 from tfdist.cli import options as shared
 from tfdist.cli.target import Target, check_overrides, choose_target
-from tfdist.errors import RunDirError, UsageError
+from tfdist.errors import UsageError
 
 _SEED, _STEPS, _WORKERS = 1, 5, 2
 _NOT_WITH_KILL = ("replicas", "tolerance", "also")
@@ -168,16 +169,19 @@ def _check_kill(ctx: click.Context, options: dict[str, Any]) -> None:
 def _write_report(report: str, document: dict[str, Any]) -> None:
     from tfdist.rundir import atomic
 
-    try:
-        atomic.write_json(report, document)
-    except RunDirError as error:
-        raise UsageError(f"--report {report} could not be written: {error.__cause__ or error}.") from error
+    atomic.write_json(report, document, named_by="--report")
 
 
 def _check_report(report: str | None) -> None:
     """Before minutes of runs, whether their outcome can be written."""
-    if report is not None and (not Path(report).parent.is_dir() or Path(report).is_dir()):
+    # Unlike Path.is_dir, os.path.isdir has no error for a directory that is closed to this user.
+    if report is not None and (not os.path.isdir(Path(report).parent) or os.path.isdir(report)):
         raise UsageError(
             f"--report expects a file in a directory that exists. Received: --report {report}. Make the directory, or "
             "choose another file."
+        )
+    if report is not None and not os.access(Path(report).parent, os.W_OK | os.X_OK):
+        raise UsageError(
+            f"--report expects a file in a directory that this user can write to. Received: --report {report}. Choose "
+            "another file, or change the permissions."
         )

@@ -108,7 +108,7 @@ class Account:
         """Where they went; every kind has its entry, and they add up to `wall`."""
         return {**dict.fromkeys(Kind, 0.0), **total(attempt.seconds for attempt in self.attempts)}
 
-    @property
+    @functools.cached_property
     def wall(self) -> float:
         """Seconds in which a launcher of the run lived."""
         return sum(attempt.at - attempt.since for attempt in self.attempts)

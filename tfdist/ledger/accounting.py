@@ -193,7 +193,7 @@ def _replayed_span(span: Span, again: int) -> Span:
     lost, stepping = _lost(span, again), span.seconds.get(Kind.STEP, 0.0)
     if not lost or not stepping:
         return span
-    moved = stepping * lost / (span.last - span.first)
+    moved = stepping * (lost / (span.last - span.first))  # of a span that is lost as a whole, all of it
     return replace(span, seconds={**span.seconds, Kind.STEP: stepping - moved, Kind.REPLAY: moved})
 
 

@@ -239,4 +239,5 @@ def _spoken(account: Account) -> str:
 
 
 def _text(text: str) -> str:
-    return html.escape(text)
+    # As in the table: neither a control character nor a byte of a path that is no UTF-8 may stand in a document.
+    return html.escape("".join(letter if letter.isprintable() else "?" for letter in text))

@@ -19,9 +19,11 @@ from tfdist.rundir.beside import beside, remove_abandoned
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
+_NAMED_BY = "--run-dir"
+
 
 @contextlib.contextmanager
-def replacing(path: str | os.PathLike[str], *, durable: bool = True) -> Iterator[Path]:
+def replacing(path: str | os.PathLike[str], *, durable: bool = True, named_by: str = _NAMED_BY) -> Iterator[Path]:
     """Yields a temporary path beside `path`; what is written there takes the place of `path` at a clean exit.
 
     The temporary name keeps the suffix of `path`, because Keras chooses its format by it. When the block raises,
@@ -31,6 +33,7 @@ def replacing(path: str | os.PathLike[str], *, durable: bool = True) -> Iterator
     Args:
         path: The file to make or replace; its directory exists.
         durable: Whether to wait until the disk has it (fsync), so that it also survives a loss of power.
+        named_by: The option or argument with which a user says where it is, for the error.
 
     Raises:
         RunDirError: The file cannot be written: the disk is full, the directory is read-only or gone.
@@ -51,36 +54,38 @@ def replacing(path: str | os.PathLike[str], *, durable: bool = True) -> Iterator
         with contextlib.suppress(OSError):
             temporary.unlink()
         if isinstance(error, OSError) or (isinstance(error, Exception) and is_full(error)):
-            raise write_error(path, error) from error
+            raise write_error(path, error, named_by) from error
         raise
 
 
-def write_bytes(path: str | os.PathLike[str], content: bytes, *, durable: bool = True) -> None:
+def write_bytes(
+    path: str | os.PathLike[str], content: bytes, *, durable: bool = True, named_by: str = _NAMED_BY
+) -> None:
     """Makes or replaces a file. Raises `RunDirError` when it cannot be written."""
-    with replacing(path, durable=durable) as temporary:
+    with replacing(path, durable=durable, named_by=named_by) as temporary:
         temporary.write_bytes(content)
 
 
-def write_text(path: str | os.PathLike[str], content: str, *, durable: bool = True) -> None:
+def write_text(path: str | os.PathLike[str], content: str, *, durable: bool = True, named_by: str = _NAMED_BY) -> None:
     """Makes or replaces a UTF-8 text file. Raises `RunDirError` when it cannot be written."""
-    write_bytes(path, content.encode(), durable=durable)
+    write_bytes(path, content.encode(), durable=durable, named_by=named_by)
 
 
-def write_json(path: str | os.PathLike[str], content: Any, *, durable: bool = True) -> None:
+def write_json(path: str | os.PathLike[str], content: Any, *, durable: bool = True, named_by: str = _NAMED_BY) -> None:
     """Makes or replaces a JSON file. Raises `RunDirError` when it cannot be written."""
-    write_text(path, json.dumps(content, indent=2) + "\n", durable=durable)
+    write_text(path, json.dumps(content, indent=2) + "\n", durable=durable, named_by=named_by)
 
 
-def write_error(path: str | os.PathLike[str], error: BaseException) -> RunDirError:
+def write_error(path: str | os.PathLike[str], error: BaseException, named_by: str = _NAMED_BY) -> RunDirError:
     """The error to raise for a file or directory that could not be written, with its remedy."""
     if is_full(error):
         return RunDirError(
             f"The disk is full: {os.fspath(path)} could not be written, and nothing half-written was left behind. "
-            f"Free some space, or choose a --run-dir on another disk. Received: {error}"
+            f"Free some space, or choose a {named_by} on another disk. Received: {error}"
         )
     return RunDirError(
         f"{os.fspath(path)} could not be written. Expected a directory that this user can write to. Received: {error}. "
-        "Choose another --run-dir, or change the permissions."
+        f"Choose another {named_by}, or change the permissions."
     )
 
 

@@ -46,10 +46,13 @@ def remove_all_abandoned(directory: Path, suffix: str) -> None:
 
 def _remove_abandoned(directory: Path, pattern: str) -> None:
     name = re.compile(pattern)
+    entries: list[Path] = []
     with contextlib.suppress(OSError):
-        for entry in directory.iterdir():
-            match = name.fullmatch(entry.name)
-            if match and match["host"] == _host() and is_gone(int(match["pid"]), int(match["start"])):
+        entries += directory.iterdir()
+    for entry in entries:
+        match = name.fullmatch(entry.name)
+        if match and match["host"] == _host() and is_gone(int(match["pid"]), int(match["start"])):
+            with contextlib.suppress(OSError):  # such as another user's, in a directory of all: the others still go
                 _remove(entry)
 
 

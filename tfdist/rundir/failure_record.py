@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tfdist.rundir.record import Record
+from tfdist.rundir.record import Record, is_finite
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,9 @@ class FailureRecord(Record):
 
     def __post_init__(self) -> None:
         texts = (self.host, self.kind, self.message, self.type, self.log)
-        numbers = (self.index, *(value for value in (self.pid, self.epoch, self.step) if value is not None))
-        if not all(isinstance(text, str) for text in texts) or not all(isinstance(number, int) for number in numbers):
+        known = [value for value in (self.pid, self.exit_code, self.epoch, self.step) if value is not None]
+        is_sound = all(isinstance(text, str) for text in texts) and is_finite(self.time)
+        if not is_sound or not all(isinstance(number, int) for number in (self.index, *known)):
             raise ValueError("expected texts for what happened and numbers for where")
 
     @property

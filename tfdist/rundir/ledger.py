@@ -10,7 +10,6 @@ from __future__ import annotations
 import enum
 import errno
 import json
-import math
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -76,6 +75,8 @@ class Stretch(Record):
     step: int
 
     def __post_init__(self) -> None:
+        if not isinstance(self.seconds, Mapping):
+            raise ValueError(f"expected kinds of time with their seconds. Received: {self.seconds!r:.200}")
         _check_times(self.since, self.at, *self.seconds.values())
         _check_counts(self.attempt, self.steps, self.step)
         if self.at < self.since or not self.seconds.keys() <= _KINDS:
@@ -119,6 +120,8 @@ Entry = Stretch | Turn
 
 _WRITERS: Mapping[type[Entry], str] = {Stretch: "chief", Turn: "launcher"}
 _KINDS = frozenset(Kind)
+_MOST = 1e11
+"""Seconds: of the year 5138, which every calendar has."""
 
 
 @dataclass(frozen=True)
@@ -193,7 +196,7 @@ def _entry(line: bytes) -> Entry | None:
         content: Any = json.loads(line.decode())
         who = content.pop("who")
         kind = next(kind for kind, name in _WRITERS.items() if name == who)
-    except (ValueError, KeyError, TypeError, StopIteration, AttributeError):
+    except (ValueError, KeyError, TypeError, StopIteration, AttributeError, RecursionError):
         return None
     try:
         return kind(**content)
@@ -210,8 +213,9 @@ def _tolerated(kind: type[Entry], content: Any) -> Entry | None:
 
 
 def _check_times(*values: float) -> None:
-    if not all(isinstance(value, int | float) and math.isfinite(value) for value in values):
-        raise ValueError(f"expected seconds. Received: {values}")
+    # Compared rather than converted: an integer may be beyond every float.
+    if not all(isinstance(value, int | float) and -_MOST < value < _MOST for value in values):
+        raise ValueError("expected seconds")
 
 
 def _check_counts(*values: int) -> None:

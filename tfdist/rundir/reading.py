@@ -12,7 +12,7 @@ from typing import TypeVar
 from tfdist.errors import RunDirError
 from tfdist.rundir.failure_record import FailureRecord
 from tfdist.rundir.layout import RunDir
-from tfdist.rundir.record import Record
+from tfdist.rundir.record import Record, is_finite
 from tfdist.rundir.records import JobState
 from tfdist.rundir.state import WorkerState
 
@@ -74,7 +74,7 @@ def read_run(run: RunDir) -> Snapshot:
     return Snapshot(
         run=run,
         name=str(record.get("name", "")),
-        created=float(created) if isinstance(created, int | float) else None,
+        created=float(created) if is_finite(created) else None,
         job=job,
         workers=tuple(states[index] for index in sorted(states)),
         unreadable=dict(sorted(unreadable.items())),
@@ -89,7 +89,7 @@ def _run_record(run: RunDir) -> dict[str, object]:
         record = json.loads(run.run_file.read_bytes())
     except (FileNotFoundError, NotADirectoryError):
         raise RunDirError(_no_run(run)) from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         if isinstance(error, PermissionError):
             raise RunDirError(f"The run directory {run} cannot be read: {error}.") from error
         return {}
@@ -133,7 +133,8 @@ def _worker_state(file: Path, index: int) -> WorkerState:
         raise RunDirError(f"{file} is not there.")
     values = [getattr(state, name) for name in _NUMBERS] + ([] if state.limit is None else [state.limit])
     sound = all(isinstance(getattr(state, name), int) for name in _WHOLE)
-    if not sound or not all(isinstance(value, int | float) for value in values) or not isinstance(state.host, str):
+    sound = sound and isinstance(state.host, str) and isinstance(state.address, str | None)
+    if not sound or not all(map(is_finite, values)):
         raise RunDirError(f"{file} cannot be read as a WorkerState: it has values of other types.")
     if state.index != index:
         raise RunDirError(f"{file} is the state of worker {state.index}.")
@@ -144,7 +145,7 @@ def _job(run: RunDir) -> JobState | None:
     job = _record_or_none(JobState, run.job_file)
     if job is None or not all(isinstance(value, int) for value in (job.pid, job.attempt)):
         return None
-    return job if isinstance(job.time, int | float) else None
+    return job if is_finite(job.time) else None
 
 
 def _earlier_failures(run: RunDir, job: JobState | None) -> dict[int, FailureRecord]:

@@ -6,10 +6,17 @@ import dataclasses
 import json
 import os
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeGuard
 
 from tfdist.errors import RunDirError
 from tfdist.rundir.atomic import write_json
+
+_BEYOND = 1e300
+
+
+def is_finite(value: Any) -> TypeGuard[int | float]:
+    """Whether a value of a JSON file is a number, and none that is infinite, NaN, or an integer beyond every float."""
+    return isinstance(value, int | float) and -_BEYOND < value < _BEYOND
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,5 +63,5 @@ class Record:
             return cls.from_dict(json.loads(Path(path).read_bytes()))
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, RunDirError) as error:
+        except (OSError, ValueError, RecursionError, RunDirError) as error:
             raise RunDirError(f"{os.fspath(path)} cannot be read as a {cls.__name__}: {error}") from error

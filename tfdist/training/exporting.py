@@ -1,4 +1,4 @@
-"""A model as it was at a checkpoint, built from its run's config, as one file of Keras's."""
+"""A model as it was at a checkpoint, built from its run's config, for one file of Keras's."""
 
 from __future__ import annotations
 
@@ -16,13 +16,12 @@ from tfdist.rundir import RunDir
 from tfdist.training.building import build_model
 
 
-def write_model(run: RunDir, weights: Path, path: Path) -> None:
-    """Builds and compiles the run's model, loads weights and the optimizer's state into it, and saves it.
+def load_model(run: RunDir, weights: Path) -> keras.Model:
+    """Builds and compiles the run's model, and loads weights and the optimizer's state into it.
 
     Args:
         run: A run from a config.
         weights: A checkpoint's file of weights.
-        path: Where to; its name ends in `.keras`.
 
     Raises:
         UsageError: The run is a script's, or its model has no variables before it has seen data.
@@ -44,7 +43,7 @@ def write_model(run: RunDir, weights: Path, path: Path) -> None:
         )
     model.optimizer.build(model.trainable_variables)
     model.load_weights(weights)
-    model.save(path)
+    return model
 
 
 def _check_has_config(run: RunDir) -> None:

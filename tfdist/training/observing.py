@@ -12,6 +12,9 @@ _GOLDEN = 0.6180339887498949
 
 _BUCKETS = 1 << 20
 
+_NAN, _INFINITY, _NEGATIVE_INFINITY = 5.0990195135927845, 7.280109889280518, 9.433981132056603
+"""What stands for each in a sum of which it would leave nothing to compare."""
+
 
 class Observer:
     """Two sums over whatever a step does, in variables of the strategy.
@@ -90,7 +93,6 @@ def _magnitude(values: tf.Tensor) -> tf.Tensor:
     """Positive where there is anything, so that sums never cancel, and other for -x than for x."""
     if values.dtype == tf.string:
         return tf.cast(tf.strings.to_hash_bucket_fast(values, _BUCKETS), tf.float64)
-    if values.dtype.is_complex:
-        return tf.cast(tf.abs(values), tf.float64)
-    numbers = tf.cast(values, tf.float64)
-    return tf.abs(numbers) + tf.nn.relu(numbers)
+    numbers = tf.cast(tf.abs(values) if values.dtype.is_complex else values, tf.float64)
+    odd = tf.where(tf.math.is_nan(numbers), _NAN, tf.where(numbers > 0, _INFINITY, _NEGATIVE_INFINITY))
+    return tf.where(tf.math.is_finite(numbers), tf.abs(numbers) + tf.nn.relu(numbers), tf.cast(odd, tf.float64))

@@ -30,7 +30,7 @@ def sample(
 
     Returns:
         Path -> up to MOST_ELEMENTS elements, 1-D, in float32 or a larger dtype; and path -> the largest absolute
-        difference between this worker's copies, where there is one.
+        difference between this worker's copies, where there is one: infinite where one copy alone is not finite.
     """
     most = _most_elements(moments, len(weights))
     sampled: dict[str, np.ndarray] = {}
@@ -41,9 +41,16 @@ def sample(
         copies = _copies(weight.value, strategy)
         if len(copies) > 1:
             first, *others = (_elements(copy, most).astype(np.float64) for copy in copies)
-            difference = max(float(np.max(np.abs(other - first), initial=0.0)) for other in others)
+            difference = max(_apart(first, other) for other in others)
             apart |= {path: difference} if difference else {}
     return sampled, apart
+
+
+def _apart(one: np.ndarray, other: np.ndarray) -> float:
+    """The largest absolute difference of two copies, of which NaN and infinities are equal to themselves alone."""
+    parted = ~((one == other) | (np.isnan(one) & np.isnan(other)))
+    differences = np.abs(other[parted] - one[parted])
+    return float(np.max(np.where(np.isnan(differences), np.inf, differences), initial=0.0))
 
 
 def _most_elements(moments: int, weights: int) -> int:

@@ -41,7 +41,7 @@ def likely_causes(comparison: Comparison, facts: Facts, versus: Versus, replicas
         is_statistics = facts.unsynchronized and set(names) <= set(facts.non_trainable)
         return [wording.statistics(facts) if is_statistics else wording.COPIES]
     if first.kind == "steps":
-        return [wording.STEPS]
+        return [wording.STEPS[versus == "again"]]
     if "float16" in facts.compute_dtypes and _overflowed_once(comparison):
         return [wording.OVERFLOW]
     if versus == "again":

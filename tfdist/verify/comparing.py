@@ -110,7 +110,7 @@ def compare(reference: Recording, workers: Sequence[Recording], tolerance: Toler
         quantities = list(_between(a, b))
         quantities += _among([worker.moments[number] for worker in workers if number < len(worker.moments)])
         if number + 1 == min(len(reference.moments), len(chief.moments)):
-            quantities += _lengths(reference, chief)
+            quantities += _lengths(reference, workers)
         rows.append(Row(a.step, tuple(_judged(a.step, quantity, number, tolerance) for quantity in quantities)))
     return Comparison(tuple(rows))
 
@@ -178,17 +178,17 @@ def _among(moments: Sequence[Moment]) -> Iterator[_Quantity]:
     least = _least(chief.weights)
     for path, weight in chief.weights.items():
         apart = max(moment.apart.get(path, 0.0) for moment in moments)
-        scale = max(float(np.max(np.abs(weight), initial=0.0)), least)
+        scale = max(float(np.max(np.abs(weight[np.isfinite(weight)]), initial=0.0)), least)
         distances = [apart / scale if scale else math.inf] if apart else []
         distances += [relative_arrays(weight, moment.weights[path], least) for moment in moments[1:]]
         if distances:
             yield "copies", path, max(distances), None, None
 
 
-def _lengths(reference: Recording, chief: Recording) -> Iterator[_Quantity]:
-    if len(reference.moments) != len(chief.moments):
-        steps, others = (recording.moments[-1].step for recording in (reference, chief))
-        yield "steps", "steps", math.inf, steps, others
+def _lengths(reference: Recording, workers: Sequence[Recording]) -> Iterator[_Quantity]:
+    other = next((worker for worker in workers if len(worker.moments) != len(reference.moments)), None)
+    if other is not None:
+        yield "steps", "steps", math.inf, reference.moments[-1].step, other.moments[-1].step
 
 
 def _least(weights: Mapping[str, np.ndarray]) -> float:
@@ -199,7 +199,9 @@ def _least(weights: Mapping[str, np.ndarray]) -> float:
 
 
 def _rms(array: np.ndarray) -> float:
-    return float(np.sqrt(np.mean(np.square(array)))) if array.size else 0.0
+    largest = float(np.max(np.abs(array), initial=0.0))
+    # Not of the elements themselves: in float64 their squares may be infinite, or 0.
+    return largest * float(np.sqrt(np.mean(np.square(array / largest)))) if 0 < largest < math.inf else largest
 
 
 def _names(a: Mapping[str, object], b: Mapping[str, object]) -> list[str]:

@@ -16,7 +16,7 @@ _REPRODUCED = {False: 1e-3, True: 0.2}
 
 
 def reproduced(reference: Recording, nudged: Recording, *, half: bool) -> Comparison:
-    """Compares what one replica must have alike in two runs: the initial weights, the data, and nearly the first step.
+    """Compares what one replica has alike in two runs: initial weights, data, nearly the first step, and the length.
 
     Args:
         reference: Of one replica.
@@ -24,7 +24,8 @@ def reproduced(reference: Recording, nudged: Recording, *, half: bool) -> Compar
         half: Whether layers compute in 16 bits.
     """
     rows = compare(reference, [nudged], Tolerance(_REPRODUCED[half], half=half)).rows
-    kinds: list[tuple[Kind, ...]] = [("weights",), ("data", "loss", "gradient norm"), *[("data",)] * len(rows)]
+    first: tuple[Kind, ...] = ("data", "loss", "gradient norm", "steps")
+    kinds: list[tuple[Kind, ...]] = [("weights", "steps"), first, *[("data", "steps")] * len(rows)]
     return Comparison(tuple(Row(row.step, tuple(row.of(*of))) for row, of in zip(rows, kinds, strict=False)))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,9 @@ from tfdist.rundir import RunDir
 from tfdist.training.recording_file import Recording
 from tfdist.verify.spec import Variant, VerifySpec
 
+_END_BYTES = 1 << 20
+"""Of a log, in which its last line is looked for: the log of a long run does not fit into the memory."""
+
 
 @dataclass(frozen=True)
 class Run:
@@ -20,12 +24,14 @@ class Run:
 
     Attributes:
         code: Its exit code.
-        recordings: One a worker, the chief's first; empty when the job failed or when no `fit` was called.
+        recordings: One a worker, the chief's first; empty when the job failed, or when a worker has none with a step.
+        idle: Those workers.
         last_line: The end of the chief's log, of a job that did not go well; empty where it has none.
     """
 
     code: int
     recordings: tuple[Recording, ...] = ()
+    idle: tuple[int, ...] = ()
     last_line: str = ""
 
     @property
@@ -34,6 +40,9 @@ class Run:
         if self.code:
             said = f" ({self.last_line})" if self.last_line else ""
             return f"The run ended with exit code {self.code}{said}"
+        if self.idle and 0 not in self.idle:
+            workers = ", ".join(map(str, self.idle))
+            return f"Worker(s) {workers} never called fit, or fit had no step there, so there is nothing to compare"
         if not self.recordings:
             return "The target never called fit, or fit had no step, so there is nothing to compare"
         return None
@@ -66,14 +75,19 @@ def run(spec: VerifySpec, variant: Variant, folder: Path) -> Run:
     if code:
         return Run(code, last_line=last_line(RunDir(folder / name).log_file(0, 0)))
     read = [Recording.read(request.file(index)) for index in range(variant.workers)]
-    return Run(code, tuple(recording for recording in read if recording is not None and recording.moments[1:]))
+    idle = tuple(index for index, recording in enumerate(read) if recording is None or not recording.moments[1:])
+    return Run(code, () if idle else tuple(recording for recording in read if recording is not None), idle)
 
 
 def last_line(log: Path) -> str:
     """What a worker said last, which of a script that ends itself is why; empty where it has no log."""
     try:
-        lines = log.read_bytes().splitlines()
+        with log.open("rb") as file:
+            skipped = max(0, file.seek(0, os.SEEK_END) - _END_BYTES)
+            file.seek(skipped)
+            lines = file.read(_END_BYTES).splitlines()
     except OSError:
         return ""
-    said = [line for line in lines if line.strip() and not is_noise(line)]
+    whole = lines[1:] if skipped and len(lines) > 1 else lines
+    said = [line for line in whole if line.strip() and not is_noise(line)]
     return said[-1].decode(errors="replace").strip() if said else ""

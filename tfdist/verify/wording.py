@@ -120,11 +120,18 @@ COPIES = Cause(
     "tfdist.is_chief(): the copies of one model have parted.",
 )
 
-STEPS = Cause(
-    "steps",
-    "an epoch whose length depends on the process or on the number of replicas: the runs trained for different numbers "
-    "of steps.",
-)
+STEPS = {
+    True: Cause(
+        "steps",
+        "a training whose length changes from run to run, on one replica, too: a limit of time, data of another number "
+        "of batches each time, or early stopping that rounding decides. Give it a fixed number of steps.",
+    ),
+    False: Cause(
+        "steps",
+        "an epoch whose length depends on the process or on the number of replicas: the runs trained for different "
+        "numbers of steps.",
+    ),
+}
 
 IRREPRODUCIBLE = Cause(
     "irreproducible",

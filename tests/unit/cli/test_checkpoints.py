@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import errno
 import json
 import math
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -129,6 +132,20 @@ def test_prune(run: RunDir) -> None:
     assert checkpoints("prune", run, "--keep", "0").exit_code == 2
 
 
+def test_prune_says_what_it_could_not_remove(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    rmtree = shutil.rmtree
+
+    def refuse(path: Path) -> None:
+        if path == folder_of(run, 15):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        rmtree(path)
+
+    monkeypatch.setattr(shutil, "rmtree", refuse)
+    result = checkpoints("prune", run, "--keep", "1")
+    assert result.exit_code == 2 and "1 of 2 checkpoints could not be removed" in result.stderr
+    assert result.stdout.startswith("removed step-00000010, ") and "\n1 of 3 checkpoints, " in result.stdout
+
+
 def test_prune_leaves_what_the_config_keeps_for_good(run: RunDir) -> None:
     run.config_file.write_text("checkpoint: {every_steps: 5, keep_every_steps: 10}")
     assert checkpoints("prune", run, "--keep", "1").stdout.startswith("removed step-00000015, ")
@@ -199,7 +216,8 @@ def test_what_cannot_be_read_is_no_error_of_the_exported_file(
 
 def test_export_refuses(run: RunDir, tmp_path: Path) -> None:
     assert checkpoints("export", run, str(tmp_path / "a.h5")).exit_code == 2
-    assert checkpoints("export", run, str(tmp_path / "absent" / "a.weights.h5")).exit_code == 2
+    result = checkpoints("export", run, str(tmp_path / "absent" / "a.weights.h5"))
+    assert result.exit_code == 2 and "Choose another DEST" in result.stderr and "--run-dir" not in result.stderr
     damage(folder_of(run, 20) / "model.weights.h5")
     assert checkpoints("export", run, str(tmp_path / "a.weights.h5")).exit_code == 5
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a"]

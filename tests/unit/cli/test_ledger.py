@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,15 @@ def test_no_ledger_yet(tmp_path: Path) -> None:
 def test_a_picture_where_nobody_may_write(run: RunDir, tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["ledger", str(run), "--html", str(tmp_path / "absent" / "a.html")])
     assert result.exit_code == 2 and "could not be written" in result.stderr
+    assert "Choose another --html" in result.stderr and "--run-dir" not in result.stderr
+
+
+def test_a_picture_of_a_run_whose_path_is_no_utf8(run: RunDir, tmp_path: Path) -> None:
+    moved = run.path.rename(tmp_path / os.fsdecode(b"b\xff\x1b"))
+    picture = tmp_path / "a.html"
+    result = CliRunner().invoke(main, ["ledger", str(moved), "--html", str(picture)])
+    assert result.exit_code == 0, result.exception
+    assert "/b??<" in picture.read_text()
 
 
 def test_an_overwritten_run_has_no_ledger(run: RunDir) -> None:

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from tfdist.cli.main import VERBS, main
+from tfdist.rundir import create_run_dir
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -44,3 +47,15 @@ def test_python_dash_m_is_the_same_command() -> None:
     command = [sys.executable, "-m", "tfdist", "--help"]
     result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     assert result.stdout.startswith("Usage: tfdist [OPTIONS]")
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+@pytest.mark.parametrize("options", [[], ["--watch"]])
+def test_a_terminal_that_lacks_a_letter(encoding: str, options: list[str], tmp_path: Path) -> None:
+    run = create_run_dir(tmp_path / "a", name="digits-\u6570")
+    run.failure_file.write_text('{"index": 0, "host": "h", "time": 1.0, "kind": "exception", "message": "\\u6570"}')
+    command = [sys.executable, "-m", "tfdist", "status", str(run), *options]
+    environ = {**os.environ, "PYTHONIOENCODING": encoding}
+    result = subprocess.run(command, capture_output=True, timeout=60, env=environ)
+    assert (result.returncode, result.stderr) == (0, b"")
+    assert result.stdout.startswith(b"digits-")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -183,10 +184,21 @@ def test_a_signal(asked: list[VerifySpec], monkeypatch: pytest.MonkeyPatch) -> N
         ("--also speed train.py", "'speed' is not one of 'xla', 'communication', 'precision'"),
         ("--report absent/report.json train.py", "error: --report expects a file in a directory that exists."),
         ("--report . train.py", "error: --report expects a file in a directory that exists."),
+        # As of a directory that is closed to this user, of such a name the system does not say whether it is there.
+        (f"--report {300 * 'a'}/b.json train.py", "error: --report expects a file in a directory that exists."),
     ],
 )
 def test_mistakes_start_nothing_and_exit_with_2(asked: list[VerifySpec], arguments: str, message: str) -> None:
     result = run(arguments)
     assert result.exit_code == 2
     assert message in result.stderr
+    assert not asked
+
+
+def test_a_report_where_nobody_may_write_starts_nothing(
+    asked: list[VerifySpec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: not mode & os.W_OK)
+    result = run("--report report.json train.py")
+    assert result.exit_code == 2 and "in a directory that this user can write to" in result.stderr
     assert not asked

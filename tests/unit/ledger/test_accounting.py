@@ -8,6 +8,7 @@ from tfdist.ledger.account import Account
 from tfdist.ledger.accounting import account
 from tfdist.ledger.columns import columns
 from tfdist.ledger.recovery import recoveries
+from tfdist.ledger.wording import headlines
 from tfdist.rundir.ledger import Entry, Kind, Phase
 
 
@@ -69,6 +70,8 @@ FIT = did(0, 5.0, 9.0, compile=1, step=3, steps=(0, 10))
             {"start-up": 5, "compile": 1, "step": 5, "other": 1},
             5 / 12,
         ),
+        # A line of no time, such as one at an end that comes right behind another.
+        ([running(0, 2.0, 0.0), did(0, 2.0, 2.0), did(0, 2.0, 10.0, step=8)], {"start-up": 2, "step": 8}, 0.8),
         # What another attempt's chief still had to say comes too late.
         ([running(1, 2.0, 0.0), FIT, over(1, 10.0)], {"start-up": 2, "other": 8}, 0.0),
     ],
@@ -99,6 +102,14 @@ def test_steps_done_again_are_no_goodput() -> None:
     assert (first.begun_at, first.reached, first.lost) == (0, 60, 20)
     assert (second.begun_at, second.reached, second.lost) == (40, 80, 0)
     assert (made.steps, made.lost, made.restarts, made.wall) == (80, 20, 1, 100.0)
+
+
+def test_where_all_was_done_for_nothing_goodput_is_nothing() -> None:
+    """And not a little less, which would read -0.0 %: 0.1 * 3 / 3 is more than 0.1."""
+    entries = [running(0, 0.0, 0.0), did(0, 0.0, 1.0, step=0.1, steps=(0, 3)), over(0, 1.0, Phase.RESTARTING)]
+    made = found([*entries, running(1, 1.0), did(1, 1.0, 2.0, compile=1, steps=(0, 1))])
+    assert (made.goodput, made.seconds[Kind.REPLAY]) == (0.0, 0.1)
+    assert headlines(made)[0].startswith("goodput 0.0 %: ")
 
 
 def test_an_attempt_that_begins_anew_makes_all_before_it_vain() -> None:

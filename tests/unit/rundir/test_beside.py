@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import errno
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -77,6 +79,25 @@ def test_a_process_of_the_same_number_is_another_one(tmp_path: Path) -> None:
         path.write_text("half")
     remove_abandoned(target)
     assert list(tmp_path.iterdir()) == [own]
+
+
+def test_one_that_cannot_be_removed_keeps_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = tmp_path / "model.keras"
+    own = beside(target).name
+    earlier = {tmp_path / re.sub(rf"{os.getpid()}-\d+", f"{os.getpid()}-{start}", own) for start in (1, 2, 3)}
+    for path in earlier:
+        path.write_text("half")
+    stays, *_ = tmp_path.iterdir()  # whichever comes first
+    unlink = Path.unlink
+
+    def refuse(path: Path, missing_ok: bool = False) -> None:
+        if path == stays:
+            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+        unlink(path, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    remove_abandoned(target)
+    assert list(tmp_path.iterdir()) == [stays]
 
 
 def test_strangers_names_are_not_touched(tmp_path: Path) -> None:

@@ -54,6 +54,10 @@ def test_a_kill_at_any_byte_costs_one_line(file: Path) -> None:
         '{"who": "chief", "attempt": 0, "since": 2, "at": 1, "seconds": {}, "steps": 0, "step": 0}',
         '{"who": "chief", "attempt": 0, "since": 0, "at": 1, "seconds": {"naps": 1}, "steps": 0, "step": 0}',
         '{"who": "chief", "attempt": 0, "since": 0, "at": NaN, "seconds": {}, "steps": 0, "step": 0}',
+        '{"who": "chief", "attempt": 0, "since": 0, "at": 1e300, "seconds": {}, "steps": 0, "step": 0}',
+        '{"who": "chief", "attempt": 0, "since": 0, "at": 1, "seconds": [], "steps": 0, "step": 0}',
+        pytest.param('{"who": "launcher", "attempt": 0, "at": ' + 400 * "9" + ', "phase": "running"}', id="huge"),
+        pytest.param(100_000 * "[", id="deep"),
     ],
 )
 def test_lines_that_say_nothing_are_counted(file: Path, line: str) -> None:

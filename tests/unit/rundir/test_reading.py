@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+import math
 import os
 import threading
 import time
@@ -63,6 +64,11 @@ def test_a_run_that_has_just_begun(run: RunDir) -> None:
         json.dumps({**STATE.to_dict(), "index": 1, "state": "asleep"}),
         json.dumps({**STATE.to_dict(), "index": 1, "step": "thirty"}),
         json.dumps({**STATE.to_dict(), "index": 1, "busy": None}),
+        json.dumps({**STATE.to_dict(), "index": 1, "moved": -math.inf}),
+        json.dumps({**STATE.to_dict(), "index": 1, "rate": math.nan}),
+        json.dumps({**STATE.to_dict(), "index": 1, "time": 10**400}),
+        json.dumps({**STATE.to_dict(), "index": 1, "address": 3}),
+        100_000 * "[",
         json.dumps({**STATE.to_dict(), "index": 0}),  # somebody copied a file
     ],
 )
@@ -84,12 +90,14 @@ def test_a_worker_that_left_a_log_and_no_state(run: RunDir) -> None:
 
 
 @pytest.mark.parametrize("name", ["job.json", "failure.0.json", "../failure.json", "run.json"])
-@pytest.mark.parametrize("text", ["{", "[]", '{"phase": 1, "index": 2}'])
+@pytest.mark.parametrize("text", ["{", "[]", '{"phase": 1, "index": 2}', '{"created": -Infinity}', 100_000 * "["])
 def test_other_damaged_files_break_nothing(run: RunDir, name: str, text: str) -> None:
     put(run, 0)
     JobState("running", 1, "h", 7, 8.5).write(run.job_file)
     (run.state_dir / name).write_text(text)
-    assert [state.index for state in read_run(run).workers] == [0]
+    found = read_run(run)
+    assert [state.index for state in found.workers] == [0]
+    assert found.created is None or math.isfinite(found.created)
 
 
 def test_what_other_writers_leave_beside_is_not_read(run: RunDir) -> None:
@@ -142,7 +150,9 @@ def test_a_failure_in_words() -> None:
     assert (full.who, full.when, full.what) == ("worker 1 (h, pid 7)", "in epoch 3 after step 418", "killed")
 
 
-@pytest.mark.parametrize("changed", [{"message": 1}, {"step": "4"}, {"index": None}])
+@pytest.mark.parametrize(
+    "changed", [{"message": 1}, {"step": "4"}, {"index": None}, {"time": math.nan}, {"exit_code": math.inf}]
+)
 def test_a_failure_has_the_types_that_it_says(changed: dict[str, object]) -> None:
     with pytest.raises(RunDirError, match="FailureRecord"):
         FailureRecord.from_dict(FAILURE.to_dict() | changed)

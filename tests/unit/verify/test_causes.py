@@ -76,6 +76,7 @@ def causes(
         ([begin(), step(1, loss=1.2), step(2)], {"versus": "communication"}, ["communication"]),
         ([begin(), step(1, loss=1.2), step(2)], {"versus": "again"}, ["irreproducible"]),
         ([begin(), step(1, data=1.2), step(2)], {"versus": "again"}, ["data"]),
+        ([begin(), step(1)], {"versus": "again"}, ["steps"]),
         ([begin(weights=MOVED), step(1), step(2)], {"versus": "again"}, ["initialisation"]),
     ],
 )

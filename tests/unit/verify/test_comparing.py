@@ -54,6 +54,16 @@ def test_relative_arrays(a: list[float], b: list[float], expected: float) -> Non
     assert relative_arrays(two, one) == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("size", [1e-250, 1e250])
+def test_squares_that_float64_does_not_hold(size: float) -> None:
+    assert relative_arrays(np.asarray([size, size]), np.asarray([size, 2 * size])) == pytest.approx(1 / math.sqrt(5))
+
+
+@pytest.mark.filterwarnings("ignore:overflow")
+def test_a_difference_that_float64_does_not_hold() -> None:
+    assert relative_arrays(np.asarray([1.7e308]), np.asarray([-1.7e308])) == math.inf
+
+
 def test_one_element_of_many_counts_by_its_share() -> None:
     a, b = np.ones(10_000, np.float32), np.ones(10_000, np.float32)
     b[0] = -1.0
@@ -119,6 +129,11 @@ def test_runs_of_different_length_part_at_their_common_end() -> None:
     assert first is not None and (first.kind, first.step, first.reference, first.other) == ("steps", 1, 2, 1)
 
 
+def test_a_worker_that_trained_for_fewer_steps_than_the_chief() -> None:
+    first = of(ONE, recording(begin(), step(1))).first()
+    assert first is not None and (first.kind, first.step, first.reference, first.other) == ("steps", 2, 2, 1)
+
+
 def test_workers_hold_the_same_weights() -> None:
     assert of(ONE, ONE).passed
     away = recording(begin(), step(1, weights=weights(kernel=[1.0, -1.0], bias=0.6)), step(2))
@@ -127,6 +142,14 @@ def test_workers_hold_the_same_weights() -> None:
     within = recording(begin(), step(1, apart={"bias": 0.05}), step(2))
     first = of(within).first()
     assert first is not None and (first.kind, first.name, first.relative) == ("copies", "bias", pytest.approx(0.1))
+
+
+@pytest.mark.parametrize("odd", [math.nan, math.inf])
+def test_copies_part_where_both_hold_what_is_no_number(odd: float) -> None:
+    """An element that is not finite on every replica says nothing of the magnitude of the others."""
+    apart = recording(begin(), step(1, weights=weights(kernel=[odd, -1.0], bias=0.5), apart={"kernel": 0.05}), step(2))
+    first = compare(apart, [apart], TOLERANCE).first()
+    assert first is not None and (first.kind, first.relative) == ("copies", pytest.approx(0.05))
 
 
 def test_a_weight_near_zero_is_seen_in_relation_to_the_others() -> None:

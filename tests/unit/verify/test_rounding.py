@@ -23,6 +23,7 @@ MEASURED = {(1, "loss", "loss"): 1e-4, (1, "weights", "bias"): 0.3}
         (Tolerance(0.5), 0, "weights", "bias", FLOAT32),  # nothing has been computed yet
         (Tolerance(1e-7), 0, "weights", "bias", 1e-7),
         (Tolerance(0.5), 3, "copies", "bias", FLOAT32),
+        (Tolerance(0.5, measured={(3, "steps", "steps"): math.inf}), 3, "steps", "steps", 0.0),
         (Tolerance(measured=MEASURED), 1, "loss", "loss", MARGIN * 1e-4),
         (Tolerance(measured=MEASURED), 1, "gradient norm", "gradient norm", FLOAT32),
         (Tolerance(measured=MEASURED), 1, "weights", "bias", math.inf),  # moved by rounding alone
@@ -60,9 +61,11 @@ def test_a_weight_that_rounding_alone_moves_is_not_judged_and_the_others_are() -
         (recording(begin(), step(1, loss=1.01), step(2), step(3)), False),
         (recording(begin(), step(1, norm=2.01), step(2), step(3)), False),
         (recording(begin(), step(1), step(2, data=4.0), step(3)), False),
+        (recording(begin(), step(1), step(2)), False),
+        (recording(begin(), step(1)), False),
         (recording(begin(weights=weights(kernel=[1.0, -1.1], bias=0.5)), step(1), step(2), step(3)), False),
     ],
-    ids=["rounding", "loss", "gradient", "data", "initial weights"],
+    ids=["rounding", "loss", "gradient", "data", "sooner", "after one step", "initial weights"],
 )
 def test_whether_a_training_can_be_repeated(nudged: object, passes: bool) -> None:
     assert reproduced(ONE, nudged, half=False).passed == passes

@@ -145,6 +145,19 @@ def test_a_run_that_never_calls_fit_where_the_reference_does(verified: Any) -> N
     assert verification.code == 4
 
 
+def test_a_worker_that_has_left_nothing_to_compare(verified: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Idle(Jobs):
+        def __call__(self, job: JobSpec) -> int:
+            code = super().__call__(job)
+            assert job.recording is not None
+            if job.membership.num_workers > 1:
+                job.recording.file(1).unlink()
+            return code
+
+    (result,) = verified(Idle(), replicas=1, nproc=3).results
+    assert result.verdict is Verdict.FAILED and str(result.reason).startswith("Worker(s) 1 never called fit")
+
+
 def test_a_signal_ends_it(verified: Any, tmp_path: Path) -> None:
     jobs = Jobs(**{"1_replica_again": 130})
     with pytest.raises(Interrupted) as interrupted:
