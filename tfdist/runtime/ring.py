@@ -9,7 +9,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
+import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 
 JOINED_BYTES = 2 << 20
 """Smaller tensors share a collective, up to this size; a larger one has its own, which sums in its place."""
@@ -19,6 +21,11 @@ _SUBDIVISIONS = 64
 
 _GROUP_KEY = 741_000
 """Far above the keys that TensorFlow counts up for its own groups."""
+
+_FIRST_KEY = _GROUP_KEY << 8
+_FIRST_KEY_NOW = 1 << 30
+"""Of sums in functions, each of which keeps its key, and of those outside, each of which has a new one. When a worker
+traces its functions must not matter to the others' counting of what is outside."""
 
 
 class Ring:
@@ -32,7 +39,8 @@ class Ring:
 
     def __init__(self, workers: int) -> None:
         self._workers = workers
-        self._keys = itertools.count(1)
+        self._keys = itertools.count(_FIRST_KEY)
+        self._keys_now = itertools.count(_FIRST_KEY_NOW)
 
     def sum(self, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         """The sum of each tensor over the workers; call it in a `tf.function`, on every worker."""
@@ -43,10 +51,18 @@ class Ring:
                 result[i] = total
         return result
 
+    def sum_now(self, integers: NDArray[np.int32]) -> NDArray[np.int32]:
+        """The sum of an array, of any one shape on all workers; outside of functions, on every worker.
+
+        The strategy's own `reduce` starts a pool of threads each time.
+        """
+        with tf.device("CPU:0"):
+            return self._reduce(tf.constant(integers), next(self._keys_now)).numpy()
+
     def _sum_of_one_dtype(self, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         flat = [tf.reshape(tensor, [-1]) for tensor in tensors]
         if any(tensor.shape.num_elements() is None for tensor in tensors):
-            totals = [self._reduce(tensor) for tensor in flat]
+            totals = [self._reduce(tensor, next(self._keys)) for tensor in flat]
         else:
             totals = self._sum_in_groups(flat)
         return [tf.reshape(total, tf.shape(tensor)) for total, tensor in zip(totals, tensors, strict=True)]
@@ -56,18 +72,18 @@ class Ring:
         sizes = [tensor.shape[0] for tensor in flat]
         for group in _groups(sizes, JOINED_BYTES // flat[0].dtype.size):
             if len(group) > 1:
-                joined = self._reduce(tf.concat([flat[i] for i in group], 0))
+                joined = self._reduce(tf.concat([flat[i] for i in group], 0), next(self._keys))
                 totals += tf.split(joined, [sizes[i] for i in group])
             else:
-                totals.append(self._reduce(flat[group[0]]))
+                totals.append(self._reduce(flat[group[0]], next(self._keys)))
         return totals
 
-    def _reduce(self, tensor: tf.Tensor) -> tf.Tensor:
+    def _reduce(self, tensor: tf.Tensor, key: int) -> tf.Tensor:
         return tf.raw_ops.CollectiveReduceV2(
             input=tensor,
             group_size=self._workers,
             group_key=_GROUP_KEY,
-            instance_key=next(self._keys) + (_GROUP_KEY << 8),
+            instance_key=key,
             ordering_token=[],
             merge_op="Add",
             final_op="Id",

@@ -18,13 +18,18 @@ def use_ring(strategy: tf.distribute.Strategy, ring: Ring) -> None:
     setattr(strategy, _ATTRIBUTE, ring)
 
 
+def ring_of(strategy: tf.distribute.Strategy) -> Ring | None:
+    """What `use_ring` was given."""
+    return getattr(strategy, _ATTRIBUTE, None)
+
+
 def sum_over_replicas(tensors: Sequence[tf.Tensor | tf.IndexedSlices]) -> list[tf.Tensor | tf.IndexedSlices]:
     """The sum of each tensor over all replicas. Call it in the context of a replica, on all of them.
 
     Sparse tensors stay sparse.
     """
     context = tf.distribute.get_replica_context()
-    ring: Ring | None = getattr(context.strategy, _ATTRIBUTE, None)
+    ring = ring_of(context.strategy)
     dense = [i for i, tensor in enumerate(tensors) if isinstance(tensor, tf.Tensor)]
     if ring is None or tf.executing_eagerly():
         dense = []
