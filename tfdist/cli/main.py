@@ -52,8 +52,8 @@ class Verbs(click.Group):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            # While a command is imported or checks what it was given; once it has workers, it hears signals itself.
-            click.echo("stopped: Ctrl-C, SIGINT; nothing was started", err=True)
+            # Of a command that has no workers, or not yet: once it has, it hears signals itself.
+            click.echo("stopped: Ctrl-C, SIGINT", err=True)
             ctx.exit(INTERRUPTED)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

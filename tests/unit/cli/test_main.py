@@ -40,7 +40,7 @@ def test_ctrl_c_before_anything_runs_is_130(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("importlib.import_module", interrupted)
     result = CliRunner().invoke(main, ["train"])
     assert result.exit_code == 130
-    assert result.stderr == "stopped: Ctrl-C, SIGINT; nothing was started\n"
+    assert result.stderr == "stopped: Ctrl-C, SIGINT\n"
 
 
 def test_python_dash_m_is_the_same_command() -> None:
