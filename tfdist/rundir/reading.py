@@ -17,7 +17,7 @@ from tfdist.rundir.records import JobState
 from tfdist.rundir.state import WorkerState
 
 _STATE = re.compile(r"worker-(\d+)\.json")
-_LOG = re.compile(r"worker-(\d+)\.\d+\.log")
+_LOG = re.compile(r"worker-(\d+)\.(\d+)\.log")
 _WHOLE = ("index", "pid", "attempt", "epoch", "step", "moves")
 _NUMBERS = ("time", "moved", "rate", "busy")
 _ATTEMPTS = 3
@@ -62,14 +62,14 @@ def read_run(run: RunDir) -> Snapshot:
     record = _run_record(run)
     states: dict[int, WorkerState] = {}
     unreadable: dict[int, str] = {}
-    with_state = _indices(run.state_dir, _STATE)
-    for index in with_state | _indices(run.logs_dir, _LOG):
+    job = _job(run)
+    with_state = {int(match[1]) for match in _names(run.state_dir, _STATE)}
+    for index in with_state | _with_log(run, job):
         try:
             states[index] = _worker_state(run.state_file(index), index)
         except RunDirError as error:
             unreadable[index] = str(error)
     known = states.keys() | unreadable.keys()
-    job = _job(run)
     created = record.get("created")
     return Snapshot(
         run=run,
@@ -117,14 +117,21 @@ def _runs_below(path: Path) -> list[Path]:
     return [RunDir(file.parent.parent).path for _, file in sorted(files)]
 
 
-def _indices(directory: Path, pattern: re.Pattern[str]) -> set[int]:
+def _with_log(run: RunDir, job: JobState | None) -> set[int]:
+    """The workers that have written in the newest attempt: an earlier one may have had others."""
+    found = [(int(match[1]), int(match[2])) for match in _names(run.logs_dir, _LOG)]
+    newest = max((attempt for _, attempt in found), default=0) if job is None else job.attempt
+    return {index for index, attempt in found if attempt == newest}
+
+
+def _names(directory: Path, pattern: re.Pattern[str]) -> list[re.Match[str]]:
     try:
         names = [entry.name for entry in directory.iterdir()]
     except FileNotFoundError:
-        return set()
+        return []
     except OSError as error:
         raise RunDirError(f"{directory} cannot be read: {error}.") from error
-    return {int(match[1]) for name in names if (match := pattern.fullmatch(name))}
+    return [match for name in names if (match := pattern.fullmatch(name))]
 
 
 def _worker_state(file: Path, index: int) -> WorkerState:

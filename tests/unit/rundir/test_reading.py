@@ -89,6 +89,19 @@ def test_a_worker_that_left_a_log_and_no_state(run: RunDir) -> None:
     assert found.absent == ()
 
 
+@pytest.mark.parametrize("has_job", [True, False])
+def test_workers_of_an_earlier_attempt_are_not_missed(run: RunDir, has_job: bool) -> None:
+    """A run that goes on with fewer."""
+    put(run, 0)
+    for index, attempt in ((0, 0), (1, 0), (2, 0), (0, 1)):
+        run.log_file(index, attempt).write_text("")
+    if has_job:
+        JobState("running", 1, "h", 7, 8.5).write(run.job_file)
+    found = read_run(run)
+    assert [state.index for state in found.workers] == [0]
+    assert (found.unreadable, found.absent) == ({}, ())
+
+
 @pytest.mark.parametrize("name", ["job.json", "failure.0.json", "../failure.json", "run.json"])
 @pytest.mark.parametrize("text", ["{", "[]", '{"phase": 1, "index": 2}', '{"created": -Infinity}', 100_000 * "["])
 def test_other_damaged_files_break_nothing(run: RunDir, name: str, text: str) -> None:
