@@ -56,7 +56,9 @@ def fitted(*last: layers.Layer, compiled: dict[str, Any], **fit: Any) -> dict[st
 
 
 def assert_as_one_replica(*last: type[layers.Layer], compiled: dict[str, Any], **fit: Any) -> None:
-    expected = fitted(*(layer() for layer in last), compiled=compiled, **fit)
+    # One operation after another. Compiled, Keras itself, without a repair, gives `Scaled` other numbers once in fifty
+    # times on a busy machine, seen with Keras 3.15.1 and TensorFlow 2.21.0, also with jit_compile=False.
+    expected = fitted(*(layer() for layer in last), compiled={**compiled, "run_eagerly": True}, **fit)
     with mirrored(3).scope():
         assert_same(expected, fitted(*(layer() for layer in last), compiled=compiled, **fit))
 
