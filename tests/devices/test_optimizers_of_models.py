@@ -29,5 +29,15 @@ def test_each_is_found_once_wherever_it_is(place: str) -> None:
     assert [id(found) for found in optimizers_of(model)] == [id(each) for each in (first, *outer, second)]
 
 
+def test_long_lists_are_not_walked_over() -> None:
+    class Unread(list[Any]):
+        def __iter__(self) -> Any:
+            raise AssertionError("a vocabulary was looked through")
+
+    model = keras.Sequential([keras.layers.Dense(1)])
+    object.__setattr__(model, "vocabulary", Unread(["word"] * 1000))
+    assert not list(optimizers_of(model))
+
+
 def test_a_model_that_is_not_compiled_has_none() -> None:
     assert not list(optimizers_of(keras.Sequential([keras.layers.Dense(1)])))

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Iterator
 from typing import Any
 
 import keras
 
+_MOST = 64
+"""Entries of a list in which optimizers are looked for: a vocabulary holds none, and this runs after every epoch."""
+
 
 def optimizers_of(model: Any) -> Iterator[Any]:
     """Each optimizer of a model once, the same on every worker and in the same order."""
-    todo = [getattr(model, "optimizer", None), *(value for value in vars(model).values())]
+    todo = collections.deque([getattr(model, "optimizer", None), *vars(model).values()])
     seen: set[int] = set()
     while todo:
-        found = todo.pop(0)
+        found = todo.popleft()
         if id(found) in seen:
             continue
         if isinstance(found, keras.optimizers.Optimizer):
             yield found
             todo.extend([getattr(found, "inner_optimizer", None), *getattr(found, "optimizers", ())])
-        elif isinstance(found, dict):
-            todo.extend(found.values())
-        elif isinstance(found, list | tuple):
-            todo.extend(found)
+        elif isinstance(found, dict | list | tuple) and len(found) <= _MOST:
+            todo.extend(found.values() if isinstance(found, dict) else found)
         else:
             continue
         seen.add(id(found))
