@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.waiting import until
 from tfdist.launch.channel import WorkerChannel
 from tfdist.launch.environment import Assignment
 from tfdist.rundir import ErrorRecord, RunDir, State, WorkerState
@@ -163,7 +164,7 @@ def act(action: str, value: str, assignment: Assignment, run: RunDir) -> int:
     elif action == "touch":
         Path(value).write_text(f"{os.getpid()}")
     elif action == "await":
-        wait_until(Path(value).exists, f"nobody made {value}")
+        until(Path(value).exists, otherwise=f"nobody made {value}")
     elif action == "environ":
         print(f"{value}={os.environ.get(value)}", flush=True)
     elif action == "assignment":
@@ -220,14 +221,7 @@ def wait_for_all(assignment: Assignment, run: RunDir) -> None:
         state = WorkerState.read(file)
         return state is not None and state.attempt == assignment.attempt
 
-    wait_until(lambda: all(map(started, files)), "not all workers were started")
-
-
-def wait_until(come: Callable[[], bool], otherwise: str) -> None:
-    deadline = time.monotonic() + 60
-    while not come():
-        assert time.monotonic() < deadline, otherwise
-        time.sleep(0.01)
+    until(lambda: all(map(started, files)), otherwise="not all workers were started")
 
 
 def listen(assignment: Assignment) -> None:
