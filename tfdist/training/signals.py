@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import os
@@ -58,7 +59,8 @@ class _Listener:
         if others != ours:
             if others != -1:
                 signal.set_wakeup_fd(others, warn_on_full_buffer=False)
-            self._written.send(bytes([number]))
+            with contextlib.suppress(BlockingIOError):  # full of signals that the thread has yet to read
+                self._written.send(bytes([number]))
 
     def _listen(self) -> None:
         while numbers := self._read.recv(_READ_BYTES):
