@@ -175,6 +175,7 @@ ANSWERS = {
     "reduced": {"sum": [1, 2.5], "mean": [0.5, 1.25], "max": [1, 2.5], "min": [0, 0]},
     "gathered": [[0, 10], [1, 10]],
     "broadcast": 1.5,
+    "exchanged": True,
 }
 
 
@@ -185,6 +186,8 @@ def test_the_api_with_and_without_the_launcher(job: Job) -> None:
     for answers in (launched, plain):
         for index, answer in enumerate(answers):
             assert_close(alone["losses"], answer.pop("losses"))
+            own = f"float64 of shape ({100 * index + 1},) on worker {index}, and another on {1 - index}."
+            assert own in answer.pop("refused")
             assert answer == {**ANSWERS, "index": index, "is_chief": index == 0}
     del alone["losses"]
     assert alone == {
@@ -195,6 +198,8 @@ def test_the_api_with_and_without_the_launcher(job: Job) -> None:
         "reduced": {op: [0, 0] for op in ("sum", "mean", "max", "min")},
         "gathered": [[0, 10]],
         "broadcast": 0.5,
+        "exchanged": True,
+        "refused": "none",
     }
 
 

@@ -7,14 +7,16 @@ take.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
-import zlib
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 
 from tfdist.errors import UsageError
+from tfdist.runtime.exchange import Exchange
 from tfdist.runtime.feeding import local_replicas
 from tfdist.runtime.meter import meter_of
 from tfdist.runtime.sums import ring_of
@@ -43,8 +45,7 @@ def all_gather(value: Any, strategy: tf.distribute.Strategy | None = None) -> np
         An array of shape `(workers, *value.shape)` and the dtype of `value`, the same on every worker.
 
     Raises:
-        UsageError: `value` is no array of numbers or texts, or it has another shape or dtype on another worker. Where
-            the sizes in bytes differ, too, it is TensorFlow that raises.
+        UsageError: `value` is no array of numbers or texts, or it has another shape or dtype on another worker.
     """
     strategy = strategy or tf.distribute.get_strategy()
     array = np.asarray(value)
@@ -54,20 +55,8 @@ def all_gather(value: Any, strategy: tf.distribute.Strategy | None = None) -> np
             f"{type(value).__name__}, which is none. Give a number or an array on every worker, also where its value "
             "does not matter."
         )
-    workers = worker_count(strategy)
-    if workers == 1:
-        return array[np.newaxis]
-    # A sum in which each worker fills its own row and all other summands are zero copies bits, of integers.
-    content = array.tobytes()
-    kind = np.array([zlib.crc32(f"{array.dtype} {array.shape}".encode())], np.uint32).tobytes()
-    words = np.frombuffer(kind + content.ljust(-(-len(content) // 4) * 4, b"\0"), np.int32)
-    rows = np.zeros((workers, words.size), np.int32)
-    rows[worker_rank(strategy)] = words
-    total = _sum_over_workers(rows, strategy)
-    _check_kinds(total[:, 0], array, worker_rank(strategy))
-    return np.stack(
-        [np.frombuffer(row[1:].tobytes()[: len(content)], array.dtype).reshape(array.shape) for row in total]
-    )
+    contents = _exchange(array.tobytes(), f"{array.dtype} of shape {array.shape}", strategy)
+    return np.stack([np.frombuffer(content, array.dtype).reshape(array.shape) for content in contents])
 
 
 def all_reduce(value: Any, op: str = "sum", strategy: tf.distribute.Strategy | None = None) -> np.ndarray:
@@ -103,10 +92,8 @@ def broadcast(value: Any, root: int = 0, strategy: tf.distribute.Strategy | None
 
 def gather_objects(value: Any, strategy: tf.distribute.Strategy | None = None) -> list[Any]:
     """Collects one JSON-serialisable object from every worker; their sizes may differ."""
-    data = json.dumps(value).encode()
-    size = int(all_reduce(len(data), "max", strategy))
-    rows = all_gather(np.frombuffer(data.ljust(size), np.uint8), strategy)
-    return [json.loads(row.tobytes()) for row in rows]
+    strategy = strategy or tf.distribute.get_strategy()
+    return [json.loads(said) for said in _exchange(json.dumps(value).encode(), "objects", strategy)]
 
 
 def barrier(strategy: tf.distribute.Strategy | None = None) -> None:
@@ -114,18 +101,14 @@ def barrier(strategy: tf.distribute.Strategy | None = None) -> None:
     all_gather(0, strategy)
 
 
-def _check_kinds(kinds: np.ndarray, array: np.ndarray, rank: int) -> None:
-    """Bits of one dtype read as another would be other numbers: 0.5 on a worker, and 0 on one that has nothing."""
-    others = np.flatnonzero(kinds != kinds[rank]).tolist()
-    if others:
-        raise UsageError(
-            "Workers exchange arrays of one shape and dtype. Received: "
-            f"{array.dtype} of shape {array.shape} on worker {rank}, and another on {', '.join(map(str, others))}. "
-            "Convert the value on every worker, as with float(value) or numpy.asarray(value, 'float32')."
-        )
+def _exchange(content: bytes, kind: str, strategy: tf.distribute.Strategy) -> list[bytes]:
+    if worker_count(strategy) == 1:
+        return [content]
+    add_up = functools.partial(_sum_over_workers, strategy=strategy)
+    return Exchange(worker_rank(strategy), worker_count(strategy), add_up)(content, kind)
 
 
-def _sum_over_workers(rows: np.ndarray, strategy: tf.distribute.Strategy) -> np.ndarray:
+def _sum_over_workers(rows: NDArray[np.int32], strategy: tf.distribute.Strategy) -> NDArray[np.int32]:
     local = len(local_replicas(strategy))
 
     def contribution(context: tf.distribute.ValueContext) -> tf.Tensor:

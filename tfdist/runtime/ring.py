@@ -24,8 +24,8 @@ _GROUP_KEY = 741_000
 
 _FIRST_KEY = _GROUP_KEY << 8
 _FIRST_KEY_NOW = 1 << 30
-"""Of sums in functions, each of which keeps its key, and of those outside, each of which has a new one. When a worker
-traces its functions must not matter to the others' counting of what is outside."""
+"""Of sums in functions, each of which keeps its key, and of those outside, whose keys are those of their sizes: what
+TensorFlow knows of a key it keeps for good. When a worker traces its functions must not matter to what is outside."""
 
 
 class Ring:
@@ -40,7 +40,6 @@ class Ring:
     def __init__(self, workers: int) -> None:
         self._workers = workers
         self._keys = itertools.count(_FIRST_KEY)
-        self._keys_now = itertools.count(_FIRST_KEY_NOW)
 
     def sum(self, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         """The sum of each tensor over the workers; call it in a `tf.function`, on every worker."""
@@ -52,12 +51,13 @@ class Ring:
         return result
 
     def sum_now(self, integers: NDArray[np.int32]) -> NDArray[np.int32]:
-        """The sum of an array, of any one shape on all workers; outside of functions, on every worker.
+        """The sum of an array over the workers; call it outside of functions, on every worker, with one shape on all.
 
-        The strategy's own `reduce` starts a pool of threads each time.
+        Workers with other shapes would wait for each other. The strategy's own `reduce` starts a pool of threads each
+        time.
         """
         with tf.device("CPU:0"):
-            return self._reduce(tf.constant(integers), next(self._keys_now)).numpy()
+            return self._reduce(tf.constant(integers), _FIRST_KEY_NOW + integers.size).numpy()
 
     def _sum_of_one_dtype(self, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         flat = [tf.reshape(tensor, [-1]) for tensor in tensors]

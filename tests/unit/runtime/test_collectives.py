@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import concurrent.futures
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -12,32 +14,35 @@ import tensorflow as tf
 from tfdist.errors import UsageError
 from tfdist.runtime import collectives
 
-Play = Callable[[np.ndarray, np.ndarray], list[np.ndarray]]
+BOUND = 20.0
+Play = Callable[..., list[Any]]
 
 
 @pytest.fixture
 def play(monkeypatch: pytest.MonkeyPatch) -> Play:
-    """Gathers one value from each of two workers; returns what each of them gets."""
+    """Calls a function with one value on each of two workers; returns what each of them gets."""
 
-    def gather_as(rank: int, value: np.ndarray, add_up: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-        monkeypatch.setattr(collectives, "worker_count", lambda strategy: 2)
-        monkeypatch.setattr(collectives, "worker_rank", lambda strategy: rank)
-        monkeypatch.setattr(collectives, "_sum_over_workers", lambda rows, strategy: add_up(rows))
-        return collectives.all_gather(value, tf.distribute.get_strategy())
+    def together(call: Callable[[Any], Any], *values: Any) -> list[Any]:
+        ranks, said, meeting = threading.local(), {}, threading.Barrier(len(values), timeout=BOUND)
 
-    def gather(*values: np.ndarray) -> list[np.ndarray]:
-        said: list[np.ndarray] = []
+        def add_up(rows: np.ndarray, strategy: tf.distribute.Strategy) -> np.ndarray:
+            said[ranks.own] = rows
+            meeting.wait()
+            total = sum(said.values())
+            meeting.wait()
+            return total
 
-        def say(rows: np.ndarray) -> np.ndarray:
-            said.append(rows)
-            raise EOFError
+        def work(rank: int) -> Any:
+            ranks.own = rank
+            return call(values[rank])
 
-        for rank, value in enumerate(values):
-            with pytest.raises(EOFError):
-                gather_as(rank, value, say)
-        return [gather_as(rank, value, lambda rows: said[0] + said[1]) for rank, value in enumerate(values)]
+        monkeypatch.setattr(collectives, "worker_count", lambda strategy: len(values))
+        monkeypatch.setattr(collectives, "worker_rank", lambda strategy: ranks.own)
+        monkeypatch.setattr(collectives, "_sum_over_workers", add_up)
+        with concurrent.futures.ThreadPoolExecutor(len(values)) as workers:
+            return list(workers.map(work, range(len(values))))
 
-    return gather
+    return together
 
 
 @pytest.mark.parametrize(
@@ -48,11 +53,12 @@ def play(monkeypatch: pytest.MonkeyPatch) -> Play:
         (np.array(True), np.array(False)),
         (np.int64(-1), np.int64(2**62 + 1)),
         (np.zeros((2, 0), np.float16), np.zeros((2, 0), np.float16)),
+        *((np.arange(size, dtype=np.uint8), np.full(size, 255, np.uint8)) for size in (51, 52, 53, 308, 309, 5000)),
         (np.arange(6, dtype=np.int16).reshape(2, 3).T, np.arange(6, dtype=np.int16).reshape(2, 3).T),
     ],
 )
 def test_any_values_are_gathered_bit_for_bit(play: Play, first: Any, second: Any) -> None:
-    for got in play(first, second):
+    for got in play(collectives.all_gather, first, second):
         assert (got.shape, got.dtype) == ((2, *np.shape(first)), first.dtype)
         assert [row.tobytes() for row in got] == [np.asarray(first).tobytes(), np.asarray(second).tobytes()]
 
@@ -63,13 +69,20 @@ def test_any_values_are_gathered_bit_for_bit(play: Play, first: Any, second: Any
         (0.5, 0),  # the bits of 0.5 are 4602678819172646912 as an integer
         (np.zeros(2, np.float32), np.zeros(1, np.float64)),
         (np.zeros((2, 3)), np.zeros((3, 2))),
+        (np.zeros(1000), np.zeros(1)),
         (np.zeros(2, np.float16), np.zeros(2, tf.bfloat16.as_numpy_dtype)),
     ],
 )
 def test_arrays_of_different_kinds_are_refused_on_every_worker(play: Play, first: Any, second: Any) -> None:
     for values in ((first, second), (second, first)):
         with pytest.raises(UsageError, match=r"on worker 0, and another on 1\. Convert"):
-            play(*values)
+            play(collectives.all_gather, *values)
+
+
+@pytest.mark.parametrize("sizes", [(0, 0), (0, 1000), (1000, 0), (40, 60), (3000, 3001)])
+def test_objects_may_have_their_own_sizes(play: Play, sizes: tuple[int, int]) -> None:
+    objects = [{"worker": "\u00e4" * size} for size in sizes]
+    assert play(collectives.gather_objects, *objects) == [objects] * 2
 
 
 @pytest.mark.parametrize("value", [None, {"a": 1}, 2**70, [None, 1.0]])

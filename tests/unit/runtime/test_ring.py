@@ -1,8 +1,12 @@
 from __future__ import annotations
 
-import pytest
+from typing import Any
 
-from tfdist.runtime.ring import _groups
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfdist.runtime.ring import Ring, _groups
 
 
 @pytest.mark.parametrize(
@@ -20,3 +24,21 @@ from tfdist.runtime.ring import _groups
 )
 def test_neighbours_are_joined_up_to_the_limit(sizes: list[int], groups: list[list[int]]) -> None:
     assert _groups(sizes, limit=10) == groups
+
+
+def test_a_key_for_each_size_outside_of_functions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """TensorFlow keeps 1.7 kB for every key, for good, and refuses a key with another shape than before."""
+    keys: list[int] = []
+
+    def keeping_key(input: tf.Tensor, instance_key: int, **options: Any) -> tf.Tensor:
+        keys.append(instance_key)
+        return input
+
+    monkeypatch.setattr(tf.raw_ops, "CollectiveReduceV2", keeping_key)
+    ring = Ring(workers=2)
+    for size in (4, 8, 4, 8, 4):
+        rows = np.arange(2 * size, dtype=np.int32).reshape(2, size)
+        np.testing.assert_array_equal(ring.sum_now(rows), rows)
+    assert len(set(keys)) == 2
+    assert keys[0] == keys[2] == keys[4] < 2**31
+    assert keys[1] == keys[3] < 2**31

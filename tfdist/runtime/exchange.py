@@ -1,0 +1,71 @@
+"""How workers that can only add up integers tell one another whatever they have to say."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tfdist.errors import UsageError
+
+_HEAD = struct.Struct("<Iq")
+_HEAD_BYTES = 64
+"""What each worker says at first: the kind and the size of what it has to say, and as much of it as there is room for.
+So workers that disagree learn of it, where sums of two sizes would wait for each other."""
+
+_REST_BYTES = 256
+"""What is left is padded to a multiple of this: whoever adds up may keep something for each size that there is."""
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """One worker's part in exchanges between workers.
+
+    Attributes:
+        worker: Its index.
+        workers: How many there are.
+        add_up: The sum over the workers of an int32 array; of one shape on all workers, which all call it.
+    """
+
+    worker: int
+    workers: int
+    add_up: Callable[[NDArray[np.int32]], NDArray[np.int32]]
+
+    def __call__(self, content: bytes, kind: str) -> list[bytes]:
+        """What each worker says, in their order; the sizes may differ. Every worker calls it.
+
+        Raises:
+            UsageError: It is of another `kind` on another worker.
+        """
+        told = _HEAD.pack(zlib.crc32(kind.encode()), len(content)) + content
+        rows = self._rows(told[:_HEAD_BYTES], _HEAD_BYTES)
+        kinds, sizes = zip(*(_HEAD.unpack_from(row) for row in rows), strict=True)
+        self._check_kinds(kinds, kind)
+        left = _HEAD.size + max(sizes) - _HEAD_BYTES
+        if left > 0:
+            rest = self._rows(told[_HEAD_BYTES:], -(-left // _REST_BYTES) * _REST_BYTES)
+            rows = np.concatenate([rows, rest], axis=1)
+        return [row[_HEAD.size : _HEAD.size + size].tobytes() for row, size in zip(rows, sizes, strict=True)]
+
+    def _rows(self, content: bytes, size: int) -> NDArray[np.uint8]:
+        """The bytes of each worker, padded to `size`, in one row each.
+
+        A sum in which each worker fills its own row and all other summands are zero copies bits, of integers.
+        """
+        rows = np.zeros((self.workers, size), np.uint8)
+        rows[self.worker, : len(content)] = np.frombuffer(content, np.uint8)
+        return self.add_up(rows.view(np.int32)).view(np.uint8)
+
+    def _check_kinds(self, kinds: Sequence[int], own: str) -> None:
+        """Bits of one dtype read as another would be other numbers: 0.5 on a worker, and 0 on one that has nothing."""
+        others = [str(worker) for worker, kind in enumerate(kinds) if kind != kinds[self.worker]]
+        if others:
+            raise UsageError(
+                f"Workers exchange arrays of one shape and dtype. Received: {own} on worker {self.worker}, and another "
+                f"on {', '.join(others)}. Convert the value on every worker, as with float(value) or "
+                "numpy.asarray(value, 'float32')."
+            )
