@@ -17,6 +17,7 @@ _HEAD_BYTES = 64
 """What each worker says at first: the kind and the size of what it has to say, and as much of it as there is room for.
 So workers that disagree learn of it, where sums of two sizes would wait for each other."""
 
+_ROOM = _HEAD_BYTES - _HEAD.size
 _REST_BYTES = 256
 """What is left is padded to a multiple of this: whoever adds up may keep something for each size that there is."""
 
@@ -41,17 +42,19 @@ class Exchange:
         Raises:
             UsageError: It is of another `kind` on another worker.
         """
-        told = _HEAD.pack(zlib.crc32(kind.encode()), len(content)) + content
-        rows = self._rows(told[:_HEAD_BYTES], _HEAD_BYTES)
-        kinds, sizes = zip(*(_HEAD.unpack_from(row) for row in rows), strict=True)
+        first = content[:_ROOM]
+        heads = self._rows(_HEAD.pack(zlib.crc32(kind.encode()), len(content)) + first, _HEAD_BYTES)
+        kinds, sizes = zip(*(_HEAD.unpack_from(head) for head in heads), strict=True)
         self._check_kinds(kinds, kind)
-        left = _HEAD.size + max(sizes) - _HEAD_BYTES
-        if left > 0:
-            rest = self._rows(told[_HEAD_BYTES:], -(-left // _REST_BYTES) * _REST_BYTES)
-            rows = np.concatenate([rows, rest], axis=1)
-        return [row[_HEAD.size : _HEAD.size + size].tobytes() for row, size in zip(rows, sizes, strict=True)]
+        said = [head[_HEAD.size : _HEAD.size + size].tobytes() for head, size in zip(heads, sizes, strict=True)]
+        left = max(sizes) - _ROOM
+        if left <= 0:
+            return said
+        rests = self._rows(memoryview(content)[_ROOM:], -(-left // _REST_BYTES) * _REST_BYTES)
+        ends = (max(size - _ROOM, 0) for size in sizes)
+        return [b"".join((start, rest[:end])) for start, rest, end in zip(said, rests, ends, strict=True)]
 
-    def _rows(self, content: bytes, size: int) -> NDArray[np.uint8]:
+    def _rows(self, content: bytes | memoryview, size: int) -> NDArray[np.uint8]:
         """The bytes of each worker, padded to `size`, in one row each.
 
         A sum in which each worker fills its own row and all other summands are zero copies bits, of integers.
