@@ -13,13 +13,12 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from numpy.typing import NDArray
 
 from tfdist.errors import UsageError
 from tfdist.runtime.exchange import Exchange
 from tfdist.runtime.feeding import local_replicas
 from tfdist.runtime.meter import meter_of
-from tfdist.runtime.sums import ring_of
+from tfdist.runtime.ring import sum_now
 
 _REDUCTIONS = {"sum": np.sum, "max": np.max, "min": np.min, "mean": np.mean}
 
@@ -102,22 +101,8 @@ def barrier(strategy: tf.distribute.Strategy | None = None) -> None:
 
 
 def _exchange(content: bytes, kind: str, strategy: tf.distribute.Strategy) -> list[bytes]:
-    if worker_count(strategy) == 1:
+    workers, meter = worker_count(strategy), meter_of(strategy)
+    if workers == 1:
         return [content]
-    add_up = functools.partial(_sum_over_workers, strategy=strategy)
-    return Exchange(worker_rank(strategy), worker_count(strategy), add_up)(content, kind)
-
-
-def _sum_over_workers(rows: NDArray[np.int32], strategy: tf.distribute.Strategy) -> NDArray[np.int32]:
-    local = len(local_replicas(strategy))
-
-    def contribution(context: tf.distribute.ValueContext) -> tf.Tensor:
-        speaks = context.replica_id_in_sync_group % local == 0
-        return tf.constant(rows if speaks else np.zeros_like(rows))
-
-    meter, ring = meter_of(strategy), ring_of(strategy)
     with contextlib.nullcontext() if meter is None else meter.waiting():
-        if ring is not None:
-            return ring.sum_now(rows)
-        values = strategy.experimental_distribute_values_from_function(contribution)
-        return strategy.reduce(tf.distribute.ReduceOp.SUM, values, axis=None).numpy()
+        return Exchange(worker_rank(strategy), workers, functools.partial(sum_now, workers=workers))(content, kind)

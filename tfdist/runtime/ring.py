@@ -50,19 +50,10 @@ class Ring:
                 result[i] = total
         return result
 
-    def sum_now(self, integers: NDArray[np.int32]) -> NDArray[np.int32]:
-        """The sum of an array over the workers; call it outside of functions, on every worker, with one shape on all.
-
-        Workers with other shapes would wait for each other. The strategy's own `reduce` starts a pool of threads each
-        time.
-        """
-        with tf.device("CPU:0"):
-            return self._reduce(tf.constant(integers), _FIRST_KEY_NOW + integers.size).numpy()
-
     def _sum_of_one_dtype(self, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         flat = [tf.reshape(tensor, [-1]) for tensor in tensors]
         if any(tensor.shape.num_elements() is None for tensor in tensors):
-            totals = [self._reduce(tensor, next(self._keys)) for tensor in flat]
+            totals = [self._reduce(tensor) for tensor in flat]
         else:
             totals = self._sum_in_groups(flat)
         return [tf.reshape(total, tf.shape(tensor)) for total, tensor in zip(totals, tensors, strict=True)]
@@ -72,26 +63,40 @@ class Ring:
         sizes = [tensor.shape[0] for tensor in flat]
         for group in _groups(sizes, JOINED_BYTES // flat[0].dtype.size):
             if len(group) > 1:
-                joined = self._reduce(tf.concat([flat[i] for i in group], 0), next(self._keys))
+                joined = self._reduce(tf.concat([flat[i] for i in group], 0))
                 totals += tf.split(joined, [sizes[i] for i in group])
             else:
-                totals.append(self._reduce(flat[group[0]], next(self._keys)))
+                totals.append(self._reduce(flat[group[0]]))
         return totals
 
-    def _reduce(self, tensor: tf.Tensor, key: int) -> tf.Tensor:
-        return tf.raw_ops.CollectiveReduceV2(
-            input=tensor,
-            group_size=self._workers,
-            group_key=_GROUP_KEY,
-            instance_key=key,
-            ordering_token=[],
-            merge_op="Add",
-            final_op="Id",
-            communication_hint="ring",
-            # No timeout: for each, TensorFlow keeps a thread asleep until then. A watchdog bounds the waiting.
-            timeout_seconds=0,
-            max_subdivs_per_device=_SUBDIVISIONS,
-        )
+    def _reduce(self, tensor: tf.Tensor) -> tf.Tensor:
+        return _reduce(tensor, next(self._keys), self._workers)
+
+
+def sum_now(integers: NDArray[np.int32], workers: int) -> NDArray[np.int32]:
+    """The sum of an array over the workers; call it outside of functions, on every worker, with one shape on all.
+
+    Workers with other shapes would wait for each other. It runs over the workers' CPUs, whatever they train on. The
+    strategy's own `reduce` starts a pool of threads each time.
+    """
+    with tf.device("CPU:0"):
+        return _reduce(tf.constant(integers), _FIRST_KEY_NOW + integers.size, workers).numpy()
+
+
+def _reduce(tensor: tf.Tensor, key: int, workers: int) -> tf.Tensor:
+    return tf.raw_ops.CollectiveReduceV2(
+        input=tensor,
+        group_size=workers,
+        group_key=_GROUP_KEY,
+        instance_key=key,
+        ordering_token=[],
+        merge_op="Add",
+        final_op="Id",
+        communication_hint="ring",
+        # No timeout: for each, TensorFlow keeps a thread asleep until then. A watchdog bounds the waiting.
+        timeout_seconds=0,
+        max_subdivs_per_device=_SUBDIVISIONS,
+    )
 
 
 def _by_dtype(tensors: Sequence[tf.Tensor]) -> list[list[int]]:
