@@ -18,7 +18,7 @@ from tfdist.checkpoint import Checkpoints, Policy, Summary
 from tfdist.errors import UsageError
 from tfdist.keras_repairs import going_on, state
 from tfdist.keras_repairs.going_on import Data
-from tfdist.training import callback_states
+from tfdist.training import callback_states, csv_logs
 from tfdist.training.callbacks import Record
 from tfdist.training.due import Due
 from tfdist.training.fit_checks import (
@@ -96,6 +96,7 @@ class FitKeeper(Keeper):
         self._before = 0
         self._first_epoch: int | None = None
         self._states: dict[str, Any] = {}
+        self._log_sizes: list[int | None] = []
         self._mark = ""
 
     def on_train_begin(self, logs: Logs = None) -> None:
@@ -114,6 +115,7 @@ class FitKeeper(Keeper):
             super().on_train_begin(logs)
         else:
             self._go_on(iterator, self._resumed)
+        self._log_sizes = csv_logs.sizes(self._given)
 
     def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
         if self._data is None:
@@ -140,6 +142,7 @@ class FitKeeper(Keeper):
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         if self._data is not None:
             self._before += self._position.step
+            self._log_sizes = csv_logs.sizes(self._given)
             super().on_epoch_end(epoch, logs)
 
     def on_train_end(self, logs: Logs = None) -> None:
@@ -194,7 +197,10 @@ class FitKeeper(Keeper):
         if not self._data.why_not:
             going_on.go_on(iterator, resumed.epoch - kept["first_epoch"], resumed.step)
         # Where Keras's own BackupAndRestore leaves the epoch to begin with.
-        self.model._initial_epoch = self.params["epochs"] if kept["stopped"] else resumed.epoch
+        epochs = self.params["epochs"]
+        self.model._initial_epoch = next_epoch = epochs if kept["stopped"] else resumed.epoch
+        if self._is_chief and next_epoch < epochs:
+            csv_logs.cut(self._given, kept.get("csv_logs", ()), next_epoch)
 
     def _own_values(self) -> dict[str, np.ndarray]:
         try:
@@ -224,5 +230,6 @@ class FitKeeper(Keeper):
             "data": {"kind": self._data.kind, **self._data.facts},
             "optimizers": state.optimizer_sizes(self.model),
             "callbacks": self._states,
+            "csv_logs": self._log_sizes,
         }
         return {"fit": fit} | ({} if self._file is None else self._file.kept)

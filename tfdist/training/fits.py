@@ -24,6 +24,7 @@ import tensorflow as tf
 from tfdist.checkpoint import Checkpoints, Retention, Summary, files
 from tfdist.errors import RunDirError, UsageError
 from tfdist.runtime.collectives import gather_objects, worker_count, worker_rank
+from tfdist.training import csv_logs
 from tfdist.training.fit_keeper import Fit, FitKeeper
 from tfdist.training.heartbeat import Heartbeat
 from tfdist.training.keeper import Saving
@@ -76,6 +77,7 @@ class Fits:
         self._goes_on = True
         self._mark = ""
         self._steps = 0
+        self._appending: list[keras.callbacks.CSVLogger] = []
         self._current: FitKeeper | None = None
         if stopping is not None:
             stopping.at_stop(self._save_now)
@@ -90,6 +92,9 @@ class Fits:
         if self._current is not None and self._current.is_under_way:
             # A fit inside of another one's callback belongs to that one.
             return []
+        for logger in self._appending:
+            logger.append = False
+        self._appending = []
         wish = next((callback for callback in given if isinstance(callback, Wish)), None)
         self._check_workers(wish)
         keeping = self._keeping if wish is None else wish.keeping
@@ -98,9 +103,7 @@ class Fits:
         fit = self._find(keeping)
         if fit.resumed is not None:
             self._tell(fit, fit.resumed)
-            for callback in given:
-                if isinstance(callback, keras.callbacks.CSVLogger):
-                    callback.append = True
+            self._appending = csv_logs.append(given)
         record = None if wish is None else wish.record
         self._current = FitKeeper(
             fit, given, record, self._facts(), self._strategy, self._begin, self._end, self._saving

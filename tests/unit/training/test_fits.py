@@ -139,12 +139,15 @@ def test_keras_own_backup_is_left_alone(tmp_path: Path, caplog: pytest.LogCaptur
 
 def test_what_keras_would_begin_anew_goes_on(tmp_path: Path, found: dict[str, Summary]) -> None:
     logger = keras.callbacks.CSVLogger(tmp_path / "log.csv")
+    appending = keras.callbacks.CSVLogger(tmp_path / "all.csv", append=True)
     fits = fits_of(tmp_path)
-    resumed(fits, [logger])
-    assert not logger.append
-    found |= {"fit-2": summary("b", "")}
-    resumed(fits, [logger])
+    found |= {"checkpoints": summary("a", "")}
+    resumed(fits, [logger, appending])
     assert logger.append
+    fits._end("a", 10)
+    resumed(fits, [logger, appending])  # the second fit has nothing to go on from
+    assert not logger.append
+    assert appending.append
 
 
 @pytest.mark.usefixtures("found")
