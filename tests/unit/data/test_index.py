@@ -49,7 +49,7 @@ def test_the_records_of_a_file(
     assert contents(path, open_index(path, verify=verify)) == RECORDS
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(lines=st.lists(st.sampled_from([b"", b"a", b"bc", b"\r", b"d\r", b"\xef\xbb\xbf"]), max_size=8))
 def test_lines_are_those_that_are_not_empty(tmp_path_factory: pytest.TempPathFactory, lines: list[bytes]) -> None:
     path = tmp_path_factory.mktemp("lines") / "text"

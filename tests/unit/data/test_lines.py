@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tfdist.data import line_scan
@@ -44,7 +44,6 @@ def test_lines(
     assert reader.read(np.arange(len(reader))) == [b"other", *expected]
 
 
-@settings(deadline=None)
 @given(st.lists(st.binary(max_size=5).map(lambda line: line.replace(b"\n", b"").replace(b"\r", b"")), max_size=20))
 def test_any_lines(tmp_path_factory: pytest.TempPathFactory, content: list[bytes]) -> None:
     path = tmp_path_factory.mktemp("lines") / "text"

@@ -52,7 +52,7 @@ def test_no_sample_at_all(tmp_path: Path) -> None:
         Records.open(write(tmp_path, a="", b="\n"), "lines")
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(counts=st.lists(st.integers(0, 4), min_size=1, max_size=5), data=st.data())
 def test_any_samples_of_any_files(
     tmp_path_factory: pytest.TempPathFactory, counts: list[int], data: st.DataObject

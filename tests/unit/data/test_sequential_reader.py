@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tfdist.data.sequential_reader import SequentialReader
@@ -38,7 +38,6 @@ def expected(counts: tuple[int, ...]) -> list[tuple[int, int]]:
     return [(file, number) for file, count in enumerate(counts) for number in range(count)]
 
 
-@settings(deadline=None)
 @given(
     counts=st.lists(st.integers(0, 40), min_size=1, max_size=7).filter(any),
     batch=st.integers(1, 30),

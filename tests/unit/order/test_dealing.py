@@ -3,7 +3,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tfdist.order.dealing import taken_before
@@ -11,7 +11,6 @@ from tfdist.order.dealing import taken_before
 shares = st.lists(st.integers(0, 60), min_size=1, max_size=9).filter(any)
 
 
-@settings(deadline=None)
 @given(sizes=shares)
 def test_samples_are_taken_in_the_order_of_where_they_stand(sizes: list[int]) -> None:
     stands = sorted(
@@ -25,7 +24,6 @@ def test_samples_are_taken_in_the_order_of_where_they_stand(sizes: list[int]) ->
     np.testing.assert_array_equal(taken, expected)
 
 
-@settings(deadline=None)
 @given(
     sizes=st.lists(st.integers(1, 10**12), min_size=1, max_size=70),
     at=st.lists(st.floats(0, 1), min_size=2, max_size=5),

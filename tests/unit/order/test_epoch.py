@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tfdist.order.epoch import Order, Steps, num_steps
@@ -66,7 +66,6 @@ def test_num_steps(n: int, batch: int, steps: int) -> None:
     assert num_steps(n, batch) == len(Steps(n, batch)) == steps
 
 
-@settings(deadline=None)
 @given(n=sizes, batch=st.integers(1, 70), workers=st.integers(1, 5), devices=st.integers(1, 3), data=st.data())
 def test_global_batches_are_the_same_for_any_number_of_replicas(
     n: int, batch: int, workers: int, devices: int, data: st.DataObject

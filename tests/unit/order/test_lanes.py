@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tfdist.order.epoch import Order, Steps
@@ -15,7 +15,6 @@ def epoch_of(order: LaneOrder, epoch: int) -> list[int]:
     return order.at(epoch, np.arange(order.num_samples)).tolist()
 
 
-@settings(deadline=None)
 @given(
     files=counts,
     batch=st.integers(1, 70),
@@ -35,7 +34,6 @@ def test_every_sample_comes_once_and_any_place_is_found_by_itself(
     assert order.at(epoch, np.array(some)).tolist() == [whole[place] for place in some]
 
 
-@settings(deadline=None)
 @given(files=counts, batch=st.integers(1, 70), most=st.integers(1, 5), buffer=st.integers(1, 40))
 def test_a_file_is_read_forward_a_window_at_a_time(files: list[int], batch: int, most: int, buffer: int) -> None:
     """What is asked for of a file is never more than a window behind what was: a reader need not hold more."""

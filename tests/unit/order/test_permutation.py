@@ -6,7 +6,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tfdist.order.permutation import MAX_SAMPLES, permuted
@@ -23,7 +23,6 @@ def test_every_place_is_taken_once(num_samples: int) -> None:
     np.testing.assert_array_equal(np.sort(order), np.arange(num_samples))
 
 
-@settings(deadline=None)
 @given(num_samples=st.integers(1, MAX_SAMPLES), seed=st.integers(0, 2**32), data=st.data())
 def test_any_places_of_any_number_of_samples(num_samples: int, seed: int, data: st.DataObject) -> None:
     """Nothing is computed but what is asked for, and two places never have one sample."""

@@ -1,14 +1,13 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tfdist.order.epoch import Order
 from tfdist.order.shares import ShareOrder, ShareSteps
 
 
-@settings(deadline=None)
 @given(
     sizes=st.lists(st.integers(1, 90), min_size=1, max_size=5),
     batch=st.integers(1, 70),

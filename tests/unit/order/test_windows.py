@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tfdist.order.windows import permuted_in_windows
@@ -11,7 +11,6 @@ def window(size: int, number: int, name: str = "n") -> list[int]:
     return permuted_in_windows(np.arange(size), np.full(size, number), np.full(size, size), name).tolist()
 
 
-@settings(deadline=None)
 @given(sizes=st.lists(st.integers(1, 300), min_size=1, max_size=8))
 def test_every_window_is_permuted_by_itself(sizes: list[int]) -> None:
     positions = np.concatenate([np.arange(size) for size in sizes])

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.plan.sources import plan, source
@@ -28,7 +28,6 @@ def warned(made: Plan) -> dict[str, str]:
     return {warning.name: warning.text for warning in warnings_of(made)}
 
 
-@settings(deadline=None)
 @given(
     counts=st.lists(st.integers(0, 40), min_size=1, max_size=6).filter(any),
     batch_size=st.integers(1, 90),
