@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -50,6 +52,16 @@ def test_fit(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     fit.main()
     said = told(capsys)
     assert said["model"] == "mlp" and said["steps_per_second"] > 0
+
+
+def test_a_thread_that_ends_meanwhile_is_pinned_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    mine, listed = os.sched_getaffinity(0), os.listdir("/proc/self/task")
+    thread = threading.Thread(target=lambda: None)
+    thread.start()
+    thread.join()
+    monkeypatch.setattr(fit.os, "listdir", lambda path: [str(thread.native_id), *listed])
+    fit.pin(sorted(mine))
+    assert os.sched_getaffinity(0) == mine
 
 
 @pytest.mark.parametrize("reader", ["tensorflow", "tfdist"])
