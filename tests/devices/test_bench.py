@@ -74,6 +74,10 @@ def test_reading_records(
     assert told(capsys)["steps_per_second"] > 0
 
 
+def test_an_epoch_is_read_however_little_time_there_is() -> None:
+    assert data.batches_per_second([0], seconds=0.0) > 0
+
+
 @pytest.mark.parametrize("reader", ["tensorflow", "tfdist"])
 def test_reading_images(
     reader: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
