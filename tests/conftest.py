@@ -11,7 +11,7 @@ from types import FrameType
 import pytest
 from hypothesis import HealthCheck, settings
 
-DEFAULT_BOUND = 180.0
+DEFAULT_BOUND = 300.0
 SLOW_TESTS = "TFDIST_SLOW_TESTS"
 # A test that does not even take the signal, blocked in native code, ends the whole run this much later.
 _HARD_EXTRA = 30.0

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -52,6 +54,16 @@ def test_fit(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     assert said["model"] == "mlp" and said["steps_per_second"] > 0
 
 
+def test_a_thread_that_ends_meanwhile_is_pinned_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    mine, listed = os.sched_getaffinity(0), os.listdir("/proc/self/task")
+    thread = threading.Thread(target=lambda: None)
+    thread.start()
+    thread.join()
+    monkeypatch.setattr(fit.os, "listdir", lambda path: [str(thread.native_id), *listed])
+    fit.pin(sorted(mine))
+    assert os.sched_getaffinity(0) == mine
+
+
 @pytest.mark.parametrize("reader", ["tensorflow", "tfdist"])
 def test_reading_records(
     reader: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -60,6 +72,10 @@ def test_reading_records(
     given(monkeypatch, reader, data.write_files(tmp_path), "--seconds", 1e-3)
     data.main()
     assert told(capsys)["steps_per_second"] > 0
+
+
+def test_an_epoch_is_read_however_little_time_there_is() -> None:
+    assert data.batches_per_second([0], seconds=0.0) > 0
 
 
 @pytest.mark.parametrize("reader", ["tensorflow", "tfdist"])

@@ -19,7 +19,6 @@ RUN = [(count, samples) for count in COUNTS for samples in SIZES] if SLOW else [
 NAMES = list(CASES) if SLOW else names_by_default("devices")
 
 
-@pytest.mark.bound(180)
 @pytest.mark.parametrize(("replicas", "samples"), RUN)
 @pytest.mark.parametrize("name", NAMES)
 def test_numbers_of_one_replica(name: str, replicas: int, samples: int) -> None:

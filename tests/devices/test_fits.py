@@ -212,7 +212,6 @@ def assert_same(one: Script, other: Script) -> None:
     )
 
 
-@pytest.mark.bound(300)
 @pytest.mark.parametrize(
     ("body", "replicas", "kills"),
     [

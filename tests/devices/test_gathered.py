@@ -110,7 +110,6 @@ def of_one_replica(samples: int) -> dict[str, Any]:
     return outcome(samples)
 
 
-@pytest.mark.bound(120)
 @pytest.mark.parametrize(("replicas", "samples"), SIZES)
 def test_numbers_of_one_replica(replicas: int, samples: int, float64: None) -> None:
     expected = of_one_replica(samples)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -12,6 +13,7 @@ import tensorflow as tf
 
 from tests.devices.mirrored import mirrored
 from tfdist.keras_repairs.install import install
+from tfdist.runtime import meter as module
 from tfdist.runtime.meter import Meter, meter_of, use_meter
 from tfdist.runtime.ring import Ring
 
@@ -114,43 +116,84 @@ def test_samples_of_a_fit_are_counted_once() -> None:
         assert meter.read().waited == 0
 
 
-BATCHES, SLOW_SECONDS = 8, 0.1
+BATCHES, SLOW_SECONDS = 8, 0.02
 
 
-def slow_batches() -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    for _ in range(BATCHES):
-        threading.Event().wait(SLOW_SECONDS)
-        yield np.zeros((6, 4), np.float32), np.zeros((6, 1), np.float32)
+class Source:
+    """Batches that come some time after a training step has begun to wait for them, however early they are fetched.
 
+    Attributes:
+        asked: Released by each training step that begins to wait.
+        trains: Whether training steps ask; an evaluation does not.
+    """
 
-def slow_dataset() -> tf.data.Dataset:
-    spec = (tf.TensorSpec([6, 4], tf.float32), tf.TensorSpec([6, 1], tf.float32))
-    options = tf.data.Options()
-    options.autotune.enabled = False
-    # Nothing is fetched before it is asked for.
-    options.experimental_optimization.inject_prefetch = False
-    return tf.data.Dataset.from_generator(slow_batches, output_signature=spec).with_options(options)
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.asked = threading.Semaphore(0)
+        self.trains = False
+        time_after, fetching = module._time_after, Meter.fetching
+
+        def time_after_and_ask(values: module.Values) -> tf.Tensor:
+            seconds = time_after(values)
+            return seconds if len(values) else self._ask_after(seconds)
+
+        @contextlib.contextmanager
+        def fetching_and_ask(meter: Meter) -> Iterator[None]:
+            with fetching(meter):
+                self.asked.release()
+                yield
+
+        monkeypatch.setattr(module, "_time_after", time_after_and_ask)
+        monkeypatch.setattr(Meter, "fetching", fetching_and_ask)
+
+    def _ask_after(self, seconds: tf.Tensor) -> tf.Tensor:
+        """The same seconds; what waits for them is asked for."""
+
+        def ask(value: np.ndarray) -> np.ndarray:
+            self.asked.release()
+            return value
+
+        asked = tf.numpy_function(ask, [seconds], seconds.dtype)
+        asked.set_shape([])
+        asked.graph.experimental_acd_manager.run_independently(asked.op)
+        return asked
+
+    def batches(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        for _ in range(BATCHES):
+            if self.trains:
+                assert self.asked.acquire(timeout=60)
+                threading.Event().wait(SLOW_SECONDS)
+            yield np.zeros((6, 4), np.float32), np.zeros((6, 1), np.float32)
+
+    def dataset(self) -> tf.data.Dataset:
+        spec = (tf.TensorSpec([6, 4], tf.float32), tf.TensorSpec([6, 1], tf.float32))
+        options = tf.data.Options()
+        options.autotune.enabled = False
+        return tf.data.Dataset.from_generator(self.batches, output_signature=spec).with_options(options)
 
 
 @pytest.mark.parametrize("replicas", [1, 3])
 @pytest.mark.parametrize("outside", [True, False], ids=["fetched outside", "fetched inside"])
-def test_waiting_for_data_is_counted_in_training_alone(replicas: int, outside: bool) -> None:
+def test_waiting_for_data_is_counted_in_training_alone(
+    replicas: int, outside: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The batches of unknown number are fetched outside of the compiled step, the others inside."""
     install()
     import keras
 
+    source = Source(monkeypatch)
     strategy = tf.distribute.get_strategy() if replicas == 1 else mirrored(replicas)
     before, meter = meter_of(strategy), Meter()
     use_meter(strategy, meter)
-    data = slow_dataset() if outside else slow_dataset().apply(tf.data.experimental.assert_cardinality(BATCHES))
+    data = source.dataset()
+    data = data if outside else data.apply(tf.data.experimental.assert_cardinality(BATCHES))
     with strategy.scope():
         model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
         model.compile("sgd", "mse", jit_compile=False)
     try:
         model.evaluate(data, verbose=0)
         assert meter.read().fetched == 0
+        source.trains = True
         model.fit(data, verbose=0)
     finally:
         use_meter(strategy, before)  # type: ignore[arg-type]
-    # Some of it may pass while the step is on its way.
-    assert meter.read().fetched > BATCHES * SLOW_SECONDS / 4
+    assert meter.read().fetched > BATCHES * SLOW_SECONDS / 2

@@ -56,8 +56,9 @@ def fitted(*last: layers.Layer, compiled: dict[str, Any], **fit: Any) -> dict[st
 
 
 def assert_as_one_replica(*last: type[layers.Layer], compiled: dict[str, Any], **fit: Any) -> None:
-    # One operation after another. Compiled, Keras itself, without a repair, gives `Scaled` other numbers once in fifty
-    # times on a busy machine, seen with Keras 3.15.1 and TensorFlow 2.21.0, also with jit_compile=False.
+    # One operation after another. From plain Keras's compiled step of `Scaled` TensorFlow's dependency optimizer drops
+    # the edge by which the learned scale is read before it is updated: once in fifty times on a busy machine the loss
+    # is that of the new one. Seen in the graph with Keras 3.15.1 and TensorFlow 2.21.0; on 3 replicas the edge stays.
     expected = fitted(*(layer() for layer in last), compiled={**compiled, "run_eagerly": True}, **fit)
     with mirrored(3).scope():
         assert_same(expected, fitted(*(layer() for layer in last), compiled=compiled, **fit))

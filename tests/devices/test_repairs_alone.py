@@ -71,7 +71,7 @@ with tf.distribute.MirroredStrategy(["CPU:0"]).scope():
 
 def test_a_cleared_session_forgets_the_strategy() -> None:
     """In a process of its own: TensorFlow's default graph would not be the same afterwards."""
-    done = subprocess.run([sys.executable, "-c", CLEARED], capture_output=True, text=True, timeout=50)
+    done = subprocess.run([sys.executable, "-c", CLEARED], capture_output=True, text=True, timeout=150)
     assert done.stdout.split() == ["True", "False"]
 
 
@@ -211,7 +211,7 @@ print("done", flush=True)
 def test_a_maximum_of_no_sample_ends_the_process(taken_out: str) -> None:
     """Not so with all repairs, as `test_exactness` shows."""
     code = POOLING.format(taken_out=taken_out, samples=SAMPLES)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=150)
     assert done.stdout == "begun\n"
     assert done.returncode < 0, done.stderr
 

@@ -109,7 +109,6 @@ QUICK += ["clipvalue", "gradient_accumulation", "moving_average_that_overwrites"
 """Cases that take a few seconds; the others are left to the slow tests."""
 
 
-@pytest.mark.bound(180)
 @pytest.mark.parametrize(
     ("path", "name"),
     [(path, name) if name in QUICK else slow(path, name) for path, names in TAKEN_OUT for name in names],

@@ -53,14 +53,15 @@ def write_files(folder: Path) -> str:
 
 
 def batches_per_second(batches: Any, seconds: float) -> float:
-    """Batches a second over as many epochs as it takes, after one that is not counted."""
+    """Batches a second over as many epochs as it takes, at least one, after one that is not counted."""
     for _ in batches:
         pass
     count, begun = 0, time.perf_counter()
-    while (passed := time.perf_counter() - begun) < seconds:
+    while True:
         for _ in batches:
             count += 1
-    return count / passed
+        if (passed := time.perf_counter() - begun) >= seconds:
+            return count / passed
 
 
 def _features() -> dict[str, Any]:

@@ -7,6 +7,7 @@ The chief prints one line of JSON with the steps a second.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import time
@@ -49,7 +50,8 @@ def pin(cores: list[int]) -> None:
     several = assignment is not None and assignment.num_workers > 1
     mine = {cores[assignment.index % len(cores)]} if several else set(cores)
     for thread in os.listdir("/proc/self/task"):
-        os.sched_setaffinity(int(thread), mine)
+        with contextlib.suppress(ProcessLookupError):  # it has just ended
+            os.sched_setaffinity(int(thread), mine)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import functools
 import json
 import socket
 from typing import Any
@@ -11,7 +12,7 @@ from click.testing import CliRunner, Result
 from tests.ports import free_ports
 from tfdist.cli.doctor import doctor
 from tfdist.cli.main import main
-from tfdist.doctor import local
+from tfdist.doctor import examine, local
 from tfdist.doctor.nvidia import Nvidia
 from tfdist.doctor.probing import Broken, Facts, Request
 from tfdist.launch.holding import PortHold
@@ -41,6 +42,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Request]:
         return FACTS
 
     monkeypatch.setattr(local, "probe", probe)
+    # Of the seconds that TensorFlow may take none has passed, however slow this machine is.
+    monkeypatch.setattr(examine, "check_here", functools.partial(local.check_here, clock=lambda: 0.0))
     monkeypatch.setattr(local.nvidia, "ask", lambda seconds: Nvidia())
     for name in ("TF_CONFIG", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK"):
         monkeypatch.delenv(name, raising=False)

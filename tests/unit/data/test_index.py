@@ -174,7 +174,7 @@ def test_a_user_without_a_home_has_no_cache(write_tfrecord: Write, monkeypatch: 
     def unknown(number: int) -> None:
         raise KeyError(number)
 
-    monkeypatch.delenv("HOME")
+    monkeypatch.delenv("HOME", raising=False)
     monkeypatch.setattr(pwd, "getpwuid", unknown)
     path = write_tfrecord("a", RECORDS)
     assert open_index(path).file == path.parent / ".a.tfindex"

@@ -133,6 +133,8 @@ def test_many_records_here_and_there(tmp_path: Path, monkeypatch: pytest.MonkeyP
     """In one call of the system where there is such a call, and one by one."""
     if not at_once:
         monkeypatch.setattr(ManyReads, "if_possible", lambda: None)
+    elif ManyReads.if_possible() is None:
+        pytest.skip("this system does not read many places in one call")
     lines = [str(number) * (number % 7 + 1) for number in range(2000)]
     paths = write(tmp_path, a="\n".join(lines[:1500]) + "\n", b="\n".join(lines[1500:]) + "\n")
     reader = RecordReader(Records.open(paths, "lines"))
