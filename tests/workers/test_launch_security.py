@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.descriptors import descriptors
 from tests.waiting import until
 from tests.workers.launching import Launcher, Launchers, marked
 from tests.workers.test_launch_hosts import listens, start_both
@@ -163,7 +164,7 @@ def test_strangers_do_not_keep_two_launchers_apart(launchers: Launchers, workers
     first = launchers.start(prefix=with_token(token), workers=workers, index=0)
     until(lambda: listens(workers, 0))
     assert listening_ports(first) == [Cluster.parse(workers).workers[0].port]
-    with contextlib.ExitStack() as strangers:
+    with descriptors(2000), contextlib.ExitStack() as strangers:
         for number in range(1000):
             stranger = call(workers, 0, strangers)
             with contextlib.suppress(OSError):
