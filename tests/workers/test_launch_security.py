@@ -227,7 +227,8 @@ def test_workers_of_a_private_network_are_out_of_reach(launchers: Launchers, net
     skip_without_namespaces(launcher, gate)
     worker = gate.wait()[0]
     [log] = launcher.folder.glob("runs/*/logs/worker-0.0.log")
-    port = int(re.findall(r"listening on 127\.0\.0\.1:(\d+)", log.read_text())[0])
+    # The launcher writes what the worker has said before it came to the gate.
+    [port] = map(int, until(lambda: re.findall(r"listening on 127\.0\.0\.1:(\d+)\n", log.read_text())))
     # From inside both answer, so the port is open in either case.
     inside = f"import socket; socket.create_connection(('127.0.0.1', {port}), timeout=10)"
     subprocess.run(["nsenter", "-t", str(worker), "-n", sys.executable, "-c", inside], check=True, timeout=30)
