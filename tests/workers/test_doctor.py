@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.waiting import until
-from tests.workers.launching import REPOSITORY, marked
+from tests.workers.launching import REPOSITORY, left_behind, marked
 from tfdist.launch.holding import PortHold
 
 
@@ -45,7 +45,7 @@ class Doctors:
 
     def close(self) -> None:
         self._started.close()
-        left = marked(self.mark)
+        left = left_behind(self.mark)
         for pid in left:
             os.kill(pid, signal.SIGKILL)
         assert not left
@@ -128,7 +128,7 @@ def test_killed_it_leaves_no_process_behind(doctors: Doctors) -> None:
     assert len(marked(doctors.mark)) == 2
     process.kill()
     process.communicate(timeout=30)
-    until(lambda: not marked(doctors.mark))
+    assert left_behind(doctors.mark) == []
 
 
 @pytest.mark.bound(120)

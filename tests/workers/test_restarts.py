@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.waiting import until
-from tests.workers.launching import Launcher, Launchers, marked
+from tests.workers.launching import Launcher, Launchers, left_behind
 from tfdist.rundir import RunDir, State, WorkerState
 from tfdist.rundir.records import JobState
 
@@ -52,7 +52,7 @@ def test_many_restarts_leave_nothing_behind(launchers: Launchers) -> None:
     assert launcher.end(30 + 5 * RESTARTS) == 0, launcher.err
     first, last = map(int, launcher.out.split())
     assert first == last  # descriptors of the launcher
-    assert marked(launcher.mark) == []
+    assert left_behind(launcher.mark) == []
     assert not [path for path in launcher.folder.rglob("*") if ".tmp" in path.name]
     assert len(list(run_of(launcher).logs_dir.iterdir())) == 2 * (RESTARTS + 1)
 
@@ -86,7 +86,7 @@ def test_a_stopped_process_is_named_and_ended(launchers: Launchers) -> None:
     launcher = start(launchers, "*:limit:1", "*:step:5", "1:stop", "0:hang")
     assert launcher.end() == 4
     assert "worker 1 (" in launcher.err.splitlines()[0] and "SIGSTOP" in launcher.err
-    assert marked(launcher.mark) == []
+    assert left_behind(launcher.mark) == []
 
 
 def test_a_hang_is_restarted(launchers: Launchers) -> None:
@@ -120,7 +120,7 @@ def test_who_does_not_answer_is_ended_within_the_grace(launchers: Launchers) -> 
     until(touched.exists)
     launcher.send(signal.SIGTERM)
     assert launcher.end() == 143
-    assert marked(launcher.mark) == []
+    assert left_behind(launcher.mark) == []
 
 
 @pytest.fixture
@@ -187,4 +187,4 @@ def test_a_stop_during_the_delay_of_a_restart(launchers: Launchers) -> None:
     until(lambda: json.loads(job_file.read_text())["phase"] == "restarting")
     launcher.send(signal.SIGTERM)
     assert launcher.end() == 143
-    assert marked(launcher.mark) == []
+    assert left_behind(launcher.mark) == []
