@@ -101,7 +101,7 @@ def test_the_config_of_a_run_runs_again(one: tuple[RunDir, str], tmp_path: Path)
     again = tmp_path / "again"
     done = tfdist("train", one[0].config_file, "--set", "fit.epochs=2", "--run-dir", again, timeout=100)
     assert done.returncode == 0, done.stderr
-    assert history(RunDir(again))["loss"] == pytest.approx(history(one[0])["loss"][:2], rel=1e-6)
+    assert history(RunDir(again))["loss"] == pytest.approx(history(one[0])["loss"][:2], rel=1e-5)
 
 
 @pytest.mark.slow  # as tests/devices/test_misfits.py has it, with the exit code of its error
