@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -100,10 +101,11 @@ def test_a_tensorflow_that_does_not_import_is_a_finding(doctors: Doctors) -> Non
 @pytest.mark.bound(120)
 def test_a_tensorflow_that_hangs_is_a_finding(doctors: Doctors) -> None:
     (doctors.folder / "tensorflow.py").write_text("import signal\nsignal.pause()\n")
-    process = doctors.start("--json", "--timeout", "2")
+    process = doctors.start("--json", "--timeout", "8")
     report = told(process)
     assert process.returncode == 2
-    assert "did not get through 'import TensorFlow' within 2 s" in found(report, "TensorFlow")
+    # What is left of them after the driver was asked.
+    assert re.search(r"did not get through 'import TensorFlow' within [78](\.\d)? s", found(report, "TensorFlow"))
     assert 'tensorflow.py", line 2 in <module>' in found(report, "TensorFlow")
 
 

@@ -59,7 +59,7 @@ def test_what_is_shown_is_chosen(launchers: Launchers, show: str, shown: list[st
     ("args", "code"),
     [
         (["*:code:3"], 3),
-        (["*:leave:3"], 3),
+        (["*:meet:.", "*:leave:3"], 3),
         (["0:code:3", "0:touch:done", "1:await:done", "1:code:3"], 3),  # it may follow a little later
         (["1:code:3"], 4),
         (["1:raise:ValueError boom", "0:hang"], 4),
@@ -242,6 +242,6 @@ def test_a_terminal_that_takes_nothing_does_not_keep_the_launcher_from_ending(la
     until(touched.exists)
     # Nobody reads: the pipe is full, the worker waits, and the launcher must still hear the signal.
     launcher.send(signal.SIGTERM)
-    assert launcher.process.wait(10) == 143
+    assert launcher.process.wait(30) == 143
     assert left_behind(launcher.mark) == []
     launcher.end()
