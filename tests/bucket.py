@@ -36,12 +36,14 @@ class Bucket:
     Attributes:
         objects: Name -> content.
         answers_only: With which HTTP status everything is refused; None for nothing.
+        refuses: What is in the names of objects that are refused with 403; None for no object.
         requests: Method and address of each that came.
         environment: What a process needs to reach it.
     """
 
     objects: dict[str, bytes] = field(default_factory=dict)
     answers_only: int | None = None
+    refuses: str | None = None
     requests: list[str] = field(default_factory=list)
     environment: Mapping[str, str] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -142,6 +144,9 @@ class _Host(http.server.BaseHTTPRequestHandler):
             bucket.requests.append(f"{self.command} {self.path}")
             if bucket.answers_only is not None:
                 self._send(HTTPStatus(bucket.answers_only))
+                return
+            if bucket.refuses is not None and bucket.refuses in self.path:
+                self._send(HTTPStatus.FORBIDDEN)
                 return
             parts = urllib.parse.urlsplit(self.path)
             options = {key: value[0] for key, value in urllib.parse.parse_qs(parts.query).items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import faulthandler
 import os
+import re
 import signal
 from collections.abc import Iterator
 from types import FrameType
@@ -13,6 +14,8 @@ from hypothesis import HealthCheck, settings
 
 DEFAULT_BOUND = 300.0
 SLOW_TESTS = "TFDIST_SLOW_TESTS"
+_OF_THE_MACHINE = re.compile(r"(?i:(http|https|all|grpc)_proxy)|TF_CONFIG|TFDIST_TOKEN|(SLURM|OMPI|PMIX)_.*")
+"""Variables by which runs here would go another way: by a proxy that knows no loopback, as tasks of a job."""
 # A test that does not even take the signal, blocked in native code, ends the whole run this much later.
 _HARD_EXTRA = 30.0
 
@@ -27,6 +30,8 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("tfdist")
     config.addinivalue_line("markers", f"bound(seconds): how long a test may take (default {DEFAULT_BOUND:g} s)")
     config.addinivalue_line("markers", f"slow: much like another test that is faster; runs with {SLOW_TESTS}=1")
+    for name in filter(_OF_THE_MACHINE.fullmatch, list(os.environ)):
+        del os.environ[name]
     # In the background of a shell they are ignored, and would be by everything that a test starts.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)

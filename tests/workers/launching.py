@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.waiting import until
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
@@ -69,7 +71,7 @@ class Launchers:
     def close(self) -> None:
         """Ends what is left of a test that failed, and fails when a launcher that ended has left something."""
         ended = [launcher for launcher in self.running if launcher.process.poll() is not None]
-        left = {launcher.mark: marked(launcher.mark) for launcher in ended}
+        left = {launcher.mark: left_behind(launcher.mark) for launcher in ended}
         for launcher in self.running:
             if launcher.process.poll() is None:
                 launcher.process.kill()
@@ -88,6 +90,13 @@ def marked(mark: str) -> list[int]:
             if f"TFDIST_TEST_MARK={mark}".encode() in (process / "environ").read_bytes().split(b"\0"):
                 found.append(int(process.name))
     return found
+
+
+def left_behind(mark: str) -> list[int]:
+    """Those that do not end by themselves: what was killed takes until the machine comes to it."""
+    with contextlib.suppress(AssertionError):
+        until(lambda: not marked(mark), timeout=20)
+    return marked(mark)
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +59,8 @@ class Trainer:
         self._limit: float | None = None
         self._busy = 0.0
         self._begun: int | None = None
-        self._held = threading.Event()
+        self._lock = threading.Lock()
+        self._held = False
         self._after: int | None = None
         self._code = 0
         self._told = threading.Event()
@@ -103,14 +104,19 @@ class Trainer:
         return self.channel
 
     def _train(self, seconds: float) -> int:
-        step = self._begun or 0
-        while self._after is None or step < self._after:
-            if self._held.is_set():
+        while True:
+            with self._lock:
+                step, held = self._begun or 0, self._held
+                if self._after is not None and step >= self._after:
+                    break
+                if not held:
+                    # What it answers from here on has this step in it.
+                    self._begun = step = step + 1
+            if held:
                 assert self._told.wait(30)
-                continue
-            step += 1
-            self._beat(step)
-            self._told.wait(seconds)
+            else:
+                self._beat(step)
+                self._told.wait(seconds)
         print(f"stopped after {step}", flush=True)
         return self._code
 
@@ -136,12 +142,14 @@ class Trainer:
         )
 
     def _hold(self, _: Any) -> dict[str, Any] | None:
-        self._held.set()
-        return None if self._deaf else {"begun": self._begun}
+        with self._lock:
+            self._held = True
+            return None if self._deaf else {"begun": self._begun}
 
     def _stop(self, told: Any) -> None:
-        self._after, self._code = told["after"], told["code"]
-        self._held.clear()
+        with self._lock:
+            self._after, self._code = told["after"], told["code"]
+            self._held = False
         self._told.set()
 
     def _dump(self, _: Any) -> dict[str, Any] | None:
@@ -165,6 +173,8 @@ def act(action: str, value: str, assignment: Assignment, run: RunDir) -> int:
         Path(value).write_text(f"{os.getpid()}")
     elif action == "await":
         until(Path(value).exists, otherwise=f"nobody made {value}")
+    elif action == "meet":
+        meet(Path(value), assignment)
     elif action == "environ":
         print(f"{value}={os.environ.get(value)}", flush=True)
     elif action == "assignment":
@@ -185,7 +195,7 @@ def act(action: str, value: str, assignment: Assignment, run: RunDir) -> int:
         os.kill(os.getpid(), signal.SIGSTOP)
     elif action == "descriptors":
         wait_for_all(assignment, run)
-        print(len(os.listdir(f"/proc/{os.getppid()}/fd")), flush=True)
+        print(min(descriptors_of_the_launcher()), flush=True)
     elif action == "listen":
         listen(assignment)
     elif action == "code":
@@ -222,6 +232,21 @@ def wait_for_all(assignment: Assignment, run: RunDir) -> None:
         return state is not None and state.attempt == assignment.attempt
 
     until(lambda: all(map(started, files)), otherwise="not all workers were started")
+
+
+def meet(folder: Path, assignment: Assignment) -> None:
+    """Waits until all workers of the attempt have come here: some start a second after others."""
+    own, *others = [folder / f"met-{assignment.attempt}-{(assignment.index + place) % assignment.num_workers}"
+                    for place in range(assignment.num_workers)]  # fmt: skip
+    own.touch()
+    until(lambda: all(other.exists() for other in others), otherwise="the others did not come")
+
+
+def descriptors_of_the_launcher() -> Iterator[int]:
+    """How many it has open, again and again: some for the moment that it takes to write a file."""
+    for _ in range(20):
+        yield len(os.listdir(f"/proc/{os.getppid()}/fd"))
+        time.sleep(0.01)
 
 
 def listen(assignment: Assignment) -> None:

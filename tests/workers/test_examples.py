@@ -42,7 +42,7 @@ def test_keras_script(tmp_path: Path) -> None:
     two = last_result(train(tmp_path / "run", "--nproc", "2", EXAMPLES / "keras_script.py", "--epochs", "4"))
     assert alone[1] > 0.85
     assert two[0] == pytest.approx(alone[0], rel=1e-4)
-    assert two[1] == pytest.approx(alone[1], abs=1 / 360)
+    assert two[1] == pytest.approx(alone[1], abs=1.1 / 360)  # printed with four digits
 
 
 @pytest.mark.parametrize("options", [slow([]), ["--nproc", "2"], ["--logical-devices", "3"]])

@@ -135,7 +135,7 @@ def test_ctrl_c_while_forming_ends_at_once(launchers: Launchers, workers: str) -
 
 
 def test_who_does_not_come_is_named(launchers: Launchers, workers: str) -> None:
-    launcher = launchers.start(workers=workers, index=1, start_timeout=1)
+    launcher = launchers.start(workers=workers, index=1, start_timeout=2)
     assert launcher.end() == 3
     assert f"worker 0 ({Cluster.parse(workers).workers[0]}) refuses the connection" in launcher.err
     assert "worker 1 (" not in launcher.err

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.descriptors import descriptors
 from tests.waiting import until
 from tests.workers.launching import Launcher, Launchers, marked
 from tests.workers.test_launch_hosts import listens, start_both
@@ -163,7 +164,7 @@ def test_strangers_do_not_keep_two_launchers_apart(launchers: Launchers, workers
     first = launchers.start(prefix=with_token(token), workers=workers, index=0)
     until(lambda: listens(workers, 0))
     assert listening_ports(first) == [Cluster.parse(workers).workers[0].port]
-    with contextlib.ExitStack() as strangers:
+    with descriptors(2000), contextlib.ExitStack() as strangers:
         for number in range(1000):
             stranger = call(workers, 0, strangers)
             with contextlib.suppress(OSError):
@@ -226,7 +227,8 @@ def test_workers_of_a_private_network_are_out_of_reach(launchers: Launchers, net
     skip_without_namespaces(launcher, gate)
     worker = gate.wait()[0]
     [log] = launcher.folder.glob("runs/*/logs/worker-0.0.log")
-    port = int(re.findall(r"listening on 127\.0\.0\.1:(\d+)", log.read_text())[0])
+    # The launcher writes what the worker has said before it came to the gate.
+    [port] = map(int, until(lambda: re.findall(r"listening on 127\.0\.0\.1:(\d+)\n", log.read_text())))
     # From inside both answer, so the port is open in either case.
     inside = f"import socket; socket.create_connection(('127.0.0.1', {port}), timeout=10)"
     subprocess.run(["nsenter", "-t", str(worker), "-n", sys.executable, "-c", inside], check=True, timeout=30)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.waiting import until
-from tests.workers.launching import Launcher, Launchers, marked
+from tests.workers.launching import Launcher, Launchers, left_behind
 from tfdist.rundir import RunDir, State, WorkerState
 from tfdist.rundir.records import JobState
 
@@ -24,6 +24,16 @@ def start(launchers: Launchers, *args: str, **options: Any) -> Launcher:
 
 def run_of(launcher: Launcher) -> RunDir:
     return RunDir(launcher.folder / "r")
+
+
+def meet(launchers: Launchers) -> str:
+    """The action of workers that wait for all others first."""
+    return f"*:meet:{launchers.folder}"
+
+
+def blamed_first(launcher: Launcher) -> str:
+    """The first line of its report, before which a slow one says for whom it waits."""
+    return next(line for line in launcher.err.splitlines() if line.startswith("error: "))
 
 
 def test_all_workers_start_again(launchers: Launchers) -> None:
@@ -52,7 +62,7 @@ def test_many_restarts_leave_nothing_behind(launchers: Launchers) -> None:
     assert launcher.end(30 + 5 * RESTARTS) == 0, launcher.err
     first, last = map(int, launcher.out.split())
     assert first == last  # descriptors of the launcher
-    assert marked(launcher.mark) == []
+    assert left_behind(launcher.mark) == []
     assert not [path for path in launcher.folder.rglob("*") if ".tmp" in path.name]
     assert len(list(run_of(launcher).logs_dir.iterdir())) == 2 * (RESTARTS + 1)
 
@@ -72,7 +82,7 @@ def test_what_would_fail_again_is_not_tried_again(launchers: Launchers, action: 
 
 
 def test_who_did_not_arrive_is_named(launchers: Launchers) -> None:
-    launcher = start(launchers, "*:limit:1", "0:step:418", "1:step:417", "*:hang")
+    launcher = start(launchers, meet(launchers), "*:limit:2", "0:step:418", "1:step:417", "*:hang")
     assert launcher.end() == 4
     first = launcher.err.splitlines()[0]
     assert first.startswith("error: worker 1 (") and "has not reached step 419" in first
@@ -83,10 +93,10 @@ def test_who_did_not_arrive_is_named(launchers: Launchers) -> None:
 
 
 def test_a_stopped_process_is_named_and_ended(launchers: Launchers) -> None:
-    launcher = start(launchers, "*:limit:1", "*:step:5", "1:stop", "0:hang")
+    launcher = start(launchers, meet(launchers), "*:limit:2", "*:step:5", "1:stop", "0:hang")
     assert launcher.end() == 4
     assert "worker 1 (" in launcher.err.splitlines()[0] and "SIGSTOP" in launcher.err
-    assert marked(launcher.mark) == []
+    assert left_behind(launcher.mark) == []
 
 
 def test_a_hang_is_restarted(launchers: Launchers) -> None:
@@ -98,7 +108,7 @@ def test_a_hang_is_restarted(launchers: Launchers) -> None:
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_workers_stop_after_the_same_step(launchers: Launchers, number: int, code: int) -> None:
     touched = launchers.folder / "touched"
-    launcher = start(launchers, "*:step:3", f"1:touch:{touched}", "0:train:0.01", "1:train:0.003")
+    launcher = start(launchers, meet(launchers), "*:step:3", f"1:touch:{touched}", "0:train:0.01", "1:train:0.003")
     until(touched.exists)
     launcher.send(number)
     assert launcher.end() == code, launcher.err
@@ -108,7 +118,7 @@ def test_workers_stop_after_the_same_step(launchers: Launchers, number: int, cod
 
 
 def test_a_signal_to_a_worker_stops_the_job(launchers: Launchers) -> None:
-    launcher = start(launchers, "*:step:3", "1:relay:15", "*:train:0.01")
+    launcher = start(launchers, meet(launchers), "*:step:3", "1:relay:15", "*:train:0.01")
     assert launcher.end() == 143, launcher.err
     assert "SIGTERM to worker 1" in launcher.err
     assert len(set(launcher.out.splitlines())) == 1
@@ -120,7 +130,7 @@ def test_who_does_not_answer_is_ended_within_the_grace(launchers: Launchers) -> 
     until(touched.exists)
     launcher.send(signal.SIGTERM)
     assert launcher.end() == 143
-    assert marked(launcher.mark) == []
+    assert left_behind(launcher.mark) == []
 
 
 @pytest.fixture
@@ -142,16 +152,16 @@ def test_launchers_restart_together(launchers: Launchers, workers: str, culprit:
     jobs = both(launchers, workers, *args, "*@0:hang", "*@1:hang", "*:listen", max_restarts=1)
     assert [job.end(60) for job in jobs] == [0, 0], [job.err for job in jobs]
     for index, job in enumerate(jobs):
-        assert f"worker {culprit} (" in job.err.splitlines()[0]
+        assert f"worker {culprit} (" in blamed_first(job)
         assert job.err.count("all workers start again") == 2
         assert {path.name for path in run_of(job).logs_dir.iterdir()} == {f"worker-{index}.{n}.log" for n in range(3)}
 
 
 def test_the_leader_knows_the_workers_elsewhere(launchers: Launchers, workers: str) -> None:
-    jobs = both(launchers, workers, "*:limit:2", "0:step:8", "1:step:7", "*:hang")
+    jobs = both(launchers, workers, meet(launchers), "*:limit:2", "0:step:8", "1:step:7", "*:hang")
     assert [job.end(60) for job in jobs] == [4, 4]
     for job in jobs:
-        assert "worker 1 (" in job.err.splitlines()[0] and "stand_in.py line 7" in job.err
+        assert "worker 1 (" in blamed_first(job) and "stand_in.py line 7" in job.err
     state = WorkerState.read(run_of(jobs[0]).state_file(1))
     assert state is not None and (state.step, state.state) == (7, State.STEP)
 
@@ -187,4 +197,4 @@ def test_a_stop_during_the_delay_of_a_restart(launchers: Launchers) -> None:
     until(lambda: json.loads(job_file.read_text())["phase"] == "restarting")
     launcher.send(signal.SIGTERM)
     assert launcher.end() == 143
-    assert marked(launcher.mark) == []
+    assert left_behind(launcher.mark) == []

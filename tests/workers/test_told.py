@@ -67,7 +67,8 @@ def test_the_slower_worker_is_the_busier_one(slow_workers: list[Tied]) -> None:
     assert second["busy"] > first["busy"] > 0
     for beat in (first, second):
         assert beat["state"] in ("step", "callback")
-        assert 0 < beat["rate"] < 8 / 0.05
+        # Samples of the global batch; where a mark comes late a little more than there can be.
+        assert 0 < beat["rate"] < 1.25 * 8 / 0.05
         assert beat["moves"] > beat["step"]
         assert beat["limit"] == 600.0
     file = slow_workers[1].run.state_file(1)
@@ -88,7 +89,7 @@ def test_signals_to_a_worker(slow_workers: list[Tied]) -> None:
         before = worker.text().count("Thread tfdist-signals:")
         worker.process.send_signal(signal.SIGUSR2)
         until(lambda before=before: worker.text().count("Thread tfdist-signals:") > before)
-    assert worker.text().count("in fit") >= 40
+    until(lambda: worker.text().count("in fit") >= 40)  # of the last one, the main thread may come behind
     step = worker.beat(lambda beat: True)["step"]
     worker.beat(lambda beat: beat["step"] > step)
 

@@ -19,12 +19,7 @@ from tfdist.rundir import RunDir, State, WorkerState
 
 CONFIG = ROOT / "configs" / "digits.yaml"
 VALIDATION_SAMPLES, TRAINING_SAMPLES = 360, 1437
-WAYS = {
-    "logical": ["--logical-devices", "3"],
-    "nproc": ["--nproc", "2"],
-    # Of the unassigned ports below those that the system hands out.
-    "workers": ["--workers", "127.0.0.1:23417,127.0.0.1:23418"],
-}
+WAYS = {"logical": ["--logical-devices", "3"], "nproc": ["--nproc", "2"], "workers": ["--workers"]}
 
 
 def train(folder: Path, *options: str, environ: dict[str, str] | None = None) -> tuple[RunDir, str]:
@@ -55,8 +50,11 @@ def proxy() -> Iterator[dict[str, str]]:
 
 
 @pytest.mark.parametrize("way", [slow("logical"), slow("nproc"), "workers"])
-def test_history_of_one_device(way: str, one: tuple[RunDir, str], proxy: dict[str, str], tmp_path: Path) -> None:
-    run, _ = train(tmp_path, *WAYS[way], environ=proxy)
+def test_history_of_one_device(
+    way: str, one: tuple[RunDir, str], proxy: dict[str, str], two_ports: tuple[int, int], tmp_path: Path
+) -> None:
+    workers = [",".join(f"127.0.0.1:{port}" for port in two_ports)] if way == "workers" else []
+    run, _ = train(tmp_path, *WAYS[way], *workers, environ=proxy)
     expected, received = history(one[0]), history(run)
     assert received.keys() == expected.keys()
     for name in ("loss", "val_loss"):
@@ -103,7 +101,7 @@ def test_the_config_of_a_run_runs_again(one: tuple[RunDir, str], tmp_path: Path)
     again = tmp_path / "again"
     done = tfdist("train", one[0].config_file, "--set", "fit.epochs=2", "--run-dir", again, timeout=100)
     assert done.returncode == 0, done.stderr
-    assert history(RunDir(again))["loss"] == pytest.approx(history(one[0])["loss"][:2], rel=1e-6)
+    assert history(RunDir(again))["loss"] == pytest.approx(history(one[0])["loss"][:2], rel=1e-5)
 
 
 @pytest.mark.slow  # as tests/devices/test_misfits.py has it, with the exit code of its error

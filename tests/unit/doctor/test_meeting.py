@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import socket
 import threading
 import time
@@ -29,6 +30,14 @@ from tfdist.launch.holding import PortHold
 CLOCKS = Clocks(time.monotonic, time.time)
 QUICK = Clocks(lambda: 5 * time.monotonic(), time.time)
 """A clock by which waits that are to end for want of anything end sooner."""
+
+
+def each_look(seconds: float) -> Clocks:
+    """A clock that only goes on, by so much, when somebody looks at it: who is kept waiting loses no time by it."""
+    looks = itertools.count()
+    return Clocks(lambda: seconds * next(looks), time.time)
+
+
 SECONDS = 30.0
 """No meeting here lasts so long unless something is wrong."""
 
@@ -182,7 +191,7 @@ def test_a_look_up_that_never_ends_costs_no_more_than_the_time_given(hosts: Host
         return []
 
     try:
-        (pair,) = hosts.meet(on_loopback(2), 0, seconds=0.5, resolver=resolver).result()
+        (pair,) = hosts.meet(on_loopback(2), 0, seconds=2.0, resolver=resolver).result()
     finally:
         gate.set()
     assert pair.found == "its name is still being looked up on this host"
@@ -191,7 +200,7 @@ def test_a_look_up_that_never_ends_costs_no_more_than_the_time_given(hosts: Host
 def test_a_silent_port(hosts: Hosts) -> None:
     cluster = on_loopback(2)
     with socket.create_server(("127.0.0.1", cluster.workers[1].port)):
-        (pair,) = hosts.meet(cluster, 0, seconds=6.0, clocks=QUICK).result()
+        (pair,) = hosts.meet(cluster, 0, clocks=each_look(0.1)).result()
     assert "says nothing for 4 s" in pair.found
 
 
@@ -207,7 +216,7 @@ def test_a_silent_port(hosts: Hosts) -> None:
 def test_a_port_where_somebody_else_listens(hosts: Hosts, answer: Callable[[socket.socket], None], text: str) -> None:
     cluster = on_loopback(2)
     with socket.create_server(("127.0.0.1", cluster.workers[1].port)) as server:
-        found = hosts.meet(cluster, 0, seconds=1.5)
+        found = hosts.meet(cluster, 0, seconds=4.0)
         while not found.done():
             server.settimeout(0.05)
             try:
@@ -222,7 +231,7 @@ def test_a_port_where_somebody_else_listens(hosts: Hosts, answer: Callable[[sock
 
 def test_an_absent_host_is_named_while_waiting_and_at_the_end(hosts: Hosts) -> None:
     cluster = on_loopback(2)
-    (pair,) = hosts.meet(cluster, 0, seconds=2.0).result()
+    (pair,) = hosts.meet(cluster, 0, seconds=4.0).result()
     assert "refuses the connection: no doctor listens there" in pair.found
     assert any(f"worker 1 ({cluster.workers[1]}): refuses the connection" in line for line in hosts.said)
 
@@ -230,7 +239,7 @@ def test_an_absent_host_is_named_while_waiting_and_at_the_end(hosts: Hosts) -> N
 def test_what_a_doctor_told_before_its_time_was_up_stays_known(hosts: Hosts) -> None:
     """Worker 2 never comes; the doctor of worker 1 was started earlier, so it leaves earlier."""
     cluster = on_loopback(3)
-    first, second = hosts.meet(cluster, 0, seconds=4.0), hosts.meet(cluster, 1, seconds=2.0)
+    first, second = hosts.meet(cluster, 0, seconds=12.0), hosts.meet(cluster, 1, seconds=6.0)
     expected = {(0, 1): Status.OK, (0, 2): Status.FAIL, (1, 0): Status.OK, (1, 2): Status.FAIL}
     assert statuses(first.result()) == expected
     assert statuses(second.result()) == {key: status for key, status in expected.items() if key != (0, 2)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import json
 import socket
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.waiting import until
 from tfdist.cluster import Address, Cluster, Membership, discover
 from tfdist.errors import FormingError, RunDirError, TfdistError
 from tfdist.launch import hello as hello_module
@@ -29,6 +31,7 @@ from tfdist.launch.token import Token
 from tfdist.launch.waiting import wait_for
 
 GO = {"run_dir": "runs/x", "seed": 7}
+TWO_OF_THREE = "2 of 3 workers are here; waiting for "
 
 
 def no_go() -> dict[str, Any]:
@@ -36,7 +39,12 @@ def no_go() -> dict[str, Any]:
 
 
 class Launchers:
-    """The launchers of one cluster on this machine, and their ports."""
+    """The launchers of one cluster on this machine, and their ports.
+
+    Attributes:
+        ahead: Seconds by which their time is ahead of the system's.
+        said: What each has told its user, by its first worker.
+    """
 
     def __init__(self, size: int, stack: contextlib.ExitStack) -> None:
         hold = stack.enter_context(PortHold())
@@ -46,8 +54,9 @@ class Launchers:
         self.stack = stack
         self.pool = stack.enter_context(ThreadPoolExecutor(size + 1))
         self.signals: list[Signals] = []
-        self.said: list[str] = []
-        self.clock: Callable[[], float] = time.monotonic
+        self.ahead = 0.0
+        self.said: dict[int, list[str]] = collections.defaultdict(list)
+        self.clock: Callable[[], float] = lambda: time.monotonic() + self.ahead
 
     def start(
         self,
@@ -63,7 +72,20 @@ class Launchers:
         self.signals.append(signals)
         secret = None if token is None else Token(token)
         arguments = (membership, cluster, make_go if 0 in local else no_go, timeout, signals, self.clock, secret)
-        return self.pool.submit(form, *arguments, self.said.append)
+        return self.pool.submit(form, *arguments, self.said[local[0]].append)
+
+    def pass_until(self, condition: Callable[[], Any]) -> None:
+        """Lets their time pass until the condition holds, faster than the system's, and no handshake takes too long."""
+
+        def passed() -> Any:
+            self.ahead += 0.1
+            return condition()
+
+        until(passed)
+
+    def pass_until_said(self, text: str, *indices: int) -> None:
+        """Lets their time pass until each of these launchers has told its user this."""
+        self.pass_until(lambda: all(any(text in line for line in self.said[index]) for index in indices))
 
     def hello(self, *local: int) -> bytes:
         """What the launcher of these workers would say."""
@@ -130,7 +152,9 @@ def test_who_does_not_come_is_named_everywhere(
     make: Callable[[int], Launchers], present: list[tuple[int, ...]], absent: str
 ) -> None:
     launchers = make(3)
-    futures = [launchers.start(*local, timeout=0.7) for local in present]
+    futures = [launchers.start(*local, timeout=1000) for local in present]
+    launchers.pass_until_said(TWO_OF_THREE, *(index for index, *_ in present))
+    launchers.ahead += 1000
     for future in futures:
         with pytest.raises(FormingError) as raised:
             future.result(20)
@@ -140,8 +164,16 @@ def test_who_does_not_come_is_named_everywhere(
         assert raised.value.exit_code == 3
 
 
-@pytest.mark.parametrize(("said", "says"), [(b"SSH-2.0-OpenSSH_9.2\r\n", "is no tfdist launcher"), (b"", "refuses")])
-def test_something_else_at_a_workers_address_is_named(make: Callable[[int], Launchers], said: bytes, says: str) -> None:
+@pytest.mark.parametrize(
+    ("said", "brief", "says"),
+    [
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "something else listens there", "is no tfdist launcher"),
+        (b"", "connection refused", "refuses"),
+    ],
+)
+def test_something_else_at_a_workers_address_is_named(
+    make: Callable[[int], Launchers], said: bytes, brief: str, says: str
+) -> None:
     """A server that greets first, and one that hangs up."""
     launchers = make(2)
     server = launchers.stack.enter_context(bind_reusable(launchers.cluster.workers[1].port))
@@ -155,14 +187,19 @@ def test_something_else_at_a_workers_address_is_named(make: Callable[[int], Laun
 
     threading.Thread(target=greet, daemon=True).start()
     launchers.stack.callback(server.shutdown, socket.SHUT_RDWR)
+    future = launchers.start(0, timeout=30)
+    launchers.pass_until_said(brief, 0)
+    launchers.pass_until(future.done)
     with pytest.raises(FormingError, match=says):
-        launchers.start(0, timeout=1).result(20)
+        future.result(20)
 
 
 @pytest.mark.parametrize("hasty", [0, 1])
 def test_the_one_that_gives_up_first_ends_all(make: Callable[[int], Launchers], hasty: int) -> None:
     launchers = make(3)
-    futures = [launchers.start(index, timeout=0.7 if index == hasty else 60) for index in (0, 1)]
+    futures = [launchers.start(index, timeout=1000 if index == hasty else 1_000_000) for index in (0, 1)]
+    launchers.pass_until_said(TWO_OF_THREE, 0, 1)
+    launchers.ahead += 1000
     for future in futures:
         with pytest.raises(FormingError, match="worker 2"):
             future.result(20)
@@ -201,11 +238,17 @@ def test_the_chief_may_be_started_again_when_all_had_come(make: Callable[[int], 
 @pytest.mark.usefixtures("killed")
 def test_who_has_come_and_left_is_named(make: Callable[[int], Launchers]) -> None:
     launchers = make(3)
-    leader, follower = launchers.start(0, timeout=2), launchers.start(1, timeout=0.7)
-    for future in (follower, leader):
-        with pytest.raises(FormingError) as raised:
-            future.result(20)
-    assert f"worker 1 ({launchers.cluster.workers[1]}) refuses the connection" in str(raised.value)
+    leader, follower = launchers.start(0, timeout=10_000), launchers.start(1, timeout=1000)
+    launchers.pass_until_said(TWO_OF_THREE, 0, 1)
+    launchers.ahead += 1000
+    with pytest.raises(FormingError):
+        follower.result(20)
+    left = launchers.cluster.workers[1]
+    launchers.pass_until_said(f"waiting for {left}, connection refused", 0)
+    launchers.ahead += 10_000
+    with pytest.raises(FormingError) as raised:
+        leader.result(20)
+    assert f"worker 1 ({left}) refuses the connection" in str(raised.value)
 
 
 @pytest.mark.parametrize("odd", [0, 1, 2])
@@ -302,9 +345,8 @@ def test_a_launcher_that_gives_up_never_makes_the_job_look_well(
 @pytest.mark.parametrize(("stopped", "other"), [(0, 1), (1, 0)])
 def test_a_signal_while_forming_ends_it_for_all(make: Callable[[int], Launchers], stopped: int, other: int) -> None:
     launchers = make(3)
-    futures = {index: launchers.start(index, timeout=60) for index in (0, 1)}
-    with pytest.raises(TimeoutError):
-        futures[0].result(0.5)
+    futures = {index: launchers.start(index, timeout=1000) for index in (0, 1)}
+    launchers.pass_until_said(TWO_OF_THREE, 0, 1)
     launchers.signals[stopped].received.append(2)
     with pytest.raises(Stopped) as ours:
         futures[stopped].result(20)

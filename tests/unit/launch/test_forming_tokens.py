@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.unit.launch.test_forming import GO, Launchers, wait_for_events
+from tests.unit.launch.test_forming import GO, TWO_OF_THREE, Launchers, wait_for_events
 from tfdist.cluster import Address, Cluster
 from tfdist.errors import FormingError
 from tfdist.launch.events import Done, Ended, Released, Stop
@@ -71,7 +71,9 @@ def test_what_does_not_agree_is_told_with_a_token_too(launchers: Launchers) -> N
 
 
 def test_who_gives_up_tells_the_others_with_a_token_too(launchers: Launchers) -> None:
-    futures = [launchers.start(i, timeout=0.7 if i == 1 else 1000, token=SECRET) for i in (0, 1)]
+    futures = [launchers.start(i, timeout=1000 if i == 1 else 1_000_000, token=SECRET) for i in (0, 1)]
+    launchers.pass_until_said(TWO_OF_THREE, 0, 1)
+    launchers.ahead += 1000
     for future in futures:
         with pytest.raises(FormingError, match="worker 2"):
             future.result(20)
@@ -79,7 +81,7 @@ def test_who_gives_up_tells_the_others_with_a_token_too(launchers: Launchers) ->
 
 def test_a_caller_with_another_token_that_cannot_be_reached_is_named_when_the_time_is_up(launchers: Launchers) -> None:
     """As behind a firewall: it calls here, and does not answer itself."""
-    leader = launchers.start(0, token=SECRET, timeout=3)
+    leader = launchers.start(0, token=SECRET, timeout=1000)
     address = launchers.cluster.workers[0]
     caller = None
     while caller is None:
@@ -88,6 +90,7 @@ def test_a_caller_with_another_token_that_cannot_be_reached_is_named_when_the_ti
     with caller:
         caller.sendall(launchers.hello(1))
         assert b"nonce" in caller.recv(1000)
+    launchers.ahead += 1000
     with pytest.raises(FormingError, match=r"from 127\.0\.0\.1, a launcher called that has no TFDIST_TOKEN"):
         leader.result(20)
 

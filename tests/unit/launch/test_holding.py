@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import random
 import socket
 import subprocess
 import sys
@@ -9,23 +8,17 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.ports import free_ports
 from tfdist.cluster import Cluster, Membership
-from tfdist.cluster.ports import candidates
 from tfdist.errors import PortTakenError
 from tfdist.launch.holding import PortHold, bind_reusable, hold_ports
 
 
 @pytest.fixture
 def port() -> int:
-    """A port that nobody has, of those that tfdist chooses from."""
-    for candidate in candidates(random.randrange(1 << 30)):
-        with PortHold() as hold:
-            try:
-                hold.take(candidate)
-            except PortTakenError:
-                continue
-        return candidate
-    raise AssertionError("no free port")
+    """A port that nobody has."""
+    [found] = free_ports(1)
+    return found
 
 
 @pytest.fixture
@@ -101,14 +94,15 @@ def test_a_privileged_port_is_refused() -> None:
         hold.take(1)
 
 
-def test_the_ports_of_the_local_workers_are_held(port: int) -> None:
-    membership = Membership(Cluster.parse(f"127.0.0.1:{port},127.0.0.2:{port + 1}"), (0,), (0, 1))
+def test_the_ports_of_the_local_workers_are_held() -> None:
+    here, there = free_ports(2)
+    membership = Membership(Cluster.parse(f"127.0.0.1:{here},127.0.0.2:{there}"), (0,), (0, 1))
     with PortHold() as hold:
         assert hold_ports(membership, hold) == membership
         with PortHold() as other, pytest.raises(PortTakenError):
-            other.take(port)
+            other.take(here)
         with PortHold() as other:
-            other.take(port + 1)
+            other.take(there)
 
 
 def test_a_chosen_port_that_is_taken_is_exchanged(port: int, server: socket.socket) -> None:

@@ -23,6 +23,8 @@ AGAIN = Restart(1, 1.0, "why")
 def pair() -> Iterator[tuple[Linked, Linked]]:
     """The leader, which starts worker 0, and the follower, which starts worker 1."""
     ours, theirs = socket.socketpair()
+    for end in (ours, theirs):
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 200_000)  # machines give more or less by themselves
     leader = Linked([Link(LineSocket(ours), "b", (1,), ("b:1",))], leads=True, remote=(1,))
     follower = Linked([Link(LineSocket(theirs), "a", (0,), ("a:1",))], leads=False, remote=(0,))
     with contextlib.closing(leader), contextlib.closing(follower):

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.descriptors import descriptors
 from tests.unit.launch.test_forming import GO, Launchers
 from tfdist.launch.agreeing import Formed
 from tfdist.launch.hello import Hello
@@ -87,7 +88,9 @@ def test_a_thousand_connections_do_not_keep_the_launchers_apart(launchers: Launc
             with contextlib.suppress(OSError):
                 call(launchers)
 
-    form_among(launchers, token, trouble)
+    with descriptors(4000):  # both ends of each are in this process
+        form_among(launchers, token, trouble)
+        launchers.stack.close()
 
 
 class Pest:
