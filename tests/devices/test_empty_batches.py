@@ -41,6 +41,38 @@ def test_no_sample(name: str) -> None:
     assert gradients(tf.ones((0, 8, 8, 2))).shape == (0, 8, 8, 2)
 
 
+EAGERLY = {
+    **OPERATIONS,
+    "add": lambda x: ops.add(x, x[..., :1, :1, :]),
+    "max": lambda x: ops.max(x, axis=(1, 2)),
+    "min": lambda x: ops.min(x, axis=-1, keepdims=True),
+}
+
+
+@pytest.mark.parametrize("name", EAGERLY)
+def test_no_sample_eagerly(name: str) -> None:
+    """The result depends on the input: layers before it that meet in their gradients must all come to that."""
+
+    def outputs(samples: int) -> tf.Tensor:
+        x = tf.ones((samples, 8, 8, 2))
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            result = EAGERLY[name](x)
+        assert tape.gradient(result, x).shape == x.shape
+        return result
+
+    empty = local(lambda: outputs(0))
+    assert empty.shape == [0, *local(lambda: outputs(3)).shape[1:]]
+
+
+@pytest.mark.parametrize("shape", [(0, 5), (0, 1, 5), (0, 0)])
+def test_sums_of_no_row(shape: tuple[int, ...]) -> None:
+    """Whatever Keras could take for a bias."""
+    one = tf.ones([max(size, 1) for size in shape])
+    assert local(lambda: ops.add(one, tf.ones(shape))).shape == shape
+    assert local(lambda: ops.add(tf.ones(shape), tf.ones(shape))).shape == shape
+
+
 def local(compute: Callable[[], tf.Tensor]) -> tf.Tensor:
     """What the first of two replicas computes."""
     return mirrored(2).experimental_local_results(mirrored(2).run(compute))[0]

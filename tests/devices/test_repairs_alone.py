@@ -191,6 +191,19 @@ def test_statistics_of_no_sample_are_nan(monkeypatch: pytest.MonkeyPatch) -> Non
         assert not normalized()
 
 
+def test_a_minimum_of_no_sample_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eagerly alone; in a graph Keras has nothing against it."""
+    keras_repairs.install()
+
+    def least() -> tf.Tensor:
+        return mirrored(3).run(lambda: keras.ops.min(tf.ones((0, 2)), axis=1)).values[0]
+
+    assert least().shape == (0,)
+    take_out("keras.src.backend.tensorflow.numpy.min", monkeypatch)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="of an empty tensor"):
+        least()
+
+
 POOLING = """
 import tests.devices.conftest
 from keras.src.backend.tensorflow import nn

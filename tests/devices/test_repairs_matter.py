@@ -37,6 +37,8 @@ TAKEN_OUT = [
     ("keras.src.backend.tensorflow.nn.depthwise_conv", ["convolutions_in_float32"]),
     ("keras.src.backend.tensorflow.nn.separable_conv", ["convolutions_in_float32"]),
     ("keras.src.backend.tensorflow.nn.conv_transpose", ["transposed_convolution_in_float32"]),
+    ("keras.src.backend.tensorflow.numpy.add", ["layers_that_run_eagerly"]),
+    ("keras.src.backend.tensorflow.numpy.max", ["layers_that_run_eagerly"]),
     # Clipped, distilled and accumulated gradients are reduced first.
     ("BaseOptimizer.apply", ["clipnorm", "global_clipnorm", "clipvalue", "distillation", "gradient_accumulation"]),
     # An inf on the last replica.
@@ -65,6 +67,7 @@ IN_OTHER_TESTS = {
     "keras.src.losses.loss.scale_loss_for_distribution": "test_a_loss_outside_of_the_replicas_is_divided",
     "MetricsList.update_state": "test_metrics_are_not_refused",
     "keras.src.backend.tensorflow.nn._compute_moments": "test_statistics_of_no_sample_are_nan",
+    "keras.src.backend.tensorflow.numpy.min": "test_a_minimum_of_no_sample_is_refused",
     "keras.src.backend.tensorflow.nn.max_pool": "test_a_maximum_of_no_sample_ends_the_process",
     "keras.src.backend.tensorflow.nn.adaptive_max_pool": "test_a_maximum_of_no_sample_ends_the_process",
     "SeedGenerator.next": "test_replicas_draw_the_same_masks",

@@ -57,6 +57,7 @@ SLOW = {
     *("loss_scaling_with_an_overflow_and_accumulation", "gradient_accumulation_of_an_embedding", "gathered_metrics"),
     *("sparse_gradients_by_adagrad", "own_step_with_a_total", "own_step_with_a_declared_sum"),
     *("moving_average_that_overwrites", "mean_with_sample_weight", "mask_of_an_embedding", "metrics_inside_a_layer"),
+    *("layers_that_xla_compiles", "layers_that_xla_compiles_with_a_loss", "layers_that_run_eagerly"),
     *("max_pooling_in_float32", "transposed_convolution_in_float32", "run_eagerly", "own_step_with_means"),
     *("adam_with_amsgrad", "nesterov_momentum", "muon", "gradient_accumulation_and_clipping"),
 }

@@ -127,3 +127,36 @@ def attention_and_layer_normalization(samples: int) -> dict[str, Any]:
     attended = layers.LayerNormalization()(inputs + layers.MultiHeadAttention(2, 3)(inputs, inputs))
     outputs = layers.Dense(3, activation="softmax")(layers.GlobalAveragePooling1D()(attended))
     return fitted(keras.Model(inputs, outputs), x.reshape(-1, 5, 4), y)
+
+
+@case("`run_eagerly=True` with convolutions, maxima, sums of layers and recurrent layers")
+def layers_that_run_eagerly(samples: int) -> dict[str, Any]:
+    x, y = numbers(samples, features=32)
+    inputs = keras.Input((4, 4, 2))
+    normalized = layers.BatchNormalization(synchronized=True)(layers.Conv2D(4, 3, padding="same")(inputs))
+    summed = layers.Add()([normalized, layers.Conv2DTranspose(4, 3, padding="same")(normalized)])
+    rows = layers.Reshape((4, 4))(layers.MaxPooling2D(2)(summed))
+    both = layers.Concatenate()([layers.LSTM(3)(rows), layers.GlobalMaxPooling1D()(rows)])
+    outputs = layers.Dense(3, activation="softmax")(both)
+    return fitted(keras.Model(inputs, outputs), x.reshape(-1, 4, 4, 2), y, {"run_eagerly": True})
+
+
+@case("`jit_compile=True` of convolutions, maxima and recurrent layers with masks")
+def layers_that_xla_compiles(samples: int) -> dict[str, Any]:
+    return _compiled_by_xla(samples)
+
+
+@case("`jit_compile=True` of the same, with an activity regularizer")
+def layers_that_xla_compiles_with_a_loss(samples: int) -> dict[str, Any]:
+    """With a loss of its own the model is compiled for pieces of a batch as they are, of no sample, too."""
+    return _compiled_by_xla(samples, activity_regularizer="l2")
+
+
+def _compiled_by_xla(samples: int, **options: Any) -> dict[str, Any]:
+    (x, y), ids = numbers(samples, features=32), tokens(samples)
+    inputs = [keras.Input((16, 2)), keras.Input((7,), dtype="int32")]
+    maxima = layers.MaxPooling1D(2)(layers.Conv1D(3, 3, **options)(inputs[0]))
+    words = layers.LSTM(3, return_sequences=True)(layers.Embedding(20, 4, mask_zero=True)(inputs[1]))
+    both = layers.Concatenate()([layers.Flatten()(maxima), layers.GRU(3)(words)])
+    model = keras.Model(inputs, layers.Dense(3, activation="softmax")(both))
+    return fitted(model, [x.reshape(-1, 16, 2), ids], y, {"jit_compile": True, "metrics": ["accuracy"]})

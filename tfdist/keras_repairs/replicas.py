@@ -30,6 +30,7 @@ class ReplicaStep:
         counting: Scalar int64 tensor, how many replicas have a sample; the others' gradients are left out.
         capacity: Scalar int64 tensor, the most samples that a replica got of a batch so far, where it is known.
         compiles: Whether the model's forward and backward pass are compiled with XLA.
+        within_xla: Whether what is traced just now is what XLA compiles.
         added_losses: What layers added with `add_loss` in this step, by the layer's id.
         updated: The ids of the means that were updated in this step.
         gathers: Whether the replicas exchange tensors in it whose sizes may differ from step to step.
@@ -53,6 +54,7 @@ class ReplicaStep:
         self.capacity = capacity
         self.users = users
         self.compiles = compiles
+        self.within_xla = False
         self.added_losses: dict[int, list[tf.Tensor]] = {}
         self.updated: set[int] = set()
         self.gathers = users

@@ -11,6 +11,7 @@ import keras
 from keras.src import datasets
 from keras.src.backend.common import global_state
 from keras.src.backend.tensorflow import core, nn
+from keras.src.backend.tensorflow import numpy as tensorflow_numpy
 from keras.src.backend.tensorflow import optimizer as optimizer_module
 from keras.src.backend.tensorflow import trainer as trainer_module
 from keras.src.callbacks import callback_list
@@ -153,6 +154,9 @@ def _of_the_forward_pass() -> tuple[Repair, ...]:
         Repair(nn, "conv_transpose", empty_batches.spatial, "8b0f43bf39e13a57"),
         Repair(nn, "max_pool", empty_batches.spatial, "09ec46720e6f28b7"),
         Repair(nn, "adaptive_max_pool", empty_batches.spatial, "429dd27f8f146da6"),
+        Repair(tensorflow_numpy, "max", empty_batches.extreme, "889f85ab43da560b"),
+        Repair(tensorflow_numpy, "min", empty_batches.extreme, "3ebe63662cf1fcce"),
+        Repair(tensorflow_numpy, "add", empty_batches.add, "1653b2b6aa63cb40"),
     )
 
 

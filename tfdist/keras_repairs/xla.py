@@ -17,6 +17,7 @@ import tensorflow as tf
 from keras.src import backend
 
 from tfdist.errors import UnsupportedError
+from tfdist.keras_repairs import xla_loops
 from tfdist.keras_repairs.replicas import ReplicaStep, current_step
 
 Function = Callable[..., Any]
@@ -86,7 +87,8 @@ def _compiled(layer: Any, run: Function, args: Any, kwargs: Any, step: ReplicaSt
         return made.outputs, made.masks, made.state, made.losses
 
     try:
-        made = _Made(*compiled([tf.convert_to_tensor(variable.value) for variable in variables], tensors, masks))
+        values = [tf.convert_to_tensor(variable.value) for variable in variables]
+        made = _Made(*xla_loops.call(compiled, values, tensors, masks))
     except RuntimeError as error:
         if "merge_call" not in str(error):
             raise
@@ -112,13 +114,13 @@ def _call(
     run: Function, variables: Sequence[Any], values: Sequence[tf.Tensor], args: Any, kwargs: Any, step: ReplicaStep
 ) -> _Made:
     """Runs the layer on `values` instead of its variables."""
-    outside, step.added_losses = step.added_losses, {}
+    outside, step.added_losses, step.within_xla = step.added_losses, {}, True
     try:
         with keras.StatelessScope(list(zip(variables, values, strict=True))) as scope:
             outputs = run(*args, **kwargs)
         losses = {key: tuple(terms) for key, terms in step.added_losses.items()}
     finally:
-        step.added_losses = outside
+        step.added_losses, step.within_xla = outside, False
     now = [scope.get_current_value(variable) for variable in variables]
     changed = {i: new for i, (new, old) in enumerate(zip(now, values, strict=True)) if new is not old}
     return _Made(outputs, [backend.get_keras_mask(output) for output in tf.nest.flatten(outputs)], changed, losses)

@@ -1,0 +1,74 @@
+"""Compiled functions with loops in them, such as recurrent layers, and their gradients.
+
+The gradient of a loop needs what its steps have computed, and TensorFlow hands that over in lists that cannot leave
+what XLA has compiled. So the compiled backward pass runs the forward pass once more (Chen et al. 2016, "Training deep
+nets with sublinear memory cost", with the whole call as the one segment).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+_LOOPS = {"While", "StatelessWhile"}
+
+
+def call(function: Any, *args: Any) -> Any:
+    """What a `tf.function` that XLA compiles returns, with a gradient by its tensors also where it has loops.
+
+    Args:
+        function: It reads no variable, and returns a structure of tensors and Nones.
+        args: Structures of tensors and Nones.
+    """
+    traced = function.get_concrete_function(*args)
+    if not _has_loops(traced.graph.as_graph_def()):
+        return function(*args)
+    leaves = tf.nest.flatten(args)
+    places = [place for place, leaf in enumerate(leaves) if leaf is not None]
+
+    def outputs_of(*tensors: tf.Tensor) -> list[tf.Tensor]:
+        filled = dict(zip(places, tensors, strict=True))
+        given = tf.nest.pack_sequence_as(args, [filled.get(place) for place in range(len(leaves))])
+        return [output for output in tf.nest.flatten(function(*given)) if output is not None]
+
+    outputs = iter(_recomputing(outputs_of)(*(leaves[place] for place in places)))
+    described = traced.structured_outputs
+    made = [None if spec is None else next(outputs) for spec in tf.nest.flatten(described)]
+    return tf.nest.pack_sequence_as(described, made)
+
+
+def _has_loops(graph: Any) -> bool:
+    bodies = [graph.node, *(function.node_def for function in graph.library.function)]
+    return any(node.op in _LOOPS for body in bodies for node in body)
+
+
+def _recomputing(compute: Callable[..., list[tf.Tensor]]) -> Callable[..., list[tf.Tensor]]:
+    """`compute`, with a gradient that is compiled as a whole."""
+
+    @tf.function(jit_compile=True, autograph=False)
+    def backward(tensors: Sequence[tf.Tensor], upstream: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        watched = _floating(tensors)
+        with tf.GradientTape() as tape:
+            tape.watch(watched)
+            outputs = _floating(compute(*tensors))
+        found = tape.gradient(outputs, watched, upstream, tf.UnconnectedGradients.ZERO)
+        return [tf.convert_to_tensor(gradient) for gradient in found]
+
+    @tf.custom_gradient
+    def forward(*tensors: tf.Tensor) -> tuple[list[tf.Tensor], Callable[..., list[tf.Tensor | None]]]:
+        outputs = compute(*tensors)
+
+        def gradient(*upstream: tf.Tensor) -> list[tf.Tensor | None]:
+            given = [value for value, output in zip(upstream, outputs, strict=True) if output.dtype.is_floating]
+            found = iter(backward(tensors, given))
+            return [next(found) if tensor.dtype.is_floating else None for tensor in tensors]
+
+        return outputs, gradient
+
+    return forward
+
+
+def _floating(tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    return [tensor for tensor in tensors if tensor.dtype.is_floating]
