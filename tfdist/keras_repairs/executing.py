@@ -117,27 +117,29 @@ class _FromIterator:
         return functools.partial(self._compiled[kind], parts)
 
 
-def one_step_of(model: Any, step: Function, reduction: str) -> Function:
+def one_step_of(model: Any, step: Function, reduction: str, *, jit_compile: bool = False) -> Function:
     """What runs `step` on all replicas of this worker with one batch, compiled once for each kind of batch.
 
     Args:
-        model: Compiled, of several replicas.
+        model: Compiled.
         step: As each replica runs it.
         reduction: How the outputs of the replicas become one, as Keras names it: `"auto"` or `"concat"`.
+        jit_compile: Whether XLA compiles the step as a whole, which it can on one replica.
     """
     strategy = model.distribute_strategy
 
     def on_values(values: Any) -> Any:
         return trainer_module.reduce_per_replica(strategy.run(step, args=(values,)), strategy, reduction)
 
-    compiled = tf.function(on_values, reduce_retracing=True, autograph=False)
+    compile_step = functools.partial(tf.function, autograph=False, jit_compile=jit_compile or None)
+    compiled = compile_step(on_values, reduce_retracing=True)
     by_spec: list[tuple[Any, Function]] = []
 
     def of_spec(spec: Any) -> Function:
         for known, function in by_spec:
             if known == spec:
                 return function
-        by_spec.append((spec, tf.function(on_values, input_signature=[spec], autograph=False)))
+        by_spec.append((spec, compile_step(on_values, input_signature=[spec])))
         return by_spec[-1][1]
 
     def one_step(batch: Any) -> Any:

@@ -10,7 +10,7 @@ from keras.src.backend.tensorflow import trainer as trainer_module
 
 from tfdist.keras_repairs import metrics, predictions
 from tfdist.keras_repairs.data_adapters import rows, share_of, static_rows
-from tfdist.keras_repairs.epochs import Feed
+from tfdist.keras_repairs.epochs import Batch, Feed
 from tfdist.keras_repairs.executing import execution, one_step_of
 from tfdist.keras_repairs.listening import Call, Listener, told_of_executions, told_of_predictions
 from tfdist.keras_repairs.overrides import is_overridden, is_users_step
@@ -40,7 +40,8 @@ def make_function(original: Function, observer: Observer | None, listener: Liste
         if self.distribute_strategy.num_replicas_in_sync == 1:
             meter = meter_of(self.distribute_strategy) if call == "fit" and not self.jit_compile else None
             step = _metered(_observed(step_function, observer), meter)
-            return told_of_executions(_timing_feeds(original(self, step), meter), self, call, listener)
+            function = _taking_feeds(self, step, original(self, step))
+            return told_of_executions(_timing_feeds(function, meter), self, call, listener)
         users = is_users_step(self, name)
         step = _observed(step_function, observer)
         metrics.warn_of_untried(self)
@@ -129,7 +130,7 @@ class _Step:
         self.can_loop = not self._has_peers
 
     def __call__(self, batch: Any) -> Any:
-        batch = tf.nest.map_structure(lambda leaf: None if isinstance(leaf, tf.experimental.Optional) else leaf, batch)
+        batch = _given(batch)
         if isinstance(batch, Whole):
             batch = _share_of(batch.data, self._strategy.num_replicas_in_sync)
         step = _step_of(batch, self._strategy.num_replicas_in_sync, **self._options)
@@ -140,6 +141,11 @@ class _Step:
             outputs = self._function(batch.data if isinstance(batch, Share) else batch)
         self.can_loop = not (self._has_peers and step.gathers)
         return outputs
+
+
+def _given(batch: Any) -> Any:
+    """A batch with None for what its data leaves out, which a dataset holds as an empty optional."""
+    return tf.nest.map_structure(lambda leaf: None if isinstance(leaf, tf.experimental.Optional) else leaf, batch)
 
 
 def _is_first_here(strategy: tf.distribute.Strategy) -> bool:
@@ -207,6 +213,22 @@ def _metered(step_function: Function, meter: Meter | None) -> Function:
         return step_function(data)
 
     return step
+
+
+def _taking_feeds(model: Any, step: Function, function: Function) -> Function:
+    """What Keras calls with an iterator, for one replica that fetches batches outside of compiled steps, too.
+
+    Keras would trace the step with the rows of the first batch, and count the losses of several outputs by them; inside
+    of a compiled step it does not know the rows, and counts batches.
+    """
+    one_step = one_step_of(model, lambda data: step(_given(data)), "auto", jit_compile=bool(model.jit_compile))
+
+    def execute(iterator: Any) -> Any:
+        if not isinstance(iterator, Feed):
+            return function(iterator)
+        return one_step(Batch(next(iterator), iterator.iterator.element_spec))
+
+    return execute
 
 
 def _timing_feeds(function: Function, meter: Meter | None) -> Function:
