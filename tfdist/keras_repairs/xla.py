@@ -35,8 +35,9 @@ def call(original: Function) -> Function:
         if step is None or not step.compiles or backend.in_stateless_scope() or not self.built:
             return original(self, *args, **kwargs)
         run = lambda *inner, **options: original(self, *inner, **options)  # noqa: E731
-        # What a step of the user's calls may have rows of its own.
-        if step.capacity is None or step.users or _statistics_of_batch(self):
+        # What a step of the user's calls may have rows of its own. Where a piece's rows are known while it is traced,
+        # every size is compiled by itself anyway.
+        if step.capacity is None or step.users or step.static_samples is not None or _statistics_of_batch(self):
             return _compiled(self, run, args, kwargs, step, pads=False)
         try:
             return _compiled(self, run, args, kwargs, step, pads=True)

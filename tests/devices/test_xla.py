@@ -1,0 +1,91 @@
+"""What `jit_compile=True` on several replicas does that the table of exact features shows slowly, or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.devices.mirrored import mirrored
+from tests.exactness.comparing import assert_same
+from tfdist.keras_repairs import xla_loops
+
+pytestmark = pytest.mark.usefixtures("repaired", "float64")
+
+
+def powers(values: list[tf.Tensor], steps: tf.Tensor, mask: Any) -> tuple[tf.Tensor, Any, dict[int, tf.Tensor]]:
+    """A loop over tensors of two kinds, and what goes with it."""
+    _, result = tf.while_loop(
+        lambda step, _: step < steps, lambda step, x: (step + 1, x * values[1]), [0, values[0]], maximum_iterations=9
+    )
+    return result, mask, {7: steps + 1}
+
+
+def test_a_compiled_loop_has_a_gradient() -> None:
+    compiled = tf.function(powers, jit_compile=True, autograph=False)
+    first, second = tf.constant([1.0, 2.0]), tf.constant([3.0, 0.5])
+
+    @tf.function(autograph=False)
+    def gradients() -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch([first, second])
+            result, mask, steps = xla_loops.call(compiled, [first, second], tf.constant(3), None)
+            assert mask is None
+        return result, steps[7], tape.gradient(result, [first, second])
+
+    result, steps, (by_first, by_second) = gradients()
+    np.testing.assert_allclose(result, first * second**3)
+    assert int(steps) == 4
+    np.testing.assert_allclose(by_first, second**3)
+    np.testing.assert_allclose(by_second, 3 * first * second**2)
+
+
+def test_what_has_no_loop_is_called_as_it_is() -> None:
+    calls: list[bool] = []
+
+    def double(x: tf.Tensor) -> tf.Tensor:
+        calls.append(True)
+        return 2 * x
+
+    compiled = tf.function(double, jit_compile=True, autograph=False)
+    assert float(xla_loops.call(compiled, tf.constant(2.0))) == 4
+    assert len(calls) == 1
+
+
+def assert_same_on_three(make: Callable[[], Any]) -> None:
+    keras.utils.set_random_seed(1)
+    one = make()
+    keras.utils.set_random_seed(1)
+    with mirrored(3).scope():
+        assert_same(one, make())
+
+
+def test_batches_whose_rows_are_known() -> None:
+    """Of a batch of four the replicas have two, one and one: filled up, one target would count for two outputs."""
+    x, y = (np.random.default_rng(1).normal(size=(4, size)) for size in (6, 2))
+
+    def outcome() -> list[Any]:
+        model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(2)])
+        model.compile("sgd", "mse", jit_compile=True)
+        losses = [float(model.train_on_batch(x, y)) for _ in range(3)]
+        return [losses, float(model.test_on_batch(x, y)), *(weight.tolist() for weight in model.get_weights())]
+
+    assert_same_on_three(outcome)
+
+
+def test_convolutions_where_a_replica_has_no_sample() -> None:
+    x, y = (np.random.default_rng(1).normal(size=(5, *shape)) for shape in ((8, 2), (2,)))
+
+    def outcome() -> list[Any]:
+        layers = keras.layers
+        parts = [layers.Conv1D(3, 3), layers.MaxPooling1D(2), layers.Flatten(), layers.Dense(2)]
+        model = keras.Sequential([keras.Input((8, 2)), *parts])
+        model.compile("sgd", "mse", jit_compile=True)
+        history = model.fit(x, y, batch_size=4, epochs=2, verbose=0, shuffle=False).history
+        return [history, *(weight.tolist() for weight in model.get_weights())]
+
+    assert_same_on_three(outcome)
