@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import os
 import sys
 import threading
@@ -18,6 +19,10 @@ MOST_CHARACTERS = 100_000
 """Of the stacks of all threads; what is beyond is cut off."""
 
 _MOST_PLACES = 3
+_LOOKS = 20
+_SUSPENDABLE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+"""The flags of code that no thread begins with."""
+
 _TFDIST = Path(__file__).resolve().parents[1]
 
 
@@ -41,6 +46,19 @@ def frames_of_threads() -> dict[int, FrameType]:
             gc.enable()
 
 
+def stack_of(thread: int, frame: FrameType) -> traceback.StackSummary:
+    """The stack of a thread from its innermost frame, the outermost first; of one that moves, of about now.
+
+    A generator that the thread has left meanwhile no longer knows who called it. Then its stack is looked at again.
+    """
+    for _ in range(_LOOKS):
+        inwards = [(outer, line) for outer, line in traceback.walk_stack(frame)]
+        if not inwards[-1][0].f_code.co_flags & _SUSPENDABLE:
+            break
+        frame = frames_of_threads().get(thread, frame)
+    return traceback.StackSummary.extract(reversed(inwards))
+
+
 def stacks() -> str:
     """The stacks of all threads as Python prints them, each under its name.
 
@@ -49,11 +67,11 @@ def stacks() -> str:
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     main = threading.main_thread().ident
     frames = frames_of_threads()
-    called = {ident for ident, frame in frames.items() if ident != main and _called(frame) is not None}
+    found = {ident: stack_of(ident, frame) for ident, frame in frames.items()}
+    called = {ident for ident, stack in found.items() if ident != main and _called(stack) is not None}
     parts = [
-        f"Thread {names.get(ident, ident)}{CALLED if ident in called else ''}:\n"
-        f"{''.join(traceback.format_stack(frames[ident]))}"
-        for ident in sorted(frames, key=lambda ident: (ident != main, ident not in called))
+        f"Thread {names.get(ident, ident)}{CALLED if ident in called else ''}:\n{''.join(found[ident].format())}"
+        for ident in sorted(found, key=lambda ident: (ident != main, ident not in called))
     ]
     return "\n".join(parts)[:MOST_CHARACTERS]
 
@@ -65,7 +83,8 @@ def where(frames: Mapping[int, FrameType] | None = None) -> str:
         frames: Thread -> its innermost frame; by default those of this process now.
     """
     frames = frames_of_threads() if frames is None else frames
-    return _innermost(traceback.extract_stack(frames[threading.main_thread().ident or 0])) or "outside of the script"
+    main = threading.main_thread().ident or 0
+    return _innermost(stack_of(main, frames[main])) or "outside of the script"
 
 
 def where_called(frames: Mapping[int, FrameType] | None = None) -> str:
@@ -79,13 +98,12 @@ def where_called(frames: Mapping[int, FrameType] | None = None) -> str:
     """
     frames = frames_of_threads() if frames is None else frames
     main = threading.main_thread().ident
-    places = [_called(frame) for ident, frame in frames.items() if ident != main]
+    places = [_called(stack_of(ident, frame)) for ident, frame in frames.items() if ident != main]
     return ", ".join(sorted({place for place in places if place})[:_MOST_PLACES])
 
 
-def _called(frame: FrameType) -> str | None:
+def _called(stack: traceback.StackSummary) -> str | None:
     """Where a thread is in a function that was called for the main thread; None where it is in none."""
-    stack = traceback.extract_stack(frame)
     inside = [place for place, summary in enumerate(stack) if any(call in summary.filename for call in _CALLERS)]
     return _innermost(stack[inside[-1] :]) or None if inside else None
 

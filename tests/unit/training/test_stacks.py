@@ -6,12 +6,13 @@ import runpy
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 
 import pytest
 
-from tfdist.training.stacks import stacks, where, where_called
+from tfdist.training.stacks import stack_of, stacks, where, where_called
 
 SCRIPT = """
 import json, sys
@@ -48,6 +49,19 @@ def test_names_the_innermost_line_of_the_user(frame: FrameType) -> None:
     library = frame.f_back
     assert library is not None and library.f_code.co_filename == json.encoder.__file__
     assert where(of_main(library)) == f"{os.path.join('deep', 'train.py')} line 9 in work"
+
+
+def test_a_generator_that_was_left_is_looked_for_no_longer() -> None:
+    """Its frame leads nowhere, and a stack that begins with it would say nothing of where the thread is."""
+
+    def numbers() -> Iterator[int]:
+        yield 1
+
+    left = numbers()
+    next(left)
+    stack = stack_of(threading.get_ident(), left.gi_frame)
+    assert "test_a_generator_that_was_left_is_looked_for_no_longer" in [summary.name for summary in stack]
+    assert [summary.name for summary in stack_of(-1, left.gi_frame)] == ["numbers"]  # of a thread that has ended
 
 
 def test_a_path_elsewhere_is_whole(frame: FrameType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
