@@ -77,6 +77,20 @@ def test_batches_whose_rows_are_known() -> None:
     assert_same_on_three(outcome)
 
 
+def test_rows_of_a_table_that_occur_several_times() -> None:
+    """Adam squares the gradient of every occurrence by itself, also behind a loop."""
+    ids = np.random.default_rng(1).integers(0, 4, (5, 7))
+
+    def outcome() -> list[Any]:
+        parts = [keras.layers.Embedding(4, 3), keras.layers.SimpleRNN(2), keras.layers.Dense(1)]
+        model = keras.Sequential([keras.Input((7,), dtype="int32"), *parts])
+        model.compile(keras.optimizers.Adam(0.1), "mse", jit_compile=True)
+        history = model.fit(ids, ids[:, :1], batch_size=4, epochs=2, verbose=0, shuffle=False).history
+        return [history, *(weight.tolist() for weight in model.get_weights())]
+
+    assert_same_on_three(outcome)
+
+
 def test_convolutions_where_a_replica_has_no_sample() -> None:
     x, y = (np.random.default_rng(1).normal(size=(5, *shape)) for shape in ((8, 2), (2,)))
 

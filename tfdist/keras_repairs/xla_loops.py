@@ -14,6 +14,8 @@ import tensorflow as tf
 
 _LOOPS = {"While", "StatelessWhile"}
 
+Gradient = tf.Tensor | tf.IndexedSlices
+
 
 def call(function: Any, *args: Any) -> Any:
     """What a `tf.function` that XLA compiles returns, with a gradient by its tensors also where it has loops.
@@ -45,22 +47,24 @@ def _has_loops(graph: Any) -> bool:
 
 
 def _recomputing(compute: Callable[..., list[tf.Tensor]]) -> Callable[..., list[tf.Tensor]]:
-    """`compute`, with a gradient that is compiled as a whole."""
+    """`compute`, with a gradient that is compiled as a whole.
+
+    Gradients of rows of a table stay sparse: optimizers square that of every occurrence of a row by itself.
+    """
 
     @tf.function(jit_compile=True, autograph=False)
-    def backward(tensors: Sequence[tf.Tensor], upstream: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    def backward(tensors: Sequence[tf.Tensor], upstream: Sequence[tf.Tensor]) -> list[Gradient]:
         watched = _floating(tensors)
         with tf.GradientTape() as tape:
             tape.watch(watched)
             outputs = _floating(compute(*tensors))
-        found = tape.gradient(outputs, watched, upstream, tf.UnconnectedGradients.ZERO)
-        return [tf.convert_to_tensor(gradient) for gradient in found]
+        return list(tape.gradient(outputs, watched, upstream, tf.UnconnectedGradients.ZERO))
 
     @tf.custom_gradient
-    def forward(*tensors: tf.Tensor) -> tuple[list[tf.Tensor], Callable[..., list[tf.Tensor | None]]]:
+    def forward(*tensors: tf.Tensor) -> tuple[list[tf.Tensor], Callable[..., list[Gradient | None]]]:
         outputs = compute(*tensors)
 
-        def gradient(*upstream: tf.Tensor) -> list[tf.Tensor | None]:
+        def gradient(*upstream: tf.Tensor) -> list[Gradient | None]:
             given = [value for value, output in zip(upstream, outputs, strict=True) if output.dtype.is_floating]
             found = iter(backward(tensors, given))
             return [next(found) if tensor.dtype.is_floating else None for tensor in tensors]
