@@ -18,8 +18,8 @@ import pytest
 
 from tfdist.bench import __main__ as whole
 from tfdist.bench import data, fit, images, killing, models, pairs, saving
-from tfdist.rundir import RunDir, State, WorkerState, ledger
-from tfdist.rundir.ledger import Phase, Stretch, Turn
+from tfdist.rundir import RunDir, State, WorkerState, ledger_lines
+from tfdist.rundir.ledger_lines import Phase, Stretch, Turn
 
 SECONDS = 60
 
@@ -179,7 +179,7 @@ def test_a_kill_is_split_up_by_the_ledger(tmp_path: Path, monkeypatch: pytest.Mo
             Stretch(1, begun + 5, begun + 7, {"compile": 2.0}, 1, 21),
         ]
         for entry in notices:
-            ledger.append(run.ledger_file, entry)
+            ledger_lines.append(run.ledger_file, entry)
         try:
             yield launcher
             assert victim.wait(SECONDS) < 0

@@ -14,7 +14,7 @@ from tfdist.archive.reading import checkpoints_of
 from tfdist.checkpoint import files
 from tfdist.config import dump_yaml, load_config
 from tfdist.errors import ConfigError, UsageError
-from tfdist.rundir import RunDir, atomic
+from tfdist.rundir import RunDir, atomic_files
 
 CONFIG = Path(__file__).parents[2] / "configs" / "digits.yaml"
 
@@ -30,7 +30,7 @@ def without_its_words() -> keras.Model:
 
 def run_from_config(folder: Path, *overrides: str) -> RunDir:
     run = run_with(folder)
-    atomic.write_text(run.config_file, dump_yaml(load_config(CONFIG, overrides), {"keras": keras.__version__}))
+    atomic_files.write_text(run.config_file, dump_yaml(load_config(CONFIG, overrides), {"keras": keras.__version__}))
     return run
 
 

@@ -16,7 +16,7 @@ from tests.devices.mirrored import mirrored
 from tfdist.keras_repairs import ahead
 from tfdist.keras_repairs.table import Hooks, repairs
 from tfdist.launch.environment import Assignment
-from tfdist.rundir import State, ledger
+from tfdist.rundir import State, ledger_lines
 from tfdist.runtime.meter import Meter
 from tfdist.training.following import Follower
 from tfdist.training.heartbeat import Heartbeat
@@ -212,8 +212,8 @@ def test_a_heartbeat_that_follows(notes: Notes, tmp_path: Path, monkeypatch: pyt
     )
     assert (heartbeat.state.step, heartbeat.state.epoch, heartbeat.state.limit) == (15, 2, None)
     account.close()
-    stretches = [entry for entry in ledger.read(tmp_path / "ledger.jsonl").entries if isinstance(entry, ledger.Stretch)]
+    stretches = [entry for entry in ledger_lines.read(tmp_path / "ledger.jsonl").entries if isinstance(entry, ledger_lines.Stretch)]
     assert (sum(stretch.steps for stretch in stretches), stretches[-1].step) == (15, 15)
     kinds = {kind for stretch in stretches for kind in stretch.seconds}
-    assert {"start-up", "compile", "step", "evaluation", "callback"} <= kinds <= {*map(str, ledger.Kind)} - {"replay"}
+    assert {"start-up", "compile", "step", "evaluation", "callback"} <= kinds <= {*map(str, ledger_lines.Kind)} - {"replay"}
     heartbeat.enter(State.FINISHED)

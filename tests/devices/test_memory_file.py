@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tfdist.keras_repairs.memory_file import MemoryFile
-from tfdist.rundir.past_cache import ALIGNMENT
+from tfdist.rundir.direct_io import ALIGNMENT
 
 
 def write(file: io.BytesIO) -> None:

@@ -11,12 +11,12 @@ from tests.workers.launching import Launchers
 from tfdist.ledger.account import Account
 from tfdist.ledger.accounting import account
 from tfdist.ledger.recovery import recoveries
-from tfdist.rundir import RunDir, ledger
-from tfdist.rundir.ledger import Kind, Phase
+from tfdist.rundir import RunDir, ledger_lines
+from tfdist.rundir.ledger_lines import Kind, Phase
 
 
 def account_of(run: RunDir) -> Account:
-    read = ledger.read(run.ledger_file)
+    read = ledger_lines.read(run.ledger_file)
     made = account(read.entries, read.damaged)
     assert made is not None
     return made

@@ -9,7 +9,7 @@ from typing import Any
 from tfdist.archive.checking import damages
 from tfdist.archive.reading import WEIGHTS, Held
 from tfdist.errors import DataError, UsageError
-from tfdist.rundir import atomic
+from tfdist.rundir import atomic_files
 from tfdist.rundir.layout import RunDir
 
 _WEIGHTS_SUFFIX = ".weights.h5"
@@ -48,7 +48,7 @@ def export(run: RunDir, entry: Held, target: Path) -> None:
             f"The checkpoint {entry.stored.path} is damaged: {'; '.join(damaged)}. Choose another with --step."
         )
     model = _model(run, entry) if is_model else None
-    with atomic.replacing(target, named_by="DEST") as temporary:
+    with atomic_files.replacing(target, named_by="DEST") as temporary:
         if model is not None:
             model.save(temporary)
         else:

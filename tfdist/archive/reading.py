@@ -14,7 +14,7 @@ from tfdist.archive.places import folder_of
 from tfdist.checkpoint import files
 from tfdist.errors import DataError, RunDirError
 from tfdist.rundir.layout import RunDir
-from tfdist.rundir.reading import read_run
+from tfdist.rundir.snapshot import read_run
 
 SUMMARY = "summary.json"
 WEIGHTS = "model.weights.h5"

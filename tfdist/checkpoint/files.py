@@ -21,7 +21,7 @@ from pathlib import Path
 
 from tfdist.checkpoint.draft import Draft, Told
 from tfdist.errors import RunDirError
-from tfdist.rundir import atomic, past_cache
+from tfdist.rundir import atomic_files, direct_io
 
 MARKER = "checkpoint.json"
 
@@ -170,19 +170,19 @@ def writing(folder: Path, step: int) -> Iterator[Draft]:
     beside = made = folder / f".step-{step:08d}.{secrets.token_hex(4)}.tmp"
     try:
         beside.mkdir(parents=True)
-        draft = Draft(lambda name, content: past_cache.write_new(beside / name, content))
+        draft = Draft(lambda name, content: direct_io.write_new(beside / name, content))
         yield draft
-        atomic.sync(beside)
+        atomic_files.sync(beside)
         target = folder / free_name(stored(folder), step)
         os.rename(beside, target)
         made = target
-        atomic.sync(folder)
-        atomic.write_json(target / MARKER, draft.marker())
+        atomic_files.sync(folder)
+        atomic_files.write_json(target / MARKER, draft.marker())
     except BaseException as error:
         # All of it, under whichever name: on a full disk the next one needs the room.
         shutil.rmtree(made, ignore_errors=True)
-        if isinstance(error, OSError) or (isinstance(error, Exception) and atomic.is_full(error)):
-            raise atomic.write_error(folder, error) from error
+        if isinstance(error, OSError) or (isinstance(error, Exception) and atomic_files.is_full(error)):
+            raise atomic_files.write_error(folder, error) from error
         raise
 
 

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from tfdist.rundir.beside import beside, remove_abandoned
+from tfdist.rundir.temp_names import beside, remove_abandoned
 
 _NAME = "tfdist-checkpoint"
 

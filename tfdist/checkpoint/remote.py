@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from tfdist.checkpoint import files
 from tfdist.checkpoint.draft import Draft
 from tfdist.checkpoint.remote_path import RemotePath
-from tfdist.rundir import atomic
+from tfdist.rundir import atomic_files
 
 
 class RemoteStore:
@@ -48,7 +48,7 @@ class RemoteStore:
             with contextlib.suppress(OSError):  # the next start removes it
                 target.rmtree()
             if isinstance(error, OSError):
-                raise atomic.write_error(str(self.folder), error) from error
+                raise atomic_files.write_error(str(self.folder), error) from error
             raise
 
     def remove(self, checkpoint: files.Stored) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tfdist.order.position import Position
-from tfdist.rundir.record import Record
+from tfdist.rundir.json_record import Record
 
 
 @dataclass(frozen=True)

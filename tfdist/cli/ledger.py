@@ -26,12 +26,12 @@ def ledger(run_dir: str, as_json: bool, html_file: str | None, verbose: bool) ->
     """
     from tfdist.ledger import document, picture, table
     from tfdist.ledger.observing import observe
-    from tfdist.rundir import RunDir, atomic
+    from tfdist.rundir import RunDir, atomic_files
 
     name, account = observe(run_dir)
     place = str(RunDir(Path(run_dir)))
     if html_file is not None:
-        atomic.write_text(html_file, picture.render(name, place, account), durable=False, named_by="--html")
+        atomic_files.write_text(html_file, picture.render(name, place, account), durable=False, named_by="--html")
     if as_json:
         click.echo(json.dumps(document.to_json(name, place, account), indent=2))
     else:

@@ -167,9 +167,9 @@ def _check_kill(ctx: click.Context, options: dict[str, Any]) -> None:
 
 
 def _write_report(report: str, document: dict[str, Any]) -> None:
-    from tfdist.rundir import atomic
+    from tfdist.rundir import atomic_files
 
-    atomic.write_json(report, document, named_by="--report")
+    atomic_files.write_json(report, document, named_by="--report")
 
 
 def _check_report(report: str | None) -> None:

@@ -21,7 +21,7 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
-from tfdist.rundir.beside import beside, remove_all_abandoned
+from tfdist.rundir.temp_names import beside, remove_all_abandoned
 
 MAGIC = b"tfdix\x00\x00\x01"
 """The last byte is the version of the format."""

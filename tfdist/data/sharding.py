@@ -27,7 +27,7 @@ from tfdist.data.sharding_writing import UNFINISHED, Shard, make_writer
 from tfdist.errors import RunDirError, UsageError
 from tfdist.order.pieces import bounds
 from tfdist.plan.sizes import SourceSizes
-from tfdist.rundir import atomic
+from tfdist.rundir import atomic_files
 
 _SHARD_BYTES = 128_000_000
 _SHARDS = 8
@@ -188,7 +188,7 @@ class Sharding:
     def _save(self, manifest: Manifest) -> None:
         self._manifest = manifest
         with self._writing(self._path):
-            atomic.write_json(self._path, manifest.to_json())
+            atomic_files.write_json(self._path, manifest.to_json())
 
     def _clear(self) -> None:
         """Removes what was begun and not finished, by this start or by one that was killed."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tfdist.rundir.past_cache import ALIGNMENT
+from tfdist.rundir.direct_io import ALIGNMENT
 
 
 class MemoryFile(io.BytesIO):

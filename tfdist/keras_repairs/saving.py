@@ -19,7 +19,7 @@ import tensorflow as tf
 from keras.src.utils import io_utils
 
 from tfdist.keras_repairs.listening import Listener
-from tfdist.rundir.beside import beside, remove_abandoned
+from tfdist.rundir.temp_names import beside, remove_abandoned
 from tfdist.runtime.collectives import barrier, worker_count, worker_rank
 from tfdist.runtime.local_variables import local_variables
 

@@ -21,7 +21,7 @@ from tfdist.launch.stopping import Stopping
 from tfdist.launch.surroundings import Surroundings
 from tfdist.launch.waiting import Source
 from tfdist.launch.worker import Worker, describe
-from tfdist.rundir.state import State, WorkerState
+from tfdist.rundir.worker_state import State, WorkerState
 
 _TICK_SECONDS = 0.2
 _SAY_NO_PLACE = (State.STARTING, State.FAILED)

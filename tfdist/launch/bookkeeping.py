@@ -18,10 +18,10 @@ from tfdist.launch.memory import KillCount
 from tfdist.launch.phases import Phase
 from tfdist.launch.run_place import Place
 from tfdist.launch.worker import Worker, describe
-from tfdist.rundir.atomic import write_json
-from tfdist.rundir.beside import remove_abandoned
-from tfdist.rundir.records import ErrorRecord, JobState
-from tfdist.rundir.state import State, WorkerState
+from tfdist.rundir.atomic_files import write_json
+from tfdist.rundir.error_record import ErrorRecord, JobState
+from tfdist.rundir.temp_names import remove_abandoned
+from tfdist.rundir.worker_state import State, WorkerState
 
 
 class Diagnosis:

@@ -10,7 +10,7 @@ from typing import Any
 from tfdist.errors import RunDirError
 from tfdist.launch.failures import Failure
 from tfdist.launch.lines import LineError, Message
-from tfdist.rundir.state import WorkerState
+from tfdist.rundir.worker_state import WorkerState
 
 
 @dataclass(frozen=True)

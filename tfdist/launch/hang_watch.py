@@ -12,7 +12,7 @@ from tfdist.launch.events import Beat, Dump, Event, Stacks
 from tfdist.launch.failures import Failure
 from tfdist.launch.hanging import STOPPED, Motion, explain
 from tfdist.launch.worker import Worker
-from tfdist.rundir.state import WorkerState
+from tfdist.rundir.worker_state import WorkerState
 
 
 class HangWatch:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from tfdist.launch.events import Stacks
 from tfdist.launch.failures import WAITING, Failure
-from tfdist.rundir.state import State, WorkerState
+from tfdist.rundir.worker_state import State, WorkerState
 
 STOPPED = "its process is stopped (SIGSTOP, Ctrl-Z, a debugger)"
 _MOST_CHARACTERS = 2_000_000

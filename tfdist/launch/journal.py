@@ -10,8 +10,8 @@ from typing import Any
 from tfdist.errors import RunDirError
 from tfdist.launch.failures import Failure
 from tfdist.launch.outcome import Outcome
-from tfdist.rundir import ledger
-from tfdist.rundir.ledger import Phase
+from tfdist.rundir import ledger_lines
+from tfdist.rundir.ledger_lines import Phase
 
 _MOST_CHARACTERS = 300
 
@@ -51,7 +51,7 @@ class Journal:
     def _write(self, phase: Phase, **more: Any) -> None:
         if self._file is not None:
             with contextlib.suppress(RunDirError):
-                ledger.append(self._file, ledger.Turn(self._attempt, time.time(), phase, **more))
+                ledger_lines.append(self._file, ledger_lines.Turn(self._attempt, time.time(), phase, **more))
 
 
 def _why(outcome: Outcome) -> str:

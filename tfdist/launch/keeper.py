@@ -21,7 +21,7 @@ from tfdist.launch.run_place import Place
 from tfdist.launch.stragglers import Stragglers
 from tfdist.launch.terminal import Terminal
 from tfdist.launch.worker import Worker
-from tfdist.rundir.state import State, WorkerState
+from tfdist.rundir.worker_state import State, WorkerState
 
 
 class Keeper:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from tfdist.errors import RunDirError
 from tfdist.rundir.layout import RunDir
-from tfdist.rundir.state import WorkerState
+from tfdist.rundir.worker_state import WorkerState
 
 
 class RemoteStates:

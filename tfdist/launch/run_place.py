@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tfdist.errors import FormingError, RunDirError
-from tfdist.rundir.atomic import write_json
+from tfdist.rundir.atomic_files import write_json
 from tfdist.rundir.creation import Resume, create_run_dir, join_run_dir, next_attempt
 from tfdist.rundir.layout import RunDir
 

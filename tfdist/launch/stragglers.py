@@ -9,7 +9,7 @@ import bisect
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tfdist.rundir.state import State, WorkerState
+from tfdist.rundir.worker_state import State, WorkerState
 
 SLOWER = 1.2
 """Times the median of the others that a straggler takes for a step."""

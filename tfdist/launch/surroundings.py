@@ -12,7 +12,7 @@ from tfdist.launch.failures import Failure
 from tfdist.launch.signals import Signals
 from tfdist.launch.waiting import Source, wait_for
 from tfdist.launch.worker import Worker
-from tfdist.rundir.state import WorkerState
+from tfdist.rundir.worker_state import WorkerState
 
 Start = Callable[[Assignment], Worker]
 Diagnose = Callable[[Worker, int], Failure | None]

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from tfdist.rundir.ledger import Kind, Phase
+from tfdist.rundir.ledger_lines import Kind, Phase
 
 Seconds = Mapping[Kind, float]
 

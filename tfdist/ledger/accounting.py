@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from tfdist.ledger.account import Account, AttemptAccount, Span
-from tfdist.rundir.ledger import Entry, Kind, Phase, Stretch, Turn
+from tfdist.rundir.ledger_lines import Entry, Kind, Phase, Stretch, Turn
 
 _MOST_SPANS = 4096
 """Of one attempt: more are laid together two and two, so that an account of months is as small as one of a day."""

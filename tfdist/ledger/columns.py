@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tfdist.ledger.account import Account
-from tfdist.rundir.ledger import Kind
+from tfdist.rundir.ledger_lines import Kind
 
 MOST = 160
 

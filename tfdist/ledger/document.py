@@ -6,7 +6,7 @@ from typing import Any
 
 from tfdist.ledger.account import Account, AttemptAccount, Seconds
 from tfdist.ledger.recovery import Recovery, recoveries
-from tfdist.rundir.ledger import Kind
+from tfdist.rundir.ledger_lines import Kind
 
 
 def to_json(name: str, run_dir: str, account: Account) -> dict[str, Any]:

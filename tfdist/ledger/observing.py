@@ -9,9 +9,9 @@ from pathlib import Path
 from tfdist.errors import RunDirError
 from tfdist.ledger.account import Account
 from tfdist.ledger.accounting import account
-from tfdist.rundir import ledger
+from tfdist.rundir import ledger_lines
 from tfdist.rundir.layout import RunDir
-from tfdist.rundir.reading import read_run
+from tfdist.rundir.snapshot import read_run
 
 
 def observe(run_dir: str | Path) -> tuple[str, Account]:
@@ -24,9 +24,9 @@ def observe(run_dir: str | Path) -> tuple[str, Account]:
     name = read_run(run).name or "run"
     lines = damaged = 0
 
-    def entries() -> Iterator[ledger.Entry]:
+    def entries() -> Iterator[ledger_lines.Entry]:
         nonlocal lines, damaged
-        for entry in ledger.scan(run.ledger_file):
+        for entry in ledger_lines.scan(run.ledger_file):
             if entry is None:
                 damaged += 1
             else:

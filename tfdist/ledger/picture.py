@@ -14,7 +14,7 @@ from tfdist.ledger.account import Account
 from tfdist.ledger.columns import Column, columns
 from tfdist.ledger.recovery import PARTS, Recovery, recoveries
 from tfdist.ledger.wording import LABELS, clock, endings, headlines, moment, percent, steps_of
-from tfdist.rundir.ledger import Kind
+from tfdist.rundir.ledger_lines import Kind
 
 _COLOURS: Mapping[Kind, str] = MappingProxyType(
     {

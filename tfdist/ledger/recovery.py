@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tfdist.ledger.account import AttemptAccount, total
-from tfdist.rundir.ledger import Kind
+from tfdist.rundir.ledger_lines import Kind
 
 ENDING, DELAY, OTHER = "ending", "delay", "other"
 STARTING = (Kind.START_UP, Kind.FORMING, Kind.BUILDING, Kind.RESTORE, Kind.COMPILE)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tfdist.ledger.account import Account
 from tfdist.ledger.recovery import PARTS, Recovery, recoveries
 from tfdist.ledger.wording import LABELS, clock, endings, headlines, moment, percent, steps_of
-from tfdist.rundir.ledger import Kind
+from tfdist.rundir.ledger_lines import Kind
 
 _BAR = 40
 _MOST_ATTEMPTS = 20

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from tfdist.ledger.account import Account, AttemptAccount
-from tfdist.rundir.ledger import Kind, Phase
+from tfdist.rundir.ledger_lines import Kind, Phase
 
 LABELS: Mapping[Kind, str] = MappingProxyType(
     {

@@ -1,8 +1,8 @@
 """The run directory: what lies where, how it is made, and how files get into it whole."""
 
 from tfdist.rundir.creation import create_run_dir, join_run_dir
+from tfdist.rundir.error_record import ErrorRecord
 from tfdist.rundir.layout import RunDir
-from tfdist.rundir.records import ErrorRecord
-from tfdist.rundir.state import State, WorkerState
+from tfdist.rundir.worker_state import State, WorkerState
 
 __all__ = ["ErrorRecord", "RunDir", "State", "WorkerState", "create_run_dir", "join_run_dir"]

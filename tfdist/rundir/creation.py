@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Literal
 
 from tfdist.errors import RunDirError
-from tfdist.rundir.atomic import write_error, write_json
-from tfdist.rundir.beside import TEMPORARY_GLOB, remove_all
+from tfdist.rundir.atomic_files import write_error, write_json
 from tfdist.rundir.layout import RunDir
+from tfdist.rundir.temp_names import TEMPORARY_GLOB, remove_all
 
 DEFAULT_PARENT = "runs"
 

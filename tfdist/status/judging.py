@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from tfdist.launch.phases import Phase
 from tfdist.launch.stragglers import STEPS, Lag, lags
 from tfdist.rundir.failure_record import FailureRecord
-from tfdist.rundir.presence import Presence
-from tfdist.rundir.reading import Snapshot
-from tfdist.rundir.state import State, WorkerState
+from tfdist.rundir.process_presence import Presence
+from tfdist.rundir.snapshot import Snapshot
+from tfdist.rundir.worker_state import State, WorkerState
 
 SILENT_SECONDS = 60.0
 """How old a state may be, where nobody can look for the process, before the worker seems dead."""

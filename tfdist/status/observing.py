@@ -6,8 +6,8 @@ import time
 from pathlib import Path
 
 from tfdist.rundir.layout import RunDir
-from tfdist.rundir.presence import presence
-from tfdist.rundir.reading import read_run
+from tfdist.rundir.process_presence import presence
+from tfdist.rundir.snapshot import read_run
 from tfdist.status.judging import RunStatus, judge
 
 

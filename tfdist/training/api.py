@@ -12,7 +12,7 @@ import tensorflow as tf
 from tfdist.errors import UsageError
 from tfdist.launch.environment import Assignment, Resume
 from tfdist.rundir import RunDir
-from tfdist.rundir.atomic import write_error
+from tfdist.rundir.atomic_files import write_error
 from tfdist.runtime import collectives
 from tfdist.training import session
 from tfdist.training.callbacks import Record

@@ -12,7 +12,7 @@ from typing import Any
 import keras
 
 from tfdist.errors import RunDirError
-from tfdist.rundir import RunDir, atomic
+from tfdist.rundir import RunDir, atomic_files
 from tfdist.training.events import EventFile
 from tfdist.training.input_wait import Wait, WaitClock
 from tfdist.training.metric_values import numbers
@@ -62,8 +62,8 @@ class Record(keras.callbacks.Callback):
         self._lines.append(json.dumps({"epoch": epoch, "time": time.time(), **values}) + "\n")
         try:
             # Whole files, so that a reader or a crash never meets half a line.
-            atomic.write_text(self._run.metrics_file, "".join(self._lines), durable=False)
-            atomic.write_json(self._run.history_file, self._history, durable=False)
+            atomic_files.write_text(self._run.metrics_file, "".join(self._lines), durable=False)
+            atomic_files.write_json(self._run.history_file, self._history, durable=False)
             self._write_events(epoch, values)
         except RunDirError as error:
             _log.warning("The record of epoch %d is not written. The training goes on without. %s", epoch + 1, error)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from tfdist.rundir import atomic
+from tfdist.rundir import atomic_files
 
 
 class EventFile:
@@ -54,4 +54,4 @@ def _writing(path: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, tf.errors.OpError) as error:
-        raise atomic.write_error(path, error) from error
+        raise atomic_files.write_error(path, error) from error

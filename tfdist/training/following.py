@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import keras
 
 from tfdist.keras_repairs.listening import Call
-from tfdist.rundir.ledger import Kind
+from tfdist.rundir.ledger_lines import Kind
 from tfdist.runtime.meter import Meter
 from tfdist.training.heartbeat import Heartbeat
 from tfdist.training.pace import Mark, Pace

@@ -9,14 +9,14 @@ import yaml
 from tfdist.config import RunConfig, dump_yaml
 from tfdist.config.yaml_types import Dumper
 from tfdist.launch.environment import Assignment
-from tfdist.rundir import atomic
+from tfdist.rundir import atomic_files
 from tfdist.training.package_versions import versions
 from tfdist.training.session import Session
 
 
 def write_config(session: Session, config: RunConfig) -> None:
     """Writes the resolved config with the seed that is used and the versions; `tfdist train` can run it again."""
-    atomic.write_text(
+    atomic_files.write_text(
         session.run.config_file, dump_yaml(dataclasses.replace(config, seed=session.seed), versions()), durable=False
     )
 
@@ -31,4 +31,4 @@ def write_script(session: Session, assignment: Assignment) -> None:
         "replicas": session.strategy.num_replicas_in_sync,
         "versions": versions(),
     }
-    atomic.write_text(session.run.config_file, yaml.dump(content, Dumper=Dumper, sort_keys=False), durable=False)
+    atomic_files.write_text(session.run.config_file, yaml.dump(content, Dumper=Dumper, sort_keys=False), durable=False)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tfdist.rundir import atomic
+from tfdist.rundir import atomic_files
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Recording:
             arrays |= {f"{number}/{place}": array for place, array in enumerate(moment.weights.values())}
             moments.append({**vars(moment), "weights": list(moment.weights)})
         text = json.dumps({"facts": self.facts, "moments": moments})
-        with atomic.replacing(path, durable=False) as temporary:
+        with atomic_files.replacing(path, durable=False) as temporary:
             np.savez(temporary, text=np.frombuffer(text.encode(), np.uint8), **arrays)
 
     @classmethod

@@ -8,7 +8,7 @@ import time
 
 from tfdist.checkpoint import Summary
 from tfdist.errors import RunDirError
-from tfdist.rundir import RunDir, atomic
+from tfdist.rundir import RunDir, atomic_files
 
 _log = logging.getLogger("tfdist")
 
@@ -37,7 +37,7 @@ def note_resume(run: RunDir, resumed: Summary, *, workers: int, replicas: int, a
         "replicas_before": resumed.replicas,
     }
     try:
-        atomic.write_text(run.resumes_file, _before(run) + json.dumps(line) + "\n", durable=False)
+        atomic_files.write_text(run.resumes_file, _before(run) + json.dumps(line) + "\n", durable=False)
     except (RunDirError, OSError, ValueError) as error:
         _log.warning("%s is not kept up: %s", run.resumes_file, error)
 

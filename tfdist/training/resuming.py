@@ -16,7 +16,7 @@ from tfdist.errors import RunDirError
 from tfdist.launch.environment import Assignment
 from tfdist.order.epoch import num_steps
 from tfdist.order.position import START, Position
-from tfdist.rundir import RunDir, atomic
+from tfdist.rundir import RunDir, atomic_files
 from tfdist.runtime.collectives import broadcast
 from tfdist.training.keeping import is_restart, wanted_resume
 from tfdist.training.session import Session
@@ -137,4 +137,4 @@ def is_done(run: RunDir, epochs: int) -> bool:
 
 def write_done(run: RunDir, epochs: int) -> None:
     """Notes that the run has come to its end. Raises `RunDirError` when it cannot."""
-    atomic.write_json(run.done_file, {"epochs": epochs})
+    atomic_files.write_json(run.done_file, {"epochs": epochs})

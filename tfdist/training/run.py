@@ -14,7 +14,7 @@ from tfdist.config import RunConfig, load_config, to_dict
 from tfdist.keras_repairs.state import build
 from tfdist.launch.environment import Assignment
 from tfdist.order.position import Position
-from tfdist.rundir import State, atomic
+from tfdist.rundir import State, atomic_files
 from tfdist.runtime.devices import DeviceRequest
 from tfdist.runtime.meter import waited_for_data
 from tfdist.training import session as sessions
@@ -78,7 +78,7 @@ def _train(session: Session, config: RunConfig, beginning: Beginning) -> None:
     _fit(model, inputs, config, beginning, [progress, record, keeper] if session.is_chief else [keeper])
     session.heartbeat.enter(State.SAVING)
     if session.is_chief:
-        with atomic.replacing(session.run.model_file) as temporary:
+        with atomic_files.replacing(session.run.model_file) as temporary:
             model.save(temporary)
         write_done(session.run, config.fit.epochs)
         print(closing(session, config, inputs.samples, progress, record), flush=True)

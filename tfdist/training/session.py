@@ -20,7 +20,7 @@ from tfdist import keras_repairs
 from tfdist.cluster.discover import discover
 from tfdist.launch.environment import Assignment
 from tfdist.rundir import RunDir
-from tfdist.rundir.ledger import Kind
+from tfdist.rundir.ledger_lines import Kind
 from tfdist.runtime import collectives, devices, sums
 from tfdist.runtime import strategy as strategies
 from tfdist.runtime.meter import Meter, use_meter

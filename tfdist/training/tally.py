@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tfdist.rundir.ledger import Kind
+from tfdist.rundir.ledger_lines import Kind
 
 
 @dataclass

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tfdist.errors import RunDirError
-from tfdist.rundir import ledger
-from tfdist.rundir.ledger import Kind
+from tfdist.rundir import ledger_lines
+from tfdist.rundir.ledger_lines import Kind
 from tfdist.training.tally import Tally
 
 INTERVAL, MOST_INTERVAL = 5.0, 60.0
@@ -116,9 +116,9 @@ class TimeAccount:
                 since, self._since = self._since, self._clock()
                 taken = self._tally.take(self._since)
             seconds = {kind.value: round(spent, 6) for kind, spent in taken.seconds.items()}
-            entry = ledger.Stretch(self._attempt, since, self._since, seconds, taken.steps, taken.step)
+            entry = ledger_lines.Stretch(self._attempt, since, self._since, seconds, taken.steps, taken.step)
             try:
-                ledger.append(self._file, entry)
+                ledger_lines.append(self._file, entry)
             except RunDirError as error:
                 if not self._warned:
                     _log.warning("The ledger of the run's time cannot be written: %s", error)

@@ -12,7 +12,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from tfdist.rundir import atomic
+from tfdist.rundir import atomic_files
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class End:
         """Makes or replaces the file. Raises `RunDirError` when it cannot be written."""
         text = json.dumps({"digests": self.digests, "paths": list(self.elements)})
         arrays = {str(place): array for place, array in enumerate(self.elements.values())}
-        with atomic.replacing(path, durable=False) as temporary:
+        with atomic_files.replacing(path, durable=False) as temporary:
             np.savez(temporary, text=np.frombuffer(text.encode(), np.uint8), **arrays)
 
     @classmethod

@@ -9,14 +9,14 @@ from click.testing import CliRunner
 
 from tests.unit.ledger.lines import killed_once
 from tfdist.cli.main import main
-from tfdist.rundir import RunDir, create_run_dir, ledger
+from tfdist.rundir import RunDir, create_run_dir, ledger_lines
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> RunDir:
     made = create_run_dir(tmp_path / "a", name="digits")
     for entry in killed_once():
-        ledger.append(made.ledger_file, entry)
+        ledger_lines.append(made.ledger_file, entry)
     return made
 
 

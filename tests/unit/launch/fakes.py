@@ -15,7 +15,7 @@ from tfdist.launch.lines import Message
 from tfdist.launch.signals import Signals
 from tfdist.launch.surroundings import Surroundings
 from tfdist.launch.worker import Worker
-from tfdist.rundir.state import State, WorkerState
+from tfdist.rundir.worker_state import State, WorkerState
 
 
 class Clock:

@@ -16,7 +16,7 @@ from tfdist.launch.environment import Assignment
 from tfdist.launch.events import Ended, Stop
 from tfdist.launch.outcome import Outcome
 from tfdist.launch.worker import Worker
-from tfdist.rundir.state import State
+from tfdist.rundir.worker_state import State
 
 
 @pytest.mark.parametrize(

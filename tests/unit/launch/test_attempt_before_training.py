@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.launch.fakes import assignments, beat, stage
 from tfdist.launch.attempt import Attempt
-from tfdist.rundir.state import State
+from tfdist.rundir.worker_state import State
 
 
 @pytest.mark.parametrize("last", [State.STARTING, State.FAILED])

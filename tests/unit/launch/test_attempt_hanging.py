@@ -7,7 +7,7 @@ from tests.unit.launch.stories import ASKED, tell_story, training
 from tfdist.launch.asking import SECONDS as ASKING_SECONDS
 from tfdist.launch.ending import TERM_SECONDS
 from tfdist.launch.outcome import Outcome
-from tfdist.rundir.state import State
+from tfdist.rundir.worker_state import State
 
 
 def test_who_holds_the_others_up_is_named() -> None:

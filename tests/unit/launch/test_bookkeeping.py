@@ -10,7 +10,7 @@ from tfdist.launch.bookkeeping import Diagnosis, close_state
 from tfdist.launch.memory import KillCount
 from tfdist.launch.run_place import Place
 from tfdist.rundir.layout import RunDir
-from tfdist.rundir.state import State, WorkerState
+from tfdist.rundir.worker_state import State, WorkerState
 
 KILLED = -signal.SIGKILL
 

@@ -10,7 +10,7 @@ from tfdist.launch.events import Stop
 from tfdist.launch.failures import Failure, first_to_last, from_exit, from_record, from_signal, from_start
 from tfdist.launch.outcome import Outcome
 from tfdist.launch.report import render
-from tfdist.rundir.records import ErrorRecord
+from tfdist.rundir.error_record import ErrorRecord
 
 
 def failure(index: int, time: float, type: str = "ValueError", **fields: object) -> Failure:

@@ -5,7 +5,7 @@ import pytest
 from tests.unit.launch.fakes import state
 from tfdist.launch.events import Stacks
 from tfdist.launch.hanging import SILENT, STOPPED, Motion, explain, laggards
-from tfdist.rundir.state import State, WorkerState
+from tfdist.rundir.worker_state import State, WorkerState
 
 
 def test_motion_of_one_is_motion_of_all() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from tfdist.launch.stragglers import Lag, Stragglers, lags
-from tfdist.rundir.state import State, WorkerState
+from tfdist.rundir.worker_state import State, WorkerState
 
 
 def worker(index: int, step: int, busy: float, *, attempt: int = 0, state: State = State.STEP) -> WorkerState:

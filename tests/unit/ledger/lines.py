@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfdist.rundir.ledger import Entry, Phase, Stretch, Turn
+from tfdist.rundir.ledger_lines import Entry, Phase, Stretch, Turn
 
 
 def running(attempt: int, at: float, since: float | None = None) -> Turn:

@@ -9,7 +9,7 @@ from tfdist.ledger.accounting import account
 from tfdist.ledger.columns import columns
 from tfdist.ledger.recovery import recoveries
 from tfdist.ledger.wording import headlines
-from tfdist.rundir.ledger import Entry, Kind, Phase
+from tfdist.rundir.ledger_lines import Entry, Kind, Phase
 
 
 def found(entries: list[Entry]) -> Account:

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.ledger.lines import did, killed_once, over, running
 from tfdist.ledger.accounting import account
 from tfdist.ledger.recovery import PARTS, Recovery, recoveries
-from tfdist.rundir.ledger import Entry, Phase
+from tfdist.rundir.ledger_lines import Entry, Phase
 
 FAILED = [running(0, 2.0, 0.0), did(0, 5.0, 9.0, step=4, steps=(0, 10))]
 

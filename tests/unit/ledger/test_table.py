@@ -11,7 +11,7 @@ from tfdist.ledger import document, picture, table
 from tfdist.ledger.account import Account, AttemptAccount
 from tfdist.ledger.accounting import account
 from tfdist.ledger.wording import LABELS, clock
-from tfdist.rundir.ledger import Entry, Kind, Phase, Turn
+from tfdist.rundir.ledger_lines import Entry, Kind, Phase, Turn
 
 
 def found(entries: list[Entry]) -> Account:

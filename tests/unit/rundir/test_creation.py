@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from tfdist.errors import RunDirError
-from tfdist.rundir import RunDir, atomic, create_run_dir, join_run_dir
-from tfdist.rundir.atomic import write_text
-from tfdist.rundir.beside import beside
+from tfdist.rundir import RunDir, atomic_files, create_run_dir, join_run_dir
+from tfdist.rundir.atomic_files import write_text
 from tfdist.rundir.creation import Resume, next_attempt
+from tfdist.rundir.temp_names import beside
 
 STRANGERS = [".mine.tmp", "notes.txt", "events/notes.txt", "logs/worker.txt", "state/mine.json"]
 
@@ -132,7 +132,7 @@ def test_a_full_disk_leaves_a_directory_that_can_be_used_again(tmp_path: Path, m
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
-        patch.setattr(atomic.os, "fsync", full)
+        patch.setattr(atomic_files.os, "fsync", full)
         with pytest.raises(RunDirError, match="disk is full"):
             create_run_dir(tmp_path / "a", name="digits")
     create_run_dir(tmp_path / "a", name="digits")

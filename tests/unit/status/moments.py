@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from tfdist.rundir import RunDir, State, WorkerState
+from tfdist.rundir.error_record import JobState
 from tfdist.rundir.failure_record import FailureRecord
-from tfdist.rundir.presence import Presence
-from tfdist.rundir.reading import Snapshot
-from tfdist.rundir.records import JobState
+from tfdist.rundir.process_presence import Presence
+from tfdist.rundir.snapshot import Snapshot
 from tfdist.status.judging import RunStatus, judge
 
 NOW = 10_000.0

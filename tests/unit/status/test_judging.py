@@ -6,8 +6,8 @@ import pytest
 
 from tests.unit.status.moments import FAILURE, NOW, status, worker
 from tfdist.rundir import State
-from tfdist.rundir.presence import Presence
-from tfdist.rundir.records import JobState
+from tfdist.rundir.error_record import JobState
+from tfdist.rundir.process_presence import Presence
 from tfdist.status.judging import SILENT_SECONDS, Course
 
 GONE, ELSEWHERE, ALIVE, STOPPED = Presence.GONE, Presence.ELSEWHERE, Presence.ALIVE, Presence.STOPPED

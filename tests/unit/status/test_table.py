@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.status.moments import FAILURE, status, worker
 from tfdist.rundir import State
-from tfdist.rundir.presence import Presence
+from tfdist.rundir.process_presence import Presence
 from tfdist.status.document import to_json
 from tfdist.status.table import duration, ranges, render
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tfdist.rundir.ledger import Kind
+from tfdist.rundir.ledger_lines import Kind
 from tfdist.training.tally import Tally
 
 Event = Callable[[Tally, float], None]

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tfdist.rundir import ledger
-from tfdist.rundir.ledger import Kind, Stretch
+from tfdist.rundir import ledger_lines
+from tfdist.rundir.ledger_lines import Kind, Stretch
 from tfdist.training import time_account
 from tfdist.training.time_account import TimeAccount
 
@@ -26,20 +26,20 @@ def file(tmp_path: Path) -> Path:
 
 
 def stretches(file: Path) -> list[Stretch]:
-    return [entry for entry in ledger.read(file).entries if isinstance(entry, Stretch)]
+    return [entry for entry in ledger_lines.read(file).entries if isinstance(entry, Stretch)]
 
 
 @pytest.fixture
 def written(monkeypatch: pytest.MonkeyPatch) -> threading.Semaphore:
     """Counts the lines that were written."""
     count = threading.Semaphore(0)
-    append = ledger.append
+    append = ledger_lines.append
 
-    def note(file: Path, entry: ledger.Entry) -> None:
+    def note(file: Path, entry: ledger_lines.Entry) -> None:
         append(file, entry)
         count.release()
 
-    monkeypatch.setattr(ledger, "append", note)
+    monkeypatch.setattr(ledger_lines, "append", note)
     return count
 
 

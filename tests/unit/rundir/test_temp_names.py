@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from tfdist.rundir.atomic import replacing
-from tfdist.rundir.beside import beside, remove_abandoned, remove_all
+from tfdist.rundir.atomic_files import replacing
+from tfdist.rundir.temp_names import beside, remove_abandoned, remove_all
 
 WRITE = """
 import sys
 from pathlib import Path
-from tfdist.rundir.beside import beside
+from tfdist.rundir.temp_names import beside
 
 path = beside(Path(sys.argv[1]))
 path.mkdir() if sys.argv[2] == "directory" else path.write_text("half")

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tfdist.rundir.presence import Presence, presence
+from tfdist.rundir.process_presence import Presence, presence
 
 HOST = socket.gethostname()
 

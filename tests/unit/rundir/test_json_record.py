@@ -8,7 +8,7 @@ import pytest
 
 from tfdist.errors import RunDirError
 from tfdist.rundir import ErrorRecord, State, WorkerState
-from tfdist.rundir.record import Record
+from tfdist.rundir.json_record import Record
 
 STATE = WorkerState(
     index=1, address="h:20000", host="h", pid=12, attempt=0, state=State.STEP, epoch=2, step=30, time=5.5

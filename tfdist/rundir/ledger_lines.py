@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from tfdist.errors import RunDirError
-from tfdist.rundir.atomic import write_error
-from tfdist.rundir.record import Record
+from tfdist.rundir.atomic_files import write_error
+from tfdist.rundir.json_record import Record
 
 
 class Kind(enum.StrEnum):

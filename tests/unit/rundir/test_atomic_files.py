@@ -10,7 +10,7 @@ import pytest
 
 from tests.disks import small_disk
 from tfdist.errors import RunDirError
-from tfdist.rundir.atomic import replacing, write_bytes, write_json, write_text
+from tfdist.rundir.atomic_files import replacing, write_bytes, write_json, write_text
 
 
 def names(directory: Path) -> list[str]:

@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 
 from tests.disks import files_of_at_most, small_disk
-from tfdist.rundir import past_cache
-from tfdist.rundir.past_cache import ALIGNMENT, write_new
+from tfdist.rundir import direct_io
+from tfdist.rundir.direct_io import ALIGNMENT, write_new
 
 LARGE = 5 * ALIGNMENT + 77
 
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(past_cache, "_SMALLEST", 2 * ALIGNMENT)
-    monkeypatch.setattr(past_cache, "_BLOCK", 2 * ALIGNMENT)
+    monkeypatch.setattr(direct_io, "_SMALLEST", 2 * ALIGNMENT)
+    monkeypatch.setattr(direct_io, "_BLOCK", 2 * ALIGNMENT)
 
 
 def memory(size: int, shift: int = 0) -> memoryview:
@@ -67,7 +67,7 @@ def test_it_passes_the_page_cache_by(tmp_path: Path, monkeypatch: pytest.MonkeyP
     write_new(tmp_path / "past", memory(4 * ALIGNMENT))
     if is_cached(tmp_path / "past"):
         pytest.skip("this file system lies in memory")
-    monkeypatch.setattr(past_cache, "_DIRECT", 0)
+    monkeypatch.setattr(direct_io, "_DIRECT", 0)
     write_new(tmp_path / "through", memory(4 * ALIGNMENT))
     assert is_cached(tmp_path / "through")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tfdist.rundir.record import Record
+from tfdist.rundir.json_record import Record
 
 
 @dataclass(frozen=True)

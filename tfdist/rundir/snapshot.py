@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from tfdist.errors import RunDirError
+from tfdist.rundir.error_record import JobState
 from tfdist.rundir.failure_record import FailureRecord
+from tfdist.rundir.json_record import Record, is_finite
 from tfdist.rundir.layout import RunDir
-from tfdist.rundir.record import Record, is_finite
-from tfdist.rundir.records import JobState
-from tfdist.rundir.state import WorkerState
+from tfdist.rundir.worker_state import WorkerState
 
 _STATE = re.compile(r"worker-(\d+)\.json")
 _LOG = re.compile(r"worker-(\d+)\.(\d+)\.log")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tfdist.errors import RunDirError
-from tfdist.rundir.beside import beside, remove_abandoned
+from tfdist.rundir.temp_names import beside, remove_abandoned
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 

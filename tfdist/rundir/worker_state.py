@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from tfdist.rundir.record import Record
+from tfdist.rundir.json_record import Record
 
 
 class State(enum.StrEnum):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Self, TypeGuard
 
 from tfdist.errors import RunDirError
-from tfdist.rundir.atomic import write_json
+from tfdist.rundir.atomic_files import write_json
 
 _BEYOND = 1e300
 

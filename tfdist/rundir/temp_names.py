@@ -15,7 +15,7 @@ import socket
 from collections.abc import Iterable
 from pathlib import Path
 
-from tfdist.rundir.presence import is_gone, started
+from tfdist.rundir.process_presence import is_gone, started
 
 TEMPORARY_GLOB = ".*.tmp*"
 """Matches every such name, and maybe others."""
