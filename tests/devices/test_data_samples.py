@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 import tfdist.data
-from tfdist.config.sources import CsvSource, NpzSource
+from tfdist.config.data_sections import CsvSource, NpzSource
 from tfdist.data import from_config
 from tfdist.data.failures import data_error_in
 from tfdist.data.pipeline import build

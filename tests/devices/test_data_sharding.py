@@ -13,8 +13,8 @@ import pytest
 import tensorflow as tf
 import yaml
 
+from tfdist.config.data_sections import CsvSource, ImagesSource, NpzSource, SourceConfig, TextSource
 from tfdist.config.section import build
-from tfdist.config.sources import CsvSource, ImagesSource, NpzSource, SourceConfig, TextSource
 from tfdist.data import from_config, sharding, sharding_writing
 from tfdist.data.failures import data_error_in
 from tfdist.data.processes import Advanced, Done

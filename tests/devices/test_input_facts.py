@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfdist.config.sources import (
+from tfdist.config.data_sections import (
     CsvSource,
     FeatureConfig,
     GeneratorSource,

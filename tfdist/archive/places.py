@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from tfdist.checkpoint.retention import Retention
-from tfdist.config.checkpoint import CheckpointConfig
+from tfdist.config.checkpoint_section import CheckpointConfig
 from tfdist.config.section import build
 from tfdist.errors import ConfigError, RunDirError
 from tfdist.rundir.layout import RunDir

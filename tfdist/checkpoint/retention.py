@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tfdist.config.checkpoint import CheckpointConfig
+from tfdist.config.checkpoint_section import CheckpointConfig
 
 
 @dataclass(frozen=True)

@@ -111,8 +111,8 @@ def _outcome(sharding: Sharding, name: str, dest: Path) -> str:
 
 def _section(source: str, options: dict[str, Any]) -> SourceConfig:
     """The section of a config that describes SOURCE."""
+    from tfdist.config.data_sections import FORMATS
     from tfdist.config.section import build
-    from tfdist.config.sources import FORMATS
 
     form = options["form"] or _format_of(source)
     path = os.path.abspath(os.path.expanduser(source))

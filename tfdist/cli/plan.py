@@ -80,7 +80,7 @@ def planned(config: RunConfig, membership: Membership, devices: tuple[int, ...] 
         devices: `--devices`: the GPUs to use; None for all of this machine.
         logical: Logical devices of each.
     """
-    from tfdist.config.sources import GeneratorSource
+    from tfdist.config.data_sections import GeneratorSource
     from tfdist.data.planning import plan_run
     from tfdist.plan.table import render
 

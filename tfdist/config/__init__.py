@@ -1,7 +1,16 @@
 """What to run: the config's schema, and how it is read and checked."""
 
-from tfdist.config.checkpoint import CheckpointConfig
-from tfdist.config.dotted import resolve_callable
+from tfdist.config.checkpoint_section import CheckpointConfig
+from tfdist.config.data_sections import (
+    CsvSource,
+    FeatureConfig,
+    ImagesSource,
+    NpzSource,
+    SourceConfig,
+    TextSource,
+    TfrecordSource,
+)
+from tfdist.config.dotted_path import resolve_callable
 from tfdist.config.load import dump_yaml, load_config, to_dict
 from tfdist.config.schema import (
     CompileConfig,
@@ -10,15 +19,6 @@ from tfdist.config.schema import (
     FitConfig,
     ModelConfig,
     RunConfig,
-)
-from tfdist.config.sources import (
-    CsvSource,
-    FeatureConfig,
-    ImagesSource,
-    NpzSource,
-    SourceConfig,
-    TextSource,
-    TfrecordSource,
 )
 
 __all__ = [

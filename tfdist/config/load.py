@@ -12,11 +12,11 @@ from typing import Any
 
 import yaml
 
-from tfdist.config.document import Document, read_document
-from tfdist.config.problems import FieldError, dotted
+from tfdist.config.data_sections import FORMATS
+from tfdist.config.field_errors import FieldError, dotted
 from tfdist.config.schema import RunConfig
 from tfdist.config.section import build
-from tfdist.config.sources import FORMATS
+from tfdist.config.yaml_document import Document, read_document
 from tfdist.config.yaml_types import Dumper
 from tfdist.errors import ConfigError
 

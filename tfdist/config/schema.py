@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from tfdist.config.checkpoint import CheckpointConfig
-from tfdist.config.expectations import DottedPath, PositiveInt, Rule, Text
-from tfdist.config.problems import FieldError, shown
+from tfdist.config.checkpoint_section import CheckpointConfig
+from tfdist.config.data_sections import SourceConfig
+from tfdist.config.field_errors import FieldError, shown
 from tfdist.config.section import Section
-from tfdist.config.sources import SourceConfig
+from tfdist.config.type_rules import DottedPath, PositiveInt, Rule, Text
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 

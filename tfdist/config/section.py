@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
-from tfdist.config.expectations import describe, matches
-from tfdist.config.problems import FieldError, dotted, nearest, shown
+from tfdist.config.field_errors import FieldError, dotted, nearest, shown
+from tfdist.config.type_rules import describe, matches
 
 
 @dataclass(frozen=True, kw_only=True)

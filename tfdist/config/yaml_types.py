@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 from yaml.constructor import ConstructorError
 
-from tfdist.config.problems import shown
+from tfdist.config.field_errors import shown
 
 _SHORT_FLOAT = re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+$")
 _BEGINS_FLOAT = list("-+0123456789")

@@ -6,8 +6,8 @@ from functools import partial
 
 import tensorflow as tf
 
-from tfdist.config import sources as sections
-from tfdist.config.dotted import resolve_callable
+from tfdist.config import data_sections as sections
+from tfdist.config.dotted_path import resolve_callable
 from tfdist.data.datasets import npz_source, tfrecord_source
 from tfdist.data.generator_source import GeneratorSource
 from tfdist.data.image_features import ImageFeature

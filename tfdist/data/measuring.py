@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tfdist.config import sources as sections
-from tfdist.config.dotted import resolve_callable, search_in
+from tfdist.config import data_sections as sections
+from tfdist.config.dotted_path import resolve_callable, search_in
 from tfdist.data.array_headers import ArrayHeader, read_headers
 from tfdist.data.csv_files import CsvReader
 from tfdist.data.files import matching

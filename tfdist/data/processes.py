@@ -20,7 +20,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from tfdist.config.dotted import search_in
+from tfdist.config.dotted_path import search_in
 from tfdist.errors import DataError, TfdistError, UsageError, WorkerFailedError
 
 Report = Callable[[int], None]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tfdist.config.sources import ImagesSource, SourceConfig
+from tfdist.config.data_sections import ImagesSource, SourceConfig
 from tfdist.data.image_files import ImageFiles
 from tfdist.data.index_files import places as index_places
 from tfdist.data.measuring import measure

@@ -9,8 +9,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tfdist.config import sources as sections
-from tfdist.config.dotted import resolve_callable
+from tfdist.config import data_sections as sections
+from tfdist.config.dotted_path import resolve_callable
 from tfdist.data.array_files import read_npz
 from tfdist.data.csv_files import CsvReader
 from tfdist.data.files import matching

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tfdist.config.sources import SourceConfig
+from tfdist.config.data_sections import SourceConfig
 from tfdist.data.index import open_index
 from tfdist.data.processes import Report, Work
 from tfdist.data.sharding_manifest import check_same_kind

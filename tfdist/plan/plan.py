@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tfdist.config.data_sections import SourceConfig
 from tfdist.config.schema import RunConfig
-from tfdist.config.sources import SourceConfig
 from tfdist.order.epoch import num_steps
 from tfdist.order.pieces import bounds
 from tfdist.plan.reading import Reading, readings

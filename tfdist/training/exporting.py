@@ -10,7 +10,7 @@ import tensorflow as tf
 import yaml
 
 from tfdist.config import load_config
-from tfdist.config.dotted import search_in
+from tfdist.config.dotted_path import search_in
 from tfdist.errors import RunDirError, UsageError
 from tfdist.rundir import RunDir
 from tfdist.training.building import build_model

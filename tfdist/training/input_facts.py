@@ -6,8 +6,8 @@ import os
 
 import tensorflow as tf
 
-from tfdist.config.dotted import resolve_callable
-from tfdist.config.sources import GeneratorSource, ImagesSource, SourceConfig, TextSource, TfrecordSource
+from tfdist.config.data_sections import GeneratorSource, ImagesSource, SourceConfig, TextSource, TfrecordSource
+from tfdist.config.dotted_path import resolve_callable
 from tfdist.training.input_wait import Input
 
 

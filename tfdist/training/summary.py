@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tfdist.config import RunConfig
-from tfdist.config.sources import SourceConfig
+from tfdist.config.data_sections import SourceConfig
 from tfdist.training.callbacks import Progress, Record, metrics_line
 from tfdist.training.input_facts import input_of
 from tfdist.training.input_wait import Wait, remedy

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from tfdist.cli import data_index
 from tfdist.cli.main import main
-from tfdist.config.sources import CsvSource, ImagesSource, NpzSource, TextSource
+from tfdist.config.data_sections import CsvSource, ImagesSource, NpzSource, TextSource
 from tfdist.data import sharding
 from tfdist.data.crc32c import masked_crc32c
 from tfdist.data.index import open_index

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tfdist.config.sources import (
+from tfdist.config.data_sections import (
     CsvSource,
     FeatureConfig,
     GeneratorSource,

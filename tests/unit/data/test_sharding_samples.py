@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tfdist.config.sources import CsvSource, NpzSource, TextSource, TfrecordSource
+from tfdist.config.data_sections import CsvSource, NpzSource, TextSource, TfrecordSource
 from tfdist.data.sharding_samples import features_of, inputs_of, open_samples
 from tfdist.errors import DataError, UsageError
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tfdist.config.document import read_document
+from tfdist.config.yaml_document import read_document
 from tfdist.data.sharding_wording import config_text
 
 

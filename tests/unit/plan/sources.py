@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tfdist.config.data_sections import NpzSource
 from tfdist.config.schema import CompileConfig, DataConfig, FitConfig, ModelConfig, RunConfig
-from tfdist.config.sources import NpzSource
 from tfdist.plan.plan import Plan, make_plan
 from tfdist.plan.sizes import Buffering, FileSizes, Layout, SourceSizes
 

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from tfdist.checkpoint import Summary
-from tfdist.config.checkpoint import CheckpointConfig
+from tfdist.config.checkpoint_section import CheckpointConfig
 from tfdist.errors import RunDirError
 from tfdist.launch.environment import Assignment, Resume
 from tfdist.rundir import RunDir, create_run_dir

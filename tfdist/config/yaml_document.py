@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from tfdist.config.problems import dotted, shown
+from tfdist.config.field_errors import dotted, shown
 from tfdist.config.yaml_types import Loader
 from tfdist.errors import ConfigError
 

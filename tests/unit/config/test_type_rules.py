@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 import pytest
 
-from tfdist.config.expectations import PositiveInt, Rule, describe, matches
+from tfdist.config.type_rules import PositiveInt, Rule, describe, matches
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from tfdist.config.problems import FieldError, nearest
+from tfdist.config.field_errors import FieldError, nearest
 
 
 def search_in(directory: str) -> None:

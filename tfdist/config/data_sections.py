@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from tfdist.config.expectations import DottedPath, PositiveInt, Rule, Text
-from tfdist.config.problems import FieldError, nearest, shown
+from tfdist.config.field_errors import FieldError, nearest, shown
 from tfdist.config.section import Section
+from tfdist.config.type_rules import DottedPath, PositiveInt, Rule, Text
 
 Files = Annotated[
     Text | Sequence[Text], Rule("a file name, a pattern such as train-*.tfrecord, or a list of them", len)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from tfdist.config.expectations import PositiveInt, Rule, Text
+from tfdist.config.field_errors import FieldError, shown
 from tfdist.config.metric_direction import Direction, direction
-from tfdist.config.problems import FieldError, shown
 from tfdist.config.section import Section
+from tfdist.config.type_rules import PositiveInt, Rule, Text
 
 
 @dataclass(frozen=True, kw_only=True)
