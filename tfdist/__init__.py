@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tfdist import data
-    from tfdist.cluster.spec import Cluster
+    from tfdist.cluster.cluster_spec import Cluster
     from tfdist.cluster.tf_config import tf_config
     from tfdist.config import RunConfig, load_config
     from tfdist.errors import (

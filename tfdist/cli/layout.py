@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tfdist.errors import UsageError
 
 if TYPE_CHECKING:
-    from tfdist.cluster.spec import Cluster
+    from tfdist.cluster.cluster_spec import Cluster
     from tfdist.plan.sizes import Layout
 
 

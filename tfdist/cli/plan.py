@@ -63,8 +63,8 @@ def _layout(workers: str | None, nproc: int | None, replicas: int | None, logica
             "--workers gives the whole cluster and --nproc makes one of this machine alone: give one of the two. "
             f"Received: --workers {workers} --nproc {nproc}"
         )
+    from tfdist.cluster.cluster_spec import Cluster
     from tfdist.cluster.discover import discover
-    from tfdist.cluster.spec import Cluster
 
     # A cluster may be planned for on a machine that is none of its hosts.
     cluster = Cluster.parse(workers) if workers is not None else discover(nproc=nproc).cluster

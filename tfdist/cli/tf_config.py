@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from tfdist.cli.verb import Verb
-from tfdist.cluster.spec import Cluster
+from tfdist.cluster.cluster_spec import Cluster
 from tfdist.cluster.tf_config import to_json, to_shell
 
 

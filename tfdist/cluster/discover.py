@@ -7,11 +7,11 @@ import random
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 
-from tfdist.cluster import mpi, slurm
-from tfdist.cluster.hosts import local_hosts
+from tfdist.cluster import open_mpi, slurm
+from tfdist.cluster.cluster_spec import Address, Cluster
+from tfdist.cluster.local_hosts import local_hosts
 from tfdist.cluster.membership import Membership
 from tfdist.cluster.ports import candidates
-from tfdist.cluster.spec import Address, Cluster
 from tfdist.cluster.tf_config import parse_tf_config
 from tfdist.errors import ClusterError
 
@@ -52,7 +52,7 @@ def discover(
     if environ.get("TF_CONFIG", "").strip():
         return _from_tf_config(environ["TF_CONFIG"], find_local)
     # mpirun in the script of a Slurm job leaves the job's variables to its ranks: what started this process decides.
-    scheduler = mpi if mpi.is_rank(environ) else slurm
+    scheduler = open_mpi if open_mpi.is_rank(environ) else slurm
     return scheduler.membership(environ) or Membership(None, (0,))
 
 

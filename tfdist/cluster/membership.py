@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tfdist.cluster.spec import Cluster
+from tfdist.cluster.cluster_spec import Cluster
 from tfdist.errors import ClusterError
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from tfdist.cluster.cluster_spec import Address, Cluster
 from tfdist.cluster.membership import Membership
 from tfdist.cluster.ports import END_PORT, FIRST_PORT
-from tfdist.cluster.spec import Address, Cluster
 from tfdist.errors import ClusterError
 
 # Ports of one step of one job: neighbours in the queue that share a node get other blocks.

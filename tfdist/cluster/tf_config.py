@@ -6,7 +6,7 @@ import json
 import shlex
 from typing import Any
 
-from tfdist.cluster.spec import Address, Cluster
+from tfdist.cluster.cluster_spec import Address, Cluster
 from tfdist.errors import ClusterError
 
 _EXPECTED = '{"cluster": {"worker": ["host1:20000", "host2:20000"]}, "task": {"type": "worker", "index": 0}}'

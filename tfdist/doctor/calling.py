@@ -8,7 +8,7 @@ import socket
 from collections.abc import Sequence
 from typing import Any
 
-from tfdist.cluster.spec import Address
+from tfdist.cluster.cluster_spec import Address
 from tfdist.doctor.greeting import BANNER, Greeting
 from tfdist.doctor.measuring import Clocks, Measurement, Phase
 from tfdist.doctor.reaching import Reach

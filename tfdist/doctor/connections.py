@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tfdist.cluster.environment_variables import deciding
 from tfdist.cluster.membership import Membership
-from tfdist.cluster.variables import deciding
 from tfdist.doctor.check import CLUSTER, Check, fail, ok
 from tfdist.doctor.greeting import Greeting
 from tfdist.doctor.measuring import Clocks

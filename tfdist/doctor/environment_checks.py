@@ -26,7 +26,7 @@ def check_variables(environ: Mapping[str, str]) -> list[Check]:
     """Names the variables that decide something, and those that decide it wrong.
 
     Args:
-        environ: Of `tfdist.cluster.variables.deciding`.
+        environ: Of `tfdist.cluster.environment_variables.deciding`.
     """
     checks = [ok("environment", _listed(environ) if environ else "no variable that decides anything about a run")]
     checks += [fail(name, text, f"unset {variable}") for name, variable, text in objections(environ)]

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tfdist.cluster.spec import Cluster
+from tfdist.cluster.cluster_spec import Cluster
 from tfdist.launch.hello import versions
 from tfdist.launch.lines import LineError, Message
 

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 
 from tfdist.cluster.discover import discover
+from tfdist.cluster.environment_variables import deciding
 from tfdist.cluster.membership import Membership
-from tfdist.cluster.variables import deciding
 from tfdist.doctor import nvidia
 from tfdist.doctor.check import Check
 from tfdist.doctor.environment_checks import check_cluster, check_variables

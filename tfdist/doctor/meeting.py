@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from tfdist.cluster.spec import Cluster
+from tfdist.cluster.cluster_spec import Cluster
 from tfdist.doctor.answering import Answering, Guest
 from tfdist.doctor.calling import Call
 from tfdist.doctor.findings import Findings

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-from tfdist.cluster.spec import Address
+from tfdist.cluster.cluster_spec import Address
 from tfdist.doctor.sightings import CONNECT_SECONDS, Kind, Sighting, of_error
 from tfdist.launch.connecting import Lookup, Resolver, begin_connecting, finish_connecting, look_up
 

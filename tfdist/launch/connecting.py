@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from tfdist.cluster.spec import Address
+from tfdist.cluster.cluster_spec import Address
 from tfdist.launch.waiting import is_writable
 
 FRESH_SECONDS = 1.0

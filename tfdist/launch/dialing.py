@@ -6,7 +6,7 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-from tfdist.cluster.spec import Address
+from tfdist.cluster.cluster_spec import Address
 from tfdist.launch.connecting import Lookup, begin_connecting, finish_connecting
 from tfdist.launch.handshake import ONE_TOKEN, Call, Reply, keep
 from tfdist.launch.hello import Hello

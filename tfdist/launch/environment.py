@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from tfdist.cluster.spec import Cluster
+from tfdist.cluster.cluster_spec import Cluster
 from tfdist.cluster.tf_config import to_json
 from tfdist.errors import UsageError
 from tfdist.launch import allocator, keras_choice, proxies, token

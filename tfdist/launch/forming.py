@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from tfdist.cluster.cluster_spec import Cluster
 from tfdist.cluster.membership import Membership
-from tfdist.cluster.spec import Cluster
 from tfdist.errors import FormingError
 from tfdist.launch.agreeing import Following, Formed, Leading, abort
 from tfdist.launch.progress import Progress, print_progress

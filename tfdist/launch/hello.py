@@ -9,7 +9,7 @@ import socket
 from dataclasses import dataclass
 from typing import Any
 
-from tfdist.cluster.spec import Cluster
+from tfdist.cluster.cluster_spec import Cluster
 from tfdist.launch.lines import LineError, Message
 
 PROTOCOL = 1

@@ -16,9 +16,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from types import TracebackType
 
+from tfdist.cluster.cluster_spec import Address, Cluster
 from tfdist.cluster.membership import Membership
 from tfdist.cluster.ports import candidates, has_recent_connections, listening, tcp_tables, who_has, who_has_unix
-from tfdist.cluster.spec import Address, Cluster
 from tfdist.errors import PortTakenError
 
 _REMEDY = "Choose another port in --workers (the same list on every host), or end what has it."

@@ -14,9 +14,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
+from tfdist.cluster.cluster_spec import Address, Cluster
 from tfdist.cluster.interfaces import public_addresses
 from tfdist.cluster.membership import Membership
-from tfdist.cluster.spec import Address, Cluster
 from tfdist.errors import UsageError
 
 Network = Literal["host", "private"]

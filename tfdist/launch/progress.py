@@ -6,7 +6,7 @@ import contextlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
-from tfdist.cluster.spec import Cluster
+from tfdist.cluster.cluster_spec import Cluster
 from tfdist.launch.sighting import Sighting
 
 FIRST_SECONDS = 3.0

@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
+from tfdist.cluster.cluster_spec import Cluster
 from tfdist.cluster.membership import Membership
-from tfdist.cluster.spec import Cluster
 from tfdist.errors import PortTakenError
 from tfdist.launch.absence import Waiting, explain_absence
 from tfdist.launch.answering import Answering, Caller

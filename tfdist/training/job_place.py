@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
-from tfdist.cluster.spec import Cluster
+from tfdist.cluster.cluster_spec import Cluster
 from tfdist.errors import WorkerFailedError
 from tfdist.launch.environment import Assignment
 from tfdist.launch.recording import RecordingRequest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.ports import free_ports
 from tfdist.cluster import Cluster
-from tfdist.cluster.spec import Address
+from tfdist.cluster.cluster_spec import Address
 
 
 def on_loopback(count: int) -> Cluster:

@@ -15,7 +15,7 @@ import pytest
 
 from tests.unit.doctor.loopback import on_loopback
 from tfdist.cluster import Cluster, Membership
-from tfdist.cluster.spec import Address
+from tfdist.cluster.cluster_spec import Address
 from tfdist.doctor import greeting as greeting_module
 from tfdist.doctor.check import Status
 from tfdist.doctor.connections import Connections, check_connections

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tfdist.cluster.spec import Cluster
+from tfdist.cluster.cluster_spec import Cluster
 from tfdist.doctor.check import Status
 from tfdist.doctor.greeting import Greeting
 from tfdist.doctor.measuring import Measured, Phase

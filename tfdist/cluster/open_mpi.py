@@ -9,9 +9,9 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping
 
+from tfdist.cluster.cluster_spec import Address, Cluster
 from tfdist.cluster.membership import Membership
 from tfdist.cluster.ports import END_PORT, FIRST_PORT
-from tfdist.cluster.spec import Address, Cluster
 from tfdist.errors import ClusterError
 
 # What names one mpirun the same way for each of its ranks, by version of Open MPI.

@@ -6,7 +6,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterable
 
-from tfdist.cluster.spec import is_loopback
+from tfdist.cluster.cluster_spec import is_loopback
 from tfdist.errors import ClusterError
 
 RESOLVE_SECONDS = 10.0

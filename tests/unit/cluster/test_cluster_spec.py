@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfdist.cluster.spec import Address, Cluster
+from tfdist.cluster.cluster_spec import Address, Cluster
 from tfdist.errors import ClusterError
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfdist.cluster.variables import HIDDEN, deciding
+from tfdist.cluster.environment_variables import HIDDEN, deciding
 
 
 def test_only_what_decides_is_shown() -> None:
