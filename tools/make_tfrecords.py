@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfdist.data.array_files import read_npz
-from tfdist.order.pieces import bounds
+from tfdist.order.batch_split import bounds
 
 DIGITS = Path(__file__).resolve().parent.parent / "examples" / "data" / "digits.npz"
 

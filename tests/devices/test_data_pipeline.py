@@ -17,10 +17,10 @@ from tfdist.data.pipeline import _batches, _Feed, build
 from tfdist.data.sources import ArraySource
 from tfdist.errors import DataError, UsageError
 from tfdist.launch.environment import VARIABLE, Assignment
-from tfdist.order.epoch import Order, Steps
-from tfdist.order.pieces import bounds
+from tfdist.order.batch_split import bounds
+from tfdist.order.epoch_order import Order, Steps
+from tfdist.order.per_worker_order import ShareSteps
 from tfdist.order.position import Position
-from tfdist.order.shares import ShareSteps
 from tfdist.runtime.feeding import as_shares, take_rest
 
 SIZES = [(1, 4), (2, 4), (8, 4), (9, 4), (10, 4), (11, 1), (7, 100), (225, 32)]

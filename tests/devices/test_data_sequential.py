@@ -22,8 +22,8 @@ from tfdist.data.generator_source import GeneratorSource
 from tfdist.data.pipeline import build
 from tfdist.data.tfrecord_sources import ExampleSource, ParsedTFRecordSource
 from tfdist.errors import DataError, UsageError
-from tfdist.order.lanes import LaneOrder, Lanes
 from tfdist.order.position import Position
+from tfdist.order.sequential_order import LaneOrder, Lanes
 from tfdist.runtime.feeding import order_of as order_noted
 from tfdist.runtime.feeding import take_rest
 

@@ -12,8 +12,8 @@ import pytest
 import tensorflow as tf
 
 from tests.workers.running import tfdist
-from tfdist.order.lanes import LaneOrder, Lanes
-from tfdist.order.shares import ShareSteps
+from tfdist.order.per_worker_order import ShareSteps
+from tfdist.order.sequential_order import LaneOrder, Lanes
 
 SCRIPT = Path(__file__).parent / "scripts" / "shares.py"
 SIZES = (53, 20)

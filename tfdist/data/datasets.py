@@ -25,7 +25,7 @@ from tfdist.data.records import OnCorrupt
 from tfdist.data.sources import ArraySource, CsvSource, Files, ImageSource, Source, TextSource
 from tfdist.data.tfrecord_sources import ExampleSource, Feature, ParsedTFRecordSource
 from tfdist.errors import DataError, UsageError
-from tfdist.order.lanes import LANES, SHUFFLE_BUFFER
+from tfdist.order.sequential_order import LANES, SHUFFLE_BUFFER
 
 Batches: TypeAlias = tf.data.Dataset | tf.distribute.DistributedDataset
 
@@ -81,7 +81,7 @@ def tfrecords(
     """Batches of the records of TFRecord files.
 
     Local files that are not compressed are read in any order. What is compressed (GZIP or ZLIB) or on another file
-    system (`gs://`) is read in sequence, see `tfdist.order.lanes`.
+    system (`gs://`) is read in sequence, see `tfdist.order.sequential_order`.
 
     Args:
         files: A path, a pattern, or a list of these. Files are read in the order of their names; some may be empty.

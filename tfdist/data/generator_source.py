@@ -17,7 +17,7 @@ from tfdist.data.numbering import SampleNumbers
 from tfdist.data.reading import by_python, read_batches
 from tfdist.data.sequential_reader import SequentialReader, Tape
 from tfdist.errors import DataError, UsageError
-from tfdist.order.lanes import SHUFFLE_BUFFER, Lanes
+from tfdist.order.sequential_order import SHUFFLE_BUFFER, Lanes
 
 Leaves = tuple[NDArray, ...]
 """A sample's arrays, flattened."""

@@ -10,8 +10,8 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from tfdist.data.python_calls import CountedCalls, call_python
-from tfdist.order.epoch import Steps
-from tfdist.order.shares import SampleOrder, ShareSteps
+from tfdist.order.epoch_order import Steps
+from tfdist.order.per_worker_order import SampleOrder, ShareSteps
 from tfdist.runtime.feeding import Epochs
 
 BLOCK_SAMPLES = 1 << 14

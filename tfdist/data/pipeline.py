@@ -18,10 +18,10 @@ from tfdist.data.numbering import SampleNumbers
 from tfdist.data.reading import Augment, Augmentation
 from tfdist.data.sources import SampleBySample, Sequential, Source
 from tfdist.launch.environment import Assignment
-from tfdist.order.epoch import Order, Steps
-from tfdist.order.lanes import LaneOrder, Lanes
+from tfdist.order.epoch_order import Order, Steps
+from tfdist.order.per_worker_order import SampleOrder, ShareOrder, ShareSteps
 from tfdist.order.position import START, Position
-from tfdist.order.shares import SampleOrder, ShareOrder, ShareSteps
+from tfdist.order.sequential_order import LaneOrder, Lanes
 from tfdist.runtime.feeding import (
     Epochs,
     Ordered,

@@ -18,11 +18,11 @@ from tfdist.data.sequential_reader import SequentialReader, Tape
 from tfdist.data.sequential_records import compression_of, read_records
 from tfdist.data.tfrecord_files import TFRecordReader
 from tfdist.errors import DataError
-from tfdist.order.lanes import LANES, SHUFFLE_BUFFER, Lanes
+from tfdist.order.sequential_order import LANES, SHUFFLE_BUFFER, Lanes
 
 
 class SequentialTFRecordReader:
-    """Reads records by their numbers, like `TFRecordReader`, in an order of `tfdist.order.lanes`.
+    """Reads records by their numbers, like `TFRecordReader`, in an order of `tfdist.order.sequential_order`.
 
     Attributes:
         files: The files, in the order of their records.

@@ -25,7 +25,7 @@ from tfdist.data.sharding_manifest import Manifest, digest_of, shard_name
 from tfdist.data.sharding_samples import LABEL, inputs_of
 from tfdist.data.sharding_writing import UNFINISHED, Shard, make_writer
 from tfdist.errors import RunDirError, UsageError
-from tfdist.order.pieces import bounds
+from tfdist.order.batch_split import bounds
 from tfdist.plan.sizes import SourceSizes
 from tfdist.rundir import atomic_files
 

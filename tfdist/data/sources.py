@@ -19,7 +19,7 @@ from tfdist.data.parsing import Parsing
 from tfdist.data.reading import Augmentation, by_python, parallel_parses, parse_each, read_batches, read_filled
 from tfdist.data.text_files import TextReader
 from tfdist.errors import DataError
-from tfdist.order.lanes import Lanes
+from tfdist.order.sequential_order import Lanes
 
 Files = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 

@@ -21,7 +21,7 @@ from tfdist.data.records import OnCorrupt
 from tfdist.data.sequential_tfrecords import SequentialTFRecordReader, TFRecords, open_tfrecords
 from tfdist.data.sources import Files
 from tfdist.errors import DataError
-from tfdist.order.lanes import Lanes
+from tfdist.order.sequential_order import Lanes
 
 Feature = tf.io.FixedLenFeature | ImageFeature
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from tfdist.config.data_sections import SourceConfig
 from tfdist.config.schema import RunConfig
-from tfdist.order.epoch import num_steps
-from tfdist.order.pieces import bounds
+from tfdist.order.batch_split import bounds
+from tfdist.order.epoch_order import num_steps
 from tfdist.plan.reading import Reading, readings
 from tfdist.plan.sizes import Buffering, Layout, SourceSizes
 

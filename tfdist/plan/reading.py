@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tfdist.order.epoch import num_steps
-from tfdist.order.lanes import LaneOrder, Lanes
-from tfdist.order.pieces import bounds
+from tfdist.order.batch_split import bounds
+from tfdist.order.epoch_order import num_steps
+from tfdist.order.sequential_order import LaneOrder, Lanes
 from tfdist.plan.sizes import SourceSizes
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tfdist.errors import UsageError
-from tfdist.order.lanes import Lanes
+from tfdist.order.sequential_order import Lanes
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from tfdist.checkpoint.manager import of_another_run
 from tfdist.config import RunConfig
 from tfdist.errors import RunDirError
 from tfdist.launch.environment import Assignment
-from tfdist.order.epoch import num_steps
+from tfdist.order.epoch_order import num_steps
 from tfdist.order.position import START, Position
 from tfdist.rundir import RunDir, atomic_files
 from tfdist.runtime.collectives import broadcast

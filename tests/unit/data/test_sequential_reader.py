@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from tfdist.data.sequential_reader import SequentialReader
 from tfdist.errors import DataError
-from tfdist.order.epoch import Steps
-from tfdist.order.lanes import LaneOrder, Lanes
+from tfdist.order.epoch_order import Steps
+from tfdist.order.sequential_order import LaneOrder, Lanes
 
 
 class Tapes:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.plan.sources import plan, source
-from tfdist.order.lanes import Lanes
+from tfdist.order.sequential_order import Lanes
 from tfdist.plan.plan import Batch
 from tfdist.plan.sizes import InSequence, Layout, SourceSizes
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.plan.sources import source
-from tfdist.order.epoch import Steps
+from tfdist.order.epoch_order import Steps
 from tfdist.plan.reading import readings
 
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.plan.sources import plan, source
-from tfdist.order.epoch import Steps
-from tfdist.order.lanes import LaneOrder, Lanes
+from tfdist.order.epoch_order import Steps
+from tfdist.order.sequential_order import LaneOrder, Lanes
 from tfdist.plan.document import to_json
 from tfdist.plan.plan import Plan
 from tfdist.plan.reading import readings

@@ -13,8 +13,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tfdist.order.dealing import taken_before
-from tfdist.order.epoch import num_steps
+from tfdist.order.epoch_order import num_steps
+from tfdist.order.proportional_split import taken_before
 
 
 class SampleOrder(Protocol):
@@ -68,7 +68,7 @@ class ShareOrder:
 
 @dataclass(frozen=True)
 class ShareSteps:
-    """How the workers' own samples are dealt to steps and replicas; the like of `tfdist.order.epoch.Steps`.
+    """How the workers' own samples are dealt to steps and replicas; the like of `tfdist.order.epoch_order.Steps`.
 
     Attributes:
         sizes: Samples of each worker, at least one of them positive.
@@ -100,7 +100,7 @@ class ShareSteps:
         return -(-most // self._per_worker)
 
     def pieces(self, first: int, last: int, replica_ids: Sequence[int]) -> NDArray[np.int64]:
-        """Where among its worker's samples the batches of some replicas lie; see `tfdist.order.epoch.Steps.pieces`."""
+        """Where among its worker's samples the batches of some replicas lie; see `tfdist.order.epoch_order.Steps.pieces`."""
         bounds = np.minimum(np.arange(first, last + 1, dtype=np.int64) * self.batch_size, self.num_samples)
         workers, places = np.divmod(np.array(replica_ids, np.int64), self._per_worker)
         taken = taken_before(np.array(self.sizes, np.int64), bounds)[:, workers]

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tfdist.order.batch_split import bounds
 from tfdist.order.permutation import MAX_SAMPLES, mixed, numbers, permuted
-from tfdist.order.pieces import bounds
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfdist.order.epoch import Order, Steps, num_steps
+from tfdist.order.epoch_order import Order, Steps, num_steps
 
 sizes = st.integers(1, 500)
 seeds = st.integers(0, 2**63)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfdist.order.pieces import bounds
+from tfdist.order.batch_split import bounds
 
 
 @pytest.mark.parametrize(

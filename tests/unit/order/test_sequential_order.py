@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfdist.order.epoch import Order, Steps
-from tfdist.order.lanes import LaneOrder, Lanes
+from tfdist.order.epoch_order import Order, Steps
+from tfdist.order.sequential_order import LaneOrder, Lanes
 
 counts = st.lists(st.integers(0, 50), min_size=1, max_size=8).filter(any)
 

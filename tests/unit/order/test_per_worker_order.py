@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfdist.order.epoch import Order
-from tfdist.order.shares import ShareOrder, ShareSteps
+from tfdist.order.epoch_order import Order
+from tfdist.order.per_worker_order import ShareOrder, ShareSteps
 
 
 @given(

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tfdist.order.dealing import taken_before
-from tfdist.order.epoch import num_steps, sample_seeds
+from tfdist.order.epoch_order import num_steps, sample_seeds
 from tfdist.order.permutation import permuted
-from tfdist.order.windows import permuted_in_windows
+from tfdist.order.proportional_split import taken_before
+from tfdist.order.windowed_shuffle import permuted_in_windows
 
 LANES = 64
 """Files that are read at the same time, unless something else is asked for."""
@@ -88,7 +88,7 @@ class LaneOrder:
         self.layout = functools.lru_cache(maxsize=2)(self._lay_out)
 
     def at(self, epoch: int, places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The samples at some places of an epoch; see `tfdist.order.epoch.Order.at`.
+        """The samples at some places of an epoch; see `tfdist.order.epoch_order.Order.at`.
 
         What it takes grows with the number of batches that the places lie in, and not with where they are.
         """
@@ -101,7 +101,7 @@ class LaneOrder:
         return self._first[files] + records
 
     def sample_seeds(self, epoch: int, samples: NDArray[np.int64]) -> NDArray[np.int32]:
-        """What is random about samples in an epoch; see `tfdist.order.epoch.Order.sample_seeds`."""
+        """What is random about samples in an epoch; see `tfdist.order.epoch_order.Order.sample_seeds`."""
         return sample_seeds(self.seed, epoch, samples)
 
     def lanes_of(self, epoch: int, workers: int, worker: int) -> NDArray[np.int64]:
