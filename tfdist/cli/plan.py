@@ -49,8 +49,8 @@ def plan(
     # Imported here: YAML's parser and NumPy take longer to load than `tfdist --help` may take.
     from tfdist.config.load import load_config
     from tfdist.data.planning import plan_run
-    from tfdist.plan.document import to_json
-    from tfdist.plan.table import render
+    from tfdist.plan.plan_json import to_json
+    from tfdist.plan.plan_table import render
 
     config = load_config(path, overrides)
     made = plan_run(config, _layout(workers, nproc, replicas, config.devices.logical))
@@ -82,7 +82,7 @@ def planned(config: RunConfig, membership: Membership, devices: tuple[int, ...] 
     """
     from tfdist.config.data_sections import GeneratorSource
     from tfdist.data.planning import plan_run
-    from tfdist.plan.table import render
+    from tfdist.plan.plan_table import render
 
     if any(isinstance(section, GeneratorSource) for section in (config.data.train, config.data.validation)):
         return f"{config.name}: no plan of its data here: a function makes it. tfdist plan calls it, and has the plan."

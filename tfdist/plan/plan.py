@@ -10,7 +10,7 @@ from tfdist.config.data_sections import SourceConfig
 from tfdist.config.schema import RunConfig
 from tfdist.order.batch_split import bounds
 from tfdist.order.epoch_order import num_steps
-from tfdist.plan.reading import Reading, readings
+from tfdist.plan.file_reading import Reading, readings
 from tfdist.plan.sizes import Buffering, Layout, SourceSizes
 
 

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from tests.unit.plan.sources import plan, source
 from tfdist.order.epoch_order import Steps
 from tfdist.order.sequential_order import LaneOrder, Lanes
-from tfdist.plan.document import to_json
+from tfdist.plan.file_reading import readings
 from tfdist.plan.plan import Plan
-from tfdist.plan.reading import readings
+from tfdist.plan.plan_json import to_json
+from tfdist.plan.plan_table import render
+from tfdist.plan.plan_warnings import warnings_of
 from tfdist.plan.sizes import InSequence, Layout, SourceSizes
-from tfdist.plan.table import render
-from tfdist.plan.warnings import warnings_of
 
 
 def packed(*counts: int, most: int = 64, buffer: int = 1 << 14, **more: Any) -> SourceSizes:

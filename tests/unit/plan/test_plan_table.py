@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.plan.sources import plan, source
+from tfdist.plan.plan_table import render
 from tfdist.plan.sizes import Layout
-from tfdist.plan.table import render
 
 TABLE = """\
 digits: the plan of its data

@@ -6,8 +6,8 @@ import dataclasses
 from typing import Any
 
 from tfdist.plan.plan import Plan, SourcePlan
+from tfdist.plan.plan_warnings import warnings_of
 from tfdist.plan.sizes import InSequence
-from tfdist.plan.warnings import warnings_of
 
 
 def to_json(plan: Plan) -> dict[str, Any]:

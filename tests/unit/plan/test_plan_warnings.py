@@ -6,8 +6,8 @@ import pytest
 
 from tests.unit.plan.sources import plan, source
 from tfdist.plan.plan import Plan
+from tfdist.plan.plan_warnings import warnings_of
 from tfdist.plan.sizes import Layout
-from tfdist.plan.warnings import warnings_of
 
 BIG = source(1000, record=1 << 20, held_bytes=1 << 30, whole=True)
 

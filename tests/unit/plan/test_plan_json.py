@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 
 from tests.unit.plan.sources import plan, source
-from tfdist.plan.document import to_json
+from tfdist.plan.plan_json import to_json
 from tfdist.plan.sizes import Layout
 
 

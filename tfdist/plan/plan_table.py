@@ -6,10 +6,10 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 
+from tfdist.plan.file_reading import Reading
 from tfdist.plan.plan import Batch, Plan, SourcePlan
-from tfdist.plan.reading import Reading
+from tfdist.plan.plan_warnings import PlanWarning, warnings_of
 from tfdist.plan.sizes import InSequence
-from tfdist.plan.warnings import PlanWarning, warnings_of
 from tfdist.plan.wording import counted, size_of
 
 _WIDTH = 120

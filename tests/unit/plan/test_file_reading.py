@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests.unit.plan.sources import source
 from tfdist.order.epoch_order import Steps
-from tfdist.plan.reading import readings
+from tfdist.plan.file_reading import readings
 
 
 @given(
