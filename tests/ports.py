@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 from tfdist.cluster.ports import FIRST_PORT, has_recent_connections, tcp_tables
 from tfdist.errors import PortTakenError
-from tfdist.launch.holding import PortHold
+from tfdist.net.port_lease import PortHold
 
 FIRST, END, BLOCK = FIRST_PORT // 2, FIRST_PORT, 400
 

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from tests.devices.mirrored import mirrored
 from tfdist.keras_repairs.model_facts import model_facts
-from tfdist.launch.recording import RecordingRequest
+from tfdist.launch.recording_request import RecordingRequest
 from tfdist.training.nudging import nudge
 from tfdist.training.observing import Observer, fingerprint
 from tfdist.training.recording import Recorded, Recorder

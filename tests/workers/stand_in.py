@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.waiting import until
-from tfdist.launch.channel import WorkerChannel
 from tfdist.launch.environment import Assignment
+from tfdist.launch.worker.launcher_channel import WorkerChannel
 from tfdist.rundir import ErrorRecord, RunDir, State, WorkerState
 from tfdist.training.time_account import TimeAccount
 

@@ -18,7 +18,7 @@ import pytest
 
 from tests.waiting import until
 from tests.workers.launching import REPOSITORY, left_behind, marked
-from tfdist.launch.holding import PortHold
+from tfdist.net.port_lease import PortHold
 
 
 class Doctors:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from tfdist.archive.reading import Held
 from tfdist.checkpoint import files
 from tfdist.errors import RunDirError
-from tfdist.launch.run_hold import RunHold
+from tfdist.launch.run_dir.run_lock import RunHold
 from tfdist.rundir.layout import RunDir
 
 

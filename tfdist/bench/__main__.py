@@ -19,7 +19,7 @@ from pathlib import Path
 
 from tfdist.bench import data, images
 from tfdist.bench.pairs import compare
-from tfdist.launch import allocator
+from tfdist.launch.worker import allocator
 
 _STEPS = {"mlp": 2000, "cnn": 100, "wide": 40}
 _WORKER_STEPS = {"mlp": 400, "cnn": 60, "wide": 30}

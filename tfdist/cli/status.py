@@ -42,7 +42,7 @@ def status(ctx: click.Context, run_dir: str, watch: bool, as_json: bool, interva
 def _watch(look: Callable[[], RunStatus], as_json: bool, interval: float) -> int:
     """Shows what it sees until the run is over or a signal comes; returns the exit code."""
     from tfdist.launch.signals import Signals
-    from tfdist.launch.waiting import wait_for
+    from tfdist.net.bounded_wait import wait_for
     from tfdist.status.watching import Board
 
     board = Board(sys.stdout)

@@ -84,7 +84,7 @@ def train(
     from tfdist.cluster.discover import discover
     from tfdist.cluster.interfaces import own_addresses
     from tfdist.launch.job import run_job
-    from tfdist.launch.network import public_warning
+    from tfdist.launch.network_isolation import public_warning
 
     membership = discover(workers, index, nproc)
     warning = public_warning(options["network"], membership, own_addresses())

@@ -13,8 +13,8 @@ from tfdist.doctor.greeting import BANNER, Greeting
 from tfdist.doctor.measuring import Clocks, answer
 from tfdist.doctor.sightings import ANSWER_SECONDS
 from tfdist.errors import PortTakenError
-from tfdist.launch.holding import bind_reusable
-from tfdist.launch.lines import LineError, LineSocket, Message
+from tfdist.net.line_socket import LineError, LineSocket, Message
+from tfdist.net.port_lease import bind_reusable
 
 MAX_STRANGERS = 256
 _BACKLOG = 128

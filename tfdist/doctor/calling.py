@@ -13,8 +13,8 @@ from tfdist.doctor.greeting import BANNER, Greeting
 from tfdist.doctor.measuring import Clocks, Measurement, Phase
 from tfdist.doctor.reaching import Reach
 from tfdist.doctor.sightings import ANSWER_SECONDS, Kind, Sighting, of_first_bytes
-from tfdist.launch.connecting import Resolver, look_up
-from tfdist.launch.lines import LineError, LineSocket, Message
+from tfdist.net.connect import Resolver, look_up
+from tfdist.net.line_socket import LineError, LineSocket, Message
 
 MAX_LINE_BYTES = 1 << 18
 _DRAINED_BYTES = 1 << 16

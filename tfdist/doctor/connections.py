@@ -13,9 +13,9 @@ from tfdist.doctor.measuring import Clocks
 from tfdist.doctor.meeting import Meeting
 from tfdist.doctor.pair import Pair
 from tfdist.errors import PortTakenError
-from tfdist.launch.connecting import Resolver, look_up
-from tfdist.launch.holding import PortHold
-from tfdist.launch.token import VARIABLE
+from tfdist.net.connect import Resolver, look_up
+from tfdist.net.port_lease import PortHold
+from tfdist.net.shared_token import VARIABLE
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from tfdist.cluster.membership import Membership
 from tfdist.doctor.check import Check, fail, ok, warn
 from tfdist.errors import ClusterError
-from tfdist.launch.keras_choice import objections
+from tfdist.launch.worker.keras_choice import objections
 
 _SHOWN = 200
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from tfdist.doctor.greeting import Greeting
 from tfdist.doctor.pair import Pair
-from tfdist.launch.lines import LineSocket, Message
+from tfdist.net.line_socket import LineSocket, Message
 
 _DONE: Message = {"done": True}
 

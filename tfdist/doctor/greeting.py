@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tfdist.cluster.cluster_spec import Cluster
-from tfdist.launch.hello import versions
-from tfdist.launch.lines import LineError, Message
+from tfdist.launch.rendezvous.hello import versions
+from tfdist.net.line_socket import LineError, Message
 
 PROTOCOL = 1
 BANNER: Message = {"doctor": PROTOCOL}

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from tfdist.doctor.check import Check, ok, warn
 from tfdist.doctor.machine import Machine
 from tfdist.doctor.nvidia import Gpu, Nvidia
-from tfdist.launch import allocator
+from tfdist.launch.worker import allocator
 
 _WORKER_MEMORY = 1 << 30
 """What an empty TensorFlow worker takes, about, with some room for a small model."""

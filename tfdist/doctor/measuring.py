@@ -6,7 +6,7 @@ import enum
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tfdist.launch.lines import LineSocket, Message
+from tfdist.net.line_socket import LineSocket, Message
 
 PINGS = 8
 # Longer lines cost the receiver more copying where little comes at a time, shorter ones more parsing.

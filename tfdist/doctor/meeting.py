@@ -19,9 +19,9 @@ from tfdist.doctor.measuring import Clocks, Phase
 from tfdist.doctor.pair import Pair
 from tfdist.doctor.settling import SETTLE_SECONDS, Settling
 from tfdist.doctor.sightings import Kind, Sighting
-from tfdist.launch.connecting import Resolver, look_up
-from tfdist.launch.lines import LineError, LineSocket, Message
-from tfdist.launch.waiting import wait_for
+from tfdist.net.bounded_wait import wait_for
+from tfdist.net.connect import Resolver, look_up
+from tfdist.net.line_socket import LineError, LineSocket, Message
 
 _TICK_SECONDS = 0.05
 _QUIET_SECONDS = 1.0

@@ -11,7 +11,7 @@ from tfdist.doctor.check import CLUSTER, SET_RIGHT, Status, worst
 from tfdist.doctor.greeting import Greeting, disagreement, leads_elsewhere
 from tfdist.doctor.measuring import Measured, Phase
 from tfdist.doctor.sightings import Sighting
-from tfdist.launch.lines import LineError, Message
+from tfdist.net.line_socket import LineError, Message
 
 CLOCK_SECONDS = 2.0
 """Clocks that differ by more are worth a warning: times in logs and files no longer tell what came first."""

@@ -12,9 +12,10 @@ from typing import Any, Literal, get_args
 from tfdist.cluster.cluster_spec import Cluster
 from tfdist.cluster.tf_config import to_json
 from tfdist.errors import UsageError
-from tfdist.launch import allocator, keras_choice, proxies, token
-from tfdist.launch.recording import RecordingRequest
-from tfdist.launch.tracing import TraceRequest
+from tfdist.launch.recording_request import RecordingRequest
+from tfdist.launch.trace_request import TraceRequest
+from tfdist.launch.worker import allocator, keras_choice, proxies
+from tfdist.net import shared_token
 
 VARIABLE = "TFDIST_WORKER"
 
@@ -27,14 +28,14 @@ _SECONDS = ("first_step_timeout", "step_timeout", "grace")
 _TUPLES = ("args", "devices", "overrides")
 
 
-def read_token(environ: Mapping[str, str] | None = None) -> token.Token | None:
+def read_token(environ: Mapping[str, str] | None = None) -> shared_token.Token | None:
     """The secret that the launchers of the job share, from `environ` (default: this process's); None without one.
 
     Raises:
         UsageError: The variable is set and empty.
     """
-    secret = (os.environ if environ is None else environ).get(token.VARIABLE)
-    return None if secret is None else token.Token(secret)
+    secret = (os.environ if environ is None else environ).get(shared_token.VARIABLE)
+    return None if secret is None else shared_token.Token(secret)
 
 
 def check_keras(environ: Mapping[str, str] | None = None) -> None:
@@ -172,7 +173,7 @@ class Assignment(WorkerOptions):
         environ = dict(os.environ if base is None else base)
         environ[VARIABLE] = json.dumps(dataclasses.asdict(self))
         # Workers do not speak to other hosts' launchers, and scripts print their environment.
-        environ.pop(token.VARIABLE, None)
+        environ.pop(shared_token.VARIABLE, None)
         environ.pop("TF_CONFIG", None)
         if self.cluster is not None:
             cluster = Cluster.parse(self.cluster)

@@ -11,27 +11,27 @@ from typing import Any, BinaryIO
 
 from tfdist.cluster.membership import Membership
 from tfdist.errors import TfdistError
-from tfdist.launch.agreeing import Formed
-from tfdist.launch.control import Alone, Control
+from tfdist.launch.agent.dependencies import Surroundings
+from tfdist.launch.agent.failures import from_start
+from tfdist.launch.agent.job_phases import Life, Phase
+from tfdist.launch.agent.launcher_effects import Keeper
+from tfdist.launch.agent.worker_group import Group
 from tfdist.launch.environment import Assignment, check_keras, read_token
-from tfdist.launch.events import Ended, Stop
-from tfdist.launch.failures import from_start
-from tfdist.launch.forming import form
-from tfdist.launch.group import Group
-from tfdist.launch.holding import PortHold, hold_ports
 from tfdist.launch.job_spec import JobSpec
-from tfdist.launch.journal import Journal
-from tfdist.launch.keeper import Keeper
-from tfdist.launch.network import enter_network
-from tfdist.launch.outcome import Outcome
-from tfdist.launch.output import STDERR, STDOUT, Terminal
-from tfdist.launch.phases import Life, Phase
-from tfdist.launch.report import render
-from tfdist.launch.run_hold import RunHold
-from tfdist.launch.run_place import Place, create_place, join_place
-from tfdist.launch.settings import check_settings
+from tfdist.launch.logs.output_pump import STDERR, STDOUT, Terminal
+from tfdist.launch.network_isolation import enter_network
+from tfdist.launch.peers.coordinator import Alone, Control
+from tfdist.launch.peers.messages import Ended, Stop
+from tfdist.launch.rendezvous.config_agreement import check_settings
+from tfdist.launch.rendezvous.form_cluster import form
+from tfdist.launch.rendezvous.join_barrier import Formed
+from tfdist.launch.run_dir.failure_report import render
+from tfdist.launch.run_dir.launcher_ledger import Journal
+from tfdist.launch.run_dir.run_location import Place, create_place, join_place
+from tfdist.launch.run_dir.run_lock import RunHold
+from tfdist.launch.run_result import Outcome
 from tfdist.launch.signals import Signals, Stopped
-from tfdist.launch.surroundings import Surroundings
+from tfdist.net.port_lease import PortHold, hold_ports
 from tfdist.rundir.layout import RunDir
 
 

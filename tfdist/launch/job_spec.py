@@ -9,9 +9,9 @@ from typing import Any, get_args
 from tfdist.cluster.membership import Membership
 from tfdist.errors import UsageError
 from tfdist.launch.environment import TargetKind, WorkerOptions, check_seconds
-from tfdist.launch.network import Network
-from tfdist.launch.output import Show
-from tfdist.launch.process import WORKER_MODULE
+from tfdist.launch.logs.output_pump import Show
+from tfdist.launch.network_isolation import Network
+from tfdist.launch.worker.worker_process import WORKER_MODULE
 
 
 @dataclass(frozen=True)

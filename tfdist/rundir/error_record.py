@@ -41,7 +41,7 @@ class JobState(Record):
     """Where in its life a job is; it lies in the run directory's `job_file`.
 
     Attributes:
-        phase: A value of `tfdist.launch.phases.Phase`.
+        phase: A value of `tfdist.launch.agent.job_phases.Phase`.
         attempt: Which start of the workers this is, from 0.
         host: The machine of the launcher that says so.
         pid: That launcher's process id.

@@ -6,8 +6,8 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from tfdist.launch.phases import Phase
-from tfdist.launch.stragglers import STEPS, Lag, lags
+from tfdist.launch.agent.job_phases import Phase
+from tfdist.launch.agent.stragglers import STEPS, Lag, lags
 from tfdist.rundir.failure_record import FailureRecord
 from tfdist.rundir.process_presence import Presence
 from tfdist.rundir.snapshot import Snapshot

@@ -13,7 +13,7 @@ import tensorflow as tf
 from tfdist.cluster.cluster_spec import Cluster
 from tfdist.errors import WorkerFailedError
 from tfdist.launch.environment import Assignment
-from tfdist.launch.recording import RecordingRequest
+from tfdist.launch.recording_request import RecordingRequest
 from tfdist.rundir import RunDir
 from tfdist.training.keeping import Keeping, keeping_of_start
 from tfdist.training.line import Line, line_of

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tfdist.launch.channel import NATIVE_DUMP, WorkerChannel
 from tfdist.launch.environment import Assignment
+from tfdist.launch.worker.launcher_channel import NATIVE_DUMP, WorkerChannel
 from tfdist.rundir import RunDir
 from tfdist.training import stacks
 from tfdist.training.heartbeat import Heartbeat

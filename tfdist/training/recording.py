@@ -9,7 +9,7 @@ import keras
 import tensorflow as tf
 
 from tfdist.keras_repairs.model_facts import model_facts
-from tfdist.launch.recording import RecordingRequest
+from tfdist.launch.recording_request import RecordingRequest
 from tfdist.training.metric_values import loss_scale, metric_values
 from tfdist.training.nudging import nudge
 from tfdist.training.observing import Observer

@@ -9,7 +9,7 @@ from typing import Any
 import keras
 
 from tfdist.errors import UsageError
-from tfdist.launch.recording import RecordingRequest
+from tfdist.launch.recording_request import RecordingRequest
 from tfdist.runtime.devices import DeviceRequest
 
 _POLICY_SETTERS = ("set_dtype_policy", "set_global_policy")

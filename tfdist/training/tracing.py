@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from tfdist.checkpoint.files import stored
 from tfdist.launch.environment import Assignment
-from tfdist.launch.tracing import TraceRequest
+from tfdist.launch.trace_request import TraceRequest
 from tfdist.rundir import RunDir
 from tfdist.training.heartbeat import Heartbeat
 from tfdist.training.observing import Observer

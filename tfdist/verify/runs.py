@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfdist.launch.job import run_job
-from tfdist.launch.noise import is_noise
-from tfdist.launch.recording import RecordingRequest
+from tfdist.launch.logs.tf_log_filter import is_noise
+from tfdist.launch.recording_request import RecordingRequest
 from tfdist.rundir import RunDir
 from tfdist.training.recording_file import Recording
 from tfdist.verify.spec import Variant, VerifySpec

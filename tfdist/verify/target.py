@@ -9,7 +9,7 @@ from typing import Any
 from tfdist.cluster.discover import discover
 from tfdist.launch.environment import TargetKind
 from tfdist.launch.job_spec import JobSpec
-from tfdist.launch.output import Show
+from tfdist.launch.logs.output_pump import Show
 
 _OWN_CHECKPOINTS = "checkpoint.directory=null"
 

@@ -16,7 +16,7 @@ from tests.unit.archive.made import cut, damage, folder_of, run_with, save
 from tfdist.archive import exporting
 from tfdist.archive.reading import Held
 from tfdist.cli.main import main
-from tfdist.launch.run_hold import RunHold
+from tfdist.launch.run_dir.run_lock import RunHold
 from tfdist.rundir import RunDir, create_run_dir
 
 

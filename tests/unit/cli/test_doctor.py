@@ -15,7 +15,7 @@ from tfdist.cli.main import main
 from tfdist.doctor import examine, local
 from tfdist.doctor.nvidia import Nvidia
 from tfdist.doctor.probing import Broken, Facts, Request
-from tfdist.launch.holding import PortHold
+from tfdist.net.port_lease import PortHold
 
 FACTS = Facts(
     tensorflow="2.21.0",

@@ -12,7 +12,7 @@ from tfdist.doctor.check import Status
 from tfdist.doctor.findings import Findings
 from tfdist.doctor.greeting import Greeting
 from tfdist.doctor.pair import Pair
-from tfdist.launch.lines import LineError, LineSocket, Message
+from tfdist.net.line_socket import LineError, LineSocket, Message
 
 CLUSTER = Cluster.parse("a:20000,b:20000,c:20000")
 MINE = Greeting.own(CLUSTER, (0,), token=False, taken={})

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from tfdist.doctor.measuring import PINGS, STALLED_SECONDS, Clocks, Measured, Measurement, Phase, Ping, answer, fastest
-from tfdist.launch.lines import LineSocket
+from tfdist.net.line_socket import LineSocket
 
 
 class Time:

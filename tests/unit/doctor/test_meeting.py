@@ -25,7 +25,7 @@ from tfdist.doctor.meeting import Meeting
 from tfdist.doctor.pair import Pair
 from tfdist.doctor.reaching import look_up
 from tfdist.errors import PortTakenError
-from tfdist.launch.holding import PortHold
+from tfdist.net.port_lease import PortHold
 
 CLOCKS = Clocks(time.monotonic, time.time)
 QUICK = Clocks(lambda: 5 * time.monotonic(), time.time)

@@ -11,7 +11,7 @@ from tfdist.doctor.greeting import Greeting
 from tfdist.doctor.measuring import Measured, Phase
 from tfdist.doctor.pair import Pair, judge, occupied, unreached
 from tfdist.doctor.sightings import Kind, Sighting, of_error, of_first_bytes
-from tfdist.launch.lines import LineError
+from tfdist.net.line_socket import LineError
 
 LIST = "a:20000,b:20000,c:20000"
 MINE = Greeting("one", "a", LIST, (0,), {"keras": "3.15.1", "tfdist": "0.1.0"}, False, {})

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tfdist.launch.agent.dependencies import Surroundings
+from tfdist.launch.agent.failures import Failure, first_to_last, from_signal
 from tfdist.launch.environment import Assignment
-from tfdist.launch.events import Event
-from tfdist.launch.failures import Failure, first_to_last, from_signal
-from tfdist.launch.lines import Message
+from tfdist.launch.peers.messages import Event
 from tfdist.launch.signals import Signals
-from tfdist.launch.surroundings import Surroundings
-from tfdist.launch.worker import Worker
+from tfdist.launch.worker.worker_handle import Worker
+from tfdist.net.line_socket import Message
 from tfdist.rundir.worker_state import State, WorkerState
 
 

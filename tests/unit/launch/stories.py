@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests.unit.launch.fakes import FakeControl, FakeWorker, assignments, beat, stage
-from tfdist.launch.attempt import Attempt, Course
-from tfdist.launch.events import Event
-from tfdist.launch.outcome import Outcome
+from tfdist.launch.agent.attempt import Attempt, Course
+from tfdist.launch.peers.messages import Event
+from tfdist.launch.run_result import Outcome
 
 ABORT = -signal.SIGABRT
 ASKED = {"dump": {"stacks": "File x", "where": "train.py line 3 in main"}}

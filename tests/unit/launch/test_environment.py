@@ -8,7 +8,7 @@ import pytest
 
 from tfdist.errors import UsageError
 from tfdist.launch.environment import VARIABLE, Assignment, read_token
-from tfdist.launch.token import Token
+from tfdist.net.shared_token import Token
 
 ALONE = Assignment(run_dir="/r", seed=2**40, index=0, num_workers=1, target_kind="config", target="c.yaml")
 SECOND = Assignment(

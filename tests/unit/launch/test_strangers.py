@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.descriptors import descriptors
-from tests.unit.launch.test_forming import GO, Launchers
-from tfdist.launch.agreeing import Formed
-from tfdist.launch.hello import Hello
-from tfdist.launch.lines import MAX_LINE_BYTES
+from tests.unit.launch.rendezvous.test_form_cluster import GO, Launchers
+from tfdist.launch.rendezvous.hello import Hello
+from tfdist.launch.rendezvous.join_barrier import Formed
+from tfdist.net.line_socket import MAX_LINE_BYTES
 
 SECRET = "5f0c1e-not-to-be-seen"
 

@@ -10,8 +10,8 @@ import pytest
 
 from tfdist.errors import UsageError
 from tfdist.launch.environment import Assignment
-from tfdist.launch.recording import RecordingRequest
-from tfdist.launch.tracing import TraceRequest
+from tfdist.launch.recording_request import RecordingRequest
+from tfdist.launch.trace_request import TraceRequest
 from tfdist.rundir import RunDir
 from tfdist.training import api
 from tfdist.training.callbacks import Record

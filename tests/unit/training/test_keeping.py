@@ -9,7 +9,7 @@ import pytest
 
 from tfdist.errors import UsageError
 from tfdist.launch.environment import Assignment
-from tfdist.launch.recording import RecordingRequest
+from tfdist.launch.recording_request import RecordingRequest
 from tfdist.rundir import RunDir
 from tfdist.training.keeping import Keeping, keeping_of_start
 

@@ -4,7 +4,7 @@ import keras
 import pytest
 
 from tfdist.errors import UsageError
-from tfdist.launch.recording import RecordingRequest
+from tfdist.launch.recording_request import RecordingRequest
 from tfdist.runtime.devices import DeviceRequest
 from tfdist.training.recording_setup import devices_for, impose
 

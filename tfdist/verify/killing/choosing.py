@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from tfdist.errors import UsageError
-from tfdist.launch.tracing import Kill
+from tfdist.launch.trace_request import Kill
 from tfdist.training.trace_file import Trace
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tfdist.launch.tracing import Kill
+from tfdist.launch.trace_request import Kill
 from tfdist.verify.killing.comparing import Finding
 from tfdist.verify.results import DIFFERS
 

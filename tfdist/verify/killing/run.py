@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tfdist.errors import UsageError
 from tfdist.launch.job import run_job
 from tfdist.launch.signals import Signals
-from tfdist.launch.tracing import Kill, TraceRequest
+from tfdist.launch.trace_request import Kill, TraceRequest
 from tfdist.rundir import RunDir
 from tfdist.training.trace_file import End, Trace
 from tfdist.verify.folder import Folder, open_folder

@@ -11,7 +11,7 @@ import pytest
 from tests.unit.verify.killing.traces import KILLED, WHOLE, run, trace
 from tfdist.errors import UsageError
 from tfdist.launch.job import JobSpec
-from tfdist.launch.tracing import Kill
+from tfdist.launch.trace_request import Kill
 from tfdist.rundir import RunDir
 from tfdist.training.trace_file import Trace, write_line
 from tfdist.verify.interruption import Interrupted

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 
 from tests.unit.verify.killing.traces import KILLED, WHOLE, run, trace
-from tfdist.launch.tracing import Kill
+from tfdist.launch.trace_request import Kill
 from tfdist.verify.killing.comparing import Traced, attempts_of, compare
 from tfdist.verify.killing.report import to_json
 from tfdist.verify.killing.results import Attempt, KillVerification

@@ -1,0 +1,130 @@
+"""One attempt on one machine, with fake workers and a fake clock: how it ends, and who is to blame."""
+
+from __future__ import annotations
+
+import dataclasses
+import signal
+from typing import Any
+
+import pytest
+
+from tests.unit.launch.fakes import assignments, beat, stage
+from tests.unit.launch.stories import ABORT, DONE, HANGS, finished, tell_story, training
+from tfdist.launch.agent.attempt import Attempt, Course
+from tfdist.launch.agent.process_termination import KILL_SECONDS, LEAVE_SECONDS, TERM_SECONDS
+from tfdist.launch.environment import Assignment
+from tfdist.launch.peers.messages import Ended, Stop
+from tfdist.launch.run_result import Outcome
+from tfdist.launch.worker.worker_handle import Worker
+from tfdist.rundir.worker_state import State
+
+
+@pytest.mark.parametrize(
+    ("workers", "code"),
+    [
+        ([DONE], 0),
+        ([DONE, finished(50.0, 0)], 0),
+        ([finished(1.0, 3), finished(4.0, 3)], 3),
+        ([{"ends": (1.0, 3)}], 3),  # os._exit in a script: nothing was said
+        ([{"ends": (1.0, 3)}, {"ends": (2.0, 3)}], 3),
+    ],
+)
+def test_workers_that_agree_leave_together(workers: list[dict[str, object]], code: int) -> None:
+    story = tell_story(*workers)
+    assert story.outcome == Outcome(code)
+    assert story.course is Course.OVER
+    for worker in story.workers:
+        assert worker.heard[-1] == "close"
+        assert "TERM" not in worker.heard
+
+
+@pytest.mark.parametrize(
+    ("workers", "culprit", "seconds"),
+    [
+        ([{}, {"ends": (1.0, ABORT)}], 1, 1.0),
+        ([DONE, {"ends": (3.0, ABORT)}], 1, 3.0),
+        ([finished(1.0, 3), {}], 0, 6.0),  # nobody follows within 5 s
+        ([{"ends": (1.0, 0)}, {}], 0, 2.5),  # it has left without waiting for anybody
+        ([{**finished(1.0, 0), "ends": (2.0, 0)}, {}], 0, 3.5),
+        ([finished(1.0, 0), finished(2.0, 1)], 1, 2.0),
+    ],
+)
+def test_a_failure_ends_the_others(workers: list[dict[str, object]], culprit: int, seconds: float) -> None:
+    story = tell_story(*workers)
+    assert story.outcome.code == 4
+    assert story.outcome.failures[0].index == culprit
+    assert len(story.outcome.failures) == 1  # those that the launcher ended did not fail
+    assert story.seconds < seconds + 1.5
+
+
+def test_who_does_not_hear_term_is_killed_within_two_seconds() -> None:
+    story = tell_story({"ends": (1.0, ABORT)}, HANGS, {})
+    assert story.workers[1].heard == ["TERM", "KILL", "close"]
+    assert story.workers[2].heard == ["TERM", "close"]
+    assert story.seconds <= 1.0 + TERM_SECONDS + 0.5 <= 3.0
+    assert KILL_SECONDS <= 2
+
+
+def test_workers_that_tell_of_the_launchers_own_term_stop_nothing() -> None:
+    story = tell_story({"ends": (1.0, ABORT)}, {"obeys_term": False, "relays_term": True})
+    assert story.outcome.stop is None
+    assert (story.outcome.code, story.outcome.failures[0].index) == (4, 0)
+
+
+def test_a_signal_ends_a_released_worker_that_stays() -> None:
+    story = tell_story({**DONE, "leaves": False}, signals_at=[(5.0, signal.SIGINT)])
+    assert (story.outcome.code, story.workers[0].heard) == (0, ["release", "TERM", "close"])
+    assert story.seconds < 10
+
+
+def test_a_released_worker_that_stays_is_ended_and_the_job_was_still_good() -> None:
+    story = tell_story({**DONE, "leaves": False, "obeys_term": False})
+    assert story.outcome == Outcome(0)
+    assert story.workers[0].heard == ["release", "TERM", "KILL", "close"]
+    assert LEAVE_SECONDS < story.seconds < LEAVE_SECONDS + 10
+
+
+def test_a_worker_that_crashes_after_its_release_does_not_undo_the_job() -> None:
+    story = tell_story({**DONE, "leaves": False, "ends": (1.5, ABORT)}, DONE)
+    assert story.outcome == Outcome(0)
+
+
+def test_a_worker_that_cannot_be_started_is_a_failure() -> None:
+    def start(assignment: Assignment) -> Worker:
+        raise OSError("no such interpreter")
+
+    place = stage([{}])
+    around = dataclasses.replace(place.surroundings(), start=start)
+    with place.signals:
+        outcome = Attempt(assignments(1), around).run()
+    assert outcome.code == 4
+    assert "no such interpreter" in outcome.failures[0].message
+
+
+def test_a_failure_says_how_far_the_worker_was() -> None:
+    story = tell_story({**training(12), "ends": (3.0, ABORT)}, {})
+    assert (story.outcome.failures[0].step, story.outcome.failures[0].epoch) == (12, 0)
+
+
+def test_a_worker_that_fails_before_it_trains_was_at_no_step() -> None:
+    story = tell_story({"says": [(1.0, beat(0, state=State.STARTING))], "ends": (3.0, ABORT)}, {})
+    assert (story.outcome.failures[0].step, story.outcome.failures[0].epoch) == (None, None)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [{}, {"beat": {"index": 0}}, {"beat": 3}, {"begun": "x"}, {"stacks": 1}, {"signal": None}, {"finished": "x"}],
+)
+def test_a_worker_that_says_something_else_is_not_understood(message: dict[str, Any]) -> None:
+    assert tell_story({"says": [(1.0, message), (2.0, {"finished": 0})]}).outcome == Outcome(0)
+
+
+def test_what_several_workers_say_at_once_is_looked_at_once() -> None:
+    place = stage([training(5), training(6), training(7)], script=[(1.5, Ended(stop=Stop(143, "")))])
+    seen: list[list[int]] = []
+    around = dataclasses.replace(
+        place.surroundings(), observe=lambda states: seen.append([state.step for state in states.values()])
+    )
+    with place.signals:
+        Attempt(assignments(3), around).run()
+    assert seen == [[5, 6, 7]]

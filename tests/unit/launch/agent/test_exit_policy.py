@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import pytest
+
+from tfdist.launch.agent.exit_policy import FOLLOW_SECONDS, Progress, Verdict, decide
+
+WAIT, RELEASE, END = Verdict.WAIT, Verdict.RELEASE, Verdict.END
+NOW = 100.0
+LATE = NOW - FOLLOW_SECONDS - 0.1
+
+
+def working(index: int) -> Progress:
+    return Progress(index)
+
+
+def done(index: int, code: int, *, since: float = NOW, gone: bool = False) -> Progress:
+    return Progress(index, code, gone, since=since)
+
+
+@pytest.mark.parametrize(
+    ("workers", "verdict", "code", "culprits"),
+    [
+        ([working(0)], WAIT, 0, ()),
+        ([done(0, 0)], RELEASE, 0, ()),
+        ([done(0, 3)], RELEASE, 3, ()),  # one worker agrees with itself
+        ([done(0, 3, gone=True)], RELEASE, 3, ()),
+        ([done(0, 0), working(1)], WAIT, 0, ()),
+        ([done(0, 0, since=0), working(1)], WAIT, 0, ()),  # the others may work as long as they like
+        ([done(0, 0), done(1, 0)], RELEASE, 0, ()),
+        ([done(0, 3), done(1, 3)], RELEASE, 3, ()),
+        ([done(0, 3), working(1)], WAIT, 0, ()),  # it may follow yet
+        ([done(0, 3, since=LATE), working(1)], END, 0, (0,)),
+        ([done(0, 3, since=LATE), done(1, 3)], RELEASE, 3, ()),
+        ([done(0, 3), done(1, 0)], END, 0, (0,)),
+        ([done(0, 3), done(1, 4), working(2)], END, 0, (0, 1)),
+        ([done(0, 0, gone=True), working(1)], WAIT, 0, ()),
+        ([done(0, 0, since=LATE, gone=True), working(1)], END, 0, (0,)),  # TensorFlow cannot go on without it
+        ([done(0, 0, gone=True), done(1, 0)], RELEASE, 0, ()),
+        ([done(0, 0), Progress(1, gone=True, failed=True)], END, 0, (1,)),
+        ([Progress(0, failed=True), Progress(1, failed=True)], END, 0, (0, 1)),
+    ],
+)
+def test_what_to_do(workers: list[Progress], verdict: Verdict, code: int, culprits: tuple[int, ...]) -> None:
+    decision = decide(workers, NOW)
+    assert (decision.verdict, decision.code, decision.culprits) == (verdict, code, culprits)

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tfdist.launch.agent.failures import Failure
+from tfdist.launch.agent.restart_policy import MOST_DELAY_SECONDS, Again, Enough, Restarts
+
+
+def failure(kind: Any = "signal", *, index: int = 0, type: str = "SIGKILL", step: int | None = 5) -> Failure:
+    return Failure(index, "h", 0.0, kind, "boom", type=type, step=step)
+
+
+def test_nobody_asked_for_restarts() -> None:
+    assert Restarts(0).judge([failure()], 5)[0] == Enough("")
+
+
+def test_a_month_of_blips_is_survived() -> None:
+    restarts = Restarts(2)
+    for step in range(1, 500):
+        verdict, restarts = restarts.judge([failure(step=step)], step)
+        assert verdict == Again(1.0, 1)
+
+
+def test_the_delay_has_an_end() -> None:
+    restarts = Restarts(50)
+    delays = []
+    for _ in range(10):
+        verdict, restarts = restarts.judge([failure()], 0)
+        assert isinstance(verdict, Again)
+        delays.append(verdict.delay)
+    assert delays[:4] == [1, 2, 4, 8]
+    assert max(delays) == delays[-1] == MOST_DELAY_SECONDS
+
+
+def test_the_delay_can_be_told_after_any_number_of_restarts() -> None:
+    assert Restarts(5000, used=4000).judge([failure()], 0)[0] == Again(MOST_DELAY_SECONDS, 4001)
+
+
+def test_falling_back_to_a_checkpoint_is_no_progress() -> None:
+    verdict, restarts = Restarts(1).judge([failure()], 100)
+    assert verdict == Again(1.0, 1)
+    verdict, _ = restarts.judge([failure()], 90)
+    assert isinstance(verdict, Enough)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "again"),
+    [
+        (failure("exception", type="ValueError"), failure("exception", type="ValueError"), False),
+        (failure("exception", type="ValueError"), failure("exception", type="ValueError", step=6), True),
+        (failure("exception", type="ValueError"), failure("exception", type="KeyError"), True),
+        (failure("exception", type="ValueError", step=None), failure("exception", type="ValueError", step=None), False),
+        (
+            failure("exception", type="tfdist.errors.WorkerFailedError"),
+            failure("exception", type="tfdist.errors.WorkerFailedError"),
+            True,  # a connection broke, twice
+        ),
+        (failure(), failure(), True),
+        (failure("hang", type=""), failure("hang", type=""), True),
+    ],
+)
+def test_what_comes_again(first: Failure, second: Failure, again: bool) -> None:
+    _, restarts = Restarts(9).judge([first], 5)
+    verdict, _ = restarts.judge([second], 5)
+    assert isinstance(verdict, Again) == again
+
+
+@pytest.mark.parametrize("kind", ["usage", "data", "start", "lost"])
+def test_what_is_not_worth_it(kind: str) -> None:
+    """Also where it came after another failure: the cause and the consequence are not always told apart."""
+    verdict, _ = Restarts(9).judge([failure(), failure(kind, index=1)], 5)
+    assert isinstance(verdict, Enough) and verdict.why

@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+import pytest
+
+from tfdist.launch.agent.stop_point import Halt
+
+
+@pytest.mark.parametrize(
+    ("answers", "after"),
+    [
+        ({0: 41, 1: 42}, 42),
+        ({0: 0, 1: 0}, 0),
+        ({0: None, 1: 3}, 3),  # worker 0 is not in fit yet: it stops when it comes there
+        ({0: None, 1: None}, None),
+    ],
+)
+def test_all_stop_after_what_the_furthest_has_begun(answers: dict[int, int | None], after: int | None) -> None:
+    halt = Halt(answers)
+    for index, begun in answers.items():
+        assert index in halt.silent
+        halt.answer(index, begun)
+    assert halt.silent == ()
+    assert halt.after() == after
+
+
+def test_a_worker_that_left_after_its_answer_still_counts() -> None:
+    halt = Halt([0])
+    halt.answer(0, 5)
+    halt.answer(0, None)
+    assert halt.after() == 5

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import os
+import pty
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from tests.unit.screen import shown
+from tfdist.launch.logs.line_splitter import CharacterCutter, ScreenCutter
+from tfdist.launch.logs.terminal import STDERR, STDOUT, Terminal
+
+
+class Screen:
+    """A pseudo-terminal: stdout and stderr of one program on one screen."""
+
+    def __init__(self) -> None:
+        self.master, self._slave = pty.openpty()
+        self.streams = {n: os.fdopen(os.dup(self._slave), "wb", 0) for n in (STDOUT, STDERR)}
+
+    def text(self, lines: int) -> str:
+        """What comes, up to the end of so many lines."""
+        return shown(self.master, lines)
+
+    def close(self) -> None:
+        for stream in self.streams.values():
+            stream.close()
+        os.close(self._slave)
+        os.close(self.master)
+
+
+@pytest.fixture
+def screen() -> Iterator[Screen]:
+    made = Screen()
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "kind"),
+    [({}, CharacterCutter), ({"prefix": True}, ScreenCutter), ({"whole_lines": True}, ScreenCutter)],
+)
+def test_who_is_alone_has_the_terminal_to_itself(options: dict[str, bool], kind: type) -> None:
+    assert isinstance(Terminal(None, **options).cutter(), kind)
+
+
+def test_the_launchers_words_do_not_stand_in_a_bar(screen: Screen) -> None:
+    terminal = Terminal(screen.streams)
+    terminal.write(0, STDOUT, b"50%|###")
+    assert terminal.say("worker 1 is slow")
+    assert terminal.say("still")
+    assert screen.text(3) == "50%|###\nworker 1 is slow\nstill\n"
+
+
+def test_an_output_elsewhere_leaves_no_empty_line(screen: Screen) -> None:
+    read, write = os.pipe()
+    with os.fdopen(read, "rb"), os.fdopen(write, "wb", 0) as file:
+        terminal = Terminal({STDOUT: file, STDERR: screen.streams[STDERR]})
+        terminal.write(0, STDOUT, b"50%|###")
+        assert terminal.say("worker 1 is slow")
+        assert screen.text(1) == "worker 1 is slow\n"
+        terminal.write(0, STDERR, b"warn")
+        assert terminal.say("again")
+        assert screen.text(2) == "warn\nagain\n"
+
+
+def test_a_terminal_that_takes_nothing_keeps_nobody() -> None:
+    read, write = os.pipe()
+    with os.fdopen(read, "rb") as reader, os.fdopen(write, "wb", 0) as full:
+        os.set_blocking(write, False)
+        while full.write(b"x" * 65536):
+            pass
+        os.set_blocking(write, True)
+        terminal = Terminal({STDERR: full})
+        assert not terminal.say("lost")
+        # Nor one on which a worker's output waits, with the lock.
+        waiting = threading.Thread(target=terminal.write, args=(0, STDERR, b"y"), daemon=True)
+        waiting.start()
+        assert not terminal.say("lost")
+        while waiting.is_alive():
+            os.read(reader.fileno(), 65536)
+            waiting.join(0.01)
+
+
+def test_a_terminal_that_is_gone() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "wb", 0) as gone:
+        terminal = Terminal({STDERR: gone})
+        assert not terminal.say("lost")
+        assert not terminal.say("lost")
+    assert not Terminal(None).say("lost")

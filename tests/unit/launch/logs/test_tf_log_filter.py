@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import pytest
+
+from tfdist.launch.logs.tf_log_filter import NoiseFilter, is_noise
+
+NOISE = [
+    b"WARNING: All log messages before absl::InitializeLog() is called are written to STDERR\n",
+    b"I0000 00:00:1795171847.332729    1071 port.cc:153] oneDNN custom operations are on.\n",
+    b"W0000 00:00:1795172472.706573   25521 util.cc:163] Not handling type DT_DOUBLE\n",
+    b"E0000 00:00:1795171849.464812    1071 cuda_platform.cc:52] failed call to cuInit: INTERNAL: CUDA error\n",
+    b"E0000 00:00:1795171849.464812    1071 cuda_dnn.cc:8579] Unable to register cuDNN factory: Attempting to\n",
+    b"I0000 00:00:1795252789.635228    5007 coordination_service.cc:502] Waiting for 1/2 tasks to connect.\n",
+]
+SAID = [
+    b"E0000 00:00:1795171849.464812    1071 other.cc:52] a real error\n",
+    b"WARNING: mine\n",
+    b"Warning: All log messages\n",
+    b"I0 is a variable\n",
+    b"I1121 09:19:45.123456 140134 train.py:12] a script's own absl.logging\n",
+    b"W1121 09:19:45.123456 140134 train.py:12] the same\n",
+    b"E0000 00:00:1795171849.464812    1071 cuda_dnn.cc:12] CUDNN_STATUS_EXECUTION_FAILED\n",
+    b"To enable the following instructions: read the manual\n",
+    b"/job:worker/replica:0/task:1\n",
+    b"epoch 1/10  loss 1.0\n",
+    b"\n",
+]
+
+
+@pytest.mark.parametrize("line", NOISE)
+def test_noise(line: bytes) -> None:
+    assert is_noise(line)
+
+
+@pytest.mark.parametrize("line", SAID)
+def test_said_by_somebody(line: bytes) -> None:
+    assert not is_noise(line)
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 1000])
+def test_filters_whatever_the_pieces(size: int) -> None:
+    stream = b"".join(line for pair in zip(NOISE, SAID, strict=False) for line in pair) + b"".join(SAID)
+    wanted = b"".join(SAID[: len(NOISE)] + SAID)
+    noise_filter = NoiseFilter()
+    shown = b"".join(noise_filter.feed(stream[i : i + size]) for i in range(0, len(stream), size))
+    assert shown + noise_filter.rest() == wanted
+
+
+def test_a_progress_bar_is_not_held_back() -> None:
+    noise_filter = NoiseFilter()
+    assert noise_filter.feed(b"10%|#  ") == b"10%|#  "
+    assert noise_filter.feed(b"\r20%|## ") == b"\r20%|## "
+
+
+def test_what_only_began_like_noise_is_shown_at_the_end() -> None:
+    noise_filter = NoiseFilter()
+    assert noise_filter.feed(b"I00") == b""
+    assert noise_filter.rest() == b"I00"
+
+
+FEATURES = (
+    b"I0000 00:00:1795252786.634872    4695 cpu_feature_guard.cc:227] This TensorFlow binary is optimized to use "
+    b"available CPU instructions in performance-critical operations.\n"
+    b"To enable the following instructions: AVX2 FMA, in other operations, rebuild TensorFlow with the appropriate "
+    b"compiler flags.\n"
+)
+TASKS = (
+    b"I0000 00:00:1795252789.635239    5007 coordination_service.cc:505] Example stragglers:\n"
+    b"/job:worker/replica:0/task:1\n/job:worker/replica:0/task:12\n"
+)
+
+
+@pytest.mark.parametrize("message", [FEATURES, TASKS])
+@pytest.mark.parametrize("size", [1, 3, 40, 1000])
+def test_messages_of_several_lines(message: bytes, size: int) -> None:
+    stream = message + b"mine\n/job:worker/replica:0/task:1\n"
+    noise_filter = NoiseFilter()
+    shown = b"".join(noise_filter.feed(stream[i : i + size]) for i in range(0, len(stream), size))
+    assert shown + noise_filter.rest() == b"mine\n/job:worker/replica:0/task:1\n"
+
+
+def test_noise_in_the_middle_of_a_progress_bar() -> None:
+    noise_filter = NoiseFilter()
+    assert noise_filter.feed(b"\r10%|#  ") == b"\r10%|#  "
+    assert noise_filter.feed(NOISE[1]) == b""
+    assert noise_filter.feed(b"\r20%|## ") == b"\r20%|## "

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.unit.launch.fakes import state
+from tfdist.launch.agent.failures import from_signal
+from tfdist.launch.peers import messages
+from tfdist.launch.peers.messages import Event, from_message, to_message
+from tfdist.net.line_socket import LineError
+
+STOP = messages.Stop(143, "SIGTERM")
+EVENTS: list[Event] = [
+    messages.Done(1, 0, True),
+    messages.Released(3),
+    messages.Ended((from_signal(1, 9, last_lines=("a",)),), None, (1, 2)),
+    messages.Ended(stop=STOP),
+    messages.Beat(state(2, 7, limit=600.0)),
+    messages.Dump(),
+    messages.Stacks(1, "train.py line 3", "text", "data.py line 120", "/log"),
+    messages.StopAsked(STOP),
+    messages.Hold(STOP),
+    messages.Begun(1, 7),
+    messages.Begun(1, None),
+    messages.StopAt(8),
+    messages.Restart(2, 4.0, "why"),
+    messages.GiveUp("why"),
+]
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
+def test_events_come_over_the_line(event: Event) -> None:
+    assert from_message(json.loads(json.dumps(to_message(event)))) == event
+
+
+def test_every_kind_of_event_is_tried() -> None:
+    assert {type(event) for event in EVENTS} == set(Event.__args__)
+
+
+def test_other_messages_are_no_events() -> None:
+    assert from_message({"settle": []}) is None
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"event": "Explode"},
+        {"event": ["Done"]},
+        {"event": "Done", "index": 1},
+        {"event": "Done", "index": "x", "code": 0, "gone": False},
+        {"event": "Beat", "state": {"index": 1}},
+        {"event": "Released", "code": 0, "more": 1},
+        {"event": "Ended", "failures": 3, "stop": None, "blamed": []},
+    ],
+)
+def test_what_is_not_understood_is_an_error(message: dict[str, Any]) -> None:
+    with pytest.raises(LineError):
+        from_message(message)

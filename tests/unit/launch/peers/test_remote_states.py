@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.unit.launch.fakes import state
+from tfdist.launch.peers.remote_states import RemoteStates
+from tfdist.rundir import RunDir, WorkerState
+
+
+def test_states_from_elsewhere_are_written(tmp_path: Path) -> None:
+    run = RunDir(tmp_path)
+    run.state_dir.mkdir()
+    kept = RemoteStates(run, [1])
+    kept.write([state(0, 5, time=1.0), state(1, 5, time=1.0)])
+    assert WorkerState.read(run.state_file(1)) == state(1, 5, time=1.0)
+    assert not run.state_file(0).exists()  # it writes its own
+
+
+def test_a_shared_directory_keeps_the_newer_state(tmp_path: Path) -> None:
+    run = RunDir(tmp_path)
+    run.state_dir.mkdir()
+    kept = RemoteStates(run, [1])
+    state(1, 9, time=9.0).write(run.state_file(1), durable=False)
+    kept.write([state(1, 5, time=5.0)])
+    assert WorkerState.read(run.state_file(1)) == state(1, 9, time=9.0)
+    kept.write([state(1, 10, time=10.0)])
+    assert WorkerState.read(run.state_file(1)) == state(1, 10, time=10.0)
+
+
+def test_a_damaged_file_is_replaced_and_a_missing_directory_stops_nothing(tmp_path: Path) -> None:
+    run = RunDir(tmp_path)
+    RemoteStates(run, [1]).write([state(1, 5, time=5.0)])
+    run.state_dir.mkdir(exist_ok=True)
+    run.state_file(1).write_text("{")
+    RemoteStates(run, [1]).write([state(1, 5, time=5.0)])
+    assert WorkerState.read(run.state_file(1)) == state(1, 5, time=5.0)

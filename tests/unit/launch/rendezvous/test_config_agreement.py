@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tfdist.errors import FormingError
+from tfdist.launch.rendezvous.config_agreement import check_settings
+
+CONFIG = {"fit.epochs": 3, "model.args.hidden": (8, 4), "model.args.names": {1: "a"}}
+
+
+@pytest.mark.parametrize("settings", [None, {}, CONFIG])
+def test_what_came_through_json_is_the_same(settings: dict[str, object] | None) -> None:
+    check_settings(settings, json.loads(json.dumps(settings)))
+
+
+@pytest.mark.parametrize(
+    ("mine", "chiefs", "differing"),
+    [
+        ({"fit.epochs": 3}, {"fit.epochs": 4}, r"fit.epochs: 3 on \S+, 4 on the chief's host"),
+        ({"seed": 1, "fit.epochs": 3}, {"fit.epochs": 3}, "seed: 1 on .*, nothing on the chief"),
+        ({"fit.epochs": 3}, {"seed": None, "fit.epochs": 3}, "seed: nothing on .*, null on the chief"),
+        (None, CONFIG, "a script on .*, a config on the chief"),
+        (CONFIG, None, "a config on .*, a script on the chief"),
+        ({str(n): n for n in range(8)}, {str(n): -1 for n in range(8)}, "(?s)0: 0 .*4: 4 .*and 3 more"),
+    ],
+)
+def test_what_differs_is_named(mine: dict | None, chiefs: dict | None, differing: str) -> None:
+    with pytest.raises(FormingError, match=differing):
+        check_settings(mine, chiefs)

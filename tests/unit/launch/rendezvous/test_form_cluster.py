@@ -1,0 +1,420 @@
+"""Launchers meet over loopback, each in a thread of this process."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.waiting import until
+from tfdist.cluster import Address, Cluster, Membership, discover
+from tfdist.errors import FormingError, RunDirError, TfdistError
+from tfdist.launch.agent.failures import from_signal
+from tfdist.launch.peers.messages import Done, Ended, Released, Stop
+from tfdist.launch.rendezvous import hello as hello_module
+from tfdist.launch.rendezvous.form_cluster import form
+from tfdist.launch.rendezvous.hello import Hello
+from tfdist.launch.rendezvous.join_barrier import Formed
+from tfdist.launch.rendezvous.peer_discovery import RollCall
+from tfdist.launch.signals import Signals, Stopped
+from tfdist.net.bounded_wait import wait_for
+from tfdist.net.port_lease import PortHold, bind_reusable, hold_ports
+from tfdist.net.shared_token import Token
+
+GO = {"run_dir": "runs/x", "seed": 7}
+TWO_OF_THREE = "2 of 3 workers are here; waiting for "
+
+
+def no_go() -> dict[str, Any]:
+    raise AssertionError("only the chief's launcher makes the go")
+
+
+class Launchers:
+    """The launchers of one cluster on this machine, and their ports.
+
+    Attributes:
+        ahead: Seconds by which their time is ahead of the system's.
+        said: What each has told its user, by its first worker.
+    """
+
+    def __init__(self, size: int, stack: contextlib.ExitStack) -> None:
+        hold = stack.enter_context(PortHold())
+        held = hold_ports(discover(None, None, size, {}), hold)
+        assert held.cluster is not None
+        self.cluster = held.cluster
+        self.stack = stack
+        self.pool = stack.enter_context(ThreadPoolExecutor(size + 1))
+        self.signals: list[Signals] = []
+        self.ahead = 0.0
+        self.said: dict[int, list[str]] = collections.defaultdict(list)
+        self.clock: Callable[[], float] = lambda: time.monotonic() + self.ahead
+
+    def start(
+        self,
+        *local: int,
+        cluster: Cluster | None = None,
+        timeout: float = 20,
+        make_go: Callable[[], dict[str, Any]] = lambda: GO,
+        token: str | None = None,
+    ) -> Future[Formed]:
+        cluster = cluster or self.cluster
+        membership = Membership(cluster, local)
+        signals = self.stack.enter_context(Signals())
+        self.signals.append(signals)
+        secret = None if token is None else Token(token)
+        arguments = (membership, cluster, make_go if 0 in local else no_go, timeout, signals, self.clock, secret)
+        return self.pool.submit(form, *arguments, self.said[local[0]].append)
+
+    def pass_until(self, condition: Callable[[], Any]) -> None:
+        """Lets their time pass until the condition holds, faster than the system's, and no handshake takes too long."""
+
+        def passed() -> Any:
+            self.ahead += 0.1
+            return condition()
+
+        until(passed)
+
+    def pass_until_said(self, text: str, *indices: int) -> None:
+        """Lets their time pass until each of these launchers has told its user this."""
+        self.pass_until(lambda: all(any(text in line for line in self.said[index]) for index in indices))
+
+    def hello(self, *local: int) -> bytes:
+        """What the launcher of these workers would say."""
+        return json.dumps(Hello.own(self.cluster, local).to_message(link=True)).encode() + b"\n"
+
+    def form(self, *locals_: Sequence[int], token: str | None = None) -> list[Formed]:
+        formed = [future.result(20) for future in [self.start(*local, token=token) for local in locals_]]
+        for each in formed:
+            self.stack.callback(each.control.close)
+        return formed
+
+
+@pytest.fixture
+def make() -> Iterator[Callable[[int], Launchers]]:
+    with contextlib.ExitStack() as stack:
+        yield lambda size: Launchers(size, stack)
+
+
+def wait_for_events(formed: Formed) -> list[Any]:
+    deadline = time.monotonic() + 60
+    while not (events := formed.control.events()):
+        assert time.monotonic() < deadline
+        wait_for(formed.control.sockets(), 1)
+    return events
+
+
+@pytest.mark.parametrize(
+    "locals_", [[(0,), (1,)], [(0, 2), (1,), (3,)], [(1, 2), (0,)], [(0,), (1,), (2,), (3,), (4,)]]
+)
+def test_launchers_meet_and_agree(make: Callable[[int], Launchers], locals_: list[tuple[int, ...]]) -> None:
+    size = sum(map(len, locals_))
+    formed = make(size).form(*locals_)
+    assert [each.go for each in formed] == [GO] * len(locals_)
+    for each, local in zip(formed, locals_, strict=True):
+        assert each.control.leads == (0 in local)
+        assert each.control.remote == tuple(index for index in range(size) if index not in local)
+
+
+def test_launchers_may_start_at_different_times(make: Callable[[int], Launchers]) -> None:
+    launchers = make(3)
+    first = launchers.start(1)
+    with pytest.raises(TimeoutError):
+        first.result(0.5)
+    second = launchers.start(0)
+    with pytest.raises(TimeoutError):
+        second.result(0.5)
+    third = launchers.start(2)
+    for each in (first, second, third):
+        formed = each.result(20)
+        assert formed.go == GO
+        launchers.stack.callback(formed.control.close)
+
+
+def test_the_listeners_are_gone_before_the_workers_come(make: Callable[[int], Launchers]) -> None:
+    launchers = make(2)
+    launchers.form((0,), (1,))
+    for address in launchers.cluster.workers:
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection((address.host, address.port), timeout=5)
+
+
+@pytest.mark.parametrize(("present", "absent"), [([(0,), (1,)], "worker 2"), ([(1,), (2,)], "worker 0")])
+def test_who_does_not_come_is_named_everywhere(
+    make: Callable[[int], Launchers], present: list[tuple[int, ...]], absent: str
+) -> None:
+    launchers = make(3)
+    futures = [launchers.start(*local, timeout=1000) for local in present]
+    launchers.pass_until_said(TWO_OF_THREE, *(index for index, *_ in present))
+    launchers.ahead += 1000
+    for future in futures:
+        with pytest.raises(FormingError) as raised:
+            future.result(20)
+        assert f"{absent} (127.0.0.1:" in str(raised.value)
+        assert "1 of its 3 workers did not come" in str(raised.value)
+        assert "refuses the connection" in str(raised.value)
+        assert raised.value.exit_code == 3
+
+
+@pytest.mark.parametrize(
+    ("said", "brief", "says"),
+    [
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "something else listens there", "is no tfdist launcher"),
+        (b"", "connection refused", "refuses"),
+    ],
+)
+def test_something_else_at_a_workers_address_is_named(
+    make: Callable[[int], Launchers], said: bytes, brief: str, says: str
+) -> None:
+    """A server that greets first, and one that hangs up."""
+    launchers = make(2)
+    server = launchers.stack.enter_context(bind_reusable(launchers.cluster.workers[1].port))
+    server.listen()
+
+    def greet() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                with server.accept()[0] as caller:
+                    caller.sendall(said)
+
+    threading.Thread(target=greet, daemon=True).start()
+    launchers.stack.callback(server.shutdown, socket.SHUT_RDWR)
+    future = launchers.start(0, timeout=30)
+    launchers.pass_until_said(brief, 0)
+    launchers.pass_until(future.done)
+    with pytest.raises(FormingError, match=says):
+        future.result(20)
+
+
+@pytest.mark.parametrize("hasty", [0, 1])
+def test_the_one_that_gives_up_first_ends_all(make: Callable[[int], Launchers], hasty: int) -> None:
+    launchers = make(3)
+    futures = [launchers.start(index, timeout=1000 if index == hasty else 1_000_000) for index in (0, 1)]
+    launchers.pass_until_said(TWO_OF_THREE, 0, 1)
+    launchers.ahead += 1000
+    for future in futures:
+        with pytest.raises(FormingError, match="worker 2"):
+            future.result(20)
+
+
+@pytest.fixture
+def killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Launchers that give up say nothing to the others, as if they had been killed."""
+    monkeypatch.setattr(RollCall, "lines", lambda roll: [])
+
+
+@pytest.mark.usefixtures("killed")
+@pytest.mark.parametrize("index", [0, 1])
+def test_a_launcher_that_was_killed_may_be_started_again(make: Callable[[int], Launchers], index: int) -> None:
+    launchers = make(3)
+    waiting, first = launchers.start(1 - index), launchers.start(index, timeout=0.7)
+    with pytest.raises(FormingError):
+        first.result(20)
+    for each in (waiting, launchers.start(index), launchers.start(2)):
+        launchers.stack.callback(each.result(20).control.close)
+
+
+@pytest.mark.usefixtures("killed")
+def test_the_chief_may_be_started_again_when_all_had_come(make: Callable[[int], Launchers]) -> None:
+    def die() -> dict[str, Any]:
+        raise KeyError("killed")
+
+    launchers = make(3)
+    others = [launchers.start(1), launchers.start(2)]
+    with pytest.raises(KeyError):
+        launchers.start(0, make_go=die).result(20)
+    for each in (launchers.start(0), *others):
+        launchers.stack.callback(each.result(20).control.close)
+
+
+@pytest.mark.usefixtures("killed")
+def test_who_has_come_and_left_is_named(make: Callable[[int], Launchers]) -> None:
+    launchers = make(3)
+    leader, follower = launchers.start(0, timeout=10_000), launchers.start(1, timeout=1000)
+    launchers.pass_until_said(TWO_OF_THREE, 0, 1)
+    launchers.ahead += 1000
+    with pytest.raises(FormingError):
+        follower.result(20)
+    left = launchers.cluster.workers[1]
+    launchers.pass_until_said(f"waiting for {left}, connection refused", 0)
+    launchers.ahead += 10_000
+    with pytest.raises(FormingError) as raised:
+        leader.result(20)
+    assert f"worker 1 ({left}) refuses the connection" in str(raised.value)
+
+
+@pytest.mark.parametrize("odd", [0, 1, 2])
+def test_another_list_is_an_error_at_once_and_everywhere(make: Callable[[int], Launchers], odd: int) -> None:
+    launchers = make(3)
+    other = Cluster((*launchers.cluster.workers, Address("127.0.0.1", 19_999)))
+    futures = [launchers.start(i, cluster=other if i == odd else None, timeout=60) for i in range(3)]
+    for future in futures:
+        with pytest.raises(FormingError, match="another worker list"):
+            future.result(20)
+
+
+def test_other_versions_are_an_error_at_once(make: Callable[[int], Launchers], monkeypatch: pytest.MonkeyPatch) -> None:
+    launchers = make(2)
+    versions = iter([{"keras": "3.15.1"}, {"keras": "3.14.0"}])
+    monkeypatch.setattr(hello_module, "versions", lambda: next(versions))
+    futures = [launchers.start(0, timeout=60), launchers.start(1, timeout=60)]
+    for future in futures:
+        with pytest.raises(FormingError, match=r"keras 3\.1.* here and 3\.1"):
+            future.result(20)
+
+
+def test_another_order_is_an_error_that_says_so(make: Callable[[int], Launchers]) -> None:
+    launchers = make(2)
+    turned = Cluster(launchers.cluster.workers[::-1])
+    futures = [launchers.start(0, timeout=60), launchers.start(0, cluster=turned, timeout=60)]
+    for future in futures:
+        with pytest.raises(FormingError, match="the workers in another order"):
+            future.result(20)
+
+
+def test_a_list_that_crosses_two_hosts_is_an_error(make: Callable[[int], Launchers]) -> None:
+    """The one list, but one launcher has worker 1's port and says that it starts worker 2."""
+    launchers = make(3)
+    futures = [launchers.start(0, timeout=60), launchers.start(1, timeout=60), launchers.start(1, timeout=60)]
+    for future in futures:
+        with pytest.raises(FormingError, match="started twice|starts worker"):
+            future.result(20)
+
+
+def test_a_worker_that_is_started_twice_is_an_error(make: Callable[[int], Launchers]) -> None:
+    launchers = make(3)
+    first, second = launchers.start(0, 1, timeout=60), launchers.start(1, 2, timeout=60)
+    for future in (first, second):
+        with pytest.raises(FormingError, match="started twice"):
+            future.result(20)
+
+
+def test_what_the_chief_cannot_do_ends_all_with_its_code(make: Callable[[int], Launchers]) -> None:
+    def refuse() -> dict[str, Any]:
+        raise RunDirError("The run directory holds an earlier run.")
+
+    launchers = make(2)
+    leader, follower = launchers.start(0, make_go=refuse), launchers.start(1)
+    with pytest.raises(RunDirError):
+        leader.result(20)
+    with pytest.raises(TfdistError, match="holds an earlier run") as raised:
+        follower.result(20)
+    assert raised.value.exit_code == 2
+
+
+def test_what_nobody_foresaw_is_told_to_all_too(make: Callable[[int], Launchers]) -> None:
+    launchers = make(2)
+
+    def fail() -> dict[str, Any]:
+        raise KeyError("boom")
+
+    leader, follower = launchers.start(0, make_go=fail), launchers.start(1)
+    with pytest.raises(KeyError):
+        leader.result(20)
+    with pytest.raises(FormingError, match="KeyError: 'boom'"):
+        follower.result(10)
+
+
+@pytest.mark.parametrize(("code", "exit_code"), [(2, 2), (0, 3), (-1, 3), (256, 3), ("2", 3), (True, 3), (None, 3)])
+def test_a_launcher_that_gives_up_never_makes_the_job_look_well(
+    make: Callable[[int], Launchers], code: object, exit_code: int
+) -> None:
+    launchers = make(2)
+    leader = launchers.start(0)
+    address = launchers.cluster.workers[0]
+    caller = None
+    while caller is None:
+        with contextlib.suppress(ConnectionRefusedError):
+            caller = socket.create_connection((address.host, address.port), timeout=10)
+    with caller:
+        abort = {"abort": {"code": code, "text": "It is over.", "host": "h"}}
+        caller.sendall(launchers.hello(1) + json.dumps(abort).encode() + b"\n")
+        with pytest.raises(FormingError, match="It is over") as raised:
+            leader.result(20)
+    assert raised.value.exit_code == exit_code
+
+
+@pytest.mark.parametrize(("stopped", "other"), [(0, 1), (1, 0)])
+def test_a_signal_while_forming_ends_it_for_all(make: Callable[[int], Launchers], stopped: int, other: int) -> None:
+    launchers = make(3)
+    futures = {index: launchers.start(index, timeout=1000) for index in (0, 1)}
+    launchers.pass_until_said(TWO_OF_THREE, 0, 1)
+    launchers.signals[stopped].received.append(2)
+    with pytest.raises(Stopped) as ours:
+        futures[stopped].result(20)
+    with pytest.raises(FormingError, match="SIGINT") as theirs:
+        futures[other].result(20)
+    assert ours.value.exit_code == theirs.value.exit_code == 130
+
+
+def test_news_reach_every_launcher(make: Callable[[int], Launchers]) -> None:
+    leader, first, second = make(3).form((0,), (1,), (2,))
+    first.control.tell(Done(1, 3, False))
+    assert wait_for_events(leader) == [Done(1, 3, False)]
+    failure = from_signal(2, 6)
+    second.control.tell(Ended((failure,)))
+    assert wait_for_events(leader) == [Ended((failure,))]
+    assert wait_for_events(first) == [Ended((failure,))]
+
+
+def test_long_reports_reach_every_launcher(make: Callable[[int], Launchers]) -> None:
+    """The tracebacks and last lines of many workers, both ways; longer than what a socket takes at once."""
+    leader, first, second = make(3).form((0,), (1,), (2,))
+    failures = tuple(replace(from_signal(index, 6), traceback="x" * 1_500_000) for index in (1, 2))
+    first.control.tell(Ended(failures))
+    pool = ThreadPoolExecutor(1)
+    heard = pool.submit(wait_for_events, second)
+    with pool:
+        while not (events := leader.control.events()):
+            first.control.events()  # sends on what did not fit
+        assert events == [Ended(failures)]
+        while not heard.done():
+            leader.control.events()
+        assert heard.result() == [Ended(failures)]
+
+
+def test_the_release_ends_without_a_loss(make: Callable[[int], Launchers]) -> None:
+    leader, follower = make(2).form((0,), (1,))
+    leader.control.tell(Released(3))
+    leader.control.close()
+    assert wait_for_events(follower) == [Released(3)]
+    assert follower.control.events() == []
+
+
+def test_a_stop_reaches_every_launcher(make: Callable[[int], Launchers]) -> None:
+    leader, first, second = make(3).form((0,), (1,), (2,))
+    first.control.tell(Ended(stop=Stop(130, "Ctrl-C")))
+    assert wait_for_events(leader)[0].stop == Stop(130, "Ctrl-C")
+    assert wait_for_events(second)[0].stop == Stop(130, "Ctrl-C")
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_a_launcher_that_is_gone_is_a_failure_everywhere(make: Callable[[int], Launchers], lost: int) -> None:
+    formed = make(3).form((0,), (1,), (2,))
+    formed[lost].control.close()
+    for index, each in enumerate(formed):
+        if index != lost:
+            event = wait_for_events(each)[0]
+            assert event.failures[0].kind == "lost"
+            assert event.failures[0].index == lost
+
+
+def test_all_settle_on_the_same_first_failure(make: Callable[[int], Launchers]) -> None:
+    launchers = make(3)
+    formed = launchers.form((0,), (1,), (2,))
+    pool = launchers.stack.enter_context(ThreadPoolExecutor(3))
+    settling = [
+        pool.submit(each.control.settle, [from_signal(index, 6)] if index else [], 10)
+        for index, each in enumerate(formed)
+    ]
+    settled = [future.result(20) for future in settling]
+    assert settled[0] == settled[1] == settled[2]
+    assert {failure.index for failure in settled[0]} == {1, 2}

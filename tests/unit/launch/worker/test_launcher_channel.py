@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import json
+import logging
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tfdist.launch.worker.launcher_channel import WorkerChannel
+
+
+def fail(value: Any) -> None:
+    raise ValueError(f"no answer to {value}")
+
+
+ANSWERS = {"hold": lambda value: {"begun": 7, "to": value}, "stop": lambda value: None, "dump": fail}
+
+
+@pytest.fixture
+def launcher() -> Iterator[tuple[socket.socket, WorkerChannel, threading.Event]]:
+    ours, theirs = socket.socketpair()
+    lost = threading.Event()
+    channel = WorkerChannel(theirs.detach(), on_lost=lost.set, answers=ANSWERS)
+    with ours:
+        yield ours, channel, lost
+    assert channel._watcher is None or not (channel._watcher.join(60), channel._watcher.is_alive())[1]
+    channel._socket.close()
+
+
+def test_a_worker_is_done_when_it_is_released(launcher: tuple[socket.socket, WorkerChannel, threading.Event]) -> None:
+    ours, channel, lost = launcher
+    ours.sendall(b'{"release": true}\n')
+    assert channel.finished(3, timeout=5)
+    assert json.loads(ours.recv(100)) == {"finished": 3}
+    ours.close()
+    assert not lost.is_set()
+
+
+def test_a_worker_does_not_wait_for_ever(launcher: tuple[socket.socket, WorkerChannel, threading.Event]) -> None:
+    _, channel, _ = launcher
+    assert not channel.finished(0, timeout=0.01)
+
+
+@pytest.mark.parametrize("last_words", [b"", b'{"other": 1}\n', b"nonsense\n"])
+def test_a_worker_learns_that_its_launcher_is_gone(
+    launcher: tuple[socket.socket, WorkerChannel, threading.Event], last_words: bytes
+) -> None:
+    ours, channel, lost = launcher
+    channel.watch()
+    ours.sendall(last_words)
+    ours.close()
+    assert lost.wait(60)
+    assert not channel.finished(0, timeout=0.01)
+
+
+def test_a_worker_tells_of_its_error(launcher: tuple[socket.socket, WorkerChannel, threading.Event]) -> None:
+    ours, channel, _ = launcher
+    channel.failed({"message": "The disk is full"})
+    assert json.loads(ours.recv(100)) == {"failed": {"message": "The disk is full"}}
+    ours.close()
+    channel.failed({"message": "nobody listens"})
+
+
+def test_a_worker_answers(launcher: tuple[socket.socket, WorkerChannel, threading.Event]) -> None:
+    ours, channel, _ = launcher
+    channel.watch()
+    ours.sendall(b'{"unknown": 1}\n{"stop": {}}\n{"hold": true}\n')
+    assert json.loads(ours.recv(100)) == {"begun": 7, "to": True}
+    ours.sendall(b'{"release": true}\n')
+
+
+def test_an_answer_that_fails_is_no_end(
+    launcher: tuple[socket.socket, WorkerChannel, threading.Event], caplog: pytest.LogCaptureFixture
+) -> None:
+    ours, channel, lost = launcher
+    channel.watch()
+    logger = logging.getLogger("tfdist")
+    logger.addHandler(caplog.handler)
+    try:
+        ours.sendall(b'{"dump": true}\n{"hold": 1}\n')
+        assert json.loads(ours.recv(100)) == {"begun": 7, "to": 1}
+    finally:
+        logger.removeHandler(caplog.handler)
+    assert "no answer to True" in caplog.text
+    assert not lost.is_set()
+    ours.sendall(b'{"release": true}\n')
+
+
+def test_a_launcher_that_does_not_listen_stops_no_beat(
+    launcher: tuple[socket.socket, WorkerChannel, threading.Event],
+) -> None:
+    ours, channel, _ = launcher
+    for step in range(10_000):
+        channel.beat({"step": step, "filling": "x" * 1000})
+    heard = b""
+    while heard.count(b"\n") < 2:
+        heard += ours.recv(65536)
+    first, second = (json.loads(line)["beat"]["step"] for line in heard.split(b"\n")[:2])
+    assert (first, second) == (0, 1)
+    ours.close()
+    channel.beat({"step": -1})
+
+
+def test_a_worker_tells_of_a_signal(launcher: tuple[socket.socket, WorkerChannel, threading.Event]) -> None:
+    ours, channel, _ = launcher
+    channel.signalled(15)
+    assert json.loads(ours.recv(100)) == {"signal": 15}

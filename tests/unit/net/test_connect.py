@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import errno
+import socket
+import threading
+from typing import Any
+
+import pytest
+
+from tests.waiting import until
+from tfdist.cluster import Address
+from tfdist.net.bounded_wait import wait_for
+from tfdist.net.connect import FRESH_SECONDS, Lookup, begin_connecting, finish_connecting
+
+
+class Names:
+    """A name server that answers when it is told to, and the time."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.asked = 0
+        self.answer: list[Any] = [("target",)]
+        self.answers = threading.Event()
+        self.lookup = Lookup(Address("b", 1), lambda: self.now, self._look_up)
+
+    def _look_up(self, address: Address) -> list[Any]:
+        self.asked += 1
+        assert self.answers.wait(20)
+        return self.answer
+
+    def targets(self) -> list[Any]:
+        found: list[list[Any]] = []
+        until(lambda: found or [found.append(targets) for targets in [self.lookup.targets()] if targets is not None])
+        return found[0]
+
+
+@pytest.fixture
+def names() -> Names:
+    return Names()
+
+
+def test_a_name_server_that_takes_its_time_is_not_waited_for(names: Names) -> None:
+    assert names.lookup.targets() is None
+    assert names.lookup.targets() is None
+    names.answers.set()
+    assert names.targets() == [("target",)]
+    assert names.asked == 1
+
+
+@pytest.mark.parametrize("answer", [[("target",)], []])
+def test_what_was_looked_up_counts_for_a_while(names: Names, answer: list[Any]) -> None:
+    names.answers.set()
+    names.answer = answer
+    first = names.targets()
+    first.clear()  # who takes its targets one by one changes nothing for the next
+    assert names.targets() == answer
+    assert names.asked == 1
+    names.now += FRESH_SECONDS
+    names.answer = [("other",)]
+    assert names.targets() == [("other",)]
+    assert names.asked == 2
+
+
+def target(port: int, host: str = "127.0.0.1") -> Any:
+    return socket.AF_INET, socket.SOCK_STREAM, 0, "", (host, port)
+
+
+def test_connects_without_waiting() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        connecting, code = begin_connecting(target(server.getsockname()[1]))
+        assert connecting is not None and code == 0
+        with connecting:
+            wait_for((), 20, (connecting,))
+            assert finish_connecting(connecting) == 0
+
+
+def test_says_why_not() -> None:
+    with socket.socket() as bound:  # and does not listen
+        bound.bind(("127.0.0.1", 0))
+        connecting, _ = begin_connecting(target(bound.getsockname()[1]))
+        assert connecting is not None
+        with connecting:
+            wait_for((), 20, (connecting,))
+            assert finish_connecting(connecting) == errno.ECONNREFUSED
+
+
+def test_an_address_that_nobody_can_connect_to() -> None:
+    connecting, code = begin_connecting(target(1, "255.255.255.255"))
+    assert connecting is None and code

@@ -1,0 +1,44 @@
+"""What the attempts of a job have to do with: real processes, launchers and clocks, or a test's."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tfdist.launch.agent.failures import Failure
+from tfdist.launch.environment import Assignment
+from tfdist.launch.peers.coordinator import Control
+from tfdist.launch.signals import Signals
+from tfdist.launch.worker.worker_handle import Worker
+from tfdist.net.bounded_wait import Source, wait_for
+from tfdist.rundir.worker_state import WorkerState
+
+Start = Callable[[Assignment], Worker]
+Diagnose = Callable[[Worker, int], Failure | None]
+Wait = Callable[[Sequence[Source], float], None]
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What an attempt has to do with.
+
+    Attributes:
+        start: Starts a worker.
+        diagnose: What an ended worker's exit code and error file say; None when it did not fail by itself.
+        control: The line to the other launchers.
+        signals: The signals that this launcher gets.
+        grace: Seconds that the workers have to stop at a step when the job is asked to.
+        observe: Called with the states of all workers whenever one of them has said something new.
+        clock: Seconds, never going back.
+        wait: Waits for the first of some sources.
+    """
+
+    start: Start
+    diagnose: Diagnose
+    control: Control
+    signals: Signals
+    grace: float = 30.0
+    observe: Callable[[Mapping[int, WorkerState]], None] = lambda states: None
+    clock: Callable[[], float] = time.monotonic
+    wait: Wait = wait_for

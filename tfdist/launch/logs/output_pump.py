@@ -1,0 +1,144 @@
+"""What workers print: every byte to the worker's log, and to the launcher's terminal what is shown."""
+
+from __future__ import annotations
+
+import collections
+import os
+import selectors
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO, Literal
+
+from tfdist.launch.logs.line_splitter import Cutter, LineCutter, ScreenCutter
+from tfdist.launch.logs.terminal import STDERR, STDOUT, Terminal
+from tfdist.launch.logs.tf_log_filter import NoiseFilter
+from tfdist.launch.logs.worker_log import WorkerLog
+
+__all__ = ["STDERR", "STDOUT", "Pump", "Show", "Terminal"]
+
+Show = Literal["chief", "all", "none"]
+
+_READ_BYTES = 65536
+_TAIL_LINES = 20
+_TAIL_LINE_BYTES = 2000
+_IDLE_SECONDS = 0.2
+_LOG_PATIENCE = 1.0
+"""Seconds after which the log has a line that does not end: whoever follows the log sees it, and a launcher that is
+killed loses no more."""
+
+
+class Pump:
+    """A thread that takes what one worker writes, so that the worker never waits for the launcher's other work.
+
+    Args:
+        index: The worker.
+        pipes: The reading ends of its stdout and stderr, by STDOUT and STDERR; the pump owns them.
+        log: Where every byte goes; lines of the two streams are never mixed.
+        terminal: Where it is shown; None when this worker is not.
+        quiet: Whether TensorFlow's own log lines are left out on the terminal.
+        clock: Seconds, never going back.
+
+    Raises:
+        OSError: The log cannot be opened.
+    """
+
+    def __init__(
+        self,
+        index: int,
+        pipes: dict[int, BinaryIO],
+        log: Path,
+        terminal: Terminal | None,
+        *,
+        quiet: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._index = index
+        self._pipes = pipes
+        self._log = WorkerLog(log)
+        self._terminal = terminal
+        self._quiet = quiet
+        self._clock = clock
+        self._filters = {STDERR: NoiseFilter()}
+        self._for_log: dict[int, Cutter] = {stream: LineCutter(patience=_LOG_PATIENCE) for stream in pipes}
+        self._for_tail: dict[int, Cutter] = {stream: ScreenCutter() for stream in pipes}
+        self._for_terminal = {} if terminal is None else {stream: terminal.cutter() for stream in pipes}
+        self._tail: collections.deque[bytes] = collections.deque(maxlen=_TAIL_LINES)
+        self._ending = threading.Event()
+        self._selector = selectors.DefaultSelector()
+        self._thread = threading.Thread(target=self._run, name=f"tfdist-output-{index}", daemon=True)
+        self._thread.start()
+
+    def close(self, timeout: float) -> bool:
+        """Takes what the ended worker has left and stops; a process that still has the pipe is not waited for.
+
+        Returns:
+            Whether the thread ended in `timeout` seconds; a terminal that takes nothing any more can keep it.
+        """
+        self._ending.set()
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def last_lines(self) -> tuple[str, ...]:
+        """The newest lines, oldest first, without TensorFlow's own; of long ones the beginning."""
+        return tuple(line.decode(errors="replace") for line in tuple(self._tail))
+
+    def _run(self) -> None:
+        with self._selector as selector:
+            for stream, pipe in self._pipes.items():
+                os.set_blocking(pipe.fileno(), False)
+                selector.register(pipe, selectors.EVENT_READ, stream)
+            while selector.get_map():
+                ending = self._ending.is_set()
+                ready = selector.select(0 if ending else _IDLE_SECONDS)
+                for key, _ in ready:
+                    data = os.read(key.fd, _READ_BYTES)
+                    if data:
+                        self._take(key.data, data)
+                    else:
+                        selector.unregister(key.fileobj)
+                if not ready and ending:
+                    break
+                self._take_overdue()
+        self._finish()
+
+    def _take(self, stream: int, data: bytes) -> None:
+        now = self._clock()
+        self._keep(stream, self._for_log[stream].feed(data, now))
+        said = self._filters[stream].feed(data) if stream in self._filters else data
+        self._remember(self._for_tail[stream].feed(said, now))
+        if self._terminal is not None:
+            shown = said if self._quiet else data
+            self._terminal.write(self._index, stream, self._for_terminal[stream].feed(shown, now))
+
+    def _take_overdue(self) -> None:
+        now = self._clock()
+        for stream, cutter in self._for_log.items():
+            self._keep(stream, cutter.overdue(now))
+        if self._terminal is not None:
+            for stream, cutter in self._for_terminal.items():
+                self._terminal.write(self._index, stream, cutter.overdue(now))
+
+    def _finish(self) -> None:
+        for stream, pipe in self._pipes.items():
+            self._keep(stream, self._for_log[stream].rest())
+            said = self._filters[stream].rest() if stream in self._filters else b""
+            self._remember(self._for_tail[stream].feed(said, self._clock()) + self._for_tail[stream].rest())
+            if self._terminal is not None:
+                self._show_rest(self._terminal, stream, said if self._quiet else b"")
+            pipe.close()
+        self._log.close()
+
+    def _show_rest(self, terminal: Terminal, stream: int, said: bytes) -> None:
+        cutter = self._for_terminal[stream]
+        terminal.write(self._index, stream, cutter.feed(said, self._clock()) + cutter.rest())
+
+    def _remember(self, lines: bytes) -> None:
+        self._tail.extend(line[:_TAIL_LINE_BYTES] for line in lines.split(b"\n")[:-1])
+
+    def _keep(self, stream: int, data: bytes) -> None:
+        error = self._log.write(stream, data)
+        if error is not None and self._terminal is not None:
+            # That the log ends here is said where it can be seen.
+            self._terminal.write(self._index, STDERR, f"tfdist: this worker's log ends here: {error}\n".encode())

@@ -1,0 +1,161 @@
+"""The lines between the launchers of one job: a star around the launcher that has the chief."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tfdist.launch.agent.failures import Failure, first_to_last
+from tfdist.launch.peers.messages import Ended, Event, Released, from_message, outlives_attempt, to_message
+from tfdist.net.bounded_wait import wait_for
+from tfdist.net.line_socket import LineError, LineSocket, Message
+
+# A machine that vanishes without a word is found out by the kernel: silent for 10 s, then 4 probes 5 s apart.
+_KEEPALIVE = ((socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 4))
+_UNACKNOWLEDGED_MILLISECONDS = 30_000
+_TICK_SECONDS = 0.1
+
+
+def keep_alive(connection: socket.socket) -> None:
+    """Makes a line whose other end vanished end here within half a minute."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in _KEEPALIVE:
+        connection.setsockopt(socket.IPPROTO_TCP, option, value)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNACKNOWLEDGED_MILLISECONDS)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Link:
+    """The line to one other launcher.
+
+    Attributes:
+        line: The connection.
+        host: That launcher's machine.
+        workers: The workers that it starts.
+        addresses: Their host:port, in the same order.
+    """
+
+    line: LineSocket
+    host: str
+    workers: tuple[int, ...]
+    addresses: tuple[str, ...]
+
+    def lost(self) -> Failure:
+        """The failure that the loss of this launcher is."""
+        names = ", ".join(map(str, self.workers))
+        return Failure(
+            index=self.workers[0],
+            host=self.host,
+            address=self.addresses[0],
+            time=time.time(),
+            kind="lost",
+            message=f"the launcher of worker(s) {names} is gone: it was killed, or its machine or the network failed",
+        )
+
+
+class Linked:
+    """The control of a job of several launchers: a star around the one that leads.
+
+    Args:
+        links: For the leader, the lines to all others; for the others, the one line to the leader.
+        leads: Whether this launcher leads.
+        remote: Workers that other launchers start.
+    """
+
+    def __init__(self, links: Sequence[Link], *, leads: bool, remote: tuple[int, ...]) -> None:
+        self.leads = leads
+        self.remote = remote
+        self._links = list(links)
+        self._over = False
+        self._gone: set[Link] = set()
+        self._settled: dict[Link, list[Failure]] = {}
+        self._kept: list[Event] = []
+
+    def sockets(self) -> Sequence[LineSocket]:
+        return [link.line for link in self._links if not link.line.is_closed()]
+
+    def is_connected(self) -> bool:
+        return bool(self.sockets())
+
+    def events(self) -> list[Event]:
+        events, self._kept = self._kept, []
+        for link in self._links:
+            if link in self._gone:
+                continue
+            link.line.flush()
+            heard = self._hear(link)
+            # After the release, or once all are ending, the others hang up when they are done.
+            self._over = self._over or any(isinstance(event, Released | Ended) for event in heard)
+            if link.line.is_closed():
+                self._gone.add(link)
+                if not self._over:
+                    heard.append(Ended((link.lost(),)))
+            if self.leads:
+                self._pass_on(link, heard)
+            events += heard
+        return events
+
+    def tell(self, event: Event) -> None:
+        self._over = self._over or isinstance(event, Released | Ended)
+        for link in self._links:
+            link.line.send(to_message(event))
+
+    def settle(self, failures: Sequence[Failure], timeout: float) -> tuple[Failure, ...]:
+        deadline = time.monotonic() + timeout
+        self._over = True
+        if not self.leads:
+            self._send_settled(failures)
+        while not self._all_settled() and time.monotonic() < deadline:
+            wait_for(self.sockets(), min(_TICK_SECONDS, deadline - time.monotonic()))
+            self._kept = [event for event in self.events() if outlives_attempt(event)]
+        known = [failure for settled in self._settled.values() for failure in settled]
+        if self.leads:
+            known += [link.lost() for link in self._links if link not in self._settled]
+        everybodys = first_to_last([*failures, *known])
+        if self.leads:
+            self._send_settled(everybodys)
+        return everybodys
+
+    def keep(self, events: Sequence[Event]) -> None:
+        self._kept = [*events, *self._kept]
+
+    def begin_again(self) -> None:
+        self._over = False
+        self._settled.clear()
+        self._kept += [Ended((link.lost(),)) for link in self._links if link in self._gone]
+
+    def close(self) -> None:
+        for link in self._links:
+            link.line.flush()
+            link.line.close()
+
+    def _hear(self, link: Link) -> list[Event]:
+        events: list[Event] = []
+        try:
+            for message in link.line.receive():
+                if "settle" in message:
+                    self._settled[link] = [Failure.from_json(failure) for failure in message["settle"]]
+                elif (event := from_message(message)) is not None:
+                    events.append(event)
+        except (LineError, ValueError, TypeError):
+            # Who does not speak this language any more is as good as gone.
+            link.line.close()
+        return events
+
+    def _pass_on(self, source: Link, events: Sequence[Event]) -> None:
+        for event in events:
+            if isinstance(event, Ended):
+                for link in self._links:
+                    if link is not source:
+                        link.line.send(to_message(event))
+
+    def _all_settled(self) -> bool:
+        return all(link in self._settled or link in self._gone for link in self._links)
+
+    def _send_settled(self, failures: Sequence[Failure]) -> None:
+        message: Message = {"settle": [failure.to_json() for failure in first_to_last(failures)]}
+        for link in self._links:
+            link.line.send(message)

@@ -1,0 +1,118 @@
+"""How the launchers of one job find one another before any worker starts.
+
+Every launcher listens on its workers' ports and dials all others'; both sides say hello, and what does not fit ends
+the forming at once. The line from each launcher to the chief's stays: over it a launcher says whom it still misses,
+the chief's launcher says go when nobody misses anybody, and the two go on talking until the job's end (star.py).
+With a token (token.py) only launchers that prove to have it take part. Then nobody listens any more.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from tfdist.cluster.cluster_spec import Cluster
+from tfdist.cluster.membership import Membership
+from tfdist.errors import FormingError
+from tfdist.launch.rendezvous.join_barrier import Following, Formed, Leading, abort
+from tfdist.launch.rendezvous.peer_discovery import RollCall
+from tfdist.launch.rendezvous.progress import Progress, print_progress
+from tfdist.launch.signals import Signals
+from tfdist.net.bounded_wait import wait_for
+from tfdist.net.shared_token import Token
+
+LINGER_SECONDS = 1.0
+"""How long a launcher that found a disagreement stays, so that the others meet it and learn of it too."""
+_TICK_SECONDS = 0.05
+
+
+def form(
+    membership: Membership,
+    cluster: Cluster,
+    make_go: Callable[[], dict[str, Any]],
+    timeout: float,
+    signals: Signals,
+    clock: Callable[[], float] = time.monotonic,
+    token: Token | None = None,
+    say: Callable[[str], None] = print_progress,
+) -> Formed:
+    """Meets the other launchers of a job.
+
+    Args:
+        membership: Which workers are started here. Their ports are held.
+        cluster: All workers.
+        make_go: Called once all have met, by the chief's launcher alone: what it hands out.
+        timeout: Seconds for all of it.
+        signals: A signal ends the forming.
+        clock: Seconds, never going back.
+        token: The job's secret: only launchers that have it take part. None where the network is trusted.
+        say: Tells the user who is here and whom the launcher waits for.
+
+    Raises:
+        FormingError: The others did not come in time, or do not agree; or another launcher gave up, and then with its
+            text and its exit code.
+        Stopped: A signal came.
+        Exception: What `make_go` raises; the others are told.
+    """
+    roll = RollCall(membership, cluster, clock, token)
+    part = Leading(roll, make_go) if roll.leads else Following(roll)
+    forming = _Forming(roll, part, timeout, signals, clock, Progress(say, clock))
+    formed = None
+    try:
+        formed = forming.run()
+        return formed
+    except Exception as error:
+        # Whatever it is, the others need not wait until their time is up.
+        for line in roll.lines():
+            line.send(abort(error, roll.hello.host))
+        raise
+    finally:
+        roll.close(formed=formed is not None)
+
+
+class _Forming:
+    def __init__(
+        self,
+        roll: RollCall,
+        part: Leading | Following,
+        timeout: float,
+        signals: Signals,
+        clock: Callable[[], float],
+        progress: Progress,
+    ) -> None:
+        self._roll = roll
+        self._part = part
+        self._timeout = timeout
+        self._signals = signals
+        self._clock = clock
+        self._progress = progress
+
+    def run(self) -> Formed:
+        deadline = self._clock() + self._timeout
+        self._roll.open()
+        while True:
+            self._roll.step()
+            problem = self._roll.problem()
+            if problem is not None:
+                self._linger()
+                raise FormingError(f"The launchers of this job do not agree: {problem}")
+            formed = self._part.step()
+            if formed is not None:
+                self._progress.all_here(len(self._roll.cluster))
+                return formed
+            if self._clock() > deadline:
+                raise FormingError(self._roll.absence(self._timeout))
+            self._progress.show(self._roll.waiting_text())
+            self._wait()
+
+    def _wait(self) -> None:
+        readable, writable = self._roll.waiting_for()
+        wait_for([*readable, self._signals], _TICK_SECONDS, writable)
+        self._signals.check()
+
+    def _linger(self) -> None:
+        deadline = self._clock() + LINGER_SECONDS
+        while self._clock() < deadline:
+            self._roll.step()
+            self._wait()

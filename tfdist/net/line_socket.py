@@ -1,0 +1,161 @@
+"""JSON objects as lines over a socket, bounded in size and never blocking: what launchers and workers speak."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections import deque
+from typing import Any
+
+from tfdist.net.shared_token import Seal
+
+MAX_LINE_BYTES = 1 << 20
+MAX_PEER_LINE_BYTES = 16 << 20
+"""Between launchers that have met: the failures and stacks of all workers of a host may be in one message."""
+_RECEIVE_BYTES = 65536
+_MAX_RECEIVE_BYTES = 4 << 20
+"""What one call reads at most: a peer that never stops talking must not keep its listener from everybody else."""
+
+Message = dict[str, Any]
+
+
+class LineError(ValueError):
+    """The peer sent something that is no JSON object on a line, or a line that is too long."""
+
+
+class LineBuffer:
+    """Cuts a stream of bytes into the JSON objects of its lines."""
+
+    def __init__(self, max_bytes: int = MAX_LINE_BYTES) -> None:
+        self.max_bytes = max_bytes
+        self._rest = bytearray()
+
+    def feed(self, data: bytes) -> list[Message]:
+        """Adds `data` and returns the messages that are whole now.
+
+        Raises:
+            LineError: A line is too long, or is not a JSON object.
+        """
+        return [_parse(line) for line in self.cut(data)]
+
+    def cut(self, data: bytes) -> list[bytes]:
+        """Adds `data` and returns the lines that are whole now, without their ends.
+
+        Raises:
+            LineError: A line is too long.
+        """
+        first, *others = data.split(b"\n")
+        self._rest += first
+        lines = []
+        for other in others:
+            lines.append(bytes(self._rest))
+            self._rest = bytearray(other)
+        if max(map(len, (*lines, self._rest))) > self.max_bytes:
+            raise LineError(f"a line of more than {self.max_bytes} bytes")
+        return lines
+
+
+def _parse(line: bytes) -> Message:
+    try:
+        message = json.loads(line)
+    except (ValueError, RecursionError):
+        raise LineError(f"a line that is not JSON: {line[:60]!r}") from None
+    if not isinstance(message, dict):
+        raise LineError(f"a line that is not a JSON object: {line[:60]!r}")
+    return message
+
+
+class LineSocket:
+    """A connected socket that carries messages; it never blocks.
+
+    What cannot be sent yet waits in memory: call `flush` now and then.
+    """
+
+    def __init__(self, connection: socket.socket, max_bytes: int = MAX_LINE_BYTES) -> None:
+        connection.setblocking(False)
+        self._socket = connection
+        self._incoming = LineBuffer(max_bytes)
+        self._lines: deque[bytes] = deque()
+        self._outgoing = bytearray()
+        self._closed = False
+        self._sending: Seal | None = None
+        self._receiving: Seal | None = None
+
+    def trust(self) -> None:
+        """Takes longer lines from here on: the peer is a launcher of this job."""
+        self._incoming.max_bytes = MAX_PEER_LINE_BYTES
+
+    def protect(self, sending: Seal, receiving: Seal) -> None:
+        """Seals all that is sent, and takes only what is sealed, from the next message on in both directions."""
+        self._sending, self._receiving = sending, receiving
+
+    @property
+    def connection(self) -> socket.socket:
+        """The socket, for its options."""
+        return self._socket
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def is_closed(self) -> bool:
+        """Whether this side has closed, or found the other side gone."""
+        return self._closed
+
+    def send(self, message: Message) -> None:
+        """Sends `message`, or keeps it for `flush`. To a peer that is gone it does nothing."""
+        if not self._closed:
+            body = json.dumps(message).encode()
+            self._outgoing += (body if self._sending is None else self._sending.close(body)) + b"\n"
+            self.flush()
+
+    def flush(self) -> None:
+        """Sends what the socket takes now."""
+        while self._outgoing and not self._closed:
+            try:
+                sent = self._socket.send(self._outgoing)
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError:
+                # The peer is gone. What it said last may still be unread, so only sending ends here.
+                self._outgoing.clear()
+                return
+            del self._outgoing[:sent]
+
+    def receive(self, limit: int | None = None) -> list[Message]:
+        """The messages that have come, `limit` of them at most; afterwards `is_closed` tells if the peer is gone.
+
+        Raises:
+            LineError: The peer does not speak this language.
+        """
+        self._read(limit)
+        messages: list[Message] = []
+        while self._lines and (limit is None or len(messages) < limit):
+            messages.append(self._understand(self._lines.popleft()))
+        return messages
+
+    def _read(self, limit: int | None) -> None:
+        read = 0
+        while not self._closed and read < _MAX_RECEIVE_BYTES and (limit is None or len(self._lines) < limit):
+            try:
+                data = self._socket.recv(_RECEIVE_BYTES)
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError:
+                data = b""
+            if not data:
+                self.close()
+                return
+            read += len(data)
+            self._lines += self._incoming.cut(data)
+
+    def _understand(self, line: bytes) -> Message:
+        if self._receiving is None:
+            return _parse(line)
+        body = self._receiving.open(line)
+        if body is None:
+            raise LineError("a message without the seal of this conversation")
+        return _parse(body)
+
+    def close(self) -> None:
+        self._closed = True
+        self._socket.close()
