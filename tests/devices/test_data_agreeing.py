@@ -20,7 +20,7 @@ from tfdist.data.pipeline import _dealt
 from tfdist.data.sources import ArraySource, Source
 from tfdist.data.tfrecord_sources import ParsedTFRecordSource
 from tfdist.errors import DataError, UsageError
-from tfdist.runtime.feeding import Epochs
+from tfdist.runtime.distribute import Epochs
 
 Say = dict[str, Any]
 

@@ -18,7 +18,7 @@ from tfdist.data.numbering import SampleNumbers
 from tfdist.data.tfrecord_sources import ExampleSource, ParsedTFRecordSource
 from tfdist.errors import DataError, UsageError
 from tfdist.order.epoch_order import Order, Steps
-from tfdist.runtime.feeding import Epochs
+from tfdist.runtime.distribute import Epochs
 
 FEATURES = {"x": tf.io.FixedLenFeature([2], tf.float32), "y": tf.io.FixedLenFeature([], tf.int64)}
 Open = Callable[..., Any]

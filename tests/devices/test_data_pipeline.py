@@ -21,7 +21,7 @@ from tfdist.order.batch_split import bounds
 from tfdist.order.epoch_order import Order, Steps
 from tfdist.order.per_worker_order import ShareSteps
 from tfdist.order.position import Position
-from tfdist.runtime.feeding import as_shares, take_rest
+from tfdist.runtime.distribute import as_shares, take_rest
 
 SIZES = [(1, 4), (2, 4), (8, 4), (9, 4), (10, 4), (11, 1), (7, 100), (225, 32)]
 

@@ -17,7 +17,7 @@ from tfdist.data.pipeline import build
 from tfdist.data.sources import ArraySource
 from tfdist.errors import DataError, UsageError
 from tfdist.order.position import Position
-from tfdist.runtime.feeding import take_rest
+from tfdist.runtime.distribute import take_rest
 
 
 def noisy(sample: tuple[tf.Tensor, tf.Tensor], seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

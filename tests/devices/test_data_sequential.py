@@ -24,8 +24,8 @@ from tfdist.data.tfrecord_sources import ExampleSource, ParsedTFRecordSource
 from tfdist.errors import DataError, UsageError
 from tfdist.order.position import Position
 from tfdist.order.sequential_order import LaneOrder, Lanes
-from tfdist.runtime.feeding import order_of as order_noted
-from tfdist.runtime.feeding import take_rest
+from tfdist.runtime.distribute import order_of as order_noted
+from tfdist.runtime.distribute import take_rest
 
 LAYOUTS = [[10], [5, 5], [0, 3, 0, 7, 0], [1] * 10, [40, 3, 25]]
 

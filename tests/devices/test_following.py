@@ -17,7 +17,7 @@ from tfdist.keras_repairs import ahead
 from tfdist.keras_repairs.table import Hooks, repairs
 from tfdist.launch.environment import Assignment
 from tfdist.rundir import State, ledger_lines
-from tfdist.runtime.meter import Meter
+from tfdist.runtime.step_meter import Meter
 from tfdist.training.following import Follower
 from tfdist.training.heartbeat import Heartbeat
 from tfdist.training.stopping import Stopping

@@ -13,9 +13,9 @@ import tensorflow as tf
 
 from tests.devices.mirrored import mirrored
 from tfdist.keras_repairs.install import install
-from tfdist.runtime import meter as module
-from tfdist.runtime.meter import Meter, meter_of, use_meter
-from tfdist.runtime.ring import Ring
+from tfdist.runtime import step_meter as module
+from tfdist.runtime.step_meter import Meter, meter_of, use_meter
+from tfdist.runtime.transport.ring_all_reduce import Ring
 
 
 class Clock:

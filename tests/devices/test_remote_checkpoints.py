@@ -23,7 +23,7 @@ from tfdist.checkpoint.remote import RemoteStore
 from tfdist.checkpoint.remote_path import RemotePath
 from tfdist.checkpoint.store import Store, open_store
 from tfdist.errors import RunDirError
-from tfdist.runtime import remote_calls
+from tfdist.runtime import remote_file_calls
 from tfdist.training.keeper import Keeper
 
 CONTENT = {"model.weights.h5": b"weights" * 9, "replicas.npz": b"rows", "summary.json": b"{}"}
@@ -118,7 +118,7 @@ def test_a_file_system_without_an_answer_is_waited_for_no_longer(url: str, monke
     """And it is told, rather than taken for an empty one."""
     write(open_store(url), 5)
     go = threading.Event()
-    monkeypatch.setattr(remote_calls, "ANSWER_SECONDS", 0.01)
+    monkeypatch.setattr(remote_file_calls, "ANSWER_SECONDS", 0.01)
     for name, act in (
         ("listdir", lambda store: store.stored()),
         ("exists", lambda store: store.stored()[0].is_marked),

@@ -16,7 +16,7 @@ SCRIPT = """
     import numpy as np
     import tensorflow as tf
     import tfdist
-    from tfdist.runtime.sums import sum_gradients, sum_over_replicas
+    from tfdist.runtime.transport.replica_sums import sum_gradients, sum_over_replicas
 
     strategy = tfdist.strategy()
     large = 7_500_005  # 30 MB: three workers sum it in several rings, with a rest

@@ -78,7 +78,7 @@ def _open(path: Path, middle: bool = False) -> Any:
     from tfdist.data.pipeline import build
     from tfdist.data.tfrecord_sources import ParsedTFRecordSource
     from tfdist.order.position import Position
-    from tfdist.runtime.feeding import take_rest
+    from tfdist.runtime.distribute import take_rest
 
     source = ParsedTFRecordSource(str(path), lambda record: record)
     step = len(source) // BATCH // 2 if middle else 0

@@ -23,7 +23,7 @@ from tfdist.checkpoint.summary import Summary
 from tfdist.checkpoint.writing import REPLICAS, WEIGHTS, Weights, Writing
 from tfdist.errors import RunDirError
 from tfdist.runtime.collectives import broadcast, worker_count, worker_rank
-from tfdist.runtime.from_chief import file_from_chief, text_from_chief
+from tfdist.runtime.transport.chief_broadcast import file_from_chief, text_from_chief
 
 WAIT_SECONDS = 300.0
 """How long anything waits for the checkpoint that is being written: then the disk counts as hanging."""

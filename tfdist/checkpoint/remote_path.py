@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfdist.checkpoint.draft import Content
-from tfdist.runtime.remote_calls import as_os_error, asked
+from tfdist.runtime.remote_file_calls import as_os_error, asked
 
 _BLOCK = 4 << 20
 

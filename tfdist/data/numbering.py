@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tfdist.data.python_calls import CountedCalls, call_python
 from tfdist.order.epoch_order import Steps
 from tfdist.order.per_worker_order import SampleOrder, ShareSteps
-from tfdist.runtime.feeding import Epochs
+from tfdist.runtime.distribute import Epochs
 
 BLOCK_SAMPLES = 1 << 14
 """Samples whose numbers are computed in one call of Python: enough to make the call's own cost small."""

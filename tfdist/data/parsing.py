@@ -19,7 +19,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from tfdist.errors import DataError
-from tfdist.runtime.feeding import no_autotune_options
+from tfdist.runtime.distribute import no_autotune_options
 
 REMEMBERED_BATCHES = 32
 """More than are read ahead of the one that is parsed, by eight replicas of a worker."""

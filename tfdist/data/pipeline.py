@@ -22,7 +22,7 @@ from tfdist.order.epoch_order import Order, Steps
 from tfdist.order.per_worker_order import SampleOrder, ShareOrder, ShareSteps
 from tfdist.order.position import START, Position
 from tfdist.order.sequential_order import LaneOrder, Lanes
-from tfdist.runtime.feeding import (
+from tfdist.runtime.distribute import (
     Epochs,
     Ordered,
     Share,

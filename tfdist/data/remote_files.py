@@ -105,7 +105,7 @@ def _asked(what: str, name: str, call: Callable[[ModuleType], Any]) -> Any:
     # Imported here: a plan of local files need not load TensorFlow.
     import tensorflow as tf
 
-    from tfdist.runtime.remote_calls import asked
+    from tfdist.runtime.remote_file_calls import asked
 
     try:
         return asked(name, lambda: call(tf.io.gfile))

@@ -12,7 +12,7 @@ from typing import Any
 
 from tfdist.doctor.bounded import run
 
-COMMAND = (sys.executable, "-m", "tfdist.runtime.probe")
+COMMAND = (sys.executable, "-m", "tfdist.runtime.tensorflow_probe")
 _KILL_AFTER_SECONDS = 2.0
 """How much longer than its own bound the process may take."""
 _HUNG = "Timeout ("

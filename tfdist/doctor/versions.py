@@ -7,7 +7,7 @@ import platform
 
 from tfdist.doctor.check import Check, Status, fail, ok, warn
 from tfdist.doctor.known_bad import Versions, known_bad, numbers, twins
-from tfdist.runtime.tested import KERAS, TENSORFLOW
+from tfdist.runtime.tested_versions import KERAS, TENSORFLOW
 
 _PYTHON = ((3, 11), (3, 14))
 """The first supported Python, and the first that is not."""

@@ -15,7 +15,7 @@ import keras
 import tensorflow as tf
 
 from tfdist.keras_repairs import updates
-from tfdist.runtime.sums import sum_over_replicas
+from tfdist.runtime.transport.replica_sums import sum_over_replicas
 
 Function = Callable[..., Any]
 Gradients = Sequence[Any]

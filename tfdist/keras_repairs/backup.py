@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from tfdist.keras_repairs.settling import settle_before_checkpoint
 from tfdist.runtime.collectives import all_reduce, broadcast, worker_count, worker_rank
-from tfdist.runtime.from_chief import file_from_chief
+from tfdist.runtime.transport.chief_broadcast import file_from_chief
 
 Function = Callable[..., Any]
 

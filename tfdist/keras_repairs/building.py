@@ -11,7 +11,7 @@ from keras.src import backend
 from keras.src.trainers.data_adapters import data_adapter_utils
 
 from tfdist.keras_repairs import going_on, refusals
-from tfdist.runtime.feeding import Share
+from tfdist.runtime.distribute import Share
 
 Function = Callable[..., Any]
 

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.warn import warn_once
-from tfdist.runtime import feeding
+from tfdist.runtime import distribute
 
 _Policy = tf.data.experimental.AutoShardPolicy
 
@@ -22,14 +22,14 @@ _Policy = tf.data.experimental.AutoShardPolicy
 def distribute(dataset: Any, strategy: tf.distribute.Strategy) -> Any:
     """Cuts every global batch of `dataset` into the replicas' pieces; what is distributed already stays as it is."""
     if isinstance(dataset, tf.distribute.DistributedDataset):
-        return feeding.as_shares(dataset)
+        return distribute.as_shares(dataset)
     _check_policy(dataset, strategy)
     replicas = strategy.num_replicas_in_sync
 
     def make(ids: Sequence[int]) -> tf.data.Dataset:
         return _pieces(dataset, ids, replicas)
 
-    return feeding.per_replica(make, strategy)
+    return distribute.per_replica(make, strategy)
 
 
 def piece(batch: Any, index: Any, replicas: int) -> Any:
@@ -45,11 +45,11 @@ def piece(batch: Any, index: Any, replicas: int) -> Any:
     return tf.nest.map_structure(lambda leaf: _slice(leaf, start, stop) if _has_rows(leaf) else leaf, batch)
 
 
-def share_of(batch: Any, largest: tf.Tensor, index: Any, replicas: int) -> feeding.Share:
+def share_of(batch: Any, largest: tf.Tensor, index: Any, replicas: int) -> distribute.Share:
     """`piece` of the global batch `batch`, with what is to be known of that; `largest` as in `feeding.Share`."""
     total = rows(batch)
     # Cut as evenly as can be: of fewer samples than replicas, as many have one.
-    return feeding.Share(piece(batch, index, replicas), total, tf.minimum(total, replicas), largest)
+    return distribute.Share(piece(batch, index, replicas), total, tf.minimum(total, replicas), largest)
 
 
 def rows(batch: Any) -> tf.Tensor:
@@ -98,7 +98,7 @@ def _with_largest(largest: tf.Tensor, *batch: Any) -> tuple[tf.Tensor, tuple[Any
 
 def _check_policy(dataset: tf.data.Dataset, strategy: tf.distribute.Strategy) -> None:
     policy = dataset.options().experimental_distribute.auto_shard_policy
-    if len(feeding.local_replicas(strategy)) == strategy.num_replicas_in_sync:
+    if len(distribute.local_replicas(strategy)) == strategy.num_replicas_in_sync:
         return
     if policy == _Policy.OFF:
         raise UnsupportedError(

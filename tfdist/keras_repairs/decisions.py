@@ -17,7 +17,7 @@ import tensorflow as tf
 from tfdist.keras_repairs.deciding import Watch, brings_back_best
 from tfdist.keras_repairs.optimizers import optimizers_of
 from tfdist.runtime.collectives import all_gather, gather_objects, worker_count
-from tfdist.runtime.from_chief import variables_from_chief
+from tfdist.runtime.transport.chief_broadcast import variables_from_chief
 
 Logs = Mapping[str, Any] | None
 

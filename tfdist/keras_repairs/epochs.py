@@ -13,8 +13,8 @@ from keras.src.trainers.epoch_iterator import EpochIterator
 from tfdist.keras_repairs.agreement import check_same_data
 from tfdist.keras_repairs.data_adapters import distribute
 from tfdist.keras_repairs.whole_reading import warn_of_whole_reading
-from tfdist.runtime.feeding import Rest, take_rest
-from tfdist.runtime.meter import Meter
+from tfdist.runtime.distribute import Rest, take_rest
+from tfdist.runtime.step_meter import Meter
 
 Function = Callable[..., Any]
 _REST = "_tfdist_rest"

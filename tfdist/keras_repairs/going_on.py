@@ -15,7 +15,7 @@ from tfdist.keras_repairs import shuffling
 from tfdist.keras_repairs.epochs import begin_after, whole_batches
 from tfdist.keras_repairs.replaying import why_not_replayed
 from tfdist.order.position import Position
-from tfdist.runtime import feeding
+from tfdist.runtime import distribute
 
 _ITERATOR = "_tfdist_iterator_of_fit"
 _FITTING = "_tfdist_fits_under_way"
@@ -127,12 +127,12 @@ def _of_arrays(adapter: Any, steps: int | None) -> Data:
     return Data("arrays", steps, batch_size, samples, facts, why_not)
 
 
-def _ordered(iterator: Any) -> feeding.Ordered | None:
+def _ordered(iterator: Any) -> distribute.Ordered | None:
     """What is known of a pipeline of tfdist.data: of the batches that the replicas get."""
-    return feeding.order_of(iterator._distributed_dataset)
+    return distribute.order_of(iterator._distributed_dataset)
 
 
-def _epochs(iterator: Any) -> feeding.Epochs | None:
+def _epochs(iterator: Any) -> distribute.Epochs | None:
     """What counts the epochs of data whose order is tfdist's."""
     ordered = _ordered(iterator)
     return shuffling.epochs_of(iterator.data_adapter) if ordered is None else ordered.epochs

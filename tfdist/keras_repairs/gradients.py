@@ -17,7 +17,7 @@ from keras.src import backend
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs import accumulation, updates
 from tfdist.keras_repairs.replicas import current_step, is_one_of_several, note_gathering
-from tfdist.runtime import sums
+from tfdist.runtime.transport import replica_sums
 
 Function = Callable[..., Any]
 Gradient = tf.Tensor | tf.IndexedSlices | None
@@ -54,7 +54,7 @@ def reduce_gradients(grads: Sequence[Gradient]) -> list[Gradient]:
     """Sums gradients over the replicas, in the context of a replica; sparse ones stay sparse, None stays None."""
     if any(isinstance(gradient, tf.IndexedSlices) for gradient in grads):
         note_gathering()
-    summed = iter(sums.sum_gradients([g for g in grads if g is not None]))
+    summed = iter(replica_sums.sum_gradients([g for g in grads if g is not None]))
     return [None if g is None else _as_distinct(next(summed), as_in=g) for g in grads]
 
 
@@ -144,7 +144,7 @@ def _build(optimizer: Any, variables: Sequence[Any] | None) -> None:
 
 
 def _check_compression(optimizer: Any) -> None:
-    if isinstance(optimizer, keras.optimizers.LossScaleOptimizer) and sums.compression() == tf.float16:
+    if isinstance(optimizer, keras.optimizers.LossScaleOptimizer) and replica_sums.compression() == tf.float16:
         raise UnsupportedError(
             "--compression float16 with loss scaling and gradient accumulation: what is accumulated over batches may "
             "be beyond float16 after it was found finite. Use --compression bfloat16, or none."

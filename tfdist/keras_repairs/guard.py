@@ -8,7 +8,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from tfdist.runtime.tested import KERAS
+from tfdist.runtime.tested_versions import KERAS
 
 
 def fingerprint(function: Any) -> str:

@@ -9,7 +9,7 @@ import keras
 import tensorflow as tf
 from keras.src.backend.tensorflow import trainer as trainer_module
 
-from tfdist.runtime.feeding import Whole
+from tfdist.runtime.distribute import Whole
 
 Function = Callable[..., Any]
 

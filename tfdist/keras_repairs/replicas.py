@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import tensorflow as tf
 
-from tfdist.runtime import sums
+from tfdist.runtime.transport import replica_sums
 
 _step: contextvars.ContextVar[ReplicaStep | None] = contextvars.ContextVar("tfdist_replica_step", default=None)
 _alone: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_replica_alone", default=False)
@@ -146,7 +146,7 @@ def sum_over_replicas(x: tf.Tensor) -> tuple[tf.Tensor, object]:
     derivative that one replica owes is that of the loss by its own summand, which is 1. (TensorFlow's `all_reduce`
     would sum the incoming gradients and so count every replica R times.)
     """
-    (total,) = sums.sum_over_replicas([x])
+    (total,) = replica_sums.sum_over_replicas([x])
     return total, lambda upstream: upstream
 
 

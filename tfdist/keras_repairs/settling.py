@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from tfdist.keras_repairs import accumulation
 from tfdist.keras_repairs.optimizers import optimizers_of
-from tfdist.runtime.feeding import local_replicas
+from tfdist.runtime.distribute import local_replicas
 
 Function = Callable[..., Any]
 _ATTRIBUTE = "_tfdist_saves_together"

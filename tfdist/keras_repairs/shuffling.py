@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager import context
 
-from tfdist.runtime.feeding import Epochs
+from tfdist.runtime.distribute import Epochs
 
 Function = Callable[..., Any]
 _EPOCHS = "_tfdist_epochs"

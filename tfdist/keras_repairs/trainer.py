@@ -16,10 +16,10 @@ from tfdist.keras_repairs.listening import Call, Listener, told_of_executions, t
 from tfdist.keras_repairs.overrides import is_overridden, is_users_step
 from tfdist.keras_repairs.replicas import ReplicaStep, current_step, replica_step
 from tfdist.keras_repairs.state import logs_before
-from tfdist.runtime import sums
 from tfdist.runtime.collectives import worker_count
-from tfdist.runtime.feeding import Share, Whole, local_replicas
-from tfdist.runtime.meter import Meter, meter_of
+from tfdist.runtime.distribute import Share, Whole, local_replicas
+from tfdist.runtime.step_meter import Meter, meter_of
+from tfdist.runtime.transport import replica_sums
 
 Function = Callable[..., Any]
 Observer = Callable[[Any], None]
@@ -165,7 +165,7 @@ def _step_of(batch: Any, replicas: int, **options: bool) -> ReplicaStep:
         capacity = -(-batch.largest // replicas)
         return ReplicaStep(samples, batch.total, batch.counting, fixed, capacity=capacity, **options)
     samples = rows(batch)
-    total, counting = sums.sum_over_replicas([samples, tf.cast(samples > 0, samples.dtype)])
+    total, counting = replica_sums.sum_over_replicas([samples, tf.cast(samples > 0, samples.dtype)])
     return ReplicaStep(samples, total, counting, static_rows(batch), **options)
 
 
@@ -176,7 +176,7 @@ def _whole_logs(model: Any, step_function: Function) -> Function:
         value = tf.convert_to_tensor(value)
         if value.shape.rank != 0 or not value.dtype.is_floating:
             return value
-        return sums.sum_over_replicas([current_step().summand_of_mean(value)])[0]
+        return replica_sums.sum_over_replicas([current_step().summand_of_mean(value)])[0]
 
     def step(data: Any) -> Any:
         logs = step_function(data)

@@ -16,7 +16,7 @@ import keras
 import tensorflow as tf
 from keras.src.optimizers.base_optimizer import BaseOptimizer
 
-from tfdist.runtime.feeding import local_replicas
+from tfdist.runtime.distribute import local_replicas
 
 Function = Callable[..., Any]
 

@@ -16,7 +16,7 @@ from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
 
 from tfdist.keras_repairs.warn import warn_once
 from tfdist.runtime.collectives import worker_count
-from tfdist.runtime.feeding import local_replicas
+from tfdist.runtime.distribute import local_replicas
 
 MUCH = 256 << 20
 """Bytes of arrays in every worker's memory that are worth a word."""

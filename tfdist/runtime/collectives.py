@@ -15,10 +15,10 @@ import numpy as np
 import tensorflow as tf
 
 from tfdist.errors import UsageError
-from tfdist.runtime.exchange import Exchange
-from tfdist.runtime.feeding import local_replicas
-from tfdist.runtime.meter import meter_of
-from tfdist.runtime.ring import sum_now
+from tfdist.runtime.distribute import local_replicas
+from tfdist.runtime.step_meter import meter_of
+from tfdist.runtime.transport.object_exchange import Exchange
+from tfdist.runtime.transport.ring_all_reduce import sum_now
 
 _REDUCTIONS = {"sum": np.sum, "max": np.max, "min": np.min, "mean": np.mean}
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import tensorflow as tf
 
 from tfdist.errors import UsageError
-from tfdist.runtime.ring import Ring
-from tfdist.runtime.sums import use_ring
+from tfdist.runtime.transport.replica_sums import use_ring
+from tfdist.runtime.transport.ring_all_reduce import Ring
 
 _IMPLEMENTATION = {
     "nccl": tf.distribute.experimental.CommunicationImplementation.NCCL,

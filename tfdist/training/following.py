@@ -10,7 +10,7 @@ import keras
 
 from tfdist.keras_repairs.listening import Call
 from tfdist.rundir.ledger_lines import Kind
-from tfdist.runtime.meter import Meter
+from tfdist.runtime.step_meter import Meter
 from tfdist.training.heartbeat import Heartbeat
 from tfdist.training.pace import Mark, Pace
 from tfdist.training.stopping import Stopping

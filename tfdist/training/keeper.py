@@ -18,7 +18,7 @@ from tfdist.errors import RunDirError
 from tfdist.keras_repairs import ahead, state
 from tfdist.keras_repairs.weights_copy import WeightsCopy
 from tfdist.order.position import START, Position
-from tfdist.runtime import random_states, replica_values
+from tfdist.runtime import random_state, replica_values
 from tfdist.runtime.collectives import broadcast, worker_rank
 from tfdist.training.due import Due
 
@@ -103,7 +103,7 @@ class Keeper(keras.callbacks.Callback):
                 state.prepare(self._values)
             self._give_back({**state.lasting_parts(self.model), **self._passing(metrics=False)})
             if RANDOM in self._values:
-                random_states.write(self._values[RANDOM], self._strategy)
+                random_state.write(self._values[RANDOM], self._strategy)
         self._due.begin(self._total)
 
     def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
@@ -213,7 +213,7 @@ class Keeper(keras.callbacks.Callback):
     def _read_passing(self, *, metrics: bool) -> dict[str, np.ndarray]:
         """What an evaluation changes: seeds, metrics, the random states that no model holds."""
         values = replica_values.read(self._passing(metrics=metrics), self._strategy)
-        return values | {RANDOM: random_states.read(self._strategy)}
+        return values | {RANDOM: random_state.read(self._strategy)}
 
     def _passing(self, *, metrics: bool) -> dict[str, replica_values.Part]:
         return state.passing_parts(self.model, metrics=metrics)

@@ -8,7 +8,7 @@ import keras
 import tensorflow as tf
 
 from tfdist.errors import UsageError
-from tfdist.runtime.tested import TENSORFLOW
+from tfdist.runtime.tested_versions import TENSORFLOW
 
 _log = logging.getLogger("tfdist")
 

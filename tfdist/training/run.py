@@ -16,7 +16,7 @@ from tfdist.launch.environment import Assignment
 from tfdist.order.position import Position
 from tfdist.rundir import State, atomic_files
 from tfdist.runtime.devices import DeviceRequest
-from tfdist.runtime.meter import waited_for_data
+from tfdist.runtime.step_meter import waited_for_data
 from tfdist.training import session as sessions
 from tfdist.training.building import build_model
 from tfdist.training.callbacks import Progress, Record

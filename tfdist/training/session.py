@@ -21,9 +21,10 @@ from tfdist.cluster.discover import discover
 from tfdist.launch.environment import Assignment
 from tfdist.rundir import RunDir
 from tfdist.rundir.ledger_lines import Kind
-from tfdist.runtime import collectives, devices, sums
+from tfdist.runtime import collectives, devices
 from tfdist.runtime import strategy as strategies
-from tfdist.runtime.meter import Meter, use_meter
+from tfdist.runtime.step_meter import Meter, use_meter
+from tfdist.runtime.transport import replica_sums
 from tfdist.training import randomness
 from tfdist.training.fits import Fits
 from tfdist.training.following import Follower
@@ -136,7 +137,7 @@ def _start(place: JobPlace, request: devices.DeviceRequest) -> Session:
     with _spending(place.line, Kind.FORMING), _forming(place) if workers > 1 else contextlib.nullcontext():
         strategy = strategies.make(choice, names, addresses=addresses, index=place.index)
     if workers > 1 and place.compression != "none":
-        sums.use_compression(strategy, tf.as_dtype(place.compression))
+        replica_sums.use_compression(strategy, tf.as_dtype(place.compression))
     if workers > 1:
         Watchdog(place.timeout, place.end).start()
     if choice.kind != "one":

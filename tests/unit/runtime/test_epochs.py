@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfdist.runtime.feeding import Epochs
+from tfdist.runtime.distribute import Epochs
 
 
 def test_each_part_counts_for_itself_and_all_are_set_together() -> None:

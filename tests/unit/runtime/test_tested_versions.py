@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tfdist.runtime.tested import KERAS, TENSORFLOW
+from tfdist.runtime.tested_versions import KERAS, TENSORFLOW
 
 ROOT = Path(__file__).resolve().parents[3]
 

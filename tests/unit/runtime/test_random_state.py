@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfdist.runtime import random_states
+from tfdist.runtime import random_state
 from tfdist.training.randomness import seed_all
 
 
@@ -46,17 +46,17 @@ def test_what_is_drawn_after_a_state_is_drawn_again_when_it_is_given_back(draws:
             draw()
     # A generator that nobody has used yet has no state.
     tf.random.get_global_generator()
-    states = random_states.read(strategy)
+    states = random_state.read(strategy)
     first = {name: draw() for name, draw in DRAWS.items()}
-    random_states.write(states, strategy)
+    random_state.write(states, strategy)
     assert {name: draw() for name, draw in DRAWS.items()} == first
 
 
 def test_they_are_numbers_alone() -> None:
-    states = random_states.read(tf.distribute.get_strategy())
+    states = random_state.read(tf.distribute.get_strategy())
     assert states.dtype == np.uint32 and states.shape[0] == 1
 
 
 def test_nothing_is_taken_from_the_states_by_reading_them() -> None:
     strategy = tf.distribute.get_strategy()
-    np.testing.assert_array_equal(random_states.read(strategy), random_states.read(strategy))
+    np.testing.assert_array_equal(random_state.read(strategy), random_state.read(strategy))

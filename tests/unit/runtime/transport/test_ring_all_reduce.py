@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfdist.runtime.ring import _groups, sum_now
+from tfdist.runtime.transport.ring_all_reduce import _groups, sum_now
 
 
 @pytest.mark.parametrize(

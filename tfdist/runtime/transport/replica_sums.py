@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from tfdist.runtime.meter import meter_of
-from tfdist.runtime.ring import Ring
+from tfdist.runtime.step_meter import meter_of
+from tfdist.runtime.transport.ring_all_reduce import Ring
 
 _ATTRIBUTE = "_tfdist_ring"
 _COMPRESSION = "_tfdist_compression"
