@@ -25,10 +25,10 @@ if TYPE_CHECKING:
         UsageError,
         WorkerFailedError,
     )
-    from tfdist.keras_repairs.gathered import gathered
-    from tfdist.keras_repairs.losses import summed
-    from tfdist.keras_repairs.placement import on_chief, on_every_worker
-    from tfdist.keras_repairs.predictions import predictions_on_chief
+    from tfdist.keras_repairs.callbacks.callback_placement import on_chief, on_every_worker
+    from tfdist.keras_repairs.forward.gathered_metrics import gathered
+    from tfdist.keras_repairs.forward.losses import summed
+    from tfdist.keras_repairs.loop.predictions import predictions_on_chief
     from tfdist.training.api import (
         all_gather,
         all_reduce,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfdist.keras_repairs.table import repairs
+from tfdist.keras_repairs.registry import repairs
 
 
 def take_out(path: str, monkeypatch: pytest.MonkeyPatch) -> None:

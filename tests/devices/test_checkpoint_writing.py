@@ -22,7 +22,7 @@ from tfdist import keras_repairs
 from tfdist.checkpoint import Checkpoints, Policy, Retention, Summary
 from tfdist.checkpoint.background import writer
 from tfdist.checkpoint.files import Stored, stored
-from tfdist.keras_repairs.weights_copy import WeightsCopy
+from tfdist.keras_repairs.files.weights_copy import WeightsCopy
 from tfdist.training.keeper import Keeper
 
 EPOCHS = 2

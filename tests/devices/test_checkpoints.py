@@ -21,9 +21,10 @@ from tfdist.checkpoint.files import stored
 from tfdist.data.pipeline import build
 from tfdist.data.sources import ArraySource
 from tfdist.errors import RunDirError
-from tfdist.keras_repairs import ahead, state
-from tfdist.keras_repairs.epochs import Feed
-from tfdist.keras_repairs.gathered import copies
+from tfdist.keras_repairs.base import training_state
+from tfdist.keras_repairs.forward.gathered_metrics import copies
+from tfdist.keras_repairs.inputs.epoch_iterator import Feed
+from tfdist.keras_repairs.loop import multi_step_execution
 from tfdist.order.position import START
 from tfdist.training.keeper import Keeper
 
@@ -111,7 +112,7 @@ class Run:
             test = build(ArraySource(x[:20], y[:20]), batch_size=BATCH, strategy=strategy)
             self.model = self._model()
         if resumed is not None:
-            state.build(self.model, data)
+            training_state.build(self.model, data)
         self.history = {} if resumed is None else dict(resumed.record)
         replicas = strategy.num_replicas_in_sync
         facts = Summary(0, 0, 0, 4, BATCH, SAMPLES, 1, replicas, 0.0, (), {}, {}, {}, {})
@@ -193,7 +194,7 @@ def test_on_other_devices_only_rounding_differs(tmp_path: Path) -> None:
 @pytest.mark.parametrize("replicas", [1, 2])
 def test_it_saves_at_just_the_steps_asked_for(replicas: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where several steps run in one execution, too: it ends with the one to be saved."""
-    monkeypatch.setattr(ahead, "steps_at_once", lambda seconds: 64)
+    monkeypatch.setattr(multi_step_execution, "steps_at_once", lambda seconds: 64)
     executed = []
     take = Feed.take
     monkeypatch.setattr(Feed, "take", lambda feed, n: executed.append(n) or take(feed, n))

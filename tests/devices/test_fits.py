@@ -21,9 +21,9 @@ from tests.devices.mirrored import mirrored
 from tests.marks import slow
 from tfdist.checkpoint.files import stored
 from tfdist.errors import RunDirError, UsageError
-from tfdist.keras_repairs.gathered import copies
+from tfdist.keras_repairs.files.weights_copy import WeightsCopy
+from tfdist.keras_repairs.forward.gathered_metrics import copies
 from tfdist.keras_repairs.install import Hooks, repairs
-from tfdist.keras_repairs.weights_copy import WeightsCopy
 from tfdist.rundir import RunDir
 from tfdist.training.callbacks import Record
 from tfdist.training.fits import Fits

@@ -13,8 +13,8 @@ import pytest
 import tensorflow as tf
 
 from tests.devices.mirrored import mirrored
-from tfdist.keras_repairs import ahead
-from tfdist.keras_repairs.table import Hooks, repairs
+from tfdist.keras_repairs.loop import multi_step_execution
+from tfdist.keras_repairs.registry import Hooks, repairs
 from tfdist.launch.environment import Assignment
 from tfdist.rundir import State, ledger_lines
 from tfdist.runtime.step_meter import Meter
@@ -106,7 +106,7 @@ def test_every_batch_of_a_fit(notes: Notes, strategy: tf.distribute.Strategy, ki
 
 
 def test_many_steps_in_one_execution_are_told_at_once(notes: Notes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ahead, "steps_at_once", lambda seconds: 7)
+    monkeypatch.setattr(multi_step_execution, "steps_at_once", lambda seconds: 7)
     x = np.zeros((160, 3), "float32")
     with mirrored(3).scope():
         model().fit(x, x[:, :1], batch_size=8, epochs=2, verbose=0)

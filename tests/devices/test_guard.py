@@ -8,8 +8,8 @@ import keras
 import pytest
 
 from tfdist import keras_repairs
-from tfdist.keras_repairs import guard
-from tfdist.keras_repairs.table import repairs
+from tfdist.keras_repairs import keras_versions
+from tfdist.keras_repairs.registry import repairs
 
 
 def known_function() -> int:
@@ -24,7 +24,7 @@ def warnings_of(caplog: pytest.LogCaptureFixture, version: str, function: object
     logger = logging.getLogger("tfdist")
     logger.addHandler(caplog.handler)
     try:
-        guard.check(version, {"Model.fit": function}, {"Model.fit": guard.fingerprint(known_function)})
+        keras_versions.check(version, {"Model.fit": function}, {"Model.fit": keras_versions.fingerprint(known_function)})
     finally:
         logger.removeHandler(caplog.handler)
     return list(dict.fromkeys(record.getMessage() for record in caplog.records))
@@ -50,7 +50,7 @@ def test_every_repair_was_written_for_this_keras() -> None:
     keras_repairs.install()
     for repair in repairs():
         original = getattr(repair.owner, repair.name).__wrapped__
-        assert guard.fingerprint(original) == repair.known, f"{repair.path} of Keras {keras.__version__}"
+        assert keras_versions.fingerprint(original) == repair.known, f"{repair.path} of Keras {keras.__version__}"
 
 
 def test_installing_twice_changes_nothing() -> None:

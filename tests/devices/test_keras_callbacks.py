@@ -18,9 +18,9 @@ from tests.exactness.comparing import assert_same
 from tests.marks import slow
 from tfdist import on_chief, on_every_worker
 from tfdist.errors import UsageError
-from tfdist.keras_repairs import backup
-from tfdist.keras_repairs.deciding import Watch
-from tfdist.keras_repairs.placement import runs_here
+from tfdist.keras_repairs.callbacks import backup_and_restore
+from tfdist.keras_repairs.callbacks.callback_placement import runs_here
+from tfdist.keras_repairs.callbacks.decision_watch import Watch
 
 pytestmark = pytest.mark.usefixtures("repaired")
 
@@ -254,8 +254,8 @@ def test_what_changes_weights_belongs_on_every_worker(callback: Any) -> None:
 @pytest.mark.parametrize("rank", [0, 1])
 def test_the_chief_alone_deletes_a_backup(rank: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Others on its file system might do so while it is still wanted."""
-    monkeypatch.setattr(backup, "worker_count", lambda strategy: 2)
-    monkeypatch.setattr(backup, "worker_rank", lambda strategy: rank)
+    monkeypatch.setattr(backup_and_restore, "worker_count", lambda strategy: 2)
+    monkeypatch.setattr(backup_and_restore, "worker_rank", lambda strategy: rank)
     callback = callbacks.BackupAndRestore(tmp_path)
     callback.set_model(keras.Sequential([keras.layers.Dense(1)]))
     callback.on_train_end()

@@ -12,7 +12,7 @@ import tensorflow as tf
 from tests.devices.mirrored import mirrored
 from tests.exactness.table import classifier, numbers
 from tfdist import keras_repairs
-from tfdist.keras_repairs.epochs import Feed
+from tfdist.keras_repairs.inputs.epoch_iterator import Feed
 
 SAMPLES, BATCH = 61, 4
 

@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 
 from tests.devices.mirrored import mirrored
-from tfdist.keras_repairs.model_facts import model_facts
+from tfdist.keras_repairs.base.model_facts import model_facts
 from tfdist.launch.recording_request import RecordingRequest
 from tfdist.training.nudging import nudge
 from tfdist.training.observing import Observer, fingerprint

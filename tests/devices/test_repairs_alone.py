@@ -22,7 +22,8 @@ from tests.exactness.table import classifier, numbers
 from tfdist import keras_repairs
 from tfdist.data.pipeline import build
 from tfdist.data.sources import ArraySource
-from tfdist.keras_repairs import refusals, saving
+from tfdist.keras_repairs.base import refusals
+from tfdist.keras_repairs.files import model_saving
 from tfdist.order.position import Position
 
 SAMPLES = 65
@@ -261,7 +262,7 @@ def test_loading_waits_for_the_other_workers(tmp_path: Path, monkeypatch: pytest
     """The chief may still be writing."""
     keras_repairs.install()
     barriers: list[str] = []
-    monkeypatch.setattr(saving, "barrier", lambda: barriers.append("met"))
+    monkeypatch.setattr(model_saving, "barrier", lambda: barriers.append("met"))
     model = classifier()
     model.save(tmp_path / "model.keras")
     model.save_weights(tmp_path / "all.weights.h5")

@@ -11,7 +11,7 @@ from tests.devices.taking_out import take_out
 from tests.exactness.cases import outcome
 from tests.exactness.comparing import assert_same_case
 from tests.marks import slow
-from tfdist.keras_repairs.table import repairs
+from tfdist.keras_repairs.registry import repairs
 
 SAMPLES = 65
 

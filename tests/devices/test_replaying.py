@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfdist.keras_repairs.replaying import why_not_replayed
+from tfdist.keras_repairs.inputs.dataset_determinism import why_not_replayed
 
 Make = Callable[[], tf.data.Dataset]
 

@@ -17,7 +17,7 @@ from tests.exactness.comparing import assert_same
 from tests.exactness.table import classifier, numbers
 from tests.marks import slow
 from tfdist import on_chief
-from tfdist.keras_repairs.settling import saves_inside_epochs
+from tfdist.keras_repairs.optimizer.accumulator_reduction import saves_inside_epochs
 
 pytestmark = pytest.mark.usefixtures("repaired", "float64")
 

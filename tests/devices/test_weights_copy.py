@@ -13,8 +13,8 @@ import tensorflow as tf
 
 from tests.devices.mirrored import mirrored
 from tests.devices.small_training import batches, compiled, datasets, sequential
-from tfdist.keras_repairs import weights_copy
-from tfdist.keras_repairs.weights_copy import WeightsCopy
+from tfdist.keras_repairs.files import weights_copy
+from tfdist.keras_repairs.files.weights_copy import WeightsCopy
 
 pytestmark = pytest.mark.usefixtures("repaired")
 

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from tests.devices.mirrored import mirrored
 from tests.exactness.comparing import assert_same
-from tfdist.keras_repairs import xla_loops
+from tfdist.keras_repairs.forward import xla_loops
 
 pytestmark = pytest.mark.usefixtures("repaired", "float64")
 

@@ -6,7 +6,7 @@ original as its argument and falls back to it wherever one replica trains, so no
 
 from __future__ import annotations
 
-from tfdist.keras_repairs.gathered import GatheredMetric
+from tfdist.keras_repairs.forward.gathered_metrics import GatheredMetric
 from tfdist.keras_repairs.install import install
 
 # A metric is registered with Keras where it is imported; a model that was saved with it must load in any script.

@@ -6,18 +6,21 @@ import functools
 
 import keras
 
-from tfdist.keras_repairs import callbacks, gradients, guard, listening, trainer
-from tfdist.keras_repairs.table import Hooks, Repair, repairs
+from tfdist.keras_repairs import keras_versions
+from tfdist.keras_repairs.callbacks import callback_list
+from tfdist.keras_repairs.loop import fit_listeners, trainer
+from tfdist.keras_repairs.optimizer import gradient_reduction
+from tfdist.keras_repairs.registry import Hooks, Repair, repairs
 
 _MARK = "_tfdist_repair"
 
 
 def install(
     imposed_seed: int | None = None,
-    extra_callbacks: callbacks.Extra = callbacks.none_extra,
+    extra_callbacks: callback_list.Extra = callback_list.none_extra,
     on_batch: trainer.Observer | None = None,
-    on_gradients: gradients.Observer | None = None,
-    listener: listening.Listener | None = None,
+    on_gradients: gradient_reduction.Observer | None = None,
+    listener: fit_listeners.Listener | None = None,
 ) -> None:
     """Installs every repair in this process; what is installed already stays.
 
@@ -29,10 +32,10 @@ def install(
         on_gradients: Likewise with the gradients of the global batch, before they are clipped; one a variable or None.
         listener: Told of every `fit`, `evaluate` and `predict`, and of every execution in them.
     """
-    hooks = Hooks(imposed_seed, extra_callbacks, on_batch, on_gradients, listener or listening.Nobody())
+    hooks = Hooks(imposed_seed, extra_callbacks, on_batch, on_gradients, listener or fit_listeners.Nobody())
     todo = [repair for repair in repairs(hooks) if not _is_installed(repair)]
     originals = {repair.path: getattr(repair.owner, repair.name) for repair in todo}
-    guard.check(keras.__version__, originals, {repair.path: repair.known for repair in todo})
+    keras_versions.check(keras.__version__, originals, {repair.path: repair.known for repair in todo})
     for repair in todo:
         original = originals[repair.path]
         repaired = functools.wraps(original)(repair.make(original))

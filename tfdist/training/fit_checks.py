@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tfdist.errors import RunDirError, UnsupportedError
-from tfdist.keras_repairs.going_on import Data
+from tfdist.keras_repairs.inputs.data_position import Data
 
 
 def check_same_data(there: Mapping[str, Any], data: Data) -> None:

@@ -16,8 +16,9 @@ import tensorflow as tf
 
 from tfdist.checkpoint import Checkpoints, Policy, Summary
 from tfdist.errors import UsageError
-from tfdist.keras_repairs import going_on, state
-from tfdist.keras_repairs.going_on import Data
+from tfdist.keras_repairs.base import training_state
+from tfdist.keras_repairs.inputs import data_position
+from tfdist.keras_repairs.inputs.data_position import Data
 from tfdist.training import callback_states, csv_logs
 from tfdist.training.callbacks import Record
 from tfdist.training.due import Due
@@ -100,11 +101,11 @@ class FitKeeper(Keeper):
         self._mark = ""
 
     def on_train_begin(self, logs: Logs = None) -> None:
-        iterator = going_on.iterator_of_fit(self.model)
+        iterator = data_position.iterator_of_fit(self.model)
         if iterator is None:
             # A loop of the script's own, which no checkpoint can go on with.
             return
-        self._data = data = going_on.describe(iterator)
+        self._data = data = data_position.describe(iterator)
         self._steps = data.steps or 0
         self._facts = dataclasses.replace(self._facts, batch_size=data.batch_size, samples=data.samples)
         if data.why_not:
@@ -126,7 +127,7 @@ class FitKeeper(Keeper):
         resumed = self._resumed
         if resumed is not None and resumed.step and not self._steps:
             # Whether any step is left, only the data's end will tell.
-            state.note_logs(self.model, resumed.logs)
+            training_state.note_logs(self.model, resumed.logs)
         self._begun()
         super().on_epoch_begin(epoch, logs)
 
@@ -168,7 +169,7 @@ class FitKeeper(Keeper):
     @property
     def is_under_way(self) -> bool:
         """Whether the `fit` runs now."""
-        return self._data is not None and going_on.is_fitting(self.model)
+        return self._data is not None and data_position.is_fitting(self.model)
 
     @property
     def _total(self) -> int:
@@ -184,8 +185,8 @@ class FitKeeper(Keeper):
         check_same_data(kept["data"], self._data)
         check_place(resumed.step, self._data)
         check_executions(resumed.step, self._steps, self.model.steps_per_execution)
-        state.build(self.model, iterator._distributed_dataset)
-        check_optimizers(kept["optimizers"], state.optimizer_sizes(self.model))
+        training_state.build(self.model, iterator._distributed_dataset)
+        check_optimizers(kept["optimizers"], training_state.optimizer_sizes(self.model))
         super().on_train_begin()
         left = callback_states.write(self._with_states(), kept["callbacks"], self._values)
         if left and self._is_chief:
@@ -195,7 +196,7 @@ class FitKeeper(Keeper):
         self._first_epoch, self._mark = kept["first_epoch"], kept["mark"]
         self._before = resumed.total - resumed.step
         if not self._data.why_not:
-            going_on.go_on(iterator, resumed.epoch - kept["first_epoch"], resumed.step)
+            data_position.go_on(iterator, resumed.epoch - kept["first_epoch"], resumed.step)
         # Where Keras's own BackupAndRestore leaves the epoch to begin with.
         epochs = self.params["epochs"]
         self.model._initial_epoch = next_epoch = epochs if kept["stopped"] else resumed.epoch
@@ -228,7 +229,7 @@ class FitKeeper(Keeper):
             "first_epoch": self._first_epoch,
             "stopped": bool(self.model.stop_training) and not self._position.step,
             "data": {"kind": self._data.kind, **self._data.facts},
-            "optimizers": state.optimizer_sizes(self.model),
+            "optimizers": training_state.optimizer_sizes(self.model),
             "callbacks": self._states,
             "csv_logs": self._log_sizes,
         }

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import keras
 
-from tfdist.keras_repairs.listening import Call
+from tfdist.keras_repairs.loop.fit_listeners import Call
 from tfdist.rundir.ledger_lines import Kind
 from tfdist.runtime.step_meter import Meter
 from tfdist.training.heartbeat import Heartbeat

@@ -15,8 +15,9 @@ import tensorflow as tf
 from tfdist.checkpoint import Checkpoints, Policy, Summary
 from tfdist.checkpoint.manager import variables_of
 from tfdist.errors import RunDirError
-from tfdist.keras_repairs import ahead, state
-from tfdist.keras_repairs.weights_copy import WeightsCopy
+from tfdist.keras_repairs.base import training_state
+from tfdist.keras_repairs.files.weights_copy import WeightsCopy
+from tfdist.keras_repairs.loop import multi_step_execution
 from tfdist.order.position import START, Position
 from tfdist.runtime import random_state, replica_values
 from tfdist.runtime.collectives import broadcast, worker_rank
@@ -100,8 +101,8 @@ class Keeper(keras.callbacks.Callback):
             self._checkpoints.restore_weights(self.model, self._resumed)
             self._values = self._checkpoints.replica_values()
             with self._strategy.scope():
-                state.prepare(self._values)
-            self._give_back({**state.lasting_parts(self.model), **self._passing(metrics=False)})
+                training_state.prepare(self._values)
+            self._give_back({**training_state.lasting_parts(self.model), **self._passing(metrics=False)})
             if RANDOM in self._values:
                 random_state.write(self._values[RANDOM], self._strategy)
         self._due.begin(self._total)
@@ -115,12 +116,12 @@ class Keeper(keras.callbacks.Callback):
             # Only now: Keras resets the metrics at the begin of an epoch.
             self._give_back(self._passing(metrics=True))
         if resumed.step == self._steps:
-            state.note_logs(self.model, resumed.logs)
+            training_state.note_logs(self.model, resumed.logs)
         self._logs = dict(resumed.logs)
         self._values = {}
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
-        self._position = dataclasses.replace(self._position, step=batch + 1 + ahead.untold_steps(self.model))
+        self._position = dataclasses.replace(self._position, step=batch + 1 + multi_step_execution.untold_steps(self.model))
         self._logs = _numbers(logs)
         if self._tried_at != self._position and self._due.is_due(self._total):
             self._save()
@@ -173,7 +174,7 @@ class Keeper(keras.callbacks.Callback):
             passing = self._before_test
             if passing is None:
                 passing = self._read_passing(metrics=self._position.step > 0)
-            lasting = replica_values.read(state.lasting_parts(self.model), self._strategy)
+            lasting = replica_values.read(training_state.lasting_parts(self.model), self._strategy)
             values = lasting | passing | self._own_values()
             if self._is_chief:
                 self._begin_to_write(values, metrics)
@@ -216,7 +217,7 @@ class Keeper(keras.callbacks.Callback):
         return values | {RANDOM: random_state.read(self._strategy)}
 
     def _passing(self, *, metrics: bool) -> dict[str, replica_values.Part]:
-        return state.passing_parts(self.model, metrics=metrics)
+        return training_state.passing_parts(self.model, metrics=metrics)
 
     def _give_back(self, parts: Mapping[str, replica_values.Part]) -> None:
         try:

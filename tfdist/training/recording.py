@@ -8,7 +8,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfdist.keras_repairs.model_facts import model_facts
+from tfdist.keras_repairs.base.model_facts import model_facts
 from tfdist.launch.recording_request import RecordingRequest
 from tfdist.training.metric_values import loss_scale, metric_values
 from tfdist.training.nudging import nudge

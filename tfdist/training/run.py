@@ -11,7 +11,7 @@ import keras
 from tfdist import data
 from tfdist.checkpoint import Policy, Summary
 from tfdist.config import RunConfig, load_config, to_dict
-from tfdist.keras_repairs.state import build
+from tfdist.keras_repairs.base.training_state import build
 from tfdist.launch.environment import Assignment
 from tfdist.order.position import Position
 from tfdist.rundir import State, atomic_files

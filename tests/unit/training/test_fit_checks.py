@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tfdist.errors import RunDirError, UnsupportedError
-from tfdist.keras_repairs.going_on import Data
+from tfdist.keras_repairs.inputs.data_position import Data
 from tfdist.training.fit_checks import check_executions, check_optimizers, check_same_data, not_within_epochs
 
 ARRAYS = Data("arrays", 5, 8, 40, {"samples": 40, "seed": 3})

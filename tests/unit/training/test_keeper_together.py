@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 from tfdist.checkpoint import Policy, Summary
-from tfdist.keras_repairs import ahead
+from tfdist.keras_repairs.loop import multi_step_execution
 from tfdist.training import keeper as module
 from tfdist.training.keeper import Keeper
 
@@ -83,7 +83,7 @@ def test_a_checkpoint_that_is_left_out_is_left_out_by_all(
 ) -> None:
     """Only the chief knows that the one before is still being written (`when_busy: skip`)."""
     wire = Wire(monkeypatch)
-    monkeypatch.setattr(ahead, "untold_steps", lambda model: 0)
+    monkeypatch.setattr(multi_step_execution, "untold_steps", lambda model: 0)
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
     model.compile("sgd", "mse")
     for rank in (0, 1):

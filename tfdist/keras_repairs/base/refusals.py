@@ -1,0 +1,67 @@
+"""What is known to train wrong, or to crash, on several replicas and is not repaired: refused with the remedy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+
+from tfdist.errors import UnsupportedError
+from tfdist.keras_repairs.base.warn_once import warn_once
+from tfdist.keras_repairs.forward.xla import collective_inside
+
+_ONE_DEVICE = "or train on one device (`tfdist train` without --workers, --nproc and --logical-devices)."
+
+
+def check_model(model: Any) -> None:
+    """Raises UnsupportedError when `model`, as compiled, would not give the numbers of one replica."""
+    _check_losses(model)
+    _check_compilation(model)
+    _check_layers(model)
+    if keras.distribution.distribution() is not None:
+        raise UnsupportedError(
+            "keras.distribution.set_distribution(...) does nothing on the TensorFlow backend: the model would train on "
+            "one device. Remove it; `tfdist train` already distributes the model."
+        )
+    _warn_of_batch_statistics(model)
+
+
+def _check_losses(model: Any) -> None:
+    for loss in keras.tree.flatten(getattr(model, "loss", None)):
+        if isinstance(loss, keras.losses.Loss) and type(loss).__call__ is not keras.losses.Loss.__call__:
+            raise UnsupportedError(
+                f"The loss {loss.name!r} ({type(loss).__qualname__}) defines __call__() itself, and tfdist cannot see "
+                "what it divides by. Define call() instead, which returns one value a sample, " + _ONE_DEVICE
+            )
+        if isinstance(loss, keras.losses.Loss) and loss.reduction in (None, "none"):
+            raise UnsupportedError(
+                f"The loss {loss.name!r} has reduction={loss.reduction!r}, so what Keras adds up depends on the number "
+                "of replicas. Expected 'sum_over_batch_size', 'mean_with_sample_weight' or 'sum', " + _ONE_DEVICE
+            )
+
+
+def _check_compilation(model: Any) -> None:
+    if not getattr(model, "jit_compile", False):
+        return
+    for layer in model._flatten_layers():
+        if isinstance(layer, keras.layers.BatchNormalization) and layer.synchronized and layer.trainable:
+            raise collective_inside(layer)
+
+
+def _check_layers(model: Any) -> None:
+    for layer in model._flatten_layers():
+        if getattr(layer, "stateful", False) and isinstance(layer, keras.layers.RNN):
+            raise UnsupportedError(
+                f"The layer {layer.name!r} is recurrent with stateful=True: its state belongs to the places of a batch "
+                "of fixed size, of which each replica gets a part. Set stateful=False, " + _ONE_DEVICE
+            )
+
+
+def _warn_of_batch_statistics(model: Any) -> None:
+    for layer in model._flatten_layers():
+        if isinstance(layer, keras.layers.BatchNormalization) and not layer.synchronized and layer.trainable:
+            warn_once(
+                "BatchNormalization takes its statistics on each replica alone, so the numbers differ from those of "
+                "one replica. Set synchronized=True on the layers for statistics of the global batch."
+            )
+            return

@@ -1,0 +1,111 @@
+"""What a training's state consists of besides the weights: which variables, and what the replicas' values of them mean.
+
+A file of Keras's with weights and optimizer holds one value of each variable. Some have another one on every replica.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+import keras
+from keras.src.backend.common import global_state
+from keras.src.random.seed_generator import global_seed_generator
+from keras.src.trainers.compile_utils import CompileMetrics
+
+from tfdist.keras_repairs.forward.gathered_metrics import GatheredMetric, copies
+from tfdist.keras_repairs.inputs.symbolic_build import build_parts
+from tfdist.keras_repairs.optimizer.model_optimizers import optimizers_of
+from tfdist.runtime.replica_values import Part
+
+_GLOBAL_SEEDS = "global_seed_generator"
+_GLOBAL_SEEDS_NAME = "seeds/global"
+_LOGS = "_tfdist_logs_before"
+
+
+def lasting_parts(model: keras.Model) -> dict[str, Part]:
+    """Statistics that are not synchronised, and gradients that are being accumulated, each by a name of its own.
+
+    Args:
+        model: Built and compiled, with its optimizer and its metrics.
+    """
+    found = {f"weights/{number}": Part(copies(v), False, True) for number, v in enumerate(_not_trained(model))}
+    return found | {f"accumulated/{number}": Part(copies(v), True) for number, v in enumerate(_accumulators(model))}
+
+
+def passing_parts(model: keras.Model, *, metrics: bool) -> dict[str, Part]:
+    """What an evaluation changes: seeds and metrics, each by a name of its own.
+
+    Args:
+        model: Built and compiled, with its metrics.
+        metrics: Whether metrics count: between two epochs they mean nothing.
+    """
+    found = {f"seeds/{number}": Part(copies(v), False) for number, v in enumerate(_seeds(model))}
+    generator = global_state.get_global_attribute(_GLOBAL_SEEDS)
+    if generator is not None:
+        found[_GLOBAL_SEEDS_NAME] = Part(copies(generator.state), False)
+    return found | (dict(_metrics(model)) if metrics else {})
+
+
+def prepare(names: Collection[str]) -> None:
+    """Makes what a state with `names` has and a process makes at first need only; in the scope of the strategy."""
+    if _GLOBAL_SEEDS_NAME in names:
+        global_seed_generator()
+
+
+def build(model: keras.Model, dataset: Any) -> None:
+    """Builds what a model lacks, metrics and optimizer too, from the shapes of the batches of `dataset`.
+
+    A model without a `call`, whose own steps call its parts, is left as it is.
+
+    On one replica Keras does it in the first step: too late for what is to be set before.
+    """
+    with model.distribute_strategy.scope():
+        build_parts(model, dataset.element_spec)
+
+
+def optimizer_sizes(model: keras.Model) -> list[int]:
+    """How many variables each optimizer of `model` has; 0 before it is built."""
+    return [len(optimizer.variables) if optimizer.built else 0 for optimizer in optimizers_of(model)]
+
+
+def note_logs(model: keras.Model, logs: Mapping[str, Any]) -> None:
+    """Notes the logs of the last step of an epoch of which this process has only the end to do."""
+    object.__setattr__(model, _LOGS, dict(logs))
+
+
+def logs_before(model: keras.Model) -> dict[str, Any]:
+    """What `note_logs` was given, once; afterwards nothing."""
+    logs = getattr(model, _LOGS, {})
+    object.__setattr__(model, _LOGS, {})
+    return logs
+
+
+def _not_trained(model: keras.Model) -> list[keras.Variable]:
+    """Weights that no gradient changes, such as the statistics of BatchNormalization."""
+    trained = {id(variable) for variable in model.trainable_weights}
+    return [variable for variable in model.weights if id(variable) not in trained]
+
+
+def _seeds(model: keras.Model) -> list[keras.Variable]:
+    others = {id(variable) for variable in (*model.weights, *model.metrics_variables)}
+    return [variable for variable in model.variables if id(variable) not in others]
+
+
+def _accumulators(model: keras.Model) -> list[keras.Variable]:
+    return [v for optimizer in optimizers_of(model) for v in getattr(optimizer, "_accumulated_gradients", None) or ()]
+
+
+def _metrics(model: keras.Model) -> Iterator[tuple[str, Part]]:
+    number = 0
+    for metric in _single_metrics(model):
+        is_whole = isinstance(metric, GatheredMetric)
+        for variable in metric.metric.variables if is_whole else metric.variables:
+            yield f"metrics/{number}", Part(copies(variable), not is_whole)
+            number += 1
+
+
+def _single_metrics(model: keras.Model) -> Iterator[keras.metrics.Metric]:
+    """The metrics of a model, those of `compile` one by one."""
+    for metric in model.metrics:
+        yield from metric.metrics if isinstance(metric, CompileMetrics) else (metric,)

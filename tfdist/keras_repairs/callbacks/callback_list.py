@@ -1,0 +1,145 @@
+"""The list of callbacks of a `fit`, `evaluate` or `predict`: who runs where, what is agreed on, what comes along."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tfdist.errors import UnsupportedError, UsageError
+from tfdist.keras_repairs.callbacks.callback_placement import runs_here
+from tfdist.keras_repairs.callbacks.chief_decisions import Decisions
+from tfdist.keras_repairs.callbacks.decision_watch import Watch
+from tfdist.keras_repairs.loop import multi_step_execution
+from tfdist.keras_repairs.loop.fit_listeners import Between, Listener
+from tfdist.keras_repairs.optimizer import accumulator_reduction
+from tfdist.runtime.collectives import all_gather, worker_count, worker_rank
+
+Function = Callable[..., Any]
+Extra = Callable[[Sequence[Any] | None], Sequence[keras.callbacks.Callback]]
+
+
+def none_extra(given: Sequence[Any] | None) -> Sequence[keras.callbacks.Callback]:
+    """No callbacks besides those of a `fit`, `evaluate` or `predict` itself."""
+    return ()
+
+
+def callback_list_init(original: Function, extra: Extra, listener: Listener) -> Function:
+    """Repairs `CallbackList.__init__`.
+
+    Args:
+        original: The method.
+        extra: Returns the callbacks that every `fit`, `evaluate` and `predict` of this process gets besides its own,
+            of which it is given those of a `fit`, else None.
+        listener: Told of each callback that is done at an epoch's begin or end.
+    """
+
+    def repaired(self: Any, callbacks: Any = None, *args: Any, **kwargs: Any) -> None:
+        given = keras.tree.flatten(callbacks) if callbacks else []
+        model = kwargs.get("model") or (args[2] if len(args) > 2 else None)
+        if model is None:
+            original(self, given, *args, **kwargs)
+            return
+        kept, watch, together = _shared(given, model.distribute_strategy)
+        original(self, kept, *args, **kwargs)
+        self.callbacks = _with_listener_between(self.callbacks, kept, listener)
+        # fit's own, or one that a script makes for it.
+        trains = bool(kwargs.get("add_history") or "steps" not in kwargs)
+        added = [*extra(kept if trains else None), *_decisions(watch, kept, model.distribute_strategy)]
+        if any(isinstance(callback, Decisions) or hasattr(callback, "steps_to_look") for callback in added):
+            # Keras may tell callbacks of a batch in a thread; what the workers agree on must come in one order.
+            self._async_train = self._async_test = self._async_predict = False
+        for callback in added:
+            callback.set_model(model)
+            callback.set_params(self.params)
+            self.callbacks.append(callback)
+        if accumulator_reduction.is_needed(model):
+            self.callbacks.insert(0, accumulator_reduction.Settling())
+            self.callbacks[0].set_model(model)
+        if trains:
+            multi_step_execution.note_watched(model, watch.batches or multi_step_execution.any_watches(added))
+            accumulator_reduction.note_saved_together(model, together)
+            multi_step_execution.note_looks(model, [*kept, *added])
+
+    return repaired
+
+
+def save_checkpoint(original: Function) -> Function:
+    """Repairs `ModelCheckpoint._save_model`: only the chief makes the directory, in which it alone writes."""
+
+    def repaired(self: Any, epoch: int, batch: int | None, logs: Any) -> None:
+        strategy = self.model.distribute_strategy
+        if batch is not None:
+            accumulator_reduction.settle_before_checkpoint(self.model)
+        if worker_count(strategy) == 1 or worker_rank(strategy) == 0:
+            original(self, epoch, batch, logs)
+            return
+        # The others keep in mind which epoch was best, as a script may ask for it.
+        self._should_save_model(epoch, batch, logs, self._get_file_path(epoch, batch, logs))
+
+    return repaired
+
+
+def _shared(given: Sequence[Any], strategy: tf.distribute.Strategy) -> tuple[list[Any], Watch, bool]:
+    """The callbacks that run on this worker, what all workers must agree on, whether all come to each checkpoint."""
+    if strategy.num_replicas_in_sync == 1:
+        return list(given), Watch.of(given), True
+    _check_orbax(given, strategy)
+    kept = [callback for callback in given if runs_here(callback, is_chief=worker_rank(strategy) == 0)]
+    own = [*Watch.of(given).to_row(), accumulator_reduction.saves_inside_epochs(kept), _lacks_tensorboard(given)]
+    rows = all_gather(np.array(own, np.int32), strategy)
+    _check_tensorboard(rows[:, -1])
+    _check_backups(rows[:, -3])
+    watch = Watch.of_any(rows[:, :-2].tolist())
+    return kept, watch, bool((rows[:, -2] == rows[0, -2]).all())
+
+
+def _with_listener_between(callbacks: Sequence[Any], given: Sequence[Any], listener: Listener) -> list[Any]:
+    """`callbacks`, with the listener told after each of the `given` ones but the last, whose end others tell."""
+    between = {id(callback) for callback in given[:-1]}
+    told = ((callback, Between(listener)) if id(callback) in between else (callback,) for callback in callbacks)
+    return [callback for group in told for callback in group]
+
+
+def _decisions(watch: Watch, kept: Sequence[Any], strategy: tf.distribute.Strategy) -> list[Decisions]:
+    """What makes all workers follow the chief's decisions."""
+    if strategy.num_replicas_in_sync == 1 or not (worker_count(strategy) > 1 or watch.nan):
+        return []
+    return [Decisions(watch, kept, strategy)]
+
+
+def _check_orbax(given: Sequence[Any], strategy: tf.distribute.Strategy) -> None:
+    if worker_count(strategy) > 1 and any(isinstance(callback, keras.callbacks.OrbaxCheckpoint) for callback in given):
+        raise UnsupportedError(
+            "keras.callbacks.OrbaxCheckpoint does not know TensorFlow's workers: all would write into one directory. "
+            "Use keras.callbacks.ModelCheckpoint or BackupAndRestore, which write on the chief."
+        )
+
+
+def _lacks_tensorboard(given: Sequence[Any]) -> bool:
+    board = keras.callbacks.TensorBoard
+    return importlib.util.find_spec("tensorboard") is None and any(
+        isinstance(callback, board) and type(callback).on_epoch_end is board.on_epoch_end for callback in given
+    )
+
+
+def _check_tensorboard(lacking: np.ndarray) -> None:
+    if lacking[0]:
+        raise UsageError(
+            "keras.callbacks.TensorBoard needs the package tensorboard, which is not installed: Keras would fail at "
+            "the end of the first epoch. Install it (pip install tensorboard) where the chief runs, or write the same "
+            "curves without it: callbacks=tfdist.callbacks(DIRECTORY)."
+        )
+
+
+def _check_backups(counts: np.ndarray) -> None:
+    if (counts != counts[0]).any():
+        raise UsageError(
+            "BackupAndRestore restores on all workers together, so that all must have it. Received: "
+            f"{', '.join(f'{count} on worker {index}' for index, count in enumerate(counts))}. Give it to fit on every "
+            "worker; only the chief writes."
+        )

@@ -1,0 +1,132 @@
+"""Every worker takes the chief's decisions at the same step: when to stop, with which learning rate to go on.
+
+A worker that stopped alone would leave the others waiting for it; one with a learning rate of its own would train
+another model, without a word.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tfdist.keras_repairs.callbacks.decision_watch import Watch, brings_back_best
+from tfdist.keras_repairs.optimizer.model_optimizers import optimizers_of
+from tfdist.runtime.collectives import all_gather, gather_objects, worker_count
+from tfdist.runtime.transport.chief_broadcast import variables_from_chief
+
+Logs = Mapping[str, Any] | None
+
+
+class Decisions(keras.callbacks.Callback):
+    """Stands last in the list of callbacks of every worker.
+
+    Stopping is agreed on at the begin and the end of every epoch, and after every batch where a callback may stop
+    there: only then does a batch cost a collective.
+
+    Args:
+        watch: What the workers have to agree on, the same on all of them.
+        callbacks: This worker's callbacks.
+        strategy: Of more than one replica.
+    """
+
+    def __init__(self, watch: Watch, callbacks: Sequence[Any], strategy: tf.distribute.Strategy) -> None:
+        super().__init__()
+        self._watch = watch
+        self._callbacks = callbacks
+        self._strategy = strategy
+        self._has_peers = worker_count(strategy) > 1
+        self._agreed = False
+        self._put_off = False
+        self.ignores_batches = not watch.train
+
+    def on_train_begin(self, logs: Logs = None) -> None:
+        self._agreed = self._put_off = False
+
+    def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
+        self._share_training()
+
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
+        if self._put_off:
+            self.model.stop_training = True
+        self._share_training()
+
+    def on_train_batch_begin(self, batch: int, logs: Logs = None) -> None:
+        if self._watch.begins:
+            self._share_training()
+
+    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
+        if self._watch.train:
+            self._share_training(batch, logs)
+        elif self._has_peers and self.model.stop_training and not self._agreed:
+            # Set by no callback, but by a signal or a thread, which comes to each worker at a time of its own.
+            self.model.stop_training = False
+            self._put_off = True
+
+    def on_test_batch_end(self, batch: int, logs: Logs = None) -> None:
+        self._share_flag("stop_evaluating", self._watch.test)
+
+    def on_predict_batch_end(self, batch: int, logs: Logs = None) -> None:
+        self._share_flag("stop_predicting", self._watch.predict)
+
+    def on_train_end(self, logs: Logs = None) -> None:
+        if not (self._watch.best and self._has_peers):
+            return
+        epochs = [callback.best_epoch for callback in self._callbacks if brings_back_best(callback)]
+        said = gather_objects(epochs, self._strategy)
+        if any(other != said[0] for other in said):
+            variables_from_chief(self.model.weights, self._strategy)
+
+    def _share_training(self, batch: int | None = None, logs: Logs = None) -> None:
+        """Makes the chief's flag and learning rates everybody's; any worker's loss counts where NaN is watched for."""
+        invalid = batch is not None and self._watch.nan and self._is_loss_invalid(logs)
+        rates = list(_learning_rates(self.model)) if self._has_peers else []
+        values = [_plain_value(rate) for rate in rates]
+        rows = all_gather(np.array([self.model.stop_training, invalid, *values], np.float64), self._strategy)
+        if self._has_peers:
+            self._agreed = self.model.stop_training = bool(rows[0, 0])
+            _adopt(rates, values, rows[0, 2:])
+        if rows[:, 1].any():
+            self._terminate(batch, logs)
+
+    def _share_flag(self, name: str, watched: bool) -> None:
+        if not self._has_peers:
+            return
+        flag = watched and bool(all_gather(bool(getattr(self.model, name)), self._strategy)[0])
+        setattr(self.model, name, flag)
+
+    def _is_loss_invalid(self, logs: Logs) -> bool:
+        """Whether some replica of this worker has a loss that is not finite; `logs` tell of the first replica alone."""
+        tracker = getattr(self.model, "_loss_tracker", None)
+        values = [(logs or {}).get("loss")]
+        for variable in () if tracker is None else tracker.variables:
+            values.extend(copy.numpy() for copy in self._strategy.experimental_local_results(variable.value))
+        return not all(value is None or math.isfinite(value) for value in values)
+
+    def _terminate(self, batch: int | None, logs: Logs) -> None:
+        """Lets Keras's TerminateOnNaN act here, too, where this worker's own logs did not show it the loss."""
+        self._agreed = self.model.stop_training = True
+        if math.isfinite((logs or {}).get("loss") or 0.0):
+            for callback in self._callbacks:
+                if isinstance(callback, keras.callbacks.TerminateOnNaN):
+                    callback.on_train_batch_end(batch, {**(logs or {}), "loss": math.nan})
+
+
+def _learning_rates(model: Any) -> Iterator[Any]:
+    """The learning rate of each optimizer of a model: a variable, or what takes its place."""
+    for optimizer in optimizers_of(model):
+        yield getattr(optimizer, "_learning_rate", None)
+
+
+def _plain_value(rate: Any) -> float:
+    return float(rate.numpy()) if isinstance(rate, keras.Variable) else math.nan
+
+
+def _adopt(rates: Sequence[Any], values: Sequence[float], chiefs: np.ndarray) -> None:
+    for rate, value, chief in zip(rates, values, chiefs, strict=True):
+        if isinstance(rate, keras.Variable) and math.isfinite(chief) and value != chief:
+            rate.assign(chief)

@@ -1,0 +1,96 @@
+"""Saved models and weights: written by the chief alone, beside their place, and renamed when they are whole.
+
+What Keras saves are variables of which every worker holds the same values, so the chief needs nobody to write them.
+Another worker that goes on to load waits for the chief there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import tensorflow as tf
+from keras.src.utils import io_utils
+
+from tfdist.keras_repairs.loop.fit_listeners import Listener
+from tfdist.rundir.temp_names import beside, remove_abandoned
+from tfdist.runtime.collectives import barrier, worker_count, worker_rank
+from tfdist.runtime.local_variables import local_variables
+
+Function = Callable[..., Any]
+
+
+def writer(original: Function, listener: Listener) -> Function:
+    """Repairs a function `(model, filepath, ...)` that writes one file, several files or a directory."""
+
+    def repaired(model: Any, filepath: Any, *args: Any, **kwargs: Any) -> Any:
+        strategy = tf.distribute.get_strategy()
+        if worker_count(strategy) > 1 and worker_rank(strategy) != 0:
+            return None
+        # Keras makes objects of reference while it saves, with variables, and the other workers do not save.
+        with listener.saving(), local_variables():
+            return _write_whole(functools.partial(original, model), filepath, *args, **kwargs)
+
+    return repaired
+
+
+def reader(original: Function) -> Function:
+    """Repairs a function that loads: what is to be loaded may still be on its way to the chief's disk.
+
+    All workers load together, as the variables of a model are made together; so all can wait for one another first.
+    """
+
+    def repaired(*args: Any, **kwargs: Any) -> Any:
+        barrier()
+        return original(*args, **kwargs)
+
+    return repaired
+
+
+def _write_whole(write: Function, filepath: Any, *args: Any, **kwargs: Any) -> Any:
+    """Writes into a directory beside `filepath`, under the same name, by which Keras chooses the format."""
+    if not isinstance(filepath, str | os.PathLike) or "://" in str(filepath):
+        return write(filepath, *args, **kwargs)
+    target = Path(filepath)
+    if not target.parent.is_dir():
+        return write(filepath, *args, **kwargs)
+    remove_abandoned(target)
+    folder = beside(target)
+    folder.mkdir(mode=0o700)
+    try:
+        with _naming(target, instead_of=folder / target.name):
+            result = write(str(folder / target.name), *args, **kwargs)
+        # The index of weights in several files comes last: it names the others.
+        for written in sorted(folder.iterdir(), key=lambda path: path.suffix == ".json"):
+            _replace(written, target.parent / written.name)
+    except Exception as error:
+        error.add_note(f"{target} could not be saved; what was there before is as it was.")
+        raise
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return result
+
+
+@contextlib.contextmanager
+def _naming(target: Path, instead_of: Path) -> Iterator[None]:
+    """Where Keras prints the path that it writes to, it prints the one where that will be."""
+    original = io_utils.print_msg
+
+    def print_msg(message: str, *args: Any, **kwargs: Any) -> None:
+        original(message.replace(str(instead_of), str(target)), *args, **kwargs)
+
+    with mock.patch.object(io_utils, "print_msg", print_msg):
+        yield
+
+
+def _replace(written: Path, target: Path) -> None:
+    if target.is_dir() and not target.is_symlink():
+        # A directory cannot take the place of one that is not empty: the old one moves out first.
+        os.rename(target, written.with_name(f"{target.name}.old"))
+    os.replace(written, target)

@@ -1,0 +1,198 @@
+"""A model's weights and its optimizer's state: copied to host memory at once, written as a file of Keras's later.
+
+`keras.Model.save_weights` reads the variables while it writes, so that training would have to wait for the disk. Here
+Keras's own walk over the model says once which variables belong where in the file; from then on a copy costs what
+copying memory costs, and what is written from it is written by Keras's own store: `keras.Model.load_weights` opens it.
+
+Other ways were weighed. A clone of the model that holds the copies needs `get_config`, which subclassed models lack,
+and the memory of the device twice. `keras.StatelessScope` gives variables other values in a thread of its own, but
+no variable may be made in it, and Keras makes one whenever it walks over an optimizer; a layer that stores something
+else than Keras variables would be read while it trains. `tf.train.Checkpoint` is no format that `load_weights` reads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import h5py
+import keras
+import numpy as np
+import tensorflow as tf
+from keras.src.saving import saving_lib
+from numpy.typing import NDArray
+
+from tfdist.keras_repairs.files.hdf5_memory_file import MemoryFile
+from tfdist.runtime.local_variables import local_variables
+
+Metadata = Mapping[str, str] | None
+
+_ROOM = 1 << 16
+_ROOM_OF_A_GROUP = 1 << 13
+"""Bytes that HDF5 takes for itself, roughly; memory that is not used costs nothing."""
+
+
+@dataclass(frozen=True)
+class _Group:
+    """What one layer, metric or optimizer stores.
+
+    Attributes:
+        path: Where in the file.
+        metadata: What the file says of it.
+        values: Key -> a Keras variable, or whatever else is to be stored.
+    """
+
+    path: str
+    metadata: Metadata
+    values: dict[str, Any]
+
+
+class WeightsCopy:
+    """The latest copy of a model's weights and its optimizer's state, in host memory, as the file that it will be.
+
+    Keras's store writes that file in memory, once. After that a copy goes to where the file has its values: there is no
+    other one, and nobody waits for HDF5 again.
+
+    Args:
+        model: Built and compiled, with its optimizer.
+    """
+
+    def __init__(self, model: keras.Model) -> None:
+        self._model = model
+        self._variables: list[keras.Variable] = []
+        self._groups: list[_Group] = []
+        self._is_known = False
+        self._layout: list[object] = []
+        self._file = MemoryFile(0)
+        self._places: list[NDArray[np.uint8]] | None = None
+
+    def take(self) -> None:
+        """Copies all values; between two batches, in the main thread, and while nobody reads `content`."""
+        groups = self._current_groups()
+        layout = [_layout(group) for group in groups]
+        if self._places is None or layout != self._layout:
+            self._places, self._file = None, MemoryFile(0)  # what was there is not needed beside the new one
+            self._file = _written(groups)
+            self._places = _places(self._file, groups)
+            self._layout = layout
+        else:
+            for place, value in zip(self._places, _values(groups), strict=True):
+                np.copyto(place, _bytes(value))
+
+    def content(self) -> memoryview:
+        """The latest copy as the bytes of a `.weights.h5`; in any thread. They change with the next `take`."""
+        return memoryview(self._file.content)
+
+    def _current_groups(self) -> list[_Group]:
+        """From the last walk, where that still holds: a walk takes milliseconds for every layer."""
+        variables = [*self._model.variables, *self._model.optimizer.variables]
+        same = len(variables) == len(self._variables) and all(map(_is, variables, self._variables))
+        if not (same and self._is_known):
+            self._groups = [_with_variables(group, self._model) for group in _walk(self._model)]
+            self._variables = variables
+            self._is_known = all(isinstance(value, keras.Variable) for value in _values(self._groups))
+        return self._groups
+
+
+class _Recorder(saving_lib.H5IOStore):
+    """Stands in for a file while Keras walks over a model; notes what would be stored where."""
+
+    def __init__(self) -> None:
+        self.groups: list[_Group] = []
+
+    def __bool__(self) -> bool:
+        return True
+
+    def make(self, path: str, metadata: Metadata = None) -> _Recorder:
+        self.groups.append(_Group(path, metadata, {}))
+        return self
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self.groups[-1].values[key] = value
+
+
+def _walk(model: keras.Model) -> list[_Group]:
+    """What Keras would store, in its order."""
+    recorder = _Recorder()
+    with local_variables():  # the other workers do not walk
+        saving_lib._save_state(model, recorder, None, inner_path="", visited_saveables=set())
+    return recorder.groups
+
+
+def _with_variables(group: _Group, model: keras.Model) -> _Group:
+    """Variables instead of the values that an optimizer stores, in the order that it stores them in."""
+    optimizer = dict(_optimizers(model)).get(group.path)
+    if optimizer is None or type(optimizer).save_own_variables is not keras.optimizers.Optimizer.save_own_variables:
+        return group
+    return _Group(group.path, group.metadata, dict(zip(group.values, optimizer.variables, strict=True)))
+
+
+def _optimizers(model: keras.Model) -> Iterator[tuple[str, keras.optimizers.Optimizer]]:
+    """The model's optimizer and the one inside of it, each with its place in a file."""
+    yield "optimizer", model.optimizer
+    if isinstance(model.optimizer, keras.optimizers.LossScaleOptimizer):
+        yield "optimizer/inner_optimizer", model.optimizer.inner_optimizer
+
+
+def _written(groups: Sequence[_Group]) -> MemoryFile:
+    """The file, by Keras's store."""
+    values = sum(_array(value).nbytes for value in _values(groups))
+    file = MemoryFile(values + _ROOM + _ROOM_OF_A_GROUP * len(groups))
+    with contextlib.closing(saving_lib.H5IOStore(file, mode="w")) as store:
+        for group in groups:
+            entry = store.make(group.path, metadata=group.metadata and dict(group.metadata))
+            for key, value in group.values.items():
+                entry[key] = _array(value)
+    return file
+
+
+def _places(file: MemoryFile, groups: Sequence[_Group]) -> list[NDArray[np.uint8]] | None:
+    """The bytes of each value in the file; None when one does not lie there in one piece, and as it is."""
+    found = []
+    with h5py.File(file, "r") as content:
+        for name, value in _named(groups):
+            here = _array(value)
+            begin = content[name].id.get_offset() or 0
+            there = file.content[begin : begin + here.nbytes]
+            if zlib.crc32(there) != zlib.crc32(_bytes(here)):
+                return None
+            found.append(there)
+    return found
+
+
+def _layout(group: _Group) -> object:
+    """What the file's own bytes, and the places of the values in it, depend on."""
+    return group.path, group.metadata, [(key, *_kind(value)) for key, value in group.values.items()]
+
+
+def _kind(value: Any) -> tuple[tuple[int | None, ...], str]:
+    """Shape and dtype. What Python alone knows, such as a list, has them as the array that is stored."""
+    shaped = value if isinstance(value, keras.Variable) else _array(value)
+    return tuple(shaped.shape), str(shaped.dtype)
+
+
+def _named(groups: Sequence[_Group]) -> Iterator[tuple[str, Any]]:
+    """Each value with its name in the file."""
+    return ((f"{group.path}/vars/{key}", value) for group in groups for key, value in group.values.items())
+
+
+def _values(groups: Sequence[_Group]) -> Iterator[Any]:
+    return (value for _, value in _named(groups))
+
+
+def _array(value: Any) -> np.ndarray:
+    """A variable, tensor or array in host memory; what is there already is not copied."""
+    tensor = tf.convert_to_tensor(value.value) if isinstance(value, keras.Variable) else value
+    # NumPy takes no tensor of one bfloat16, which gives its value as no array.
+    return np.asarray(tensor.numpy() if isinstance(tensor, tf.Tensor) and not tensor.shape.rank else tensor)
+
+
+def _bytes(value: Any) -> NDArray[np.uint8]:
+    return np.ascontiguousarray(_array(value)).reshape(-1).view(np.uint8)
+
+
+def _is(one: object, other: object) -> bool:
+    return one is other

@@ -1,0 +1,55 @@
+"""Losses of `add_loss` and activity regularizers: each replica keeps its own.
+
+Keras keeps them in a list of the layer, which the replicas of one process share. Replicas are traced in turn, and the
+turn passes at every collective: one replica would clear or read what another one added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+
+from tfdist.keras_repairs.base.replica_step import current_step
+
+Function = Callable[..., Any]
+
+
+def add_loss(original: Function) -> Function:
+    """Repairs `Layer.add_loss`."""
+
+    def repaired(self: Any, loss: Any) -> None:
+        step = current_step()
+        if step is None:
+            original(self, loss)
+            return
+        terms = keras.tree.flatten(loss)
+        for term in terms:
+            if not keras.ops.is_tensor(term):
+                raise ValueError(f"add_loss() takes tensors. Received: {term!r} of type {type(term).__name__}")
+        step.added_losses.setdefault(id(self), []).extend(terms)
+
+    return repaired
+
+
+def clear_losses(original: Function) -> Function:
+    """Repairs `Layer._clear_losses`: a layer that is called again from outside of all layers forgets its losses."""
+
+    def repaired(self: Any) -> None:
+        step = current_step()
+        if step is not None:
+            step.added_losses.pop(id(self), None)
+        original(self)
+
+    return repaired
+
+
+def get_own_losses(original: Function) -> Function:
+    """Repairs `Layer._get_own_losses`."""
+
+    def repaired(self: Any) -> list[Any]:
+        step = current_step()
+        return original(self) if step is None else list(step.added_losses.get(id(self), ()))
+
+    return repaired

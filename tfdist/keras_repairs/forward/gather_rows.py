@@ -1,0 +1,75 @@
+"""The rows of all replicas, on every replica: for metrics that need the whole global batch, and for predictions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+from keras.src import backend
+
+from tfdist.errors import UnsupportedError
+from tfdist.keras_repairs.base.replica_step import note_gathering
+
+_CARRIERS = {
+    tf.bfloat16: tf.float32,
+    tf.bool: tf.int32,
+    tf.uint8: tf.int32,
+    tf.int8: tf.int32,
+    tf.uint16: tf.int32,
+    tf.int16: tf.int32,
+    tf.uint32: tf.int64,
+}
+"""What TensorFlow's collectives do not carry, and the dtypes that hold every value of it."""
+
+_CARRIED = (tf.float16, tf.float32, tf.float64, tf.int32, tf.int64)
+
+
+def all_rows(value: Any) -> Any:
+    """Gathers a structure of tensors along their first dimension, in the order of the replicas.
+
+    Call it in the context of a replica, on all replicas, with tensors of the same rank, dtype and trailing shape. How
+    many rows a replica has may differ, and may be 0.
+
+    Args:
+        value: A structure of dense and ragged tensors; None and scalars in it stay as they are. A Keras mask of a
+            tensor is gathered, too.
+
+    Returns:
+        The structure with the rows of all replicas, the same on every replica.
+
+    Raises:
+        UnsupportedError: A tensor is sparse, or its dtype cannot be sent.
+    """
+    note_gathering()
+    return tf.nest.map_structure(_all_rows, value)
+
+
+def _all_rows(value: Any) -> Any:
+    if isinstance(value, tf.SparseTensor):
+        raise UnsupportedError(
+            "Sparse tensors cannot be gathered from several replicas. Convert the tensor with tf.sparse.to_dense(...) "
+            "in the model, or run on one device (`tfdist train` without --workers, --nproc and --logical-devices)."
+        )
+    if isinstance(value, tf.RaggedTensor):
+        lengths = [_dense_rows(level) for level in value.nested_row_lengths()]
+        return tf.RaggedTensor.from_nested_row_lengths(_dense_rows(value.flat_values), lengths, validate=False)
+    if not isinstance(value, tf.Tensor) or value.shape.rank == 0:
+        return value
+    rows = _dense_rows(value)
+    mask = backend.get_keras_mask(value)
+    if mask is not None:
+        backend.set_keras_mask(rows, _dense_rows(mask))
+    return rows
+
+
+def _dense_rows(tensor: tf.Tensor) -> tf.Tensor:
+    dtype = _CARRIERS.get(tensor.dtype, tensor.dtype)
+    if dtype not in _CARRIED:
+        raise UnsupportedError(
+            f"Tensors of dtype {tensor.dtype.name} cannot be gathered from several replicas. Expected numbers or "
+            "bools. Let the model give such, or run on one device (`tfdist train` without --workers, --nproc and "
+            "--logical-devices)."
+        )
+    # On the CPU an argument of a tf.function has no device yet, which all_gather does not take; a copy has.
+    carried = tf.identity(tf.cast(tensor, dtype))
+    return tf.cast(tf.distribute.get_replica_context().all_gather(carried, axis=0), tensor.dtype)

@@ -1,0 +1,239 @@
+"""Losses over a global batch: what they are divided by is counted over all replicas.
+
+Keras divides each replica's loss by the replica's own samples (or valid mask entries, or weights) and weights the
+replicas equally, which is right only when they have equally many. Here every replica obtains its summand of the loss of
+the global batch, whatever that divides by (`ReplicaStep` says how it is shown); the gradients of all replicas then add
+up to that loss's gradient.
+
+In a loop that users write by hand with `strategy.run`, a loss is the replica's own summand of that, as TensorFlow's
+guides have it: they add up the replicas' losses. Outside of the replicas a loss is that of one device.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import math
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+from keras import ops
+from keras.src.losses import loss as loss_module
+
+from tfdist.errors import UsageError
+from tfdist.keras_repairs.base.replica_step import ReplicaStep, current_step, is_one_of_several, sum_over_replicas
+from tfdist.keras_repairs.base.warn_once import warn_once
+from tfdist.keras_repairs.optimizer.variable_updates import setting
+
+Function = Callable[..., Any]
+
+_depth: contextvars.ContextVar[int | None] = contextvars.ContextVar("tfdist_loss_depth", default=None)
+"""How many losses are being called within one another, counted from those that `compile` was given; else None."""
+
+_per_sample: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_loss_per_sample", default=False)
+
+
+def call(original: Function) -> Function:
+    """Repairs `keras.losses.Loss.__call__`: notes whether the values will be one a sample, which needs no counting."""
+
+    def repaired(self: Any, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+        step, depth = current_step(), _depth.get()
+        counts = step is not None and not step.users and _is_of_keras(self)
+        with setting(_per_sample, counts), setting(_depth, None if depth is None else depth + 1):
+            return original(self, y_true, y_pred, sample_weight)
+
+    return repaired
+
+
+def reduce_weighted_values(original: Function) -> Function:
+    """Repairs `keras.src.losses.loss.reduce_weighted_values`, through which every Keras loss object reduces."""
+
+    def repaired(
+        values: Any,
+        sample_weight: Any = None,
+        mask: Any = None,
+        reduction: str | None = "sum_over_batch_size",
+        dtype: Any = None,
+    ) -> tf.Tensor:
+        if not is_one_of_several():
+            return original(values, sample_weight, mask, reduction, dtype)
+        step = current_step()
+        # A loss within another is made a scalar of the user's by it, and counted there.
+        is_term = _depth.get() == 1
+        values = ops.convert_to_tensor(values, dtype=dtype)
+        if reduction in (None, "none"):
+            # What becomes of the values, the user's own code says; in Keras's own steps `refusals` has it.
+            return original(values, sample_weight, mask, reduction, dtype)
+        reduction = loss_module.standardize_reduction(reduction)
+        is_scalar = len(values.shape) == 0
+        if step is None:
+            return (
+                original(values, sample_weight, mask, reduction, dtype)
+                if is_scalar
+                else _summand(values, sample_weight, mask, reduction)
+            )
+        if is_scalar:
+            summand = _summand_of_scalar(values, sample_weight, mask, reduction)
+        elif step.may_be_of_samples(values.shape):
+            summand = _summand(values, sample_weight, mask, reduction)
+        else:
+            value = original(values, sample_weight, mask, reduction, dtype)
+            summand = scalar_summand(value, "a loss function that returns values which are not one a sample")
+        return step.worth(summand, is_term=is_term)
+
+    return repaired
+
+
+def _summand_of_scalar(value: tf.Tensor, sample_weight: Any, mask: Any, reduction: str | None) -> tf.Tensor:
+    """Keras multiplies a scalar by each weight, and reduces that: the scalar times what the reduced weights are."""
+    summand = scalar_summand(value, "a loss function that returns a scalar")
+    if sample_weight is None:
+        return summand
+    weight = ops.convert_to_tensor(sample_weight, dtype=value.dtype)
+    return summand * sum_over_replicas(_summand(ops.ones_like(weight), weight, mask, reduction))
+
+
+def _summand(values: tf.Tensor, sample_weight: Any, mask: Any, reduction: str | None) -> tf.Tensor:
+    """What this replica's `values` of shape (samples, ...) add to the loss of the global batch."""
+    weight = _as(values.dtype, sample_weight)
+    valid = _as(values.dtype, mask)
+    # With reduction="sum" Keras applies the mask alone, without the factor total / valid.
+    weight = loss_module.apply_mask(weight, valid, dtype=values.dtype, reduction="sum")
+    if weight is not None:
+        values, weight = loss_module.squeeze_or_expand_to_same_rank(values, weight)
+        values = values * weight
+    numerator = ops.sum(values)
+    if reduction == "sum":
+        return numerator
+    if reduction == "mean_with_sample_weight" and weight is not None:
+        (denominator,) = _counted(ops.sum(weight))
+        return ops.divide_no_nan(numerator, denominator)
+    if valid is None or reduction == "mean_with_sample_weight":
+        return ops.divide_no_nan(numerator, _global_size(values))
+    # Keras: sum(values * mask) * (total / valid) / size, with the three counted over the batch.
+    total, count, size = _counted(_size(valid, values.dtype), ops.sum(valid), _size(values))
+    return ops.divide_no_nan(numerator * ops.divide_no_nan(total, count), size)
+
+
+def _global_size(values: tf.Tensor) -> tf.Tensor:
+    """How many values the global batch has."""
+    step = current_step()
+    if step is not None and _per_sample.get() and all(size is not None for size in values.shape[1:]):
+        return tf.cast(step.total * math.prod(values.shape[1:]), values.dtype)
+    return _counted(_size(values))[0]
+
+
+def scalar_summand(value: tf.Tensor, what: str) -> tf.Tensor:
+    """What a scalar that each replica took over its own samples adds to that of the global batch.
+
+    Whether `value` is a mean or a sum cannot be seen from outside; it is taken for a mean, and said once.
+    """
+    warn_once(
+        f"{what} is taken for a mean over the samples of its replica: replicas are weighted by their samples. If it is "
+        "a sum over samples, say so with tfdist.summed(...); if it is anything else (a maximum), N replicas will not "
+        "give the numbers of one."
+    )
+    return current_step().summand_of_mean(value)
+
+
+def summed(value: Any) -> tf.Tensor:
+    """Declares that `value` is a sum over samples, where tfdist would take it for a mean.
+
+    For what a layer gives to `add_loss`, and for losses in a `train_step`, `test_step` or `compute_loss` of one's own:
+    `self.add_loss(tfdist.summed(keras.ops.sum(x)))`. Where one replica trains it changes nothing.
+
+    Args:
+        value: A scalar, the sum over this replica's samples.
+
+    Returns:
+        A scalar of the same dtype whose mean over the replicas, weighted by their samples, is the sum over all.
+
+    Raises:
+        UsageError: `value` is no scalar.
+    """
+    value = tf.convert_to_tensor(value)
+    if value.shape.rank != 0:
+        raise UsageError(
+            f"tfdist.summed takes a scalar, a sum over samples. Received: a tensor of shape {tuple(value.shape)}. Sum "
+            "it first."
+        )
+    step = current_step()
+    if step is None:
+        return value
+    scale = tf.math.divide_no_nan(tf.cast(step.total, value.dtype), tf.cast(step.samples, value.dtype))
+    return value * scale
+
+
+def additional_loss(loss: Any) -> tf.Tensor:
+    """One `add_loss` term over the global batch: a vector over samples is summed as Keras does, a scalar is a mean."""
+    step = _step()
+    value = ops.convert_to_tensor(loss)
+    if not value.dtype.is_floating:
+        value = ops.cast(value, tf.keras.backend.floatx())
+    if len(value.shape) > 0 and value.shape[0] in (None, step.static_samples):
+        return step.worth(ops.sum(value), is_term=True)
+    summand = scalar_summand(ops.sum(value), "a scalar given to add_loss (or an activity regularizer)")
+    return step.worth(summand, is_term=True)
+
+
+def compute_loss(original: Function) -> Function:
+    """Repairs `keras.Model.compute_loss`: tells the terms that depend on the batch from those of the weights."""
+
+    def repaired(
+        self: Any, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True
+    ) -> tf.Tensor:
+        if current_step() is None:
+            return original(self, x, y, y_pred, sample_weight, training)
+        terms = []
+        if self._compile_loss is not None:
+            with setting(_depth, 0):
+                loss = self._compile_loss(y, y_pred, sample_weight)
+            if loss is not None:
+                terms.append(loss)
+        regularizers = self._get_regularization_losses()
+        every = self.losses
+        terms.extend(additional_loss(loss) for loss in every[: len(every) - len(regularizers)])
+        terms.extend(_step().counted_once(ops.sum(loss)) for loss in regularizers)
+        if not terms:
+            return original(self, x, y, y_pred, sample_weight, training)
+        return ops.sum(terms) if len(terms) > 1 else terms[0]
+
+    return repaired
+
+
+def unless_whole(original: Function) -> Function:
+    """Repairs `(un)scale_loss_for_distribution`: no loss is divided by R here.
+
+    Inside a repaired step it is already one of the global batch; outside of the replicas, where a script evaluates a
+    loss as on one device, there is nothing to divide.
+    """
+
+    def repaired(value: Any) -> Any:
+        return original(value) if is_one_of_several() and current_step() is None else value
+
+    return repaired
+
+
+def _is_of_keras(loss: Any) -> bool:
+    """Whether a loss and the function that it wraps are Keras's, whose values are one a target."""
+    parts = [type(loss), getattr(loss, "fn", type(loss))]
+    return all(getattr(part, "__module__", "").startswith("keras.src.") for part in parts)
+
+
+def _step() -> ReplicaStep:
+    step = current_step()
+    assert step is not None
+    return step
+
+
+def _as(dtype: Any, tensor: Any) -> Any:
+    return None if tensor is None else ops.convert_to_tensor(tensor, dtype=dtype)
+
+
+def _size(tensor: tf.Tensor, dtype: Any = None) -> tf.Tensor:
+    return ops.cast(tf.size(tensor), dtype or tensor.dtype)
+
+
+def _counted(*denominators: tf.Tensor) -> list[tf.Tensor]:
+    """Sums scalars over the replicas in one collective."""
+    return tf.unstack(sum_over_replicas(tf.stack(denominators)))

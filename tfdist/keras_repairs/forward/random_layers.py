@@ -1,0 +1,34 @@
+"""Dropout and other random layers: each replica draws its own numbers, reproducibly from the seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tfdist.keras_repairs.base.replica_step import is_one_of_several
+
+Function = Callable[..., Any]
+
+_SPREAD = 0x9E3779B9
+"""2**32 divided by the golden ratio: multiples of it are far apart in all bits."""
+
+
+def next_seed(original: Function) -> Function:
+    """Repairs `keras.random.SeedGenerator.next`.
+
+    The replicas' generators are copies of one, so that all replicas would drop the same units for the k-th of their
+    samples. Each replica takes the seed that all share and makes one of its own from it.
+    """
+
+    def repaired(self: Any, *args: Any, **kwargs: Any) -> tf.Tensor:
+        seed = original(self, *args, **kwargs)
+        if not is_one_of_several():
+            return seed
+        replica = tf.cast(tf.distribute.get_replica_context().replica_id_in_sync_group, tf.uint32)
+        own = tf.bitwise.bitwise_xor(tf.cast(seed, tf.uint32), tf.stack([tf.zeros_like(replica), replica * _SPREAD]))
+        return keras.ops.cast(own, seed.dtype)
+
+    return repaired

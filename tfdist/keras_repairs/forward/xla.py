@@ -1,0 +1,177 @@
+"""`jit_compile=True` on several replicas: XLA compiles each replica's forward and backward pass, and nothing else.
+
+Keras would compile the whole step, with the collectives and the updates of every replica's variables in it, on which
+TensorFlow crashes or aborts. Here the outermost call of a layer in a step becomes a function of tensors alone, which
+XLA compiles for each replica, and the gradient of which TensorFlow compiles as well; what the layer assigns inside is
+assigned outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import tensorflow as tf
+from keras.src import backend
+
+from tfdist.errors import UnsupportedError
+from tfdist.keras_repairs.base.replica_step import ReplicaStep, current_step
+from tfdist.keras_repairs.forward import xla_loops
+
+Function = Callable[..., Any]
+
+
+class _DependsOnBatch(Exception):
+    """A loss was added, or a state kept, that rows of padding would change."""
+
+
+def call(original: Function) -> Function:
+    """Repairs `Layer.__call__`: in a step that is to be compiled, the outermost call is."""
+
+    def repaired(self: Any, *args: Any, **kwargs: Any) -> Any:
+        step = current_step()
+        if step is None or not step.compiles or backend.in_stateless_scope() or not self.built:
+            return original(self, *args, **kwargs)
+        run = lambda *inner, **options: original(self, *inner, **options)  # noqa: E731
+        # What a step of the user's calls may have rows of its own. Where a piece's rows are known while it is traced,
+        # every size is compiled by itself anyway.
+        if step.capacity is None or step.users or step.static_samples is not None or _statistics_of_batch(self):
+            return _compiled(self, run, args, kwargs, step, pads=False)
+        try:
+            return _compiled(self, run, args, kwargs, step, pads=True)
+        except _DependsOnBatch:
+            return _compiled(self, run, args, kwargs, step, pads=False)
+
+    return repaired
+
+
+@dataclass(frozen=True)
+class _Made:
+    """What a compiled call has made, as tensors.
+
+    Attributes:
+        outputs: What the layer returned.
+        masks: The mask of each of them, or None.
+        state: New values of the variables that were assigned, by their place.
+        losses: What was given to `add_loss`, by the layer's id.
+    """
+
+    outputs: Any
+    masks: list[Any]
+    state: dict[int, Any]
+    losses: dict[int, Any]
+
+
+def _compiled(layer: Any, run: Function, args: Any, kwargs: Any, step: ReplicaStep, *, pads: bool) -> Any:
+    variables = [*layer.variables, *layer.metrics_variables]
+    seeds = {place for place, variable in enumerate(variables) if "seed_generator_state" in variable.path}
+    flat = tf.nest.flatten((args, kwargs), expand_composites=False)
+    places = [place for place, leaf in enumerate(flat) if isinstance(leaf, tf.Tensor)]
+    _check_inputs(layer, flat)
+    tensors = [flat[place] for place in places]
+    masks = [backend.get_keras_mask(tensor) for tensor in tensors]
+    if pads:
+        tensors, masks = _padded(tensors, step), _padded(masks, step)
+
+    @tf.function(jit_compile=True, autograph=False)
+    def compiled(values: Sequence[tf.Tensor], tensors: Sequence[tf.Tensor], masks: Sequence[Any]) -> Any:
+        for place, tensor, mask in zip(places, tensors, masks, strict=True):
+            flat[place] = tensor
+            if mask is not None:
+                backend.set_keras_mask(tensor, mask)
+        inner_args, inner_kwargs = tf.nest.pack_sequence_as((args, kwargs), flat)
+        made = _call(run, variables, values, inner_args, inner_kwargs, step)
+        if pads and (made.losses or any(place not in seeds for place in made.state)):
+            raise _DependsOnBatch
+        return made.outputs, made.masks, made.state, made.losses
+
+    try:
+        values = [tf.convert_to_tensor(variable.value) for variable in variables]
+        made = _Made(*xla_loops.call(compiled, values, tensors, masks))
+    except RuntimeError as error:
+        if "merge_call" not in str(error):
+            raise
+        raise collective_inside(layer) from error
+    return _taken_over(made, variables, step, pads=pads)
+
+
+def _taken_over(made: _Made, variables: Sequence[Any], step: ReplicaStep, *, pads: bool) -> Any:
+    """Does outside what the layer did inside of the compiled function; returns its outputs, with their masks."""
+    for place, value in made.state.items():
+        variables[place].assign(value)
+    step.added_losses.update({key: list(losses) for key, losses in made.losses.items()})
+    outputs, masks = tf.nest.flatten(made.outputs), made.masks
+    if pads:
+        outputs, masks = _cut(outputs, step), _cut(masks, step)
+    for output, mask in zip(outputs, masks, strict=True):
+        if mask is not None:
+            backend.set_keras_mask(output, mask)
+    return tf.nest.pack_sequence_as(made.outputs, outputs)
+
+
+def _call(
+    run: Function, variables: Sequence[Any], values: Sequence[tf.Tensor], args: Any, kwargs: Any, step: ReplicaStep
+) -> _Made:
+    """Runs the layer on `values` instead of its variables."""
+    outside, step.added_losses, step.within_xla = step.added_losses, {}, True
+    try:
+        with keras.StatelessScope(list(zip(variables, values, strict=True))) as scope:
+            outputs = run(*args, **kwargs)
+        losses = {key: tuple(terms) for key, terms in step.added_losses.items()}
+    finally:
+        step.added_losses, step.within_xla = outside, False
+    now = [scope.get_current_value(variable) for variable in variables]
+    changed = {i: new for i, (new, old) in enumerate(zip(now, values, strict=True)) if new is not old}
+    return _Made(outputs, [backend.get_keras_mask(output) for output in tf.nest.flatten(outputs)], changed, losses)
+
+
+def _padded(tensors: Sequence[Any], step: ReplicaStep) -> list[Any]:
+    """Fills the rows up to the most that a replica gets, so that the last batch has the shape of the others.
+
+    With copies of a row, as made-up numbers might be some that the model makes infinite.
+    """
+    missing = step.capacity - step.samples
+
+    def padded(tensor: Any) -> Any:
+        if tensor is None or tensor.shape.rank == 0:
+            return tensor
+        one = tf.concat([tensor[:1], tf.ones(_rows(tensor, 1), tensor.dtype)], 0)[:1]
+        return tf.concat([tensor, tf.repeat(one, missing, axis=0)], 0)
+
+    return [padded(tensor) for tensor in tensors]
+
+
+def _rows(tensor: tf.Tensor, rows: int) -> tf.Tensor:
+    return tf.concat([[rows], tf.shape(tensor)[1:]], 0)
+
+
+def _cut(tensors: Sequence[Any], step: ReplicaStep) -> list[Any]:
+    """Takes the padding off again; what has a first dimension of its own is no batch."""
+    return [
+        tensor[: step.samples] if tensor is not None and tensor.shape.rank and tensor.shape[0] is None else tensor
+        for tensor in tensors
+    ]
+
+
+def _statistics_of_batch(layer: Any) -> bool:
+    return any(isinstance(part, keras.layers.BatchNormalization) for part in layer._flatten_layers())
+
+
+def _check_inputs(layer: Any, leaves: Sequence[Any]) -> None:
+    for leaf in leaves:
+        if isinstance(leaf, tf.RaggedTensor | tf.SparseTensor) or getattr(leaf, "dtype", None) == tf.string:
+            raise UnsupportedError(
+                f"compile(jit_compile=True): XLA takes dense numbers, and {layer.name!r} is called with a "
+                f"{type(leaf).__name__} of {leaf.dtype.name}. Convert it in the data, or leave out jit_compile."
+            )
+
+
+def collective_inside(layer: Any) -> UnsupportedError:
+    """The error for a forward pass in which the replicas meet."""
+    return UnsupportedError(
+        f"compile(jit_compile=True): the replicas exchange numbers inside of {layer.name!r}, as BatchNormalization "
+        "with synchronized=True does, and XLA cannot compile that. Leave jit_compile out, set synchronized=False (each "
+        "replica then takes its own statistics), or train on one device."
+    )

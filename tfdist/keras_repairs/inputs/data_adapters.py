@@ -1,0 +1,130 @@
+"""How the data given to `fit`, `evaluate` and `predict` reaches the replicas: each global batch is cut once.
+
+TensorFlow's own distribution rebatches and shards by rules that depend on the dataset's kind, may leave workers with
+unequal numbers of steps, and asks all workers at every step whether data is left. Here each worker iterates the same
+global batches and keeps the rows of its replicas, so every step has the samples of one replica's step, in its order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from tfdist.errors import UnsupportedError
+from tfdist.keras_repairs.base.warn_once import warn_once
+from tfdist.runtime import distribute
+
+_Policy = tf.data.experimental.AutoShardPolicy
+
+
+def distribute(dataset: Any, strategy: tf.distribute.Strategy) -> Any:
+    """Cuts every global batch of `dataset` into the replicas' pieces; what is distributed already stays as it is."""
+    if isinstance(dataset, tf.distribute.DistributedDataset):
+        return distribute.as_shares(dataset)
+    _check_policy(dataset, strategy)
+    replicas = strategy.num_replicas_in_sync
+
+    def make(ids: Sequence[int]) -> tf.data.Dataset:
+        return _pieces(dataset, ids, replicas)
+
+    return distribute.per_replica(make, strategy)
+
+
+def piece(batch: Any, index: Any, replicas: int) -> Any:
+    """The rows of `batch` that belong to replica `index`.
+
+    Args:
+        batch: A structure of tensors (dense, ragged or sparse) that share their first dimension.
+        index: A replica's id, an int or a scalar int64 tensor.
+        replicas: How many replicas there are.
+    """
+    samples = rows(batch)
+    start, stop = _bounds(samples, replicas, tf.cast(index, samples.dtype))
+    return tf.nest.map_structure(lambda leaf: _slice(leaf, start, stop) if _has_rows(leaf) else leaf, batch)
+
+
+def share_of(batch: Any, largest: tf.Tensor, index: Any, replicas: int) -> distribute.Share:
+    """`piece` of the global batch `batch`, with what is to be known of that; `largest` as in `feeding.Share`."""
+    total = rows(batch)
+    # Cut as evenly as can be: of fewer samples than replicas, as many have one.
+    return distribute.Share(piece(batch, index, replicas), total, tf.minimum(total, replicas), largest)
+
+
+def rows(batch: Any) -> tf.Tensor:
+    """How many samples `batch` holds: a scalar int64 tensor, the first dimension of its first tensor."""
+    leaf = _first(batch)
+    if leaf is None:
+        return tf.constant(1, tf.int64)
+    if isinstance(leaf, tf.RaggedTensor):
+        return leaf.nrows()
+    if isinstance(leaf, tf.SparseTensor):
+        return leaf.dense_shape[0]
+    return tf.shape(leaf, out_type=tf.int64)[0]
+
+
+def static_rows(batch: Any) -> int | None:
+    """How many samples `batch` holds where that is known without running anything, else None."""
+    leaf = _first(batch)
+    return None if leaf is None else leaf.shape[0]
+
+
+def _first(batch: Any) -> Any:
+    return next((leaf for leaf in tf.nest.flatten(batch) if _has_rows(leaf)), None)
+
+
+def _pieces(dataset: tf.data.Dataset, ids: Sequence[int], replicas: int) -> tf.data.Dataset:
+    def of_all(batch: Any, largest: tf.Tensor) -> tf.data.Dataset:
+        return tf.data.Dataset.range(ids[0], ids[-1] + 1).map(lambda index: share_of(batch, largest, index, replicas))
+
+    sized = dataset.scan(tf.constant(0, tf.int64), _with_largest)
+    if len(ids) == 1:
+        return sized.map(lambda batch, largest: share_of(batch, largest, ids[0], replicas)).prefetch(2)
+    cut = sized.flat_map(of_all)
+    steps = int(dataset.cardinality())
+    if steps != tf.data.UNKNOWN_CARDINALITY:
+        elements = steps if steps == tf.data.INFINITE_CARDINALITY else steps * len(ids)
+        cut = cut.apply(tf.data.experimental.assert_cardinality(elements))
+    return cut.prefetch(2 * len(ids))
+
+
+def _with_largest(largest: tf.Tensor, *batch: Any) -> tuple[tf.Tensor, tuple[Any, tf.Tensor]]:
+    """Step of a scan: each batch with the samples of the largest one so far."""
+    whole = batch if len(batch) > 1 else batch[0]
+    largest = tf.maximum(largest, rows(whole))
+    return largest, (whole, largest)
+
+
+def _check_policy(dataset: tf.data.Dataset, strategy: tf.distribute.Strategy) -> None:
+    policy = dataset.options().experimental_distribute.auto_shard_policy
+    if len(distribute.local_replicas(strategy)) == strategy.num_replicas_in_sync:
+        return
+    if policy == _Policy.OFF:
+        raise UnsupportedError(
+            "A tf.data.Dataset with auto_shard_policy OFF was given to Keras on several workers: it says that each "
+            "worker's data is already its own share, and tfdist would cut it once more. Expected a dataset that is the "
+            "same on every worker, of global batches. Give each worker the whole dataset and leave the policy out, or "
+            "build the pipeline with tfdist.data, where each worker reads its own share alone."
+        )
+    if policy in (_Policy.FILE, _Policy.HINT):
+        warn_once(
+            f"auto_shard_policy {policy.name} is ignored: every worker reads the whole tf.data.Dataset and keeps its "
+            "rows of each global batch, which is exact. To read each file on one worker only, use tfdist.data."
+        )
+
+
+def _bounds(samples: tf.Tensor, replicas: int, index: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """The cut of `order.pieces.bounds`, on tensors."""
+    return -(-index * samples // replicas), -(-(index + 1) * samples // replicas)
+
+
+def _has_rows(leaf: Any) -> bool:
+    return isinstance(leaf, tf.Tensor | tf.RaggedTensor | tf.SparseTensor) and leaf.shape.rank != 0
+
+
+def _slice(leaf: Any, start: tf.Tensor, stop: tf.Tensor) -> Any:
+    if isinstance(leaf, tf.SparseTensor):
+        rest = leaf.dense_shape[1:]
+        return tf.sparse.slice(leaf, tf.concat([[start], tf.zeros_like(rest)], 0), tf.concat([[stop - start], rest], 0))
+    return leaf[start:stop]

@@ -1,0 +1,158 @@
+"""Where a `fit` stands in its data, and how another `fit` on the same data goes on there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import tensorflow as tf
+from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
+from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
+from tensorflow.python.eager import context
+
+from tfdist.keras_repairs.inputs import array_shuffle
+from tfdist.keras_repairs.inputs.dataset_determinism import why_not_replayed
+from tfdist.keras_repairs.inputs.epoch_iterator import begin_after, whole_batches
+from tfdist.order.position import Position
+from tfdist.runtime import distribute
+
+_ITERATOR = "_tfdist_iterator_of_fit"
+_FITTING = "_tfdist_fits_under_way"
+
+
+@dataclass(frozen=True)
+class Data:
+    """What a `fit` is given, as far as it decides the order of the samples.
+
+    Attributes:
+        kind: What it is, for people.
+        steps: Of an epoch; None where that is not known.
+        batch_size: Samples of a global batch; 0 where that is not known.
+        samples: Of an epoch; 0 where that is not known.
+        facts: What must be the same for a training to go on with it.
+        why_not: Why a training cannot go on within an epoch; empty where it can.
+    """
+
+    kind: str
+    steps: int | None
+    batch_size: int = 0
+    samples: int = 0
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    why_not: str = ""
+
+
+def note_iterator(model: Any, iterator: Any) -> None:
+    """Notes on `model` what its `fit` iterates over, until that asks for it."""
+    if is_fitting(model) and iterator is not None:
+        object.__setattr__(model, _ITERATOR, iterator)
+
+
+def note_fitting(model: Any, fitting: bool) -> None:
+    """Notes on `model` whether a `fit` of it is under way."""
+    object.__setattr__(model, _FITTING, fitting)
+    object.__setattr__(model, _ITERATOR, None)
+
+
+def is_fitting(model: Any) -> bool:
+    """Whether a `fit` of `model` is under way."""
+    return getattr(model, _FITTING, False)
+
+
+def iterator_of_fit(model: Any) -> Any:
+    """What the `fit` of `model` iterates over, for its callbacks' `on_train_begin`; None outside of a `fit`."""
+    iterator = getattr(model, _ITERATOR, None)
+    object.__setattr__(model, _ITERATOR, None)
+    return iterator
+
+
+def describe(iterator: Any) -> Data:
+    """What is known of the data of a `fit`, whose iterator is Keras's `TFEpochIterator`."""
+    adapter, steps = iterator.data_adapter, iterator.num_batches
+    ordered = _ordered(iterator)
+    if ordered is not None:
+        facts = dict(ordered.facts)
+        data = Data("a pipeline of tfdist.data", steps, facts["batch_size"], facts["samples"], facts)
+    elif isinstance(adapter, ArrayDataAdapter):
+        data = _of_arrays(adapter, steps)
+    elif isinstance(adapter, TFDatasetAdapter) and isinstance(whole_batches(iterator), tf.data.Dataset):
+        why_not = why_not_replayed(whole_batches(iterator))
+        data = Data("a tf.data.Dataset", steps, facts={"steps": steps}, why_not=why_not)
+    else:
+        name = type(adapter).__name__.removesuffix("Adapter").removesuffix("Data")
+        return Data(f"a {name}", steps, why_not="Python code of the script's decides its order")
+    asked, known = iterator.steps_per_epoch, adapter.num_batches
+    if not data.why_not and asked and not _is_endless(iterator) and asked != known:
+        # Epochs begin anywhere in the data.
+        return Data(data.kind, steps, why_not="steps_per_epoch is not the number of its batches")
+    return data
+
+
+def go_on(iterator: Any, epochs: int, step: int) -> None:
+    """Makes a `fit` that has begun no epoch go on where another one on the same data ended.
+
+    Args:
+        iterator: Of the `fit`. Its data can go on within an epoch, or `step` is 0.
+        epochs: Epochs that the other one had done.
+        step: Batches of the next epoch that it had done.
+    """
+    batches = whole_batches(iterator)
+    if _is_endless(iterator):
+        begin_after(iterator, step, batches.skip(epochs * iterator.steps_per_epoch + step))
+        return
+    count = _epochs(iterator)
+    if count is None:
+        _replay(iterator, epochs)
+    else:
+        count.next += epochs
+    ordered = _ordered(iterator)
+    if step and ordered is not None:
+        begin_after(iterator, step, ordered.begin(Position(ordered.epochs.next, step)))
+        ordered.epochs.next += 1
+    elif step:
+        begin_after(iterator, step, batches.skip(step))
+        if count is not None and step == iterator.num_batches:
+            # Nothing of that epoch is read any more.
+            count.next += 1
+
+
+def _of_arrays(adapter: Any, steps: int | None) -> Data:
+    samples, batch_size = int(adapter._num_samples), int(adapter._batch_size)
+    shuffle = adapter._shuffle if isinstance(adapter._shuffle, str) else bool(adapter._shuffle)
+    is_own = array_shuffle.epochs_of(adapter) is not None
+    facts = {"samples": samples, "batch_size": batch_size, "shuffle": shuffle, "order": "tfdist" if is_own else "Keras"}
+    why_not = ""
+    if shuffle and not is_own and context.global_seed() is None:
+        why_not = "they are shuffled and TensorFlow has no global seed"
+    return Data("arrays", steps, batch_size, samples, facts, why_not)
+
+
+def _ordered(iterator: Any) -> distribute.Ordered | None:
+    """What is known of a pipeline of tfdist.data: of the batches that the replicas get."""
+    return distribute.order_of(iterator._distributed_dataset)
+
+
+def _epochs(iterator: Any) -> distribute.Epochs | None:
+    """What counts the epochs of data whose order is tfdist's."""
+    ordered = _ordered(iterator)
+    return array_shuffle.epochs_of(iterator.data_adapter) if ordered is None else ordered.epochs
+
+
+def _is_endless(iterator: Any) -> bool:
+    """Whether all epochs are read from one iterator over data without an end."""
+    batches = whole_batches(iterator)
+    return bool(
+        iterator.steps_per_epoch
+        and isinstance(batches, tf.data.Dataset)
+        and int(batches.cardinality()) == tf.data.INFINITE_CARDINALITY
+    )
+
+
+def _replay(iterator: Any, epochs: int) -> None:
+    """Takes from a dataset the iterators that the epochs done before had taken: each draws seeds of its own."""
+    batches = whole_batches(iterator)
+    if isinstance(batches, tf.data.Dataset):
+        # Keras opens one at an epoch's begin, and where it knows the number of batches one at its end.
+        is_known = iterator.data_adapter.num_batches is not None and iterator.steps_per_epoch is None
+        for _ in range(epochs * (2 if is_known else 1)):
+            iter(batches)

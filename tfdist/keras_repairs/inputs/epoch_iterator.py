@@ -1,0 +1,184 @@
+"""What an epoch of `fit`, `evaluate` or `predict` iterates over: global batches, cut once, and how many are left."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+from keras.src.trainers.epoch_iterator import EpochIterator
+
+from tfdist.keras_repairs.inputs.data_adapters import distribute
+from tfdist.keras_repairs.inputs.same_data_check import check_same_data
+from tfdist.keras_repairs.inputs.whole_reads import warn_of_whole_reading
+from tfdist.runtime.distribute import Rest, take_rest
+from tfdist.runtime.step_meter import Meter
+
+Function = Callable[..., Any]
+_REST = "_tfdist_rest"
+_WHOLE = "_tfdist_whole"
+_BEGUN = "_tfdist_begun"
+
+
+def epoch_iterator_init(original: Function) -> Function:
+    """Repairs `TFEpochIterator.__init__`: cuts each global batch exactly; pipelines close without waiting."""
+
+    def repaired(self: Any, distribute_strategy: Any = None, *args: Any, **kwargs: Any) -> None:
+        if distribute_strategy is None or distribute_strategy.num_replicas_in_sync == 1:
+            original(self, distribute_strategy, *args, **kwargs)
+            setattr(self, _WHOLE, self._distributed_dataset)
+            return
+        EpochIterator.__init__(self, *args, **kwargs)
+        self._distribute_strategy = distribute_strategy
+        check_same_data(self.data_adapter, distribute_strategy)
+        setattr(self, _WHOLE, self.data_adapter.get_tf_dataset())
+        warn_of_whole_reading(self.data_adapter, whole_batches(self), distribute_strategy)
+        self._distributed_dataset = distribute(whole_batches(self), distribute_strategy)
+
+    return repaired
+
+
+def whole_batches(iterator: Any) -> Any:
+    """What a `TFEpochIterator` was given, before it was cut for the replicas: a dataset of global batches, mostly."""
+    return getattr(iterator, _WHOLE)
+
+
+def begin_after(iterator: Any, done: int, batches: Any) -> None:
+    """Makes the next epoch of a `TFEpochIterator` go on after `done` steps, with `batches`."""
+    setattr(iterator, _BEGUN, Rest(done, batches))
+
+
+def epoch_iterator_source(original: Function) -> Function:
+    """Repairs `TFEpochIterator._get_iterator`: no part of a step runs after the last batch.
+
+    Keras fetches a batch inside the compiled step. Where it cannot know which batch is the last, it runs one step more
+    to find out, and TensorFlow executes of it what needs no data: the optimizer counts a step, weights decay, random
+    states advance, and on several replicas not always the same. Fetched outside, the end is found before the step.
+    """
+
+    def repaired(self: Any) -> Any:
+        rest = self.__dict__.pop(_REST, None)
+        done = 0 if rest is None else rest.done
+        dataset = original(self) if rest is None else _cut(rest.batches, self._distribute_strategy)
+        steps = _steps(self.data_adapter, dataset, done)
+        if self._distribute_strategy.num_replicas_in_sync > 1:
+            return _Source(dataset, steps, self.steps_per_epoch, done)
+        # Of several steps in one execution Keras already looks for the end before each.
+        return _Source(dataset, steps) if steps is None and self.steps_per_execution == 1 else dataset
+
+    return repaired
+
+
+def epoch_steps(original: Function) -> Function:
+    """Repairs `TFEpochIterator._enumerate_iterator`: an epoch that was begun before goes on with its next step.
+
+    Keras counts the steps that are done as it counts all, so that batches keep their numbers.
+    """
+
+    def repaired(self: Any) -> Iterator[tuple[int, int, Any]]:
+        rest = self.__dict__.pop(_BEGUN, None) or take_rest(whole_batches(self))
+        if rest is not None:
+            setattr(self, _REST, rest)
+        done = 0 if rest is None else rest.done
+        return (step for step in original(self) if step[0] >= done)
+
+    return repaired
+
+
+def _cut(batches: Any, strategy: tf.distribute.Strategy) -> Any:
+    """Global batches as the replicas take them."""
+    return batches if strategy.num_replicas_in_sync == 1 else distribute(batches, strategy)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A batch that was fetched outside of a compiled step.
+
+    Attributes:
+        values: What TensorFlow's iterator gave.
+        spec: The spec of all that it gives. Of several workers one may get as many rows as before and another fewer:
+            traced by what is at hand, their steps and collectives would no longer be the same.
+    """
+
+    values: Any
+    spec: Any
+
+
+class Feed(Iterator[Any]):
+    """An iterator of TensorFlow's, and how far it goes. Under several replicas it gives `Batch`es.
+
+    Attributes:
+        iterator: TensorFlow's.
+        left: Steps until it ends; None where only the end will tell.
+        calls: Functions compiled for the iterator and bound to its tensors, by whoever compiled them.
+        meter: What the time counts on that fetching a batch here takes; None for nothing.
+
+    Args:
+        steps_per_epoch: Where the iterator goes on from epoch to epoch.
+        done: Steps of the first epoch that are done.
+    """
+
+    def __init__(
+        self, iterator: Iterator[Any], left: float | None, steps_per_epoch: int | None = None, done: int = 0
+    ) -> None:
+        self.iterator = iterator
+        self.left = left
+        self.calls: dict[object, Function] = {}
+        self.meter: Meter | None = None
+        self._steps_per_epoch = steps_per_epoch
+        self._taken = done
+        self._is_distributed = isinstance(iterator, tf.distribute.DistributedIterator)
+
+    def __next__(self) -> Any:
+        """Ends as TensorFlow's iterators do inside a compiled step, which is what Keras's loops wait for."""
+        try:
+            with contextlib.nullcontext() if self.meter is None else self.meter.fetching():
+                batch = next(self.iterator)
+        except StopIteration:
+            raise tf.errors.OutOfRangeError(None, None, "End of sequence") from None
+        self.take(1)
+        return Batch(batch, self.iterator.element_spec) if self._is_distributed else batch
+
+    def take(self, steps: int) -> int:
+        """Counts up to `steps` as taken by whoever uses `iterator` itself; returns how many there are."""
+        if self.left is not None:
+            steps = int(min(steps, self.left))
+            self.left -= steps
+        self._taken += steps
+        return steps
+
+    @property
+    def left_of_epoch(self) -> float:
+        """Steps until the epoch ends, which may be before the iterator does; 0 where only the end will tell."""
+        if self.left is None:
+            return 0
+        if self._steps_per_epoch is None:
+            return self.left
+        return min(self.left, self._steps_per_epoch - self._taken % self._steps_per_epoch)
+
+
+class _Source:
+    """What Keras takes an iterator of, for every epoch."""
+
+    def __init__(
+        self, dataset: Any, steps: float | None, steps_per_epoch: int | None = None, done: int = 0
+    ) -> None:
+        self._dataset = dataset
+        self._steps = steps
+        self._steps_per_epoch = steps_per_epoch
+        self._done = done
+
+    def __iter__(self) -> Feed:
+        return Feed(iter(self._dataset), self._steps, self._steps_per_epoch, self._done)
+
+
+def _steps(adapter: Any, dataset: Any, done: int) -> float | None:
+    if adapter.num_batches is not None:
+        return adapter.num_batches - done
+    cardinality = dataset.cardinality
+    known = int(cardinality() if callable(cardinality) else cardinality)
+    if known == tf.data.INFINITE_CARDINALITY:
+        return float("inf")
+    return None if known < 0 else known

@@ -1,0 +1,102 @@
+"""Models, metrics and losses are built from the shapes of a batch before the replicas run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import tensorflow as tf
+from keras.src import backend
+from keras.src.trainers.data_adapters import data_adapter_utils
+
+from tfdist.keras_repairs.base import refusals
+from tfdist.keras_repairs.inputs import data_position
+from tfdist.runtime.distribute import Share
+
+Function = Callable[..., Any]
+
+
+def maybe_symbolic_build(original: Function) -> Function:
+    """Repairs `TensorFlowTrainer._maybe_symbolic_build`: builds from the shapes of a batch, without reading one.
+
+    Keras reduces a batch over the replicas to learn its shape, which crashes on unequal pieces, on strings and on
+    several workers, and takes a batch from generators that cannot give it back.
+    """
+
+    def repaired(self: Any, iterator: Any = None, data_batch: Any = None) -> None:
+        strategy = self.distribute_strategy
+        data_position.note_iterator(self, iterator)
+        if strategy.num_replicas_in_sync == 1:
+            original(self, iterator, data_batch)
+            return
+        refusals.check_model(self)
+        with strategy.scope():
+            if data_batch is None:
+                build_parts(self, iterator._distributed_dataset.element_spec)
+            elif not _has_no_call(self):
+                self._symbolic_build(data_batch=data_batch)
+
+    return repaired
+
+
+def build_parts(model: Any, element_spec: Any) -> None:
+    """Builds what a model lacks, metrics and optimizer too, in the scope of its strategy.
+
+    Args:
+        model: Compiled.
+        element_spec: That of the dataset that it is to be trained on.
+    """
+    if _has_no_call(model):
+        # Its steps call its parts, which build themselves, as on one replica.
+        return
+    specs = _specs(element_spec)
+    if any(isinstance(spec, tf.RaggedTensorSpec) for spec in tf.nest.flatten(specs)):
+        _build_from(model, specs)
+    model._symbolic_build(data_batch=tf.nest.map_structure(_symbolic, specs))
+
+
+def _has_no_call(model: Any) -> bool:
+    return type(model).call is keras.Model.call or type(model).call is keras.Layer.call
+
+
+def _specs(element_spec: Any) -> Any:
+    """Of each component of a batch the spec of one replica's piece; None for what is absent."""
+
+    def of_one(spec: Any) -> Any:
+        spec = getattr(spec, "_value_specs", (spec,))[0]
+        return None if isinstance(spec, tf.NoneTensorSpec | tf.OptionalSpec) else spec
+
+    return tf.nest.map_structure(of_one, element_spec.data if isinstance(element_spec, Share) else element_spec)
+
+
+def _symbolic(spec: Any) -> Any:
+    if spec is None:
+        return None
+    return backend.KerasTensor(
+        spec.shape, backend.standardize_dtype(spec.dtype), sparse=isinstance(spec, tf.SparseTensorSpec)
+    )
+
+
+def _build_from(model: Any, specs: Any) -> None:
+    """What `_symbolic_build` does, for batches with ragged tensors, which Keras's symbolic tensors cannot stand for."""
+
+    def trace() -> None:
+        batch = tf.nest.map_structure(_placeholder, specs)
+        x, y, sample_weight = data_adapter_utils.unpack_x_y_sample_weight(batch)
+        y_pred = model(x, training=False)
+        if model._compile_metrics is not None and not model._compile_metrics.built:
+            model.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
+        if model._compile_loss is not None and not model._compile_loss.built:
+            model._compute_loss(x, y, y_pred, sample_weight=sample_weight, training=False)
+
+    backend.compute_output_spec(trace)
+
+
+def _placeholder(spec: Any) -> Any:
+    if spec is None:
+        return None
+    if isinstance(spec, tf.RaggedTensorSpec):
+        return tf.compat.v1.ragged.placeholder(spec.dtype, spec.ragged_rank, spec.shape[spec.ragged_rank + 1 :])
+    make = tf.compat.v1.sparse_placeholder if isinstance(spec, tf.SparseTensorSpec) else tf.compat.v1.placeholder
+    return make(spec.dtype, spec.shape)

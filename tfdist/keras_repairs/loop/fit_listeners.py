@@ -1,0 +1,127 @@
+"""Who is told, in the main thread, of the calls of `fit`, `evaluate` and `predict`, and of every execution in them.
+
+Callbacks do not tell enough: Keras may call them late and in a thread, and skips their ends where something raises.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any, Literal, Protocol
+
+import keras
+import tensorflow as tf
+
+from tfdist.keras_repairs.inputs import data_position
+from tfdist.keras_repairs.inputs.epoch_iterator import Feed
+
+Function = Callable[..., Any]
+Call = Literal["fit", "evaluate", "predict"]
+
+
+class Listener(Protocol):
+    """What the repairs tell. Whatever it raises ends the call that it was told of."""
+
+    def calling(self, call: Call) -> contextlib.AbstractContextManager[None]:
+        """Entered around a call of `fit`, `evaluate` or `predict`, which may be inside of another."""
+
+    def begin(self, call: Call, steps: int) -> None:
+        """`steps` batches are about to run in one execution; of `call` or, where none is under way, as by itself."""
+
+    def end(self, call: Call, steps: int) -> None:
+        """They have run."""
+
+    def saving(self) -> contextlib.AbstractContextManager[None]:
+        """Entered while a model or its weights are written."""
+
+    def got_on(self) -> None:
+        """A callback has done its part at the begin or end of an epoch or of a `fit`; others may follow."""
+
+
+class Nobody:
+    """A listener that does nothing."""
+
+    def calling(self, call: Call) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
+    def begin(self, call: Call, steps: int) -> None:
+        return
+
+    def end(self, call: Call, steps: int) -> None:
+        return
+
+    def saving(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
+    def got_on(self) -> None:
+        return
+
+
+class Between(keras.callbacks.Callback):
+    """Stands after another callback, and tells that it is done where it may have taken long."""
+
+    async_safe = True
+
+    def __init__(self, listener: Listener) -> None:
+        super().__init__()
+        self._listener = listener
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        self._listener.got_on()
+
+    def on_train_end(self, logs: Any = None) -> None:
+        self._listener.got_on()
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        self._listener.got_on()
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self._listener.got_on()
+
+
+def told(original: Function, call: Call, listener: Listener) -> Function:
+    """Repairs `TensorFlowTrainer.fit`, `evaluate` and `predict`: the listener knows when one is under way."""
+
+    def repaired(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with listener.calling(call), _noted(self) if call == "fit" else contextlib.nullcontext():
+            return original(self, *args, **kwargs)
+
+    return repaired
+
+
+@contextlib.contextmanager
+def _noted(model: Any) -> Iterator[None]:
+    """Around a `fit`, whose callbacks may ask what it iterates over."""
+    data_position.note_fitting(model, True)
+    try:
+        yield
+    finally:
+        data_position.note_fitting(model, False)
+
+
+def run_told(listener: Listener, call: Call, steps: int, run: Callable[[], Any]) -> Any:
+    """What `run` returns, which executes so many steps."""
+    listener.begin(call, steps)
+    outputs = run()
+    listener.end(call, steps)
+    return outputs
+
+
+def told_of_executions(function: Function, model: Any, call: Call, listener: Listener) -> Function:
+    """What Keras calls with an iterator, on one replica, for every `steps_per_execution` steps."""
+
+    def execute(iterator: Any) -> Any:
+        several = isinstance(iterator, tf.data.Iterator | tf.distribute.DistributedIterator | Feed)
+        steps = model.steps_per_execution if several else 1
+        return run_told(listener, call, steps, lambda: function(iterator))
+
+    return execute
+
+
+def told_of_predictions(function: Function, listener: Listener) -> Function:
+    """What Keras calls with a list of batches to predict."""
+
+    def execute(batches: Any) -> Any:
+        return run_told(listener, "predict", len(batches), lambda: function(batches))
+
+    return execute

@@ -1,0 +1,129 @@
+"""Several training steps in one execution where nobody looks between them.
+
+Calling a compiled step from Python costs about a millisecond, which is a good part of a small model's step. Keras has
+`steps_per_execution` for that, which callbacks notice. Where no callback looks at batches, the steps of some
+hundredths of a second run in one execution, and Keras is given its result for each of them.
+
+A callback that looks at some batches alone says so by a method `steps_to_look()`: an execution then ends with the batch
+that it wants to see.
+"""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import keras
+
+from tfdist.keras_repairs.inputs.epoch_iterator import Feed
+
+SECONDS = 0.05
+"""How long one execution of several steps may take, about."""
+
+MOST = 64
+
+TIMED = 4
+"""Executions after which it is settled how many steps run at once."""
+
+_HOOKS = ("on_batch_begin", "on_batch_end", "on_train_batch_begin", "on_train_batch_end")
+_ATTRIBUTE = "_tfdist_batches_are_watched"
+_LOOKS = "_tfdist_looks_at_batches"
+_AHEAD = "_tfdist_runs_ahead"
+
+
+class Ahead:
+    """Executes one step for each call, or some steps at once and none for the next calls.
+
+    Args:
+        run: Runs a number of steps of an iterator and returns the outputs of the last.
+        agree: Makes one number of those that the workers pass: all must execute the same steps together.
+    """
+
+    def __init__(self, run: Callable[[Feed, int], Any], agree: Callable[[float], float]) -> None:
+        self._run = run
+        self._agree = agree
+        # Weakly: this object lives as long as the model, and must keep no epoch's data.
+        self._feed: Callable[[], Feed | None] = lambda: None
+        self._ahead = 0
+        self._outputs: Any = None
+        self._timed: list[float] = []
+        self._most = 1
+
+    @property
+    def untold(self) -> int:
+        """Steps that were executed and that Keras has not asked for yet."""
+        return self._ahead
+
+    def __call__(self, feed: Feed, *, watched: bool, most: float = float("inf")) -> Any:
+        """The outputs of the next step, or of one up to `most` - 1 steps later unless it is `watched`."""
+        if self._ahead and feed is self._feed():
+            self._ahead -= 1
+            return self._outputs
+        steps = feed.take(1 if watched else max(1, int(min(self._most, feed.left_of_epoch, most))))
+        begun = time.perf_counter()
+        self._outputs = self._run(feed, steps)
+        self._learn(time.perf_counter() - begun)
+        self._feed, self._ahead = weakref.ref(feed), steps - 1
+        return self._outputs
+
+    def _learn(self, seconds: float) -> None:
+        """After some steps, of which the first compiles, it is settled how many run at once."""
+        if len(self._timed) == TIMED:
+            return
+        self._timed.append(seconds)
+        if len(self._timed) == TIMED:
+            self._most = steps_at_once(self._agree(min(self._timed[1:])))
+
+
+def steps_at_once(seconds: float) -> int:
+    """How many steps of `seconds` each take about `SECONDS`; at least 1."""
+    return max(1, min(MOST, int(SECONDS / max(seconds, 1e-9))))
+
+
+def note_watched(model: Any, watched: bool) -> None:
+    """Notes on `model`, whose `fit` begins, whether a callback of any worker looks at batches."""
+    object.__setattr__(model, _ATTRIBUTE, watched)
+
+
+def is_watched(model: Any) -> bool:
+    """Whether a callback looks at the batches of `model`'s `fit`, as far as is known."""
+    return getattr(model, _ATTRIBUTE, True)
+
+
+def note_looks(model: Any, callbacks: Iterable[Any]) -> None:
+    """Notes on `model`, whose `fit` begins, those of `callbacks` that look at some batches alone."""
+    object.__setattr__(model, _LOOKS, [callback for callback in callbacks if hasattr(callback, "steps_to_look")])
+
+
+def steps_to_look(model: Any) -> float:
+    """After how many steps, at least 1, a callback wants to look at `model`; the same on all workers."""
+    return max(1, min((callback.steps_to_look() for callback in getattr(model, _LOOKS, ())), default=float("inf")))
+
+
+def note_ahead(model: Any, ahead: Ahead) -> None:
+    """Notes on `model` what executes its training steps."""
+    object.__setattr__(model, _AHEAD, ahead)
+
+
+def untold_steps(model: Any) -> int:
+    """Training steps of `model` that were executed and of which callbacks have not been told."""
+    ahead = getattr(model, _AHEAD, None)
+    return 0 if ahead is None else ahead.untold
+
+
+def any_watches(callbacks: Iterable[Any]) -> bool:
+    """Whether one of `callbacks` looks at training batches."""
+    return any(_watches_batches(callback) for callback in callbacks)
+
+
+def _watches_batches(callback: Any) -> bool:
+    if isinstance(callback, keras.callbacks.ProgbarLogger) or getattr(callback, "ignores_batches", False):
+        return False
+    if isinstance(callback, keras.callbacks.ModelCheckpoint | keras.callbacks.BackupAndRestore):
+        return callback.save_freq != "epoch"
+    return any(
+        name in vars(callback) or getattr(type(callback), name) is not getattr(keras.callbacks.Callback, name)
+        for name in _HOOKS
+    )

@@ -1,0 +1,81 @@
+"""What `predict` returns on several workers: everything on each of them, or on the chief alone when asked."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import tensorflow as tf
+
+from tfdist.keras_repairs.forward.gather_rows import all_rows
+from tfdist.keras_repairs.loop.fit_listeners import Listener, told
+from tfdist.runtime.collectives import worker_count, worker_rank
+
+Function = Callable[..., Any]
+
+_on_chief: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_predictions_on_chief", default=False)
+
+
+@contextlib.contextmanager
+def predictions_on_chief() -> Iterator[None]:
+    """Inside, `model.predict` returns predictions on the chief alone, and the other workers keep none in memory.
+
+    There it returns arrays of the same structure, dtype and trailing shape with no row. All workers call `predict`
+    together, as always. On one worker it changes nothing.
+    """
+    token = _on_chief.set(True)
+    try:
+        yield
+    finally:
+        _on_chief.reset(token)
+
+
+def predict(original: Function, listener: Listener) -> Function:
+    """Repairs `TensorFlowTrainer.predict`: heeds `predictions_on_chief`, and the listener knows of it."""
+
+    def repaired(self: Any, *args: Any, **kwargs: Any) -> Any:
+        strategy = self.distribute_strategy
+        if not _on_chief.get() or worker_count(strategy) == 1 or worker_rank(strategy) == 0:
+            return original(self, *args, **kwargs)
+        self.make_predict_function()
+        whole = self.predict_function
+        self.predict_function = _without_rows(whole)
+        try:
+            return original(self, *args, **kwargs)
+        finally:
+            self.predict_function = whole
+
+    return told(repaired, "predict", listener)
+
+
+def gather(value: Any, strategy: tf.distribute.Strategy) -> Any:
+    """Joins what the replicas of all workers predicted, in the order of the replicas, which is that of the input.
+
+    Args:
+        value: What `strategy.run` returned: one dense or ragged tensor a replica, of which the rows may be none.
+        strategy: Of several workers; call it outside of the replicas, on all workers.
+
+    Raises:
+        UnsupportedError: The tensors are sparse, or of a dtype that cannot be sent.
+    """
+
+    def on_replica(part: Any) -> Any:
+        return all_rows(part[tf.newaxis] if part.shape.rank == 0 else part)
+
+    return strategy.experimental_local_results(strategy.run(on_replica, args=(value,)))[0]
+
+
+def _without_rows(function: Function) -> Function:
+    """`function` of one batch after another, with no row in its outputs."""
+    first: list[Any] = []
+
+    def run(batches: Any) -> Any:
+        outputs = function(batches)
+        if not first:
+            first.append(tf.nest.map_structure(lambda output: output[:0], outputs))
+        # Those of later batches may have another length, with which Keras cannot join what has no row.
+        return first[0]
+
+    return run

@@ -1,0 +1,163 @@
+"""How the steps of a model run over an iterator, on several replicas: compiled, and several at once."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import tensorflow as tf
+from keras.src.backend.tensorflow import trainer as trainer_module
+
+from tfdist.keras_repairs.inputs.epoch_iterator import Batch, Feed
+from tfdist.keras_repairs.loop.fit_listeners import Call, Listener, run_told
+from tfdist.keras_repairs.loop.multi_step_execution import Ahead, is_watched, note_ahead, steps_to_look
+from tfdist.runtime.collectives import all_reduce
+
+Function = Callable[..., Any]
+
+
+class Step(Protocol):
+    """One step as each replica runs it."""
+
+    can_loop: bool
+    """Whether several steps can run in one execution, as far as the traces so far tell."""
+
+    def __call__(self, batch: Any) -> Any: ...
+
+
+def execution(model: Any, step: Step, call: Call, listener: Listener) -> Function:
+    """What Keras calls with an iterator for every `steps_per_execution` steps.
+
+    Args:
+        model: Compiled, of several replicas.
+        step: One step, as each replica runs it.
+        call: Of which the steps are.
+        listener: Told of every execution.
+    """
+    one_step = one_step_of(model, step, "auto")
+    run_steps = _steps_of_feed(one_step, step)
+
+    def run(feed: Feed, steps: int) -> Any:
+        return run_told(listener, call, steps, lambda: run_steps(feed, steps))
+
+    def run_one(batch: Any) -> Any:
+        return run_told(listener, call, 1, lambda: one_step(batch))
+
+    run_ahead = Ahead(run, lambda seconds: float(all_reduce(seconds, "max", model.distribute_strategy)))
+
+    if call == "fit":
+        note_ahead(model, run_ahead)
+
+    def execute(iterator: Any) -> Any:
+        steps = model.steps_per_execution
+        if isinstance(iterator, Feed) and iterator.left is not None and not model.run_eagerly:
+            if steps == 1:
+                # Where training is to stop already, Keras stops after the next batch.
+                watched = call != "fit" or is_watched(model) or not step.can_loop or model.stop_training
+                return run_ahead(iterator, watched=watched, most=steps_to_look(model) if call == "fit" else 1)
+            return run(iterator, iterator.take(steps))
+        # Batch by batch: in the last execution there may be fewer than `steps`, but never none.
+        outputs = run_one(next(iterator))
+        for _, batch in zip(range(steps - 1), _until_end(iterator), strict=False):
+            outputs = run_one(batch)
+        return outputs
+
+    return execute
+
+
+def _steps_of_feed(one_step: Function, step: Step) -> Callable[[Feed, int], Any]:
+    """Runs a number of steps of an iterator, in one execution where that can be."""
+
+    def several_steps(iterator: Any, steps: tf.Tensor) -> Any:
+        tf.while_loop(
+            lambda done: done + 1 < steps, lambda done: _after(one_step(next(iterator)), done + 1), [tf.constant(0)]
+        )
+        return one_step(next(iterator))
+
+    from_one = _FromIterator(lambda iterator: one_step(next(iterator)))
+    from_several = _FromIterator(several_steps)
+
+    def run(feed: Feed, steps: int) -> Any:
+        if steps > 1 and step.can_loop:
+            return from_several(feed, tf.constant(steps))
+        for _ in range(steps):
+            outputs = from_one(feed)
+        return outputs
+
+    return run
+
+
+class _FromIterator:
+    """A compiled function of a distributed iterator, called with the iterator's tensors.
+
+    TensorFlow takes a millisecond to find out that an iterator is like the last one, and none for tensors. They stay
+    with the feed that the iterator is of: this object lives as long as the model, and must keep no epoch's data.
+    """
+
+    def __init__(self, function: Function) -> None:
+        self._function = function
+        self._compiled: dict[Any, Function] = {}
+
+    def __call__(self, feed: Feed, *tensors: tf.Tensor) -> Any:
+        call = feed.calls.get(self)
+        if call is None:
+            call = feed.calls[self] = self._for(feed.iterator)
+        return call(*tensors)
+
+    def _for(self, iterator: Any) -> Function:
+        parts = tf.nest.flatten(iterator, expand_composites=True)
+        kind = tf.type_spec_from_value(iterator)
+        if kind not in self._compiled:
+
+            def from_parts(parts: list[tf.Tensor], *tensors: tf.Tensor) -> Any:
+                return self._function(tf.nest.pack_sequence_as(kind, parts, expand_composites=True), *tensors)
+
+            self._compiled[kind] = tf.function(from_parts, reduce_retracing=True, autograph=False)
+        return functools.partial(self._compiled[kind], parts)
+
+
+def one_step_of(model: Any, step: Function, reduction: str, *, jit_compile: bool = False) -> Function:
+    """What runs `step` on all replicas of this worker with one batch, compiled once for each kind of batch.
+
+    Args:
+        model: Compiled.
+        step: As each replica runs it.
+        reduction: How the outputs of the replicas become one, as Keras names it: `"auto"` or `"concat"`.
+        jit_compile: Whether XLA compiles the step as a whole, which it can on one replica.
+    """
+    strategy = model.distribute_strategy
+
+    def on_values(values: Any) -> Any:
+        return trainer_module.reduce_per_replica(strategy.run(step, args=(values,)), strategy, reduction)
+
+    compile_step = functools.partial(tf.function, autograph=False, jit_compile=jit_compile or None)
+    compiled = compile_step(on_values, reduce_retracing=True)
+    by_spec: list[tuple[Any, Function]] = []
+
+    def of_spec(spec: Any) -> Function:
+        for known, function in by_spec:
+            if known == spec:
+                return function
+        by_spec.append((spec, compile_step(on_values, input_signature=[spec])))
+        return by_spec[-1][1]
+
+    def one_step(batch: Any) -> Any:
+        values = batch.values if isinstance(batch, Batch) else batch
+        if model.run_eagerly:
+            return on_values(values)
+        return of_spec(batch.spec)(values) if isinstance(batch, Batch) else compiled(values)
+
+    return one_step
+
+
+def _after(outputs: Any, value: tf.Tensor) -> tf.Tensor:
+    with tf.control_dependencies([leaf for leaf in tf.nest.flatten(outputs) if isinstance(leaf, tf.Tensor)]):
+        return tf.identity(value)
+
+
+def _until_end(iterator: Any) -> Any:
+    try:
+        yield from iterator
+    except tf.errors.OutOfRangeError:
+        return

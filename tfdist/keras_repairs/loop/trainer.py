@@ -1,0 +1,252 @@
+"""The functions that Keras's TensorFlow trainer runs for each step, under a strategy of several replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+from keras.src.backend.tensorflow import trainer as trainer_module
+
+from tfdist.keras_repairs.base.replica_step import ReplicaStep, current_step, replica_step
+from tfdist.keras_repairs.base.training_state import logs_before
+from tfdist.keras_repairs.base.user_overrides import is_overridden, is_users_step
+from tfdist.keras_repairs.forward import metrics
+from tfdist.keras_repairs.inputs.data_adapters import rows, share_of, static_rows
+from tfdist.keras_repairs.inputs.epoch_iterator import Batch, Feed
+from tfdist.keras_repairs.loop import predictions
+from tfdist.keras_repairs.loop.fit_listeners import Call, Listener, told_of_executions, told_of_predictions
+from tfdist.keras_repairs.loop.step_execution import execution, one_step_of
+from tfdist.runtime.collectives import worker_count
+from tfdist.runtime.distribute import Share, Whole, local_replicas
+from tfdist.runtime.step_meter import Meter, meter_of
+from tfdist.runtime.transport import replica_sums
+
+Function = Callable[..., Any]
+Observer = Callable[[Any], None]
+
+
+def make_function(original: Function, observer: Observer | None, listener: Listener) -> Function:
+    """Repairs `TensorFlowTrainer._make_function`: each replica's step knows its share of the global batch.
+
+    Args:
+        original: The method.
+        observer: Called, while a step is traced, with each replica's data.
+        listener: Told of every execution.
+    """
+
+    def repaired(self: Any, step_function: Function) -> Function:
+        name = "train_step" if step_function == self.train_step else "test_step"
+        call: Call = "fit" if name == "train_step" else "evaluate"
+        if self.distribute_strategy.num_replicas_in_sync == 1:
+            meter = meter_of(self.distribute_strategy) if call == "fit" and not self.jit_compile else None
+            step = _metered(_observed(step_function, observer), meter)
+            function = _taking_feeds(self, step, original(self, step))
+            return told_of_executions(_timing_feeds(function, meter), self, call, listener)
+        users = is_users_step(self, name)
+        step = _observed(step_function, observer)
+        metrics.warn_of_untried(self)
+        has_own_logs = users or is_overridden(self, "compute_metrics")
+        whole = _Step(self, _whole_logs(self, step) if has_own_logs else step, users=users, trains=call == "fit")
+        meter = meter_of(self.distribute_strategy) if call == "fit" else None
+        return _timing_feeds(execution(self, whole, call, listener), meter)
+
+    return repaired
+
+
+def make_predict_function(original: Function, listener: Listener) -> Function:
+    """Repairs `TensorFlowTrainer.make_predict_function` as `_make_function`; outputs are joined in input order."""
+
+    def repaired(self: Any, force: bool = False) -> Any:
+        if self.predict_function is not None and not force:
+            return original(self, force)
+        if self.distribute_strategy.num_replicas_in_sync == 1:
+            original(self, force)
+            self.predict_function = told_of_predictions(self.predict_function, listener)
+            return None
+        one_step = one_step_of(self, _Step(self, self.predict_step), "concat")
+
+        def several_steps(batches: list[Any]) -> Any:
+            outputs = [one_step(batch) for batch in batches]
+            return tf.nest.map_structure(lambda *parts: trainer_module.concat(list(parts)), *outputs)
+
+        self.predict_function = told_of_predictions(several_steps, listener)
+        return None
+
+    return repaired
+
+
+def reduce_per_replica(original: Function) -> Function:
+    """Repairs `keras.src.backend.tensorflow.trainer.reduce_per_replica`.
+
+    Logs of a step are the worker's own: no collective is spent on them, and at the end of an epoch Keras reads the
+    metrics themselves, which sums them over all replicas. Predictions are joined in the order of the replicas, which
+    is that of the input.
+    """
+
+    def repaired(values: Any, strategy: tf.distribute.Strategy, reduction: str) -> Any:
+        if strategy.num_replicas_in_sync == 1:
+            return original(values, strategy, reduction)
+        return tf.nest.map_structure(lambda value: _reduce(value, strategy, reduction), values)
+
+    return repaired
+
+
+def metrics_result_or_logs(original: Function) -> Function:
+    """Repairs `Trainer._get_metrics_result_or_logs`: metrics among a user's logs are read over all replicas.
+
+    Keras takes the logs of the last step as they are, which here are one replica's, unless they name just the metrics.
+    Of an epoch whose steps were all done before this process, they are those that `note_logs` was given.
+    """
+
+    def repaired(self: Any, logs: Any) -> Any:
+        logs = logs or logs_before(self)
+        result = original(self, logs)
+        if not isinstance(logs, dict) or getattr(self, "distribute_strategy", None) is None:
+            return result
+        if self.distribute_strategy.num_replicas_in_sync == 1 or result is not logs:
+            return result
+        metrics = self.get_metrics_result()
+        if "loss" in metrics and not float(self._loss_tracker.count.numpy()):
+            del metrics["loss"]
+        return {name: metrics.get(name, value) for name, value in logs.items()}
+
+    return repaired
+
+
+class _Step:
+    """A step of Keras's or the user's as each replica runs it, on its share of the global batch.
+
+    Attributes:
+        can_loop: Whether several steps can run in one execution, as far as the traces so far tell. TensorFlow holds a
+            collective to one size within an execution, and workers may gather tensors whose sizes differ by step.
+    """
+
+    def __init__(self, model: Any, function: Function, *, users: bool = False, trains: bool = False) -> None:
+        self._function = function
+        self._meter = meter_of(model.distribute_strategy) if trains else None
+        self._strategy = model.distribute_strategy
+        self._options = {"users": users, "compiles": bool(model.jit_compile)}
+        self._has_peers = worker_count(self._strategy) > 1
+        self.can_loop = not self._has_peers
+
+    def __call__(self, batch: Any) -> Any:
+        batch = _given(batch)
+        if isinstance(batch, Whole):
+            batch = _share_of(batch.data, self._strategy.num_replicas_in_sync)
+        step = _step_of(batch, self._strategy.num_replicas_in_sync, **self._options)
+        if self._meter is not None and _is_first_here(self._strategy):
+            self._meter.arrive(batch.data if isinstance(batch, Share) else batch)
+            self._meter.count(step.total)
+        with replica_step(step):
+            outputs = self._function(batch.data if isinstance(batch, Share) else batch)
+        self.can_loop = not (self._has_peers and step.gathers)
+        return outputs
+
+
+def _given(batch: Any) -> Any:
+    """A batch with None for what its data leaves out, which a dataset holds as an empty optional."""
+    return tf.nest.map_structure(lambda leaf: None if isinstance(leaf, tf.experimental.Optional) else leaf, batch)
+
+
+def _is_first_here(strategy: tf.distribute.Strategy) -> bool:
+    """Whether the replica being traced is the first of this worker's."""
+    replica = tf.get_static_value(tf.distribute.get_replica_context().replica_id_in_sync_group)
+    return replica is not None and int(replica) == local_replicas(strategy).start
+
+
+def _share_of(whole: Any, replicas: int) -> Share:
+    replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+    return share_of(whole, rows(whole), replica, replicas)
+
+
+def _step_of(batch: Any, replicas: int, **options: bool) -> ReplicaStep:
+    if isinstance(batch, Share):
+        samples, fixed = rows(batch.data), static_rows(batch.data)
+        capacity = -(-batch.largest // replicas)
+        return ReplicaStep(samples, batch.total, batch.counting, fixed, capacity=capacity, **options)
+    samples = rows(batch)
+    total, counting = replica_sums.sum_over_replicas([samples, tf.cast(samples > 0, samples.dtype)])
+    return ReplicaStep(samples, total, counting, static_rows(batch), **options)
+
+
+def _whole_logs(model: Any, step_function: Function) -> Function:
+    """What a step of the user's returns beside metrics is one number a global batch, the mean over its samples."""
+
+    def whole(value: Any) -> Any:
+        value = tf.convert_to_tensor(value)
+        if value.shape.rank != 0 or not value.dtype.is_floating:
+            return value
+        return replica_sums.sum_over_replicas([current_step().summand_of_mean(value)])[0]
+
+    def step(data: Any) -> Any:
+        logs = step_function(data)
+        if not isinstance(logs, dict):
+            return logs
+        metrics = set(model.get_metrics_result())
+        if id(model._loss_tracker) not in current_step().updated:
+            # A loss of the user's under the name of Keras's, which is not in use.
+            metrics.discard("loss")
+        return {name: value if name in metrics else whole(value) for name, value in logs.items()}
+
+    return step
+
+
+def _observed(step_function: Function, observer: Observer | None) -> Function:
+    if observer is None:
+        return step_function
+
+    def step(data: Any) -> Any:
+        observer(data)
+        return step_function(data)
+
+    return step
+
+
+def _metered(step_function: Function, meter: Meter | None) -> Function:
+    """A step of the one replica, whose samples are counted, and the waiting for them."""
+    if meter is None:
+        return step_function
+
+    def step(data: Any) -> Any:
+        meter.arrive(data)
+        meter.count(rows(data))
+        return step_function(data)
+
+    return step
+
+
+def _taking_feeds(model: Any, step: Function, function: Function) -> Function:
+    """What Keras calls with an iterator, for one replica that fetches batches outside of compiled steps, too.
+
+    Keras would trace the step with the rows of the first batch, and count the losses of several outputs by them; inside
+    of a compiled step it does not know the rows, and counts batches.
+    """
+    one_step = one_step_of(model, lambda data: step(_given(data)), "auto", jit_compile=bool(model.jit_compile))
+
+    def execute(iterator: Any) -> Any:
+        if not isinstance(iterator, Feed):
+            return function(iterator)
+        return one_step(Batch(next(iterator), iterator.iterator.element_spec))
+
+    return execute
+
+
+def _timing_feeds(function: Function, meter: Meter | None) -> Function:
+    """What Keras calls with an iterator; the time in which it fetches batches outside of compiled steps is counted."""
+    if meter is None:
+        return function
+
+    def execute(iterator: Any) -> Any:
+        if isinstance(iterator, Feed):
+            iterator.meter = meter
+        return function(iterator)
+
+    return execute
+
+
+def _reduce(value: Any, strategy: tf.distribute.Strategy, reduction: str) -> Any:
+    local = strategy.experimental_local_results(value)
+    if reduction != "concat":
+        return local[0]
+    return predictions.gather(value, strategy)

@@ -1,0 +1,110 @@
+"""Gradient accumulation: between two updates every replica adds up its own gradients, and nothing is sent.
+
+Only at an update are the sums of all replicas summed, and then clipped. Keras's accumulators hold each replica's part
+meanwhile; what becomes of it when it is saved, see `settling`. Whether an update is due is the same on all replicas, so
+it is asked once, outside of them: a branch inside of which the replicas meet must be taken by all together.
+"""
+
+from __future__ import annotations
+
+import contextvars
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tfdist.keras_repairs.optimizer import variable_updates
+from tfdist.runtime.transport.replica_sums import sum_over_replicas
+
+Function = Callable[..., Any]
+Gradients = Sequence[Any]
+
+_finite: contextvars.ContextVar[tf.Tensor | None] = contextvars.ContextVar("tfdist_gradients_finite", default=None)
+
+
+def steps_of(optimizer: Any) -> int | None:
+    """Batches from one update of `optimizer` to the next, or None when every batch is one."""
+    return inner_of(optimizer).gradient_accumulation_steps
+
+
+def apply(
+    optimizer: Any,
+    grads: Gradients,
+    variables: Sequence[Any] | None,
+    reduce: Callable[[Gradients], Gradients],
+    update: Callable[[Gradients], None],
+) -> None:
+    """Adds up or updates, in the context of a replica.
+
+    Args:
+        optimizer: Built; maybe a LossScaleOptimizer around the one that accumulates.
+        grads: This replica's gradients, one a variable, or None.
+        variables: Theirs; None for those that the optimizer was built with.
+        reduce: Sums gradients over the replicas.
+        update: Gives gradients to Keras, whose optimizer adds them to the accumulators or, when it is due, updates.
+    """
+    inner = inner_of(optimizer)
+    finite = _finite_everywhere(optimizer, grads)
+    due = tf.equal((tf.cast(variable_updates.own_copy(inner._iterations), tf.int64) + 1) % steps_of(optimizer), 0)
+    if finite is not None:
+        due = tf.logical_and(due, finite)
+    context = tf.distribute.get_replica_context()
+    absent = [gradient is None for gradient in grads]
+    present = [gradient for gradient in grads if gradient is not None]
+    targets = [v for v, gone in zip(variables or optimizer._trainable_variables, absent, strict=True) if not gone]
+
+    def on_replica(is_update: bool, finite: tf.Tensor | None, *present: Any) -> None:
+        with variable_updates.setting(_finite, finite), variable_updates.of_this_replica():
+            mine = _taken_out(optimizer, present, targets) if is_update else present
+        if is_update:
+            mine = reduce(mine)
+        rest = iter(mine)
+        with variable_updates.setting(_finite, finite):
+            update([None if gone else next(rest) for gone in absent])
+
+    def merged(strategy: tf.distribute.Strategy, due: Any, *args: Any) -> None:
+        def on_all(is_update: bool) -> Callable[[], None]:
+            return lambda: strategy.extended.call_for_each_replica(on_replica, args=(is_update, *args))
+
+        tf.cond(strategy.experimental_local_results(due)[0], on_all(True), on_all(False))
+
+    context.merge_call(merged, args=(due, finite, *present))
+
+
+def check_finite(original: Function) -> Function:
+    """Repairs `LossScaleOptimizer.check_finite`: of gradients that are not summed yet, all replicas were asked."""
+
+    def repaired(self: Any, grads: Gradients) -> tf.Tensor:
+        finite = _finite.get()
+        return original(self, grads) if finite is None else finite
+
+    return repaired
+
+
+def inner_of(optimizer: Any) -> Any:
+    """The optimizer that updates, which a LossScaleOptimizer holds inside."""
+    return optimizer.inner_optimizer if isinstance(optimizer, keras.optimizers.LossScaleOptimizer) else optimizer
+
+
+def _finite_everywhere(optimizer: Any, grads: Gradients) -> tf.Tensor | None:
+    if optimizer is inner_of(optimizer):
+        return None
+    unfit = tf.cast(tf.logical_not(optimizer.check_finite(grads)), tf.int32)
+    return tf.equal(sum_over_replicas([unfit])[0], 0)
+
+
+def _taken_out(optimizer: Any, grads: Gradients, variables: Sequence[Any]) -> Gradients:
+    """The accumulated gradients and `grads`, scaled as `grads` are; the accumulators are zero afterwards."""
+    inner = inner_of(optimizer)
+    scale = (inner.loss_scale_factor or 1.0) if optimizer is inner else variable_updates.own_copy(optimizer.dynamic_scale)
+    total = []
+    for gradient, variable in zip(grads, variables, strict=True):
+        accumulator = variable_updates.own_copy(inner._accumulated_gradients[inner._get_variable_index(variable)])
+        gradient = tf.convert_to_tensor(gradient)
+        total.append(gradient + tf.cast(accumulator * tf.cast(scale, accumulator.dtype), gradient.dtype))
+    with tf.control_dependencies(total):
+        for variable in variables:
+            accumulator = variable_updates.own_copy(inner._accumulated_gradients[inner._get_variable_index(variable)])
+            accumulator.assign(tf.zeros_like(accumulator))
+    return total

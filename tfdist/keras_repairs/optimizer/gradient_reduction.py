@@ -1,0 +1,161 @@
+"""The one place that reduces gradients: summed over the replicas before anything else is done to them.
+
+Keras clips, checks and accumulates each replica's own gradient and reduces last; a norm is not a sum, so what it then
+clips is wrong. Here the optimizer receives the global batch's gradient, and every later act is that of one replica.
+"""
+
+from __future__ import annotations
+
+import contextvars
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+from keras.src import backend
+
+from tfdist.errors import UnsupportedError
+from tfdist.keras_repairs.base.replica_step import current_step, is_one_of_several, note_gathering
+from tfdist.keras_repairs.optimizer import gradient_accumulation, variable_updates
+from tfdist.runtime.transport import replica_sums
+
+Function = Callable[..., Any]
+Gradient = tf.Tensor | tf.IndexedSlices | None
+Observer = Callable[[Sequence[Gradient]], None]
+
+_applying: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_applying_gradients", default=False)
+
+
+def apply(original: Function, observer: Observer | None = None) -> Function:
+    """Repairs `Optimizer.apply` and `LossScaleOptimizer.apply`: reduces first, then clips, checks, decays and updates.
+
+    Args:
+        original: The method.
+        observer: Called, while a step is traced, with the gradients of the global batch as the optimizer gets them.
+    """
+
+    def repaired(self: Any, grads: Sequence[Gradient], trainable_variables: Any = None) -> None:
+        if _applying.get() or tf.distribute.in_cross_replica_context():
+            # The optimizer inside of another one, or a script that applies what it has reduced itself.
+            original(self, grads, trainable_variables)
+            return
+        with variable_updates.setting(_applying, True):
+            if is_one_of_several():
+                _apply(original, self, grads, trainable_variables, observer)
+            else:
+                if observer is not None:
+                    observer(grads)
+                original(self, grads, trainable_variables)
+
+    return repaired
+
+
+def reduce_gradients(grads: Sequence[Gradient]) -> list[Gradient]:
+    """Sums gradients over the replicas, in the context of a replica; sparse ones stay sparse, None stays None."""
+    if any(isinstance(gradient, tf.IndexedSlices) for gradient in grads):
+        note_gathering()
+    summed = iter(replica_sums.sum_gradients([g for g in grads if g is not None]))
+    return [None if g is None else _as_distinct(next(summed), as_in=g) for g in grads]
+
+
+def _as_distinct(summed: Gradient, as_in: Gradient) -> Gradient:
+    """Joins the slices that several replicas have of one row, where a replica's own rows are distinct.
+
+    Optimizers square slice by slice. Those of an embedding repeat a row for each time that it was looked up, on one
+    replica as well; those of a product with a sparse matrix are distinct, on one replica, over the whole batch.
+    """
+    if not isinstance(as_in, tf.IndexedSlices) or tf.executing_eagerly() or not _is_distinct(as_in.indices):
+        return summed
+    rows, places = tf.unique(summed.indices)
+    values = tf.math.unsorted_segment_sum(summed.values, places, tf.size(rows))
+    return tf.IndexedSlices(values, rows, summed.dense_shape)
+
+
+def _is_distinct(indices: tf.Tensor) -> bool:
+    operation = indices.op
+    while operation.type in ("Identity", "Reshape", "Cast"):
+        operation = operation.inputs[0].op
+    return operation.type.startswith("Unique")
+
+
+def _apply(
+    original: Function, optimizer: Any, grads: Sequence[Gradient], variables: Any, observer: Observer | None
+) -> None:
+    variables = None if variables is None else list(variables)
+    _build(optimizer, variables)
+    _check_overwritten(variables or optimizer._trainable_variables)
+    grads = _weighted(list(grads))
+
+    def reduce(grads: Sequence[Gradient]) -> list[Gradient]:
+        reduced = reduce_gradients(grads)
+        if observer is not None:
+            observer(reduced)
+        return reduced
+
+    def update(reduced: Sequence[Gradient]) -> None:
+        # Accumulation comes here in threads of TensorFlow's, which know nothing of the context.
+        with variable_updates.setting(_applying, True), variable_updates.of_this_replica():
+            original(optimizer, reduced, variables)
+
+    if gradient_accumulation.steps_of(optimizer):
+        _check_compression(optimizer)
+        gradient_accumulation.apply(optimizer, grads, variables, reduce, update)
+    else:
+        update(reduce(grads))
+
+
+def _weighted(grads: list[Gradient]) -> list[Gradient]:
+    """In a step of the user's a loss is taken for a mean over the replica's samples: it counts by their number.
+
+    In a step of Keras's it is the replica's summand already, and nothing where the replica has no sample: a mean over
+    none is NaN, and so is the gradient of a weight that it was multiplied with.
+    """
+    step = current_step()
+    if step is None:
+        return grads
+    values = [g.values if isinstance(g, tf.IndexedSlices) else g for g in grads if g is not None]
+    if step.users:
+        # Without samples a mean and its gradient are NaN, which times 0 must be 0.
+        values = [tf.math.multiply_no_nan(value, step.share(value.dtype)) for value in values]
+    elif values and not step.static_samples:
+        # Chosen and not multiplied, which would be one more pass over memory.
+        values = tf.cond(step.samples > 0, lambda: values, lambda: [tf.zeros_like(value) for value in values])
+    rest = iter(values)
+
+    def replaced(gradient: Gradient) -> Gradient:
+        if isinstance(gradient, tf.IndexedSlices):
+            return tf.IndexedSlices(next(rest), gradient.indices, gradient.dense_shape)
+        return None if gradient is None else next(rest)
+
+    return [replaced(gradient) for gradient in grads]
+
+
+def _build(optimizer: Any, variables: Sequence[Any] | None) -> None:
+    """An optimizer that is built while a step is traced makes its variables outside of the replicas, all at once."""
+    if optimizer.built or variables is None:
+        return
+
+    def outside(_: tf.distribute.Strategy) -> None:
+        with tf.init_scope(), backend.name_scope(optimizer.name, caller=optimizer):
+            optimizer.build(variables)
+
+    tf.distribute.get_replica_context().merge_call(outside)
+    optimizer.built = True
+
+
+def _check_compression(optimizer: Any) -> None:
+    if isinstance(optimizer, keras.optimizers.LossScaleOptimizer) and replica_sums.compression() == tf.float16:
+        raise UnsupportedError(
+            "--compression float16 with loss scaling and gradient accumulation: what is accumulated over batches may "
+            "be beyond float16 after it was found finite. Use --compression bfloat16, or none."
+        )
+
+
+def _check_overwritten(variables: Sequence[Any]) -> None:
+    for variable in variables:
+        if getattr(variable, "overwrite_with_gradient", False):
+            raise UnsupportedError(
+                f"The variable {variable.path!r} takes its gradient for its value (as float8 training does with its "
+                "scales), and a sum over the replicas is not the value of one. Train in mixed_bfloat16, or on one "
+                "device (`tfdist train` without --workers, --nproc and --logical-devices)."
+            )

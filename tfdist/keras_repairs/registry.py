@@ -1,0 +1,215 @@
+"""Which Keras functions are replaced, by what, and the fingerprints of those that this was written for."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+from keras.src import datasets
+from keras.src.backend.common import global_state
+from keras.src.backend.tensorflow import core, nn
+from keras.src.backend.tensorflow import numpy as tensorflow_numpy
+from keras.src.backend.tensorflow import optimizer as optimizer_module
+from keras.src.backend.tensorflow import trainer as trainer_module
+from keras.src.callbacks import callback_list
+from keras.src.export import saved_model_export_archive
+from keras.src.layers import layer as layer_module
+from keras.src.legacy.saving import legacy_h5_format
+from keras.src.losses import loss as loss_module
+from keras.src.metrics import reduction_metrics
+from keras.src.models import model as model_module
+from keras.src.optimizers import base_optimizer
+from keras.src.random import seed_generator
+from keras.src.saving import saving_api, saving_lib
+from keras.src.trainers import compile_utils
+from keras.src.trainers import trainer as base_trainer
+from keras.src.trainers.data_adapters import array_data_adapter
+from keras.src.utils import file_utils
+
+from tfdist.keras_repairs.base import clear_session
+from tfdist.keras_repairs.callbacks import backup_and_restore, callback_list
+from tfdist.keras_repairs.files import downloads, model_saving
+from tfdist.keras_repairs.forward import (
+    added_losses,
+    empty_batches,
+    losses,
+    masked_batch_norm,
+    metrics,
+    random_layers,
+    xla,
+)
+from tfdist.keras_repairs.inputs import array_shuffle, epoch_iterator, symbolic_build
+from tfdist.keras_repairs.loop import fit_listeners, on_batch, predictions, trainer
+from tfdist.keras_repairs.optimizer import (
+    accumulator_reduction,
+    fused_sgd,
+    gradient_accumulation,
+    gradient_reduction,
+    variable_updates,
+)
+
+Function = Callable[..., Any]
+_RESULT = "_get_metrics_result_or_logs"
+_OVERWRITE = "_overwrite_model_variables_with_average_value"
+_ACCUMULATE = "_backend_increment_gradient_accumulators"
+
+_DATASETS = tuple(
+    module for name, module in vars(datasets).items() if not name.startswith("_") and hasattr(module, "get_file")
+)
+"""Keras's modules that hold a `get_file` of their own."""
+
+
+@dataclass(frozen=True)
+class Hooks:
+    """What the rest of tfdist adds to the repairs; the arguments of `install`."""
+
+    imposed_seed: int | None = None
+    extra_callbacks: callback_list.Extra = callback_list.none_extra
+    on_batch: trainer.Observer | None = None
+    on_gradients: gradient_reduction.Observer | None = None
+    listener: fit_listeners.Listener = fit_listeners.Nobody()
+
+
+@dataclass(frozen=True)
+class Repair:
+    """One replaced function: `owner.name` becomes `make(original)`.
+
+    Attributes:
+        owner: The module or class that holds the function.
+        name: Its attribute there.
+        make: Takes the original function and returns the repaired one.
+        known: The fingerprint of the original that `make` was written for.
+        also: Public modules that hold the function under the same name.
+    """
+
+    owner: Any
+    name: str
+    make: Callable[[Function], Function]
+    known: str
+    also: tuple[Any, ...] = ()
+
+    @property
+    def path(self) -> str:
+        """The function's name, for people."""
+        return f"{getattr(self.owner, '__qualname__', self.owner.__name__)}.{self.name}"
+
+
+def repairs(hooks: Hooks = Hooks()) -> tuple[Repair, ...]:
+    """Every repair, in the order of a run."""
+    return (*_of_data(hooks), *_of_the_forward_pass(), *_of_gradients(hooks), *_of_results(hooks), *_of_files(hooks))
+
+
+def _of_data(hooks: Hooks) -> tuple[Repair, ...]:
+    """Of set-up, data, and how the steps of a model are built and run over them."""
+    model = trainer_module.TensorFlowTrainer
+    make_function = functools.partial(trainer.make_function, observer=hooks.on_batch, listener=hooks.listener)
+    make_predict_function = functools.partial(trainer.make_predict_function, listener=hooks.listener)
+    fit, evaluate = (functools.partial(fit_listeners.told, call=c, listener=hooks.listener) for c in ("fit", "evaluate"))
+    arrays = array_data_adapter.ArrayDataAdapter
+    array_dataset = functools.partial(array_shuffle.array_dataset, imposed_seed=hooks.imposed_seed)
+    return (
+        Repair(global_state, "clear_session", clear_session.clear_session, "e517b50de32ee862", (keras.utils, keras.backend)),
+        Repair(file_utils, "get_file", downloads.get_file, "dc48326d0c7535b1", (keras.utils, *_DATASETS)),
+        Repair(arrays, "get_tf_dataset", array_dataset, "2ab7c0854bf89cd1"),
+        Repair(trainer_module.TFEpochIterator, "__init__", epoch_iterator.epoch_iterator_init, "901af2700297156f"),
+        Repair(trainer_module.TFEpochIterator, "_get_iterator", epoch_iterator.epoch_iterator_source, "b986aa8a9d2264d9"),
+        Repair(trainer_module.TFEpochIterator, "_enumerate_iterator", epoch_iterator.epoch_steps, "376e3e16a928107a"),
+        Repair(model, "_maybe_symbolic_build", symbolic_build.maybe_symbolic_build, "92a504f5eba9b29f"),
+        Repair(model, "_make_function", make_function, "bb33b7a0da3d2740"),
+        Repair(model, "make_predict_function", make_predict_function, "a772a2efdd906f9a"),
+        Repair(model, "fit", fit, "a9a6dc02a7ddafa8"),
+        Repair(model, "evaluate", evaluate, "a1facf6528168e8d"),
+    )
+
+
+def _of_the_forward_pass() -> tuple[Repair, ...]:
+    """Of layers, losses and metrics."""
+    return (
+        Repair(layer_module.Layer, "__call__", xla.call, "4fb7e42e4ffd9b1a"),
+        Repair(layer_module.Layer, "add_loss", added_losses.add_loss, "7f70f38e2f25640d"),
+        Repair(layer_module.Layer, "_get_own_losses", added_losses.get_own_losses, "bce6599684980e77"),
+        Repair(layer_module.Layer, "_clear_losses", added_losses.clear_losses, "9e906f0d5c292178"),
+        Repair(base_trainer.Trainer, "compute_loss", losses.compute_loss, "450e48288d4857f0"),
+        Repair(loss_module.Loss, "__call__", losses.call, "f42c42282ee8902b"),
+        Repair(loss_module, "reduce_weighted_values", losses.reduce_weighted_values, "1976df12ea192061"),
+        Repair(loss_module, "scale_loss_for_distribution", losses.unless_whole, "143cd8a5efb6cb17"),
+        Repair(loss_module, "unscale_loss_for_distribution", losses.unless_whole, "3903c7ed7f69c5ac"),
+        Repair(reduction_metrics.Mean, "update_state", metrics.of_scalar, "addc194e254fbb64"),
+        Repair(reduction_metrics.Sum, "update_state", metrics.of_scalar, "c378d5550155cd5d"),
+        Repair(compile_utils.MetricsList, "update_state", metrics.update_all, "2d388dafe5c9dff5"),
+        Repair(keras.layers.BatchNormalization, "_moments", masked_batch_norm.moments, "2ba739b46f4fadea"),
+        Repair(nn, "_compute_moments", empty_batches.compute_moments, "f6147c543d557842"),
+        Repair(seed_generator.SeedGenerator, "next", random_layers.next_seed, "d2174a08ab35eb07"),
+        Repair(nn, "conv", empty_batches.spatial, "1bae7c0469d44106"),
+        Repair(nn, "depthwise_conv", empty_batches.spatial, "492c94d51f85389f"),
+        Repair(nn, "separable_conv", empty_batches.spatial, "d163319653f9a846"),
+        Repair(nn, "conv_transpose", empty_batches.spatial, "8b0f43bf39e13a57"),
+        Repair(nn, "max_pool", empty_batches.spatial, "09ec46720e6f28b7"),
+        Repair(nn, "adaptive_max_pool", empty_batches.spatial, "429dd27f8f146da6"),
+        Repair(tensorflow_numpy, "max", empty_batches.extreme, "889f85ab43da560b"),
+        Repair(tensorflow_numpy, "min", empty_batches.extreme, "3ebe63662cf1fcce"),
+        Repair(tensorflow_numpy, "add", empty_batches.add, "1653b2b6aa63cb40"),
+    )
+
+
+def _of_gradients(hooks: Hooks) -> tuple[Repair, ...]:
+    """Of optimizers."""
+    optimizer = optimizer_module.TFOptimizer
+    scaler = keras.optimizers.LossScaleOptimizer
+    apply = functools.partial(gradient_reduction.apply, observer=hooks.on_gradients)
+    return (
+        Repair(base_optimizer.BaseOptimizer, "apply", apply, "43097be63b919d03"),
+        Repair(scaler, "apply", apply, "1cc61fb4c21edb7a"),
+        Repair(scaler, "_tf_apply", variable_updates.scaled_apply, "e702c4db1a0622e3"),
+        Repair(scaler, "check_finite", gradient_accumulation.check_finite, "b0ce693a4ff0133b"),
+        Repair(core.Variable, "_direct_assign", variable_updates.direct_assign, "170647e9816db1d6"),
+        Repair(optimizer, "assign", variable_updates.assign, "a214ab6f747d105d"),
+        Repair(optimizer, "assign_add", variable_updates.assign, "c19cc16b9ffdb6d5"),
+        Repair(optimizer, "assign_sub", variable_updates.assign, "e9d7acd240f4f80c"),
+        Repair(optimizer, "_backend_update_step", variable_updates.update_step, "00bd759c099a6b72"),
+        Repair(keras.optimizers.SGD, "update_step", fused_sgd.sgd, "62b94b8170566ccf"),
+        Repair(optimizer, "_apply_weight_decay", variable_updates.as_without_strategy, "fee6526b6ad02f94"),
+        Repair(optimizer, _OVERWRITE, variable_updates.as_without_strategy, "e4c579104f4577b1"),
+        Repair(optimizer, _ACCUMULATE, variable_updates.as_without_strategy, "5e5ed334c33b5a56"),
+    )
+
+
+def _of_results(hooks: Hooks) -> tuple[Repair, ...]:
+    """Of what the steps return, and of the callbacks that see it."""
+    model = trainer_module.TensorFlowTrainer
+    predict = functools.partial(predictions.predict, listener=hooks.listener)
+    callback_list_init = functools.partial(
+        callback_list.callback_list_init, extra=hooks.extra_callbacks, listener=hooks.listener
+    )
+    return (
+        Repair(trainer_module, "reduce_per_replica", trainer.reduce_per_replica, "2e7d54b1e6edc29a"),
+        Repair(base_trainer.Trainer, _RESULT, trainer.metrics_result_or_logs, "1c7ab4a2c8e61868"),
+        Repair(model, "train_on_batch", on_batch.train_on_batch, "0bcf00476ff75834"),
+        Repair(model, "test_on_batch", on_batch.test_on_batch, "200619489306c54e"),
+        Repair(model, "predict_on_batch", on_batch.predict_on_batch, "05be67cba664972c"),
+        Repair(model, "predict", predict, "ee5831d7d2179667"),
+        Repair(callback_list.CallbackList, "__init__", callback_list_init, "5d0d38afece9158a"),
+        Repair(keras.callbacks.ModelCheckpoint, "_save_model", callback_list.save_checkpoint, "a9be0a24277ff179"),
+        Repair(keras.callbacks.BackupAndRestore, "on_train_begin", backup_and_restore.restore, "dfdb7eac4983f490"),
+        Repair(keras.callbacks.BackupAndRestore, "_save_model", backup_and_restore.back_up, "5eb7b53ca13ad33d"),
+        Repair(keras.callbacks.BackupAndRestore, "on_train_end", backup_and_restore.clean_up, "3a3f33285b2c46b0"),
+    )
+
+
+def _of_files(hooks: Hooks) -> tuple[Repair, ...]:
+    """Of what is saved and loaded."""
+    writer = functools.partial(model_saving.writer, listener=hooks.listener)
+    return (
+        Repair(saving_lib, "save_model", writer, "0b360baae4175255"),
+        Repair(saving_lib, "save_weights_only", writer, "649839a5ed3a5df6"),
+        Repair(legacy_h5_format, "save_model_to_hdf5", writer, "089058ee0d3223d6"),
+        Repair(model_module.Model, "export", writer, "f11ed3b71eb342ea"),
+        Repair(saved_model_export_archive.SavedModelExportArchive, "write_out", writer, "8a0f4932dcbdcba6"),
+        Repair(base_optimizer.BaseOptimizer, "load_own_variables", accumulator_reduction.load_own_variables, "a6e0c5e7e88c4d33"),
+        Repair(base_optimizer.BaseOptimizer, "set_weights", accumulator_reduction.set_weights, "3586228c15207e2c"),
+        Repair(saving_api, "load_model", model_saving.reader, "27ac0bf7bbe8180a", (keras.saving, keras.models)),
+        Repair(saving_api, "load_weights", model_saving.reader, "55456126c316c9c3", (keras.saving,)),
+    )
