@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from tfdist.data.array_files import read_npz
+from tfdist.data.formats.npz_files import read_npz
 from tfdist.order.batch_split import bounds
 
 DIGITS = Path(__file__).resolve().parent.parent / "examples" / "data" / "digits.npz"

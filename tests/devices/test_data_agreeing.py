@@ -13,12 +13,12 @@ import tensorflow as tf
 
 from tests.devices.test_data_formats import parse
 from tests.devices.test_data_sequential import write
-from tfdist.data import agreeing
-from tfdist.data.agreeing import Agreed, agree
-from tfdist.data.numbering import SampleNumbers
+from tfdist.data import worker_consistency
+from tfdist.data.formats.tfrecord_sources import ParsedTFRecordSource
+from tfdist.data.ops.sample_indices import SampleNumbers
 from tfdist.data.pipeline import _dealt
 from tfdist.data.sources import ArraySource, Source
-from tfdist.data.tfrecord_sources import ParsedTFRecordSource
+from tfdist.data.worker_consistency import Agreed, agree
 from tfdist.errors import DataError, UsageError
 from tfdist.runtime.distribute import Epochs
 
@@ -35,9 +35,9 @@ def found(source: Source) -> Say:
 
 
 def as_worker_0_of_2(monkeypatch: pytest.MonkeyPatch, other: Say) -> None:
-    monkeypatch.setattr(agreeing, "worker_count", lambda strategy: 2)
-    monkeypatch.setattr(agreeing, "worker_rank", lambda strategy: 0)
-    monkeypatch.setattr(agreeing, "gather_objects", lambda own, strategy: [own, other])
+    monkeypatch.setattr(worker_consistency, "worker_count", lambda strategy: 2)
+    monkeypatch.setattr(worker_consistency, "worker_rank", lambda strategy: 0)
+    monkeypatch.setattr(worker_consistency, "gather_objects", lambda own, strategy: [own, other])
 
 
 def agreed(open_source: Callable[[], Source], sharding: Any = "auto") -> Agreed:

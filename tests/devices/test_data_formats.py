@@ -13,9 +13,9 @@ import pytest
 import tensorflow as tf
 
 import tfdist.data
-from tfdist.data.failures import data_error_in
-from tfdist.data.numbering import SampleNumbers
-from tfdist.data.tfrecord_sources import ExampleSource, ParsedTFRecordSource
+from tfdist.data.data_errors import data_error_in
+from tfdist.data.formats.tfrecord_sources import ExampleSource, ParsedTFRecordSource
+from tfdist.data.ops.sample_indices import SampleNumbers
 from tfdist.errors import DataError, UsageError
 from tfdist.order.epoch_order import Order, Steps
 from tfdist.runtime.distribute import Epochs

@@ -11,9 +11,9 @@ import pytest
 import tensorflow as tf
 
 import tfdist.data
+from tfdist.data.data_errors import data_error_in
 from tfdist.data.datasets import array_source
-from tfdist.data.failures import data_error_in
-from tfdist.data.mapped_arrays import MappedSource
+from tfdist.data.formats.mapped_arrays import MappedSource
 from tfdist.errors import DataError
 
 

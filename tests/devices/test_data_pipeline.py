@@ -11,9 +11,9 @@ from tensorflow.python.data.ops import multi_device_iterator_ops
 
 import tfdist.data
 from tests.devices.mirrored import mirrored
-from tfdist.data.inspecting import Expectations
-from tfdist.data.numbering import SampleNumbers
+from tfdist.data.ops.sample_indices import SampleNumbers
 from tfdist.data.pipeline import _batches, _Feed, build
+from tfdist.data.sample_checks import Expectations
 from tfdist.data.sources import ArraySource
 from tfdist.errors import DataError, UsageError
 from tfdist.launch.environment import VARIABLE, Assignment

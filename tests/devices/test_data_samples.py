@@ -12,7 +12,7 @@ import tensorflow as tf
 import tfdist.data
 from tfdist.config.data_sections import CsvSource, NpzSource
 from tfdist.data import from_config
-from tfdist.data.failures import data_error_in
+from tfdist.data.data_errors import data_error_in
 from tfdist.data.pipeline import build
 from tfdist.data.sources import ArraySource
 from tfdist.errors import DataError, UsageError

@@ -18,9 +18,9 @@ from tests.devices.mirrored import mirrored
 from tests.devices.test_data_formats import FEATURES, example, failure, flat, parse
 from tests.devices.test_data_pipeline import expected_epoch, read_epoch
 from tfdist import keras_repairs
-from tfdist.data.generator_source import GeneratorSource
+from tfdist.data.formats.generator_source import GeneratorSource
+from tfdist.data.formats.tfrecord_sources import ExampleSource, ParsedTFRecordSource
 from tfdist.data.pipeline import build
-from tfdist.data.tfrecord_sources import ExampleSource, ParsedTFRecordSource
 from tfdist.errors import DataError, UsageError
 from tfdist.order.position import Position
 from tfdist.order.sequential_order import LaneOrder, Lanes

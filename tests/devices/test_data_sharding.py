@@ -15,11 +15,12 @@ import yaml
 
 from tfdist.config.data_sections import CsvSource, ImagesSource, NpzSource, SourceConfig, TextSource
 from tfdist.config.section import build
-from tfdist.data import from_config, sharding, sharding_writing
-from tfdist.data.failures import data_error_in
-from tfdist.data.processes import Advanced, Done
-from tfdist.data.sharding import Sharding, ShardRequest
-from tfdist.data.sharding_wording import config_text
+from tfdist.data import from_config
+from tfdist.data.data_errors import data_error_in
+from tfdist.data.tools import shard_writer, sharding
+from tfdist.data.tools.process_pool import Advanced, Done
+from tfdist.data.tools.shard_config import config_text
+from tfdist.data.tools.sharding import Sharding, ShardRequest
 from tfdist.errors import DataError, UsageError
 
 SAMPLES = 23
@@ -116,7 +117,7 @@ def test_samples_of_several_shapes_are_refused(tmp_path: Path, monkeypatch: pyte
         "import tensorflow as tf\ndef pad(texts):\n    return tf.strings.bytes_split(texts).to_tensor()\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(sharding_writing, "_TOGETHER", 10)
+    monkeypatch.setattr(shard_writer, "_TOGETHER", 10)
     sources(tmp_path)
     source = TextSource(files=str(tmp_path / "a.txt"), vectorize="my_padding.pad")
     with pytest.raises(DataError, match=r"00000-of-00001.* of another kind .*\[7\].*one type and shape.*\[6\].* pads"):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import yaml
 
-from tfdist.data.tfrecord_files import TFRecordReader
+from tfdist.data.formats.tfrecord_files import TFRecordReader
 
 
 def run(folder: Path, arguments: str) -> subprocess.CompletedProcess[str]:

@@ -74,7 +74,7 @@ def in_sequence(pattern: str, parse: bool) -> Any:
     """Batches as TensorFlow reads them."""
     import tensorflow as tf
 
-    from tfdist.data.files import matching
+    from tfdist.data.files.file_patterns import matching
 
     batches = tf.data.TFRecordDataset([str(path) for path in matching(pattern)]).batch(BATCH)
     if parse:
@@ -96,8 +96,8 @@ class _Raw:
     """The records as they are: what `tf.data.TFRecordDataset` gives."""
 
     def __init__(self, pattern: str) -> None:
-        from tfdist.data.files import matching
-        from tfdist.data.tfrecord_files import TFRecordReader
+        from tfdist.data.files.file_patterns import matching
+        from tfdist.data.formats.tfrecord_files import TFRecordReader
 
         self._reader = TFRecordReader(matching(pattern))
 
@@ -105,8 +105,8 @@ class _Raw:
         return len(self._reader)
 
     def batches(self, numbers: Any) -> Any:
-        from tfdist.data.reading import cut_filled
-        from tfdist.data.reading_groups import read_groups
+        from tfdist.data.ops.batch_reading import cut_filled
+        from tfdist.data.ops.grouped_reading import read_groups
 
         groups = read_groups(numbers, self._reader.read, pace=self._reader.pace)
         return groups.batches.map(lambda count, rows: cut_filled(count, rows[0]))

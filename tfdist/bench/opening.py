@@ -37,7 +37,7 @@ def main() -> None:
 
 def write_records(path: Path, count: int) -> None:
     """Writes `count` records of the same bytes."""
-    from tfdist.data.crc32c import masked_crc32c
+    from tfdist.data.random_access.crc32c import masked_crc32c
 
     length, data = struct.pack("<Q", RECORD_BYTES), bytes(range(RECORD_BYTES))
     record = b"".join(
@@ -75,8 +75,8 @@ def measure(small: Path, large: Path, seconds: float) -> dict[str, float]:
 
 def _open(path: Path, middle: bool = False) -> Any:
     """Batches of the records in random order, from the first step or the middle one of an epoch."""
+    from tfdist.data.formats.tfrecord_sources import ParsedTFRecordSource
     from tfdist.data.pipeline import build
-    from tfdist.data.tfrecord_sources import ParsedTFRecordSource
     from tfdist.order.position import Position
     from tfdist.runtime.distribute import take_rest
 

@@ -39,9 +39,9 @@ def check(
     GLOB is a file or a pattern, in quotes or not. Corrupt records are named by their file and offset, bad lines by
     their file and line, shards that are missing by their names. Exits with 5 when anything is wrong.
     """
-    from tfdist.data.checking import missing_shards, total_size
-    from tfdist.data.checking_wording import render, to_json
-    from tfdist.data.files import matching
+    from tfdist.data.files.file_patterns import matching
+    from tfdist.data.tools.check_report import render, to_json
+    from tfdist.data.tools.file_checks import missing_shards, total_size
 
     paths = matching(patterns)
     found: list[Any] = []
@@ -56,8 +56,8 @@ def check(
 
 def _checker(kind: str, files: Sequence[Path], columns: list[str] | None, separator: str) -> tuple[Any, Any]:
     """What checks files of a format, and its argument."""
-    from tfdist.data.checking import make_checker
-    from tfdist.data.checking_lines import CsvRules, TextRules, make_line_checker
+    from tfdist.data.tools.file_checks import make_checker
+    from tfdist.data.tools.line_checks import CsvRules, TextRules, make_line_checker
 
     if kind == "tfrecord":
         return make_checker, None

@@ -66,7 +66,7 @@ def for_each(
     label: str,
 ) -> list[Any]:
     """What becomes of each file, in the order of the files."""
-    from tfdist.data.processes import Advanced, run_in_processes
+    from tfdist.data.tools.process_pool import Advanced, run_in_processes
 
     results: dict[Path, Any] = {}
     try:

@@ -23,8 +23,8 @@ def index(
     GLOB is a file or a pattern of TFRecord, CSV or text files. The index of each is kept beside it, or in
     ~/.cache/tfdist where that cannot be written, and is made anew when the file changes.
     """
-    from tfdist.data.files import matching
-    from tfdist.data.indexing import make_indexer
+    from tfdist.data.files.file_patterns import matching
+    from tfdist.data.tools.index_builder import make_indexer
     from tfdist.plan.wording import counted
 
     for form_of_files, paths in by_format(matching(patterns), form).items():

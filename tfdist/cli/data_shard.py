@@ -16,7 +16,7 @@ from tfdist.errors import TfdistError, UsageError
 
 if TYPE_CHECKING:
     from tfdist.config import SourceConfig
-    from tfdist.data.sharding import Sharding
+    from tfdist.data.tools.sharding import Sharding
 
 
 class Size(click.ParamType):
@@ -63,7 +63,7 @@ def shard(ctx: click.Context, /, source: str, dest: Path, name: str | None, **op
     section of a config that reads the shards.
     """
     # Imported here: NumPy and YAML's parser take longer to load than `tfdist --help` may take.
-    from tfdist.data.sharding import Sharding, ShardRequest
+    from tfdist.data.tools.sharding import Sharding, ShardRequest
 
     section = _section(source, options)
     chosen = name or getattr(section, "split", None) or Path(source).stem.strip("*?-_.") or "data"
@@ -102,7 +102,7 @@ def _progress(sharding: Sharding) -> str:
 
 
 def _outcome(sharding: Sharding, name: str, dest: Path) -> str:
-    from tfdist.data.sharding_wording import config_text
+    from tfdist.data.tools.shard_config import config_text
     from tfdist.plan.wording import counted, size_of
 
     said = f"{name}: {counted(sharding.samples, 'sample')} in {counted(sharding.shards, 'shard')} in {dest}, "

@@ -9,10 +9,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tfdist.data.configured import from_config
+    from tfdist.data.config_datasets import from_config
+    from tfdist.data.data_errors import data_error_in
     from tfdist.data.datasets import arrays, csv, generator, images, npz, text, tfrecords
-    from tfdist.data.failures import data_error_in
-    from tfdist.data.image_features import ImageFeature
+    from tfdist.data.formats.image_features import ImageFeature
 
 __all__ = [
     "ImageFeature",

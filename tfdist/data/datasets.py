@@ -13,17 +13,17 @@ from typing import Any, TypeAlias, TypedDict, Unpack
 
 import tensorflow as tf
 
-from tfdist.data.agreeing import Sharding
-from tfdist.data.arguments import integer
-from tfdist.data.array_files import read_npz
-from tfdist.data.generator_source import GeneratorSource
-from tfdist.data.inspecting import OnNan
-from tfdist.data.mapped_arrays import MappedSource, holds_mapped
+from tfdist.data.argument_types import integer
+from tfdist.data.formats.generator_source import GeneratorSource
+from tfdist.data.formats.mapped_arrays import MappedSource, holds_mapped
+from tfdist.data.formats.npz_files import read_npz
+from tfdist.data.formats.tfrecord_sources import ExampleSource, Feature, ParsedTFRecordSource
+from tfdist.data.ops.batch_reading import Augment
 from tfdist.data.pipeline import open_and_build
-from tfdist.data.reading import Augment
-from tfdist.data.records import OnCorrupt
+from tfdist.data.random_access.records import OnCorrupt
+from tfdist.data.sample_checks import OnNan
 from tfdist.data.sources import ArraySource, CsvSource, Files, ImageSource, Source, TextSource
-from tfdist.data.tfrecord_sources import ExampleSource, Feature, ParsedTFRecordSource
+from tfdist.data.worker_consistency import Sharding
 from tfdist.errors import DataError, UsageError
 from tfdist.order.sequential_order import LANES, SHUFFLE_BUFFER
 

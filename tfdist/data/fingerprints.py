@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tfdist.data.remote_files import is_remote
+from tfdist.data.files.remote_files import is_remote
 from tfdist.errors import DataError
 
 _FILES_SIZED = 1024

@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tfdist.data.agreeing import Agreed, Sharding, agree
-from tfdist.data.arguments import boolean, integer
-from tfdist.data.augmenting import augmented
-from tfdist.data.buffering import PREFETCHED_STEPS
-from tfdist.data.inspecting import Expectations, OnNan
-from tfdist.data.numbering import SampleNumbers
-from tfdist.data.reading import Augment, Augmentation
+from tfdist.data.argument_types import boolean, integer
+from tfdist.data.ops.augmentation import augmented
+from tfdist.data.ops.batch_reading import Augment, Augmentation
+from tfdist.data.ops.prefetch import PREFETCHED_STEPS
+from tfdist.data.ops.sample_indices import SampleNumbers
+from tfdist.data.sample_checks import Expectations, OnNan
 from tfdist.data.sources import SampleBySample, Sequential, Source
+from tfdist.data.worker_consistency import Agreed, Sharding, agree
 from tfdist.launch.environment import Assignment
 from tfdist.order.epoch_order import Order, Steps
 from tfdist.order.per_worker_order import SampleOrder, ShareOrder, ShareSteps

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tfdist.config import RunConfig
-from tfdist.data.buffering import GROUP_BYTES, PARALLEL_GROUPS, PREFETCHED_STEPS
-from tfdist.data.measuring import measure
+from tfdist.data.dataset_sizes import measure
+from tfdist.data.ops.prefetch import GROUP_BYTES, PARALLEL_GROUPS, PREFETCHED_STEPS
 from tfdist.plan.plan import Plan, make_plan
 from tfdist.plan.sizes import Buffering, Layout
 

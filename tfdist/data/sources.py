@@ -10,14 +10,21 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from tfdist.data.csv_files import CsvReader
-from tfdist.data.files import matching
+from tfdist.data.files.file_patterns import matching
 from tfdist.data.fingerprints import Fingerprint, of_arrays, of_files
-from tfdist.data.image_files import ImageFiles
-from tfdist.data.numbering import SampleNumbers
-from tfdist.data.parsing import Parsing
-from tfdist.data.reading import Augmentation, by_python, parallel_parses, parse_each, read_batches, read_filled
-from tfdist.data.text_files import TextReader
+from tfdist.data.formats.csv_files import CsvReader
+from tfdist.data.formats.image_files import ImageFiles
+from tfdist.data.formats.text_files import TextReader
+from tfdist.data.ops.batch_reading import (
+    Augmentation,
+    by_python,
+    parallel_parses,
+    parse_each,
+    read_batches,
+    read_filled,
+)
+from tfdist.data.ops.record_parsing import Parsing
+from tfdist.data.ops.sample_indices import SampleNumbers
 from tfdist.errors import DataError
 from tfdist.order.sequential_order import Lanes
 

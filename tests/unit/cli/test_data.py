@@ -13,11 +13,11 @@ from click.testing import CliRunner, Result
 from tfdist.cli import data_index
 from tfdist.cli.main import main
 from tfdist.config.data_sections import CsvSource, ImagesSource, NpzSource, TextSource
-from tfdist.data import sharding
-from tfdist.data.crc32c import masked_crc32c
-from tfdist.data.index import open_index
-from tfdist.data.indexing import Indexed
-from tfdist.data.sharding import ShardRequest
+from tfdist.data.random_access.crc32c import masked_crc32c
+from tfdist.data.random_access.record_index import open_index
+from tfdist.data.tools import sharding
+from tfdist.data.tools.index_builder import Indexed
+from tfdist.data.tools.sharding import ShardRequest
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tfdist.data.crc32c import masked_crc32c
+from tfdist.data.random_access.crc32c import masked_crc32c
 
 WriteTFRecord = Callable[[str, Iterable[bytes]], Path]
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tfdist.data.processes import Report, Work
+from tfdist.data.tools.process_pool import Report, Work
 from tfdist.errors import DataError, UsageError
 
 

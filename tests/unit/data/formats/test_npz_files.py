@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tfdist.data.formats import npz_files
+from tfdist.data.formats.npz_files import read_npz
+from tfdist.errors import DataError
+
+
+def test_a_split(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    np.savez(path, x_train=np.arange(6).reshape(3, 2), y_train=np.arange(3), x_test=np.ones(1), y_test=np.zeros(1))
+    x, y = read_npz(path, "train")
+    assert (x.tolist(), y.tolist()) == ([[0, 1], [2, 3], [4, 5]], [0, 1, 2])
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_large_arrays_that_are_not_compressed_are_mapped(tmp_path: Path, monkeypatch, save, order: str) -> None:
+    monkeypatch.setattr(npz_files, "MAPPED_FROM_BYTES", 300)
+    x = np.asarray(np.arange(100, dtype=np.float64).reshape(10, 10), order=order)
+    save(tmp_path / "a.npz", y_train=np.arange(10), x_train=x)
+    read, y = read_npz(tmp_path / "a.npz", "train")
+    assert isinstance(read, np.memmap) == (save is np.savez)
+    assert not isinstance(y, np.memmap)
+    np.testing.assert_array_equal(read, x)
+
+
+def damaged(path: Path) -> None:
+    np.savez_compressed(path, x_train=np.random.default_rng(1).random(1000), y_train=np.ones(1000))
+    data = bytearray(path.read_bytes())
+    data[200:210] = bytes(10)
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("write", "message"),
+    [
+        (lambda path: None, "Cannot read .*a.npz: No such file"),
+        (lambda path: path.mkdir(), "Cannot read .*a.npz: Is a directory"),
+        (lambda path: path.write_bytes(b""), "a.npz is no npz file"),
+        (lambda path: path.write_text("hello"), "a.npz is no npz file"),
+        (lambda path: path.write_bytes(b"PK\x03\x04 cut"), "a.npz is no npz file"),
+        (damaged, "a.npz .* is damaged"),
+        (lambda path: np.savez(path, x_train=np.ones(1)), "a.npz has no array y_train.* Received: x_train"),
+        (lambda path: np.savez(path, x_train=np.array([{}]), y_train=np.ones(1)), "a.npz .* holds pickled objects"),
+        (lambda path: np.save(path.open("wb"), np.ones(1)), "a.npz holds a single array"),
+    ],
+)
+def test_files_that_cannot_be_used(tmp_path: Path, write, message: str) -> None:
+    path = tmp_path / "a.npz"
+    write(path)
+    with pytest.raises(DataError, match=message):
+        read_npz(path, "train")

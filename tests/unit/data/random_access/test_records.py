@@ -1,0 +1,250 @@
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tfdist.data.random_access import record_reader, records
+from tfdist.data.random_access.linux_aio import ManyReads
+from tfdist.data.random_access.record_reader import RecordReader
+from tfdist.data.random_access.records import Records
+from tfdist.errors import DataError
+
+Write = Callable[[str, Iterable[bytes]], Path]
+
+
+def write(folder: Path, **lines: str) -> tuple[Path, ...]:
+    for name, content in lines.items():
+        (folder / name).write_text(content)
+    return tuple(folder / name for name in lines)
+
+
+def lines_of(found: Records, samples: Iterable[int]) -> list[bytes]:
+    return [line.strip() for line in RecordReader(found).read(np.array(list(samples), np.int64)).cut()]
+
+
+def test_records_are_numbered_through_files_and_empty_ones_are_skipped(tmp_path: Path) -> None:
+    found = Records.open(write(tmp_path, a="", b="0\n1\n", c="", d="2"), "lines")
+    assert found.locate(np.arange(len(found))).files.tolist() == [1, 1, 3]
+    assert lines_of(found, [2, 0, 1]) == [b"2", b"0", b"1"]
+
+
+def test_headers_are_no_samples(tmp_path: Path) -> None:
+    found = Records.open(write(tmp_path, a="x\n0\n1\n", b="", c="x\n", d="\nx\n2\n"), "lines", header=True)
+    assert lines_of(found, range(len(found))) == [b"0", b"1", b"2"]
+
+
+def test_how_many_and_how_large(tmp_path: Path, write_tfrecord: Write) -> None:
+    found = Records.open(write(tmp_path, a="x\n0\n1\n", b="", c="x\n", d="\nx\n2\n"), "lines", header=True)
+    assert found.counts.tolist() == [2, 0, 0, 1]
+    records = Records.open([write_tfrecord("e", [b"12", b""]), write_tfrecord("f", [b"1234"])], "tfrecord")
+    assert (records.counts.tolist(), records.mean_bytes) == ([2, 1], 2.0)
+
+
+def test_no_sample_at_all(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="at least one sample. Received: 2 file"):
+        Records.open(write(tmp_path, a="", b="\n"), "lines")
+
+
+@settings(max_examples=40)
+@given(counts=st.lists(st.integers(0, 4), min_size=1, max_size=5), data=st.data())
+def test_any_samples_of_any_files(
+    tmp_path_factory: pytest.TempPathFactory, counts: list[int], data: st.DataObject
+) -> None:
+    folder = tmp_path_factory.mktemp("records")
+    names = [f"{file}.{line}" for file, count in enumerate(counts) for line in range(count)]
+    contents = {
+        f"f{file}": "".join(f"{file}.{line}\n" for line in range(count)) for file, count in enumerate(counts)
+    }
+    if not names:
+        return
+    found = Records.open(write(folder, **contents), "lines")
+    samples = data.draw(st.lists(st.integers(0, len(names) - 1), max_size=12))
+    assert lines_of(found, samples) == [names[sample].encode() for sample in samples]
+
+
+def test_starts_of_many_records_are_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "IN_MEMORY_BYTES", 0)
+    found = Records.open(write(tmp_path, a="0\n1\n", b="2\n"), "lines")
+    assert isinstance(found.starts, np.memmap)
+    assert lines_of(found, [2, 1]) == [b"2", b"1"]
+
+
+def test_where_no_file_can_be_made_the_starts_stay_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = write(tmp_path, a="0\n1\n", b="2\n")
+    monkeypatch.setattr(records, "IN_MEMORY_BYTES", 0)
+
+    def full(**_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(records.tempfile, "TemporaryFile", full)
+    monkeypatch.setattr(records, "KEPT_FROM_BYTES", 0)  # the indices themselves lie beside their files
+    assert lines_of(Records.open(paths, "lines"), [2, 1]) == [b"2", b"1"]
+
+
+@pytest.mark.parametrize(("kept_from", "kept"), [(0, True), (100, False)])
+def test_indices_of_small_data_are_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept_from: int, kept: bool
+) -> None:
+    monkeypatch.setattr(records, "KEPT_FROM_BYTES", kept_from)
+    Records.open(write(tmp_path, a="0\n"), "lines")
+    assert (tmp_path / ".a.tfindex").exists() == kept
+
+
+def test_files_that_cannot_be_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = write(tmp_path, a="0\n")
+
+    def refuse(*_: object, **__: object) -> os.stat_result:
+        raise PermissionError(13, os.strerror(13))
+
+    monkeypatch.setattr(os, "stat", refuse)
+    with pytest.raises(DataError, match="Cannot read .*a: Permission denied"):
+        Records.open(paths, "lines")
+
+
+def test_the_first_file_that_cannot_be_indexed_is_named(tmp_path: Path, write_tfrecord: Write) -> None:
+    paths = [write_tfrecord(name, [b"x"]) for name in ("a", "b", "c")]
+    for path in paths[1:]:
+        path.write_bytes(path.read_bytes()[:-1])
+    for _ in range(5):
+        with pytest.raises(DataError, match="b is truncated"):
+            Records.open(paths, "tfrecord")
+
+
+def test_records_one_after_another_are_read_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = Records.open(write(tmp_path, a="0\n\n1\n2\n3\n", b="4\n5\n"), "lines")
+    read: list[int] = []
+    original = os.pread
+    monkeypatch.setattr(os, "pread", lambda descriptor, *where: read.append(where[0]) or original(descriptor, *where))
+    assert lines_of(found, [0, 1, 2, 4, 5, 3, 2]) == [b"0", b"1", b"2", b"4", b"5", b"3", b"2"]
+    assert len(read) == 2  # one a file; what is asked for twice is read once
+    monkeypatch.setattr(record_reader, "MAX_RUN_BYTES", 4)
+    assert lines_of(found, [0, 1, 2, 3]) == [b"0", b"1", b"2", b"3"]
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_many_records_here_and_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: bool) -> None:
+    """In one call of the system where there is such a call, and one by one."""
+    if not at_once:
+        monkeypatch.setattr(ManyReads, "if_possible", lambda: None)
+    elif ManyReads.if_possible() is None:
+        pytest.skip("this system does not read many places in one call")
+    lines = [str(number) * (number % 7 + 1) for number in range(2000)]
+    paths = write(tmp_path, a="\n".join(lines[:1500]) + "\n", b="\n".join(lines[1500:]) + "\n")
+    reader = RecordReader(Records.open(paths, "lines"))
+    assert not at_once or reader.reads_many
+    generator = np.random.default_rng(0)
+    for count in (40, 600, 1100):
+        wanted = generator.permutation(2000)[:count]
+        found = [line.strip().decode() for line in reader.read(wanted).cut()]
+        assert found == [lines[number] for number in wanted.tolist()]
+
+
+def test_a_file_that_becomes_shorter_among_many_reads(tmp_path: Path) -> None:
+    (path,) = write(tmp_path, a="".join(f"{number}\n" for number in range(1000)))
+    reader = RecordReader(Records.open([path], "lines"))
+    reader.read(np.arange(0, 1000, 2))
+    os.truncate(path, path.stat().st_size - 1)
+    assert len(reader.read(np.arange(0, 999, 2)).cut()) == 500
+    with pytest.raises(DataError, match="a changed while the run was using it: 3889 bytes instead of 3890"):
+        reader.read(np.arange(1, 1000, 2))
+
+
+def test_more_files_than_may_be_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record_reader, "MAX_OPEN_FILES", 2)
+    found = Records.open(write(tmp_path, a="a", b="b", c="c", d="d"), "lines")
+    assert RecordReader(found).read(np.array([3, 2, 1, 0, 3])).cut() == [b"d", b"c", b"b", b"a", b"d"]
+
+
+def test_files_are_closed_with_the_reader(tmp_path: Path) -> None:
+    reader = RecordReader(Records.open(write(tmp_path, a="a"), "lines"))
+    reader.read(np.array([0]))
+    (descriptor,) = reader._open.values()
+    del reader
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)
+
+
+# Files that change under a run.
+
+
+def shorter(path: Path) -> None:
+    path.write_text("")
+
+
+def rewritten(path: Path) -> None:
+    path.write_text("1\n0\n")
+    os.utime(path, ns=(1, 1))
+
+
+def replaced(path: Path) -> None:
+    (path.parent / "new").write_text("1\n0\n2\n")
+    (path.parent / "new").rename(path)
+
+
+@pytest.mark.parametrize("opened", [False, True])
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (shorter, "a changed while the run was using it: 0 bytes instead of 4"),
+        (rewritten, "a changed while the run was using it: written again"),
+        (replaced, "a changed while the run was using it: 6 bytes instead of 4"),
+        (Path.unlink, "Cannot read .*a: No such file"),
+    ],
+)
+def test_a_file_that_changes_is_named(
+    tmp_path: Path, change: Callable[[Path], None], message: str, opened: bool
+) -> None:
+    (path,) = write(tmp_path, a="0\n1\n")
+    reader = RecordReader(Records.open([path], "lines"), check_seconds=0)
+    if opened:
+        reader.read(np.array([0]))
+    change(path)
+    with pytest.raises(DataError, match=message):
+        reader.read(np.array([1]))
+
+
+def test_a_file_that_changes_between_two_looks_at_it_is_named_when_it_is_opened_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record_reader, "MAX_OPEN_FILES", 0)
+    (path,) = write(tmp_path, a="0\n1\n")
+    reader = RecordReader(Records.open([path], "lines"), check_seconds=3600)
+    assert reader.read(np.array([0])).cut() == [b"0\n"]
+    rewritten(path)
+    with pytest.raises(DataError, match="a changed while the run was using it: written again"):
+        reader.read(np.array([0]))
+
+
+def test_a_file_without_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (path,) = write(tmp_path, a="0\n")
+    found = Records.open([path], "lines")
+
+    def refuse(*_: object) -> int:
+        raise PermissionError(13, os.strerror(13))
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(DataError, match="Cannot read .*a: Permission denied"):
+        RecordReader(found).read(np.array([0]))
+
+
+@pytest.mark.parametrize(("slow_from", "announced"), [(-1.0, 3), (float("inf"), 0)])
+def test_a_slow_disk_is_told_of_all_places_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slow_from: float, announced: int
+) -> None:
+    monkeypatch.setattr(record_reader, "SLOW_SECONDS", slow_from)
+    did: list[str] = []
+    advise, pread = os.posix_fadvise, os.pread
+    monkeypatch.setattr(os, "posix_fadvise", lambda *where: did.append("advise") or advise(*where))
+    monkeypatch.setattr(os, "pread", lambda *where: did.append("read") or pread(*where))
+    reader = RecordReader(Records.open(write(tmp_path, a="0\n1\n2\n3\n4\n"), "lines"))
+    reader.read(np.array([0]))
+    assert did == ["read"], "nothing is announced before a read was slow"
+    assert reader.read(np.array([4, 2, 0])).cut() == [b"4\n", b"2\n", b"0\n"]
+    assert did[1:] == ["advise"] * announced + ["read"] * 3

@@ -1,0 +1,57 @@
+"""Encoded images in TFRecord files: as they were in their files, decoded and resized when they are read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import tensorflow as tf
+
+from tfdist.data.ops.record_parsing import reason_of
+from tfdist.errors import DataError
+
+
+@dataclass(frozen=True)
+class ImageFeature:
+    """A feature with the bytes of a BMP, GIF, JPEG or PNG, which becomes float32 `[height, width, channels]`.
+
+    The numbers are those that `images` makes of the same file: from 0 to 255, resized to `height` and `width`.
+
+    Attributes:
+        height: In pixels, after resizing.
+        width: The same.
+        channels: 1 grey, 3 colour, 4 colour with transparency.
+    """
+
+    height: int
+    width: int
+    channels: int
+
+    def decode(self, images: tf.Tensor) -> tf.Tensor:
+        """Decodes a batch, of animations the first image.
+
+        Args:
+            images: Strings [k].
+
+        Returns:
+            float32 [k, height, width, channels].
+        """
+        size = (self.height, self.width)
+
+        def one(image: tf.Tensor) -> tf.Tensor:
+            pixels = tf.io.decode_image(image, self.channels, expand_animations=False)
+            return tf.image.resize(tf.ensure_shape(pixels, [None, None, self.channels]), size)
+
+        return tf.map_fn(one, images, fn_output_signature=tf.TensorSpec([*size, self.channels], tf.float32))
+
+
+def check_decodable(channels: int, image: bytes, name: str) -> None:
+    """Decodes an image to see that it can be.
+
+    Raises:
+        DataError: It cannot; the text has its name.
+    """
+    try:
+        with tf.device("CPU:0"):
+            tf.io.decode_image(image, channels, expand_animations=False)
+    except tf.errors.OpError as error:
+        raise DataError(f"{name}: this is no image that can be decoded. {reason_of(error)}") from error

@@ -1,0 +1,110 @@
+"""Arrays that stay on the disk: rows are read from a memory-mapped file as they are asked for."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from tfdist.data.fingerprints import Fingerprint, of_arrays
+from tfdist.data.ops.batch_reading import by_python, read_batches
+from tfdist.data.ops.sample_indices import SampleNumbers
+from tfdist.data.random_access.index_files import Stamp
+from tfdist.errors import DataError
+
+
+class MappedSource:
+    """Structures of arrays of which at least one is a `numpy.memmap`, with the samples along their first axis."""
+
+    def __init__(self, arrays: Any, origin: str) -> None:
+        """Takes the arrays and reads none of them; floating ones become float32 batch by batch, as in Keras.
+
+        Args:
+            arrays: `x`, or `(x, y)`.
+            origin: Names them in errors.
+
+        Raises:
+            DataError: Arrays differ in their number of samples, have none, or hold neither numbers nor strings.
+        """
+        self._structure, self._origin = arrays, origin
+        self._arrays = [np.asanyarray(array) for array in tf.nest.flatten(arrays)]
+        self._size = _common_size(self._arrays)
+        self._specs = [tf.TensorSpec([None, *array.shape[1:]], _dtype(array)) for array in self._arrays]
+        self._stamps = {path: _stamp(path) for path in map(_file_of, self._arrays) if path is not None}
+
+    def __len__(self) -> int:
+        return self._size
+
+    def batches(self, numbers: SampleNumbers) -> tf.data.Dataset:
+        """See `Source.batches`."""
+        flat = read_batches(numbers.batches(), by_python(self._read, self._specs))
+        return flat.map(lambda *arrays: tf.nest.pack_sequence_as(self._structure, arrays))
+
+    def name(self, number: int) -> str:
+        """See `Source.name`."""
+        return f"{self._origin}, sample {number}"
+
+    def fingerprint(self) -> Fingerprint:
+        """See `Source.fingerprint`."""
+        return of_arrays(self._arrays, self._size)
+
+    def _read(self, indices: NDArray[np.int64]) -> list[NDArray]:
+        # Before each batch: to read what a file that became shorter no longer has would end the process.
+        for path, stamp in self._stamps.items():
+            if _stamp(path) != stamp:
+                raise DataError(
+                    f"{path} changed while the run was using it. Expected files that stay as they are until the run "
+                    "ends. Start again once it is written."
+                )
+        return [_rows(array, indices, spec.dtype) for array, spec in zip(self._arrays, self._specs, strict=True)]
+
+
+def holds_mapped(arrays: Any) -> bool:
+    """Whether an array of a structure is mapped from a file."""
+    return any(_file_of(array) is not None for array in tf.nest.flatten(arrays))
+
+
+def _rows(array: NDArray, indices: NDArray[np.int64], dtype: tf.DType) -> NDArray:
+    """Rows of an array as TensorFlow takes them: strings as UTF-8 bytes."""
+    rows = np.asarray(array[indices])
+    if dtype != tf.string:
+        return rows.astype(dtype.as_numpy_dtype, copy=False)
+    encoded = np.empty(rows.size, np.object_)
+    encoded[:] = [text.encode() if isinstance(text, str) else text for text in rows.ravel().tolist()]
+    return encoded.reshape(rows.shape)
+
+
+def _file_of(array: Any) -> Path | None:
+    """The file that an array, or the one that it is a view of, is mapped from."""
+    filename = array.filename if isinstance(array, np.memmap) else None
+    return None if filename is None else Path(os.fspath(filename))
+
+
+def _stamp(path: Path) -> Stamp:
+    try:
+        return Stamp.of(os.stat(path))
+    except OSError as error:
+        raise DataError(f"Cannot read {path}: {error.strerror or error}.") from error
+
+
+def _common_size(arrays: list[NDArray]) -> int:
+    if not all(array.ndim for array in arrays) or len({len(array) for array in arrays}) != 1:
+        shapes = ", ".join(str(array.shape) for array in arrays)
+        raise DataError(f"Expected arrays with the same number of samples. Received the shapes: {shapes}")
+    if not len(arrays[0]):
+        raise DataError("Expected at least one sample. Received: arrays of length 0.")
+    return len(arrays[0])
+
+
+def _dtype(array: NDArray) -> tf.DType:
+    if array.dtype.kind == "f":
+        return tf.float32
+    if array.dtype.kind in "SU":
+        return tf.string
+    if array.dtype.kind not in "biu":
+        raise DataError(f"Expected numbers or strings. Received: an array of type {array.dtype}.")
+    return tf.as_dtype(array.dtype.newbyteorder("="))

@@ -1,0 +1,140 @@
+"""TFRecord files as samples: by a function that parses a record, or by the features of `tf.train.Example`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from tfdist.data.fingerprints import Fingerprint, of_files
+from tfdist.data.formats.image_features import ImageFeature
+from tfdist.data.ops.batch_reading import Augmentation, Filled, cut_filled, parallel_parses, parse_each
+from tfdist.data.ops.grouped_reading import read_groups
+from tfdist.data.ops.record_parsing import Parsing, reason_of
+from tfdist.data.ops.sample_indices import SampleNumbers
+from tfdist.data.random_access.record_reader import Block
+from tfdist.data.random_access.records import OnCorrupt
+from tfdist.data.sequential.sequential_tfrecords import SequentialTFRecordReader, TFRecords, open_tfrecords
+from tfdist.data.sources import Files
+from tfdist.errors import DataError
+from tfdist.order.sequential_order import Lanes
+
+Feature = tf.io.FixedLenFeature | ImageFeature
+
+
+class _Records:
+    """What is the same however records become samples."""
+
+    _reader: TFRecords
+    _parsing: Parsing
+    _what: str
+
+    def __len__(self) -> int:
+        return len(self._reader)
+
+    def name(self, number: int) -> str:
+        """See `Source.name`."""
+        return self._reader.names(np.array([number]))[0]
+
+    def fingerprint(self) -> Fingerprint:
+        """See `Source.fingerprint`."""
+        return of_files(_files_of(self._reader), len(self))
+
+    @property
+    def lanes(self) -> Lanes | None:
+        """See `Sequential.lanes`."""
+        return self._reader.lanes if isinstance(self._reader, SequentialTFRecordReader) else None
+
+    def _open(self, reader: TFRecords, parse: Callable[[tf.Tensor], Any], what: str, batched: bool) -> None:
+        """Takes the records and what makes samples of them, and tries it on the first record."""
+        self._reader, self._what = reader, what
+        self._parsing = Parsing(parse, lambda numbers: (reader.read(numbers).cut(),), self._misfit, batched)
+        (first,) = reader.read(np.zeros(1, np.int64)).cut()
+        try:
+            with tf.device("CPU:0"):
+                parse(tf.constant([first] if batched else first))
+        except tf.errors.OpError as error:
+            raise self._misfit(0, reason_of(error)) from error
+
+    def _in_groups(self, numbers: SampleNumbers) -> Filled:
+        return read_groups(numbers, self._read, pace=self._reader.pace)
+
+    def _read(self, numbers: NDArray[np.int64]) -> Block:
+        self._parsing.note(numbers)
+        return self._reader.read(numbers)
+
+    def _misfit(self, number: int, reason: str) -> DataError:
+        return DataError(f"{self.name(number)} does not fit {self._what}: {reason}")
+
+
+class ParsedTFRecordSource(_Records):
+    """TFRecord files with a function that parses one record."""
+
+    def __init__(
+        self, files: Files, parse: Callable[[tf.Tensor], Any], on_corrupt: OnCorrupt = "stop", **sequential: int
+    ) -> None:
+        """Looks up where the records lie, and tries `parse` on the first.
+
+        Raises:
+            DataError: See `open_tfrecords`, which has the arguments; or `parse` cannot read the first record.
+        """
+        self._open(open_tfrecords(files, on_corrupt, **sequential), parse, "the parse function", batched=False)
+
+    def batches(self, numbers: SampleNumbers) -> tf.data.Dataset:
+        """See `Source.batches`."""
+        return self.augmented(numbers, None)
+
+    def augmented(self, numbers: SampleNumbers, augmentation: Augmentation | None) -> tf.data.Dataset:
+        """See `SampleBySample.augmented`."""
+        return parse_each(self._in_groups(numbers), self._parsing.parse, augmentation)
+
+
+class ExampleSource(_Records):
+    """TFRecord files of `tf.train.Example`, read by the names and types of their features."""
+
+    def __init__(
+        self,
+        files: Files,
+        features: Mapping[str, Feature],
+        label: str,
+        on_corrupt: OnCorrupt = "stop",
+        **sequential: int,
+    ) -> None:
+        """Looks up where the records lie, and tries the features on the first.
+
+        Raises:
+            DataError: See `open_tfrecords`, which has the arguments; or `label` is none of the features, or the first
+                record lacks one.
+        """
+        if label not in features or len(features) < 2:
+            raise DataError(f"Expected label to be one of several features: {', '.join(features)}. Received: {label}")
+        self._images = {name: feature for name, feature in features.items() if isinstance(feature, ImageFeature)}
+        self._features = dict(features) | dict.fromkeys(self._images, tf.io.FixedLenFeature((), tf.string))
+        self._label = label
+        self._open(open_tfrecords(files, on_corrupt, **sequential), self._samples, "the features", batched=True)
+
+    def batches(self, numbers: SampleNumbers) -> tf.data.Dataset:
+        """See `Source.batches`."""
+        batches = self._in_groups(numbers).batches
+
+        def parse(count: tf.Tensor, rows: tuple[tf.Tensor, ...]) -> Any:
+            return self._parsing.parse(*cut_filled(count, rows))
+
+        return batches.map(parse, num_parallel_calls=parallel_parses())
+
+    def _samples(self, records: tf.Tensor) -> tuple[Any, tf.Tensor]:
+        x = tf.io.parse_example(records, self._features)
+        for name, feature in self._images.items():
+            x[name] = feature.decode(x[name])
+        y = x.pop(self._label)
+        return (x if len(x) > 1 else next(iter(x.values()))), y
+
+
+def _files_of(reader: TFRecords) -> Sequence[str | os.PathLike[str]]:
+    if isinstance(reader, SequentialTFRecordReader):
+        return [file.name for file in reader.files]
+    return reader.records.paths

@@ -1,0 +1,127 @@
+"""The numbers of the samples that some replicas read, batch by batch, in tf.data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from tfdist.data.ops.python_functions import CountedCalls, call_python
+from tfdist.order.epoch_order import Steps
+from tfdist.order.per_worker_order import SampleOrder, ShareSteps
+from tfdist.runtime.distribute import Epochs
+
+BLOCK_SAMPLES = 1 << 14
+"""Samples whose numbers are computed in one call of Python: enough to make the call's own cost small."""
+
+BLOCK_BATCHES = 1 << 10
+
+_ROWS = tf.TensorSpec([None], tf.int64)
+
+
+@dataclass(frozen=True)
+class SampleNumbers:
+    """Which samples are in the batches of some replicas.
+
+    Batches go step by step from `first_step` on, and within a step in the order of `replica_ids`. Each iterator of a
+    dataset made here takes the next of `epochs`. Whatever the first step, nothing before it is computed.
+    """
+
+    order: SampleOrder
+    steps: Steps | ShareSteps
+    replica_ids: Sequence[int]
+    first_step: int
+    epochs: Epochs
+
+    @property
+    def largest(self) -> int:
+        """The samples of the largest batch, 0 where these replicas have none."""
+        return self.steps.largest_piece(self.replica_ids)
+
+    def batches(self) -> tf.data.Dataset:
+        """A dataset of the numbers of the samples of each batch, int64 [k], where k may change and may be 0."""
+        return self._cut(self.order.at, tf.TensorSpec([None], tf.int64))
+
+    def seeds(self) -> tf.data.Dataset:
+        """A dataset of the seeds of those samples, int32 [k, 2]; see `Order.sample_seeds`."""
+
+        def seeds(epoch: int, places: NDArray[np.int64]) -> NDArray[np.int32]:
+            return self.order.sample_seeds(epoch, self.order.at(epoch, places))
+
+        return self._cut(seeds, tf.TensorSpec([None, 2], tf.int32))
+
+    def filled(self) -> tf.data.Dataset:
+        """A dataset of the numbers of each batch, filled up to the size of the largest.
+
+        What it is filled up with is its first sample or, where it is empty, sample 0: an empty batch so has the shape
+        of the others.
+
+        Returns:
+            Pairs of the numbers, int64 [max(largest, 1)], and how many of them are in the batch, a scalar int64.
+        """
+        width = max(self.largest, 1)
+
+        def filled(epoch: int, pieces: NDArray[np.int64]) -> list[NDArray]:
+            sizes, places = _places(pieces)
+            belongs = np.arange(width) < sizes[:, np.newaxis]
+            numbers = np.zeros(belongs.shape, np.int64)
+            numbers[belongs] = self.order.at(epoch, places)
+            return [np.where(belongs, numbers, numbers[:, :1]), sizes]
+
+        return self._each(filled, [tf.TensorSpec([None, width], tf.int64), _ROWS], _rows)
+
+    def _cut(
+        self, values_at: Callable[[int, NDArray[np.int64]], NDArray], spec: tf.TensorSpec
+    ) -> tf.data.Dataset:
+        """A dataset of what `values_at` gives for an epoch and the places of each batch in it."""
+
+        def values(epoch: int, pieces: NDArray[np.int64]) -> list[NDArray]:
+            sizes, places = _places(pieces)
+            return [values_at(epoch, places), np.concatenate([[0], np.cumsum(sizes)])]
+
+        return self._each(values, [spec, _ROWS], _cut)
+
+    def _each(
+        self,
+        block_of: Callable[[int, NDArray[np.int64]], list[NDArray]],
+        specs: Sequence[tf.TensorSpec],
+        cut: Callable[..., tf.data.Dataset],
+    ) -> tf.data.Dataset:
+        """A dataset of what `block_of` gives for an epoch and the pieces of many batches, cut into batches."""
+        each = len(self.replica_ids)
+        per_block = max(1, min(BLOCK_SAMPLES // max(self.largest * each, 1), BLOCK_BATCHES // each))
+        take_epoch = self.epochs.part()
+
+        def block_at(epoch: NDArray[np.int64], first: NDArray[np.int64]) -> list[NDArray]:
+            last = min(int(first) + per_block, len(self.steps))
+            return block_of(int(epoch), self.steps.pieces(int(first), last, self.replica_ids))
+
+        next_epoch = CountedCalls(lambda: [np.int64(take_epoch())])
+        next_block = CountedCalls(block_at)
+
+        def of_epoch(_: tf.Tensor) -> tf.data.Dataset:
+            (epoch,) = call_python(next_epoch, [], [tf.TensorSpec([], tf.int64)])
+            blocks = tf.data.Dataset.range(self.first_step, len(self.steps), per_block)
+            values = blocks.map(lambda first: call_python(next_block, [epoch, first], specs))
+            return values.prefetch(1).flat_map(cut)
+
+        return tf.data.Dataset.from_tensors(0).flat_map(of_epoch)
+
+
+def _places(pieces: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The sizes of pieces of an epoch, [n], and all places in them, one piece after another."""
+    sizes = pieces[:, 1] - pieces[:, 0]
+    ends = np.cumsum(sizes)
+    return sizes, np.repeat(pieces[:, 0] - (ends - sizes), sizes) + np.arange(ends[-1])
+
+
+def _rows(*blocks: tf.Tensor) -> tf.data.Dataset:
+    return tf.data.Dataset.from_tensor_slices(blocks)
+
+
+def _cut(values: tf.Tensor, ends: tf.Tensor) -> tf.data.Dataset:
+    bounds = tf.stack([ends[:-1], ends[1:]], axis=1)
+    return tf.data.Dataset.from_tensor_slices(bounds).map(lambda piece: values[piece[0] : piece[1]])

@@ -1,0 +1,78 @@
+"""Text files as records, one a line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tfdist.data.random_access.record_reader import RecordReader
+from tfdist.data.random_access.records import Records
+from tfdist.errors import DataError
+
+_CHUNK = 16 << 20
+
+_COMPRESSED = {b"\x1f\x8b": "GZIP", b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "Zstandard"}
+"""By what files begin with that are no text."""
+
+
+class LineReader:
+    """Random access to the lines of text files that are not empty."""
+
+    def __init__(self, paths: tuple[Path, ...], header: bool = False) -> None:
+        """Finds the lines.
+
+        Args:
+            paths: The files.
+            header: Whether the first line of each that is not empty is no record.
+
+        Raises:
+            DataError: A file cannot be read, or is compressed, or there is no line.
+        """
+        for path in paths:
+            _check_plain(path)
+        self.records = Records.open(paths, "lines", header=header)
+        self._reader = RecordReader(self.records)
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def read(self, indices: NDArray[np.int64]) -> list[bytes]:
+        """Returns the lines `indices` [k], without their line ends.
+
+        Raises:
+            DataError: A file can no longer be read, or has changed.
+        """
+        # The bytes up to the next line that is not empty: the line ends in them.
+        return [data.partition(b"\n")[0].removesuffix(b"\r") for data in self._reader.read(indices).cut()]
+
+    def name(self, index: int) -> str:
+        """Names a line for an error: its file and its number in it, counted from 1 as editors do.
+
+        Raises:
+            DataError: The file has changed: what is wrong with the line is not the fault.
+        """
+        spans = self.records.locate(np.array([index]))
+        number, left = int(spans.files[0]), int(spans.offsets[0])
+        self._reader.check_unchanged(number)
+        path, line = self.records.paths[number], 1
+        with open(path, "rb") as file:
+            while left > 0 and (chunk := file.read(min(_CHUNK, left))):
+                line += chunk.count(b"\n")
+                left -= len(chunk)
+        return f"{path}, line {line}"
+
+
+def _check_plain(path: Path) -> None:
+    try:
+        with open(path, "rb") as file:
+            begin = file.read(6)
+    except OSError as error:
+        raise DataError(f"Cannot read {path}: {error.strerror or error}.") from error
+    for magic, name in _COMPRESSED.items():
+        if begin.startswith(magic):
+            raise DataError(
+                f"{path} is {name}-compressed. Expected lines of text, of which any can be found without those before. "
+                "Decompress it; tfdist data shard makes TFRecord files of it."
+            )

@@ -1,0 +1,47 @@
+"""Where the lines of a text file lie."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from tfdist.data.random_access.scan_results import Found
+
+CHUNK = 16 << 20
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_NEWLINE, _RETURN = 10, 13
+
+
+def scan_lines(file: IO[bytes], path: Path, size: int, verify: bool) -> Iterator[Found]:
+    """Finds the lines that are not empty. They end with LF or CR LF, the last one may do without.
+
+    Args:
+        file: Open for reading bytes, at its start.
+        path: For errors, of which there are none here: a line has no checksum.
+        size: Of the file, in bytes.
+        verify: See `path`.
+
+    Yields:
+        The lines that end in each chunk. A byte order mark is no part of the first.
+    """
+    start = len(BYTE_ORDER_MARK) if file.read(3) == BYTE_ORDER_MARK else 0
+    file.seek(0)
+    position, last = 0, b""
+    while chunk := file.read(CHUNK):
+        data = np.frombuffer(last + chunk, np.uint8)
+        places = np.flatnonzero(data[len(last) :] == _NEWLINE)
+        stops = places + position
+        if len(places):
+            starts = np.concatenate([[start], stops[:-1] + 1])
+            before = places + len(last) - 1
+            returns = (before >= 0) & (data[before] == _RETURN)
+            start = int(stops[-1]) + 1
+            yield Found(starts[stops - returns > starts], start)
+        position, last = position + len(chunk), chunk[-1:]
+    if position - (last == b"\r") > start:
+        yield Found(np.array([start]), position)
+    elif position > start:
+        yield Found(np.empty(0, np.int64), position)

@@ -1,0 +1,194 @@
+"""Where the records of a file lie: found once, kept in an index file, mapped into memory.
+
+    index = open_index(Path("train-00.tfrecord"))
+    offsets, sizes = index.spans(np.array([7, 3]))
+
+Nothing here imports TensorFlow.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tfdist.data.random_access import index_files
+from tfdist.data.random_access.index_files import CORRUPT, HEADER_BYTES, Header, Stamp
+from tfdist.data.random_access.line_scan import scan_lines
+from tfdist.data.random_access.scan_results import Found, Reason
+from tfdist.data.random_access.tfrecord_scan import FRAME_BYTES, scan_tfrecord
+from tfdist.data.random_access.tfrecord_scan import HEADER_BYTES as TFRECORD_HEADER_BYTES
+from tfdist.errors import DataError
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+Kind = Literal["tfrecord", "lines"]
+
+
+@dataclass(frozen=True)
+class _Format:
+    """How the records of a kind are found.
+
+    Attributes:
+        code: In the index file.
+        header: Bytes before a record's start that belong to it.
+        gap: Bytes between the end of a record and the start of the next.
+        scan: From an open file of so many bytes to its records, chunk by chunk, and whether to verify their data.
+    """
+
+    code: bytes
+    header: int
+    gap: int
+    scan: Callable[[IO[bytes], Path, int, bool], Iterator[Found]]
+
+
+_FORMATS: Mapping[str, _Format] = {
+    "tfrecord": _Format(b"tfrc", TFRECORD_HEADER_BYTES, FRAME_BYTES, scan_tfrecord),
+    "lines": _Format(b"line", 0, 0, scan_lines),
+}
+
+
+@dataclass(frozen=True)
+class Index:
+    """Where the records of one file lie.
+
+    Attributes:
+        path: The data file.
+        kind: Of its records.
+        stamp: Its size and time when it was indexed.
+        verified: Whether the records' data was checked, too.
+        starts: int64 [records + 1], bytes; the last one closes the last record. May be mapped from a file.
+        corrupt: The corrupt records, by number, with their `Reason`: `index_files.CORRUPT` [corrupt].
+        file: Where the index is kept; None where nothing could be written.
+    """
+
+    path: Path
+    kind: Kind
+    stamp: Stamp
+    verified: bool
+    starts: NDArray[np.int64]
+    corrupt: NDArray[np.void]
+    file: Path | None
+
+    def __len__(self) -> int:
+        """How many records there are, corrupt ones included."""
+        return len(self.starts) - 1
+
+    @property
+    def gap(self) -> int:
+        """Bytes between the end of a record and the start of the next."""
+        return _FORMATS[self.kind].gap
+
+    def spans(self, records: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Where records lie.
+
+        Args:
+            records: Their numbers in the file, [k], each below `len(self)`.
+
+        Returns:
+            Offsets and sizes, both int64 [k], in bytes; of a TFRecord, those of its data without the frame. A line's
+            size may count the line's end and empty lines after it.
+        """
+        offsets = self.starts[records]
+        return np.asarray(offsets), np.asarray(self.starts[records + 1] - offsets - self.gap)
+
+    def problems(self) -> Iterator[str]:
+        """What is wrong with each corrupt record, one sentence that names file, record and offset."""
+        for number, reason in zip(self.corrupt["record"].tolist(), self.corrupt["reason"].tolist(), strict=True):
+            yield Reason(reason).told(self.path, number, int(self.starts[number]) - _FORMATS[self.kind].header)
+
+
+def open_index(
+    path: str | os.PathLike[str],
+    kind: Kind = "tfrecord",
+    *,
+    verify: bool = False,
+    keep: bool = True,
+    cache: Path | None = None,
+) -> Index:
+    """The index of a data file: the one that is kept where it is fresh, else a new one, which is then kept.
+
+    An index is fresh when the data file has the size and the time of modification that it had when it was indexed.
+
+    Args:
+        path: An uncompressed TFRecord file, or a text file of lines.
+        kind: `tfrecord`, or `lines`: those that are not empty.
+        verify: Whether to check the records' data, too. Corrupt records, also those whose length is damaged and those
+            that are cut off by the end of the file, are then no error but stand in `corrupt`.
+        keep: Whether to write a new index to the disk: beside the data file, or in the cache where that cannot be.
+        cache: The folder of the cache; by default `~/.cache/tfdist/index`.
+
+    Raises:
+        DataError: The file cannot be read, is compressed or of another kind, or changed while it was read, or there is
+            no room for its index; without `verify`, also a damaged length and a truncated file. The text names the
+            record and its offset.
+    """
+    path = Path(path)
+    candidates = index_files.places(path, cache)
+    try:
+        stamp = Stamp.of(os.stat(path))
+        for place in candidates:
+            found = _kept(path, kind, stamp, verify, place)
+            if found is not None:
+                return found
+        return _build_somewhere(path, kind, verify, candidates if keep else ())
+    except OSError as error:
+        raise DataError(f"Cannot read {path}: {error.strerror or error}.") from error
+
+
+def _kept(path: Path, kind: Kind, stamp: Stamp, verify: bool, place: Path) -> Index | None:
+    header = index_files.read_header(place)
+    if header is None or header.kind != _FORMATS[kind].code or header.stamp != stamp:
+        return None
+    if verify and not header.verified:
+        return None
+    try:
+        with open(place, "rb") as file:
+            if Header.from_bytes(file.read(HEADER_BYTES)) != header:
+                return None  # another process has just replaced it
+            return Index(path, kind, stamp, header.verified, *index_files.map_arrays(file, header), place)
+    except OSError:
+        return None
+
+
+def _build_somewhere(path: Path, kind: Kind, verify: bool, candidates: tuple[Path, ...]) -> Index:
+    """Builds the index where there is room for it: at the last in a nameless file."""
+    try:
+        return _build(path, kind, verify, candidates)
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        if not candidates:
+            raise DataError(
+                f"There is no room for the index of {path}: {error.strerror} in {tempfile.gettempdir()}, nor where it "
+                "could be kept. Make some, or set TMPDIR to a folder that has."
+            ) from error
+        return _build_somewhere(path, kind, verify, candidates[1:])
+
+
+def _build(path: Path, kind: Kind, verify: bool, candidates: tuple[Path, ...]) -> Index:
+    form = _FORMATS[kind]
+    with open(path, "rb") as data, index_files.writing(candidates) as (file, place):
+        stamp = Stamp.of(os.fstat(data.fileno()))
+        file.write(bytes(HEADER_BYTES))
+        records, corrupt, end = 0, [], form.gap
+        for found in form.scan(data, path, stamp.size, verify):
+            file.write(found.starts.astype("<i8").tobytes())
+            corrupt += [(records + number, reason) for number, reason in found.corrupt]
+            records, end = records + len(found.starts), found.end
+        file.write(np.array([end], "<i8").tobytes())
+        file.write(np.array(corrupt, CORRUPT).tobytes())
+        if Stamp.of(os.fstat(data.fileno())) != stamp:
+            raise DataError(f"{path} changed while it was indexed. Wait until it is written, and start again.")
+        header = Header(form.code, verify, stamp, records, len(corrupt))
+        file.seek(0)
+        file.write(header.to_bytes())
+        file.flush()
+        return Index(path, kind, stamp, verify, *index_files.map_arrays(file, header), place)

@@ -1,0 +1,238 @@
+"""Reading records by their numbers, from files that must stay as they were."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tfdist.data.random_access.index_files import Stamp
+from tfdist.data.random_access.linux_aio import MAX_READS, ManyReads
+from tfdist.data.random_access.read_buffers import new_bytes
+from tfdist.data.random_access.records import Records, Spans
+from tfdist.errors import DataError
+
+MAX_OPEN_FILES = 256
+MAX_RUN_BYTES = 4 << 20
+"""Records that lie one after another are read together, those that begin in the same so many bytes of the file."""
+
+CHECK_SECONDS = 10.0
+"""How often a file that is being read is looked at for changes."""
+
+MANY = 16
+"""Fewer reads are made one by one: to put a list of them together takes as long as some."""
+
+FIRST_READS = 64
+"""So many show whether a disk is slow, before more are asked for."""
+
+SLOW_SECONDS = 20e-6
+"""A read that takes longer did not find its data in memory, nor on a disk that needs no help."""
+
+ANNOUNCED_CALLS = 64
+"""What the so many calls after a slow one read is announced to the disk before."""
+
+
+class Block(NamedTuple):
+    """Records in one piece of memory: for TensorFlow one value, however many records, instead of an object for each.
+
+    Attributes:
+        data: What was read; the records lie in it, in any order and with other bytes between them.
+        starts: Where each record begins in `data`, int64 [k].
+        sizes: In bytes, int64 [k].
+    """
+
+    data: bytes
+    starts: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, records: Sequence[bytes]) -> Block:
+        """The block of records that are in pieces already."""
+        sizes = np.array([len(record) for record in records], np.int64)
+        return cls(b"".join(records), np.cumsum(sizes) - sizes, sizes)
+
+    def cut(self) -> list[bytes]:
+        """The bytes of each record."""
+        stops = self.starts + self.sizes
+        return [self.data[start:stop] for start, stop in zip(self.starts.tolist(), stops.tolist(), strict=True)]
+
+
+class Runs(NamedTuple):
+    """Parts of files that are read, each of shape [k].
+
+    Attributes:
+        files: Which file, by its place in `Records.paths`.
+        starts: Bytes from the start of the file.
+        sizes: In bytes.
+    """
+
+    files: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+
+    def part(self, first: int, end: int) -> Runs:
+        """Those from `first` on that come before `end`."""
+        return Runs(*(column[first:end] for column in self))
+
+    def each(self) -> Iterator[tuple[int, int, int]]:
+        """File, start and size of one after another."""
+        return zip(*(column.tolist() for column in self), strict=True)
+
+
+class RecordReader:
+    """Reads records of a `Records` by their numbers. Safe to use from several threads."""
+
+    def __init__(self, records: Records, check_seconds: float = CHECK_SECONDS) -> None:
+        self.records = records
+        self._check_seconds = check_seconds
+        self._checked = dict.fromkeys(range(len(records.paths)), float("-inf"))
+        self._open: dict[int, int] = {}
+        self._descriptors = np.full(len(records.paths), -1, np.int64)
+        self._many = ManyReads.if_possible()
+        self._most = FIRST_READS
+        self._announced = 0
+        self._lock = threading.Lock()
+        weakref.finalize(self, _close_all, self._open)
+
+    @property
+    def reads_many(self) -> bool:
+        """Whether many records are read in one call of the system, without Python's lock."""
+        return self._many is not None
+
+    def read(self, samples: NDArray[np.int64], after: int = 0) -> Block:
+        """Returns the records `samples` [k], each with `after` bytes of the file that follow it.
+
+        Raises:
+            DataError: A file can no longer be read, or is not what it was when the run began.
+        """
+        if not len(samples):
+            return Block(b"", samples, samples)
+        # In the order of the files, in which the system finds them sooner, and neighbours are read together.
+        ordered, places = np.unique(samples, return_inverse=True)
+        spans = self.records.locate(ordered)
+        sizes = spans.sizes + after
+        self._check_again(np.unique(spans.files).tolist())
+        first = _first_of_runs(spans, self.records.gap)
+        last = np.append(first[1:], len(ordered)) - 1
+        starts = spans.offsets[first]
+        runs = Runs(spans.files[first], starts, spans.offsets[last] + sizes[last] - starts)
+        # From a place in the file to one in what is read.
+        shifts = np.repeat(np.cumsum(runs.sizes) - runs.sizes - starts, last - first + 1)
+        return Block(self._read_runs(runs), (spans.offsets + shifts)[places], sizes[places])
+
+    def check_unchanged(self, number: int) -> None:
+        """Checks that a file is what it was when the run began.
+
+        Args:
+            number: Its place in `Records.paths`.
+
+        Raises:
+            DataError: It is not, or is gone.
+        """
+        try:
+            self._compare(number, os.stat(self.records.paths[number]))
+        except OSError as error:
+            raise self._unreadable(number, error) from error
+
+    def _check_again(self, numbers: Iterable[int]) -> None:
+        """Looks at those files for changes whose last look is some time ago."""
+        now = time.monotonic()
+        for number in numbers:
+            if now - self._checked[number] > self._check_seconds:
+                self._checked[number] = now
+                self.check_unchanged(number)
+
+    def _read_runs(self, runs: Runs) -> bytes:
+        """Reads runs one after another. A disk that is slow is told what follows, and fetches all of it at once."""
+        data, into = new_bytes(int(runs.sizes.sum()))
+        most, self._most = self._most, MAX_READS
+        announced, first, filled = False, 0, 0
+        while first < len(runs.files):
+            if self._announced and not announced:
+                self._announce(runs.part(first, len(runs.files)))
+                announced = True
+            part = runs.part(first, first + most)
+            first, most = first + most, MAX_READS
+            end = filled + int(part.sizes.sum())
+            begun = time.perf_counter()
+            self._read_part(part, into[filled:end])
+            slow = time.perf_counter() - begun > SLOW_SECONDS * len(part.files)
+            self._announced = ANNOUNCED_CALLS if slow else max(self._announced - 1, 0)
+            filled = end
+        return data
+
+    def _announce(self, runs: Runs) -> None:
+        """Asks the system to fetch what will be read; where it does not take advice, it is read without."""
+        with contextlib.suppress(OSError):
+            for number, start, size in runs.each():
+                if number in self._open:
+                    os.posix_fadvise(self._open[number], start, size, os.POSIX_FADV_WILLNEED)
+
+    def _read_part(self, runs: Runs, into: NDArray[np.uint8]) -> None:
+        """Reads MAX_READS runs or fewer."""
+        if self._many is not None and len(runs.files) >= MANY:
+            descriptors = self._descriptors[runs.files]
+            if (descriptors >= 0).all() and self._many.read(descriptors, runs.starts, runs.sizes, into):
+                return
+            # Whatever is wrong is found out below.
+        into[:] = np.frombuffer(b"".join([self._read_one(*run) for run in runs.each()]), np.uint8)
+
+    def _read_one(self, number: int, start: int, size: int) -> bytes:
+        try:
+            is_open = number in self._open
+            data = os.pread(self._open[number], size, start) if is_open else self._read_anew(number, start, size)
+        except OSError as error:
+            raise self._unreadable(number, error) from error
+        if len(data) < size:
+            self.check_unchanged(number)
+            raise DataError(f"{self.records.paths[number]} ends at byte {start + len(data)}, inside a record.")
+        return data
+
+    def _read_anew(self, number: int, start: int, size: int) -> bytes:
+        """Opens a file, and keeps it open where few are."""
+        descriptor: int | None = os.open(self.records.paths[number], os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            self._compare(number, os.fstat(descriptor))
+            data = os.pread(descriptor, size, start)
+            with self._lock:
+                # Kept descriptors are never closed while readers may use them; past the limit, files open for one read.
+                if number not in self._open and len(self._open) < MAX_OPEN_FILES:
+                    self._open[number] = self._descriptors[number] = descriptor
+                    descriptor = None
+        finally:
+            if descriptor is not None:
+                os.close(descriptor)
+        return data
+
+    def _compare(self, number: int, status: os.stat_result) -> None:
+        before, now = self.records.stamps[number], Stamp.of(status)
+        if now == before:
+            return
+        what = f"{now.size} bytes instead of {before.size}" if now.size != before.size else "written again"
+        raise DataError(
+            f"{self.records.paths[number]} changed while the run was using it: {what}. Expected files that stay as "
+            "they are until the run ends. Start again once it is written."
+        )
+
+    def _unreadable(self, number: int, error: OSError) -> DataError:
+        return DataError(f"Cannot read {self.records.paths[number]}: {error.strerror or error}.")
+
+
+def _first_of_runs(spans: Spans, gap: int) -> NDArray[np.int64]:
+    """The first record of each run of records that lie one after another in a file and are read together."""
+    ends = spans.offsets[:-1] + spans.sizes[:-1] + gap
+    follows = (spans.files[1:] == spans.files[:-1]) & (spans.offsets[1:] == ends)
+    parts = spans.offsets // MAX_RUN_BYTES
+    return np.concatenate([[0], np.flatnonzero(~follows | (parts[1:] != parts[:-1])) + 1])
+
+
+def _close_all(descriptors: dict[int, int]) -> None:
+    for descriptor in descriptors.values():
+        os.close(descriptor)

@@ -1,0 +1,193 @@
+"""The records of several files, numbered through, by the indices of the files."""
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tfdist.data.random_access.index_files import Stamp
+from tfdist.data.random_access.record_index import Index, Kind, open_index
+from tfdist.errors import DataError
+
+OnCorrupt = Literal["stop", "skip"]
+"""What a corrupt record does: it ends the run, or is left out as if the file did not have it."""
+
+KEPT_FROM_BYTES = 64 << 20
+"""Data of less is indexed anew by every process, in a moment, rather than have files appear beside it."""
+
+IN_MEMORY_BYTES = 32 << 20
+"""Starts of records of several files that take more are joined in a file without a name, and mapped."""
+
+PARALLEL_INDICES = 8
+
+_log = logging.getLogger("tfdist")
+
+
+class Spans(NamedTuple):
+    """Where some records lie, each of shape [k].
+
+    Attributes:
+        files: Which file, by its place in `Records.paths`.
+        records: Its number in the file.
+        offsets: Bytes from the start of the file.
+        sizes: In bytes.
+    """
+
+    files: NDArray[np.int64]
+    records: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Records:
+    """The records of several files that are samples, numbered through from 0.
+
+    Attributes:
+        paths: The files, in the order of their records.
+        stamps: Of each file when it was indexed.
+        first: int64 [files + 1]; the records of file `f`, those left out included, are `first[f] ... first[f + 1] - 1`.
+        starts: int64 [records + files]: of every record, and after each file's last one where the next would start.
+        gap: Bytes between the end of a record and the start of the next.
+        left_out: Records that are no samples, sorted, int64.
+    """
+
+    paths: tuple[Path, ...]
+    stamps: tuple[Stamp, ...]
+    first: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    gap: int
+    left_out: NDArray[np.int64]
+
+    @classmethod
+    def open(
+        cls,
+        paths: Sequence[Path],
+        kind: Kind,
+        *,
+        on_corrupt: OnCorrupt = "stop",
+        header: bool = False,
+        cache: Path | None = None,
+    ) -> Records:
+        """Opens the indices of files, and builds those that are missing or stale, several at a time.
+
+        Args:
+            paths: The files.
+            kind: Of their records.
+            on_corrupt: With `skip` all data is read once, to find what is corrupt; the index keeps the answer.
+            header: Whether the first record of each file is no sample.
+            cache: See `open_index`.
+
+        Raises:
+            DataError: See `open_index`; or a record is corrupt and `on_corrupt` is `stop`; or there is no sample.
+        """
+        indices = _open_all(paths, kind, verify=on_corrupt == "skip", cache=cache)
+        first = np.concatenate([[0], np.cumsum([len(index) for index in indices])]).astype(np.int64)
+        left_out = [first[n] + index.corrupt["record"] for n, index in enumerate(indices)]
+        _judge(indices, on_corrupt)
+        if header:
+            left_out.append(first[:-1][np.diff(first) > 0])
+        records = cls(
+            tuple(paths),
+            tuple(index.stamp for index in indices),
+            first,
+            _joined([index.starts for index in indices]),
+            indices[0].gap,
+            np.unique(np.concatenate(left_out)).astype(np.int64),
+        )
+        if not len(records):
+            some = ", ".join(map(str, paths[:3])) + (", ..." if len(paths) > 3 else "")
+            raise DataError(f"Expected at least one sample. Received: {len(paths)} file(s) without any: {some}.")
+        return records
+
+    def __len__(self) -> int:
+        """The number of samples."""
+        return int(self.first[-1]) - len(self.left_out)
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """The samples of each file, int64 [files]."""
+        files = np.searchsorted(self.first, self.left_out, side="right") - 1
+        return np.diff(self.first) - np.bincount(files, minlength=len(self.paths))
+
+    @property
+    def mean_bytes(self) -> float:
+        """The mean size of a record, in bytes, those left out included."""
+        ends = np.arange(1, len(self.first)) + self.first[1:] - 1
+        spans = self.starts[ends] - self.starts[self.first[:-1] + np.arange(len(self.paths))]
+        return float(spans.sum()) / int(self.first[-1]) - self.gap
+
+    def locate(self, samples: NDArray[np.int64]) -> Spans:
+        """Where samples lie; `samples` [k] are their numbers."""
+        if len(self.left_out):
+            before = np.searchsorted(self.left_out - np.arange(len(self.left_out)), samples, side="right")
+            samples = samples + before
+        files = np.searchsorted(self.first, samples, side="right") - 1
+        slots = samples + files
+        offsets = np.asarray(self.starts[slots])
+        sizes = self.starts[slots + 1] - offsets - self.gap
+        return Spans(files, samples - self.first[files], offsets, np.asarray(sizes))
+
+
+def _open_all(paths: Sequence[Path], kind: Kind, verify: bool, cache: Path | None) -> list[Index]:
+    """The indices of files, in their order.
+
+    Workers that come at the same time begin with different files, so that each finds what others have built.
+    """
+    keep = sum(map(_size, paths)) >= KEPT_FROM_BYTES
+    begin = os.getpid() % len(paths)
+    order = [*range(begin, len(paths)), *range(begin)]
+    with ThreadPoolExecutor(min(PARALLEL_INDICES, len(paths))) as pool:
+        try:
+            opened = {
+                place: pool.submit(open_index, paths[place], kind, verify=verify, keep=keep, cache=cache)
+                for place in order
+            }
+            return [opened[place].result() for place in range(len(paths))]
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _size(path: Path) -> int:
+    """Of a file in bytes; 0 where it cannot be looked at, which opening its index reports."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _judge(indices: Sequence[Index], on_corrupt: OnCorrupt) -> None:
+    """Stops at a corrupt record, or says how many are left out."""
+    corrupt = sum(len(index.corrupt) for index in indices)
+    if not corrupt:
+        return
+    problem = next(problem for index in indices for problem in index.problems())
+    if on_corrupt == "stop":
+        raise DataError(f"{problem} Write the file again, or leave corrupt records out with on_corrupt: skip.")
+    _log.warning("%d corrupt record(s) are left out, the same on every worker. The first: %s", corrupt, problem)
+
+
+def _joined(starts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """The starts of all files, one after another."""
+    if len(starts) == 1:
+        return starts[0]
+    count = sum(len(part) for part in starts)
+    if 8 * count <= IN_MEMORY_BYTES:
+        return np.concatenate(starts)
+    try:
+        with tempfile.TemporaryFile(suffix=".tfindex") as file:
+            for part in starts:
+                file.write(part.tobytes())
+            file.flush()
+            return np.memmap(file, np.int64, "r", 0, (count,))
+    except OSError:  # no room for it
+        return np.concatenate(starts)

@@ -1,0 +1,130 @@
+"""How many records files have that can only be read in sequence: counted once, and remembered.
+
+A count is kept as an index is (`tfdist.data.random_access.index_files`): beside the file, or in the cache where that cannot be
+written or is on another file system; it holds as long as the file has the same size and time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from tfdist.data.files.remote_files import is_remote, stamp_of
+from tfdist.data.random_access.index_files import Stamp, places, writing
+from tfdist.data.random_access.records import KEPT_FROM_BYTES, PARALLEL_INDICES
+from tfdist.data.sequential.tfrecord_stream import Compression, compression_of, read_records
+from tfdist.errors import DataError
+
+_SUFFIX = ".tfcount"
+
+
+@dataclass(frozen=True)
+class SequentialFile:
+    """A file that is read from its beginning.
+
+    Attributes:
+        name: Its path, or what TensorFlow finds it by.
+        compression: Of it; None where the file is empty.
+        stamp: Of the file when its records were counted.
+        records: In it.
+    """
+
+    name: str
+    compression: Compression | None
+    stamp: Stamp
+    records: int
+
+
+def count_records(names: Sequence[str], cache: Path | None = None) -> tuple[SequentialFile, ...]:
+    """Returns files with their records, counting, several at a time, those that no count is kept of.
+
+    Workers that come at the same time begin with different files, so that each finds what others have counted.
+
+    Args:
+        names: The files.
+        cache: See `tfdist.data.random_access.record_index.open_index`.
+
+    Raises:
+        DataError: A file cannot be read, is damaged or truncated, or changed while it was counted; or files are
+            compressed in different ways.
+    """
+    compressions = [compression_of(name) for name in names]
+    check_alike(names, compressions)
+    stamps = [stamp_of(name) for name in names]
+    keep = sum(stamp.size for stamp in stamps) >= KEPT_FROM_BYTES
+    begin = os.getpid() % len(names)
+    with ThreadPoolExecutor(min(PARALLEL_INDICES, len(names))) as pool:
+        try:
+            counted = {
+                place: pool.submit(_count, names[place], compressions[place], stamps[place], keep, cache)
+                for place in [*range(begin, len(names)), *range(begin)]
+            }
+            return tuple(counted[place].result() for place in range(len(names)))
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def check_alike(names: Sequence[str], compressions: Sequence[Compression | None]) -> None:
+    """Checks that files are compressed in one way; empty ones fit all others.
+
+    Raises:
+        DataError: They are not.
+    """
+    kinds: dict[Compression, str] = {}
+    for name, kind in zip(names, compressions, strict=True):
+        if kind is not None:
+            kinds.setdefault(kind, name)
+    if len(kinds) > 1:
+        words = {kind: f"{kind}-compressed" if kind else "not compressed" for kind in kinds}
+        told = ", ".join(f"{name} is {words[kind]}" for kind, name in kinds.items())
+        raise DataError(
+            f"The files are compressed in different ways: {told}. Expected one way for all files of a source. Write "
+            "them alike, or name the files of one kind alone."
+        )
+
+
+def _count(name: str, compression: Compression | None, stamp: Stamp, keep: bool, cache: Path | None) -> SequentialFile:
+    candidates = _places(name, cache)
+    for place in candidates:
+        records = _kept(place, stamp)
+        if records is not None:
+            return SequentialFile(name, compression, stamp, records)
+    records = 0
+    if compression is not None:
+        records = sum(len(found) for found in read_records(name, compression, verify=False))
+    if stamp_of(name) != stamp:
+        raise DataError(f"{name} changed while it was counted. Wait until it is written, and start again.")
+    if keep:
+        _keep(candidates, stamp, records)
+    return SequentialFile(name, compression, stamp, records)
+
+
+def _places(name: str, cache: Path | None) -> tuple[Path, ...]:
+    # The name of a remote file is no path, and not below the working directory: only the cache has a place for it.
+    found = places(Path("/", name), cache)[1:] if is_remote(name) else places(Path(name), cache)
+    return tuple(place.with_suffix(_SUFFIX) for place in found)
+
+
+def _kept(place: Path, stamp: Stamp) -> int | None:
+    try:
+        content = json.loads(place.read_bytes())
+        fits = Stamp(content["size"], content["modified_ns"]) == stamp
+        return int(content["records"]) if fits else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _keep(candidates: Sequence[Path], stamp: Stamp, records: int) -> None:
+    """Remembers a count. It is whole or absent; where nothing can be written it will be counted again."""
+    content = {"size": stamp.size, "modified_ns": stamp.modified_ns, "records": records}
+    for place in candidates:
+        # Of a disk that is full, too, nothing is lost but the time to count once more.
+        with contextlib.suppress(OSError), writing([place]) as (file, kept):
+            file.write(json.dumps(content).encode())
+            if kept is not None:
+                return

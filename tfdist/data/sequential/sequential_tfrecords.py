@@ -1,0 +1,119 @@
+"""TFRecord files that are compressed or on another file system: read in sequence, each record with its checksums."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tfdist.data.files.remote_files import is_remote, names_of, stamp_of
+from tfdist.data.formats.tfrecord_files import TFRecordReader
+from tfdist.data.ops.prefetch import BATCH_BY_BATCH
+from tfdist.data.random_access.record_reader import Block
+from tfdist.data.random_access.records import OnCorrupt
+from tfdist.data.sequential.record_counts import SequentialFile, count_records
+from tfdist.data.sequential.sequential_reader import SequentialReader, Tape
+from tfdist.data.sequential.tfrecord_stream import compression_of, read_records
+from tfdist.errors import DataError
+from tfdist.order.sequential_order import LANES, SHUFFLE_BUFFER, Lanes
+
+
+class SequentialTFRecordReader:
+    """Reads records by their numbers, like `TFRecordReader`, in an order of `tfdist.order.sequential_order`.
+
+    Attributes:
+        files: The files, in the order of their records.
+        lanes: How they are read.
+        pace: How `read` may be called.
+    """
+
+    pace = BATCH_BY_BATCH
+
+    def __init__(self, names: Sequence[str], shuffle_buffer: int = SHUFFLE_BUFFER, interleave: int = LANES) -> None:
+        """Counts the records where no count is kept; see `count_records` for the errors.
+
+        Args:
+            names: The files.
+            shuffle_buffer: See `Lanes.of`.
+            interleave: Files that are read at the same time, at the most.
+        """
+        self.files: tuple[SequentialFile, ...] = count_records(names)
+        counts = tuple(file.records for file in self.files)
+        if not sum(counts):
+            some = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+            raise DataError(f"Expected at least one sample. Received: {len(names)} file(s) without any: {some}.")
+        self.lanes = Lanes.of(counts, interleave, shuffle_buffer)
+        self._reader = SequentialReader(counts, names, self._play, self.lanes.number, self.lanes.window)
+
+    def __len__(self) -> int:
+        return len(self._reader)
+
+    def read(self, indices: NDArray[np.int64]) -> Block:
+        """Returns the records `indices` [k].
+
+        Raises:
+            DataError: A record is damaged, or its file can no longer be read or has changed.
+        """
+        return Block.of(self._reader.read(indices))
+
+    def places(self, indices: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Where records are, as `names` says it: places in `files`, numbers in the file, both int64 [k]."""
+        return self._reader.locate(indices)
+
+    def names(self, indices: NDArray[np.int64]) -> list[str]:
+        """Names records for errors: each one's file and its place in it, counted from 0."""
+        files, records = self.places(indices)
+        pairs = zip(files.tolist(), records.tolist(), strict=True)
+        return [f"{self.files[number].name}, record {record}" for number, record in pairs]
+
+    def _play(self, number: int) -> Tape[bytes]:
+        file = self.files[number]
+        if stamp_of(file.name) != file.stamp:
+            raise DataError(
+                f"{file.name} changed while the run was using it. Expected files that stay as they are until the run "
+                "ends. Start again once it is written."
+            )
+        assert file.compression is not None, "an empty file has no records"
+        yield from read_records(file.name, file.compression)
+
+
+TFRecords = TFRecordReader | SequentialTFRecordReader
+"""The records of TFRecord files, which are read by their numbers."""
+
+
+def open_tfrecords(
+    files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    on_corrupt: OnCorrupt = "stop",
+    shuffle_buffer: int = SHUFFLE_BUFFER,
+    interleave: int = LANES,
+) -> TFRecords:
+    """Finds the records of files: in any order where they allow it, else in sequence.
+
+    Args:
+        files: A path, a pattern, or a list of these; with a scheme, such as `gs://`, TensorFlow reads them.
+        on_corrupt: See `Records.open`.
+        shuffle_buffer: Where they are read in sequence, see `Lanes.of`.
+        interleave: Likewise, how many files are read at the same time, at the most.
+
+    Raises:
+        DataError: See `Records.open` and `SequentialTFRecordReader`; or records are to be left out of files that are
+            read in sequence.
+    """
+    names = names_of(files)
+    compression = next((kind for kind in map(compression_of, names) if kind is not None), "")
+    if not compression and not any(map(is_remote, names)):
+        return TFRecordReader(tuple(map(Path, names)), on_corrupt)
+    if on_corrupt == "skip":
+        raise DataError(
+            f"on_corrupt: skip was asked for, and {names[0]} is {_why(compression)}: it is read in sequence, and "
+            "behind what is corrupt nothing is found again. Use on_corrupt: stop, or files that are local and not "
+            "compressed."
+        )
+    return SequentialTFRecordReader(names, shuffle_buffer, interleave)
+
+
+def _why(compression: str) -> str:
+    return f"{compression}-compressed" if compression else "on another file system"

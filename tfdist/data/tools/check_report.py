@@ -1,0 +1,51 @@
+"""What was found in files, for people and for machines."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from tfdist.data.tools.file_checks import FileCheck, Problem
+from tfdist.plan.wording import counted, size_of
+
+_MOST_GOOD = 20
+_MOST_PROBLEMS = 10
+
+
+def render(files: Sequence[FileCheck], missing: Sequence[Problem]) -> str:
+    """A line a file, what is wrong below it, and all together at the end."""
+    return "\n".join((*_lines(files), *(problem.text for problem in missing), _total(files, missing)))
+
+
+def _lines(files: Sequence[FileCheck]) -> Iterator[str]:
+    good = [file for file in files if not file.problems]
+    shown = [file for file in files if file.problems or len(good) <= _MOST_GOOD]
+    width = max((len(str(file.path)) for file in shown), default=0)
+    for file in shown:
+        state = "damaged" if file.problems else "ok"
+        yield f"{str(file.path):{width}}   {file.records:>9,} records   {size_of(file.size):>7}   {state}"
+        for problem in file.problems[:_MOST_PROBLEMS]:
+            yield f"  {problem.text}"
+        if len(file.problems) > _MOST_PROBLEMS:
+            yield f"  and {len(file.problems) - _MOST_PROBLEMS:,} more"
+    if len(good) > _MOST_GOOD:
+        yield f"{counted(len(good), 'file')} more: ok" if len(shown) else f"{counted(len(good), 'file')}: ok"
+
+
+def _total(files: Sequence[FileCheck], missing: Sequence[Problem]) -> str:
+    records, size = sum(file.records for file in files), sum(file.size for file in files)
+    bad = [problem for file in files for problem in file.problems]
+    wrong = f"{counted(len(bad) + len(missing), 'problem')}" if bad or missing else "nothing wrong"
+    return f"{counted(len(files), 'file')}, {counted(records, 'record')}, {size_of(size)}: {wrong}"
+
+
+def to_json(files: Sequence[FileCheck], missing: Sequence[Problem]) -> dict[str, Any]:
+    """The same in JSON's types; sizes and offsets in bytes."""
+    return {
+        "files": [dataclasses.asdict(file) | {"path": str(file.path)} for file in files],
+        "missing": [problem.text for problem in missing],
+        "records": sum(file.records for file in files),
+        "bytes": sum(file.size for file in files),
+        "ok": not missing and not any(file.problems for file in files),
+    }

@@ -1,0 +1,154 @@
+"""Checks TFRecord files, every record of every file against its checksums, and whether shards are missing.
+
+What CSV and text files have instead of checksums: `checking_lines`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from tfdist.data.random_access.scan_results import Reason
+from tfdist.data.random_access.tfrecord_scan import HEADER_BYTES, scan_tfrecord
+from tfdist.data.sequential.tfrecord_stream import compression_of, read_records
+from tfdist.data.tools.process_pool import Report, Work
+from tfdist.errors import DataError
+
+_SHARD = re.compile(r"(?P<name>.*)-(?P<shard>\d+)-of-(?P<shards>\d+)(?P<rest>\..*)?")
+_MOST_MISSING = 5
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something wrong with a file.
+
+    Attributes:
+        text: What, in a sentence that names the file.
+        record: The corrupt record, counted from 0; None for the file as a whole.
+        offset: Where in the file it begins, in bytes.
+        reason: `length`, `data`, `truncated`, `line`, `unreadable` or `missing`.
+    """
+
+    text: str
+    record: int | None
+    offset: int | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class FileCheck:
+    """What was found in a file.
+
+    Attributes:
+        path: The file.
+        size: In bytes.
+        records: That are whole.
+        problems: What is wrong, in the order of the file.
+    """
+
+    path: Path
+    size: int
+    records: int
+    problems: tuple[Problem, ...]
+
+
+def total_size(paths: Iterable[Path]) -> int:
+    """Bytes of the files that can be found."""
+    total = 0
+    for path in paths:
+        with contextlib.suppress(OSError):
+            total += path.stat().st_size
+    return total
+
+
+def make_checker(_: None) -> Work:
+    """Returns what checks a file, for `run_in_processes`; it reports bytes."""
+    return check_file
+
+
+def check_file(path: Path, report: Report) -> FileCheck:
+    """Reads a TFRecord file from its beginning to its end; one that is compressed, to the first thing that is wrong.
+
+    A file that cannot be read, or is none of TFRecord, is a finding like any other: the others are checked, too.
+    """
+    return check_parts(path, report, _parts)
+
+
+class Part(NamedTuple):
+    """What was found in the next stretch of a file.
+
+    Attributes:
+        end: Where it ends, in bytes from the start of the file.
+        records: That begin in it, bad ones included.
+        problems: With them.
+    """
+
+    end: int
+    records: int
+    problems: Sequence[Problem]
+
+
+def check_parts(path: Path, report: Report, parts: Callable[[IO[bytes], Path, int], Iterable[Part]]) -> FileCheck:
+    """Puts together what is found in the parts of a file, among it that it cannot be read.
+
+    Args:
+        path: The file.
+        report: Told of the bytes that were read.
+        parts: From the open file, its name and its size to its parts, in order.
+    """
+    size = records = position = 0
+    problems: list[Problem] = []
+    try:
+        with open(path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            for part in parts(file, path, size):
+                problems += part.problems
+                records += part.records
+                report(min(part.end, size) - position)
+                position = min(part.end, size)
+    except OSError as error:
+        problems.append(Problem(f"Cannot read {path}: {error.strerror or error}.", None, None, "unreadable"))
+    except DataError as error:
+        problems.append(Problem(str(error), None, None, "unreadable"))
+    report(size - position)
+    return FileCheck(path, size, records - sum(problem.record is not None for problem in problems), tuple(problems))
+
+
+def _parts(file: IO[bytes], path: Path, size: int) -> Iterator[Part]:
+    if compression := compression_of(str(path)):
+        # How far in the file its records lie is not known, and behind what is wrong nothing is found again.
+        yield from (Part(0, len(found), ()) for found in read_records(str(path), compression))
+        return
+    records = 0
+    for found in scan_tfrecord(file, path, size, verify=True):
+        problems = [
+            _corrupt(path, records + place, int(found.starts[place]) - HEADER_BYTES, reason)
+            for place, reason in found.corrupt
+        ]
+        records += len(found.starts)
+        yield Part(found.end, len(found.starts), problems)
+
+
+def _corrupt(path: Path, record: int, offset: int, reason: Reason) -> Problem:
+    return Problem(reason.told(path, record, offset), record, offset, reason.name.lower())
+
+
+def missing_shards(paths: Iterable[Path]) -> Iterator[Problem]:
+    """What the files' names say: `train-00003-of-00008.tfrecord` has seven others beside it."""
+    groups: dict[tuple[Path, str, str, str], None] = {}
+    for path in paths:
+        if match := _SHARD.fullmatch(path.name):
+            groups[path.parent, match["name"], match["shards"], match["rest"] or ""] = None
+    for folder, name, shards, rest in groups:
+        names = [f"{name}-{shard:0{len(shards)}}-of-{shards}{rest}" for shard in range(int(shards))]
+        missing = [shard for shard in names if not (folder / shard).exists()]
+        if missing:
+            shown = ", ".join(missing[:_MOST_MISSING])
+            more = f" and {len(missing) - _MOST_MISSING} more" if len(missing) > _MOST_MISSING else ""
+            text = f"{folder}: {len(missing)} of {len(names)} shards are missing: {shown}{more}."
+            yield Problem(text, None, None, "missing")

@@ -1,0 +1,35 @@
+"""Builds the indices of files ahead of a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tfdist.data.random_access.record_index import Kind, open_index
+from tfdist.data.tools.process_pool import Report, Work
+
+
+@dataclass(frozen=True)
+class Indexed:
+    """The index of a file.
+
+    Attributes:
+        path: The file.
+        records: In it; for lines, those that are not empty.
+        place: Where the index is kept; None where nothing could be written.
+    """
+
+    path: Path
+    records: int
+    place: Path | None
+
+
+def make_indexer(kind: Kind) -> Work:
+    """Returns what indexes a file, for `run_in_processes`; it reports files."""
+
+    def index(path: Path, report: Report) -> Indexed:
+        found = open_index(path, kind)
+        report(1)
+        return Indexed(path, len(found), found.file)
+
+    return index

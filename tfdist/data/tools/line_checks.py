@@ -1,0 +1,92 @@
+"""Checks CSV and text files: every line, as a run would read it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from tfdist.data.formats.csv_files import Columns, common_header
+from tfdist.data.formats.text_files import labelled
+from tfdist.data.random_access.line_scan import BYTE_ORDER_MARK
+from tfdist.data.tools.file_checks import FileCheck, Part, Problem, check_parts
+from tfdist.data.tools.process_pool import Report, Work
+
+_PART_LINES = 10_000
+
+
+@dataclass(frozen=True)
+class CsvRules:
+    """What the lines of CSV files must be.
+
+    Attributes:
+        header: The names of all columns, the same in every file.
+        columns: Those that are read and must be numbers.
+    """
+
+    header: Sequence[str]
+    columns: Sequence[str]
+
+    @classmethod
+    def of(cls, paths: Sequence[Path], columns: Sequence[str] | None) -> CsvRules:
+        """The rules by the header of the files.
+
+        Args:
+            paths: The files.
+            columns: Those that are read; None for all.
+
+        Raises:
+            DataError: A file cannot be read, headers differ, or a column is not in them.
+        """
+        header = common_header(paths)
+        Columns.named(columns or (), header, paths[0])
+        return cls(header, columns or header)
+
+
+@dataclass(frozen=True)
+class TextRules:
+    """What the lines of text files must be.
+
+    Attributes:
+        label_separator: What stands between the label, an integer, and the text.
+    """
+
+    label_separator: str
+
+
+def make_line_checker(rules: CsvRules | TextRules) -> Work:
+    """Returns what checks a file, for `run_in_processes`; it reports bytes."""
+
+    def check(path: Path, report: Report) -> FileCheck:
+        if isinstance(rules, CsvRules):
+            columns = Columns.named(rules.columns, rules.header, path)
+            return check_parts(path, report, lambda *file: _parts(*file, columns.numbers, header=True))
+        separator = rules.label_separator.encode()
+        return check_parts(path, report, lambda *file: _parts(*file, lambda line: labelled(line, separator)))
+
+    return check
+
+
+def _parts(
+    file: IO[bytes], path: Path, size: int, read: Callable[[bytes], object], header: bool = False
+) -> Iterator[Part]:
+    """Reads every line that is not empty by `read`, which raises ValueError for a bad one."""
+    records = end = seen = 0
+    problems: list[Problem] = []
+    for number, line in enumerate(file, 1):
+        start, end = end, end + len(line)
+        content = line.removesuffix(b"\n").removesuffix(b"\r")
+        content = content.removeprefix(BYTE_ORDER_MARK) if number == 1 else content
+        if content and header:
+            header = False
+        elif content:
+            try:
+                read(content)
+            except ValueError as error:
+                problems.append(Problem(f"{path}, line {number}: {error}", seen + records, start, "line"))
+            records += 1
+        if records == _PART_LINES:
+            yield Part(end, records, problems)
+            seen, records, problems = seen + records, 0, []
+    yield Part(size, records, problems)

@@ -1,0 +1,227 @@
+"""Makes TFRecord shards of other formats, in several processes; a second start goes on where the first was ended.
+
+A shard appears under its name when it is whole, and is then written down in the manifest beside it, with what it was
+made of. What a process had begun when it was ended is written again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import glob
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tfdist.config.data_sections import ImagesSource, SourceConfig
+from tfdist.data.dataset_sizes import measure
+from tfdist.data.formats.image_files import ImageFiles
+from tfdist.data.random_access.index_files import places as index_places
+from tfdist.data.tools.process_pool import Advanced, run_in_processes
+from tfdist.data.tools.shard_directory import locked, make_directory, unwritable
+from tfdist.data.tools.shard_manifest import Manifest, digest_of, shard_name
+from tfdist.data.tools.shard_samples import LABEL, inputs_of
+from tfdist.data.tools.shard_writer import UNFINISHED, Shard, make_writer
+from tfdist.errors import RunDirError, UsageError
+from tfdist.order.batch_split import bounds
+from tfdist.plan.sizes import SourceSizes
+from tfdist.rundir import atomic_files
+
+_SHARD_BYTES = 128_000_000
+_SHARDS = 8
+_SHARD_SAMPLES = 1000
+
+
+@dataclass(frozen=True)
+class ShardRequest:
+    """What is to be made.
+
+    Attributes:
+        section: The source, with absolute file names.
+        directory: Where the shards are to be.
+        name: What their names begin with.
+        shards: How many; None for shards of about 128 MB.
+        processes: That work at once.
+        overwrite: Whether shards of the same name that were made of something else are replaced.
+    """
+
+    section: SourceConfig
+    directory: Path
+    name: str
+    shards: int | None = None
+    processes: int = 1
+    overwrite: bool = False
+
+
+class Sharding:
+    """Shards in the making. A context: while it is open, no other one writes shards of this name here."""
+
+    def __init__(self, request: ShardRequest) -> None:
+        """Looks at the source, and at what is already there.
+
+        Raises:
+            DataError: The source is missing, damaged or empty.
+            UsageError: The directory cannot be used, or holds shards of something else.
+        """
+        self._request = request
+        section = request.section
+        sizes = measure(section)
+        self._path = request.directory / f"{request.name}.shards.json"
+        self._stack = contextlib.ExitStack()
+        make_directory(request.directory)
+        self._stack.enter_context(locked(request.directory))
+        try:
+            before = Manifest.read(self._path)
+            shards = request.shards or (before.shards if before else _suitable(sizes))
+            self._manifest = self._beginning(before, _planned(section, sizes.samples, shards))
+        except BaseException:
+            self._stack.close()
+            raise
+
+    def __enter__(self) -> Sharding:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    @property
+    def samples(self) -> int:
+        """In all shards."""
+        return self._manifest.samples
+
+    @property
+    def shards(self) -> int:
+        """How many there will be."""
+        return self._manifest.shards
+
+    @property
+    def finished(self) -> int:
+        """How many there are."""
+        return len(self._manifest.sizes)
+
+    @property
+    def size(self) -> int:
+        """Bytes of those that are finished."""
+        return sum(self._manifest.sizes.values())
+
+    @property
+    def left(self) -> int:
+        """Samples of the shards that are not finished."""
+        return sum(shard.stop - shard.start for shard in self._left())
+
+    def run(self, advance: Callable[[int], object]) -> None:
+        """Makes the shards that are not finished.
+
+        Args:
+            advance: Told how many samples more have been written.
+
+        Raises:
+            DataError: A sample cannot be read.
+            UsageError: A shard cannot be written.
+            WorkerFailedError: A process died.
+        """
+        self._clear()
+        events = run_in_processes(make_writer, self._request.section, self._left(), self._request.processes)
+        try:
+            with contextlib.closing(events):
+                for event in events:
+                    if isinstance(event, Advanced):
+                        advance(event.amount)
+                        continue
+                    self._save(self._manifest.with_shard(str(event.task), event.result.size, event.result.features))
+        finally:
+            self._clear()
+
+    def section(self) -> dict[str, Any]:
+        """The section of a config that reads the shards, in YAML's types."""
+        prefix = glob.escape(f"{self._request.directory.resolve()}/{self._request.name}")
+        # Not `*`: beside the shards of `train` may be those of `train-more`.
+        pattern = f"{prefix}-?????-of-{self.shards:05}.tfrecord"
+        return {
+            "format": "tfrecord",
+            "files": pattern,
+            "features": dict(self._manifest.features),
+            "label": LABEL,
+        }
+
+    def _left(self) -> list[Shard]:
+        count, name = self._manifest.shards, self._request.name
+        names = [shard_name(name, place, count) for place in range(count)]
+        pieces = [bounds(self._manifest.samples, count, place) for place in range(count)]
+        return [
+            Shard(self._request.directory / name, *piece)
+            for name, piece in zip(names, pieces, strict=True)
+            if name not in self._manifest.sizes
+        ]
+
+    def _beginning(self, before: Manifest | None, planned: Manifest) -> Manifest:
+        """The manifest to begin with: of what was made before, that which is still there."""
+        directory, name = self._request.directory, self._request.name
+        if before is None:
+            if strangers := sorted(directory.glob(f"{glob.escape(name)}-?????-of-?????.tfrecord")):
+                raise UsageError(
+                    f"{strangers[0]} is there already, and nothing says what it was made of. Choose another --name or "
+                    "DEST, or remove it."
+                )
+            return planned
+        if differences := planned.differences(before):
+            if not self._request.overwrite:
+                raise UsageError(
+                    f"{directory} holds shards named {name} of something else: {'; '.join(differences)}. Choose "
+                    "another --name or DEST, or replace them with --overwrite."
+                )
+            self._remove(before)
+            return planned
+        there = {shard: size for shard, size in before.sizes.items() if _size(directory / shard) == size}
+        return dataclasses.replace(before, sizes=there, features=before.features if there else {})
+
+    def _remove(self, manifest: Manifest) -> None:
+        """Removes the shards that a manifest names, and then it."""
+        with self._writing(self._path):
+            for shard in manifest.sizes:
+                for path in (self._request.directory / shard, *index_places(self._request.directory / shard)):
+                    path.unlink(missing_ok=True)
+            self._path.unlink()
+
+    def _save(self, manifest: Manifest) -> None:
+        self._manifest = manifest
+        with self._writing(self._path):
+            atomic_files.write_json(self._path, manifest.to_json())
+
+    def _clear(self) -> None:
+        """Removes what was begun and not finished, by this start or by one that was killed."""
+        name = glob.escape(self._request.name)
+        for pattern in (f"{name}-*.tfrecord{UNFINISHED}", f".{name}.shards.*.tmp.json"):
+            for path in self._request.directory.glob(pattern):
+                with contextlib.suppress(OSError):
+                    path.unlink()
+
+    @contextlib.contextmanager
+    def _writing(self, path: Path) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, RunDirError) as error:
+            raise unwritable(path, error.__cause__ or error) from error
+
+
+def _planned(section: SourceConfig, samples: int, shards: int) -> Manifest:
+    if shards > samples:
+        raise UsageError(f"--shards: expected at most one for each of {samples} samples. Received: --shards {shards}")
+    classes = ImageFiles.find(section.path).classes if isinstance(section, ImagesSource) else ()
+    source: Mapping[str, Any] = json.loads(json.dumps(dataclasses.asdict(section)))
+    return Manifest(source, digest_of(inputs_of(section)), samples, shards, classes)
+
+
+def _suitable(sizes: SourceSizes) -> int:
+    """Shards of about 128 MB; of less data several all the same, so that as many processes can make and read them."""
+    size = sizes.size if sizes.format in ("images", "text") else sizes.samples * sizes.sample_bytes
+    return max(1, -(-size // _SHARD_BYTES), min(_SHARDS, sizes.samples // _SHARD_SAMPLES))
+
+
+def _size(path: Path) -> int | None:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return None
