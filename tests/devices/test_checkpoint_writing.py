@@ -20,8 +20,8 @@ from tests.devices.small_training import BATCH, STEPS, batches, compiled, datase
 from tests.disks import small_disk
 from tfdist import keras_repairs
 from tfdist.checkpoint import Checkpoints, Policy, Retention, Summary
-from tfdist.checkpoint.background import writer
-from tfdist.checkpoint.files import Stored, stored
+from tfdist.checkpoint.background_writer import writer
+from tfdist.checkpoint.checkpoint_files import Stored, stored
 from tfdist.keras_repairs.files.weights_copy import WeightsCopy
 from tfdist.training.keeper import Keeper
 
@@ -151,7 +151,7 @@ def test_what_hangs_is_waited_for_once(tmp_path: Path, monkeypatch: pytest.Monke
     """By one that begins anew, which removes nothing of what is being written before; and by one that is due."""
     (tmp_path / ".step-00000005.00000000.tmp").mkdir()
     hanging = Hanging(tmp_path)
-    monkeypatch.setattr("tfdist.checkpoint.manager.writer", lambda: hanging)
+    monkeypatch.setattr("tfdist.checkpoint.checkpoint_manager.writer", lambda: hanging)
     checkpoints = Checkpoints(tmp_path, Retention(), tf.distribute.get_strategy())
     assert hanging.found == [[".step-00000005.00000000.tmp"]]
     assert not checkpoints.ready(5, must=True)
@@ -162,12 +162,12 @@ def test_what_hangs_is_waited_for_once(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_disk_that_hangs_holds_nobody_for_good(
     tmp_path: Path, go: threading.Event, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("tfdist.checkpoint.manager.WAIT_SECONDS", 0.01)
+    monkeypatch.setattr("tfdist.checkpoint.checkpoint_manager.WAIT_SECONDS", 0.01)
     checkpoints = Checkpoints(tmp_path, Retention(), tf.distribute.get_strategy())
     writer().start(lambda: go.wait(SECONDS))
     with caplog.at_level(logging.WARNING, "tfdist"):
         assert not checkpoints.ready(5, must=True)
-        monkeypatch.setattr("tfdist.checkpoint.manager.WAIT_SECONDS", SECONDS)
+        monkeypatch.setattr("tfdist.checkpoint.checkpoint_manager.WAIT_SECONDS", SECONDS)
         assert not checkpoints.ready(6)  # at once: it has waited for this one
         assert not checkpoints.finish(0.01)
     go.set()

@@ -17,7 +17,7 @@ import tfdist
 from tests.devices.mirrored import mirrored
 from tests.marks import slow
 from tfdist.checkpoint import Checkpoints, Policy, Retention, Summary
-from tfdist.checkpoint.files import stored
+from tfdist.checkpoint.checkpoint_files import stored
 from tfdist.data.pipeline import build
 from tfdist.data.sources import ArraySource
 from tfdist.errors import RunDirError

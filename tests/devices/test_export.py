@@ -8,10 +8,10 @@ import keras
 import numpy as np
 import pytest
 
-from tests.unit.archive.made import run_with, save
-from tfdist.archive.exporting import export
-from tfdist.archive.reading import checkpoints_of
-from tfdist.checkpoint import files
+from tests.unit.checkpoint.inspection.made import run_with, save
+from tfdist.checkpoint import checkpoint_files
+from tfdist.checkpoint.inspection.export import export
+from tfdist.checkpoint.inspection.stored_checkpoints import checkpoints_of
 from tfdist.config import dump_yaml, load_config
 from tfdist.errors import ConfigError, UsageError
 from tfdist.rundir import RunDir, atomic_files
@@ -42,7 +42,7 @@ def test_a_model_with_its_optimizer(tmp_path: Path) -> None:
     trained.fit(x, y, epochs=2, verbose=0)
     save(run, 10)
     trained.save_weights(tmp_path / "model.weights.h5")
-    with files.writing(run.checkpoints_dir, 20) as draft:
+    with checkpoint_files.writing(run.checkpoints_dir, 20) as draft:
         draft.add("model.weights.h5", (tmp_path / "model.weights.h5").read_bytes())
         draft.add("summary.json", b"{}")
     (tmp_path / "model.weights.h5").unlink()

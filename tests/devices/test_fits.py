@@ -19,7 +19,7 @@ import tensorflow as tf
 import tfdist
 from tests.devices.mirrored import mirrored
 from tests.marks import slow
-from tfdist.checkpoint.files import stored
+from tfdist.checkpoint.checkpoint_files import stored
 from tfdist.errors import RunDirError, UsageError
 from tfdist.keras_repairs.files.weights_copy import WeightsCopy
 from tfdist.keras_repairs.forward.gathered_metrics import copies

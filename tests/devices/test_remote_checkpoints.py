@@ -17,10 +17,10 @@ import tensorflow as tf
 
 from tfdist import keras_repairs
 from tfdist.checkpoint import Checkpoints, Policy, Retention, Summary, remote_path
-from tfdist.checkpoint.background import writer
-from tfdist.checkpoint.files import MARKER
-from tfdist.checkpoint.remote import RemoteStore
+from tfdist.checkpoint.background_writer import writer
+from tfdist.checkpoint.checkpoint_files import MARKER
 from tfdist.checkpoint.remote_path import RemotePath
+from tfdist.checkpoint.remote_store import RemoteStore
 from tfdist.checkpoint.store import Store, open_store
 from tfdist.errors import RunDirError
 from tfdist.runtime import remote_file_calls

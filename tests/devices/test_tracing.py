@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tfdist.checkpoint.files import MARKER
+from tfdist.checkpoint.checkpoint_files import MARKER
 from tfdist.training.tracing import furthest_checkpoint
 
 

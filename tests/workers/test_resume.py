@@ -17,7 +17,7 @@ import pytest
 from tests.waiting import until
 from tests.workers.resumed import EPOCHS, STEPS, End, end_of, write_config
 from tests.workers.running import ROOT, tfdist
-from tfdist.checkpoint.files import stored
+from tfdist.checkpoint.checkpoint_files import stored
 from tfdist.rundir import RunDir, WorkerState
 
 WAYS = {"one": [], "logical": ["--logical-devices", "2"], "nproc": ["--nproc", "2"]}

@@ -10,9 +10,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tfdist.checkpoint.manager import Checkpoints
-    from tfdist.checkpoint.policy import Policy
-    from tfdist.checkpoint.retention import Retention
+    from tfdist.checkpoint.checkpoint_manager import Checkpoints
+    from tfdist.checkpoint.retention_policy import Retention
+    from tfdist.checkpoint.save_policy import Policy
     from tfdist.checkpoint.summary import Summary
 
 __all__ = ["Checkpoints", "Policy", "Retention", "Summary"]

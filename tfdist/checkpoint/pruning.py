@@ -6,8 +6,8 @@ import json
 import logging
 from collections.abc import Mapping
 
-from tfdist.checkpoint import files
-from tfdist.checkpoint.retention import Retention, Saved
+from tfdist.checkpoint import checkpoint_files
+from tfdist.checkpoint.retention_policy import Retention, Saved
 from tfdist.checkpoint.store import Store
 
 SUMMARY = "summary.json"
@@ -16,14 +16,14 @@ SUMMARY = "summary.json"
 _log = logging.getLogger("tfdist")
 
 
-def saved_of(entry: files.Stored) -> Saved:
+def saved_of(entry: checkpoint_files.Stored) -> Saved:
     """What a checkpoint's summary says that matters for keeping it; one that is damaged says only its step.
 
     Raises:
         RunDirError: It cannot be reached. Nobody may take that for one that need not be kept.
     """
     try:
-        summary = json.loads(files.content_of(entry.path / SUMMARY))
+        summary = json.loads(checkpoint_files.content_of(entry.path / SUMMARY))
         ends_epoch = summary["step"] == 0
         metrics = {name: float(value) for name, value in summary.get("metrics", {}).items()}
         return Saved(entry.step, entry.number, int(summary["epoch"]) if ends_epoch else None, metrics)

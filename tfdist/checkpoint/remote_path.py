@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfdist.checkpoint.draft import Content
+from tfdist.checkpoint.checkpoint_draft import Content
 from tfdist.runtime.remote_file_calls import as_os_error, asked
 
 _BLOCK = 4 << 20

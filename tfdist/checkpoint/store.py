@@ -7,8 +7,8 @@ import importlib
 from pathlib import Path
 from typing import Any, Protocol
 
-from tfdist.checkpoint import files
-from tfdist.checkpoint.draft import Draft
+from tfdist.checkpoint import checkpoint_files
+from tfdist.checkpoint.checkpoint_draft import Draft
 
 
 class Store(Protocol):
@@ -16,13 +16,13 @@ class Store(Protocol):
 
     folder: Any
 
-    def stored(self) -> list[files.Stored]:
+    def stored(self) -> list[checkpoint_files.Stored]:
         """Those that there are, the latest first."""
 
     def writing(self, step: int) -> contextlib.AbstractContextManager[Draft]:
         """Yields an empty checkpoint, which becomes the latest of `step`."""
 
-    def remove(self, checkpoint: files.Stored) -> None:
+    def remove(self, checkpoint: checkpoint_files.Stored) -> None:
         """Removes one."""
 
     def remove_unfinished(self) -> None:
@@ -39,21 +39,21 @@ class LocalStore:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def stored(self) -> list[files.Stored]:
+    def stored(self) -> list[checkpoint_files.Stored]:
         """Those that there are, the latest first."""
-        return files.stored(self.folder)
+        return checkpoint_files.stored(self.folder)
 
     def writing(self, step: int) -> contextlib.AbstractContextManager[Draft]:
         """Yields an empty checkpoint, which becomes the latest of `step`."""
-        return files.writing(self.folder, step)
+        return checkpoint_files.writing(self.folder, step)
 
-    def remove(self, checkpoint: files.Stored) -> None:
+    def remove(self, checkpoint: checkpoint_files.Stored) -> None:
         """Removes one."""
-        files.remove(checkpoint)
+        checkpoint_files.remove(checkpoint)
 
     def remove_unfinished(self) -> None:
         """Removes what a writer that was killed has left behind."""
-        files.remove_unfinished(self.folder)
+        checkpoint_files.remove_unfinished(self.folder)
 
 
 def is_remote(folder: str | Path) -> bool:
@@ -64,6 +64,6 @@ def is_remote(folder: str | Path) -> bool:
 def open_store(folder: str | Path) -> Store:
     """The store in a folder: a path, or a URL such as `gs://bucket/run`, which loads TensorFlow."""
     if is_remote(folder):
-        remote: Store = importlib.import_module("tfdist.checkpoint.remote").RemoteStore(str(folder))
+        remote: Store = importlib.import_module("tfdist.checkpoint.remote_store").RemoteStore(str(folder))
         return remote
     return LocalStore(Path(folder))

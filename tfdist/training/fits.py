@@ -21,7 +21,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfdist.checkpoint import Checkpoints, Retention, Summary, files
+from tfdist.checkpoint import Checkpoints, Retention, Summary, checkpoint_files
 from tfdist.errors import RunDirError, UsageError
 from tfdist.runtime.collectives import gather_objects, worker_count, worker_rank
 from tfdist.training import csv_logs
@@ -157,8 +157,8 @@ class Fits:
 
     def _forget(self, checkpoints: Checkpoints) -> None:
         if self._is_chief:
-            for entry in files.stored(checkpoints.folder):
-                files.remove(entry)
+            for entry in checkpoint_files.stored(checkpoints.folder):
+                checkpoint_files.remove(entry)
 
     def _tell(self, fit: Fit, resumed: Summary) -> None:
         replicas = self._strategy.num_replicas_in_sync

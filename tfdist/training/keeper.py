@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfdist.checkpoint import Checkpoints, Policy, Summary
-from tfdist.checkpoint.manager import variables_of
+from tfdist.checkpoint.checkpoint_manager import variables_of
 from tfdist.errors import RunDirError
 from tfdist.keras_repairs.base import training_state
 from tfdist.keras_repairs.files.weights_copy import WeightsCopy

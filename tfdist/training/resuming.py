@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from tfdist.checkpoint import Checkpoints, Retention, Summary
-from tfdist.checkpoint.manager import of_another_run
+from tfdist.checkpoint.checkpoint_manager import of_another_run
 from tfdist.config import RunConfig
 from tfdist.errors import RunDirError
 from tfdist.launch.environment import Assignment

@@ -12,7 +12,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfdist.checkpoint.files import stored
+from tfdist.checkpoint.checkpoint_files import stored
 from tfdist.launch.environment import Assignment
 from tfdist.launch.trace_request import TraceRequest
 from tfdist.rundir import RunDir

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.unit.archive.made import cut, damage, folder_of, run_with, save
-from tfdist.archive import exporting
-from tfdist.archive.reading import Held
+from tests.unit.checkpoint.inspection.made import cut, damage, folder_of, run_with, save
+from tfdist.checkpoint.inspection import export
+from tfdist.checkpoint.inspection.stored_checkpoints import Held
 from tfdist.cli.main import main
 from tfdist.launch.run_dir.run_lock import RunHold
 from tfdist.rundir import RunDir, create_run_dir
@@ -208,7 +208,7 @@ def test_what_cannot_be_read_is_no_error_of_the_exported_file(
         weights.unlink()
         return []
 
-    monkeypatch.setattr(exporting, "damages", checked)
+    monkeypatch.setattr(export, "damages", checked)
     result = checkpoints("export", run, str(tmp_path / "a.weights.h5"))
     assert result.exit_code == 5 and f"{weights} cannot be read: No such file" in result.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tfdist.checkpoint.retention import Retention
+from tfdist.checkpoint.retention_policy import Retention
 from tfdist.config.checkpoint_section import CheckpointConfig
 from tfdist.config.section import build
 from tfdist.errors import ConfigError, RunDirError

@@ -11,7 +11,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from tfdist.checkpoint import files
+from tfdist.checkpoint import checkpoint_files
 from tfdist.rundir import RunDir, create_run_dir
 
 EPOCH = 10
@@ -51,7 +51,7 @@ def save(run: RunDir, step: int, weights: dict[str, Any] | None = None, **told: 
             file[path] = value
         file["layers/dense/vars"].attrs["name"] = "classifier"
     np.savez(replicas, seeds=np.arange(4))
-    with files.writing(run.checkpoints_dir, step) as draft:
+    with checkpoint_files.writing(run.checkpoints_dir, step) as draft:
         draft.add("model.weights.h5", model.getvalue())
         draft.add("replicas.npz", replicas.getvalue())
         draft.add("summary.json", json.dumps(summary).encode())

@@ -11,13 +11,13 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.unit.archive.made import damage, folder_of, run_with, save
-from tfdist.archive import inspecting
-from tfdist.archive.comparing import changes
-from tfdist.archive.inspecting import compared, inspected, render, render_changes
-from tfdist.archive.listing import to_json
-from tfdist.archive.reading import checkpoints_of, chosen
-from tfdist.archive.weights import Variable, Variables
+from tests.unit.checkpoint.inspection.made import damage, folder_of, run_with, save
+from tfdist.checkpoint.inspection import contents
+from tfdist.checkpoint.inspection.comparison import changes
+from tfdist.checkpoint.inspection.contents import compared, inspected, render, render_changes
+from tfdist.checkpoint.inspection.listing import to_json
+from tfdist.checkpoint.inspection.stored_checkpoints import checkpoints_of, chosen
+from tfdist.checkpoint.inspection.stored_variables import Variable, Variables
 from tfdist.errors import DataError
 
 
@@ -147,7 +147,7 @@ def test_a_summary_of_another_shape(tmp_path: Path, told: dict[str, Any]) -> Non
 def test_a_checkpoint_that_the_run_removes_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = run_with(tmp_path / "a", 10)
     (entry,) = checkpoints_of(run.path)[1]
-    monkeypatch.setattr(inspecting, "_document", lambda variable: shutil.rmtree(entry.stored.path, ignore_errors=True))
+    monkeypatch.setattr(contents, "_document", lambda variable: shutil.rmtree(entry.stored.path, ignore_errors=True))
     with pytest.raises(DataError, match="cannot be read"):
         inspected(entry)
 

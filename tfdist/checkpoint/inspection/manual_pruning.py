@@ -6,8 +6,8 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 
-from tfdist.archive.reading import Held
-from tfdist.checkpoint import files
+from tfdist.checkpoint import checkpoint_files
+from tfdist.checkpoint.inspection.stored_checkpoints import Held
 from tfdist.errors import RunDirError
 from tfdist.launch.run_dir.run_lock import RunHold
 from tfdist.rundir.layout import RunDir
@@ -33,7 +33,7 @@ def obsolete(held: Sequence[Held], keep: int, is_whole: Callable[[Held], bool]) 
 
 def removed(entry: Held) -> bool:
     """Removes a checkpoint; returns whether nothing of it is left."""
-    files.remove(entry.stored)
+    checkpoint_files.remove(entry.stored)
     return not os.path.lexists(entry.stored.path)
 
 

@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tfdist.checkpoint.files import stored
+from tfdist.checkpoint.checkpoint_files import stored
+from tfdist.checkpoint.checkpoint_writer import WEIGHTS, Writing
 from tfdist.checkpoint.pruning import Pruning, saved_of
-from tfdist.checkpoint.retention import Retention, Saved
+from tfdist.checkpoint.retention_policy import Retention, Saved
 from tfdist.checkpoint.store import open_store
 from tfdist.checkpoint.summary import Summary
-from tfdist.checkpoint.writing import WEIGHTS, Writing
 from tfdist.errors import RunDirError
 
 

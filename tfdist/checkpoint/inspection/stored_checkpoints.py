@@ -10,8 +10,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from tfdist.archive.places import folder_of
-from tfdist.checkpoint import files
+from tfdist.checkpoint import checkpoint_files
+from tfdist.checkpoint.inspection.locations import folder_of
 from tfdist.errors import DataError, RunDirError
 from tfdist.rundir.layout import RunDir
 from tfdist.rundir.snapshot import read_run
@@ -32,7 +32,7 @@ class Held:
         fault: What is wrong with it as far as names and sizes tell; None for nothing.
     """
 
-    stored: files.Stored
+    stored: checkpoint_files.Stored
     size: int
     told: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     fault: str | None = None
@@ -76,7 +76,7 @@ def checkpoints_of(run_dir: str | Path, fit: int = 1) -> tuple[RunDir, list[Held
     run = RunDir(Path(run_dir))
     read_run(run)
     folder = folder_of(run, fit)
-    held = [_held(stored) for stored in files.stored(folder)]
+    held = [_held(stored) for stored in checkpoint_files.stored(folder)]
     if not held:
         raise RunDirError(
             f"There is no checkpoint in {folder}. Expected the run directory on the chief's machine of a "
@@ -113,7 +113,7 @@ def check_readable(entry: Held) -> None:
         )
 
 
-def _held(stored: files.Stored) -> Held:
+def _held(stored: checkpoint_files.Stored) -> Held:
     try:
         size = sum(file.stat().st_size for file in stored.path.iterdir())
     except OSError:
@@ -130,11 +130,11 @@ def _summary(file: Path) -> tuple[Mapping[str, Any], str | None]:
     return (told, None) if isinstance(told, dict) else ({}, f"{SUMMARY} is damaged")
 
 
-def _fault(stored: files.Stored) -> str | None:
+def _fault(stored: checkpoint_files.Stored) -> str | None:
     """What is wrong by names and sizes: quick, and blind to a byte that has changed."""
     if not stored.is_marked:
         return "it was never finished, or is being written"
-    return next(stored.faults(files.wrong_size), None)
+    return next(stored.faults(checkpoint_files.wrong_size), None)
 
 
 def mapping(value: Any) -> Mapping[str, Any]:

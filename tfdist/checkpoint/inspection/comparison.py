@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from tfdist.archive.reading import Held
-from tfdist.archive.weights import Variable
+from tfdist.checkpoint.inspection.stored_checkpoints import Held
+from tfdist.checkpoint.inspection.stored_variables import Variable
 
 _FACTS = ("seed", "batch_size", "samples", "workers", "replicas", "config", "versions")
 """What a summary says that may change between two checkpoints without any training."""

@@ -7,10 +7,10 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from tfdist.archive.comparing import Change, changed_facts, changes
-from tfdist.archive.reading import Held, mapping
-from tfdist.archive.weights import Variable, Variables, reading
-from tfdist.archive.wording import aligned, bytes_text, finite, plain
+from tfdist.checkpoint.inspection.comparison import Change, changed_facts, changes
+from tfdist.checkpoint.inspection.stored_checkpoints import Held, mapping
+from tfdist.checkpoint.inspection.stored_variables import Variable, Variables, reading
+from tfdist.checkpoint.inspection.wording import aligned, bytes_text, finite, plain
 
 _TEXTS = ("variable", "shape", "type", "before", "after", "metric", "name", "")
 

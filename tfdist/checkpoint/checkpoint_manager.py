@@ -14,13 +14,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfdist.checkpoint.background import writer
-from tfdist.checkpoint.passing import passing_folder
+from tfdist.checkpoint.background_writer import writer
+from tfdist.checkpoint.checkpoint_writer import REPLICAS, WEIGHTS, Weights, Writing
 from tfdist.checkpoint.pruning import SUMMARY, Pruning
-from tfdist.checkpoint.retention import Retention
+from tfdist.checkpoint.retention_policy import Retention
 from tfdist.checkpoint.store import is_remote, open_store
 from tfdist.checkpoint.summary import Summary
-from tfdist.checkpoint.writing import REPLICAS, WEIGHTS, Weights, Writing
+from tfdist.checkpoint.transfer_folder import passing_folder
 from tfdist.errors import RunDirError
 from tfdist.runtime.collectives import broadcast, worker_count, worker_rank
 from tfdist.runtime.transport.chief_broadcast import file_from_chief, text_from_chief

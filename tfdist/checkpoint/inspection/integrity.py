@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tfdist.archive.reading import Held
-from tfdist.checkpoint import files
+from tfdist.checkpoint import checkpoint_files
+from tfdist.checkpoint.inspection.stored_checkpoints import Held
 
 
 def damages(entry: Held) -> list[str]:
     """Every file that is not as it was written, and how, for people. Reads all of them."""
     if not entry.stored.is_marked:
         return [entry.fault or "it was never finished"]
-    return list(entry.stored.faults(files.other_bytes))
+    return list(entry.stored.faults(checkpoint_files.other_bytes))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tfdist.checkpoint.background import Background
+from tfdist.checkpoint.background_writer import Background
 
 SECONDS = 30.0
 
@@ -43,7 +43,7 @@ def test_a_process_that_ends_waits_for_the_job(ending: str) -> None:
     """However it ends."""
     code = f"""
 import threading
-from tfdist.checkpoint.background import writer
+from tfdist.checkpoint.background_writer import writer
 begun = threading.Event()
 def job():
     begun.set()

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tfdist.archive.checking import damages
-from tfdist.archive.reading import WEIGHTS, Held
+from tfdist.checkpoint.inspection.integrity import damages
+from tfdist.checkpoint.inspection.stored_checkpoints import WEIGHTS, Held
 from tfdist.errors import DataError, UsageError
 from tfdist.rundir import atomic_files
 from tfdist.rundir.layout import RunDir

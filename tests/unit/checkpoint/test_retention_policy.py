@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from tfdist.checkpoint.retention import Retention, Saved
+from tfdist.checkpoint.retention_policy import Retention, Saved
 
 NAN = math.nan
 

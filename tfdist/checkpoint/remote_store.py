@@ -11,8 +11,8 @@ import contextlib
 import json
 from collections.abc import Iterator
 
-from tfdist.checkpoint import files
-from tfdist.checkpoint.draft import Draft
+from tfdist.checkpoint import checkpoint_files
+from tfdist.checkpoint.checkpoint_draft import Draft
 from tfdist.checkpoint.remote_path import RemotePath
 from tfdist.rundir import atomic_files
 
@@ -27,9 +27,9 @@ class RemoteStore:
     def __init__(self, url: str) -> None:
         self.folder = RemotePath(url)
 
-    def stored(self) -> list[files.Stored]:
+    def stored(self) -> list[checkpoint_files.Stored]:
         """Those that there are, the latest first; whether they are whole is not looked at."""
-        return files.stored(self.folder)
+        return checkpoint_files.stored(self.folder)
 
     @contextlib.contextmanager
     def writing(self, step: int) -> Iterator[Draft]:
@@ -38,12 +38,12 @@ class RemoteStore:
         Raises:
             RunDirError: It cannot be written.
         """
-        target = self.folder / files.free_name(self.stored(), step)
+        target = self.folder / checkpoint_files.free_name(self.stored(), step)
         draft = Draft(lambda name, content: (target / name).write_bytes(content))
         try:
             target.mkdir()
             yield draft
-            (target / files.MARKER).write_bytes((json.dumps(draft.marker(), indent=2) + "\n").encode())
+            (target / checkpoint_files.MARKER).write_bytes((json.dumps(draft.marker(), indent=2) + "\n").encode())
         except BaseException as error:
             with contextlib.suppress(OSError):  # the next start removes it
                 target.rmtree()
@@ -51,11 +51,11 @@ class RemoteStore:
                 raise atomic_files.write_error(str(self.folder), error) from error
             raise
 
-    def remove(self, checkpoint: files.Stored) -> None:
+    def remove(self, checkpoint: checkpoint_files.Stored) -> None:
         """Removes one, its marker first."""
         with contextlib.suppress(OSError):  # what cannot be removed now is tried again with the next one
             if checkpoint.is_marked:
-                (checkpoint.path / files.MARKER).unlink()
+                (checkpoint.path / checkpoint_files.MARKER).unlink()
             checkpoint.path.rmtree()
 
     def remove_unfinished(self) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from tfdist.archive.reading import REPLICAS, WEIGHTS, Held
+from tfdist.checkpoint.inspection.stored_checkpoints import REPLICAS, WEIGHTS, Held
 from tfdist.errors import DataError
 
 _BFLOAT16 = "bfloat16"

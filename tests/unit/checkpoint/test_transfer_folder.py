@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tfdist.checkpoint.passing import passing_folder
+from tfdist.checkpoint.transfer_folder import passing_folder
 
 KILLED_INSIDE = """
 import os, signal
-from tfdist.checkpoint.passing import passing_folder
+from tfdist.checkpoint.transfer_folder import passing_folder
 
 with passing_folder() as folder:
     (folder / "weights").write_bytes(b"much")

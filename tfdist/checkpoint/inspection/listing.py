@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tfdist.archive.reading import Held
-from tfdist.archive.wording import age_text, aligned, bytes_text, finite, plain
+from tfdist.checkpoint.inspection.stored_checkpoints import Held
+from tfdist.checkpoint.inspection.wording import age_text, aligned, bytes_text, finite, plain
 
 _MOST_METRICS = 4
 

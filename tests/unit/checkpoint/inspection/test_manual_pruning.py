@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tfdist.archive.pruning import obsolete
-from tfdist.archive.reading import Held
-from tfdist.checkpoint.files import Stored
+from tfdist.checkpoint.checkpoint_files import Stored
+from tfdist.checkpoint.inspection.manual_pruning import obsolete
+from tfdist.checkpoint.inspection.stored_checkpoints import Held
 
 
 def held(step: int) -> Held:

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from tests.disks import files_of_at_most
-from tfdist.checkpoint import files
-from tfdist.checkpoint.files import MARKER, remove, remove_unfinished, stored, writing
+from tfdist.checkpoint import checkpoint_files
+from tfdist.checkpoint.checkpoint_files import MARKER, remove, remove_unfinished, stored, writing
 from tfdist.errors import RunDirError
 
 CONTENT = {"model.weights.h5": b"weights" * 9, "replicas.npz": b"rows", "summary.json": b"{}"}
@@ -213,7 +213,7 @@ def test_a_write_that_fails_at_any_byte_leaves_the_last_one_whole(
 def test_one_is_removed_marker_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, 5)
     with monkeypatch.context() as patch:
-        patch.setattr(files.shutil, "rmtree", lambda *args, **kwargs: None)
+        patch.setattr(checkpoint_files.shutil, "rmtree", lambda *args, **kwargs: None)
         remove(stored(tmp_path)[0])
     assert not stored(tmp_path)[0].is_marked
     remove(stored(tmp_path)[0])

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tfdist.checkpoint.draft import Draft, Told
+from tfdist.checkpoint.checkpoint_draft import Draft, Told
 from tfdist.errors import RunDirError
 from tfdist.rundir import atomic_files, direct_io
 

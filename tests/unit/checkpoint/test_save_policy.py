@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from tfdist.checkpoint.policy import MOST_STEPS_BETWEEN_LOOKS, Policy
+from tfdist.checkpoint.save_policy import MOST_STEPS_BETWEEN_LOOKS, Policy
 
 
 @pytest.mark.parametrize(
