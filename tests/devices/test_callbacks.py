@@ -12,8 +12,8 @@ import tensorflow as tf
 from tests.exactness.table import classifier, numbers
 from tfdist.errors import RunDirError
 from tfdist.rundir import RunDir
-from tfdist.training.callbacks import Progress, Record, metrics_line
-from tfdist.training.events import EventFile
+from tfdist.training.run_callbacks import Progress, Record, metrics_line
+from tfdist.training.tensorboard_events import EventFile
 
 
 def fit(run: RunDir, epochs: int) -> dict[str, list[float]]:

@@ -23,7 +23,7 @@ from tfdist.checkpoint import Checkpoints, Policy, Retention, Summary
 from tfdist.checkpoint.background_writer import writer
 from tfdist.checkpoint.checkpoint_files import Stored, stored
 from tfdist.keras_repairs.files.weights_copy import WeightsCopy
-from tfdist.training.keeper import Keeper
+from tfdist.training.checkpoints.checkpoint_callback import Keeper
 
 EPOCHS = 2
 SECONDS = 50.0

@@ -26,7 +26,7 @@ from tfdist.keras_repairs.forward.gathered_metrics import copies
 from tfdist.keras_repairs.inputs.epoch_iterator import Feed
 from tfdist.keras_repairs.loop import multi_step_execution
 from tfdist.order.position import START
-from tfdist.training.keeper import Keeper
+from tfdist.training.checkpoints.checkpoint_callback import Keeper
 
 pytestmark = pytest.mark.usefixtures("repaired")
 

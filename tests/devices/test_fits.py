@@ -25,10 +25,10 @@ from tfdist.keras_repairs.files.weights_copy import WeightsCopy
 from tfdist.keras_repairs.forward.gathered_metrics import copies
 from tfdist.keras_repairs.install import Hooks, repairs
 from tfdist.rundir import RunDir
-from tfdist.training.callbacks import Record
-from tfdist.training.fits import Fits
-from tfdist.training.keeping import Keeping, Wish
-from tfdist.training.randomness import seed_all
+from tfdist.training.checkpoints.checkpoint_options import Keeping, Wish
+from tfdist.training.checkpoints.fit_registry import Fits
+from tfdist.training.run_callbacks import Record
+from tfdist.training.session.randomness import seed_all
 
 SAMPLES, BATCH, SEED = 45, 6, 11
 STEPS = -(-SAMPLES // BATCH)

@@ -18,10 +18,10 @@ from tfdist.keras_repairs.registry import Hooks, repairs
 from tfdist.launch.environment import Assignment
 from tfdist.rundir import State, ledger_lines
 from tfdist.runtime.step_meter import Meter
-from tfdist.training.following import Follower
-from tfdist.training.heartbeat import Heartbeat
-from tfdist.training.stopping import Stopping
-from tfdist.training.time_account import TimeAccount
+from tfdist.training.supervision.heartbeat import Heartbeat
+from tfdist.training.supervision.ledger_writer import TimeAccount
+from tfdist.training.supervision.stop_requests import Stopping
+from tfdist.training.supervision.training_monitor import Follower
 
 SAMPLES = 41
 

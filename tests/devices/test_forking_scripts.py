@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tfdist.launch.environment import Assignment
-from tfdist.training.script import _execute
+from tfdist.training.script_run.run_script import _execute
 
 FORKS = """
 import os, sys

@@ -17,7 +17,7 @@ from tfdist.config.data_sections import (
     TextSource,
     TfrecordSource,
 )
-from tfdist.training.input_facts import input_of
+from tfdist.training.config_run.input_description import input_of
 
 HERE = __name__
 

@@ -15,11 +15,11 @@ import tensorflow as tf
 from tests.devices.mirrored import mirrored
 from tfdist.keras_repairs.base.model_facts import model_facts
 from tfdist.launch.recording_request import RecordingRequest
-from tfdist.training.nudging import nudge
-from tfdist.training.observing import Observer, fingerprint
-from tfdist.training.recording import Recorded, Recorder
-from tfdist.training.recording_file import Recording
-from tfdist.training.sampling import MOST_ELEMENTS
+from tfdist.training.probes.perturbation import nudge
+from tfdist.training.probes.recorder import Recorded, Recorder
+from tfdist.training.probes.recording_file import Recording
+from tfdist.training.probes.step_fingerprints import Observer, fingerprint
+from tfdist.training.probes.weight_samples import MOST_ELEMENTS
 
 X = np.random.default_rng(1).normal(size=(7, 4)).astype(np.float32)
 

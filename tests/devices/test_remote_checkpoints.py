@@ -24,7 +24,7 @@ from tfdist.checkpoint.remote_store import RemoteStore
 from tfdist.checkpoint.store import Store, open_store
 from tfdist.errors import RunDirError
 from tfdist.runtime import remote_file_calls
-from tfdist.training.keeper import Keeper
+from tfdist.training.checkpoints.checkpoint_callback import Keeper
 
 CONTENT = {"model.weights.h5": b"weights" * 9, "replicas.npz": b"rows", "summary.json": b"{}"}
 

@@ -7,8 +7,8 @@ import contextlib
 import pytest
 
 from tfdist.cluster import Cluster
-from tfdist.training import session
-from tfdist.training.job_place import JobPlace
+from tfdist.training.session import session
+from tfdist.training.session.worker_context import JobPlace
 
 
 def test_a_worker_without_a_launcher_says_whom_it_waits_for(

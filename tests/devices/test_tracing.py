@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tfdist.checkpoint.checkpoint_files import MARKER
-from tfdist.training.tracing import furthest_checkpoint
+from tfdist.training.probes.tracer import furthest_checkpoint
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from tests.workers import resumed
 from tests.workers.kill_plan import Kill, planned
 from tfdist.launch.environment import Assignment
 from tfdist.rundir import RunDir, WorkerState
-from tfdist.training.tracing import furthest_checkpoint
+from tfdist.training.probes.tracer import furthest_checkpoint
 
 _CHECKPOINT = re.compile(r"/checkpoints/\.?(step-\d+)")
 _DISK = ("fsync", "rename", "replace")

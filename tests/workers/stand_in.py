@@ -21,7 +21,7 @@ from tests.waiting import until
 from tfdist.launch.environment import Assignment
 from tfdist.launch.worker.launcher_channel import WorkerChannel
 from tfdist.rundir import ErrorRecord, RunDir, State, WorkerState
-from tfdist.training.time_account import TimeAccount
+from tfdist.training.supervision.ledger_writer import TimeAccount
 
 
 def main() -> None:

@@ -120,7 +120,7 @@ class _Saver:
         import tensorflow as tf
 
         from tfdist.checkpoint import Checkpoints, Policy, Retention, Summary
-        from tfdist.training.keeper import Keeper
+        from tfdist.training.checkpoints.checkpoint_callback import Keeper
 
         strategy = tf.distribute.get_strategy()
         self.waits: list[float] = []

@@ -14,9 +14,17 @@ from tfdist.launch.environment import Assignment, Resume
 from tfdist.rundir import RunDir
 from tfdist.rundir.atomic_files import write_error
 from tfdist.runtime import collectives
-from tfdist.training import session
-from tfdist.training.callbacks import Record
-from tfdist.training.keeping import EVERY_MINUTES, KEEP, Keeping, Wish, is_restart, is_verified, wanted_resume
+from tfdist.training.checkpoints.checkpoint_options import (
+    EVERY_MINUTES,
+    KEEP,
+    Keeping,
+    Wish,
+    is_restart,
+    is_verified,
+    wanted_resume,
+)
+from tfdist.training.run_callbacks import Record
+from tfdist.training.session import session
 
 
 def strategy() -> tf.distribute.Strategy:

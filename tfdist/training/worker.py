@@ -13,9 +13,9 @@ from pathlib import Path
 from tfdist.errors import UsageError, WorkerFailedError
 from tfdist.launch.environment import Assignment
 from tfdist.rundir import RunDir, State
-from tfdist.training.line import Line, dump_on_signal, line_of
-from tfdist.training.reporting import report
-from tfdist.training.stopping import Stopped
+from tfdist.training.supervision.error_report import report
+from tfdist.training.supervision.launcher_link import Line, dump_on_signal, line_of
+from tfdist.training.supervision.stop_requests import Stopped
 
 _EXIT_SECONDS = 10.0
 """How long the exit handlers of a script may take."""
@@ -77,15 +77,15 @@ def _run(assignment: Assignment, line: Line) -> int:
 def _target(assignment: Assignment) -> int:
     # Imported here: from now on it takes seconds, and the launcher must be watched from the first moment.
     if assignment.target_kind == "config":
-        from tfdist.training.recording import Recorded
-        from tfdist.training.run import run_config
+        from tfdist.training.config_run.run_config import run_config
+        from tfdist.training.probes.recorder import Recorded
 
         try:
             run_config(assignment)
         except (Recorded, Stopped) as end:
             return int(end.code or 0)
         return 0
-    from tfdist.training.script import run_script
+    from tfdist.training.script_run.run_script import run_script
 
     return run_script(assignment)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tfdist.training.recording_file import Moment, Recording
+from tfdist.training.probes.recording_file import Moment, Recording
 from tfdist.verify.tolerance import KINDS, Kind, Tolerance
 
 _LEAST_SCALE = 1e-3

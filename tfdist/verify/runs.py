@@ -11,7 +11,7 @@ from tfdist.launch.job import run_job
 from tfdist.launch.logs.tf_log_filter import is_noise
 from tfdist.launch.recording_request import RecordingRequest
 from tfdist.rundir import RunDir
-from tfdist.training.recording_file import Recording
+from tfdist.training.probes.recording_file import Recording
 from tfdist.verify.spec import Variant, VerifySpec
 
 _END_BYTES = 1 << 20

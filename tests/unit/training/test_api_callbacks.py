@@ -14,8 +14,8 @@ from tfdist.launch.recording_request import RecordingRequest
 from tfdist.launch.trace_request import TraceRequest
 from tfdist.rundir import RunDir
 from tfdist.training import api
-from tfdist.training.callbacks import Record
-from tfdist.training.keeping import Keeping, Wish
+from tfdist.training.checkpoints.checkpoint_options import Keeping, Wish
+from tfdist.training.run_callbacks import Record
 
 OWN = "of/the/job"
 

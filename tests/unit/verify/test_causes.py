@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.unit.verify.recordings import NO_FACTS, begin, recording, step, weights
-from tfdist.training.recording_file import Moment
+from tfdist.training.probes.recording_file import Moment
 from tfdist.verify.causes import Versus, likely_causes
 from tfdist.verify.comparing import compare
 from tfdist.verify.facts import Facts

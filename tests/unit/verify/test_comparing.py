@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.unit.verify.recordings import begin, recording, step, weights
-from tfdist.training.recording_file import Recording
+from tfdist.training.probes.recording_file import Recording
 from tfdist.verify.comparing import Comparison, compare, relative, relative_arrays
 from tfdist.verify.tolerance import Tolerance
 

@@ -12,7 +12,7 @@ from tests.unit.verify.recordings import begin, recording, step
 from tfdist.errors import UsageError
 from tfdist.launch.job import JobSpec
 from tfdist.rundir import RunDir
-from tfdist.training.recording_file import Recording
+from tfdist.training.probes.recording_file import Recording
 from tfdist.verify import runs as runs_module
 from tfdist.verify.interruption import Interrupted
 from tfdist.verify.results import Verdict, Verification

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.unit.verify.recordings import NO_FACTS, begin, recording, step, weights
-from tfdist.training.recording_file import Moment
+from tfdist.training.probes.recording_file import Moment
 from tfdist.verify.comparing import compare
 from tfdist.verify.report import to_json
 from tfdist.verify.results import Result, Verdict, Verification

@@ -58,7 +58,7 @@ def export(run: RunDir, entry: Held, target: Path) -> None:
 
 def _model(run: RunDir, entry: Held) -> Any:
     """Before the file is made: what the code of a model does not find is no error of that."""
-    from tfdist.training.exporting import load_model
+    from tfdist.training.checkpoints.model_from_checkpoint import load_model
 
     return load_model(run, entry.stored.path / WEIGHTS)
 

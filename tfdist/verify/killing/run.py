@@ -10,7 +10,7 @@ from tfdist.launch.job import run_job
 from tfdist.launch.signals import Signals
 from tfdist.launch.trace_request import Kill, TraceRequest
 from tfdist.rundir import RunDir
-from tfdist.training.trace_file import End, Trace
+from tfdist.training.probes.trace_file import End, Trace
 from tfdist.verify.folder import Folder, open_folder
 from tfdist.verify.interruption import STOPPED, Interrupted, check
 from tfdist.verify.killing.choosing import choose_kills

@@ -1,0 +1,97 @@
+"""What the workers of a training do together about one checkpoint: the chief decides, and all ask one another alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfdist.checkpoint import Policy, Summary
+from tfdist.keras_repairs.loop import multi_step_execution
+from tfdist.training.checkpoints import checkpoint_callback as module
+from tfdist.training.checkpoints.checkpoint_callback import Keeper
+
+FACTS = Summary(0, 0, 0, 1, 4, 40, 2, 2, 0.0)
+
+
+class Checkpoints:
+    """Stands in for a run's; the steps in `busy` come while an earlier one is still written, and are left out."""
+
+    def __init__(self, busy: set[int]) -> None:
+        self.busy = busy
+        self.saved: list[int] = []
+        self.folder = Path("checkpoints")
+
+    def ready(self, step: int, *, must: bool = False) -> bool:
+        return must or step not in self.busy
+
+    def save(self, weights: Any, values: Any, summary: Summary) -> None:
+        self.saved.append(summary.total)
+
+    def finish(self) -> bool:
+        return True
+
+
+class Wire:
+    """Plays the collectives of two workers that do one after the other what they do at once: the chief is first."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.said: dict[int, list[str]] = {0: [], 1: []}
+        self._broadcasts: Iterator[Any] = iter(())
+        self._sent: list[Any] = []
+        self.rank = 0
+        monkeypatch.setattr(module, "worker_rank", lambda strategy: self.rank)
+        monkeypatch.setattr(module, "broadcast", self._broadcast)
+        monkeypatch.setattr(module.replica_values, "read", lambda parts, strategy: self._gather("values"))
+        monkeypatch.setattr(module.random_states, "read", lambda strategy: self._gather("random") or np.zeros(1))
+        monkeypatch.setattr(module, "WeightsCopy", lambda model: None)
+
+    def be(self, rank: int) -> None:
+        self.rank = rank
+        self._broadcasts = iter(self._sent)
+
+    def _broadcast(self, value: Any, strategy: Any) -> Any:
+        self.said[self.rank].append("broadcast")
+        if self.rank == 0:
+            self._sent.append(value)
+            return value
+        return next(self._broadcasts)
+
+    def _gather(self, what: str) -> dict[str, np.ndarray]:
+        self.said[self.rank].append(what)
+        return {}
+
+
+def train(keeper: Keeper, model: keras.Model, steps: int) -> None:
+    keeper.set_model(model)
+    keeper.on_train_begin()
+    keeper.on_epoch_begin(0)
+    for batch in range(steps):
+        keeper.on_train_batch_end(batch, {"loss": 1.0})
+    keeper.on_epoch_end(0, {"loss": 1.0})
+    keeper.on_train_end()
+
+
+@pytest.mark.parametrize(("busy", "saved"), [(set(), [2, 4, 6, 8, 8]), ({4, 6}, [2, 8, 8])])
+def test_a_checkpoint_that_is_left_out_is_left_out_by_all(
+    busy: set[int], saved: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the chief knows that the one before is still being written (`when_busy: skip`)."""
+    wire = Wire(monkeypatch)
+    monkeypatch.setattr(multi_step_execution, "untold_steps", lambda model: 0)
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    for rank in (0, 1):
+        wire.be(rank)
+        # A worker that asked for itself would find nothing under way.
+        checkpoints = Checkpoints(busy if rank == 0 else set())
+        keeper = Keeper(checkpoints, Policy(2), FACTS, 8, dict, None, tf.distribute.get_strategy())  # type: ignore[arg-type]
+        train(keeper, model, 8)
+        assert checkpoints.saved == (saved if rank == 0 else [])
+    assert wire.said[0] == wire.said[1]
+    assert wire.said[0].count("values") == 2 * len(saved)

@@ -1,0 +1,79 @@
+"""What a script wants kept, by how it was started and by what it asks for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tfdist.errors import UsageError
+from tfdist.launch.environment import Assignment
+from tfdist.launch.recording_request import RecordingRequest
+from tfdist.rundir import RunDir
+from tfdist.training.checkpoints.checkpoint_options import Keeping, keeping_of_start
+
+RUN = RunDir(Path("/runs/a"))
+
+
+def started(**changes: Any) -> Keeping | None:
+    fields = {"run_dir": "/runs/a", "seed": 1, "index": 0, "num_workers": 1, "target_kind": "script", "target": "a.py"}
+    return keeping_of_start(Assignment(**{**fields, **changes}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "resume"),
+    [
+        ({"resume": "auto"}, "auto"),
+        ({"resume": "auto", "attempt": 1}, "auto"),
+        ({"resume": "must"}, "must"),
+        ({"max_restarts": 2}, "never"),  # the first start begins, and is kept for those to come
+        ({"max_restarts": 2, "attempt": 1}, "auto"),
+        ({"resume": "auto", "target_kind": "module"}, "auto"),
+    ],
+)
+def test_a_script_that_may_have_to_go_on_is_kept(changes: dict[str, Any], resume: str) -> None:
+    keeping = started(**changes)
+    assert keeping is not None
+    assert (keeping.resume, keeping.run, keeping.is_asked_for) == (resume, RUN, False)
+    assert keeping.is_restart == (changes.get("attempt", 0) > 0 and "resume" not in changes)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"resume": "auto", "target_kind": "config"},  # which keeps its run by itself
+        {"resume": "auto", "recording": RecordingRequest("/tmp/x", 1, 1)},
+    ],
+)
+def test_nothing_is_kept_unasked(changes: dict[str, Any]) -> None:
+    assert started(**changes) is None
+
+
+def test_nothing_is_kept_without_a_launcher() -> None:
+    assert keeping_of_start(None) is None
+
+
+def test_each_fit_has_a_folder_and_the_first_that_of_a_config() -> None:
+    folders = [Keeping(RUN).folder(fit) for fit in range(3)]
+    assert folders == [RUN.checkpoints_dir, RUN.checkpoints_dir / "fit-2", RUN.checkpoints_dir / "fit-3"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"every_steps": 0},
+        {"every_steps": 2.5},
+        {"every_steps": True},
+        {"every_minutes": -1.0},
+        {"every_minutes": float("nan")},
+        {"keep": 0},
+        {"keep": None},
+        {"keep": 1.5},
+        {"resume": "yes"},
+    ],
+)
+def test_what_cannot_be_is_named(options: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=next(iter(options))):
+        Keeping(RUN, **options)

@@ -1,0 +1,162 @@
+"""Which fits of a script are kept, and which go on from what: with checkpoints that are made up."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import keras
+import pytest
+import tensorflow as tf
+
+from tfdist.checkpoint import Summary
+from tfdist.errors import RunDirError, UsageError
+from tfdist.rundir import RunDir
+from tfdist.training.checkpoints import fit_registry as module
+from tfdist.training.checkpoints.checkpoint_options import Keeping, Wish
+from tfdist.training.checkpoints.fit_checkpoint_callback import FitKeeper
+from tfdist.training.checkpoints.fit_registry import Fits
+
+JOB = "this job"
+
+
+def summary(mark: str, after: str, total: int = 10, job: str = JOB) -> Summary:
+    record = {"fit": {"mark": mark, "after": after}}
+    return Summary(1, 2, total, 1, 8, 40, 1, 1, 0.0, record=record, job=job)
+
+
+@pytest.fixture
+def found(monkeypatch: pytest.MonkeyPatch) -> dict[str, Summary]:
+    """By the folder's name, the latest checkpoint in it."""
+    there: dict[str, Summary] = {}
+
+    class Checkpoints:
+        def __init__(self, folder: Path, *_: Any, **__: Any) -> None:
+            self.folder = folder
+
+        def latest(self) -> tuple[Summary, str] | None:
+            return (there[self.folder.name], str(self.folder)) if self.folder.name in there else None
+
+    monkeypatch.setattr(module, "Checkpoints", Checkpoints)
+    return there
+
+
+def fits_of(tmp_path: Path, resume: Any = "auto", **options: Any) -> Fits:
+    return Fits(tf.distribute.get_strategy(), Keeping(RunDir(tmp_path), resume=resume, **options), seed=1, job=JOB)
+
+
+def resumed(fits: Fits, given: Any = ()) -> Summary | None:
+    """The checkpoint that the next fit goes on from."""
+    (keeper,) = fits.callbacks_for(given)
+    assert isinstance(keeper, FitKeeper)
+    return keeper._resumed
+
+
+def test_fits_go_on_along_the_chain_of_their_marks(tmp_path: Path, found: dict[str, Summary]) -> None:
+    found |= {"checkpoints": summary("a", ""), "fit-2": summary("b", "a"), "fit-3": summary("c", "of another past")}
+    fits = fits_of(tmp_path)
+    assert resumed(fits) is found["checkpoints"]
+    fits._end("a", 10)
+    assert resumed(fits) is found["fit-2"]
+    fits._end("b", 10)
+    assert resumed(fits) is None
+    lines = RunDir(tmp_path).resumes_file.read_text().splitlines()
+    assert len(lines) == 2
+
+
+def test_after_a_fit_that_has_trained_all_begin_anew(tmp_path: Path, found: dict[str, Summary]) -> None:
+    found |= {"checkpoints": summary("a", ""), "fit-2": summary("b", "a")}
+    fits = fits_of(tmp_path)
+    assert resumed(fits) is found["checkpoints"]
+    fits._begin()
+    fits._end("a", 10)
+    assert resumed(fits) is None
+
+
+def test_each_directory_counts_its_own(tmp_path: Path, found: dict[str, Summary]) -> None:
+    found |= {"checkpoints": summary("a", "")}
+    fits = fits_of(tmp_path / "run")
+    other = Wish(Keeping(RunDir(tmp_path / "other"), is_asked_for=True, overwrite=True), None)
+    resumed(fits)
+    assert resumed(fits, [other]) is None
+    assert [fits._numbers[(tmp_path / name)] for name in ("run", "other")] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("resume", "options", "there", "message"),
+    [
+        ("must", {}, {}, "nothing to resume"),
+        ("never", {}, {"checkpoints": summary("a", "")}, "of an earlier training"),
+        ("auto", {"is_restart": True}, {"checkpoints": summary("a", "", job="another")}, "of an earlier training"),
+        ("auto", {}, {"checkpoints": Summary(1, 2, 10, 1, 8, 40, 1, 1, 0.0)}, "of a config's run"),
+    ],
+)
+def test_what_is_refused(
+    tmp_path: Path, found: dict[str, Summary], resume: str, options: Any, there: Any, message: str
+) -> None:
+    found |= there
+    with pytest.raises(RunDirError, match=message) as caught:
+        fits_of(tmp_path, resume, **options).callbacks_for([])
+    assert caught.value.exit_code == 2
+
+
+def test_a_restart_goes_on_with_what_its_job_has_made_alone(tmp_path: Path, found: dict[str, Summary]) -> None:
+    """A job that was killed before its first fit has not replaced yet what was there before it."""
+    found |= {"checkpoints": summary("a", "", job="another")}
+    options = {"is_asked_for": True, "overwrite": True, "is_restart": True}
+    assert resumed(fits_of(tmp_path, **options)) is None
+    found |= {"checkpoints": summary("a", "")}
+    assert resumed(fits_of(tmp_path, **options)) is found["checkpoints"]
+
+
+def test_must_asks_for_the_first_fit_alone(tmp_path: Path, found: dict[str, Summary]) -> None:
+    found |= {"checkpoints": summary("a", "")}
+    fits = fits_of(tmp_path, "must")
+    resumed(fits)
+    fits._end("a", 10)
+    assert resumed(fits) is None
+
+
+def test_all_workers_must_be_given_the_callbacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "worker_count", lambda strategy: 2)
+    monkeypatch.setattr(module, "gather_objects", lambda value, strategy: [value, False])
+    fits = Fits(tf.distribute.get_strategy(), None)
+    assert fits.callbacks_for([]) == []
+    with pytest.raises(UsageError, match="a fit without it on worker 1"):
+        fits.callbacks_for([Wish(Keeping(RunDir(tmp_path), is_asked_for=True), None)])
+
+
+@pytest.mark.usefixtures("found")
+def test_keras_own_backup_is_left_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    backup = keras.callbacks.BackupAndRestore(tmp_path / "backup")
+    with caplog.at_level(logging.WARNING, "tfdist"):
+        assert fits_of(tmp_path).callbacks_for([backup]) == []
+    assert "left to it" in caplog.text
+    with pytest.raises(UsageError, match="Expected one of them"):
+        fits_of(tmp_path).callbacks_for([backup, Wish(Keeping(RunDir(tmp_path), is_asked_for=True), None)])
+
+
+def test_what_keras_would_begin_anew_goes_on(tmp_path: Path, found: dict[str, Summary]) -> None:
+    logger = keras.callbacks.CSVLogger(tmp_path / "log.csv")
+    appending = keras.callbacks.CSVLogger(tmp_path / "all.csv", append=True)
+    fits = fits_of(tmp_path)
+    found |= {"checkpoints": summary("a", "")}
+    resumed(fits, [logger, appending])
+    assert logger.append
+    fits._end("a", 10)
+    resumed(fits, [logger, appending])  # the second fit has nothing to go on from
+    assert not logger.append
+    assert appending.append
+
+
+@pytest.mark.usefixtures("found")
+def test_a_script_without_a_fit_is_told_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "tfdist"):
+        fits = fits_of(tmp_path)
+        resumed(fits)
+        fits.say_what_was_kept()
+        Fits(tf.distribute.get_strategy(), None).say_what_was_kept()
+        assert caplog.text == ""
+        fits_of(tmp_path).say_what_was_kept()
+    assert "Nothing was kept of this script" in caplog.text

@@ -1,0 +1,73 @@
+"""The record of where a run went on."""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tfdist.checkpoint import Summary
+from tfdist.rundir import RunDir
+from tfdist.training.checkpoints.resume_log import change_of, note_resume
+
+SUMMARY = Summary(
+    epoch=2, step=4, total=54, seed=1, batch_size=8, samples=200, workers=2, replicas=4, time=0.0
+)  # fmt: skip
+
+
+def test_each_time_has_a_line_with_what_it_was_on(tmp_path: Path) -> None:
+    run = RunDir(tmp_path)
+    note_resume(run, SUMMARY, workers=3, replicas=6, attempt=1)
+    note_resume(run, SUMMARY, workers=1, replicas=1, attempt=2, fit=1)
+    first, second = map(json.loads, run.resumes_file.read_text().splitlines())
+    assert first.pop("time") > 0
+    assert first == {
+        "attempt": 1,
+        "fit": 0,
+        "epoch": 2,
+        "step": 4,
+        "total": 54,
+        "workers": 3,
+        "replicas": 6,
+        "workers_before": 2,
+        "replicas_before": 4,
+    }
+    assert (second["attempt"], second["fit"], second["replicas"]) == (2, 1, 1)
+
+
+def test_a_disk_that_cannot_be_written_costs_the_line_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "file").write_text("")
+    with caplog.at_level(logging.WARNING, "tfdist"):
+        note_resume(RunDir(tmp_path / "file" / "run"), SUMMARY, workers=1, replicas=1, attempt=0)
+    assert "is not kept up" in caplog.text
+
+
+def test_what_cannot_be_read_is_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = RunDir(tmp_path)
+    note_resume(run, SUMMARY, workers=3, replicas=6, attempt=1)
+    before = run.resumes_file.read_text()
+
+    read = Path.read_text
+
+    def fail(path: Path, *args: Any, **kwargs: Any) -> str:
+        if path == run.resumes_file:
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+        return read(path, *args, **kwargs)
+
+    with monkeypatch.context() as patch, caplog.at_level(logging.WARNING, "tfdist"):
+        patch.setattr(Path, "read_text", fail)
+        note_resume(run, SUMMARY, workers=3, replicas=6, attempt=2)
+    assert "is not kept up" in caplog.text
+    assert run.resumes_file.read_text() == before
+
+
+def test_only_a_change_is_said() -> None:
+    assert change_of(SUMMARY, 4) == ""
+    assert change_of(SUMMARY, 1) == ", which was on 4 replicas"

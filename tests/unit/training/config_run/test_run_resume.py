@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+from tfdist.checkpoint import Summary
+from tfdist.config.checkpoint_section import CheckpointConfig
+from tfdist.errors import RunDirError
+from tfdist.launch.environment import Assignment, Resume
+from tfdist.rundir import RunDir, create_run_dir
+from tfdist.training.config_run import run_resume as module
+from tfdist.training.config_run.run_resume import check_same_order, is_done, wanted_resume, write_done
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDir:
+    return create_run_dir(tmp_path / "r", name="n")
+
+
+@pytest.mark.parametrize(
+    ("resume", "attempt", "wanted"),
+    [
+        ("never", 0, "never"),
+        ("auto", 0, "auto"),
+        ("must", 0, "must"),
+        ("never", 1, "auto"),  # restarted by the launcher
+        ("must", 1, "must"),
+    ],
+)
+def test_what_is_wanted(resume: Resume, attempt: int, wanted: str) -> None:
+    assignment = Assignment("/r", 0, 0, 1, "config", "c.yaml", resume=resume, attempt=attempt)
+    assert wanted_resume(assignment) == wanted
+
+
+@pytest.mark.parametrize(("job", "goes_on"), [("this", True), ("another", False)])
+def test_a_restart_goes_on_with_what_its_own_job_has_made(
+    job: str, goes_on: bool, run: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a checkpoint.directory that another run uses, too: an attempt that ended early has not refused it yet."""
+    found = Summary(1, 2, 6, 7, 4, 100, 1, 1, 0.0, job=job)
+    checkpoints = SimpleNamespace(folder="elsewhere", latest=lambda: (found, "elsewhere/step-00000006"))
+    monkeypatch.setattr(module, "Checkpoints", lambda *_, **__: checkpoints)
+    strategy = tf.distribute.get_strategy()
+    session: Any = SimpleNamespace(run=run, strategy=strategy, restoring=contextlib.nullcontext, is_chief=True, seed=7)
+    config: Any = SimpleNamespace(
+        checkpoint=CheckpointConfig(directory="elsewhere"),
+        data=SimpleNamespace(batch_size=4),
+        fit=SimpleNamespace(epochs=3),
+    )
+    assignment = Assignment("/r", 0, 0, 1, "config", "c.yaml", attempt=1, job="this")
+    if goes_on:
+        assert module.find_beginning(session, assignment, config).resumed is found
+    else:
+        with pytest.raises(RunDirError, match="checkpoints of another run in elsewhere"):
+            module.find_beginning(session, assignment, config)
+
+
+def test_a_run_is_done_with_its_model_and_epochs(run: RunDir) -> None:
+    assert not is_done(run, 3)
+    run.model_file.write_text("a model that a run killed later has left")
+    assert not is_done(run, 3)
+    write_done(run, 3)
+    assert is_done(run, 3) and is_done(run, 2)
+    assert not is_done(run, 4), "there are more epochs to train"
+    run.model_file.unlink()
+    assert not is_done(run, 3)
+
+
+@pytest.mark.parametrize("content", ["", "{", "{}", "[]", '{"epochs": '])
+def test_a_damaged_note_says_nothing(run: RunDir, content: str) -> None:
+    run.model_file.write_text("")
+    run.done_file.write_text(content)
+    assert not is_done(run, 1)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"seed": 8}, "seed was 7. Expected the same, .* Received: 8. Go on with 7"),
+        ({"batch_size": 64, "seed": 7}, "data.batch_size was 32"),
+        ({"samples": 101}, "the number of samples in data.train was 100"),
+        ({"order": {"shares": [50, 50]}}, r"the number of samples of each worker's share was \[60, 40\]"),
+        ({"order": {"shuffle": False}}, "data.train.shuffle was True"),
+    ],
+)
+def test_another_order_of_samples_is_refused(given: dict[str, Any], message: str) -> None:
+    summary = Summary(1, 2, 6, 7, 32, 100, 1, 1, 0.0, order={"shares": [60, 40], "shuffle": True})
+    check_same_order(summary, seed=7, batch_size=32, samples=100, order={"shares": [60, 40], "shuffle": True})
+    check_same_order(summary, order={"lanes": 3})
+    with pytest.raises(RunDirError, match=message):
+        check_same_order(summary, **given)

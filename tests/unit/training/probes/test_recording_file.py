@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from tfdist.training.probes.recording_file import Moment, Recording
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    weights = {"a/kernel": np.arange(3, dtype=np.float32), "b": np.zeros(0, np.float64)}
+    moments = (
+        Moment(0, 0, weights=weights),
+        Moment(1, 0, {"loss": math.nan}, math.inf, 2.5, {"a/kernel": weights["b"]}, {"a/kernel": 0.5}),
+    )
+    file = tmp_path / "worker-0.npz"
+    Recording({"gpus": 0, "models": [{"random_layers": []}]}, moments).write(file)
+    read = Recording.read(file)
+    assert read is not None
+    assert read.facts == {"gpus": 0, "models": [{"random_layers": []}]}
+    first, second = read.moments
+    assert (first.step, first.fit, dict(first.values), first.gradient_norm, first.data) == (0, 0, {}, None, None)
+    assert list(first.weights) == ["a/kernel", "b"]
+    np.testing.assert_array_equal(first.weights["a/kernel"], weights["a/kernel"])
+    assert first.weights["a/kernel"].dtype == np.float32
+    assert math.isnan(second.values["loss"]) and second.gradient_norm == math.inf
+    assert (second.data, dict(second.apart)) == (2.5, {"a/kernel": 0.5})
+    assert [path.name for path in tmp_path.iterdir()] == ["worker-0.npz"]
+
+
+def test_there_may_be_none(tmp_path: Path) -> None:
+    assert Recording.read(tmp_path / "worker-0.npz") is None
+
+
+def test_the_launcher_reads_it_without_tensorflow() -> None:
+    script = (
+        "import sys, tfdist.verify.run, tfdist.verify.table, tfdist.verify.report\n"
+        "sys.exit('tensorflow' in sys.modules or 'keras' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", script], timeout=60, check=True)

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import keras
+import pytest
+
+from tfdist.errors import UsageError
+from tfdist.launch.recording_request import RecordingRequest
+from tfdist.runtime.devices import DeviceRequest
+from tfdist.training.probes.recording_setup import devices_for, impose
+
+
+@pytest.mark.parametrize(
+    ("asked", "replicas", "workers", "seen", "gpus", "logical"),
+    [
+        (None, 1, 1, 0, None, None),  # the CPU
+        (None, 3, 1, 0, None, 3),
+        (None, 2, 2, 0, None, None),  # two workers on the CPU have a replica each
+        (None, 1, 1, 4, (0,), None),
+        (None, 2, 1, 4, (0, 1), None),
+        (None, 2, 2, 4, (0, 1), None),  # dealt out later, one to each
+        (None, 3, 1, 2, (0,), 3),  # too few GPUs: one of them, split
+        ((2, 3), 1, 1, 4, (2,), None),
+        ((2, 3), 2, 1, 4, (2, 3), None),
+        ((2,), 2, 1, 4, (2,), 2),
+    ],
+)
+def test_devices(
+    asked: tuple[int, ...] | None,
+    replicas: int,
+    workers: int,
+    seen: int,
+    gpus: tuple[int, ...] | None,
+    logical: int | None,
+) -> None:
+    # A split that a config asks for would make several replicas of the reference.
+    received = devices_for(DeviceRequest(gpus=asked, logical=5, memory_limit=100), replicas, workers, seen)
+    assert received == DeviceRequest(gpus=gpus, logical=logical, memory_limit=100)
+
+
+def test_workers_need_a_gpu_each() -> None:
+    with pytest.raises(UsageError, match="3 workers need a GPU each. Received: 2"):
+        devices_for(DeviceRequest(), 3, 3, 2)
+
+
+def test_xla_as_asked_whatever_the_script_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keras.Model, "compile", keras.Model.compile)
+    impose(RecordingRequest("/r", 1, jit_compile=True))
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse", jit_compile=False)
+    assert model.jit_compile is True
+    model.compile("sgd", "mse", run_eagerly=True)  # which excludes XLA
+    assert model.jit_compile is False
+
+
+def test_a_precision_as_asked_whatever_the_script_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module, name in (
+        (keras.config, "set_dtype_policy"),
+        (keras.mixed_precision, "set_dtype_policy"),
+        (keras.mixed_precision, "set_global_policy"),
+    ):
+        monkeypatch.setattr(module, name, getattr(module, name))
+    before, restore = keras.config.dtype_policy(), keras.config.set_dtype_policy
+    try:
+        impose(RecordingRequest("/r", 1, precision="mixed_bfloat16"))
+        keras.mixed_precision.set_global_policy("float64")
+        keras.config.set_dtype_policy("float64")
+        assert keras.config.dtype_policy().name == "mixed_bfloat16"
+    finally:
+        restore(before)

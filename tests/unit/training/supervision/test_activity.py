@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import pytest
+
+from tfdist.rundir import State
+from tfdist.training.supervision.activity import SHORT_SECONDS, Activity, Limits
+
+FIRST, STEP = 100.0, 10.0
+
+
+@pytest.fixture
+def activity() -> Activity:
+    return Activity(Limits(FIRST, STEP), now=0.0)
+
+
+def step(activity: Activity, now: float, trained: int = 1) -> None:
+    activity.begin_batches()
+    activity.end_batches(trained=trained, now=now)
+
+
+def seen(activity: Activity, now: float) -> tuple[State, float | None]:
+    return activity.state(now), activity.limit()
+
+
+def test_a_fit(activity: Activity) -> None:
+    assert seen(activity, 0) == (State.STARTING, None)
+    activity.begin_call(trains=True, now=1)
+    assert seen(activity, 1) == (State.COMPILING, FIRST)
+    activity.begin_batches()
+    assert seen(activity, 50) == (State.COMPILING, FIRST)
+    activity.end_batches(trained=3, now=51)
+    assert seen(activity, 51) == (State.STEP, STEP)
+    activity.begin_batches()
+    assert seen(activity, 60) == (State.STEP, STEP)
+    activity.end_call(61)
+    assert seen(activity, 61) == (State.STARTING, None)
+    assert activity.step == 3
+
+
+def test_a_cluster_that_forms(activity: Activity) -> None:
+    activity.begin_forming(1)
+    assert (seen(activity, 1), activity.moves) == ((State.STARTING, FIRST), 1)
+    activity.end_forming(2)
+    assert (seen(activity, 2), activity.moves) == ((State.STARTING, None), 2)
+
+
+def test_what_takes_long_between_batches_is_a_callback(activity: Activity) -> None:
+    activity.begin_call(trains=True, now=0)
+    step(activity, now=1)
+    assert activity.state(1 + SHORT_SECONDS / 2) is State.STEP
+    assert activity.state(1 + 2 * SHORT_SECONDS) is State.CALLBACK
+    activity.begin_batches()
+    assert activity.state(1 + 2 * SHORT_SECONDS) is State.STEP
+
+
+def test_the_first_evaluation_of_a_fit_compiles_and_no_other(activity: Activity) -> None:
+    activity.begin_call(trains=True, now=0)
+    step(activity, now=1)
+    activity.begin_call(trains=False, now=2)
+    assert seen(activity, 2) == (State.COMPILING, FIRST)
+    step(activity, now=3, trained=0)
+    assert seen(activity, 3) == (State.EVALUATING, STEP)
+    activity.end_call(4)
+    assert seen(activity, 4) == (State.STEP, STEP)
+    activity.begin_call(trains=False, now=5)
+    assert seen(activity, 5) == (State.EVALUATING, STEP)
+    assert activity.step == 1
+
+
+def test_an_evaluation_by_itself(activity: Activity) -> None:
+    for _ in range(2):
+        activity.begin_call(trains=False, now=0)
+        assert seen(activity, 0) == (State.COMPILING, FIRST)
+        step(activity, now=1, trained=0)
+        assert seen(activity, 1) == (State.EVALUATING, STEP)
+        activity.end_call(2)
+
+
+def test_saving_may_be_inside_of_saving_and_keeps_the_limit(activity: Activity) -> None:
+    activity.begin_save(0)
+    assert seen(activity, 0) == (State.SAVING, None)
+    activity.end_save(1)
+    activity.begin_call(trains=True, now=1)
+    step(activity, now=2)
+    activity.begin_save(3)
+    activity.begin_save(3)
+    activity.end_save(4)
+    assert seen(activity, 4) == (State.SAVING, STEP)
+    activity.end_save(5)
+    assert seen(activity, 5) == (State.STEP, STEP)
+
+
+def test_batches_outside_of_any_call_are_steps_without_a_limit(activity: Activity) -> None:
+    step(activity, now=1)
+    assert seen(activity, 9) == (State.STEP, None)
+    activity.be(State.FINISHED, 10)
+    assert seen(activity, 10) == (State.FINISHED, None)
+    assert activity.step == 1
+
+
+def test_every_event_is_a_move(activity: Activity) -> None:
+    activity.begin_call(trains=True, now=1)
+    step(activity, now=2)
+    activity.begin_save(3)
+    activity.end_save(4)
+    activity.move(5)
+    activity.end_call(6)
+    activity.be(State.FINISHED, 7)
+    assert (activity.moves, activity.moved) == (7, 7)

@@ -1,0 +1,51 @@
+"""What a worker leaves of the error that ends it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tfdist.errors import DataError
+from tfdist.launch.environment import Assignment
+from tfdist.rundir import ErrorRecord, RunDir, State, WorkerState, create_run_dir
+from tfdist.training.supervision.error_report import report
+from tfdist.training.supervision.launcher_link import line_of
+
+
+@pytest.fixture
+def assignment(tmp_path: Path) -> Assignment:
+    run = create_run_dir(tmp_path / "run", name="reporting")
+    return Assignment(str(run.path), 7, index=0, num_workers=1, target_kind="script", target="x.py")
+
+
+def left_of(error: Exception, assignment: Assignment) -> tuple[int, ErrorRecord, WorkerState]:
+    """The exit code, the error file and the last state of a worker that raises an error."""
+    try:
+        raise error
+    except type(error) as raised:
+        code = report(raised, assignment)
+    run = RunDir(assignment.run_dir)
+    record, state = ErrorRecord.read(run.error_file(0, 0)), WorkerState.read(run.state_file(0))
+    assert record is not None and state is not None
+    assert run.log_file(0, 0).read_text() == record.traceback
+    return code, record, state
+
+
+def test_an_error_before_any_step_has_none(assignment: Assignment) -> None:
+    code, record, state = left_of(ValueError("early"), assignment)
+    assert (code, record.exit_code, record.type, record.message) == (4, 4, "ValueError", "early")
+    assert (record.epoch, record.step) == (None, None)
+    assert state.state is State.FAILED
+    assert 'raise error\nValueError: early\n' in record.traceback
+
+
+def test_an_error_says_at_which_step(assignment: Assignment) -> None:
+    heartbeat = line_of(assignment).heartbeat
+    with heartbeat.calling(trains=True):
+        heartbeat.begin_epoch(1)
+        heartbeat.begin_batches()
+        heartbeat.end_batches(trained=14)
+    code, record, state = left_of(DataError("record 3 is damaged"), assignment)
+    assert (code, record.type) == (5, "tfdist.errors.DataError")
+    assert (record.epoch, record.step) == (state.epoch, state.step) == (1, 14)

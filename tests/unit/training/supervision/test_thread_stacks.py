@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import json
+import os
+import runpy
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+
+import pytest
+
+from tfdist.training.supervision.thread_stacks import stack_of, stacks, where, where_called
+
+SCRIPT = """
+import json, sys
+
+def default(value):
+    frames.append(sys._getframe())
+    return 1
+
+def work():
+    json.dumps(object(), default=default)
+
+frames = []
+"""
+
+
+@pytest.fixture
+def frame(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FrameType:
+    """One of the standard library's, called by a script's line 9, and below it the frame of a test."""
+    script = tmp_path / "deep" / "train.py"
+    script.parent.mkdir()
+    script.write_text(SCRIPT)
+    monkeypatch.chdir(tmp_path)
+    names = runpy.run_path(str(script))
+    names["work"]()
+    return names["frames"][0]
+
+
+def of_main(frame: FrameType) -> dict[int, FrameType]:
+    return {threading.main_thread().ident or 0: frame}
+
+
+def test_names_the_innermost_line_of_the_user(frame: FrameType) -> None:
+    assert where(of_main(frame)) == f"{os.path.join('deep', 'train.py')} line 6 in default"
+    library = frame.f_back
+    assert library is not None and library.f_code.co_filename == json.encoder.__file__
+    assert where(of_main(library)) == f"{os.path.join('deep', 'train.py')} line 9 in work"
+
+
+def test_a_generator_that_was_left_is_looked_for_no_longer() -> None:
+    """Its frame leads nowhere, and a stack that begins with it would say nothing of where the thread is."""
+
+    def numbers() -> Iterator[int]:
+        yield 1
+
+    left = numbers()
+    next(left)
+    stack = stack_of(threading.get_ident(), left.gi_frame)
+    assert "test_a_generator_that_was_left_is_looked_for_no_longer" in [summary.name for summary in stack]
+    assert [summary.name for summary in stack_of(-1, left.gi_frame)] == ["numbers"]  # of a thread that has ended
+
+
+def test_a_path_elsewhere_is_whole(frame: FrameType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert where(of_main(frame)).startswith(str(tmp_path / "deep" / "train.py"))
+
+
+def test_every_thread_has_its_stack_and_the_main_thread_is_first() -> None:
+    came, leave = threading.Event(), threading.Event()
+
+    def wait_here() -> None:
+        came.set()
+        leave.wait(20)
+
+    thread = threading.Thread(target=wait_here, name="the-waiting-one")
+    thread.start()
+    try:
+        assert came.wait(20)
+        text = stacks()
+    finally:
+        leave.set()
+        thread.join()
+    assert text.startswith("Thread MainThread:")
+    assert "in test_every_thread_has_its_stack" in text.partition("Thread the-waiting-one:")[0]
+    assert "in wait_here" in text.partition("Thread the-waiting-one:")[2]
+
+
+CALLER = """
+def call(function):
+    return function()
+"""
+
+
+@pytest.fixture
+def called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, frame: FrameType) -> FrameType:
+    """A frame of a script's line 3, which runs below the code of TensorFlow's that calls users' functions."""
+    caller = tmp_path / "tensorflow" / "python" / "ops" / "script_ops.py"
+    caller.parent.mkdir(parents=True)
+    caller.write_text(CALLER)
+    script = tmp_path / "data.py"
+    script.write_text("import sys\ndef load():\n    return sys._getframe()\n")
+    return runpy.run_path(str(caller))["call"](runpy.run_path(str(script))["load"])
+
+
+def test_functions_that_run_for_the_main_thread_are_named(frame: FrameType, called: FrameType) -> None:
+    threads = {**of_main(frame), 1: called, 2: called}
+    assert where_called(threads) == "data.py line 3 in load"
+    assert where(threads).endswith("line 6 in default")
+
+
+def test_other_threads_are_nobodys_matter(frame: FrameType) -> None:
+    assert where_called({**of_main(frame), 1: frame}) == ""
+
+
+def test_this_process_is_somewhere() -> None:
+    assert __file__.rpartition(os.sep)[2] in where(sys._current_frames())
+
+
+LOOKS = """
+import gc, threading
+from tfdist.training.supervision.thread_stacks import frames_of_threads
+
+class Cycle:
+    def __init__(self):
+        self.me, self.local = self, threading.local()
+        self.local.value = 1
+
+for look in range(400):
+    gc.set_threshold(1 + look % 13)
+    ended = threading.Event()
+    threads = [threading.Thread(target=ended.wait) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    garbage = [Cycle() for _ in range(20)]
+    del garbage
+    assert {thread.ident for thread in threads} < frames_of_threads().keys()
+    ended.set()
+    for thread in threads:
+        thread.join()
+print("collects", gc.isenabled())
+gc.disable()
+frames_of_threads()
+print("collects", gc.isenabled())
+"""
+
+
+def test_looking_at_threads_collects_no_garbage() -> None:
+    """CPython 3.11 before 3.11.9 would wait for ever, with the interpreter's lock."""
+    done = subprocess.run([sys.executable, "-c", LOOKS], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "collects True\ncollects False\n"), done.stderr

@@ -1,0 +1,233 @@
+"""The callback that makes a run's checkpoints, and with which a training goes on from one."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tfdist.checkpoint import Checkpoints, Policy, Summary
+from tfdist.checkpoint.checkpoint_manager import variables_of
+from tfdist.errors import RunDirError
+from tfdist.keras_repairs.base import training_state
+from tfdist.keras_repairs.files.weights_copy import WeightsCopy
+from tfdist.keras_repairs.loop import multi_step_execution
+from tfdist.order.position import START, Position
+from tfdist.runtime import random_state, replica_values
+from tfdist.runtime.collectives import broadcast, worker_rank
+from tfdist.training.checkpoints.checkpoint_schedule import Due
+
+Logs = Mapping[str, Any] | None
+Saving = Callable[[], contextlib.AbstractContextManager[None]]
+
+RANDOM = "random"
+"""The name of the random states that no model holds, among a checkpoint's values."""
+
+
+class Keeper(keras.callbacks.Callback):
+    """Saves when it is due, between two batches that are the same on all workers; give it to `fit` on each of them.
+
+    It comes after the callback that keeps the run's record, so that an epoch's checkpoint has the epoch's record.
+
+    Args:
+        checkpoints: Those of the run.
+        policy: When one is due, besides the end of every epoch.
+        facts: The summary of each, but for the place, the time and what only a running training knows.
+        steps: Steps of an epoch.
+        record: Returns the run's record of its epochs so far, in JSON's types.
+        resumed: The checkpoint from which the training goes on; None where it begins.
+        strategy: The process's strategy.
+        saving: Entered while the training waits for a checkpoint.
+    """
+
+    ignores_batches = True
+    """But for those after `steps_to_look` steps."""
+
+    def __init__(
+        self,
+        checkpoints: Checkpoints,
+        policy: Policy,
+        facts: Summary,
+        steps: int,
+        record: Callable[[], Mapping[str, Any]],
+        resumed: Summary | None,
+        strategy: tf.distribute.Strategy,
+        saving: Saving = contextlib.nullcontext,
+    ) -> None:
+        super().__init__()
+        self._checkpoints = checkpoints
+        self._due = Due(policy, strategy)
+        self._facts = facts
+        self._steps = steps
+        self._record = record
+        self._resumed = resumed
+        self._strategy = strategy
+        self._saving = saving
+        self._weights: WeightsCopy | None = None
+        self._is_chief = worker_rank(strategy) == 0
+        self._position = facts.position if resumed is None else resumed.position
+        self._saved_at = self._tried_at = None if resumed is None else resumed.position
+        self._logs: dict[str, float] = {}
+        self._values: dict[str, np.ndarray] = {}
+        self._before_test: dict[str, np.ndarray] | None = None
+
+    def steps_to_look(self) -> float:
+        """In how many steps of the training this callback wants to see one end; the same on all workers."""
+        return self._due.steps_to_look(self._total)
+
+    def save_now(self) -> str | None:
+        """Saves, on all workers together, between two batches; for a training that is to end before its end.
+
+        It returns when the checkpoint is on the disk. Where that failed before at this place, it is tried once more.
+
+        Returns:
+            What was saved where, for people; None when it could not be saved, or no step has been done.
+        """
+        if self._position == START:
+            return None
+        is_saved = self._saved_at == self._position and self._finish()
+        if not is_saved and not (self._save(must=True) and self._finish()):
+            return None
+        return f"{self._where()} in {self._checkpoints.folder}"
+
+    def on_train_begin(self, logs: Logs = None) -> None:
+        if self._resumed is not None:
+            self._checkpoints.restore_weights(self.model, self._resumed)
+            self._values = self._checkpoints.replica_values()
+            with self._strategy.scope():
+                training_state.prepare(self._values)
+            self._give_back({**training_state.lasting_parts(self.model), **self._passing(metrics=False)})
+            if RANDOM in self._values:
+                random_state.write(self._values[RANDOM], self._strategy)
+        self._due.begin(self._total)
+
+    def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
+        resumed, self._resumed = self._resumed, None
+        if resumed is None:
+            self._position = Position(epoch)
+            return
+        if resumed.step:
+            # Only now: Keras resets the metrics at the begin of an epoch.
+            self._give_back(self._passing(metrics=True))
+        if resumed.step == self._steps:
+            training_state.note_logs(self.model, resumed.logs)
+        self._logs = dict(resumed.logs)
+        self._values = {}
+
+    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
+        self._position = dataclasses.replace(self._position, step=batch + 1 + multi_step_execution.untold_steps(self.model))
+        self._logs = _numbers(logs)
+        if self._tried_at != self._position and self._due.is_due(self._total):
+            self._save()
+
+    def on_test_begin(self, logs: Logs = None) -> None:
+        # The evaluation at the end of an epoch takes the metrics for itself; a stop in its midst must know the epoch's.
+        self._before_test = self._read_passing(metrics=True)
+
+    def on_test_end(self, logs: Logs = None) -> None:
+        self._before_test = None
+
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
+        self._position = Position(epoch + 1)
+        self._logs = {}
+        # The epoch's metrics come with no other one.
+        self._save(must=True, metrics=_numbers(logs))
+
+    def on_train_end(self, logs: Logs = None) -> None:
+        if self._is_chief:
+            with self._saving():
+                self._checkpoints.finish()
+            # The model keeps its callbacks for longer than it trains, and this is as large as its checkpoint.
+            self._weights = None
+
+    def _where(self) -> str:
+        position = self._position
+        return f"step {self._total} (epoch {position.epoch + 1}, {position.step} of {self._steps} batches)"
+
+    @property
+    def _total(self) -> int:
+        return self._position.total(self._steps)
+
+    def _save(self, *, must: bool = False, metrics: Mapping[str, float] | None = None) -> bool:
+        """Copies what a checkpoint needs, which is then written while the training goes on.
+
+        Args:
+            must: Whether one is made even if the one before is still being written, and such ones are left out.
+            metrics: Of the epoch that ends here.
+
+        Returns:
+            Whether it was made, the same on all workers.
+        """
+        with self._saving():
+            return self._save_together(must, metrics or {})
+
+    def _save_together(self, must: bool, metrics: Mapping[str, float]) -> bool:
+        self._tried_at = self._position
+        made = self._agreed(lambda: self._checkpoints.ready(self._total, must=must))
+        if made:
+            passing = self._before_test
+            if passing is None:
+                passing = self._read_passing(metrics=self._position.step > 0)
+            lasting = replica_values.read(training_state.lasting_parts(self.model), self._strategy)
+            values = lasting | passing | self._own_values()
+            if self._is_chief:
+                self._begin_to_write(values, metrics)
+            self._saved_at = self._position
+        self._due.saved()
+        return made
+
+    def _finish(self) -> bool:
+        """Waits until what was begun is on the disk; returns whether it is, the same on all workers."""
+        with self._saving():
+            return self._agreed(self._checkpoints.finish)
+
+    def _agreed(self, ask: Callable[[], bool]) -> bool:
+        """The chief's answer, on all workers."""
+        return bool(broadcast(self._is_chief and ask(), strategy=self._strategy))
+
+    def _begin_to_write(self, values: Mapping[str, np.ndarray], metrics: Mapping[str, float]) -> None:
+        summary = dataclasses.replace(
+            self._facts,
+            epoch=self._position.epoch,
+            step=self._position.step,
+            total=self._total,
+            time=time.time(),
+            variables=variables_of(self.model),
+            logs=self._logs,
+            metrics=metrics,
+            record=self._record(),
+        )
+        if self._weights is None:
+            self._weights = WeightsCopy(self.model)
+        self._checkpoints.save(self._weights, values, summary)
+
+    def _own_values(self) -> dict[str, np.ndarray]:
+        """Further arrays of a checkpoint, by names of their own; the chief's count."""
+        return {}
+
+    def _read_passing(self, *, metrics: bool) -> dict[str, np.ndarray]:
+        """What an evaluation changes: seeds, metrics, the random states that no model holds."""
+        values = replica_values.read(self._passing(metrics=metrics), self._strategy)
+        return values | {RANDOM: random_state.read(self._strategy)}
+
+    def _passing(self, *, metrics: bool) -> dict[str, replica_values.Part]:
+        return training_state.passing_parts(self.model, metrics=metrics)
+
+    def _give_back(self, parts: Mapping[str, replica_values.Part]) -> None:
+        try:
+            replica_values.write(self._values, parts, self._strategy)
+        except ValueError as error:
+            raise RunDirError(
+                f"The checkpoint is of another model than the config's: {error}. Expected the config that was "
+                "trained. Train with that one, or choose another --run-dir."
+            ) from error
+
+
+def _numbers(logs: Logs) -> dict[str, float]:
+    return {name: float(value) for name, value in (logs or {}).items() if np.ndim(value) == 0}

@@ -1,0 +1,112 @@
+"""What a script wants kept of its `fit`s, and where: asked for by `tfdist.callbacks`, or by how it was started."""
+
+from __future__ import annotations
+
+import math
+import types
+from dataclasses import dataclass
+from pathlib import Path
+
+import keras
+
+from tfdist.errors import UsageError
+from tfdist.launch.environment import Assignment, Resume
+from tfdist.rundir import RunDir
+from tfdist.training.run_callbacks import Record
+
+EVERY_MINUTES = 10.0
+"""Between two checkpoints of a script, where it does not say."""
+
+KEEP = 3
+
+
+@dataclass(frozen=True)
+class Keeping:
+    """How the checkpoints of a `fit` are made.
+
+    Attributes:
+        run: The directory with the folder of checkpoints.
+        every_steps: After each multiple of so many steps of the `fit`; None for never.
+        every_minutes: When the last one is so old; None for never.
+        keep: How many are left.
+        resume: Whether a `fit` goes on from a checkpoint in the directory: if there is one, in any case, or never.
+        overwrite: Whether checkpoints of an earlier training in the directory may go.
+        is_asked_for: Whether the script asks for them, and not just how it was started.
+        is_restart: Whether it resumes for the one reason that its job was restarted: what another job has left in the
+            directory is an earlier training's, as it was at the job's first start.
+
+    Raises:
+        UsageError: A number is not positive, or not whole where it must be, or `resume` is none of the three.
+    """
+
+    run: RunDir
+    every_steps: int | None = None
+    every_minutes: float | None = EVERY_MINUTES
+    keep: int = KEEP
+    resume: Resume = "never"
+    overwrite: bool = False
+    is_asked_for: bool = False
+    is_restart: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("every_steps", "keep"):
+            value = getattr(self, name)
+            if not (value is None and name == "every_steps") and not (_is_number(value, int) and value > 0):
+                raise UsageError(f"{name}: expected a whole number above 0. Received: {value!r}")
+        minutes = self.every_minutes
+        if minutes is not None and not (_is_number(minutes, int | float) and 0 < minutes < math.inf):
+            raise UsageError(f"every_minutes: expected a number above 0, or None. Received: {minutes!r}")
+        if self.resume not in ("auto", "must", "never"):
+            raise UsageError(f"resume must be auto, must or never. Received: {self.resume!r}")
+
+    def folder(self, fit: int) -> Path:
+        """Where the checkpoints of the `fit` number `fit` of the directory lie, counted from 0."""
+        folder = self.run.checkpoints_dir
+        return folder / f"fit-{fit + 1}" if fit else folder
+
+
+def _is_number(value: object, kind: type | types.UnionType) -> bool:
+    """True and False are integers for Python, and none for people."""
+    return isinstance(value, kind) and not isinstance(value, bool)
+
+
+def wanted_resume(assignment: Assignment) -> Resume:
+    """What `--resume` asks for; a restart of a group resumes by itself."""
+    return "auto" if is_restart(assignment) else assignment.resume
+
+
+def is_restart(assignment: Assignment) -> bool:
+    """Whether a worker goes on for the one reason that its group was restarted."""
+    return assignment.resume == "never" and assignment.attempt > 0
+
+
+def is_verified(assignment: Assignment | None) -> bool:
+    """Whether a worker is one of `tfdist verify`, which must not touch what the user's own run has left."""
+    return assignment is not None and not (assignment.recording is None and assignment.trace is None)
+
+
+def keeping_of_start(assignment: Assignment | None) -> Keeping | None:
+    """What the way in which a script was started asks for: checkpoints where it may have to go on, else None."""
+    if assignment is None or assignment.target_kind == "config" or assignment.recording is not None:
+        return None
+    resume = wanted_resume(assignment)
+    if resume == "never" and not assignment.max_restarts:
+        return None
+    return Keeping(RunDir(Path(assignment.run_dir)), resume=resume, is_restart=is_restart(assignment))
+
+
+class Wish(keras.callbacks.Callback):
+    """Stands among the callbacks of a `fit` and says what is to be kept of it; does nothing itself.
+
+    Args:
+        keeping: How.
+        record: What writes the record of the `fit`; None on a worker that writes none.
+    """
+
+    async_safe = True
+    ignores_batches = True
+
+    def __init__(self, keeping: Keeping, record: Record | None) -> None:
+        super().__init__()
+        self.keeping = keeping
+        self.record = record

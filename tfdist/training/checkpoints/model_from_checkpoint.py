@@ -1,0 +1,58 @@
+"""A model as it was at a checkpoint, built from its run's config, for one file of Keras's."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import keras
+import tensorflow as tf
+import yaml
+
+from tfdist.config import load_config
+from tfdist.config.dotted_path import search_in
+from tfdist.errors import RunDirError, UsageError
+from tfdist.rundir import RunDir
+from tfdist.training.config_run.model_building import build_model
+
+
+def load_model(run: RunDir, weights: Path) -> keras.Model:
+    """Builds and compiles the run's model, and loads weights and the optimizer's state into it.
+
+    Args:
+        run: A run from a config.
+        weights: A checkpoint's file of weights.
+
+    Raises:
+        UsageError: The run is a script's, or its model has no variables before it has seen data.
+        ConfigError: The config's model cannot be built here.
+        RunDirError: The config cannot be read.
+    """
+    _check_has_config(run)
+    # A run that goes on has the devices; and as in a worker, a dotted path is looked for in the working directory.
+    tf.config.set_visible_devices([], "GPU")
+    search_in(os.getcwd())
+    config = load_config(run.config_file)
+    keras.config.set_dtype_policy(config.precision)
+    model = build_model(config, tf.distribute.get_strategy())
+    if not model.built:
+        raise UsageError(
+            f"The model of {config.model.build} has no variables before it has seen data, so that none can be loaded "
+            "into it here. Expected one with an Input. Give a DEST that ends in .weights.h5, and load that after the "
+            "model was called once."
+        )
+    model.optimizer.build(model.trainable_variables)
+    model.load_weights(weights)
+    return model
+
+
+def _check_has_config(run: RunDir) -> None:
+    try:
+        content = yaml.safe_load(run.config_file.read_bytes())
+    except (OSError, yaml.YAMLError) as error:
+        raise RunDirError(f"The config {run.config_file} of the run cannot be read: {error}.") from error
+    if not isinstance(content, dict) or "model" not in content:
+        raise UsageError(
+            f"What builds the model of {run} is a script, and not written in its config. Expected a run from a config. "
+            "Give a DEST that ends in .weights.h5, and load it into the model that the script builds."
+        )

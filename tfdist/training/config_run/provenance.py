@@ -1,0 +1,34 @@
+"""What a run writes down of itself, so that it can be run again."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import yaml
+
+from tfdist.config import RunConfig, dump_yaml
+from tfdist.config.yaml_types import Dumper
+from tfdist.launch.environment import Assignment
+from tfdist.rundir import atomic_files
+from tfdist.training.session.package_versions import versions
+from tfdist.training.session.session import Session
+
+
+def write_config(session: Session, config: RunConfig) -> None:
+    """Writes the resolved config with the seed that is used and the versions; `tfdist train` can run it again."""
+    atomic_files.write_text(
+        session.run.config_file, dump_yaml(dataclasses.replace(config, seed=session.seed), versions()), durable=False
+    )
+
+
+def write_script(session: Session, assignment: Assignment) -> None:
+    """Writes what was run, with which arguments, and the seed of whatever it does not seed itself."""
+    content = {
+        assignment.target_kind: assignment.target,
+        "args": list(assignment.args),
+        "seed": session.seed,
+        "workers": session.num_workers,
+        "replicas": session.strategy.num_replicas_in_sync,
+        "versions": versions(),
+    }
+    atomic_files.write_text(session.run.config_file, yaml.dump(content, Dumper=Dumper, sort_keys=False), durable=False)

@@ -1,0 +1,186 @@
+"""A run from a config: strategy, data, model, fit, saved model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import keras
+
+from tfdist import data
+from tfdist.checkpoint import Policy, Summary
+from tfdist.config import RunConfig, load_config, to_dict
+from tfdist.keras_repairs.base.training_state import build
+from tfdist.launch.environment import Assignment
+from tfdist.order.position import Position
+from tfdist.rundir import State, atomic_files
+from tfdist.runtime.devices import DeviceRequest
+from tfdist.runtime.step_meter import waited_for_data
+from tfdist.training.checkpoints.checkpoint_callback import Keeper
+from tfdist.training.checkpoints.resume_log import note_resume
+from tfdist.training.config_run.model_building import build_model
+from tfdist.training.config_run.provenance import write_config
+from tfdist.training.config_run.run_resume import (
+    Beginning,
+    check_same_order,
+    find_beginning,
+    steps_per_epoch,
+    write_done,
+)
+from tfdist.training.config_run.run_summary import closing, done_before, opening
+from tfdist.training.config_run.shape_diagnosis import misfit
+from tfdist.training.run_callbacks import Progress, Record
+from tfdist.training.session import session as sessions
+from tfdist.training.session.package_versions import versions
+from tfdist.training.session.session import Session
+from tfdist.training.supervision.exception_causes import explained
+
+
+def run_config(assignment: Assignment) -> None:
+    """Trains what the assignment's config describes; the chief writes the run directory and prints.
+
+    Raises:
+        ConfigError: The config names something that does not exist or does not fit.
+        DataError: The data cannot be read or does not fit the model.
+        RunDirError: The run directory cannot be written.
+    """
+    config = load_config(assignment.target, assignment.overrides)
+    session = sessions.start(assignment, _device_request(assignment, config))
+    keras.config.set_dtype_policy(config.precision)
+    beginning = find_beginning(session, assignment, config)
+    if beginning.is_done:
+        if session.is_chief:
+            print(done_before(session, config), flush=True)
+        return
+    if session.is_chief:
+        write_config(session, config)
+        print(opening(session, config, beginning), flush=True)
+        if beginning.resumed is not None:
+            note_resume(
+                session.run,
+                beginning.resumed,
+                workers=session.num_workers,
+                replicas=session.strategy.num_replicas_in_sync,
+                attempt=assignment.attempt,
+            )
+    _train(session, config, beginning)
+
+
+def _train(session: Session, config: RunConfig, beginning: Beginning) -> None:
+    """From the data to the saved model."""
+    inputs = _load_data(session, config, beginning.position)
+    model = build_model(config, session.strategy)
+    resumed = beginning.resumed
+    if resumed is not None:
+        check_same_order(resumed, samples=inputs.samples, order=inputs.order)
+        build(model, inputs.train)
+        session.heartbeat.resume(resumed.epoch, resumed.total)
+    begun = beginning.position.step * config.data.batch_size
+    progress = Progress(config.fit.epochs, inputs.samples, begun, lambda: waited_for_data(session.strategy))
+    record = Record(session.run, None if resumed is None else resumed.record)
+    keeper = _keeper(session, config, inputs, beginning, record)
+    session.stopping.at_stop(keeper.save_now)
+    _fit(model, inputs, config, beginning, [progress, record, keeper] if session.is_chief else [keeper])
+    session.heartbeat.enter(State.SAVING)
+    if session.is_chief:
+        with atomic_files.replacing(session.run.model_file) as temporary:
+            model.save(temporary)
+        write_done(session.run, config.fit.epochs)
+        print(closing(session, config, inputs.samples, progress, record), flush=True)
+
+
+def _keeper(session: Session, config: RunConfig, inputs: _Inputs, beginning: Beginning, record: Record) -> Keeper:
+    """What makes the checkpoints; its `save_now` is what the run does when it is stopped before its end."""
+    section = config.checkpoint
+    facts = Summary(
+        epoch=0,
+        step=0,
+        total=0,
+        seed=session.seed,
+        batch_size=config.data.batch_size,
+        samples=inputs.samples,
+        workers=session.num_workers,
+        replicas=session.strategy.num_replicas_in_sync,
+        time=0.0,
+        config=to_dict(config),
+        versions=versions(),
+        order=inputs.order,
+        job=session.job,
+    )
+    return Keeper(
+        beginning.checkpoints,
+        Policy(section.every_steps, section.every_minutes and section.every_minutes * 60.0),
+        facts,
+        steps_per_epoch(config, inputs.samples),
+        lambda: record.kept,
+        beginning.resumed,
+        session.strategy,
+        session.saving,
+    )
+
+
+@dataclass(frozen=True)
+class _Inputs:
+    train: Any
+    validation: Any
+    samples: int
+    order: Mapping[str, Any]
+
+
+def _device_request(assignment: Assignment, config: RunConfig) -> DeviceRequest:
+    """The command line's wishes before the config's."""
+    asked, section = sessions.requested_devices(assignment), config.devices
+    return replace(
+        asked,
+        logical=asked.logical or section.logical,
+        memory_limit=asked.memory_limit or section.memory_limit,
+        memory_growth=section.memory_growth,
+    )
+
+
+def _load_data(session: Session, config: RunConfig, begin: Position) -> _Inputs:
+    section = config.data
+    train = data.from_config(
+        section.train, section.batch_size, session.seed, session.strategy, "data.train", begin
+    )
+    validation = None
+    if section.validation is not None:
+        # One evaluation an epoch: where it is shuffled, its order is the one that the epoch would have had.
+        opened = data.from_config(
+            section.validation,
+            section.batch_size,
+            session.seed,
+            session.strategy,
+            "data.validation",
+            Position(begin.epoch),
+        )
+        validation = opened.batches
+    return _Inputs(train.batches, validation, train.samples, train.order)
+
+
+def _fit(
+    model: keras.Model,
+    inputs: _Inputs,
+    config: RunConfig,
+    beginning: Beginning,
+    callbacks: list[keras.callbacks.Callback],
+) -> None:
+    try:
+        model.fit(
+            inputs.train,
+            validation_data=inputs.validation,
+            epochs=config.fit.epochs,
+            initial_epoch=beginning.position.epoch,
+            callbacks=callbacks,
+            shuffle=False,
+            verbose=0,
+        )
+    except Exception as error:
+        if explained(error) is not None:
+            raise
+        datasets = {"data.train": inputs.train, "data.validation": inputs.validation}
+        reason = misfit(model, config.compile.loss, datasets)
+        if reason is None:
+            raise
+        raise reason from error

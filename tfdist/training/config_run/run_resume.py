@@ -1,0 +1,140 @@
+"""Where a run begins: anew, at a checkpoint of its own, or not at all because it came to its end before."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from tfdist.checkpoint import Checkpoints, Retention, Summary
+from tfdist.checkpoint.checkpoint_manager import of_another_run
+from tfdist.config import RunConfig
+from tfdist.errors import RunDirError
+from tfdist.launch.environment import Assignment
+from tfdist.order.epoch_order import num_steps
+from tfdist.order.position import START, Position
+from tfdist.rundir import RunDir, atomic_files
+from tfdist.runtime.collectives import broadcast
+from tfdist.training.checkpoints.checkpoint_options import is_restart, wanted_resume
+from tfdist.training.session.session import Session
+
+_IN_WORDS = {
+    "shuffle": "data.train.shuffle",
+    "shares": "the number of samples of each worker's share",
+    "lanes": "the number of files of data.train that are read at the same time",
+    "window": "the part of data.train.shuffle_buffer for each of these files",
+}
+"""What the order of the samples depends on, for errors."""
+
+_log = logging.getLogger("tfdist")
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """Where a run begins.
+
+    Attributes:
+        checkpoints: Those of the run.
+        resumed: The checkpoint it goes on from; None where it begins anew.
+        path: Of that checkpoint, on the chief's machine.
+        is_done: Whether there is nothing to train.
+    """
+
+    checkpoints: Checkpoints
+    resumed: Summary | None = None
+    path: str = ""
+    is_done: bool = False
+
+    @property
+    def position(self) -> Position:
+        """The place of the first batch to come."""
+        return START if self.resumed is None else self.resumed.position
+
+
+def find_beginning(session: Session, assignment: Assignment, config: RunConfig) -> Beginning:
+    """Looks for a checkpoint as `--resume` says; all workers call it together.
+
+    Raises:
+        RunDirError: There is none and there must be, or it is of another training.
+    """
+    section = config.checkpoint
+    folder = section.directory or session.run.checkpoints_dir
+    checkpoints = Checkpoints(
+        folder, Retention.of(section), session.strategy, when_busy=section.when_busy, restoring=session.restoring
+    )
+    wanted = wanted_resume(assignment)
+    if wanted == "never":
+        checkpoints.check_none()
+        return Beginning(checkpoints)
+    if broadcast(session.is_chief and is_done(session.run, config.fit.epochs), strategy=session.strategy):
+        return Beginning(checkpoints, is_done=True)
+    found = checkpoints.latest()
+    if found is None:
+        if wanted == "must":
+            raise RunDirError(
+                f"There is nothing to resume in the run directory {session.run}. Expected a checkpoint that is whole "
+                "in it. Give the --run-dir of the run that is to go on, or begin a new one with --resume auto."
+            )
+        _log.info("no checkpoint yet in %s: the run begins", checkpoints.folder)
+        return Beginning(checkpoints)
+    summary, path = found
+    if is_restart(assignment) and summary.job != assignment.job:
+        # The attempt before was ended before it could find them.
+        raise of_another_run(checkpoints.folder)
+    check_same_order(summary, seed=session.seed, batch_size=config.data.batch_size)
+    return Beginning(checkpoints, summary, path)
+
+
+def check_same_order(
+    summary: Summary,
+    *,
+    seed: int | None = None,
+    batch_size: int | None = None,
+    samples: int | None = None,
+    order: Mapping[str, Any] = MappingProxyType({}),
+) -> None:
+    """Checks that global batches are those of the run that is to go on; None is not looked at.
+
+    Args:
+        summary: Of the checkpoint.
+        seed: Of the run.
+        batch_size: Samples of a global batch.
+        samples: Of an epoch.
+        order: What else the order depends on, by name.
+
+    Raises:
+        RunDirError: They are not: some samples of the epoch would come twice, and others not at all.
+    """
+    for name, here, there in (
+        ("seed", seed, summary.seed),
+        ("data.batch_size", batch_size, summary.batch_size),
+        ("the number of samples in data.train", samples, summary.samples),
+        *((words, order.get(name), summary.order.get(name)) for name, words in _IN_WORDS.items()),
+    ):
+        if here is not None and there is not None and here != there:
+            raise RunDirError(
+                f"The checkpoint is of a run in which {name} was {there}. Expected the same, which decides the order "
+                f"of the samples. Received: {here}. Go on with {there}, or choose another --run-dir."
+            )
+
+
+def steps_per_epoch(config: RunConfig, samples: int) -> int:
+    """Global batches of an epoch."""
+    return num_steps(samples, config.data.batch_size)
+
+
+def is_done(run: RunDir, epochs: int) -> bool:
+    """Whether a run of so many epochs has come to its end in `run`, with its model saved."""
+    try:
+        done = json.loads(run.done_file.read_bytes())["epochs"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    return run.model_file.exists() and done >= epochs
+
+
+def write_done(run: RunDir, epochs: int) -> None:
+    """Notes that the run has come to its end. Raises `RunDirError` when it cannot."""
+    atomic_files.write_json(run.done_file, {"epochs": epochs})

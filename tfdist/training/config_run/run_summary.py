@@ -1,0 +1,65 @@
+"""What a run from a config says at its beginning and at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tfdist.config import RunConfig
+from tfdist.config.data_sections import SourceConfig
+from tfdist.training.checkpoints.resume_log import change_of
+from tfdist.training.config_run.input_description import input_of
+from tfdist.training.config_run.run_resume import Beginning
+from tfdist.training.run_callbacks import Progress, Record, metrics_line
+from tfdist.training.session.session import Session
+from tfdist.training.supervision.input_wait import Wait, remedy
+
+
+def opening(session: Session, config: RunConfig, beginning: Beginning) -> str:
+    """The line that a run begins with: what trains, on what, where it writes, and where it goes on if it does."""
+    line = f"{config.name}: training on {describe(session)}; run directory {session.run}"
+    resumed = beginning.resumed
+    if resumed is None:
+        return line
+    change = change_of(resumed, session.strategy.num_replicas_in_sync)
+    place = f"after step {resumed.total:,} (epoch {resumed.epoch + 1}, {resumed.step:,} batches done)"
+    return f"{line}\n{config.name}: goes on {place} from {beginning.path}{change}"
+
+
+def done_before(session: Session, config: RunConfig) -> str:
+    """The line of a run that came to its end before."""
+    return (
+        f"{config.name}: was done before, {config.fit.epochs} epochs; nothing to train. model {session.run.model_file}"
+    )
+
+
+def closing(session: Session, config: RunConfig, samples: int, progress: Progress, record: Record) -> str:
+    """The lines that a run ends with: where, how fast, with which metrics, and where the model lies."""
+    last = {name: values[-1] for name, values in record.history.items()}
+    return "\n".join(
+        (
+            f"{config.name}: done, {config.fit.epochs} epochs of {samples:,} samples",
+            f"  on       {describe(session)}",
+            f"  speed    {progress.samples_per_second:,.0f} samples/s",
+            *_waiting(config.data.train, progress.wait),
+            f"  metrics  {metrics_line(last)}",
+            f"  model    {session.run.model_file}",
+        )
+    )
+
+
+def _waiting(section: SourceConfig, wait: Wait | None) -> Iterator[str]:
+    """How long steps waited for their data, where that is worth a remedy."""
+    if wait is not None and wait.is_much:
+        advice = remedy(input_of(section), wait)
+        yield f"  input    {100 * wait.share:.0f} % of the steps' time waited for data. {advice}"
+
+
+def describe(session: Session) -> str:
+    """`2 workers, 2 replicas (MultiWorkerMirroredStrategy, ring)`."""
+    replicas = session.strategy.num_replicas_in_sync
+    kind = "GPU" if session.devices[0].startswith("/device:GPU") else "CPU"
+    if session.choice.kind == "one":
+        return f"1 replica on one {kind}"
+    workers = f"{session.num_workers} workers, " if session.num_workers > 1 else ""
+    strategy = "MultiWorkerMirroredStrategy" if session.choice.kind == "multi_worker" else "MirroredStrategy"
+    return f"{workers}{replicas} replicas on {kind}s ({strategy}, {session.choice.communication})"

@@ -1,0 +1,112 @@
+"""The recorder of a run for `tfdist verify`: its loss, metrics, gradients and weights, step by step, then its end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tfdist.keras_repairs.base.model_facts import model_facts
+from tfdist.launch.recording_request import RecordingRequest
+from tfdist.training.metric_values import loss_scale, metric_values
+from tfdist.training.probes.perturbation import nudge
+from tfdist.training.probes.recording_file import Moment, Recording
+from tfdist.training.probes.step_fingerprints import Observer
+from tfdist.training.probes.step_hooks import Stepping
+from tfdist.training.probes.weight_samples import sample
+
+
+class Recorded(SystemExit):
+    """Ends the worker once its recording is complete: as the script's own exit, with code 0."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+
+
+class Recorder:
+    """Records this worker's training. Make it under the strategy, on every worker, before the first step.
+
+    Its methods read variables that belong to all replicas: every worker calls them at the same places.
+
+    Args:
+        request: For how long, and where to.
+        index: This worker's.
+        strategy: The process's strategy.
+    """
+
+    def __init__(self, request: RecordingRequest, index: int, strategy: tf.distribute.Strategy) -> None:
+        self.observer = Observer(strategy)
+        self._steps = request.steps
+        self._nudged = request.nudged
+        self._file = request.file(index)
+        self._strategy = strategy
+        self._step = self._coming = self._epoch_begin = 0
+        self._scale = 1.0
+        self._moments: list[Moment] = []
+        self._models: list[dict[str, Any]] = []
+
+    def callback(self) -> keras.callbacks.Callback:
+        """A new callback that tells this recorder of one `fit`; of `evaluate` and `predict` it records nothing."""
+        return Stepping(self)
+
+    def begin_fit(self, model: keras.Model, epoch_steps: int | None) -> None:
+        """Records the model as it is before the first step of a `fit`, and sees to its steps.
+
+        Args:
+            model: Built and compiled.
+            epoch_steps: Steps of an epoch, where Keras knows.
+        """
+        self._models.append({**model_facts(model), "epoch_steps": epoch_steps})
+        self._record(model)
+        if self._nudged and len(self._models) == 1:
+            nudge(model)
+
+    def begin_epoch(self) -> None:
+        """Notes where the steps of an epoch begin to count."""
+        self._epoch_begin = self._step
+
+    def begin_steps(self, model: keras.Model, batch: int) -> None:
+        """Forgets what a validation since the last step has left, and notes which steps of the epoch come now."""
+        self.observer.reset()
+        self._scale = loss_scale(model)
+        self._coming = self._epoch_begin + batch + (model.steps_per_execution or 1)
+
+    def end_steps(self, model: keras.Model, logs: Any) -> None:
+        """Records the model; after the last step asked for, ends the process."""
+        self._step = self._coming
+        norm, data = self.observer.read()
+        # Micro-batches are summed over the replicas when their gradients are applied: there is nothing between.
+        accumulates = self._models[-1]["accumulates"]
+        self._record(model, metric_values(model, logs), None if accumulates else norm / self._scale, data)
+        if self._step >= self._steps:
+            self.write()
+            raise Recorded
+
+    def end_epoch(self, epoch: int, logs: Mapping[str, Any]) -> None:
+        """Nothing: the metrics of an epoch are those after its last step."""
+
+    def end_fit(self, model: keras.Model) -> None:
+        """Writes the recording, as far as it has come."""
+        self.write()
+
+    def write(self) -> None:
+        """Makes or replaces this worker's recording."""
+        facts = {
+            "gpus": len(tf.config.list_physical_devices("GPU")),
+            "replicas": self._strategy.num_replicas_in_sync,
+            "models": self._models,
+        }
+        Recording(facts, self._moments).write(self._file)
+
+    def _record(
+        self,
+        model: keras.Model,
+        values: Mapping[str, float] | None = None,
+        norm: float | None = None,
+        data: float | None = None,
+    ) -> None:
+        weights, apart = sample(model.weights, self._steps + 1, self._strategy)
+        fit = len(self._models) - 1
+        self._moments.append(Moment(self._step, fit, values or {}, norm, data, weights, apart))

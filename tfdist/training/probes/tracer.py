@@ -1,0 +1,111 @@
+"""The tracer of a run for `tfdist verify --kill`: what it trains on, step by step, and the SIGKILL at its step."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tfdist.checkpoint.checkpoint_files import stored
+from tfdist.launch.environment import Assignment
+from tfdist.launch.trace_request import TraceRequest
+from tfdist.rundir import RunDir
+from tfdist.training.probes.recorder import Recorded
+from tfdist.training.probes.step_fingerprints import Observer
+from tfdist.training.probes.step_hooks import Stepping
+from tfdist.training.probes.trace_file import End, Epoch, Steps, digest, write_line
+from tfdist.training.probes.weight_samples import sample
+from tfdist.training.supervision.heartbeat import Heartbeat
+
+
+class Tracer:
+    """Traces this worker's training. Make it under the strategy, on every worker, before the first step.
+
+    Its methods read variables that belong to all replicas: every worker calls them at the same places.
+
+    Args:
+        request: Where to, for how long, and when to be killed.
+        assignment: This worker's.
+        heartbeat: Knows how many steps of the run are done.
+        strategy: The process's strategy.
+    """
+
+    def __init__(
+        self, request: TraceRequest, assignment: Assignment, heartbeat: Heartbeat, strategy: tf.distribute.Strategy
+    ) -> None:
+        self.observer = Observer(strategy)
+        self._strategy = strategy
+        self._heartbeat = heartbeat
+        self._last = request.steps
+        self._kill = request.kill(assignment.index, assignment.attempt)
+        self._folder = RunDir(assignment.run_dir).checkpoints_dir
+        self._file = request.steps_file(assignment.index, assignment.attempt).open("w", buffering=1)
+        self._end_file = request.end_file(assignment.index)
+        self._furthest = furthest_checkpoint(self._folder)
+        self._made = self._before = 0
+
+    def callback(self) -> keras.callbacks.Callback:
+        """A new callback that tells this tracer of one `fit`."""
+        return Stepping(self)
+
+    def begin_fit(self, model: keras.Model, epoch_steps: int | None) -> None:
+        """Nothing: where a run begins, its first step tells."""
+
+    def begin_epoch(self) -> None:
+        """Nothing: steps are counted from the begin of the run."""
+
+    def begin_steps(self, model: keras.Model, batch: int) -> None:
+        """Forgets what a validation since the last step has left, and notes how many steps are done."""
+        self.observer.reset()
+        self._before = self._heartbeat.state.step
+
+    def end_steps(self, model: keras.Model, logs: Any) -> None:
+        """Writes the steps down; ends the process after the last one asked for, or as the kill says."""
+        _, data = self.observer.read()
+        step = self._heartbeat.state.step
+        self._look_for_checkpoints()
+        write_line(self._file, Steps(step, step - self._before, data, self._made))
+        if self._last is not None and step >= self._last:
+            self.end_fit(model)
+            raise Recorded
+        if self._kill is not None and step >= self._kill.step and self._made:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def end_epoch(self, epoch: int, logs: Mapping[str, Any]) -> None:
+        """Writes down what the epoch came to."""
+        values = {name: float(value) for name, value in logs.items() if np.ndim(value) == 0}
+        write_line(self._file, Epoch(self._heartbeat.state.step, epoch, values))
+
+    def end_fit(self, model: keras.Model) -> None:
+        """Writes down the weights and the optimizer's state."""
+        variables = [*model.weights, *model.optimizer.variables]
+        elements, _ = sample(variables, 1, self._strategy)
+        # `sample` names them in the order in which it got them.
+        digests = {
+            path: digest(tf.convert_to_tensor(variable.value).numpy())
+            for path, variable in zip(elements, variables, strict=True)
+        }
+        End(digests, elements).write(self._end_file)
+
+    def _look_for_checkpoints(self) -> None:
+        found = furthest_checkpoint(self._folder)
+        if found > self._furthest:
+            self._furthest = found
+            self._made += 1
+
+
+def furthest_checkpoint(folder: Path) -> tuple[int, int]:
+    """Which `fit` of a run and which of its steps the furthest checkpoint that is whole has; zeros without one.
+
+    Args:
+        folder: Of the run's checkpoints: those of its first `fit`, and a folder `fit-N` for each later one.
+    """
+    folders = {1: folder} | {int(other.name.removeprefix("fit-")): other for other in folder.glob("fit-[0-9]*")}
+    found = [(fit, entry.step) for fit, place in folders.items() for entry in stored(place) if entry.is_marked]
+    return max(found, default=(0, 0))

@@ -1,0 +1,151 @@
+"""Callbacks of a run: its record on disk, and what a person sees of it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import keras
+
+from tfdist.errors import RunDirError
+from tfdist.rundir import RunDir, atomic_files
+from tfdist.training.metric_values import numbers
+from tfdist.training.supervision.input_wait import Wait, WaitClock
+from tfdist.training.tensorboard_events import EventFile
+
+_log = logging.getLogger("tfdist")
+
+
+class Record(keras.callbacks.Callback):
+    """Writes `metrics.jsonl`, `history.json` and TensorBoard's `events/` at the end of every epoch.
+
+    A disk that takes nothing must not end the training: it is said, and the record of the next epoch has this one too,
+    all but its events.
+
+    Args:
+        run: The run directory, which exists.
+        before: What `kept` gave in the process whose training goes on; None where it begins.
+    """
+
+    def __init__(self, run: RunDir, before: Mapping[str, Any] | None = None) -> None:
+        super().__init__()
+        self._run = run
+        self._history: dict[str, list[float]] = {}
+        self._lines: list[str] = []
+        self._events: dict[str, EventFile] = {}
+        if before is not None:
+            self.go_on(before)
+
+    def go_on(self, before: Mapping[str, Any]) -> None:
+        """Goes on with the record of another process: what `kept` gave there."""
+        self._history = {name: list(values) for name, values in before["history"].items()}
+        self._lines = list(before["lines"])
+
+    @property
+    def history(self) -> dict[str, list[float]]:
+        """Metric -> one float an epoch."""
+        return self._history
+
+    @property
+    def kept(self) -> dict[str, Any]:
+        """What another process needs to go on with the record, in JSON's types."""
+        return {"history": {name: list(values) for name, values in self._history.items()}, "lines": list(self._lines)}
+
+    def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
+        values = numbers(logs or {})
+        for name, value in values.items():
+            self._history.setdefault(name, []).append(value)
+        self._lines.append(json.dumps({"epoch": epoch, "time": time.time(), **values}) + "\n")
+        try:
+            # Whole files, so that a reader or a crash never meets half a line.
+            atomic_files.write_text(self._run.metrics_file, "".join(self._lines), durable=False)
+            atomic_files.write_json(self._run.history_file, self._history, durable=False)
+            self._write_events(epoch, values)
+        except RunDirError as error:
+            _log.warning("The record of epoch %d is not written. The training goes on without. %s", epoch + 1, error)
+            # A record that is cut short would end what TensorBoard reads of a file: the next epoch begins another.
+            self._close_events()
+
+    def on_train_end(self, logs: Mapping[str, float] | None = None) -> None:
+        self._close_events()
+
+    def _close_events(self) -> None:
+        while self._events:
+            # Everything was flushed when it was written, or its loss was said.
+            with contextlib.suppress(RunDirError):
+                self._events.popitem()[1].close()
+
+    def _write_events(self, epoch: int, values: Mapping[str, float]) -> None:
+        """Under the directories and tags of `keras.callbacks.TensorBoard`, so that its users find their curves."""
+        runs: dict[str, dict[str, float]] = {}
+        for name, value in values.items():
+            validation = name.startswith("val_")
+            scalars = runs.setdefault("validation" if validation else "train", {})
+            scalars[f"epoch_{name.removeprefix('val_')}"] = value
+        for run, scalars in runs.items():
+            if run not in self._events:
+                self._events[run] = EventFile(self._run.events_dir / run)
+            self._events[run].add(epoch, scalars)
+
+
+class Progress(keras.callbacks.Callback):
+    """Prints one line an epoch with its metrics, the samples a second and how much of its time waited for data.
+
+    Args:
+        epochs: How many epochs the run has.
+        samples: Samples of one epoch.
+        before: Samples of the first epoch to come that were trained before this process.
+        fetched: Seconds that training steps have waited for data since the process began.
+    """
+
+    ignores_batches = True
+
+    def __init__(
+        self, epochs: int, samples: int, before: int = 0, fetched: Callable[[], float] = lambda: 0.0
+    ) -> None:
+        super().__init__()
+        self._epochs = epochs
+        self._samples = samples
+        self._before = before
+        self._clock = WaitClock(fetched)
+        self._rates: list[float] = []
+        self._waits: list[Wait] = []
+
+    @property
+    def samples_per_second(self) -> float:
+        """The median over the epochs after the first, which compiles; over all when there is one alone."""
+        rates = sorted(self._rates[1:] or self._rates)
+        return rates[len(rates) // 2] if rates else 0.0
+
+    @property
+    def wait(self) -> Wait | None:
+        """The epoch that waited for data as long as the others do, the median one of the same epochs."""
+        waits = sorted(self._waits[1:] or self._waits, key=lambda wait: wait.share)
+        return waits[len(waits) // 2] if waits else None
+
+    def on_epoch_begin(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
+        self._clock.begin()
+
+    def on_train_batch_end(self, batch: int, logs: Mapping[str, float] | None = None) -> None:
+        self._clock.step()
+
+    def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
+        wait = self._clock.end()
+        rate = max(0, self._samples - self._before) / wait.seconds
+        self._before = 0
+        self._rates.append(rate)
+        self._waits.append(wait)
+        width = len(str(self._epochs))
+        waited = f"  input {100 * wait.share:.0f} %" if wait.waited else ""
+        metrics = metrics_line(numbers(logs or {}))
+        print(f"epoch {epoch + 1:{width}}/{self._epochs}  {metrics}  {rate:,.0f} samples/s{waited}", flush=True)
+
+
+def metrics_line(values: Mapping[str, float]) -> str:
+    """`loss 0.1234  accuracy 0.9812`: the metrics of one epoch, training before validation."""
+    ordered = sorted(values, key=lambda name: (name.startswith("val_"), not name.endswith("loss")))
+    return "  ".join(f"{name} {values[name]:.4f}" for name in ordered)

@@ -1,0 +1,68 @@
+"""Scripts written for TensorFlow alone make their own strategy: they get the installed one, where its kind fits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from tfdist.errors import UnsupportedError
+from tfdist.training.session.session import Session
+
+_KINDS = {
+    "MirroredStrategy": "mirrored",
+    "MultiWorkerMirroredStrategy": "multi_worker",
+    "OneDeviceStrategy": "one",
+    "ParameterServerStrategy": "parameter_server",
+    "TPUStrategy": "tpu",
+}
+"""The kind of run that each of TensorFlow's strategies fits."""
+
+_REMEDIES = {
+    "mirrored": "Start one worker (without --workers and --nproc)",
+    "multi_worker": "Start several workers (--workers or --nproc)",
+    "one": "Start one worker with one device",
+}
+"""How to have a run of a kind; there is none of the kinds that are not here."""
+
+
+def adopt_strategies(session: Session) -> None:
+    """Makes TensorFlow's strategies return the session's where their kind fits, and refuses the others.
+
+    With one worker and one device nothing is installed, and a script's own strategy is what it makes.
+    """
+    if session.choice.kind == "one":
+        return
+    for name, kind in _KINDS.items():
+        stand_in = _stand_in(getattr(tf.distribute, name), kind, session)
+        for module in (tf.distribute, tf.distribute.experimental):
+            if hasattr(module, name):
+                setattr(module, name, stand_in)
+
+
+def _stand_in(original: type, kind: str, session: Session) -> type:
+    """A class that answers `isinstance` as `original` and hands out the session's strategy when called."""
+
+    class StandIn(type):
+        def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+            if session.choice.kind != kind:
+                raise _does_not_fit(original.__name__, kind, session)
+            return session.strategy
+
+        def __instancecheck__(cls, instance: Any) -> bool:
+            return isinstance(instance, original)
+
+        def __subclasscheck__(cls, subclass: type) -> bool:
+            return issubclass(subclass, original)
+
+    return StandIn(original.__name__, (), {"__doc__": original.__doc__, "__module__": original.__module__})
+
+
+def _does_not_fit(name: str, kind: str, session: Session) -> UnsupportedError:
+    workers = session.num_workers
+    here = f"{workers} workers" if workers > 1 else f"one worker with {len(session.devices)} devices"
+    remedy = f"{_REMEDIES[kind]}, or use" if kind in _REMEDIES else "Use"
+    return UnsupportedError(
+        f"The script makes a {name}, and this run has {here}, under {type(session.strategy).__name__}. {remedy} "
+        "tfdist.strategy() in the script, which fits every run."
+    )

@@ -1,0 +1,85 @@
+"""What ties this process to its launcher, from its first moment: channel, heartbeat, stops, the answer to `dump`."""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import functools
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tfdist.launch.environment import Assignment
+from tfdist.launch.worker.launcher_channel import NATIVE_DUMP, WorkerChannel
+from tfdist.rundir import RunDir
+from tfdist.training.supervision import thread_stacks
+from tfdist.training.supervision.heartbeat import Heartbeat
+from tfdist.training.supervision.ledger_writer import TimeAccount
+from tfdist.training.supervision.stop_requests import Stopping
+from tfdist.training.supervision.worker_signals import tell_of
+
+
+@dataclass(frozen=True)
+class Line:
+    """A worker's ties to its launcher.
+
+    Attributes:
+        channel: The socket to it; None for a worker that was started without one.
+        heartbeat: Tells what this worker does.
+        stopping: Stops this worker with all others.
+        account: Knows what this worker's time goes to; the chief's writes it into the run's ledger.
+    """
+
+    channel: WorkerChannel | None
+    heartbeat: Heartbeat
+    stopping: Stopping
+    account: TimeAccount
+
+
+@functools.cache
+def line_of(assignment: Assignment) -> Line:
+    """The line of the worker that has this assignment; the first call opens it. It takes no TensorFlow.
+
+    Raises:
+        RunDirError: The run directory cannot be written.
+    """
+    run = RunDir(assignment.run_dir)
+    log = run.log_file(assignment.index, assignment.attempt)
+    account = TimeAccount(run.ledger_file if assignment.index == 0 else None, assignment.attempt)
+    stopping = Stopping(assignment.grace)
+    channel = None
+    if assignment.channel_fd is not None:
+        channel = WorkerChannel(
+            assignment.channel_fd,
+            answers={
+                "hold": lambda _: {"begun": stopping.hold()},
+                "stop": lambda stop: stopping.stop(int(stop["after"]), int(stop["code"])),
+                "dump": lambda _: _dump(log),
+            },
+        )
+        channel.watch()
+    tell = None if channel is None else lambda state: channel.beat(state.to_dict())
+    return Line(channel, Heartbeat(run.state_file(assignment.index), assignment, tell), stopping, account)
+
+
+def dump_on_signal(assignment: Assignment) -> None:
+    """From now on SIGUSR2 writes the stacks of all threads into the log, as soon as Python runs.
+
+    And NATIVE_DUMP does, even while native code holds Python's lock. It may end a worker whose threads run Python.
+    """
+    path = RunDir(assignment.run_dir).log_file(assignment.index, assignment.attempt)
+    tell_of(signal.SIGUSR2, lambda _: _dump(path))
+    if NATIVE_DUMP is not None:
+        # Kept open for good: the handler has only its descriptor.
+        faulthandler.register(NATIVE_DUMP, file=path.open("a"), all_threads=True)
+
+
+def _dump(log: Path) -> Mapping[str, Any]:
+    said = {"stacks": thread_stacks.stacks(), "where": thread_stacks.where(), "called": thread_stacks.where_called()}
+    # A full disk may be what the worker waits for; the launcher has the answer all the same.
+    with contextlib.suppress(OSError), log.open("a") as file:
+        also = f", and runs {said['called']}" if said["called"] else ""
+        file.write(f"tfdist: asked where it is, this worker is at {said['where']}{also}\n{said['stacks']}\n")
+    return said

@@ -1,0 +1,123 @@
+"""Where this process is: the Python stacks of all its threads, for a launcher that asks."""
+
+from __future__ import annotations
+
+import gc
+import inspect
+import os
+import sys
+import threading
+import traceback
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import FrameType
+
+from tfdist.launch.worker.launcher_channel import CALLED
+from tfdist.training.supervision.exception_causes import is_users
+
+MOST_CHARACTERS = 100_000
+"""Of the stacks of all threads; what is beyond is cut off."""
+
+_MOST_PLACES = 3
+_LOOKS = 20
+_SUSPENDABLE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+"""The flags of code that no thread begins with."""
+
+_TFDIST = Path(__file__).resolve().parents[1]
+
+
+_CALLERS = ("/tensorflow/python/ops/script_ops.py", "/keras/src/trainers/data_adapters/")
+"""What runs a user's functions in threads of its own: TensorFlow those of an input pipeline (`from_generator`,
+`py_function`, `numpy_function`), Keras those of a `PyDataset`."""
+
+
+def frames_of_threads() -> dict[int, FrameType]:
+    """Thread -> its innermost frame, without the collection of garbage meanwhile.
+
+    CPython before 3.11.9 holds a lock of its own here, and waits for ever when a `threading.local` is collected:
+    https://github.com/python/cpython/issues/106883.
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        return sys._current_frames()
+    finally:
+        if collects:
+            gc.enable()
+
+
+def stack_of(thread: int, frame: FrameType) -> traceback.StackSummary:
+    """The stack of a thread from its innermost frame, the outermost first; of one that moves, of about now.
+
+    A generator that the thread has left meanwhile no longer knows who called it. Then its stack is looked at again.
+    """
+    for _ in range(_LOOKS):
+        inwards = [(outer, line) for outer, line in traceback.walk_stack(frame)]
+        if not inwards[-1][0].f_code.co_flags & _SUSPENDABLE:
+            break
+        frame = frames_of_threads().get(thread, frame)
+    return traceback.StackSummary.extract(reversed(inwards))
+
+
+def stacks() -> str:
+    """The stacks of all threads as Python prints them, each under its name.
+
+    The main thread's is the first, then come those that run functions of the user for it.
+    """
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    main = threading.main_thread().ident
+    frames = frames_of_threads()
+    found = {ident: stack_of(ident, frame) for ident, frame in frames.items()}
+    called = {ident for ident, stack in found.items() if ident != main and _called(stack) is not None}
+    parts = [
+        f"Thread {names.get(ident, ident)}{CALLED if ident in called else ''}:\n{''.join(found[ident].format())}"
+        for ident in sorted(found, key=lambda ident: (ident != main, ident not in called))
+    ]
+    return "\n".join(parts)[:MOST_CHARACTERS]
+
+
+def where(frames: Mapping[int, FrameType] | None = None) -> str:
+    """Where the main thread is: `FILE line N in FUNCTION`, the innermost of the user's code or, if none is, tfdist's.
+
+    Args:
+        frames: Thread -> its innermost frame; by default those of this process now.
+    """
+    frames = frames_of_threads() if frames is None else frames
+    main = threading.main_thread().ident or 0
+    return _innermost(stack_of(main, frames[main])) or "outside of the script"
+
+
+def where_called(frames: Mapping[int, FrameType] | None = None) -> str:
+    """Where the other threads are in which TensorFlow or Keras run the user's functions, as for an input pipeline.
+
+    Args:
+        frames: See `where`.
+
+    Returns:
+        `FILE line N in FUNCTION` of each other one, comma-separated; empty when no such function runs.
+    """
+    frames = frames_of_threads() if frames is None else frames
+    main = threading.main_thread().ident
+    places = [_called(stack_of(ident, frame)) for ident, frame in frames.items() if ident != main]
+    return ", ".join(sorted({place for place in places if place})[:_MOST_PLACES])
+
+
+def _called(stack: traceback.StackSummary) -> str | None:
+    """Where a thread is in a function that was called for the main thread; None where it is in none."""
+    inside = [place for place, summary in enumerate(stack) if any(call in summary.filename for call in _CALLERS)]
+    return _innermost(stack[inside[-1] :]) or None if inside else None
+
+
+def _innermost(stack: Sequence[traceback.FrameSummary]) -> str:
+    users = [summary for summary in stack if is_users(summary.filename)]
+    own = [summary for summary in stack if _TFDIST in Path(summary.filename).parents]
+    if not (users or own):
+        return ""
+    innermost = (users or own)[-1]
+    return f"{_short(innermost.filename)} line {innermost.lineno} in {innermost.name}"
+
+
+def _short(filename: str) -> str:
+    """A path below the working directory as from there."""
+    relative = os.path.relpath(filename)
+    return filename if relative.startswith(os.pardir) else relative

@@ -1,0 +1,150 @@
+"""What the worker's training tells: to its heartbeat how far it is, and to the launcher where it may stop."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+
+import keras
+
+from tfdist.keras_repairs.loop.fit_listeners import Call
+from tfdist.rundir.ledger_lines import Kind
+from tfdist.runtime.step_meter import Meter
+from tfdist.training.supervision.heartbeat import Heartbeat
+from tfdist.training.supervision.ledger_writer import TimeAccount
+from tfdist.training.supervision.step_rate import Mark, Pace
+from tfdist.training.supervision.stop_requests import Stopping
+
+MARK_SECONDS = 0.25
+"""Between two looks at the meter: each costs some tens of microseconds."""
+
+
+class Follower:
+    """Listens to the repaired Keras in the main thread.
+
+    Args:
+        heartbeat: Told what the worker does.
+        stopping: Asked before every execution.
+        account: Told what the worker's time goes to.
+        meter: What the steps count on.
+    """
+
+    def __init__(self, heartbeat: Heartbeat, stopping: Stopping, account: TimeAccount, meter: Meter) -> None:
+        self._heartbeat = heartbeat
+        self._stopping = stopping
+        self._account = account
+        self._meter = meter
+        self._pace = Pace()
+        self._steps = 0
+        self._seconds = self._outside = self._outside_since = 0.0
+        self._since: float | None = None
+        self._marked = 0.0
+        self._left: int | None = None
+
+    def callback(self) -> keras.callbacks.Callback:
+        """A new callback for one `fit`, `evaluate` or `predict`; it looks at no batch."""
+        return _Callback(self, self._heartbeat)
+
+    @contextlib.contextmanager
+    def calling(self, call: Call) -> Iterator[None]:
+        """Around a `fit`, `evaluate` or `predict`."""
+        trains = call == "fit"
+        with (
+            self._heartbeat.calling(trains=trains),
+            self._account.calling(trains=trains),
+            self._stopping.fitting() if trains else contextlib.nullcontext(),
+        ):
+            try:
+                yield
+            finally:
+                self.pause()
+                self._left = None if trains else self._left
+
+    def begin(self, call: Call, steps: int) -> None:
+        """Batches are about to run.
+
+        Raises:
+            Stopped: All workers stop here.
+        """
+        if call != "predict":
+            self._stopping.begin(steps)
+        self._heartbeat.begin_batches()
+        self._account.begin_batches()
+        if call == "fit" and self._since is None:
+            self._since = time.perf_counter()
+            self._outside_since = self._meter.waited_outside
+
+    def end(self, call: Call, steps: int) -> None:
+        """They have run."""
+        trained = self._trained(steps) if call == "fit" else 0
+        self._heartbeat.end_batches(trained)
+        self._account.end_batches(trained, self._heartbeat.step)
+        if trained:
+            self._mark(trained)
+        if call == "fit" and self._left == 0:
+            self._account.leave_steps()
+
+    @contextlib.contextmanager
+    def saving(self) -> Iterator[None]:
+        """Around the writing of a model."""
+        with self._heartbeat.saving(), self._account.spending(Kind.CHECKPOINT):
+            yield
+
+    def got_on(self) -> None:
+        """A callback is done."""
+        self._heartbeat.move()
+
+    def begin_epoch(self, epoch: int, steps: int | None) -> None:
+        """An epoch begins, counted from 0, of so many steps where that is known."""
+        self.pause()
+        self._left = steps
+        self._heartbeat.begin_epoch(epoch)
+
+    def pause(self) -> None:
+        """What comes until the next training batch is no part of the steps: an evaluation, an epoch's end."""
+        self._since = None
+        self._account.leave_steps()
+
+    def _trained(self, steps: int) -> int:
+        """On one replica the last execution of an epoch may have fewer steps than Keras was asked for."""
+        if self._left is not None:
+            steps = min(steps, self._left)
+            self._left -= steps
+        return steps
+
+    def _mark(self, steps: int) -> None:
+        now = time.perf_counter()
+        self._steps += steps
+        outside = self._meter.waited_outside
+        self._seconds += now - (now if self._since is None else self._since)
+        self._outside += outside - self._outside_since
+        self._since, self._outside_since = now, outside
+        if now - self._marked >= MARK_SECONDS:
+            self._marked = now
+            reading = self._meter.read()
+            self._account.waited(reading.fetched)
+            self._pace.add(Mark(self._steps, self._seconds, reading.samples, reading.waited + self._outside))
+            self._heartbeat.pace(self._pace.rate(), self._pace.busy())
+
+
+class _Callback(keras.callbacks.Callback):
+    async_safe = True
+    ignores_batches = True
+
+    def __init__(self, follower: Follower, heartbeat: Heartbeat) -> None:
+        super().__init__()
+        self._follower = follower
+        self._heartbeat = heartbeat
+
+    def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
+        self._follower.begin_epoch(epoch, (self.params or {}).get("steps"))
+
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+        self._heartbeat.move()
+
+    def on_train_begin(self, logs: dict | None = None) -> None:
+        self._heartbeat.move()
+
+    def on_train_end(self, logs: dict | None = None) -> None:
+        self._heartbeat.move()

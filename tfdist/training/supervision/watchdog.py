@@ -1,0 +1,106 @@
+"""Ends a worker that waits in TensorFlow for longer than a step may take.
+
+TensorFlow offers a timeout for each collective, and for each it starts a thread that sleeps until then: at a hundred
+steps a second and ten minutes that is a hundred thousand threads. So one thread looks, now and then, where the others
+are.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from tfdist.errors import WorkerFailedError
+from tfdist.training.supervision.thread_stacks import frames_of_threads
+
+_LOOKS = 20
+"""How often the watchdog looks within the timeout."""
+
+_MOST_SECONDS = 1.0
+
+
+_MODULES_OF_THREADS = ("tensorflow.", "multiprocessing.")
+"""Where the classes of the threads are that TensorFlow starts for a strategy: for replicas, for collectives."""
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A call into the library. It holds the frame, so that no later one can be taken for it."""
+
+    frame: FrameType
+    place: int
+    since: float
+
+    def is_of(self, other: _Call) -> bool:
+        return self.frame is other.frame and self.place == other.place
+
+
+class Watchdog:
+    """Watches the main thread of this process, and the threads in which TensorFlow runs replicas.
+
+    Args:
+        timeout: Returns the seconds that one call into TensorFlow may take at the moment.
+        end: Called once, in the watching thread, with the error; it is to end the process.
+        library: Where the code is whose calls count; by default TensorFlow's.
+        clock: Seconds, never going back; asked once a look.
+    """
+
+    def __init__(
+        self,
+        timeout: Callable[[], float],
+        end: Callable[[WorkerFailedError], None],
+        library: Path | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._timeout = timeout
+        self._end = end
+        self._clock = clock
+        self._library = str(library or Path(sys.modules["tensorflow"].__file__ or "").parent)
+        self._waiting: dict[int, _Call] = {}
+
+    def start(self) -> None:
+        """Starts the watching thread, a daemon."""
+        threading.Thread(target=self._watch, name="tfdist-watchdog", daemon=True).start()
+
+    def _watch(self) -> None:
+        while True:
+            time.sleep(min(_MOST_SECONDS, self._timeout() / _LOOKS))
+            now = self._clock()
+            self._waiting = self._look(now)
+            timeout = self._timeout()
+            for call in self._waiting.values():
+                if now - call.since > timeout:
+                    self._end(self._error(call.frame, timeout))
+                    return
+
+    def _look(self, now: float) -> dict[int, _Call]:
+        """The calls under way, by thread; one that was under way at the last look, too, keeps its beginning."""
+        frames = frames_of_threads()
+        calls = {}
+        for thread in threading.enumerate():
+            frame = frames.get(thread.ident or 0)
+            if frame is not None and self._counts(thread) and frame.f_code.co_filename.startswith(self._library):
+                call = _Call(frame, frame.f_lasti, now)
+                before = self._waiting.get(thread.ident or 0)
+                calls[thread.ident or 0] = before if before is not None and before.is_of(call) else call
+        return calls
+
+    @staticmethod
+    def _counts(thread: threading.Thread) -> bool:
+        return thread is threading.main_thread() or type(thread).__module__.startswith(_MODULES_OF_THREADS)
+
+    def _error(self, frame: FrameType, timeout: float) -> WorkerFailedError:
+        error = WorkerFailedError(
+            f"This worker waited in TensorFlow for more than {timeout:g} s: another worker did not come to the same "
+            "step, hung for longer than --step-timeout or cannot be reached any more. See the logs of the others for "
+            "where they are; if a step may take that long, set --step-timeout, or --first-step-timeout where it is the "
+            "first one or outside of fit, evaluate and predict."
+        )
+        error.add_note("It waited here:\n" + "".join(traceback.format_stack(frame)))
+        return error
