@@ -25,7 +25,7 @@ def doctor(ctx: click.Context, /, workers: str | None, index: int | None, as_jso
     """
     # Imported here: what lists the installed packages and measures lines is no business of `tfdist --help`.
     from tfdist.doctor.examine import Doctor
-    from tfdist.doctor.table import render
+    from tfdist.doctor.report_table import render
 
     report = Doctor(workers, index, timeout).examine(lambda line: click.echo(line, err=True))
     click.echo(json.dumps(report.to_json(), indent=2) if as_json else render(report))

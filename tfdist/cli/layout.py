@@ -48,6 +48,6 @@ def layout_of(cluster: Cluster | None, gpus: int, logical: int | None, replicas:
 def count_gpus() -> int:
     """The GPUs that NVIDIA's driver tells of on this machine."""
     # Imported here: what asks the driver is no business of `tfdist --help`.
-    from tfdist.doctor.nvidia import ask
+    from tfdist.doctor.machine.nvidia_smi import ask
 
     return len(ask().gpus)

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tfdist.cluster.discover import discover
-from tfdist.doctor.connections import check_connections
-from tfdist.doctor.local import check_here
-from tfdist.doctor.measuring import Clocks
+from tfdist.doctor.local_checks import check_here
+from tfdist.doctor.mesh.connection_checks import check_connections
+from tfdist.doctor.mesh.link_measurement import Clocks
 from tfdist.doctor.report import Report
 
 CLOCKS = Clocks(time.monotonic, time.time)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tfdist.doctor.check import Check, Status, exit_code, worst
-from tfdist.doctor.pair import Pair
+from tfdist.doctor.check_result import Check, Status, exit_code, worst
+from tfdist.doctor.mesh.connection import Pair
 
 
 @dataclass(frozen=True)

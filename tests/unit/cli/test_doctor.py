@@ -12,9 +12,9 @@ from click.testing import CliRunner, Result
 from tests.ports import free_ports
 from tfdist.cli.doctor import doctor
 from tfdist.cli.main import main
-from tfdist.doctor import examine, local
-from tfdist.doctor.nvidia import Nvidia
-from tfdist.doctor.probing import Broken, Facts, Request
+from tfdist.doctor import examine, local_checks
+from tfdist.doctor.machine.nvidia_smi import Nvidia
+from tfdist.doctor.machine.tensorflow_facts import Broken, Facts, Request
 from tfdist.net.port_lease import PortHold
 
 FACTS = Facts(
@@ -41,10 +41,10 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Request]:
         received.append(request)
         return FACTS
 
-    monkeypatch.setattr(local, "probe", probe)
+    monkeypatch.setattr(local_checks, "probe", probe)
     # Of the seconds that TensorFlow may take none has passed, however slow this machine is.
-    monkeypatch.setattr(examine, "check_here", functools.partial(local.check_here, clock=lambda: 0.0))
-    monkeypatch.setattr(local.nvidia, "ask", lambda seconds: Nvidia())
+    monkeypatch.setattr(examine, "check_here", functools.partial(local_checks.check_here, clock=lambda: 0.0))
+    monkeypatch.setattr(local_checks.nvidia, "ask", lambda seconds: Nvidia())
     for name in ("TF_CONFIG", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK"):
         monkeypatch.delenv(name, raising=False)
     return received
@@ -81,7 +81,7 @@ def test_json(asked: list[Request]) -> None:
 
 
 def test_a_tensorflow_that_hangs_is_a_finding(asked: list[Request], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "probe", lambda request: Broken("did not get through 'import TensorFlow' within 60 s"))
+    monkeypatch.setattr(local_checks, "probe", lambda request: Broken("did not get through 'import TensorFlow' within 60 s"))
     result = run("")
     assert result.exit_code == 2
     assert "FAIL  TensorFlow" in result.stdout

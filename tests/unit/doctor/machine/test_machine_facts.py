@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import os
+import resource
+from dataclasses import replace
+
+import pytest
+
+from tfdist.doctor.check_result import Check, Status
+from tfdist.doctor.machine import machine_checks
+from tfdist.doctor.machine.machine_checks import check_gpus, check_machine, size
+from tfdist.doctor.machine.machine_facts import Machine, meminfo, quota, this_machine
+from tfdist.doctor.machine.nvidia_smi import Gpu, Nvidia
+
+GIB = 1 << 30
+MACHINE = Machine("here", 8, 8, None, 16 * GIB, 12 * GIB, 8 * GIB, 4096, None)
+GPU = Gpu(0, "NVIDIA A100", "550.54", 80 * GIB, 79 * GIB, "8.0")
+TWO = Nvidia((GPU, replace(GPU, index=1)))
+
+
+def test_this_machine_is_as_the_system_says() -> None:
+    found = this_machine()
+    assert found.cores == len(os.sched_getaffinity(0))
+    assert found.open_files == resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    assert found.memory is not None and found.free is not None and 0 <= found.free <= found.memory
+
+
+def test_meminfo() -> None:
+    text = "MemTotal:       24631516 kB\nMemAvailable:   23986712 kB\nHugePages_Total:       0\nodd\n"
+    assert meminfo(text) == {"MemTotal": 24631516 * 1024, "MemAvailable": 23986712 * 1024}
+
+
+@pytest.mark.parametrize(
+    ("text", "cores"), [("150000 100000\n", 1.5), ("max 100000\n", None), ("", None), ("odd text", None)]
+)
+def test_the_time_of_a_control_group(text: str, cores: float | None) -> None:
+    assert quota(text) == cores
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(None, "unknown"), (512, "512 bytes"), (64 << 20, "64 MiB"), (int(15.63 * GIB), "15.6 GiB")]
+)
+def test_sizes(count: int | None, text: str) -> None:
+    assert size(count) == text
+
+
+@pytest.mark.parametrize(
+    ("name", "changed", "nvidia", "workers", "status", "text"),
+    [
+        ("cores", {}, Nvidia(), 8, Status.OK, "8 of 8"),
+        ("cores", {}, Nvidia(), 9, Status.WARN, "8 of 8 for 9 worker(s)"),
+        ("cores", {"quota": 1.5}, Nvidia(), 2, Status.WARN, "limited to the time of 1.5"),
+        ("cores", {"quota": 64.0}, Nvidia(), 2, Status.OK, "8 of 8"),
+        ("memory", {}, Nvidia(), 12, Status.OK, "12 GiB free of 16 GiB"),
+        ("memory", {}, Nvidia(), 13, Status.WARN, "13 worker(s) take about 13 GiB"),
+        ("memory", {"free": None, "memory": None}, Nvidia(), 99, Status.OK, "unknown free of unknown"),
+        ("shared memory", {"shared": 64 << 20}, Nvidia(), 1, Status.OK, "/dev/shm of 64 MiB"),
+        ("shared memory", {"shared": 64 << 20}, Nvidia((GPU,)), 1, Status.OK, "/dev/shm of 64 MiB"),
+        ("shared memory", {"shared": 64 << 20}, TWO, 1, Status.WARN, "joins the 2 GPUs: too small"),
+        ("shared memory", {"shared": None}, TWO, 1, Status.WARN, "no /dev/shm"),
+        ("open files", {}, Nvidia(), 1, Status.OK, "at most 4096 a process"),
+        ("open files", {"open_files": None}, Nvidia(), 1, Status.OK, "no limit"),
+        ("open files", {"open_files": 256, "most_open_files": 512}, Nvidia(), 1, Status.WARN, "at most 256"),
+    ],
+)
+def test_the_machine_is_judged(
+    name: str, changed: dict[str, int | float | None], nvidia: Nvidia, workers: int, status: Status, text: str
+) -> None:
+    checks = check_machine(replace(MACHINE, **changed), nvidia, workers, {})  # type: ignore[arg-type]
+    (check,) = [check for check in checks if check.name == name]
+    assert check.status is status
+    assert text in check.found
+
+
+@pytest.mark.parametrize(
+    ("nvidia", "statuses", "text"),
+    [
+        (Nvidia(), [Status.OK], "no NVIDIA GPU here"),
+        (Nvidia(problem="nvidia-smi failed with 9: no driver"), [Status.WARN], "would compute on the CPU"),
+        (TWO, [Status.OK] * 3, "compute capability 8.0, 79 GiB free of 80 GiB"),
+        (Nvidia((replace(GPU, free=GIB),)), [Status.OK, Status.WARN], "1 GiB free of 80 GiB: another program uses it"),
+        (Nvidia((replace(GPU, memory=None, free=None),)), [Status.OK] * 2, "unknown free of unknown"),
+    ],
+)
+def test_gpus_are_judged(nvidia: Nvidia, statuses: list[Status], text: str) -> None:
+    checks: list[Check] = check_gpus(nvidia)
+    assert [check.status for check in checks] == statuses
+    assert text in checks[-1].found
+
+
+def test_malloc_says_who_sets_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = machine_checks.check_malloc({"LD_PRELOAD": "libjemalloc.so", "TF_CONFIG": "{}"})
+    assert own.found.endswith("tfdist adds nothing: LD_PRELOAD=libjemalloc.so")
+    monkeypatch.setattr(machine_checks.allocator, "settings", lambda environ: {"MALLOC_ARENA_MAX": "1"})
+    assert machine_checks.check_malloc({}).found.endswith("compute on the CPU, MALLOC_ARENA_MAX=1")
+    monkeypatch.setattr(machine_checks.allocator, "settings", lambda environ: {})
+    assert "where there is a GPU" in machine_checks.check_malloc({}).found

@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tfdist.cluster.cluster_spec import Cluster
+from tfdist.doctor.check_result import Status
+from tfdist.doctor.mesh.address_sightings import Kind, Sighting, of_error, of_first_bytes
+from tfdist.doctor.mesh.connection import Pair, judge, occupied, unreached
+from tfdist.doctor.mesh.greeting import Greeting
+from tfdist.doctor.mesh.link_measurement import Measured, Phase
+from tfdist.net.line_socket import LineError
+
+LIST = "a:20000,b:20000,c:20000"
+MINE = Greeting("one", "a", LIST, (0,), {"keras": "3.15.1", "tfdist": "0.1.0"}, False, {})
+THEIRS = replace(MINE, doctor="two", host="b", local=(1,))
+GOOD = Measured(0.001, 0.0, 1e8)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "address", "measured", "stalled", "status", "found"),
+    [
+        (THEIRS, "10.0.0.2", GOOD, None, Status.OK, "b answers and agrees"),
+        (replace(THEIRS, versions={"keras": "3.14.0", "tfdist": "0.1.0"}), "", GOOD, None, Status.FAIL,
+         "other versions: keras 3.15.1 here, 3.14.0 on b"),
+        (replace(THEIRS, versions={"keras": "3.15.1"}), "", GOOD, None, Status.FAIL, "tfdist 0.1.0 here, None on b"),
+        (replace(THEIRS, cluster="a:20000,b:20000"), "", GOOD, None, Status.FAIL, "b was given another worker list"),
+        (replace(THEIRS, local=(2,)), "", None, None, Status.FAIL, "the address leads to b, which has worker(s) 2"),
+        (MINE, "", None, None, Status.FAIL, "the address leads back to this machine"),
+        (replace(THEIRS, local=(0, 1)), "", GOOD, None, Status.FAIL, "worker(s) 0 are claimed here and by b"),
+        (replace(THEIRS, token=True), "", GOOD, None, Status.FAIL, "TFDIST_TOKEN is set not here, but on b"),
+        (THEIRS, "", GOOD, Phase.LARGE, Status.FAIL, "small messages pass, large do not"),
+        (THEIRS, "", None, Phase.PINGS, Status.FAIL, "answers once, and then the line falls silent"),
+        (THEIRS, "", replace(GOOD, offset=2.1), None, Status.WARN, "the clock of b is 2.1 s ahead of this one's"),
+        (THEIRS, "", replace(GOOD, offset=-90.0), None, Status.WARN, "the clock of b is 90.0 s behind this one's"),
+        # Off by no more than what half of the round trip explains.
+        (THEIRS, "", Measured(0.4, 2.1, 1e8), None, Status.OK, "b answers and agrees"),
+        (THEIRS, "8.8.8.8", GOOD, None, Status.WARN, "8.8.8.8 is a public address"),
+        (replace(THEIRS, token=True), "8.8.8.8", GOOD, None, Status.FAIL, "on b; 8.8.8.8 is a public address"),
+    ],
+)  # fmt: skip
+def test_a_doctor_that_was_met_is_judged(
+    theirs: Greeting, address: str, measured: Measured | None, stalled: Phase | None, status: Status, found: str
+) -> None:
+    pair = judge(MINE, theirs, 1, address, measured, stalled)
+    assert (pair.status, pair.sources, pair.target, pair.code) == (status, (0,), 1, 3)
+    assert found in pair.found
+    assert bool(pair.advice) == (status is not Status.OK)
+
+
+def test_a_neighbour_of_the_same_doctor_is_this_machine() -> None:
+    mine = replace(MINE, local=(0, 1))
+    assert judge(mine, mine, 1, "8.8.8.8", None).found == "this machine"
+
+
+def test_what_was_not_met() -> None:
+    pair = unreached(MINE, 2, Sighting(Kind.UNRESOLVED))
+    assert (pair.status, pair.code, pair.found) == (Status.FAIL, 3, "its name does not resolve on this host")
+    taken = occupied(MINE, 2, "taken by pid 7 (python train.py)")
+    assert (taken.status, taken.code) == (Status.FAIL, 2)
+    assert "left alone" in taken.advice
+
+
+@pytest.mark.parametrize(
+    ("sighting", "kind", "text"),
+    [
+        (of_error(111), Kind.REFUSED, "refuses the connection"),
+        (of_error(110), Kind.TIMED_OUT, "does not answer within 3 s"),
+        (of_error(113), Kind.UNREACHABLE, "cannot be reached: No route to host"),
+        (of_first_bytes(bytes.fromhex("00001804000000000000")), Kind.GRPC, "a job seems to run there"),
+        (of_first_bytes(b"SSH-2.0-OpenSSH"), Kind.STRANGER, "something else listens there"),
+        (of_first_bytes(b"\0\0"), Kind.STRANGER, "something else listens there"),
+    ],
+)
+def test_what_can_be_seen(sighting: Sighting, kind: Kind, text: str) -> None:
+    assert sighting.kind is kind
+    assert text in sighting.found
+    assert sighting.advice
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_every_sighting_has_words(kind: Kind) -> None:
+    assert Sighting(kind).found
+    assert Sighting(kind).advice or kind is Kind.MET
+
+
+def test_a_pair_travels() -> None:
+    pair = judge(MINE, THEIRS, 1, "10.0.0.2", GOOD)
+    assert Pair.from_message({"pair": pair.to_json()}) == pair
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"status": "fine"},
+        {"code": 0},
+        {"sources": []},
+        {"sources": ["a"]},
+        {"found": None},
+        {"round_trip": "short"},
+        {"target": None},
+    ],
+)
+def test_what_is_no_pair_is_refused(changed: dict[str, Any]) -> None:
+    told = {**judge(MINE, THEIRS, 1, "", None).to_json(), **changed}
+    with pytest.raises(LineError):
+        Pair.from_message({"pair": told})
+
+
+def test_a_greeting_travels() -> None:
+    greeting = Greeting.own(Cluster.parse(LIST), (1, 2), token=True, taken={2: "taken by pid 7"})
+    assert Greeting.from_message(greeting.to_message()) == replace(greeting)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [{}, {"greeting": None}, {"greeting": {"doctor": "x"}}, {"greeting": {**MINE.__dict__, "local": ["x"]}},
+     {"greeting": {**MINE.__dict__, "versions": []}}, {"greeting": {**MINE.__dict__, "taken": {"a": ""}}}],
+)  # fmt: skip
+def test_what_is_no_greeting_is_refused(message: dict[str, Any]) -> None:
+    with pytest.raises(LineError):
+        Greeting.from_message(message)

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from tfdist.cluster import Cluster
+from tfdist.doctor.check_result import Status
+from tfdist.doctor.mesh.connection import Pair
+from tfdist.doctor.mesh.findings import Findings
+from tfdist.doctor.mesh.greeting import Greeting
+from tfdist.net.line_socket import LineError, LineSocket, Message
+
+CLUSTER = Cluster.parse("a:20000,b:20000,c:20000")
+MINE = Greeting.own(CLUSTER, (0,), token=False, taken={})
+THEIRS = Greeting.own(CLUSTER, (1,), token=False, taken={})
+OWN = Pair((0,), 1, Status.OK, "b answers and agrees")
+
+
+def told(pair: Pair) -> Message:
+    return {"pair": pair.to_json()}
+
+
+@pytest.fixture
+def lines() -> Iterator[tuple[LineSocket, LineSocket]]:
+    ours, theirs = map(LineSocket, socket.socketpair())
+    with contextlib.closing(ours), contextlib.closing(theirs):
+        yield ours, theirs
+
+
+@pytest.mark.parametrize(
+    ("pair", "kept"),
+    [
+        (Pair((1,), 0, Status.OK, "fine"), True),
+        (Pair((2,), 0, Status.OK, "fine"), False),  # it is not for b to say how c reaches the others
+        (Pair((0,), 2, Status.OK, "fine"), False),
+        (Pair((1,), 3, Status.OK, "fine"), False),
+        (Pair((1,), -1, Status.OK, "fine"), False),
+    ],
+)
+def test_a_doctor_tells_of_its_own_connections_alone(pair: Pair, kept: bool) -> None:
+    findings = Findings(MINE, 3)
+    findings.hear(THEIRS, told(pair))
+    assert list(findings.pairs.values()) == ([pair] if kept else [])
+
+
+def test_what_doctors_of_another_list_tell_is_about_other_workers() -> None:
+    findings = Findings(MINE, 3)
+    findings.hear(dataclasses.replace(THEIRS, cluster="b:20000,a:20000"), told(Pair((1,), 0, Status.OK, "fine")))
+    findings.hear(None, {"done": True})
+    assert (findings.pairs, findings.finished) == ({}, set())
+    with pytest.raises(LineError):
+        findings.hear(THEIRS, {"pair": "none"})
+
+
+def test_everything_is_told_once_and_again_to_who_comes_back(lines: tuple[LineSocket, LineSocket]) -> None:
+    ours, theirs = lines
+    findings = Findings(MINE, 3)
+    findings.pairs[OWN.key] = OWN
+    findings.hear(THEIRS, told(Pair((1,), 0, Status.OK, "fine")))
+    for complete in (False, False, True, True):
+        findings.share({THEIRS.doctor: ours}, complete=complete)
+    assert theirs.receive() == [told(OWN), {"done": True}]
+    findings.forget(THEIRS)
+    findings.share({THEIRS.doctor: ours}, complete=True)
+    assert theirs.receive() == [told(OWN), {"done": True}]

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import pytest
+
+from tfdist.doctor import local_checks
+from tfdist.doctor.machine import nvidia_smi
+from tfdist.doctor.machine.nvidia_smi import Nvidia
+from tfdist.doctor.machine.tensorflow_facts import Broken, Request
+
+
+@pytest.mark.parametrize(
+    ("seconds", "drivers", "tensorflows"), [(6.0, 3.0, 3.0), (60.0, 10.0, 50.0), (0.01, 0.005, 0.1)]
+)
+def test_a_driver_that_does_not_answer_takes_its_share_of_the_time_alone(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, drivers: float, tensorflows: float
+) -> None:
+    now = [100.0]
+    given = []
+
+    def ask(*, seconds: float) -> Nvidia:
+        given.append(seconds)
+        now[0] += seconds
+        return Nvidia(problem="nvidia-smi did not end")
+
+    def probe(request: Request) -> Broken:
+        given.append(request.seconds)
+        return Broken("did not get through")
+
+    monkeypatch.setattr(nvidia_smi, "ask", ask)
+    monkeypatch.setattr(local_checks, "probe", probe)
+    checks = local_checks.check_here(None, seconds, lambda: now[0])
+    assert given == [drivers, tensorflows]
+    assert {"GPU driver", "TensorFlow"} <= {check.name for check in checks}

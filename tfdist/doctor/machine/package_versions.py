@@ -1,0 +1,57 @@
+"""Which versions are installed, and whether tfdist is tested with them; no package is imported for that."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+
+from tfdist.doctor.check_result import Check, Status, fail, ok, warn
+from tfdist.doctor.machine.known_bad_versions import Versions, known_bad, numbers, twins
+from tfdist.runtime.tested_versions import KERAS, TENSORFLOW
+
+_PYTHON = ((3, 11), (3, 14))
+"""The first supported Python, and the first that is not."""
+_NEEDED = ("tfdist", "tensorflow", "keras", "numpy")
+
+
+def installed() -> dict[str, str]:
+    """The version of every installed distribution, by its name in lower case, and Python's as `python`."""
+    found = {"python": platform.python_version()}
+    for distribution in importlib.metadata.distributions():
+        # A broken installation has metadata without a name or a version.
+        name, version = distribution.metadata["Name"], distribution.metadata["Version"]
+        if name and version:
+            found.setdefault(name.lower().replace("_", "-"), version)
+    return found
+
+
+def check_versions(versions: Versions) -> list[Check]:
+    """Judges what is installed."""
+    said = ", ".join(f"{name} {versions.get(name, 'not installed')}" for name in ("python", *_NEEDED))
+    if "tensorflow" not in versions and twins(versions):
+        found = ", ".join(f"{name} {versions[name]}" for name in twins(versions))
+        advice = f"pip install '{TENSORFLOW}' in its place, unless this machine needs that one."
+        return [warn("versions", f"{said}: {found} in place of tensorflow is untested", advice)]
+    absent = [name for name in _NEEDED if name not in versions]
+    if absent:
+        advice = f"pip install {' '.join(absent)}, into the environment that runs tfdist."
+        return [fail("versions", f"{said}: {', '.join(absent)} cannot be found", advice)]
+    bad = [
+        (fail if entry.fails else warn)("versions", f"{entry.reason} ({said})", entry.advice)
+        for entry in known_bad(versions)
+    ]
+    # What is known to fail needs no word on whether it was tested.
+    return bad if any(check.status is Status.FAIL for check in bad) else [_tested(versions, said), *bad]
+
+
+def _tested(versions: Versions, said: str) -> Check:
+    ranges = (TENSORFLOW, KERAS)
+    untested = [tested for tested in ranges if not tested.includes(versions[tested.package])]
+    wishes = [f"'{tested}'" for tested in untested]
+    first, beyond = _PYTHON
+    if not first <= numbers(versions["python"]) < beyond:
+        return warn("versions", f"{said}: this Python is untested", "Use Python 3.11 to 3.13.")
+    if untested:
+        texts = "; ".join(tested.untested(versions[tested.package]) for tested in untested)
+        return warn("versions", f"{said}: {texts}", f"Install tested ones: pip install {' '.join(wishes)}")
+    return ok("versions", f"{said}: tested")

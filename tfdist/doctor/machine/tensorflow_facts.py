@@ -1,0 +1,146 @@
+"""Asks a process of its own what TensorFlow finds here: one that crashes or hangs takes nobody along."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tfdist.doctor.machine.bounded_command import run
+
+COMMAND = (sys.executable, "-m", "tfdist.runtime.tensorflow_probe")
+_KILL_AFTER_SECONDS = 2.0
+"""How much longer than its own bound the process may take."""
+_HUNG = "Timeout ("
+_SHOWN_LINES = 12
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a worker here would be.
+
+    Attributes:
+        workers: Workers of the cluster.
+        rank: Its place among those of this machine.
+        size: Workers of this machine.
+        seconds: How long the answer may take.
+    """
+
+    workers: int
+    rank: int
+    size: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What TensorFlow finds, and what a worker here would use.
+
+    Attributes:
+        tensorflow, keras, numpy: Versions as imported.
+        backend: Keras's backend.
+        gpus: Name and compute capability of every GPU that TensorFlow sees.
+        cuda, cudnn: What TensorFlow was built for; empty without.
+        capabilities: Compute capabilities that it has code for, such as `sm_80`.
+        nccl: Its NCCL's version; None when it cannot be told.
+        devices: What this worker's replicas would run on.
+        choice: The strategy: `kind`, `communication` and `reason`; None when it was refused.
+        refused: Why a worker here could not start; empty when it could.
+    """
+
+    tensorflow: str
+    keras: str
+    numpy: str
+    backend: str
+    gpus: tuple[dict[str, str], ...]
+    cuda: str
+    cudnn: str
+    capabilities: tuple[str, ...]
+    nccl: str | None
+    devices: tuple[str, ...] = ()
+    choice: dict[str, str] | None = None
+    refused: str = ""
+
+
+@dataclass(frozen=True)
+class Broken:
+    """TensorFlow did not get as far as telling.
+
+    Attributes:
+        what: What happened, such as `failed at 'import TensorFlow': ImportError: ...`.
+        output: The last lines that the process wrote; of one that hung, where it did, innermost first.
+        hung: Whether it took longer than it was given.
+    """
+
+    what: str
+    output: tuple[str, ...] = ()
+    hung: bool = False
+
+
+def probe(request: Request, command: Sequence[str] = COMMAND) -> Facts | Broken:
+    """Runs the probe, bounded by `request.seconds` and a little."""
+    # Nothing is ever written: the process ends when this one does, and with it the pipe.
+    theirs, ours = os.pipe()
+    try:
+        ran = run([*command, json.dumps(asdict(request))], request.seconds + _KILL_AFTER_SECONDS, theirs)
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    hung = ran.code is None or any(line.startswith(_HUNG) for line in ran.err.splitlines())
+    return understand(ran.out, ran.err, ran.code or 0, request.seconds if hung else None)
+
+
+def understand(out: str, err: str, code: int, hung: float | None) -> Facts | Broken:
+    """Makes sense of what the process printed and how it ended.
+
+    Args:
+        out: Its standard output.
+        err: Its standard error.
+        code: Its exit code, negative for a signal.
+        hung: After how many seconds it was found to hang; None when it ended by itself.
+    """
+    stage = "start"
+    for message in _messages(out):
+        stage = message.get("stage", stage)
+        for kind in ("facts", "refused"):
+            if isinstance(message.get(kind), dict):
+                return _facts(message[kind])
+    lines = [line for line in err.splitlines() if line.strip()]
+    if hung is not None:
+        # The dump of the stacks begins with the innermost call.
+        dump = next((number for number, line in enumerate(lines) if line.startswith(_HUNG)), 0)
+        where = tuple(lines[dump : dump + _SHOWN_LINES])
+        return Broken(f"did not get through '{stage}' within {hung:g} s", where, hung=True)
+    shown = tuple(lines[-_SHOWN_LINES:])
+    if code < 0:
+        return Broken(f"was ended by {_signal_name(-code)} at '{stage}'", shown)
+    return Broken(f"failed at '{stage}': {lines[-1].strip() if lines else f'exit code {code}'}", shown)
+
+
+def _facts(told: dict[str, Any]) -> Facts:
+    text = told.pop("text", "")
+    for name in ("gpus", "capabilities", "devices"):
+        told[name] = tuple(told.get(name, ()))
+    return Facts(**told, refused=text)
+
+
+def _messages(out: str) -> Iterator[dict[str, Any]]:
+    for line in out.splitlines():
+        try:
+            message = json.loads(line)
+        except ValueError:
+            # The last line of a process that was killed may be cut off.
+            continue
+        if isinstance(message, dict):
+            yield message
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,137 @@
+"""One connection between two hosts' workers, as the one that called saw it, and how it is judged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from tfdist.cluster.interfaces import is_public
+from tfdist.doctor.check_result import CLUSTER, SET_RIGHT, Status, worst
+from tfdist.doctor.mesh.address_sightings import Sighting
+from tfdist.doctor.mesh.greeting import Greeting, disagreement, leads_elsewhere
+from tfdist.doctor.mesh.link_measurement import Measured, Phase
+from tfdist.net.line_socket import LineError, Message
+
+CLOCK_SECONDS = 2.0
+"""Clocks that differ by more are worth a warning: times in logs and files no longer tell what came first."""
+
+Finding = tuple[Status, str, str]
+"""Status, what was found, what to do."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """From the workers of one host to one worker.
+
+    Attributes:
+        sources: The workers of the host that called; one connection speaks for all of them.
+        target: The worker that was called.
+        status: How it ended.
+        found: What was found.
+        advice: What to do; empty where nothing is.
+        code: What the command exits with when this fails.
+        address: The IP address that answered; empty when none did.
+        round_trip: Seconds; None when it was not measured, like those that follow.
+        offset: Seconds that the other clock is ahead, up to half of the round trip.
+        bandwidth: Bytes a second towards the other.
+    """
+
+    sources: tuple[int, ...]
+    target: int
+    status: Status
+    found: str
+    advice: str = ""
+    code: int = CLUSTER
+    address: str = ""
+    round_trip: float | None = None
+    offset: float | None = None
+    bandwidth: float | None = None
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """What tells it from all others."""
+        return self.sources[0], self.target
+
+    def to_json(self) -> dict[str, Any]:
+        """As a JSON object."""
+        return {**asdict(self), "sources": list(self.sources), "status": self.status.value}
+
+    @classmethod
+    def from_message(cls, message: Message) -> Pair:
+        """The pair that another doctor told of.
+
+        Raises:
+            LineError: It is none.
+        """
+        told: Any = message.get("pair")
+        try:
+            values = {field.name: told[field.name] for field in fields(cls)}
+            sources = tuple(int(index) for index in values.pop("sources"))
+            status = Status(values.pop("status"))
+            numbers = [values[name] for name in ("round_trip", "offset", "bandwidth")]
+            texts = [values[name] for name in ("found", "advice", "address")]
+            target, code = int(values.pop("target")), int(values.pop("code"))
+        except (TypeError, KeyError, ValueError):
+            raise LineError("a message that is no pair") from None
+        if not sources or code not in (SET_RIGHT, CLUSTER) or not all(isinstance(text, str) for text in texts):
+            raise LineError("a pair that does not hold together")
+        if not all(number is None or isinstance(number, int | float) for number in numbers):
+            raise LineError("a pair with something else than numbers")
+        return cls(sources, target, status, code=code, **values)
+
+
+def unreached(mine: Greeting, target: int, sighting: Sighting) -> Pair:
+    """A worker whose doctor could not be met."""
+    return Pair(mine.local, target, Status.FAIL, sighting.found, sighting.advice)
+
+
+def occupied(mine: Greeting, target: int, owner: str) -> Pair:
+    """A worker whose port its own host could not take, as its doctor says."""
+    return Pair(mine.local, target, Status.FAIL, f"its port is not free there: {owner}", _LEFT_ALONE, SET_RIGHT)
+
+
+_LEFT_ALONE = "It was left alone. If it is a job of yours, check again when that has ended."
+
+
+def judge(
+    mine: Greeting, theirs: Greeting, target: int, address: str, measured: Measured | None, stalled: Phase | None = None
+) -> Pair:
+    """A worker whose doctor was met.
+
+    Args:
+        mine: This doctor's greeting.
+        theirs: The other's.
+        target: The worker that was called.
+        address: The IP address that answered.
+        measured: What the line is like; None when it was not measured.
+        stalled: In which phase of the measurement the line fell silent; None when it did not.
+    """
+    findings = list(_findings(mine, theirs, target, address, measured, stalled))
+    found = "; ".join(text for _, text, _ in findings)
+    if not findings:
+        found = "this machine" if mine.doctor == theirs.doctor else f"{theirs.host} answers and agrees"
+    numbers = (measured.round_trip, measured.offset, measured.bandwidth) if measured else (None, None, None)
+    advice = " ".join(text for _, _, text in findings)
+    status = worst(status for status, _, _ in findings)
+    return Pair(mine.local, target, status, found, advice, CLUSTER, address, *numbers)
+
+
+def _findings(
+    mine: Greeting, theirs: Greeting, target: int, address: str, measured: Measured | None, stalled: Phase | None
+) -> Iterator[Finding]:
+    problem = leads_elsewhere(mine, theirs, target) or disagreement(mine, theirs)
+    if problem is not None:
+        yield Status.FAIL, problem.found, problem.advice
+    if stalled is Phase.PINGS:
+        yield Status.FAIL, "answers once, and then the line falls silent", "Check the link and the load of both hosts."
+    elif stalled is not None:
+        advice = "Check the MTU of every interface in between (ping -M do -s 1472 ADDRESS), and firewalls."
+        yield Status.FAIL, f"the line falls silent under the {stalled.value}: small messages pass, large do not", advice
+    if measured is not None and abs(measured.offset) - measured.round_trip / 2 > CLOCK_SECONDS:
+        ahead = "ahead of" if measured.offset > 0 else "behind"
+        text = f"the clock of {theirs.host} is {abs(measured.offset):.1f} s {ahead} this one's"
+        yield Status.WARN, text, "Set both with NTP (timedatectl set-ntp true): times in logs do not fit together."
+    if mine.doctor != theirs.doctor and is_public(address):
+        advice = "Let a firewall admit the cluster's own addresses alone, or use private addresses."
+        yield Status.WARN, f"{address} is a public address, and TensorFlow's port asks for no password", advice

@@ -1,0 +1,78 @@
+"""What one doctor knows of all connections: what it has found of its own, and what the others told it of theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tfdist.doctor.mesh.connection import Pair
+from tfdist.doctor.mesh.greeting import Greeting
+from tfdist.net.line_socket import LineSocket, Message
+
+_DONE: Message = {"done": True}
+
+
+class Findings:
+    """Is told by other doctors, and tells them, each thing once.
+
+    Args:
+        greeting: This doctor's.
+        workers: How many the cluster has.
+
+    Attributes:
+        pairs: The connections that are known of.
+        finished: The workers whose doctors know all of theirs.
+        other_lists: Host -> worker list, of doctors that were given another.
+    """
+
+    def __init__(self, greeting: Greeting, workers: int) -> None:
+        self._greeting = greeting
+        self._workers = workers
+        self.pairs: dict[tuple[int, int], Pair] = {}
+        self.finished: set[int] = set()
+        self.other_lists: dict[str, str] = {}
+        self._told: dict[str, set[tuple[int, int] | str]] = {}
+
+    def is_settled(self, index: int) -> bool:
+        """Whether it is known how this doctor's connection with a worker is."""
+        return (self._greeting.local[0], index) in self.pairs
+
+    def is_ours(self, theirs: Greeting) -> bool:
+        """Whether another doctor was given the same worker list."""
+        return theirs.cluster == self._greeting.cluster
+
+    def hear(self, theirs: Greeting | None, message: Message) -> None:
+        """Takes in what another doctor tells.
+
+        Raises:
+            LineError: It is nothing that a doctor tells.
+        """
+        if theirs is None or not self.is_ours(theirs):
+            return
+        if "pair" in message:
+            pair = Pair.from_message(message)
+            if set(pair.sources) <= set(theirs.local) and 0 <= pair.target < self._workers:
+                self.pairs.setdefault(pair.key, pair)
+        elif message == _DONE:
+            self.finished.update(theirs.local)
+
+    def forget(self, theirs: Greeting | None) -> None:
+        """A doctor has left: one that comes back is told everything."""
+        if theirs is not None:
+            self._told.pop(theirs.doctor, None)
+
+    def share(self, lines: Mapping[str, LineSocket], *, complete: bool) -> None:
+        """Tells every doctor on a line what it does not know yet of this one's connections.
+
+        Args:
+            lines: One to each doctor, by what tells it from the others.
+            complete: Whether those are all of this one's connections.
+        """
+        own = {pair.key: pair for pair in self.pairs.values() if pair.sources == self._greeting.local}
+        for doctor, line in lines.items():
+            told = self._told.setdefault(doctor, set())
+            for key in own.keys() - told:
+                line.send({"pair": own[key].to_json()})
+                told.add(key)
+            if complete and "done" not in told:
+                line.send(_DONE)
+                told.add("done")
