@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.workers.launching import Launchers
-from tfdist.ledger.account import Account
-from tfdist.ledger.accounting import account
-from tfdist.ledger.recovery import recoveries
+from tfdist.reports.ledger.account import Account
+from tfdist.reports.ledger.ledger_accounting import account
+from tfdist.reports.ledger.recovery import recoveries
 from tfdist.rundir import RunDir, ledger_lines
 from tfdist.rundir.ledger_lines import Kind, Phase
 

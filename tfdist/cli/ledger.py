@@ -24,17 +24,17 @@ def ledger(run_dir: str, as_json: bool, html_file: str | None, verbose: bool) ->
     RUN_DIR is what `tfdist train` wrote into, on the chief's machine; the run may go on. Goodput is the part of the
     wall time that went into training steps that were not done again. Exits with 0; with 2 when RUN_DIR has no ledger.
     """
-    from tfdist.ledger import document, picture, table
-    from tfdist.ledger.observing import observe
+    from tfdist.reports.ledger import account_json, account_table, html_chart
+    from tfdist.reports.ledger.observe import observe
     from tfdist.rundir import RunDir, atomic_files
 
     name, account = observe(run_dir)
     place = str(RunDir(Path(run_dir)))
     if html_file is not None:
-        atomic_files.write_text(html_file, picture.render(name, place, account), durable=False, named_by="--html")
+        atomic_files.write_text(html_file, html_chart.render(name, place, account), durable=False, named_by="--html")
     if as_json:
-        click.echo(json.dumps(document.to_json(name, place, account), indent=2))
+        click.echo(json.dumps(account_json.to_json(name, place, account), indent=2))
     else:
-        click.echo(table.render(name, place, account))
+        click.echo(account_table.render(name, place, account))
         if html_file is not None:
             click.echo(f"\npicture: {html_file}")

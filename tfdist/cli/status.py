@@ -13,7 +13,7 @@ from tfdist.cli import options as shared
 from tfdist.cli.verb import Verb
 
 if TYPE_CHECKING:
-    from tfdist.status.judging import RunStatus
+    from tfdist.reports.status.run_assessment import RunStatus
 
 _SIGNALLED = 128
 
@@ -31,7 +31,7 @@ def status(ctx: click.Context, run_dir: str, watch: bool, as_json: bool, interva
     RUN_DIR is what `tfdist train` wrote into. Whether the run goes on, was restarted, failed and why, or seems dead is
     said above the table. Exits with 0 whatever has become of the run; with 130 when Ctrl-C ends --watch.
     """
-    from tfdist.status.observing import observe
+    from tfdist.reports.status.observe import observe
 
     if watch:
         ctx.exit(_watch(lambda: observe(run_dir), as_json, interval))
@@ -43,7 +43,7 @@ def _watch(look: Callable[[], RunStatus], as_json: bool, interval: float) -> int
     """Shows what it sees until the run is over or a signal comes; returns the exit code."""
     from tfdist.launch.signals import Signals
     from tfdist.net.bounded_wait import wait_for
-    from tfdist.status.watching import Board
+    from tfdist.reports.status.live_display import Board
 
     board = Board(sys.stdout)
     with Signals() as signals:
@@ -61,12 +61,12 @@ def _watch(look: Callable[[], RunStatus], as_json: bool, interval: float) -> int
 
 
 def _picture(found: RunStatus, width: int | None = None, height: int | None = None) -> str:
-    from tfdist.status.table import render
+    from tfdist.reports.status.status_table import render
 
     return render(found, width, height)
 
 
 def _document(found: RunStatus, indent: int | None = None) -> str:
-    from tfdist.status.document import to_json
+    from tfdist.reports.status.status_json import to_json
 
     return json.dumps(to_json(found), indent=indent)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tfdist.ledger.account import AttemptAccount, total
+from tfdist.reports.ledger.account import AttemptAccount, total
 from tfdist.rundir.ledger_lines import Kind
 
 ENDING, DELAY, OTHER = "ending", "delay", "other"

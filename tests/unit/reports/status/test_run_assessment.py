@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from tests.unit.status.moments import FAILURE, NOW, status, worker
+from tests.unit.reports.status.moments import FAILURE, NOW, status, worker
+from tfdist.reports.status.run_assessment import SILENT_SECONDS, Course
 from tfdist.rundir import State
 from tfdist.rundir.error_record import JobState
 from tfdist.rundir.process_presence import Presence
-from tfdist.status.judging import SILENT_SECONDS, Course
 
 GONE, ELSEWHERE, ALIVE, STOPPED = Presence.GONE, Presence.ELSEWHERE, Presence.ALIVE, Presence.STOPPED
 FINISHED = (worker(0, state=State.FINISHED), worker(1, state=State.FINISHED))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from tfdist.reports.status.run_assessment import RunStatus, judge
 from tfdist.rundir import RunDir, State, WorkerState
 from tfdist.rundir.error_record import JobState
 from tfdist.rundir.failure_record import FailureRecord
 from tfdist.rundir.process_presence import Presence
 from tfdist.rundir.snapshot import Snapshot
-from tfdist.status.judging import RunStatus, judge
 
 NOW = 10_000.0
 FAILURE = FailureRecord(

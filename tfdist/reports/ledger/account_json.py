@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfdist.ledger.account import Account, AttemptAccount, Seconds
-from tfdist.ledger.recovery import Recovery, recoveries
+from tfdist.reports.ledger.account import Account, AttemptAccount, Seconds
+from tfdist.reports.ledger.recovery import Recovery, recoveries
 from tfdist.rundir.ledger_lines import Kind
 
 

@@ -5,11 +5,11 @@ import json
 
 import pytest
 
-from tests.unit.status.moments import FAILURE, status, worker
+from tests.unit.reports.status.moments import FAILURE, status, worker
+from tfdist.reports.status.status_json import to_json
+from tfdist.reports.status.status_table import duration, ranges, render
 from tfdist.rundir import State
 from tfdist.rundir.process_presence import Presence
-from tfdist.status.document import to_json
-from tfdist.status.table import duration, ranges, render
 
 
 def test_the_whole_picture() -> None:

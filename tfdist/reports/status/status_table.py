@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from tfdist.reports.status.run_assessment import Course, Row, RunStatus
 from tfdist.rundir.failure_record import FailureRecord
-from tfdist.status.judging import Course, Row, RunStatus
 
 _COLUMNS: Sequence[tuple[str, Callable[[Row], str]]] = (
     ("worker", lambda row: str(row.state.index)),

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+from tfdist.reports.status.run_assessment import RunStatus, judge
 from tfdist.rundir.layout import RunDir
 from tfdist.rundir.process_presence import presence
 from tfdist.rundir.snapshot import read_run
-from tfdist.status.judging import RunStatus, judge
 
 
 def observe(run_dir: str | Path) -> RunStatus:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.ledger.lines import did, killed_once, over, running
-from tfdist.ledger.accounting import account
-from tfdist.ledger.recovery import PARTS, Recovery, recoveries
+from tests.unit.reports.ledger.lines import did, killed_once, over, running
+from tfdist.reports.ledger.ledger_accounting import account
+from tfdist.reports.ledger.recovery import PARTS, Recovery, recoveries
 from tfdist.rundir.ledger_lines import Entry, Phase
 
 FAILED = [running(0, 2.0, 0.0), did(0, 5.0, 9.0, step=4, steps=(0, 10))]

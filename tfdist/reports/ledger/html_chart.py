@@ -10,10 +10,10 @@ import html
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from tfdist.ledger.account import Account
-from tfdist.ledger.columns import Column, columns
-from tfdist.ledger.recovery import PARTS, Recovery, recoveries
-from tfdist.ledger.wording import LABELS, clock, endings, headlines, moment, percent, steps_of
+from tfdist.reports.ledger.account import Account
+from tfdist.reports.ledger.recovery import PARTS, Recovery, recoveries
+from tfdist.reports.ledger.time_columns import Column, columns
+from tfdist.reports.ledger.wording import LABELS, clock, endings, headlines, moment, percent, steps_of
 from tfdist.rundir.ledger_lines import Kind
 
 _COLOURS: Mapping[Kind, str] = MappingProxyType(

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from tfdist.ledger.account import Account, AttemptAccount, Span
+from tfdist.reports.ledger.account import Account, AttemptAccount, Span
 from tfdist.rundir.ledger_lines import Entry, Kind, Phase, Stretch, Turn
 
 _MOST_SPANS = 4096

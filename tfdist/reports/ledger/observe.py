@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tfdist.errors import RunDirError
-from tfdist.ledger.account import Account
-from tfdist.ledger.accounting import account
+from tfdist.reports.ledger.account import Account
+from tfdist.reports.ledger.ledger_accounting import account
 from tfdist.rundir import ledger_lines
 from tfdist.rundir.layout import RunDir
 from tfdist.rundir.snapshot import read_run

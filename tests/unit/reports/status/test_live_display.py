@@ -12,7 +12,7 @@ from typing import TextIO
 import pytest
 
 from tests.unit.screen import shown
-from tfdist.status.watching import Board
+from tfdist.reports.status.live_display import Board
 
 
 class Screen:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfdist.status.judging import Row, RunStatus
+from tfdist.reports.status.run_assessment import Row, RunStatus
 
 
 def to_json(status: RunStatus) -> dict[str, Any]:

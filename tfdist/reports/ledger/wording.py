@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from tfdist.ledger.account import Account, AttemptAccount
+from tfdist.reports.ledger.account import Account, AttemptAccount
 from tfdist.rundir.ledger_lines import Kind, Phase
 
 LABELS: Mapping[Kind, str] = MappingProxyType(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tfdist.ledger.account import Account
-from tfdist.ledger.recovery import PARTS, Recovery, recoveries
-from tfdist.ledger.wording import LABELS, clock, endings, headlines, moment, percent, steps_of
+from tfdist.reports.ledger.account import Account
+from tfdist.reports.ledger.recovery import PARTS, Recovery, recoveries
+from tfdist.reports.ledger.wording import LABELS, clock, endings, headlines, moment, percent, steps_of
 from tfdist.rundir.ledger_lines import Kind
 
 _BAR = 40

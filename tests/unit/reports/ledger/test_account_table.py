@@ -6,11 +6,11 @@ import re
 
 import pytest
 
-from tests.unit.ledger.lines import killed_once, over, running
-from tfdist.ledger import document, picture, table
-from tfdist.ledger.account import Account, AttemptAccount
-from tfdist.ledger.accounting import account
-from tfdist.ledger.wording import LABELS, clock
+from tests.unit.reports.ledger.lines import killed_once, over, running
+from tfdist.reports.ledger import account_json, account_table, html_chart
+from tfdist.reports.ledger.account import Account, AttemptAccount
+from tfdist.reports.ledger.ledger_accounting import account
+from tfdist.reports.ledger.wording import LABELS, clock
 from tfdist.rundir.ledger_lines import Entry, Kind, Phase, Turn
 
 
@@ -21,7 +21,7 @@ def found(entries: list[Entry]) -> Account:
 
 
 def test_a_run_that_was_killed_once() -> None:
-    lines = table.render("digits", "/runs/a", found(killed_once())).splitlines()
+    lines = account_table.render("digits", "/runs/a", found(killed_once())).splitlines()
     assert lines[:4] == [
         "digits: /runs/a",
         "goodput 34.3 %: 0:34.3 of 1:40.0 wall time went into the 80 training steps that count",
@@ -39,14 +39,14 @@ def test_a_run_that_was_killed_once() -> None:
 
 
 def test_a_run_that_goes_on() -> None:
-    text = table.render("digits", "/runs/a", found([running(0, 2.0, since=0.0)]))
+    text = account_table.render("digits", "/runs/a", found([running(0, 2.0, since=0.0)]))
     assert "\nup to 1970-01-01 " in text and "the run goes on, or its launcher was killed" in text
     assert "attempt" not in text
 
 
 def test_a_launcher_that_was_killed() -> None:
     entries = [running(0, 2.0, since=0.0), running(1, 12.0, since=10.0)]
-    *_, first, last = table.render("digits", "/runs/a", found(entries)).splitlines()
+    *_, first, last = account_table.render("digits", "/runs/a", found(entries)).splitlines()
     assert first.endswith("its launcher was killed")
     assert last.endswith("not yet, or unheard")
 
@@ -55,18 +55,18 @@ def test_many_attempts_are_cut_short() -> None:
     entries: list[Entry] = [running(0, 1.0, since=0.0)]
     for attempt in range(1, 100):
         entries += [over(attempt - 1, attempt + 0.5, Phase.RESTARTING), running(attempt, attempt + 1.0)]
-    text = table.render("digits", "/runs/a", found(entries))
+    text = account_table.render("digits", "/runs/a", found(entries))
     assert text.endswith("and 80 before; --json has all")
 
 
 def test_a_message_does_nothing_to_a_terminal_or_a_page() -> None:
     entries = [running(0, 1.0, since=0.0), Turn(0, 2.0, Phase.RESTARTING, why="\x1b[2J<b>"), running(1, 3.0)]
-    assert "?[2J<b>" in table.render("digits", "/runs/a", found(entries))
-    assert "<b>" not in picture.render("<b>", "/runs/<b>", found(entries))
+    assert "?[2J<b>" in account_table.render("digits", "/runs/a", found(entries))
+    assert "<b>" not in html_chart.render("<b>", "/runs/<b>", found(entries))
 
 
 def test_the_document_adds_up() -> None:
-    made = json.loads(json.dumps(document.to_json("digits", "/runs/a", found(killed_once()))))
+    made = json.loads(json.dumps(account_json.to_json("digits", "/runs/a", found(killed_once()))))
     assert set(made["seconds"]) == {kind.value for kind in Kind}
     assert abs(sum(made["seconds"].values()) - made["wall"]) < 1e-9
     assert made["goodput"] == made["seconds"]["step"] / made["wall"]
@@ -93,7 +93,7 @@ class Page(html.parser.HTMLParser):
 
 def test_the_picture_stands_by_itself() -> None:
     page = Page()
-    text = picture.render("digits", "/runs/a", found(killed_once()))
+    text = html_chart.render("digits", "/runs/a", found(killed_once()))
     page.feed(text)
     assert page.elsewhere == []
     assert "Restarts: seconds from the notice" in text and "<td>1</td><td>26.0</td><td>3.0</td><td>1.0</td>" in text
@@ -125,5 +125,5 @@ def test_a_picture_looks_at_each_attempt_a_few_times(monkeypatch: pytest.MonkeyP
         return attempt.spans[-1].at
 
     monkeypatch.setattr(AttemptAccount, "at", property(at))
-    picture.render("digits", "/runs/a", made)
+    html_chart.render("digits", "/runs/a", made)
     assert looks < 20 * len(made.attempts)

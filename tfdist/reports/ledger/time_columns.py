@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tfdist.ledger.account import Account
+from tfdist.reports.ledger.account import Account
 from tfdist.rundir.ledger_lines import Kind
 
 MOST = 160
