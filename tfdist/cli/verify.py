@@ -112,10 +112,10 @@ def verify(
 
 def _compare(options: dict[str, Any]) -> tuple[int, str, dict[str, Any]]:
     """One replica against several: the exit code, what to print, and the report."""
-    from tfdist.verify.report import to_json
+    from tfdist.verify.json_report import to_json
+    from tfdist.verify.result_table import render
     from tfdist.verify.run import verify as run
     from tfdist.verify.spec import VerifySpec
-    from tfdist.verify.table import render
 
     del options["kills"]
     spec = VerifySpec(**{**options, "steps": options["steps"] or _STEPS})
@@ -125,10 +125,10 @@ def _compare(options: dict[str, Any]) -> tuple[int, str, dict[str, Any]]:
 
 def _kill(options: dict[str, Any]) -> tuple[int, str, dict[str, Any]]:
     """A run that is killed against one that is not: the same three."""
-    from tfdist.verify.killing.report import to_json
+    from tfdist.verify.killing.json_report import to_json
+    from tfdist.verify.killing.result_table import render
     from tfdist.verify.killing.run import verify_killed
     from tfdist.verify.killing.spec import KillSpec
-    from tfdist.verify.killing.table import render
 
     workers = options.pop("nproc") or _WORKERS
     for name in _NOT_WITH_KILL:

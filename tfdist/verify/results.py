@@ -6,8 +6,8 @@ import enum
 from dataclasses import dataclass
 from typing import Any
 
-from tfdist.verify.comparing import Comparison
-from tfdist.verify.wording import Cause
+from tfdist.verify.cause_texts import Cause
+from tfdist.verify.comparison import Comparison
 
 DIFFERS = 6
 """The exit code for runs that part."""

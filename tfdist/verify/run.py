@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 
 from tfdist.errors import UsageError, WorkerFailedError
 from tfdist.launch.signals import Signals
-from tfdist.verify.causes import likely_causes
-from tfdist.verify.comparing import Comparison, compare
-from tfdist.verify.facts import Facts
-from tfdist.verify.folder import Folder, open_folder
+from tfdist.verify.comparison import Comparison, compare
 from tfdist.verify.interruption import STOPPED, Interrupted, check
+from tfdist.verify.likely_causes import likely_causes
+from tfdist.verify.recorded_facts import Facts
+from tfdist.verify.recorded_runs import Run, run
 from tfdist.verify.results import Result, Verdict, Verification
-from tfdist.verify.rounding import measure, reproduced
-from tfdist.verify.runs import Run, run
+from tfdist.verify.rounding_effects import measure, reproduced
+from tfdist.verify.run_folder import Folder, open_folder
 from tfdist.verify.spec import AGAIN, REFERENCE, Unavailable, Variant, VerifySpec, variants
 from tfdist.verify.tolerance import FLOAT32, HALF, Tolerance
 

@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 from tfdist.errors import UsageError
 from tfdist.launch.environment import Communication
-from tfdist.verify.causes import Versus
+from tfdist.verify.likely_causes import Versus
 from tfdist.verify.target import TargetSpec
 
 Also = Literal["xla", "communication", "precision"]

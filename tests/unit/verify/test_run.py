@@ -13,7 +13,7 @@ from tfdist.errors import UsageError
 from tfdist.launch.job import JobSpec
 from tfdist.rundir import RunDir
 from tfdist.training.probes.recording_file import Recording
-from tfdist.verify import runs as runs_module
+from tfdist.verify import recorded_runs as runs_module
 from tfdist.verify.interruption import Interrupted
 from tfdist.verify.results import Verdict, Verification
 from tfdist.verify.run import verify

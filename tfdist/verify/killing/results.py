@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tfdist.launch.trace_request import Kill
-from tfdist.verify.killing.comparing import Finding
+from tfdist.verify.killing.comparison import Finding
 from tfdist.verify.results import DIFFERS
 
 

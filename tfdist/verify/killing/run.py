@@ -11,13 +11,13 @@ from tfdist.launch.signals import Signals
 from tfdist.launch.trace_request import Kill, TraceRequest
 from tfdist.rundir import RunDir
 from tfdist.training.probes.trace_file import End, Trace
-from tfdist.verify.folder import Folder, open_folder
 from tfdist.verify.interruption import STOPPED, Interrupted, check
-from tfdist.verify.killing.choosing import choose_kills
-from tfdist.verify.killing.comparing import Traced, attempts_of, compare
+from tfdist.verify.killing.comparison import Traced, attempts_of, compare
+from tfdist.verify.killing.kill_plan import choose_kills
 from tfdist.verify.killing.results import Attempt, KillVerification
 from tfdist.verify.killing.spec import KillSpec
-from tfdist.verify.runs import last_line
+from tfdist.verify.recorded_runs import last_line
+from tfdist.verify.run_folder import Folder, open_folder
 
 
 def verify_killed(spec: KillSpec, tell: Callable[[str], None]) -> KillVerification:

@@ -16,7 +16,7 @@ from tfdist.rundir import RunDir
 from tfdist.training.probes.trace_file import Trace, write_line
 from tfdist.verify.interruption import Interrupted
 from tfdist.verify.killing import run as run_module
-from tfdist.verify.killing.comparing import Traced
+from tfdist.verify.killing.comparison import Traced
 from tfdist.verify.killing.results import Attempt, KillVerification
 from tfdist.verify.killing.run import verify_killed
 from tfdist.verify.killing.spec import KillSpec

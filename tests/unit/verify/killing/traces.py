@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tfdist.training.probes.trace_file import End, Epoch, Steps, Trace, digest
-from tfdist.verify.killing.comparing import Traced
+from tfdist.verify.killing.comparison import Traced
 
 LAST, OF_EPOCH, EVERY = 12, 4, 3
 

@@ -4,11 +4,11 @@ import json
 
 from tests.unit.verify.killing.traces import KILLED, WHOLE, run, trace
 from tfdist.launch.trace_request import Kill
-from tfdist.verify.killing.comparing import Traced, attempts_of, compare
-from tfdist.verify.killing.report import to_json
+from tfdist.verify.killing.comparison import Traced, attempts_of, compare
+from tfdist.verify.killing.json_report import to_json
+from tfdist.verify.killing.result_table import render
 from tfdist.verify.killing.results import Attempt, KillVerification
 from tfdist.verify.killing.spec import KillSpec
-from tfdist.verify.killing.table import render
 
 KILLS = (Kill(1, 5), Kill(0, 8), None)
 

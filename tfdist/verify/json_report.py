@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tfdist.verify.comparing import Comparison, Difference, Row
+from tfdist.verify.comparison import Comparison, Difference, Row
 from tfdist.verify.results import Result, Verification
 from tfdist.verify.spec import VerifySpec
 

@@ -9,13 +9,13 @@ import pytest
 
 from tests.unit.verify.recordings import NO_FACTS, begin, recording, step, weights
 from tfdist.training.probes.recording_file import Moment
-from tfdist.verify.comparing import compare
-from tfdist.verify.report import to_json
+from tfdist.verify.cause_texts import Cause
+from tfdist.verify.comparison import compare
+from tfdist.verify.json_report import to_json
+from tfdist.verify.result_table import render
 from tfdist.verify.results import Result, Verdict, Verification
 from tfdist.verify.spec import VerifySpec
-from tfdist.verify.table import render
 from tfdist.verify.tolerance import Tolerance
-from tfdist.verify.wording import Cause
 
 CAUSE = Cause("whole batch", "a layer that uses the whole batch")
 

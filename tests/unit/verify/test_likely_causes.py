@@ -7,11 +7,11 @@ import pytest
 
 from tests.unit.verify.recordings import NO_FACTS, begin, recording, step, weights
 from tfdist.training.probes.recording_file import Moment
-from tfdist.verify.causes import Versus, likely_causes
-from tfdist.verify.comparing import compare
-from tfdist.verify.facts import Facts
+from tfdist.verify.cause_texts import Cause
+from tfdist.verify.comparison import compare
+from tfdist.verify.likely_causes import Versus, likely_causes
+from tfdist.verify.recorded_facts import Facts
 from tfdist.verify.tolerance import Tolerance
-from tfdist.verify.wording import Cause
 
 MOVED = weights(kernel=[1.0, -1.2], bias=0.5)
 METRIC = {"loss": 1.0, "largest": 2.0}

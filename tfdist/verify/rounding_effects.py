@@ -8,7 +8,7 @@ compared. Other trainings multiply a rounding error with every step. Both show h
 from __future__ import annotations
 
 from tfdist.training.probes.recording_file import Recording
-from tfdist.verify.comparing import Comparison, Row, compare
+from tfdist.verify.comparison import Comparison, Row, compare
 from tfdist.verify.tolerance import FLOAT32, HALF, Kind, Tolerance
 
 _REPRODUCED = {False: 1e-3, True: 0.2}

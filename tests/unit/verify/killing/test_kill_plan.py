@@ -8,7 +8,7 @@ from tests.unit.verify.killing.traces import WHOLE, trace
 from tfdist.errors import UsageError
 from tfdist.launch.trace_request import Kill
 from tfdist.training.probes.trace_file import Trace
-from tfdist.verify.killing.choosing import choose_kills
+from tfdist.verify.killing.kill_plan import choose_kills
 
 
 @pytest.mark.parametrize("seed", range(20))

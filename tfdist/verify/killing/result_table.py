@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 
-from tfdist.verify.killing.comparing import Finding, What
+from tfdist.verify.killing.comparison import Finding, What
 from tfdist.verify.killing.results import KillVerification
 
 _WIDTH = 120

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from tfdist.verify import wording
-from tfdist.verify.comparing import Comparison, Row
-from tfdist.verify.facts import Facts
-from tfdist.verify.wording import Cause
+from tfdist.verify import cause_texts
+from tfdist.verify.cause_texts import Cause
+from tfdist.verify.comparison import Comparison, Row
+from tfdist.verify.recorded_facts import Facts
 
 Versus = Literal["again", "replicas", "xla", "precision", "communication"]
 """What the other run has otherwise: nothing, more replicas, XLA on or off, another precision, other collectives."""
@@ -33,49 +33,49 @@ def likely_causes(comparison: Comparison, facts: Facts, versus: Versus, replicas
     if row is None or first is None:
         return []
     if first.kind == "weights" and row is comparison.rows[0]:
-        return [wording.INITIALISATION[versus == "again"]]
+        return [cause_texts.INITIALISATION[versus == "again"]]
     if first.kind == "data":
-        return [wording.DATA[versus == "again"]]
+        return [cause_texts.DATA[versus == "again"]]
     if first.kind == "copies":
         names = [difference.name for difference in row.parted("copies")]
         is_statistics = facts.unsynchronized and set(names) <= set(facts.non_trainable)
-        return [wording.statistics(facts) if is_statistics else wording.COPIES]
+        return [cause_texts.statistics(facts) if is_statistics else cause_texts.COPIES]
     if first.kind == "steps":
-        return [wording.STEPS[versus == "again"]]
+        return [cause_texts.STEPS[versus == "again"]]
     if "float16" in facts.compute_dtypes and _overflowed_once(comparison):
-        return [wording.OVERFLOW]
+        return [cause_texts.OVERFLOW]
     if versus == "again":
-        return [wording.IRREPRODUCIBLE]
-    if versus in wording.OTHERS:
-        return [wording.OTHERS[versus]]
+        return [cause_texts.IRREPRODUCIBLE]
+    if versus in cause_texts.OTHERS:
+        return [cause_texts.OTHERS[versus]]
     return _of_replicas(comparison, row, facts, replicas)
 
 
 def _of_replicas(comparison: Comparison, row: Row, facts: Facts, replicas: int) -> list[Cause]:
     if all(difference.kind == "metrics" for each in comparison.rows for difference in each.parted()):
-        return [wording.metric([difference.name for difference in row.parted("metrics")])]
+        return [cause_texts.metric([difference.name for difference in row.parted("metrics")])]
     found = []
     if comparison.first("loss", "gradient norm"):
-        found += [wording.random_layers(facts)] if facts.random_layers else []
-        found += [wording.statistics(facts)] if facts.unsynchronized else []
+        found += [cause_texts.random_layers(facts)] if facts.random_layers else []
+        found += [cause_texts.statistics(facts)] if facts.unsynchronized else []
     elif facts.unsynchronized and comparison.first("weights"):
-        found += [wording.statistics(facts)]
+        found += [cause_texts.statistics(facts)]
     if found:
         return found
     factor = _factor(row, replicas)
     if facts.overrides:
-        return [wording.own_step(facts, factor, replicas)]
+        return [cause_texts.own_step(facts, factor, replicas)]
     paths = [difference.name for difference in row.parted("weights")]
     if not row.parted("loss", "gradient norm") and paths and set(paths) <= set(facts.non_trainable):
-        return [wording.state(paths)]
+        return [cause_texts.state(paths)]
     if factor:
-        return [wording.summed(factor, replicas)]
+        return [cause_texts.summed(factor, replicas)]
     if facts.half:
-        return [wording.HALF]
+        return [cause_texts.HALF]
     largest = max(difference.relative for difference in row.parted())
     if row is _first_trained(comparison) and largest >= _ROUNDED:
-        return [wording.WHOLE_BATCH if row.parted("loss") else wording.UNKNOWN]
-    return [wording.ROUNDING] if largest < _GROWN else [wording.UNKNOWN]
+        return [cause_texts.WHOLE_BATCH if row.parted("loss") else cause_texts.UNKNOWN]
+    return [cause_texts.ROUNDING] if largest < _GROWN else [cause_texts.UNKNOWN]
 
 
 def _first_trained(comparison: Comparison) -> Row | None:

@@ -6,7 +6,7 @@ import math
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 
-from tfdist.verify.comparing import Comparison, Difference, Row
+from tfdist.verify.comparison import Comparison, Difference, Row
 from tfdist.verify.results import Result, Verdict, Verification
 from tfdist.verify.tolerance import MARGIN, Kind
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.verify.killing.traces import KILLED, WHOLE, end, run, trace
 from tfdist.training.probes.trace_file import Trace
-from tfdist.verify.killing.comparing import Finding, Traced, attempts_of, compare
+from tfdist.verify.killing.comparison import Finding, Traced, attempts_of, compare
 
 
 def only_parted(killed: Traced, whole: Traced = WHOLE) -> Finding:

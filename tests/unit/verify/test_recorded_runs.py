@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tfdist.verify import runs
-from tfdist.verify.runs import last_line
+from tfdist.verify import recorded_runs
+from tfdist.verify.recorded_runs import last_line
 
 NOISE = b"W0101 00:00:00.000000     12 x.cc:1] a warning\n"
 
@@ -24,7 +24,7 @@ NOISE = b"W0101 00:00:00.000000     12 x.cc:1] a warning\n"
     ],
 )
 def test_the_last_line(content: bytes, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs, "_END_BYTES", 80)
+    monkeypatch.setattr(recorded_runs, "_END_BYTES", 80)
     (tmp_path / "log").write_bytes(content)
     assert last_line(tmp_path / "log") == expected
 

@@ -5,8 +5,8 @@ import math
 import pytest
 
 from tests.unit.verify.recordings import begin, recording, step, weights
-from tfdist.verify.comparing import compare
-from tfdist.verify.rounding import measure, reproduced
+from tfdist.verify.comparison import compare
+from tfdist.verify.rounding_effects import measure, reproduced
 from tfdist.verify.tolerance import FLOAT32, HALF, MARGIN, Kind, Tolerance
 
 ONE = recording(begin(), step(1), step(2), step(3))

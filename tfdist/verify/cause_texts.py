@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tfdist.verify.facts import Facts
+from tfdist.verify.recorded_facts import Facts
 
 _SHOWN = 4
 

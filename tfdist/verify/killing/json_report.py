@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfdist.verify.killing.comparing import Finding
+from tfdist.verify.json_report import number
+from tfdist.verify.killing.comparison import Finding
 from tfdist.verify.killing.results import Attempt, KillVerification
 from tfdist.verify.killing.spec import KillSpec
-from tfdist.verify.report import number
 
 
 def to_json(spec: KillSpec, verification: KillVerification) -> dict[str, Any]:

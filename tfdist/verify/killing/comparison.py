@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from tfdist.training.probes.trace_file import End, Steps, Trace
-from tfdist.verify.comparing import relative, relative_arrays
+from tfdist.verify.comparison import relative, relative_arrays
 from tfdist.verify.tolerance import Tolerance
 
 What = Literal["resume", "samples", "history", "weights"]
