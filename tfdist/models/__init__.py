@@ -4,7 +4,7 @@ Each ends in a softmax, so that losses named in a config, such as `sparse_catego
 layers whose result depends on the other samples of a batch: they train the same on any number of replicas.
 """
 
-from tfdist.models.images import cnn, mlp
-from tfdist.models.texts import text_classifier, transformer
+from tfdist.models.image_models import cnn, mlp
+from tfdist.models.text_models import text_classifier, transformer
 
 __all__ = ["cnn", "mlp", "text_classifier", "transformer"]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import keras
 
-from tfdist.models.heads import probabilities
+from tfdist.models.output_heads import probabilities
 
 
 def mlp(inputs: Sequence[int], hidden: Sequence[int], classes: int) -> keras.Model:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import keras
 
-from tfdist.models.heads import probabilities
+from tfdist.models.output_heads import probabilities
 
 
 def text_classifier(vocabulary: int, length: int, classes: int, width: int = 32) -> keras.Model:
