@@ -16,8 +16,8 @@ from pathlib import Path
 import keras
 import pytest
 
-from tfdist.bench import __main__ as whole
-from tfdist.bench import data, fit, images, killing, models, pairs, saving
+from benchmarks import __main__ as whole
+from benchmarks import checkpoint_cost, fit, image_reading, kill_cost, models, paired_commands, record_reading
 from tfdist.rundir import RunDir, State, WorkerState, ledger_lines
 from tfdist.rundir.ledger_lines import Phase, Stretch, Turn
 
@@ -68,39 +68,39 @@ def test_a_thread_that_ends_meanwhile_is_pinned_no_more(monkeypatch: pytest.Monk
 def test_reading_records(
     reader: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(data, "RECORDS", 100)
-    given(monkeypatch, reader, data.write_files(tmp_path), "--seconds", 1e-3)
-    data.main()
+    monkeypatch.setattr(record_reading, "RECORDS", 100)
+    given(monkeypatch, reader, record_reading.write_files(tmp_path), "--seconds", 1e-3)
+    record_reading.main()
     assert told(capsys)["steps_per_second"] > 0
 
 
 def test_an_epoch_is_read_however_little_time_there_is() -> None:
-    assert data.batches_per_second([0], seconds=0.0) > 0
+    assert record_reading.batches_per_second([0], seconds=0.0) > 0
 
 
 @pytest.mark.parametrize("reader", ["tensorflow", "tfdist"])
 def test_reading_images(
     reader: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(images, "IMAGES", 2 * images.CLASSES)
-    monkeypatch.setattr(images, "SIZE", 32)
-    given(monkeypatch, reader, images.write_folder(tmp_path), "--seconds", 1e-3)
-    images.main()
+    monkeypatch.setattr(image_reading, "IMAGES", 2 * image_reading.CLASSES)
+    monkeypatch.setattr(image_reading, "SIZE", 32)
+    given(monkeypatch, reader, image_reading.write_folder(tmp_path), "--seconds", 1e-3)
+    image_reading.main()
     assert told(capsys)["steps_per_second"] > 0
 
 
 def test_saving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(saving, "BATCH", 8)
+    monkeypatch.setattr(checkpoint_cost, "BATCH", 8)
     monkeypatch.chdir(tmp_path)  # it writes beside where it is started
     given(monkeypatch, "mlp", "--window", 1, "--pairs", 2)
-    saving.main()
+    checkpoint_cost.main()
     *costs, summary = capsys.readouterr().out.splitlines()
     assert len(costs) == 2
     assert summary.startswith("mlp, one device, a checkpoint of 5 MB every 50 steps: ")
     assert not list(tmp_path.iterdir())
     given(monkeypatch, "mlp", "--pairs", 1)
     with pytest.raises(SystemExit):  # before it measures for minutes
-        saving.main()
+        checkpoint_cost.main()
 
 
 def test_pairs_run_in_turn_and_tell_the_ratio(tmp_path: Path) -> None:
@@ -108,13 +108,13 @@ def test_pairs_run_in_turn_and_tell_the_ratio(tmp_path: Path) -> None:
         code = f"open('order', 'a').write('{name}'); print('noise'); print('{{\"steps_per_second\": {rate}}}')"
         return ["env", "--chdir", str(tmp_path), sys.executable, "-c", code]
 
-    ratio = pairs.compare(command("a", 3.0), command("b", 2.0), pairs=2, timeout=SECONDS)
+    ratio = paired_commands.compare(command("a", 3.0), command("b", 2.0), pairs=2, timeout=SECONDS)
     assert (tmp_path / "order").read_text() == "abab"
     assert str(ratio) == "1.50 (1.50 to 1.50); medians 3.0 and 2.0 steps/s over 2 pairs"
     with pytest.raises(ValueError, match="printed no line of JSON"):
-        pairs.compare([sys.executable, "-c", "print(1)"], [], timeout=SECONDS)
+        paired_commands.compare([sys.executable, "-c", "print(1)"], [], timeout=SECONDS)
     with pytest.raises(subprocess.CalledProcessError):
-        pairs.compare([sys.executable, "-c", "raise SystemExit(3)"], [], timeout=SECONDS)
+        paired_commands.compare([sys.executable, "-c", "raise SystemExit(3)"], [], timeout=SECONDS)
 
 
 @pytest.mark.parametrize(
@@ -132,12 +132,12 @@ def test_the_whole_compares_what_it_is_asked_to(
         return "a ratio"
 
     monkeypatch.setattr(whole, "compare", compare)
-    monkeypatch.setattr(data, "RECORDS", 3)
+    monkeypatch.setattr(record_reading, "RECORDS", 3)
     given(monkeypatch, *arguments)
     whole.main()
     assert capsys.readouterr().out.count("a ratio") == len(compared) == lines
     modules = [command[_last(command, "-m") + 1] for command, _ in compared]
-    assert modules == ["tfdist.bench.data" if "data" in arguments else "tfdist.bench.fit"] * lines
+    assert modules == ["benchmarks.record_reading" if "data" in arguments else "benchmarks.fit"] * lines
 
 
 class Ended(Exception):
@@ -145,7 +145,7 @@ class Ended(Exception):
 
 
 def test_what_is_killed_trains_and_saves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(killing, "BATCH", 8)
+    monkeypatch.setattr(kill_cost, "BATCH", 8)
     original, asked = keras.Model.fit, {}
 
     def short(model: keras.Model, batches: object, **options: object) -> None:
@@ -154,7 +154,7 @@ def test_what_is_killed_trains_and_saves(tmp_path: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr("tfdist.training.api.callbacks", lambda **keeping: [keeping])
     monkeypatch.setattr(keras.Model, "fit", short)
-    killing.train("mlp", 3)
+    kill_cost.train("mlp", 3)
     assert asked["callbacks"] == [{"every_steps": 3, "every_minutes": None, "keep": 2}]
 
 
@@ -188,11 +188,11 @@ def test_a_kill_is_split_up_by_the_ledger(tmp_path: Path, monkeypatch: pytest.Mo
                 process.kill()
                 process.wait()
 
-    monkeypatch.setattr(killing, "_training", training)
-    (kill,) = killing.measure("mlp", 10, 1, run)
+    monkeypatch.setattr(kill_cost, "_training", training)
+    (kill,) = kill_cost.measure("mlp", 10, 1, run)
     assert kill.again == 11
     assert kill.seconds["ending"] == pytest.approx(1.0) and kill.seconds["compile"] == pytest.approx(2.0)
-    table = killing.render("mlp", 10, [kill], 5_000_000).splitlines()
+    table = kill_cost.render("mlp", 10, [kill], 5_000_000).splitlines()
     assert table[0] == "mlp, two workers, a checkpoint of 5.0 MB every 10 steps, worker 1 killed"
     assert table[2].startswith("notice") and table[-1] == "steps done again: 11"
 
@@ -201,6 +201,6 @@ def test_a_kill_is_split_up_by_the_ledger(tmp_path: Path, monkeypatch: pytest.Mo
 def test_killing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
     given(monkeypatch, "mlp", "--every", 20, "--kills", 1)
-    killing.main()
+    kill_cost.main()
     assert "worker 1 killed" in capsys.readouterr().out
     assert not list(tmp_path.iterdir())

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from tfdist.bench import data, opening
+from benchmarks import open_cost, record_reading
 
 
 def test_opening(tmp_path: Path) -> None:
     small, large = tmp_path / "small.tfrecord", tmp_path / "large.tfrecord"
-    opening.write_records(small, 10)
-    opening.write_records(large, 1000)
-    assert set(opening.measure(small, large, seconds=0.0)) == {
+    open_cost.write_records(small, 10)
+    open_cost.write_records(large, 1000)
+    assert set(open_cost.measure(small, large, seconds=0.0)) == {
         "seconds_to_index",
         "seconds_to_first_batch",
         "seconds_to_batch_in_the_middle",
@@ -23,8 +23,8 @@ def test_opening(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("parse", [False, True])
 def test_both_readers_read_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parse: bool) -> None:
-    monkeypatch.setattr(data, "RECORDS", 100)
-    pattern = data.write_files(tmp_path)
+    monkeypatch.setattr(record_reading, "RECORDS", 100)
+    pattern = record_reading.write_files(tmp_path)
 
     def read(batches: object) -> list[object]:
         labels = []
@@ -36,4 +36,4 @@ def test_both_readers_read_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPa
                 labels += batch.numpy().tolist()
         return sorted(labels)
 
-    assert read(data.in_sequence(pattern, parse)) == read(data.in_random_order(pattern, parse))
+    assert read(record_reading.in_sequence(pattern, parse)) == read(record_reading.in_random_order(pattern, parse))

@@ -1,4 +1,4 @@
-"""What checkpoints cost: `python -m tfdist.bench.saving [MODEL] [--every 50] [--window 10] [--pairs 40]`.
+"""What checkpoints cost: `python -m benchmarks.checkpoint_cost [MODEL] [--every 50] [--window 10] [--pairs 40]`.
 
 In one process on one device, within one `fit`: a checkpoint is made, the few steps that follow it are compared with as
 many after them, and then comes the next. What the first took longer is what a checkpoint costs, told as a share of
@@ -50,7 +50,7 @@ class Cost:
 
 def main() -> None:
     """Parses the command line, measures, prints."""
-    parser = argparse.ArgumentParser(prog="python -m tfdist.bench.saving", description="What checkpoints cost.")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.checkpoint_cost", description="What checkpoints cost.")
     parser.add_argument("model", nargs="?", default="wide", help="mlp, cnn or wide")
     parser.add_argument("--every", type=int, default=50, help="steps between two checkpoints, of which it is a share")
     parser.add_argument("--window", type=int, default=10, help="steps that are compared with as many")
@@ -77,8 +77,8 @@ def measure(name: str, window: int, pairs: int, saver: _Saver) -> list[Cost]:
     """
     import tensorflow as tf
 
+    from benchmarks import models
     from tfdist import keras_repairs
-    from tfdist.bench import models
 
     keras_repairs.install()
     model = models.build(name)

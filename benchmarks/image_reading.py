@@ -1,4 +1,4 @@
-"""Times a folder of JPEGs, decoded and augmented, in this process: `python -m tfdist.bench.images READER FOLDER`.
+"""Times a folder of JPEGs, decoded and augmented, in this process: `python -m benchmarks.image_reading READER FOLDER`.
 
 `tensorflow` is the pipeline that TensorFlow's guides write: files in a shuffled order, read, decoded, resized, flipped
 and made brighter or darker at random. `tfdist` does the same with `tfdist.data.images` and `augment`. Prints one line
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tfdist.bench.data import batches_per_second
+from benchmarks.record_reading import batches_per_second
 
 BATCH = 32
 IMAGES = 512

@@ -1,4 +1,4 @@
-"""What many records cost: `python -m tfdist.bench.opening [--records N]`, in a process of its own.
+"""What many records cost: `python -m benchmarks.open_cost [--records N]`, in a process of its own.
 
 Writes a TFRecord file of that many small records, indexes it, begins to train on it at its first step and in the middle
 of an epoch, and reads on for some seconds. Prints one line of JSON with the seconds each took and the memory, in MB,

@@ -1,4 +1,4 @@
-"""What tfdist costs and gains on this machine: `python -m tfdist.bench [MODEL ... | data | images] [--pairs N]`.
+"""What tfdist costs and gains on this machine: `python -m benchmarks [MODEL ... | data | images] [--pairs N]`.
 
 One device: `fit` under tfdist against the same `fit` in plain Keras (a ratio of 1.00 says that tfdist costs nothing).
 Two workers: `fit` under tfdist against whatever command `--peer` gives, such as a hand-written loop.
@@ -17,8 +17,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tfdist.bench import data, images
-from tfdist.bench.pairs import compare
+from benchmarks import image_reading, record_reading
+from benchmarks.paired_commands import compare
 from tfdist.launch.worker import allocator
 
 _STEPS = {"mlp": 2000, "cnn": 100, "wide": 40}
@@ -27,7 +27,7 @@ _WORKER_STEPS = {"mlp": 400, "cnn": 60, "wide": 30}
 
 def main() -> None:
     """Parses the command line, runs the pairs, prints the ratios."""
-    parser = argparse.ArgumentParser(prog="python -m tfdist.bench", description="Ratios of steps a second, in pairs.")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Ratios of steps a second, in pairs.")
     parser.add_argument("models", nargs="*", default=["mlp"], help="mlp, cnn, wide; or data; or images")
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--steps", type=int, help="steps that are timed")
@@ -46,10 +46,10 @@ def main() -> None:
 
 
 def _compare_readers(folder: Path, pairs: int, peer: str | None) -> None:
-    files = data.write_files(folder)
+    files = record_reading.write_files(folder)
     # With the settings that workers have.
     env = ["env", *(f"{name}={value}" for name, value in allocator.settings({}).items())]
-    ours, theirs = ([*env, *_reader("tfdist.bench.data", reader, files)] for reader in ("tfdist", "tensorflow"))
+    ours, theirs = ([*env, *_reader("benchmarks.record_reading", reader, files)] for reader in ("tfdist", "tensorflow"))
     for options, what in (([], "records"), (["--parse"], "records with their features")):
         ratio = compare([*ours, *options], [*theirs, *options], pairs=pairs)
         print(f"{what}, in random order by tfdist / in sequence by TensorFlow: {ratio}", flush=True)
@@ -59,8 +59,8 @@ def _compare_readers(folder: Path, pairs: int, peer: str | None) -> None:
 
 
 def _compare_image_readers(folder: Path, pairs: int) -> None:
-    photos = images.write_folder(folder)
-    ours, theirs = (_reader("tfdist.bench.images", reader, photos) for reader in ("tfdist", "tensorflow"))
+    photos = image_reading.write_folder(folder)
+    ours, theirs = (_reader("benchmarks.image_reading", reader, photos) for reader in ("tfdist", "tensorflow"))
     ratio = compare(ours, theirs, pairs=pairs)
     print(f"JPEGs decoded and augmented by tfdist / by plain tf.data: {ratio}", flush=True)
 
@@ -83,11 +83,11 @@ def _compare_all(options: argparse.Namespace, run_dir: Path) -> None:
 
 
 def _plain(model: str, steps: int) -> list[str]:
-    return [sys.executable, "-m", "tfdist.bench.fit", model, str(steps), "--cores", _cores()]
+    return [sys.executable, "-m", "benchmarks.fit", model, str(steps), "--cores", _cores()]
 
 
 def _tfdist(run_dir: Path, model: str, steps: int, *options: str) -> list[str]:
-    target = ["-m", "tfdist.bench.fit", model, str(steps), "--cores", _cores()]
+    target = ["-m", "benchmarks.fit", model, str(steps), "--cores", _cores()]
     return [sys.executable, "-m", "tfdist", "train", "--overwrite", "--run-dir", str(run_dir), *options, *target]
 
 

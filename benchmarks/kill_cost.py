@@ -1,4 +1,4 @@
-"""What a kill costs: `python -m tfdist.bench.killing [MODEL] [--every N] [--kills 3]`.
+"""What a kill costs: `python -m benchmarks.kill_cost [MODEL] [--every N] [--kills 3]`.
 
 Two workers of this machine train with a checkpoint after every N steps. Worker 1 gets SIGKILL, again and again, and all
 start again. From the moment of the kill to the first step after it the time is split up by what the run's ledger says;
@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tfdist.bench.fit import BATCH
+from benchmarks.fit import BATCH
 from tfdist.rundir import RunDir, WorkerState
 
 _EVERY = {"mlp": 1000, "cnn": 50, "wide": 20}
@@ -52,7 +52,7 @@ class Kill:
 
 def main() -> None:
     """Parses the command line, measures, prints; with --train it is a worker's script."""
-    parser = argparse.ArgumentParser(prog="python -m tfdist.bench.killing", description="What a kill costs.")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.kill_cost", description="What a kill costs.")
     parser.add_argument("model", nargs="?", default="wide", choices=sorted(_EVERY))
     parser.add_argument("--every", type=int, help="steps between two checkpoints")
     parser.add_argument("--kills", type=int, default=3)
@@ -73,7 +73,7 @@ def train(name: str, every: int) -> None:
     """Trains until it is stopped, in one epoch, with checkpoints."""
     import tensorflow as tf
 
-    from tfdist.bench import models
+    from benchmarks import models
     from tfdist.training.api import callbacks
 
     model = models.build(name)
@@ -122,7 +122,7 @@ def render(name: str, every: int, kills: list[Kill], size: int) -> str:
 @contextlib.contextmanager
 def _training(name: str, every: int, restarts: int, run: RunDir) -> Iterator[subprocess.Popen[bytes]]:
     command = [sys.executable, "-m", "tfdist", "train", "--nproc", "2", "--max-restarts", str(restarts)]
-    command += ["--run-dir", str(run), "-m", "tfdist.bench.killing", name, "--every", str(every), "--train"]
+    command += ["--run-dir", str(run), "-m", "benchmarks.kill_cost", name, "--every", str(every), "--train"]
     quiet = subprocess.DEVNULL
     launcher = subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True)
     try:

@@ -1,4 +1,4 @@
-"""Times Keras `fit` in this process: `python -m tfdist.bench.fit MODEL STEPS [--cores 0,1]`.
+"""Times Keras `fit` in this process: `python -m benchmarks.fit MODEL STEPS [--cores 0,1]`.
 
 Its `fit` knows nothing of tfdist: run plainly it times Keras, as the target of `tfdist train` what tfdist makes of it.
 The chief prints one line of JSON with the steps a second.
@@ -33,7 +33,7 @@ def time_fit(name: str, steps: int) -> float:
     """Steps a second of `fit` with global batches of 256, after one epoch that is not counted."""
     import tensorflow as tf
 
-    from tfdist.bench import models
+    from benchmarks import models
 
     model = models.build(name)
     batches = tf.data.Dataset.from_tensor_slices(models.data(name, 8 * BATCH)).batch(BATCH, drop_remainder=True)
