@@ -76,14 +76,14 @@ __all__ = [
 ]
 
 _MODULES = {
-    "Cluster": "cluster.spec",
+    "Cluster": "cluster.cluster_spec",
     "RunConfig": "config",
-    "gathered": "keras_repairs.gathered",
+    "gathered": "keras_repairs.forward.gathered_metrics",
     "load_config": "config",
-    "on_chief": "keras_repairs.placement",
-    "on_every_worker": "keras_repairs.placement",
-    "predictions_on_chief": "keras_repairs.predictions",
-    "summed": "keras_repairs.losses",
+    "on_chief": "keras_repairs.callbacks.callback_placement",
+    "on_every_worker": "keras_repairs.callbacks.callback_placement",
+    "predictions_on_chief": "keras_repairs.loop.predictions",
+    "summed": "keras_repairs.forward.losses",
     "tf_config": "cluster.tf_config",
 }
 

@@ -24,7 +24,8 @@ def warnings_of(caplog: pytest.LogCaptureFixture, version: str, function: object
     logger = logging.getLogger("tfdist")
     logger.addHandler(caplog.handler)
     try:
-        keras_versions.check(version, {"Model.fit": function}, {"Model.fit": keras_versions.fingerprint(known_function)})
+        known = keras_versions.fingerprint(known_function)
+        keras_versions.check(version, {"Model.fit": function}, {"Model.fit": known})
     finally:
         logger.removeHandler(caplog.handler)
     return list(dict.fromkeys(record.getMessage() for record in caplog.records))

@@ -17,7 +17,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Checkpoints", "Policy", "Retention", "Summary"]
 
-_MODULES = {"Checkpoints": "manager", "Policy": "policy", "Retention": "retention", "Summary": "summary"}
+_MODULES = {
+    "Checkpoints": "checkpoint_manager",
+    "Policy": "save_policy",
+    "Retention": "retention_policy",
+    "Summary": "summary",
+}
 
 
 def __getattr__(name: str) -> Any:

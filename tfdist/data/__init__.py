@@ -27,7 +27,11 @@ __all__ = [
     "tfrecords",
 ]
 
-_MODULES = {"from_config": "configured", "data_error_in": "failures", "ImageFeature": "image_features"}
+_MODULES = {
+    "from_config": "config_datasets",
+    "data_error_in": "data_errors",
+    "ImageFeature": "formats.image_features",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -14,7 +14,7 @@ from keras.src.backend.tensorflow import core, nn
 from keras.src.backend.tensorflow import numpy as tensorflow_numpy
 from keras.src.backend.tensorflow import optimizer as optimizer_module
 from keras.src.backend.tensorflow import trainer as trainer_module
-from keras.src.callbacks import callback_list
+from keras.src.callbacks import callback_list as callback_list_module
 from keras.src.export import saved_model_export_archive
 from keras.src.layers import layer as layer_module
 from keras.src.legacy.saving import legacy_h5_format
@@ -104,19 +104,27 @@ def repairs(hooks: Hooks = Hooks()) -> tuple[Repair, ...]:
 
 def _of_data(hooks: Hooks) -> tuple[Repair, ...]:
     """Of set-up, data, and how the steps of a model are built and run over them."""
-    model = trainer_module.TensorFlowTrainer
+    model, iterator = trainer_module.TensorFlowTrainer, trainer_module.TFEpochIterator
     make_function = functools.partial(trainer.make_function, observer=hooks.on_batch, listener=hooks.listener)
     make_predict_function = functools.partial(trainer.make_predict_function, listener=hooks.listener)
-    fit, evaluate = (functools.partial(fit_listeners.told, call=c, listener=hooks.listener) for c in ("fit", "evaluate"))
+    fit, evaluate = (
+        functools.partial(fit_listeners.told, call=call, listener=hooks.listener) for call in ("fit", "evaluate")
+    )
     arrays = array_data_adapter.ArrayDataAdapter
     array_dataset = functools.partial(array_shuffle.array_dataset, imposed_seed=hooks.imposed_seed)
     return (
-        Repair(global_state, "clear_session", clear_session.clear_session, "e517b50de32ee862", (keras.utils, keras.backend)),
+        Repair(
+            global_state,
+            "clear_session",
+            clear_session.clear_session,
+            "e517b50de32ee862",
+            (keras.utils, keras.backend),
+        ),
         Repair(file_utils, "get_file", downloads.get_file, "dc48326d0c7535b1", (keras.utils, *_DATASETS)),
         Repair(arrays, "get_tf_dataset", array_dataset, "2ab7c0854bf89cd1"),
-        Repair(trainer_module.TFEpochIterator, "__init__", epoch_iterator.epoch_iterator_init, "901af2700297156f"),
-        Repair(trainer_module.TFEpochIterator, "_get_iterator", epoch_iterator.epoch_iterator_source, "b986aa8a9d2264d9"),
-        Repair(trainer_module.TFEpochIterator, "_enumerate_iterator", epoch_iterator.epoch_steps, "376e3e16a928107a"),
+        Repair(iterator, "__init__", epoch_iterator.epoch_iterator_init, "901af2700297156f"),
+        Repair(iterator, "_get_iterator", epoch_iterator.epoch_iterator_source, "b986aa8a9d2264d9"),
+        Repair(iterator, "_enumerate_iterator", epoch_iterator.epoch_steps, "376e3e16a928107a"),
         Repair(model, "_maybe_symbolic_build", symbolic_build.maybe_symbolic_build, "92a504f5eba9b29f"),
         Repair(model, "_make_function", make_function, "bb33b7a0da3d2740"),
         Repair(model, "make_predict_function", make_predict_function, "a772a2efdd906f9a"),
@@ -191,7 +199,7 @@ def _of_results(hooks: Hooks) -> tuple[Repair, ...]:
         Repair(model, "test_on_batch", on_batch.test_on_batch, "200619489306c54e"),
         Repair(model, "predict_on_batch", on_batch.predict_on_batch, "05be67cba664972c"),
         Repair(model, "predict", predict, "ee5831d7d2179667"),
-        Repair(callback_list.CallbackList, "__init__", callback_list_init, "5d0d38afece9158a"),
+        Repair(callback_list_module.CallbackList, "__init__", callback_list_init, "5d0d38afece9158a"),
         Repair(keras.callbacks.ModelCheckpoint, "_save_model", callback_list.save_checkpoint, "a9be0a24277ff179"),
         Repair(keras.callbacks.BackupAndRestore, "on_train_begin", backup_and_restore.restore, "dfdb7eac4983f490"),
         Repair(keras.callbacks.BackupAndRestore, "_save_model", backup_and_restore.back_up, "5eb7b53ca13ad33d"),
@@ -202,13 +210,14 @@ def _of_results(hooks: Hooks) -> tuple[Repair, ...]:
 def _of_files(hooks: Hooks) -> tuple[Repair, ...]:
     """Of what is saved and loaded."""
     writer = functools.partial(model_saving.writer, listener=hooks.listener)
+    load_own_variables = accumulator_reduction.load_own_variables
     return (
         Repair(saving_lib, "save_model", writer, "0b360baae4175255"),
         Repair(saving_lib, "save_weights_only", writer, "649839a5ed3a5df6"),
         Repair(legacy_h5_format, "save_model_to_hdf5", writer, "089058ee0d3223d6"),
         Repair(model_module.Model, "export", writer, "f11ed3b71eb342ea"),
         Repair(saved_model_export_archive.SavedModelExportArchive, "write_out", writer, "8a0f4932dcbdcba6"),
-        Repair(base_optimizer.BaseOptimizer, "load_own_variables", accumulator_reduction.load_own_variables, "a6e0c5e7e88c4d33"),
+        Repair(base_optimizer.BaseOptimizer, "load_own_variables", load_own_variables, "a6e0c5e7e88c4d33"),
         Repair(base_optimizer.BaseOptimizer, "set_weights", accumulator_reduction.set_weights, "3586228c15207e2c"),
         Repair(saving_api, "load_model", model_saving.reader, "27ac0bf7bbe8180a", (keras.saving, keras.models)),
         Repair(saving_api, "load_weights", model_saving.reader, "55456126c316c9c3", (keras.saving,)),

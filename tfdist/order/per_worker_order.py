@@ -100,7 +100,7 @@ class ShareSteps:
         return -(-most // self._per_worker)
 
     def pieces(self, first: int, last: int, replica_ids: Sequence[int]) -> NDArray[np.int64]:
-        """Where among its worker's samples the batches of some replicas lie; see `tfdist.order.epoch_order.Steps.pieces`."""
+        """Where among its worker's samples the batches of some replicas lie; see `Steps.pieces` in `epoch_order`."""
         bounds = np.minimum(np.arange(first, last + 1, dtype=np.int64) * self.batch_size, self.num_samples)
         workers, places = np.divmod(np.array(replica_ids, np.int64), self._per_worker)
         taken = taken_before(np.array(self.sizes, np.int64), bounds)[:, workers]

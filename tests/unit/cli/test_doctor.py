@@ -81,7 +81,8 @@ def test_json(asked: list[Request]) -> None:
 
 
 def test_a_tensorflow_that_hangs_is_a_finding(asked: list[Request], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local_checks, "probe", lambda request: Broken("did not get through 'import TensorFlow' within 60 s"))
+    broken = Broken("did not get through 'import TensorFlow' within 60 s")
+    monkeypatch.setattr(local_checks, "probe", lambda request: broken)
     result = run("")
     assert result.exit_code == 2
     assert "FAIL  TensorFlow" in result.stdout

@@ -9,7 +9,8 @@ import tfdist.data
 
 
 def test_reading_files_does_not_load_tensorflow() -> None:
-    code = "import sys, tfdist.data.formats.tfrecord_files, tfdist.data.formats.csv_files; sys.exit('tensorflow' in sys.modules)"
+    modules = "sys, tfdist.data.formats.tfrecord_files, tfdist.data.formats.csv_files"
+    code = f"import {modules}; sys.exit('tensorflow' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=30, check=False).returncode == 0
 
 

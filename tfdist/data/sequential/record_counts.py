@@ -1,7 +1,7 @@
 """How many records files have that can only be read in sequence: counted once, and remembered.
 
-A count is kept as an index is (`tfdist.data.random_access.index_files`): beside the file, or in the cache where that cannot be
-written or is on another file system; it holds as long as the file has the same size and time.
+A count is kept as an index is (`tfdist.data.random_access.index_files`): beside the file, or in the cache where that
+cannot be written or is on another file system; it holds as long as the file has the same size and time.
 """
 
 from __future__ import annotations

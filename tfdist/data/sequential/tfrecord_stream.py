@@ -1,6 +1,7 @@
 """The records of a TFRecord file, compressed or not, from its first to its last, on whatever file system.
 
-The framing is that of `tfdist.data.random_access.tfrecord_scan`; compressed, all of it is one or several streams of GZIP or ZLIB.
+The framing is that of `tfdist.data.random_access.tfrecord_scan`; compressed, all of it is one or several streams of
+GZIP or ZLIB.
 """
 
 from __future__ import annotations

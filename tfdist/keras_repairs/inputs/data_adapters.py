@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.warn_once import warn_once
-from tfdist.runtime import distribute
+from tfdist.runtime.distribute import as_shares, per_replica
 
 _Policy = tf.data.experimental.AutoShardPolicy
 
@@ -22,14 +22,14 @@ _Policy = tf.data.experimental.AutoShardPolicy
 def distribute(dataset: Any, strategy: tf.distribute.Strategy) -> Any:
     """Cuts every global batch of `dataset` into the replicas' pieces; what is distributed already stays as it is."""
     if isinstance(dataset, tf.distribute.DistributedDataset):
-        return distribute.as_shares(dataset)
+        return as_shares(dataset)
     _check_policy(dataset, strategy)
     replicas = strategy.num_replicas_in_sync
 
     def make(ids: Sequence[int]) -> tf.data.Dataset:
         return _pieces(dataset, ids, replicas)
 
-    return distribute.per_replica(make, strategy)
+    return per_replica(make, strategy)
 
 
 def piece(batch: Any, index: Any, replicas: int) -> Any:

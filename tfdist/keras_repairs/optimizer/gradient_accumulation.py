@@ -97,7 +97,8 @@ def _finite_everywhere(optimizer: Any, grads: Gradients) -> tf.Tensor | None:
 def _taken_out(optimizer: Any, grads: Gradients, variables: Sequence[Any]) -> Gradients:
     """The accumulated gradients and `grads`, scaled as `grads` are; the accumulators are zero afterwards."""
     inner = inner_of(optimizer)
-    scale = (inner.loss_scale_factor or 1.0) if optimizer is inner else variable_updates.own_copy(optimizer.dynamic_scale)
+    is_inner = optimizer is inner
+    scale = (inner.loss_scale_factor or 1.0) if is_inner else variable_updates.own_copy(optimizer.dynamic_scale)
     total = []
     for gradient, variable in zip(grads, variables, strict=True):
         accumulator = variable_updates.own_copy(inner._accumulated_gradients[inner._get_variable_index(variable)])

@@ -121,7 +121,8 @@ class Keeper(keras.callbacks.Callback):
         self._values = {}
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
-        self._position = dataclasses.replace(self._position, step=batch + 1 + multi_step_execution.untold_steps(self.model))
+        step = batch + 1 + multi_step_execution.untold_steps(self.model)
+        self._position = dataclasses.replace(self._position, step=step)
         self._logs = _numbers(logs)
         if self._tried_at != self._position and self._due.is_due(self._total):
             self._save()

@@ -14,6 +14,8 @@ _NO_MEMORY = ("oom when allocating", "out of memory", "failed to allocate")
 """In the text of a ResourceExhaustedError that is about memory; others are about messages that are too large, say."""
 _ABORTED = "Collective ops is aborted by: "
 _RUNPY = "<frozen runpy>"
+_TRAINING = Path(__file__).resolve().parents[1]
+"""The package that starts scripts."""
 
 
 def explained(error: BaseException, *, has_peers: bool = True) -> TfdistError | None:
@@ -48,7 +50,7 @@ def traceback_of(error: BaseException) -> str:
 
 
 def _starts_scripts(filename: str) -> bool:
-    return filename == _RUNPY or Path(filename).parent == Path(__file__).parent
+    return filename == _RUNPY or _TRAINING in Path(filename).parents
 
 
 def _finds_no_module(error: BaseException) -> bool:
@@ -123,7 +125,7 @@ def _place_of(error: BaseException) -> str:
 def is_users(filename: str) -> bool:
     """Whether a frame's code is neither a library's nor made by TensorFlow from a user's function."""
     path = Path(filename)
-    libraries = {Path(__file__).parents[1], Path(sysconfig.get_path("stdlib"))}
+    libraries = {_TRAINING.parent, Path(sysconfig.get_path("stdlib"))}
     return (
         path.is_file()
         and libraries.isdisjoint(path.parents)

@@ -23,7 +23,7 @@ _LOOKS = 20
 _SUSPENDABLE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 """The flags of code that no thread begins with."""
 
-_TFDIST = Path(__file__).resolve().parents[1]
+_TFDIST = Path(__file__).resolve().parents[2]
 
 
 _CALLERS = ("/tensorflow/python/ops/script_ops.py", "/keras/src/trainers/data_adapters/")
