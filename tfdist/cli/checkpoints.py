@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from tfdist.cli import options as shared
+from tfdist.cli import common_options as shared
 from tfdist.cli.verb import Verb
 from tfdist.errors import DataError, RunDirError
 

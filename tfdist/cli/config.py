@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from tfdist.cli.options import overrides
+from tfdist.cli.common_options import overrides
 from tfdist.cli.verb import Verb
 from tfdist.config.load import dump_yaml, load_config
 

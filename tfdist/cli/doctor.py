@@ -6,7 +6,7 @@ import json
 
 import click
 
-from tfdist.cli import options as shared
+from tfdist.cli import common_options as shared
 from tfdist.cli.verb import Verb
 
 

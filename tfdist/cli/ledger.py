@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from tfdist.cli import options as shared
+from tfdist.cli import common_options as shared
 from tfdist.cli.verb import Verb
 
 

@@ -21,7 +21,7 @@ VERBS: Mapping[str, tuple[str, str]] = MappingProxyType(
             "Compares a training on one replica with the same on several, or one that is killed with an untouched one.",
         ),
         "plan": ("tfdist.cli.plan:plan", "Shows what a run will do with its data, before it starts."),
-        "data": ("tfdist.cli.data:data", "Makes, checks and indexes files of samples."),
+        "data": ("tfdist.cli.data.data_group:data", "Makes, checks and indexes files of samples."),
         "status": ("tfdist.cli.status:status", "Shows what every worker of a run is doing, the slowest first."),
         "ledger": ("tfdist.cli.ledger:ledger", "Shows where the wall time of a run went, over all its restarts."),
         "checkpoints": (

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tfdist.cli import options as shared
+from tfdist.cli import common_options as shared
 from tfdist.cli.verb import Verb
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tfdist.cli import options as shared
+from tfdist.cli import common_options as shared
 from tfdist.cli.target import Target, check_overrides, choose_target
 
 if TYPE_CHECKING:

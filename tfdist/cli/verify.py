@@ -9,7 +9,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from tfdist.cli import options as shared
+from tfdist.cli import common_options as shared
 from tfdist.cli.target import Target, check_overrides, choose_target
 from tfdist.errors import UsageError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from tfdist.cli.data_files import by_format, for_each, format_option, processes_option
+from tfdist.cli.data.data_files import by_format, for_each, format_option, processes_option
 from tfdist.cli.verb import Verb
 from tfdist.errors import UsageError
 

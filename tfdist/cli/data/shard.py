@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tfdist.cli.data_files import SUFFIXES, Names, one_a_core, processes_option
+from tfdist.cli.data.data_files import SUFFIXES, Names, one_a_core, processes_option
 from tfdist.cli.main import INTERRUPTED
 from tfdist.cli.verb import Verb
 from tfdist.errors import TfdistError, UsageError

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from tfdist.cli.data_files import Names, by_format, for_each, format_option, processes_option
+from tfdist.cli.data.data_files import Names, by_format, for_each, format_option, processes_option
 from tfdist.cli.verb import Verb
 from tfdist.errors import DataError
 

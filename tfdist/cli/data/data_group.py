@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from tfdist.cli.data_check import check
-from tfdist.cli.data_index import index
-from tfdist.cli.data_shard import shard
+from tfdist.cli.data.check import check
+from tfdist.cli.data.index import index
+from tfdist.cli.data.shard import shard
 
 
 @click.group()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from tfdist.cli import data_index
+from tfdist.cli.data import index
 from tfdist.cli.main import main
 from tfdist.config.data_sections import CsvSource, ImagesSource, NpzSource, TextSource
 from tfdist.data.random_access.crc32c import masked_crc32c
@@ -167,7 +167,7 @@ def test_index(tmp_path: Path) -> None:
 
 def test_an_index_that_cannot_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_records("b.tfrecord", 1)
-    monkeypatch.setattr(data_index, "for_each", lambda *_: [Indexed(path, 1, None)])
+    monkeypatch.setattr(index, "for_each", lambda *_: [Indexed(path, 1, None)])
     result = run("index b.tfrecord")
     assert result.exit_code == 2
     assert "The index of b.tfrecord can be kept neither beside it nor in ~/.cache/tfdist" in result.stderr
