@@ -15,6 +15,7 @@ from tfdist.checkpoint.inspection.stored_checkpoints import checkpoints_of
 from tfdist.config import dump_yaml, load_config
 from tfdist.errors import ConfigError, UsageError
 from tfdist.rundir import RunDir, atomic_files
+from tfdist.training.checkpoints.model_from_checkpoint import load_model
 
 CONFIG = Path(__file__).parents[2] / "configs" / "digits.yaml"
 
@@ -46,9 +47,9 @@ def test_a_model_with_its_optimizer(tmp_path: Path) -> None:
         draft.add("model.weights.h5", (tmp_path / "model.weights.h5").read_bytes())
         draft.add("summary.json", b"{}")
     (tmp_path / "model.weights.h5").unlink()
-    export(run, checkpoints_of(run.path)[1][0], tmp_path / "out.keras")
+    export(run, checkpoints_of(run.path)[1][0], tmp_path / "out.keras", load_model=load_model)
 
-    opened = keras.models.load_model(tmp_path / "out.keras")
+    opened = keras.models.load_model(tmp_path / "out.keras", load_model=load_model)
     np.testing.assert_array_equal(opened.predict(x, verbose=0), trained.predict(x, verbose=0))
     for there, here in zip(opened.optimizer.variables, trained.optimizer.variables, strict=True):
         np.testing.assert_array_equal(there, here)
@@ -66,7 +67,7 @@ def test_a_model_without_variables_yet_is_refused(tmp_path: Path) -> None:
     run = run_from_config(tmp_path / "a", f"model.build={__name__}.unbuilt", "model.args={}")
     save(run, 10)
     with pytest.raises(UsageError, match=r"has no variables before it has seen data.*\.weights\.h5"):
-        export(run, checkpoints_of(run.path)[1][0], tmp_path / "out.keras")
+        export(run, checkpoints_of(run.path)[1][0], tmp_path / "out.keras", load_model=load_model)
     assert not (tmp_path / "out.keras").exists()
 
 
@@ -74,7 +75,7 @@ def test_a_file_that_the_model_lacks_is_no_error_of_dest(tmp_path: Path) -> None
     run = run_from_config(tmp_path / "a", f"model.build={__name__}.without_its_words", "model.args={}")
     save(run, 10)
     with pytest.raises((ConfigError, OSError), match=r"absent/words\.txt") as raised:
-        export(run, checkpoints_of(run.path)[1][0], tmp_path / "out.keras")
+        export(run, checkpoints_of(run.path)[1][0], tmp_path / "out.keras", load_model=load_model)
     assert "out.keras" not in str(raised.value)
 
 
@@ -82,4 +83,4 @@ def test_a_script_has_no_model_in_its_config(tmp_path: Path) -> None:
     run = run_with(tmp_path / "a", 10)
     run.config_file.write_text("script: train.py\nargs: []\n")
     with pytest.raises(UsageError, match="is a script"):
-        export(run, checkpoints_of(run.path)[1][0], tmp_path / "out.keras")
+        export(run, checkpoints_of(run.path)[1][0], tmp_path / "out.keras", load_model=load_model)

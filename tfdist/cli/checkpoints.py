@@ -6,13 +6,16 @@ import json
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tfdist.cli import common_options as shared
 from tfdist.cli.verb import Verb
 from tfdist.errors import DataError, RunDirError
+
+if TYPE_CHECKING:
+    from tfdist.rundir import RunDir
 
 _STEP = click.option(
     "--step", type=click.IntRange(min=0), metavar="N", help="The checkpoint of step N; else the latest whole one."
@@ -164,5 +167,11 @@ def export(run_dir: str, fit: int, dest: str, step: int | None) -> None:
 
     run, held = checkpoints_of(run_dir, fit)
     entry = chosen(held, step)
-    write(run, entry, Path(dest))
+    write(run, entry, Path(dest), load_model=_load_model)
     click.echo(f"step {entry.stored.step}: {dest}")
+
+
+def _load_model(run: RunDir, weights: Path) -> Any:
+    from tfdist.training.checkpoints.model_from_checkpoint import load_model
+
+    return load_model(run, weights)

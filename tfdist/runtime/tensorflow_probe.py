@@ -1,8 +1,9 @@
 """Tells what TensorFlow finds on this machine, and what a worker here would use: a program of its own.
 
 `python -m tfdist.runtime.tensorflow_probe REQUEST`, where REQUEST is JSON with `workers`, `rank`, `size` and
-`seconds`. It prints JSON objects, one a line: `{"stage": text}` before each step that may take long or crash, and `{"facts": {...}}` or
-`{"refused": {...}}` at the end. A process that hangs ends itself after `seconds`, and says on stderr where it hung.
+`seconds`. It prints JSON objects, one a line: `{"stage": text}` before each step that may take long or crash, and
+`{"facts": {...}}` or `{"refused": {...}}` at the end. A process that hangs ends itself after `seconds`, and says on
+stderr where it hung.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ _MODEL_SUFFIX = ".keras"
 _BLOCK_BYTES = 1 << 20
 
 
-def export(run: RunDir, entry: Held, target: Path) -> None:
+def export(run: RunDir, entry: Held, target: Path, *, load_model: Callable[[RunDir, Path], Any]) -> None:
     """Writes `target`, whole or not at all.
 
     `*.weights.h5` is a copy of the weights and the optimizer's state, for `load_weights` of the same model. `*.keras`
@@ -28,6 +28,7 @@ def export(run: RunDir, entry: Held, target: Path) -> None:
         run: The run.
         entry: Its checkpoint.
         target: The file to make.
+        load_model: Builds the run's model and loads a file of weights into it; called for `*.keras` alone.
 
     Raises:
         UsageError: The target exists, has another ending, or the run's model cannot be built here.
@@ -47,20 +48,14 @@ def export(run: RunDir, entry: Held, target: Path) -> None:
         raise DataError(
             f"The checkpoint {entry.stored.path} is damaged: {'; '.join(damaged)}. Choose another with --step."
         )
-    model = _model(run, entry) if is_model else None
+    # Before the file is made: what the code of a model does not find is no error of that.
+    model = load_model(run, entry.stored.path / WEIGHTS) if is_model else None
     with atomic_files.replacing(target, named_by="DEST") as temporary:
         if model is not None:
             model.save(temporary)
         else:
             with temporary.open("wb") as file:
                 file.writelines(_blocks(entry.stored.path / WEIGHTS))
-
-
-def _model(run: RunDir, entry: Held) -> Any:
-    """Before the file is made: what the code of a model does not find is no error of that."""
-    from tfdist.training.checkpoints.model_from_checkpoint import load_model
-
-    return load_model(run, entry.stored.path / WEIGHTS)
 
 
 def _blocks(source: Path) -> Iterator[bytes]:
