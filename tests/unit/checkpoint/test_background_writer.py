@@ -60,7 +60,7 @@ begun.wait(30)
 def test_a_job_that_never_ends_does_not_keep_the_process() -> None:
     code = """
 import threading
-from tfdist.checkpoint import background
+from tfdist.checkpoint import background_writer
 background.EXIT_SECONDS = 0.05
 background.writer().start(threading.Event().wait)
 """

@@ -7,7 +7,15 @@ import pytest
 
 import tfdist.checkpoint
 
-WITHOUT_TENSORFLOW = ["background", "files", "policy", "pruning", "retention", "store", "summary"]
+WITHOUT_TENSORFLOW = [
+    "background_writer",
+    "checkpoint_files",
+    "save_policy",
+    "pruning",
+    "retention_policy",
+    "store",
+    "summary",
+]
 
 
 def test_reading_and_checking_files_loads_no_tensorflow() -> None:

@@ -44,7 +44,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Request]:
     monkeypatch.setattr(local_checks, "probe", probe)
     # Of the seconds that TensorFlow may take none has passed, however slow this machine is.
     monkeypatch.setattr(examine, "check_here", functools.partial(local_checks.check_here, clock=lambda: 0.0))
-    monkeypatch.setattr(local_checks.nvidia, "ask", lambda seconds: Nvidia())
+    monkeypatch.setattr(local_checks.nvidia_smi, "ask", lambda seconds: Nvidia())
     for name in ("TF_CONFIG", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK"):
         monkeypatch.delenv(name, raising=False)
     return received

@@ -48,7 +48,7 @@ class Wire:
         monkeypatch.setattr(module, "worker_rank", lambda strategy: self.rank)
         monkeypatch.setattr(module, "broadcast", self._broadcast)
         monkeypatch.setattr(module.replica_values, "read", lambda parts, strategy: self._gather("values"))
-        monkeypatch.setattr(module.random_states, "read", lambda strategy: self._gather("random") or np.zeros(1))
+        monkeypatch.setattr(module.random_state, "read", lambda strategy: self._gather("random") or np.zeros(1))
         monkeypatch.setattr(module, "WeightsCopy", lambda model: None)
 
     def be(self, rank: int) -> None:
