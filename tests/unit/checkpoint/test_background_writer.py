@@ -61,7 +61,7 @@ def test_a_job_that_never_ends_does_not_keep_the_process() -> None:
     code = """
 import threading
 from tfdist.checkpoint import background_writer
-background.EXIT_SECONDS = 0.05
-background.writer().start(threading.Event().wait)
+background_writer.EXIT_SECONDS = 0.05
+background_writer.writer().start(threading.Event().wait)
 """
     assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 0
