@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.warn_once import warn_once
-from tfdist.runtime.distribute import as_shares, per_replica
+from tfdist.runtime.distribute import Share, as_shares, local_replicas, per_replica
 
 _Policy = tf.data.experimental.AutoShardPolicy
 
@@ -45,11 +45,11 @@ def piece(batch: Any, index: Any, replicas: int) -> Any:
     return tf.nest.map_structure(lambda leaf: _slice(leaf, start, stop) if _has_rows(leaf) else leaf, batch)
 
 
-def share_of(batch: Any, largest: tf.Tensor, index: Any, replicas: int) -> distribute.Share:
-    """`piece` of the global batch `batch`, with what is to be known of that; `largest` as in `feeding.Share`."""
+def share_of(batch: Any, largest: tf.Tensor, index: Any, replicas: int) -> Share:
+    """`piece` of the global batch `batch`, with what is to be known of that; `largest` as in `Share`."""
     total = rows(batch)
     # Cut as evenly as can be: of fewer samples than replicas, as many have one.
-    return distribute.Share(piece(batch, index, replicas), total, tf.minimum(total, replicas), largest)
+    return Share(piece(batch, index, replicas), total, tf.minimum(total, replicas), largest)
 
 
 def rows(batch: Any) -> tf.Tensor:
@@ -98,7 +98,7 @@ def _with_largest(largest: tf.Tensor, *batch: Any) -> tuple[tf.Tensor, tuple[Any
 
 def _check_policy(dataset: tf.data.Dataset, strategy: tf.distribute.Strategy) -> None:
     policy = dataset.options().experimental_distribute.auto_shard_policy
-    if len(distribute.local_replicas(strategy)) == strategy.num_replicas_in_sync:
+    if len(local_replicas(strategy)) == strategy.num_replicas_in_sync:
         return
     if policy == _Policy.OFF:
         raise UnsupportedError(
