@@ -8,7 +8,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import keras
 import numpy as np
@@ -232,8 +232,8 @@ def variables_of(model: keras.Model) -> list[tuple[list[int], str]]:
     return [(list(variable.shape), str(variable.dtype)) for variable in (*model.weights, *model.optimizer.variables)]
 
 
-def _shown(entry: object) -> str:
-    shape, dtype = entry  # type: ignore[misc]
+def _shown(entry: Any) -> str:
+    shape, dtype = entry
     return f"{dtype} {tuple(shape)}"
 
 

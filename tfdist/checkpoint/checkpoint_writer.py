@@ -7,7 +7,7 @@ import json
 import logging
 import time
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -94,7 +94,8 @@ class Writing:
 
     def _write(self) -> None:
         replicas = io.BytesIO()
-        np.savez(replicas, **self._values)
+        values: Mapping[str, Any] = self._values
+        np.savez(replicas, **values)
         with self._store.writing(self._summary.total) as draft:
             draft.add(WEIGHTS, self._weights.content())
             draft.add(REPLICAS, replicas.getbuffer())

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator
+from typing import Any
 
 from tfdist.checkpoint import checkpoint_files
 from tfdist.checkpoint.checkpoint_draft import Draft
@@ -25,7 +26,7 @@ class RemoteStore:
     """
 
     def __init__(self, url: str) -> None:
-        self.folder = RemotePath(url)
+        self.folder: Any = RemotePath(url)  # reads as a Path does
 
     def stored(self) -> list[checkpoint_files.Stored]:
         """Those that there are, the latest first; whether they are whole is not looked at."""
@@ -56,7 +57,8 @@ class RemoteStore:
         with contextlib.suppress(OSError):  # what cannot be removed now is tried again with the next one
             if checkpoint.is_marked:
                 (checkpoint.path / checkpoint_files.MARKER).unlink()
-            checkpoint.path.rmtree()
+            folder: Any = checkpoint.path
+            folder.rmtree()
 
     def remove_unfinished(self) -> None:
         """Removes what a writer that was killed has left behind."""

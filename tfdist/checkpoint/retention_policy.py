@@ -98,8 +98,9 @@ class Retention:
 
     def _keeps_for_good(self, entry: Saved) -> bool:
         by_step = self.every_steps is not None and entry.step % self.every_steps == 0
-        by_epoch = self.every_epochs is not None and bool(entry.epochs) and entry.epochs % self.every_epochs == 0
-        return by_step or by_epoch
+        if by_step or self.every_epochs is None or not entry.epochs:
+            return by_step
+        return entry.epochs % self.every_epochs == 0
 
 
 def _last_of_each_step(latest_first: Sequence[Saved]) -> Iterator[Saved]:

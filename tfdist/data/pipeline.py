@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import tensorflow as tf
@@ -33,7 +33,7 @@ from tfdist.runtime.distribute import (
     with_shares,
 )
 
-Batches = tf.data.Dataset | tf.distribute.DistributedDataset
+Batches: TypeAlias = tf.data.Dataset | tf.distribute.DistributedDataset
 
 
 class Opened(NamedTuple):

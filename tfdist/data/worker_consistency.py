@@ -60,15 +60,15 @@ def agree(open_source: Callable[[], Source], sharding: Sharding, strategy: tf.di
     if workers == 1:
         source = open_source()
         return Agreed(source, (len(source),) if sharding == "none" else None)
-    source, own = _try(open_source)
+    opened, own = _try(open_source)
     said = gather_objects(own, strategy)
     check_opened([one.get("error") for one in said])
-    assert source is not None
+    assert opened is not None
     found = [Fingerprint(**one["found"]) for one in said]
     if sharding == "none":
-        return Agreed(source, tuple(fingerprint.samples for fingerprint in found), worker)
+        return Agreed(opened, tuple(fingerprint.samples for fingerprint in found), worker)
     check_same(found)
-    return Agreed(source)
+    return Agreed(opened)
 
 
 def _try(open_source: Callable[[], Source]) -> tuple[Source | None, dict[str, Any]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from tfdist.runtime.step_meter import meter_of
 from tfdist.runtime.transport.object_exchange import Exchange
 from tfdist.runtime.transport.ring_all_reduce import sum_now
 
-_REDUCTIONS = {"sum": np.sum, "max": np.max, "min": np.min, "mean": np.mean}
+_REDUCTIONS: dict[str, Callable[..., Any]] = {"sum": np.sum, "max": np.max, "min": np.min, "mean": np.mean}
 
 
 def worker_count(strategy: tf.distribute.Strategy) -> int:

@@ -66,7 +66,8 @@ def _python_generators() -> tuple[Any, ...]:
 
 
 def _read_twisters() -> Iterator[NDArray[np.uint32]]:
-    _, key, place, has_left, left = np.random.get_state()
+    state: Any = np.random.get_state()
+    _, key, place, has_left, left = state
     yield _packed([*key, place], left if has_left else None)
     for generator in _python_generators():
         if generator is None:

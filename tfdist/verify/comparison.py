@@ -156,7 +156,11 @@ def _judged(step: int, quantity: _Quantity, number: int, tolerance: Tolerance) -
 
 def _between(a: Moment, b: Moment) -> Iterator[_Quantity]:
     """What two runs differ in at one moment."""
-    for kind, x, y in (("data", a.data, b.data), ("gradient norm", a.gradient_norm, b.gradient_norm)):
+    scalars: tuple[tuple[Kind, float | None, float | None], ...] = (
+        ("data", a.data, b.data),
+        ("gradient norm", a.gradient_norm, b.gradient_norm),
+    )
+    for kind, x, y in scalars:
         if x is not None and y is not None:
             yield kind, kind, relative(x, y), x, y
     for name in _names(a.values, b.values):

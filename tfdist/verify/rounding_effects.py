@@ -25,7 +25,8 @@ def reproduced(reference: Recording, nudged: Recording, *, half: bool) -> Compar
     """
     rows = compare(reference, [nudged], Tolerance(_REPRODUCED[half], half=half)).rows
     first: tuple[Kind, ...] = ("data", "loss", "gradient norm", "steps")
-    kinds: list[tuple[Kind, ...]] = [("weights", "steps"), first, *[("data", "steps")] * len(rows)]
+    later: tuple[Kind, ...] = ("data", "steps")
+    kinds: list[tuple[Kind, ...]] = [("weights", "steps"), first, *[later] * len(rows)]
     return Comparison(tuple(Row(row.step, tuple(row.of(*of))) for row, of in zip(rows, kinds, strict=False)))
 
 

@@ -177,7 +177,7 @@ def _as_type(leaf: Any, kind: type) -> NDArray:
     if np.dtype(kind).kind not in "biu" or array.dtype == kind or array.dtype.kind not in "biufc":
         return np.asarray(leaf, kind)
     with np.errstate(invalid="ignore"):
-        found = array.astype(kind)
+        found: NDArray = array.astype(kind)
     if (lost := found != array).any():
         raise ValueError(f"{array[lost].flat[0]} is no {np.dtype(kind).name}")
     return found

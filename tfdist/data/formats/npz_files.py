@@ -53,6 +53,7 @@ def _member(file: np.lib.npyio.NpzFile, path: str | os.PathLike[str], name: str)
             f"{path} has no array {name}. Expected x_train, y_train, x_test and y_test, of which a split "
             f"uses two. Received: {', '.join(file.files)}"
         )
+    assert file.zip is not None, "open until numpy closes it"
     member = file.zip.getinfo(f"{name}.npy")
     if member.compress_type == zipfile.ZIP_STORED and member.file_size >= MAPPED_FROM_BYTES:
         return _mapped(Path(path), member)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import tensorflow as tf
@@ -23,7 +23,7 @@ from tfdist.data.sources import Files
 from tfdist.errors import DataError
 from tfdist.order.sequential_order import Lanes
 
-Feature = tf.io.FixedLenFeature | ImageFeature
+Feature: TypeAlias = tf.io.FixedLenFeature | ImageFeature
 
 
 class _Records:
@@ -112,7 +112,9 @@ class ExampleSource(_Records):
         """
         if label not in features or len(features) < 2:
             raise DataError(f"Expected label to be one of several features: {', '.join(features)}. Received: {label}")
-        self._images = {name: feature for name, feature in features.items() if isinstance(feature, ImageFeature)}
+        self._images: dict[str, ImageFeature] = {
+            name: feature for name, feature in features.items() if isinstance(feature, ImageFeature)
+        }
         self._features = dict(features) | dict.fromkeys(self._images, tf.io.FixedLenFeature((), tf.string))
         self._label = label
         self._open(open_tfrecords(files, on_corrupt, **sequential), self._samples, "the features", batched=True)

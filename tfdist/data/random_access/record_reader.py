@@ -197,7 +197,7 @@ class RecordReader:
 
     def _read_anew(self, number: int, start: int, size: int) -> bytes:
         """Opens a file, and keeps it open where few are."""
-        descriptor: int | None = os.open(self.records.paths[number], os.O_RDONLY | os.O_CLOEXEC)
+        descriptor, is_kept = os.open(self.records.paths[number], os.O_RDONLY | os.O_CLOEXEC), False
         try:
             self._compare(number, os.fstat(descriptor))
             data = os.pread(descriptor, size, start)
@@ -205,9 +205,9 @@ class RecordReader:
                 # Kept descriptors are never closed while readers may use them; past the limit, files open for one read.
                 if number not in self._open and len(self._open) < MAX_OPEN_FILES:
                     self._open[number] = self._descriptors[number] = descriptor
-                    descriptor = None
+                    is_kept = True
         finally:
-            if descriptor is not None:
+            if not is_kept:
                 os.close(descriptor)
         return data
 

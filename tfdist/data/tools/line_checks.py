@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,9 +62,9 @@ def make_line_checker(rules: CsvRules | TextRules) -> Work:
     def check(path: Path, report: Report) -> FileCheck:
         if isinstance(rules, CsvRules):
             columns = Columns.named(rules.columns, rules.header, path)
-            return check_parts(path, report, lambda *file: _parts(*file, columns.numbers, header=True))
+            return check_parts(path, report, functools.partial(_parts, read=columns.numbers, header=True))
         separator = rules.label_separator.encode()
-        return check_parts(path, report, lambda *file: _parts(*file, lambda line: labelled(line, separator)))
+        return check_parts(path, report, functools.partial(_parts, read=lambda line: labelled(line, separator)))
 
     return check
 

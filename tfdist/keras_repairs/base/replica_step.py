@@ -100,6 +100,13 @@ def current_step() -> ReplicaStep | None:
     return _step.get()
 
 
+def this_step() -> ReplicaStep:
+    """The step being traced on this replica, for code that runs within one alone."""
+    step = _step.get()
+    assert step is not None, "outside of a replica's step"
+    return step
+
+
 @contextlib.contextmanager
 def replica_step(step: ReplicaStep | None) -> Iterator[None]:
     """Marks the code inside as one replica's share of a repaired step."""

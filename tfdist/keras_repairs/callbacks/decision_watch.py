@@ -70,8 +70,9 @@ class Watch:
     @classmethod
     def of_any(cls, rows: Sequence[Sequence[int]]) -> Watch:
         """What at least one of several workers, which may have been given different callbacks, makes necessary."""
-        *flags, backups = (max(int(row[i]) for row in rows) for i in range(len(fields(cls))))
-        return cls(*map(bool, flags), backups=backups)
+        largest: dict[str, Any] = {field.name: max(row[i] for row in rows) for i, field in enumerate(fields(cls))}
+        flags: dict[str, Any] = {name: bool(value) for name, value in largest.items()}
+        return cls(**(flags | {"backups": int(largest["backups"])}))
 
 
 def brings_back_best(callback: Any) -> bool:

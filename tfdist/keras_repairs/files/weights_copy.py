@@ -84,7 +84,7 @@ class WeightsCopy:
 
     def content(self) -> memoryview:
         """The latest copy as the bytes of a `.weights.h5`; in any thread. They change with the next `take`."""
-        return memoryview(self._file.content)
+        return self._file.content.data
 
     def _current_groups(self) -> list[_Group]:
         """From the last walk, where that still holds: a walk takes milliseconds for every layer."""
@@ -157,7 +157,7 @@ def _places(file: MemoryFile, groups: Sequence[_Group]) -> list[NDArray[np.uint8
             here = _array(value)
             begin = content[name].id.get_offset() or 0
             there = file.content[begin : begin + here.nbytes]
-            if zlib.crc32(there) != zlib.crc32(_bytes(here)):
+            if zlib.crc32(there.data) != zlib.crc32(_bytes(here).data):
                 return None
             found.append(there)
     return found

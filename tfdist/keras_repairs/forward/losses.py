@@ -21,7 +21,13 @@ from keras import ops
 from keras.src.losses import loss as loss_module
 
 from tfdist.errors import UsageError
-from tfdist.keras_repairs.base.replica_step import ReplicaStep, current_step, is_one_of_several, sum_over_replicas
+from tfdist.keras_repairs.base.replica_step import (
+    ReplicaStep,
+    current_step,
+    is_one_of_several,
+    sum_over_replicas,
+    this_step,
+)
 from tfdist.keras_repairs.base.warn_once import warn_once
 from tfdist.keras_repairs.optimizer.variable_updates import setting
 
@@ -133,7 +139,7 @@ def scalar_summand(value: tf.Tensor, what: str) -> tf.Tensor:
         "a sum over samples, say so with tfdist.summed(...); if it is anything else (a maximum), N replicas will not "
         "give the numbers of one."
     )
-    return current_step().summand_of_mean(value)
+    return this_step().summand_of_mean(value)
 
 
 def summed(value: Any) -> tf.Tensor:

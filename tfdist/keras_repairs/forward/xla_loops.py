@@ -8,13 +8,13 @@ nets with sublinear memory cost", with the whole call as the one segment).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import tensorflow as tf
 
 _LOOPS = {"While", "StatelessWhile"}
 
-Gradient = tf.Tensor | tf.IndexedSlices
+Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices
 
 
 def call(function: Any, *args: Any) -> Any:

@@ -121,7 +121,7 @@ class Feed(Iterator[Any]):
     """
 
     def __init__(
-        self, iterator: Iterator[Any], left: float | None, steps_per_epoch: int | None = None, done: int = 0
+        self, iterator: Any, left: float | None, steps_per_epoch: int | None = None, done: int = 0
     ) -> None:
         self.iterator = iterator
         self.left = left

@@ -52,6 +52,8 @@ def _description(adapter: Any) -> dict[str, Any]:
 def _checksum(array: Any) -> int | None:
     if not isinstance(array, np.ndarray | tf.Tensor) or len(array.shape) == 0:
         return None
-    rows = np.unique(np.linspace(0, len(array) - 1, _ROWS, dtype=np.int64)) if len(array) else []
-    sample = np.stack([np.asarray(array[int(row)]) for row in rows]) if len(rows) else np.zeros(0)
+    sample = np.zeros(0)
+    if len(array):
+        rows = np.unique(np.linspace(0, len(array) - 1, _ROWS, dtype=np.int64))
+        sample = np.stack([np.asarray(array[int(row)]) for row in rows])
     return zlib.crc32(repr(sample.tolist()).encode() if sample.dtype == object else sample.tobytes())

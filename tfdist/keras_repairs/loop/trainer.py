@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 from keras.src.backend.tensorflow import trainer as trainer_module
 
-from tfdist.keras_repairs.base.replica_step import ReplicaStep, current_step, replica_step
+from tfdist.keras_repairs.base.replica_step import ReplicaStep, replica_step, this_step
 from tfdist.keras_repairs.base.training_state import logs_before
 from tfdist.keras_repairs.base.user_overrides import is_overridden, is_users_step
 from tfdist.keras_repairs.forward import metrics
@@ -177,14 +177,14 @@ def _whole_logs(model: Any, step_function: Function) -> Function:
         value = tf.convert_to_tensor(value)
         if value.shape.rank != 0 or not value.dtype.is_floating:
             return value
-        return replica_sums.sum_over_replicas([current_step().summand_of_mean(value)])[0]
+        return replica_sums.sum_over_replicas([this_step().summand_of_mean(value)])[0]
 
     def step(data: Any) -> Any:
         logs = step_function(data)
         if not isinstance(logs, dict):
             return logs
         metrics = set(model.get_metrics_result())
-        if id(model._loss_tracker) not in current_step().updated:
+        if id(model._loss_tracker) not in this_step().updated:
             # A loss of the user's under the name of Keras's, which is not in use.
             metrics.discard("loss")
         return {name: value if name in metrics else whole(value) for name, value in logs.items()}

@@ -22,7 +22,7 @@ def sgd(original: Function) -> Function:
 
     def repaired(self: Any, gradient: Any, variable: Any, learning_rate: Any) -> None:
         target = own_copy(variable) if is_of_this_replica() else None
-        if not _is_fit(gradient, target):
+        if target is None or not _is_fit(gradient, target):
             original(self, gradient, variable, learning_rate)
             return
         rate = tf.cast(learning_rate, target.dtype)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextvars
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import keras
 import tensorflow as tf
@@ -20,7 +20,7 @@ from tfdist.keras_repairs.optimizer import gradient_accumulation, variable_updat
 from tfdist.runtime.transport import replica_sums
 
 Function = Callable[..., Any]
-Gradient = tf.Tensor | tf.IndexedSlices | None
+Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices | None
 Observer = Callable[[Sequence[Gradient]], None]
 
 _applying: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_applying_gradients", default=False)
@@ -58,7 +58,7 @@ def reduce_gradients(grads: Sequence[Gradient]) -> list[Gradient]:
     return [None if g is None else _as_distinct(next(summed), as_in=g) for g in grads]
 
 
-def _as_distinct(summed: Gradient, as_in: Gradient) -> Gradient:
+def _as_distinct(summed: Any, as_in: Gradient) -> Gradient:
     """Joins the slices that several replicas have of one row, where a replica's own rows are distinct.
 
     Optimizers square slice by slice. Those of an embedding repeat a row for each time that it was looked up, on one

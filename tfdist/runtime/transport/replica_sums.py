@@ -30,12 +30,12 @@ def sum_over_replicas(tensors: Sequence[tf.Tensor | tf.IndexedSlices]) -> list[t
     """
     context = tf.distribute.get_replica_context()
     ring = ring_of(context.strategy)
-    dense = [i for i, tensor in enumerate(tensors) if isinstance(tensor, tf.Tensor)]
-    if ring is None or tf.executing_eagerly():
-        dense = []
+    dense: list[int] = []
     result: list[tf.Tensor | tf.IndexedSlices] = list(tensors)
-    for i, total in zip(dense, ring.sum([tensors[i] for i in dense]) if dense else (), strict=True):
-        result[i] = total
+    if ring is not None and not tf.executing_eagerly():
+        dense = [i for i, tensor in enumerate(tensors) if isinstance(tensor, tf.Tensor)]
+        for i, total in zip(dense, ring.sum([tensors[i] for i in dense]) if dense else (), strict=True):
+            result[i] = total
     rest = [i for i in range(len(tensors)) if i not in set(dense)]
     if rest:
         totals = context.all_reduce(tf.distribute.ReduceOp.SUM, [_on_device(tensors[i]) for i in rest])

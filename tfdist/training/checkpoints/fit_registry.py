@@ -157,7 +157,7 @@ class Fits:
 
     def _forget(self, checkpoints: Checkpoints) -> None:
         if self._is_chief:
-            for entry in checkpoint_files.stored(checkpoints.folder):
+            for entry in checkpoint_files.stored(Path(checkpoints.folder)):
                 checkpoint_files.remove(entry)
 
     def _tell(self, fit: Fit, resumed: Summary) -> None:

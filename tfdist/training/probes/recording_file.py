@@ -50,7 +50,7 @@ class Recording:
 
     def write(self, path: Path) -> None:
         """Makes or replaces the file. Raises `RunDirError` when it cannot be written."""
-        arrays: dict[str, np.ndarray] = {}
+        arrays: dict[str, Any] = {}
         moments = []
         for number, moment in enumerate(self.moments):
             arrays |= {f"{number}/{place}": array for place, array in enumerate(moment.weights.values())}

@@ -99,7 +99,7 @@ class End:
     def write(self, path: Path) -> None:
         """Makes or replaces the file. Raises `RunDirError` when it cannot be written."""
         text = json.dumps({"digests": self.digests, "paths": list(self.elements)})
-        arrays = {str(place): array for place, array in enumerate(self.elements.values())}
+        arrays: dict[str, Any] = {str(place): array for place, array in enumerate(self.elements.values())}
         with atomic_files.replacing(path, durable=False) as temporary:
             np.savez(temporary, text=np.frombuffer(text.encode(), np.uint8), **arrays)
 

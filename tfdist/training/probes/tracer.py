@@ -44,7 +44,7 @@ class Tracer:
         self._heartbeat = heartbeat
         self._last = request.steps
         self._kill = request.kill(assignment.index, assignment.attempt)
-        self._folder = RunDir(assignment.run_dir).checkpoints_dir
+        self._folder = RunDir(Path(assignment.run_dir)).checkpoints_dir
         self._file = request.steps_file(assignment.index, assignment.attempt).open("w", buffering=1)
         self._end_file = request.end_file(assignment.index)
         self._furthest = furthest_checkpoint(self._folder)

@@ -18,4 +18,4 @@ def seed_all(seed: int) -> None:
         seed: 0 to 2**32 - 1, the same on every worker.
     """
     keras.utils.set_random_seed(seed)
-    np.random.bit_generator.randbits = random.Random(seed).getrandbits
+    np.random.bit_generator.randbits = random.Random(seed).getrandbits  # type: ignore[attr-defined]

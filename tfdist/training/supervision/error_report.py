@@ -35,8 +35,8 @@ def report(error: BaseException, assignment: Assignment) -> int:
         message=str(shown),
         traceback=traceback_of(error),
         time=time.time(),
-        epoch=state and state.epoch,
-        step=state and state.step,
+        epoch=None if state is None else state.epoch,
+        step=None if state is None else state.step,
     )
     try:
         _leave(record, RunDir(Path(assignment.run_dir)), assignment.attempt)

@@ -45,7 +45,7 @@ def line_of(assignment: Assignment) -> Line:
     Raises:
         RunDirError: The run directory cannot be written.
     """
-    run = RunDir(assignment.run_dir)
+    run = RunDir(Path(assignment.run_dir))
     log = run.log_file(assignment.index, assignment.attempt)
     account = TimeAccount(run.ledger_file if assignment.index == 0 else None, assignment.attempt)
     stopping = Stopping(assignment.grace)
@@ -69,7 +69,7 @@ def dump_on_signal(assignment: Assignment) -> None:
 
     And NATIVE_DUMP does, even while native code holds Python's lock. It may end a worker whose threads run Python.
     """
-    path = RunDir(assignment.run_dir).log_file(assignment.index, assignment.attempt)
+    path = RunDir(Path(assignment.run_dir)).log_file(assignment.index, assignment.attempt)
     tell_of(signal.SIGUSR2, lambda _: _dump(path))
     if NATIVE_DUMP is not None:
         # Kept open for good: the handler has only its descriptor.
