@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tfdist.doctor.check_result import Check, Status, exit_code, worst
-from tfdist.doctor.mesh.connection import Pair
+from tfdist.doctor.mesh.pair import Pair
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from tfdist.doctor.check_result import Check, Status
-from tfdist.doctor.mesh.connection import Pair
+from tfdist.doctor.mesh.pair import Pair
 from tfdist.doctor.report import Report
 
 _WIDTH = 120

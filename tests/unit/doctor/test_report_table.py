@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tfdist.doctor.check_result import Status, fail, ok, warn
-from tfdist.doctor.mesh.connection import Pair
+from tfdist.doctor.mesh.pair import Pair
 from tfdist.doctor.report import Report
 from tfdist.doctor.report_table import clock, rate, render
 

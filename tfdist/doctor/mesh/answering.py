@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tfdist.doctor.mesh.address_sightings import ANSWER_SECONDS
-from tfdist.doctor.mesh.calling import MAX_LINE_BYTES
-from tfdist.doctor.mesh.greeting import BANNER, Greeting
+from tfdist.doctor.mesh.doctor_hello import BANNER, Greeting
 from tfdist.doctor.mesh.link_measurement import Clocks, answer
+from tfdist.doctor.mesh.outgoing_link import MAX_LINE_BYTES
 from tfdist.errors import PortTakenError
 from tfdist.net.line_socket import LineError, LineSocket, Message
 from tfdist.net.port_lease import bind_reusable

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from tfdist.cluster.environment_variables import deciding
 from tfdist.cluster.membership import Membership
 from tfdist.doctor.check_result import CLUSTER, Check, fail, ok
-from tfdist.doctor.mesh.connection import Pair
-from tfdist.doctor.mesh.greeting import Greeting
+from tfdist.doctor.mesh.doctor_hello import Greeting
 from tfdist.doctor.mesh.link_measurement import Clocks
-from tfdist.doctor.mesh.meeting import Meeting
+from tfdist.doctor.mesh.mesh import Meeting
+from tfdist.doctor.mesh.pair import Pair
 from tfdist.errors import PortTakenError
-from tfdist.net.connect import Resolver, look_up
+from tfdist.net.connection_attempts import Resolver, look_up
 from tfdist.net.port_lease import PortHold
 from tfdist.net.shared_token import VARIABLE
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from tfdist.doctor.mesh.address_sightings import Kind
-from tfdist.doctor.mesh.calling import Call
-from tfdist.doctor.mesh.connection import Pair, judge, occupied, unreached
+from tfdist.doctor.mesh.doctor_hello import Greeting, leads_elsewhere
 from tfdist.doctor.mesh.findings import Findings
-from tfdist.doctor.mesh.greeting import Greeting, leads_elsewhere
 from tfdist.doctor.mesh.link_measurement import Clocks, Phase
+from tfdist.doctor.mesh.outgoing_link import Call
+from tfdist.doctor.mesh.pair import Pair, judge, occupied, unreached
 
 SETTLE_SECONDS = 5.0
 """How long a host may stay out of reach after its own doctor has called here."""

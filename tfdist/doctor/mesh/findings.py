@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tfdist.doctor.mesh.connection import Pair
-from tfdist.doctor.mesh.greeting import Greeting
+from tfdist.doctor.mesh.doctor_hello import Greeting
+from tfdist.doctor.mesh.pair import Pair
 from tfdist.net.line_socket import LineSocket, Message
 
 _DONE: Message = {"done": True}

@@ -8,7 +8,7 @@ from typing import Any
 
 from tfdist.cluster.cluster_spec import Address
 from tfdist.doctor.mesh.address_sightings import CONNECT_SECONDS, Kind, Sighting, of_error
-from tfdist.net.connect import Lookup, Resolver, begin_connecting, finish_connecting, look_up
+from tfdist.net.connection_attempts import Lookup, Resolver, begin_connecting, finish_connecting, look_up
 
 _RETRY_SECONDS = 0.2
 

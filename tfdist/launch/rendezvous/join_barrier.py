@@ -11,12 +11,12 @@ from typing import Any
 
 from tfdist.errors import FormingError, TfdistError
 from tfdist.launch.peers.peer_links import Link, Linked, keep_alive
-from tfdist.launch.rendezvous.connector import Dial
-from tfdist.launch.rendezvous.hello import Hello
-from tfdist.launch.rendezvous.listener import Caller
 from tfdist.launch.rendezvous.peer_discovery import CHIEF, RollCall
 from tfdist.launch.signals import Stopped
+from tfdist.net.connector import Dial
+from tfdist.net.hello import Hello
 from tfdist.net.line_socket import LineError, Message
+from tfdist.net.listener import Caller
 
 
 @dataclass(frozen=True)

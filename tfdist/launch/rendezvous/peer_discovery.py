@@ -9,14 +9,14 @@ from typing import Any
 from tfdist.cluster.cluster_spec import Cluster
 from tfdist.cluster.membership import Membership
 from tfdist.errors import PortTakenError
-from tfdist.launch.rendezvous.connector import Dial
-from tfdist.launch.rendezvous.hello import Hello, disagreement
-from tfdist.launch.rendezvous.listener import Answering, Caller
 from tfdist.launch.rendezvous.missing_workers import Waiting, explain_absence
 from tfdist.launch.rendezvous.progress import waiting_text
-from tfdist.launch.rendezvous.sighting import Sighting
+from tfdist.net.connector import Dial
+from tfdist.net.hello import Hello, disagreement
 from tfdist.net.line_socket import LineSocket
+from tfdist.net.listener import Answering, Caller
 from tfdist.net.shared_token import Token
+from tfdist.net.sighting import Sighting
 
 CHIEF = 0
 

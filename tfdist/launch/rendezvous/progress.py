@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from tfdist.cluster.cluster_spec import Cluster
-from tfdist.launch.rendezvous.sighting import Sighting
+from tfdist.net.sighting import Sighting
 
 FIRST_SECONDS = 3.0
 """A cluster that forms at once needs no word."""

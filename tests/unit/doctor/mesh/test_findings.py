@@ -9,9 +9,9 @@ import pytest
 
 from tfdist.cluster import Cluster
 from tfdist.doctor.check_result import Status
-from tfdist.doctor.mesh.connection import Pair
+from tfdist.doctor.mesh.doctor_hello import Greeting
 from tfdist.doctor.mesh.findings import Findings
-from tfdist.doctor.mesh.greeting import Greeting
+from tfdist.doctor.mesh.pair import Pair
 from tfdist.net.line_socket import LineError, LineSocket, Message
 
 CLUSTER = Cluster.parse("a:20000,b:20000,c:20000")

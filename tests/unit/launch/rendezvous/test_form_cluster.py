@@ -20,13 +20,13 @@ from tfdist.cluster import Address, Cluster, Membership, discover
 from tfdist.errors import FormingError, RunDirError, TfdistError
 from tfdist.launch.agent.failures import from_signal
 from tfdist.launch.peers.messages import Done, Ended, Released, Stop
-from tfdist.launch.rendezvous import hello as hello_module
 from tfdist.launch.rendezvous.form_cluster import form
-from tfdist.launch.rendezvous.hello import Hello
 from tfdist.launch.rendezvous.join_barrier import Formed
 from tfdist.launch.rendezvous.peer_discovery import RollCall
 from tfdist.launch.signals import Signals, Stopped
+from tfdist.net import hello as hello_module
 from tfdist.net.bounded_wait import wait_for
+from tfdist.net.hello import Hello
 from tfdist.net.port_lease import PortHold, bind_reusable, hold_ports
 from tfdist.net.shared_token import Token
 

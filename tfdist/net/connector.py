@@ -7,9 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 from tfdist.cluster.cluster_spec import Address
-from tfdist.launch.rendezvous.handshake import ONE_TOKEN, Call, Reply, keep
-from tfdist.launch.rendezvous.hello import Hello
-from tfdist.launch.rendezvous.sighting import (
+from tfdist.net.connection_attempts import Lookup, begin_connecting, finish_connecting
+from tfdist.net.hello import Hello
+from tfdist.net.introduction import ONE_TOKEN, Call, Reply, keep
+from tfdist.net.line_socket import LineError, LineSocket
+from tfdist.net.shared_token import Token
+from tfdist.net.sighting import (
     LEFT,
     NOT_TRIED,
     REFUSED,
@@ -21,9 +24,6 @@ from tfdist.launch.rendezvous.sighting import (
     timed_out,
     unreachable,
 )
-from tfdist.net.connect import Lookup, begin_connecting, finish_connecting
-from tfdist.net.line_socket import LineError, LineSocket
-from tfdist.net.shared_token import Token
 
 CONNECT_SECONDS = 3.0
 ANSWER_SECONDS = 5.0

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tfdist.launch.rendezvous.hello import Hello
+from tfdist.net.hello import Hello
 from tfdist.net.line_socket import LineError, LineSocket, Message
 from tfdist.net.shared_token import VARIABLE, Role, Token, fresh_nonce, transcript
 

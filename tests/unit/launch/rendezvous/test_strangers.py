@@ -14,8 +14,8 @@ import pytest
 
 from tests.descriptors import descriptors
 from tests.unit.launch.rendezvous.test_form_cluster import GO, Launchers
-from tfdist.launch.rendezvous.hello import Hello
 from tfdist.launch.rendezvous.join_barrier import Formed
+from tfdist.net.hello import Hello
 from tfdist.net.line_socket import MAX_LINE_BYTES
 
 SECRET = "5f0c1e-not-to-be-seen"

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tfdist.launch.rendezvous.handshake import ONE_TOKEN, Answer, Met, Reply, keep
-from tfdist.launch.rendezvous.hello import Hello
+from tfdist.net.hello import Hello
+from tfdist.net.introduction import ONE_TOKEN, Answer, Met, Reply, keep
 from tfdist.net.line_socket import LineError, LineSocket
 from tfdist.net.port_lease import bind_reusable
 from tfdist.net.shared_token import Token

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tfdist.cluster.cluster_spec import Cluster
-from tfdist.launch.rendezvous.hello import versions
+from tfdist.net.hello import versions
 from tfdist.net.line_socket import LineError, Message
 
 PROTOCOL = 1

@@ -9,7 +9,7 @@ from typing import Any
 from tfdist.cluster.interfaces import is_public
 from tfdist.doctor.check_result import CLUSTER, SET_RIGHT, Status, worst
 from tfdist.doctor.mesh.address_sightings import Sighting
-from tfdist.doctor.mesh.greeting import Greeting, disagreement, leads_elsewhere
+from tfdist.doctor.mesh.doctor_hello import Greeting, disagreement, leads_elsewhere
 from tfdist.doctor.mesh.link_measurement import Measured, Phase
 from tfdist.net.line_socket import LineError, Message
 

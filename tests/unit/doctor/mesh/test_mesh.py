@@ -17,12 +17,12 @@ from tests.unit.doctor.loopback import on_loopback
 from tfdist.cluster import Cluster, Membership
 from tfdist.cluster.cluster_spec import Address
 from tfdist.doctor.check_result import Status
-from tfdist.doctor.mesh import greeting as greeting_module
-from tfdist.doctor.mesh.connection import Pair
+from tfdist.doctor.mesh import doctor_hello as greeting_module
 from tfdist.doctor.mesh.connection_checks import Connections, check_connections
-from tfdist.doctor.mesh.greeting import Greeting
+from tfdist.doctor.mesh.doctor_hello import Greeting
 from tfdist.doctor.mesh.link_measurement import Clocks
-from tfdist.doctor.mesh.meeting import Meeting
+from tfdist.doctor.mesh.mesh import Meeting
+from tfdist.doctor.mesh.pair import Pair
 from tfdist.doctor.mesh.reaching import look_up
 from tfdist.errors import PortTakenError
 from tfdist.net.port_lease import PortHold

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tfdist.cluster import Cluster
-from tfdist.launch.rendezvous.hello import Hello, disagreement
+from tfdist.net.hello import Hello, disagreement
 from tfdist.net.line_socket import LineError
 
 VERSIONS = {"python": "3.11", "tfdist": "0.1.0", "tensorflow": "2.21.0", "keras": "3.15.1"}

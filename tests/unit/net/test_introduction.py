@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tfdist.launch.rendezvous.handshake import OTHER_TOKEN, WITH_TOKEN, WITHOUT_TOKEN, Answer, Call, Reply
-from tfdist.launch.rendezvous.hello import Hello
+from tfdist.net.hello import Hello
+from tfdist.net.introduction import OTHER_TOKEN, WITH_TOKEN, WITHOUT_TOKEN, Answer, Call, Reply
 from tfdist.net.line_socket import LineError, Message
 from tfdist.net.shared_token import Token
 

@@ -10,7 +10,7 @@ import pytest
 from tests.waiting import until
 from tfdist.cluster import Address
 from tfdist.net.bounded_wait import wait_for
-from tfdist.net.connect import FRESH_SECONDS, Lookup, begin_connecting, finish_connecting
+from tfdist.net.connection_attempts import FRESH_SECONDS, Lookup, begin_connecting, finish_connecting
 
 
 class Names:

@@ -13,14 +13,14 @@ from typing import Any
 from tfdist.cluster.cluster_spec import Cluster
 from tfdist.doctor.mesh.address_sightings import Kind, Sighting
 from tfdist.doctor.mesh.answering import Answering, Guest
-from tfdist.doctor.mesh.calling import Call
-from tfdist.doctor.mesh.connection import Pair
 from tfdist.doctor.mesh.connection_verdict import SETTLE_SECONDS, Settling
+from tfdist.doctor.mesh.doctor_hello import Greeting, leads_elsewhere
 from tfdist.doctor.mesh.findings import Findings
-from tfdist.doctor.mesh.greeting import Greeting, leads_elsewhere
 from tfdist.doctor.mesh.link_measurement import Clocks, Phase
+from tfdist.doctor.mesh.outgoing_link import Call
+from tfdist.doctor.mesh.pair import Pair
 from tfdist.net.bounded_wait import wait_for
-from tfdist.net.connect import Resolver, look_up
+from tfdist.net.connection_attempts import Resolver, look_up
 from tfdist.net.line_socket import LineError, LineSocket, Message
 
 _TICK_SECONDS = 0.05

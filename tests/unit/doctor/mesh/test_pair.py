@@ -8,9 +8,9 @@ import pytest
 from tfdist.cluster.cluster_spec import Cluster
 from tfdist.doctor.check_result import Status
 from tfdist.doctor.mesh.address_sightings import Kind, Sighting, of_error, of_first_bytes
-from tfdist.doctor.mesh.connection import Pair, judge, occupied, unreached
-from tfdist.doctor.mesh.greeting import Greeting
+from tfdist.doctor.mesh.doctor_hello import Greeting
 from tfdist.doctor.mesh.link_measurement import Measured, Phase
+from tfdist.doctor.mesh.pair import Pair, judge, occupied, unreached
 from tfdist.net.line_socket import LineError
 
 LIST = "a:20000,b:20000,c:20000"

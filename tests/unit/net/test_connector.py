@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from tfdist.cluster import Address, Cluster
-from tfdist.launch.rendezvous import connector
-from tfdist.launch.rendezvous.connector import ANSWER_SECONDS, CONNECT_SECONDS, Dial
-from tfdist.launch.rendezvous.hello import Hello
-from tfdist.launch.rendezvous.sighting import LEFT, NOT_TRIED, REFUSED, RESOLVING, STRANGER, UNRESOLVED, unreachable
+from tfdist.net import connector
 from tfdist.net.bounded_wait import wait_for
+from tfdist.net.connector import ANSWER_SECONDS, CONNECT_SECONDS, Dial
+from tfdist.net.hello import Hello
+from tfdist.net.sighting import LEFT, NOT_TRIED, REFUSED, RESOLVING, STRANGER, UNRESOLVED, unreachable
 
 HELLO = Hello.own(Cluster.parse("a:20000,b:20000"), (0,))
 

@@ -7,7 +7,7 @@ import pytest
 
 from tfdist.cluster import Cluster
 from tfdist.launch.rendezvous.progress import BETWEEN_SECONDS, FIRST_SECONDS, Progress, print_progress, waiting_text
-from tfdist.launch.rendezvous.sighting import REFUSED, STRANGER, UNRESOLVED, Sighting, timed_out
+from tfdist.net.sighting import REFUSED, STRANGER, UNRESOLVED, Sighting, timed_out
 
 CLUSTER = Cluster.parse("host1:20000,host2:20000,host3:20000,host4:20000,host5:20000,host6:20000")
 FOUR = Cluster(CLUSTER.workers[:4])

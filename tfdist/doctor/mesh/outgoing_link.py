@@ -10,10 +10,10 @@ from typing import Any
 
 from tfdist.cluster.cluster_spec import Address
 from tfdist.doctor.mesh.address_sightings import ANSWER_SECONDS, Kind, Sighting, of_first_bytes
-from tfdist.doctor.mesh.greeting import BANNER, Greeting
+from tfdist.doctor.mesh.doctor_hello import BANNER, Greeting
 from tfdist.doctor.mesh.link_measurement import Clocks, Measurement, Phase
 from tfdist.doctor.mesh.reaching import Reach
-from tfdist.net.connect import Resolver, look_up
+from tfdist.net.connection_attempts import Resolver, look_up
 from tfdist.net.line_socket import LineError, LineSocket, Message
 
 MAX_LINE_BYTES = 1 << 18
