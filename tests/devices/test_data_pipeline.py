@@ -16,11 +16,11 @@ from tfdist.data.pipeline import _batches, _Feed, build
 from tfdist.data.sample_checks import Expectations
 from tfdist.data.sources import ArraySource
 from tfdist.errors import DataError, UsageError
-from tfdist.launch.environment import VARIABLE, Assignment
 from tfdist.order.batch_split import bounds
 from tfdist.order.epoch_order import Order, Steps
 from tfdist.order.per_worker_order import ShareSteps
 from tfdist.order.position import Position
+from tfdist.runtime.default_seed import set_default_seed
 from tfdist.runtime.distribute import as_shares, take_rest
 
 SIZES = [(1, 4), (2, 4), (8, 4), (9, 4), (10, 4), (11, 1), (7, 100), (225, 32)]
@@ -137,12 +137,11 @@ def test_the_current_strategy_is_the_default() -> None:
     assert read_epoch(batches, strategy) == [[[0, 1], [2, 3]]]
 
 
-def test_the_runs_seed_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    one = tf.distribute.get_strategy()
-    outside = read_epoch(numbered(50, batch_size=50, shuffle=True), one)
-    assignment = Assignment(run_dir="/r", seed=11, index=0, num_workers=1, target_kind="script", target="t.py")
-    monkeypatch.setenv(VARIABLE, assignment.to_environ({})[VARIABLE])
-    inside = read_epoch(numbered(50, batch_size=50, shuffle=True), one)
+def test_the_runs_seed_is_the_default() -> None:
+    one = tf.distribute.OneDeviceStrategy("CPU:0")
+    outside = read_epoch(numbered(50, batch_size=50, shuffle=True, strategy=one), one)
+    set_default_seed(one, 11)
+    inside = read_epoch(numbered(50, batch_size=50, shuffle=True, strategy=one), one)
     assert outside == [[Order(50, 0, True).of(0).tolist()]]
     assert inside == [[Order(50, 11, True).of(0).tolist()]]
 

@@ -105,6 +105,17 @@ def test_modules_import_only_from_lower_floors(file: Path) -> None:
     assert breaches(file, file.read_text()) == []
 
 
+BELOW_TRAINING = ["data", "keras_repairs", "models", "runtime"]
+
+
+@pytest.mark.parametrize("room", BELOW_TRAINING)
+def test_only_training_knows_that_there_is_a_launcher(room: str) -> None:
+    """What the launcher decides is passed down: the seed, the directory, the timeouts."""
+    for file in (PACKAGE / room).rglob("*.py"):
+        imported = imports_of(ast.parse(file.read_text()), dotted_name(file), file.name == "__init__.py")
+        assert not [name for _, name in imported if room_of(name) == "launch"], file
+
+
 @pytest.mark.parametrize(
     ("file", "source", "breach"),
     [

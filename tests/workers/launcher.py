@@ -23,6 +23,9 @@ def main() -> int:
     if loaded:
         print(f"the launcher imported {loaded}", file=sys.stderr)
         return 99
+    if not membership.remote and any(name.startswith("tfdist.launch.rendezvous") for name in sys.modules):
+        print("the launcher imported the rendezvous, with nobody to meet", file=sys.stderr)
+        return 99
     return code
 
 

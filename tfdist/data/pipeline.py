@@ -17,11 +17,11 @@ from tfdist.data.ops.sample_indices import SampleNumbers
 from tfdist.data.sample_checks import Expectations, OnNan
 from tfdist.data.sources import SampleBySample, Sequential, Source
 from tfdist.data.worker_consistency import Agreed, Sharding, agree
-from tfdist.launch.environment import Assignment
 from tfdist.order.epoch_order import Order, Steps
 from tfdist.order.per_worker_order import SampleOrder, ShareOrder, ShareSteps
 from tfdist.order.position import START, Position
 from tfdist.order.sequential_order import LaneOrder, Lanes
+from tfdist.runtime.default_seed import default_seed
 from tfdist.runtime.distribute import (
     Epochs,
     Ordered,
@@ -120,7 +120,7 @@ def _build(
         UsageError: An argument is impossible.
     """
     batch_size = integer("batch_size", batch_size, at_least=1)
-    seed = integer("seed", _run_seed() if seed is None else seed, at_least=0)
+    seed = integer("seed", default_seed(strategy) if seed is None else seed, at_least=0)
     shuffle = boolean("shuffle", shuffle, "No size of a buffer is needed: all samples are shuffled.")
     order, steps = _dealt(agreed, min(batch_size, agreed.samples), seed, shuffle, strategy.num_replicas_in_sync)
     feed = _Feed(agreed.source, order, steps, augment, Expectations(on_nan, classes))
@@ -228,11 +228,6 @@ def _batches(feed: _Feed, strategy: tf.distribute.Strategy, begin: Position) -> 
 def _samples_in(steps: Steps | ShareSteps, step: tf.Tensor) -> tf.Tensor:
     """The samples of the global batch of a step, a scalar int64."""
     return tf.minimum(tf.constant(steps.batch_size, tf.int64), steps.num_samples - step * steps.batch_size)
-
-
-def _run_seed() -> int:
-    assignment = Assignment.from_environ()
-    return assignment.seed if assignment else 0
 
 
 def _replicas_in(steps: Steps | ShareSteps, step: tf.Tensor) -> tf.Tensor:

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from tfdist.cluster.membership import Membership
 from tfdist.errors import TfdistError
@@ -22,9 +22,6 @@ from tfdist.launch.logs.output_pump import STDERR, STDOUT, Terminal
 from tfdist.launch.network_isolation import enter_network
 from tfdist.launch.peers.coordinator import Alone, Control
 from tfdist.launch.peers.messages import Ended, Stop
-from tfdist.launch.rendezvous.config_agreement import check_settings
-from tfdist.launch.rendezvous.form_cluster import form
-from tfdist.launch.rendezvous.join_barrier import Formed
 from tfdist.launch.run_dir.failure_report import render
 from tfdist.launch.run_dir.launcher_ledger import Journal
 from tfdist.launch.run_dir.run_location import Place, create_place, join_place
@@ -33,6 +30,9 @@ from tfdist.launch.run_result import Outcome
 from tfdist.launch.signals import Signals, Stopped
 from tfdist.net.port_lease import PortHold, hold_ports
 from tfdist.rundir.layout import RunDir
+
+if TYPE_CHECKING:
+    from tfdist.launch.rendezvous.join_barrier import Formed
 
 
 def run_job(spec: JobSpec) -> int:
@@ -86,6 +86,9 @@ def _formed(spec: JobSpec, membership: Membership, runs: RunHold, signals: Signa
     if membership.cluster is None or not membership.remote:
         yield create(), Alone()
         return
+    # Imported here: a job of one launcher has no other one to meet.
+    from tfdist.launch.rendezvous.form_cluster import form
+
     created: list[Place] = []
 
     def make_go() -> dict[str, Any]:
@@ -98,6 +101,8 @@ def _formed(spec: JobSpec, membership: Membership, runs: RunHold, signals: Signa
 
 
 def _join(spec: JobSpec, membership: Membership, formed: Formed) -> Place:
+    from tfdist.launch.rendezvous.config_agreement import check_settings
+
     try:
         check_settings(spec.settings, formed.go.get("settings"))
         return join_place(formed.go, spec.run_dir, name=spec.name, overwrite=spec.overwrite, resume=spec.resume)

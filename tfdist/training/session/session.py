@@ -23,6 +23,7 @@ from tfdist.rundir import RunDir
 from tfdist.rundir.ledger_lines import Kind
 from tfdist.runtime import collectives, devices
 from tfdist.runtime import strategy as strategies
+from tfdist.runtime.default_seed import set_default_seed
 from tfdist.runtime.step_meter import Meter, use_meter
 from tfdist.runtime.transport import replica_sums
 from tfdist.training.checkpoints.checkpoint_callback import Saving
@@ -142,6 +143,8 @@ def _start(place: JobPlace, request: devices.DeviceRequest) -> Session:
         Watchdog(place.timeout, place.end).start()
     if choice.kind != "one":
         strategies.use_everywhere(strategy)
+    if place.seed is not None:
+        set_default_seed(strategy, place.seed)
     seed = _agreed_seed(place, strategy, workers)
     heartbeat, stopping = (None, None) if place.line is None else (place.line.heartbeat, place.line.stopping)
     saving = contextlib.nullcontext if place.line is None else functools.partial(_saving, place.line)
