@@ -7,7 +7,7 @@ import contextlib
 import pytest
 
 from tfdist.cluster import Cluster
-from tfdist.training.session import session
+from tfdist.training.session import session_setup as session
 from tfdist.training.session.worker_context import JobPlace
 
 
