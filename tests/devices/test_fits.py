@@ -28,7 +28,7 @@ from tfdist.rundir import RunDir
 from tfdist.training.checkpoints.checkpoint_options import Keeping, Wish
 from tfdist.training.checkpoints.fit_registry import Fits
 from tfdist.training.run_callbacks import Record
-from tfdist.training.session.randomness import seed_all
+from tfdist.training.session.libraries import seed_all
 
 SAMPLES, BATCH, SEED = 45, 6, 11
 STEPS = -(-SAMPLES // BATCH)

@@ -29,7 +29,7 @@ from tfdist.training.checkpoints.checkpoint_callback import Saving
 from tfdist.training.checkpoints.checkpoint_options import Keeping, Wish
 from tfdist.training.checkpoints.fit_checkpoint_callback import Fit, FitKeeper
 from tfdist.training.checkpoints.resume_log import change_of, note_resume
-from tfdist.training.session.package_versions import versions
+from tfdist.training.session.libraries import versions
 from tfdist.training.supervision.heartbeat import Heartbeat
 from tfdist.training.supervision.stop_requests import Stopping
 

@@ -1,23 +1,34 @@
-"""Whether the libraries in this process are those that tfdist trains with."""
+"""The libraries that compute in this process: their versions, whether tfdist trains with them, and their seeds."""
 
 from __future__ import annotations
 
+import importlib.metadata
 import logging
+import platform
+import random
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from tfdist.errors import UsageError
 from tfdist.runtime.tested_versions import TENSORFLOW
 
+_PACKAGES = ("tfdist", "tensorflow", "keras", "numpy")
+
 _log = logging.getLogger("tfdist")
 
 
+def versions() -> dict[str, str]:
+    """Package -> its version, and `python` -> the interpreter's."""
+    return {"python": platform.python_version()} | {name: importlib.metadata.version(name) for name in _PACKAGES}
+
+
 def check_libraries() -> None:
-    """Checks Keras's backend, and warns of a TensorFlow that was not tested.
+    """Checks Keras's backend, and warns of a TensorFlow version that was not tested.
 
     Raises:
-        UsageError: Keras runs on another backend, whose `fit` would train on each worker for itself.
+        UsageError: Keras runs on another backend, whose `fit` would train on each worker separately.
     """
     backend = keras.backend.backend()
     if backend != "tensorflow":
@@ -27,3 +38,16 @@ def check_libraries() -> None:
         )
     if not TENSORFLOW.includes(tf.__version__):
         _log.warning("%s. Install a tested one: pip install '%s'.", TENSORFLOW.untested(tf.__version__), TENSORFLOW)
+
+
+def seed_all(seed: int) -> None:
+    """Seeds Python, NumPy, TensorFlow and Keras, and the entropy of NumPy generators that are made without a seed.
+
+    `np.random.default_rng()` without a seed takes its entropy from the operating system, which gives every worker
+    different bits: two workers would then split one dataset in two ways. Here it takes the next bits of one sequence.
+
+    Args:
+        seed: 0 to 2**32 - 1, the same on every worker.
+    """
+    keras.utils.set_random_seed(seed)
+    np.random.bit_generator.randbits = random.Random(seed).getrandbits  # type: ignore[attr-defined]

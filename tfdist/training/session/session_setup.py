@@ -30,9 +30,8 @@ from tfdist.training.checkpoints.checkpoint_callback import Saving
 from tfdist.training.checkpoints.fit_registry import Fits
 from tfdist.training.probes.recorder import Recorder
 from tfdist.training.probes.recording_setup import devices_for, impose
-from tfdist.training.session import randomness
 from tfdist.training.session.cluster_start import bounded
-from tfdist.training.session.libraries import check_libraries
+from tfdist.training.session.libraries import check_libraries, seed_all
 from tfdist.training.session.worker_context import JobPlace, place_of
 from tfdist.training.supervision.heartbeat import Heartbeat
 from tfdist.training.supervision.launcher_link import Line
@@ -212,7 +211,7 @@ def _agreed_seed(place: JobPlace, strategy: tf.distribute.Strategy, workers: int
     if seed is None and workers > 1:
         seed = int(collectives.broadcast(np.int64(secrets.randbits(31)), strategy=strategy))
     if seed is not None:
-        randomness.seed_all(seed)
+        seed_all(seed)
     return seed
 
 
