@@ -18,7 +18,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 import tfdist
-from tfdist.training.session import session_setup as session
+from tfdist.training.session import current_session as session
 
 index = tfdist.worker_index()
 keras.utils.set_random_seed(3)

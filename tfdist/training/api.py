@@ -24,7 +24,7 @@ from tfdist.training.checkpoints.checkpoint_options import (
     wanted_resume,
 )
 from tfdist.training.run_callbacks import Record
-from tfdist.training.session import session_setup as session
+from tfdist.training.session import current_session as session
 
 
 def strategy() -> tf.distribute.Strategy:

@@ -11,7 +11,7 @@ from tfdist.config.yaml_types import Dumper
 from tfdist.launch.environment import Assignment
 from tfdist.rundir import atomic_files
 from tfdist.training.session.libraries import versions
-from tfdist.training.session.session_setup import Session
+from tfdist.training.session.session import Session
 
 
 def write_config(session: Session, config: RunConfig) -> None:

@@ -31,9 +31,9 @@ from tfdist.training.config_run.run_resume import (
 from tfdist.training.config_run.run_summary import closing, done_before, opening
 from tfdist.training.config_run.shape_diagnosis import misfit
 from tfdist.training.run_callbacks import Progress, Record
-from tfdist.training.session import session_setup as sessions
+from tfdist.training.session import current_session as sessions
 from tfdist.training.session.libraries import versions
-from tfdist.training.session.session_setup import Session
+from tfdist.training.session.session import Session
 from tfdist.training.supervision.exception_causes import explained
 
 

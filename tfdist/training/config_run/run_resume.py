@@ -19,7 +19,7 @@ from tfdist.order.position import START, Position
 from tfdist.rundir import RunDir, atomic_files
 from tfdist.runtime.collectives import broadcast
 from tfdist.training.checkpoints.checkpoint_options import is_restart, wanted_resume
-from tfdist.training.session.session_setup import Session
+from tfdist.training.session.session import Session
 
 _IN_WORDS = {
     "shuffle": "data.train.shuffle",

@@ -10,7 +10,7 @@ from tfdist.training.checkpoints.resume_log import change_of
 from tfdist.training.config_run.input_description import input_of
 from tfdist.training.config_run.run_resume import Beginning
 from tfdist.training.run_callbacks import Progress, Record, metrics_line
-from tfdist.training.session.session_setup import Session
+from tfdist.training.session.session import Session
 from tfdist.training.supervision.input_wait import Wait, remedy
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfdist.errors import UnsupportedError
-from tfdist.training.session.session_setup import Session
+from tfdist.training.session.session import Session
 
 _KINDS = {
     "MirroredStrategy": "mirrored",

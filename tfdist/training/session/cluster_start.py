@@ -1,8 +1,8 @@
-"""While TensorFlow forms the cluster, its native code holds Python's lock: no thread of this process can watch it.
+"""Around the forming of the cluster: what says that this worker waits, and what ends the wait.
 
-Seen with TensorFlow 2.21: until every worker has come, `context.ensure_initialized` lets no other thread run, and waits
-for an hour. So others watch: the launcher, which is told beforehand how long it may take; where that one is gone, the
-kernel; and as the last a thread of C.
+Until every worker has come, TensorFlow's `context.ensure_initialized` holds Python's lock in native code and waits for
+up to an hour (seen with TensorFlow 2.21): no Python thread of this process can watch it. So others do: the launcher,
+which hears beforehand how long it may take; where the launcher is gone, the kernel; and as the last, a thread in C.
 """
 
 from __future__ import annotations
@@ -14,17 +14,44 @@ import signal
 import sys
 from collections.abc import Iterator
 
+from tfdist.cluster.cluster_spec import Cluster
+from tfdist.training.supervision.launcher_link import Line
+
 _PR_SET_PDEATHSIG = 1
-"""Of Linux: which signal this process gets when the thread that started it is gone."""
+"""Linux: sets the signal that this process gets when the thread that started it ends."""
+
+
+@contextlib.contextmanager
+def forming(index: int, cluster: Cluster | None, seconds: float, line: Line | None) -> Iterator[None]:
+    """Around the forming of a cluster of several workers.
+
+    Args:
+        index: This worker's.
+        cluster: All workers.
+        seconds: How long it may take; see `bounded`.
+        line: The ties to the launcher, which then says what is waited for; None without one.
+    """
+    if line is None:
+        print(
+            f"tfdist: worker {index} waits until all of {cluster} have come, for {seconds:g} s at most. Each must "
+            "reach every other on its port: `tfdist doctor --workers ...` finds out whether they do.",
+            file=sys.stderr,
+            flush=True,
+        )
+    with (
+        contextlib.nullcontext() if line is None else line.heartbeat.forming(),
+        bounded(seconds, has_launcher=line is not None and line.channel is not None),
+    ):
+        yield
 
 
 @contextlib.contextmanager
 def bounded(seconds: float, *, has_launcher: bool) -> Iterator[None]:
-    """Around the forming of a cluster.
+    """Ends the process if what is inside takes too long, even while native code holds Python's lock.
 
     Args:
-        seconds: After which the process ends, with exit code 1 and its stacks on stderr.
-        has_launcher: Whether the parent of this process is its launcher, with which it is to end.
+        seconds: The bound, after which the process ends with exit code 1 and its stacks on stderr.
+        has_launcher: Whether the parent of this process is its launcher: then the process ends when the parent does.
     """
     if sys.__stderr__ is not None:
         faulthandler.dump_traceback_later(seconds, exit=True, file=sys.__stderr__)
@@ -39,6 +66,6 @@ def bounded(seconds: float, *, has_launcher: bool) -> Iterator[None]:
 
 
 def _end_with_parent(number: int) -> None:
-    """Asks the kernel for a signal when the parent dies; 0 for none. Elsewhere than on Linux nothing comes of it."""
+    """Asks the kernel for a signal when the parent ends; 0 for none. It does nothing on systems other than Linux."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)

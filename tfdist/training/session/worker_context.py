@@ -66,6 +66,16 @@ class JobPlace:
     attempt: int = 0
     job: str = ""
 
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """The workers' `host:port`; empty where there is one worker."""
+        return () if self.cluster is None else tuple(str(address) for address in self.cluster.workers)
+
+    @property
+    def num_workers(self) -> int:
+        """Workers of the job."""
+        return max(1, len(self.addresses))
+
 
 def place_of(assignment: Assignment) -> JobPlace:
     """The place of a worker that `tfdist train` started.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import faulthandler
 import os
 import signal
@@ -14,7 +15,10 @@ from pathlib import Path
 import pytest
 
 from tests.waiting import until
+from tfdist.cluster import Cluster
 from tfdist.training.session import cluster_start
+
+PR_GET_PDEATHSIG = 2
 
 HOLD = """
 import ctypes, os, sys
@@ -75,12 +79,35 @@ def test_it_ends_after_its_time_and_says_where_it_was() -> None:
     assert "Timeout" in done.stderr and 'File "<string>", line' in done.stderr
 
 
-def test_what_comes_after_it_may_take_any_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also after an error."""
+def signal_of_parents_end() -> int:
+    """What this process gets when its parent ends; 0 for nothing."""
+    number = ctypes.c_int()
+    ctypes.CDLL(None).prctl(PR_GET_PDEATHSIG, ctypes.byref(number), 0, 0, 0)
+    return number.value
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """The bounds that were set, and "cancelled" for each that was taken back."""
     asked: list[object] = []
     monkeypatch.setattr(faulthandler, "dump_traceback_later", lambda seconds, **_: asked.append(seconds))
     monkeypatch.setattr(faulthandler, "cancel_dump_traceback_later", lambda: asked.append("cancelled"))
-    monkeypatch.setattr(cluster_start, "_end_with_parent", asked.append)
+    return asked
+
+
+def test_what_comes_after_it_may_take_any_time(asked: list[object]) -> None:
+    """Also after an error."""
     with pytest.raises(KeyError), cluster_start.bounded(7.0, has_launcher=True):
+        assert (asked, signal_of_parents_end()) == ([7.0], signal.SIGKILL)
         raise KeyError
-    assert asked == [7.0, signal.SIGKILL, "cancelled", 0]
+    assert (asked, signal_of_parents_end()) == ([7.0, "cancelled"], 0)
+
+
+def test_a_worker_without_a_launcher_says_whom_it_waits_for(
+    asked: list[object], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before nothing in its process can speak."""
+    with cluster_start.forming(1, Cluster.parse("a:1,b:2"), 600.0, None):
+        assert "worker 1 waits until all of a:1,b:2 have come, for 600 s at most" in capsys.readouterr().err
+        assert (asked, signal_of_parents_end()) == ([600.0], 0)
+    assert asked == [600.0, "cancelled"]

@@ -1,0 +1,88 @@
+"""The one session of this process: started by `start`, or by the first call of `current`."""
+
+from __future__ import annotations
+
+import signal
+import threading
+
+from tfdist.cluster.discover import discover
+from tfdist.launch.environment import Assignment
+from tfdist.runtime.devices import DeviceRequest
+from tfdist.training.session.session_setup import Session, set_up
+from tfdist.training.session.worker_context import JobPlace, place_of
+from tfdist.training.supervision.worker_signals import tell_of
+
+
+class _Process:
+    """Holds the session. TensorFlow, too, has one set of devices and one global strategy a process."""
+
+    def __init__(self) -> None:
+        self.session: Session | None = None
+        # Reentrant, so that a second start from within the first raises and does not wait for ever.
+        self.lock = threading.RLock()
+        self.is_starting = False
+
+
+_process = _Process()
+
+
+def current() -> Session:
+    """This process's session, started by the first call if nothing has started it before.
+
+    Under `tfdist train` the launcher's assignment decides; otherwise TF_CONFIG or a scheduler does, or there is one
+    worker with every device.
+
+    Raises:
+        UsageError: What was asked for does not fit this machine.
+    """
+    with _process.lock:
+        if _process.session is not None:
+            return _process.session
+        assignment = Assignment.from_environ()
+        if assignment is not None:
+            return start(assignment, requested_devices(assignment))
+        membership = discover()
+        return _start(JobPlace(membership.local[0], membership.cluster), DeviceRequest())
+
+
+def start(assignment: Assignment, request: DeviceRequest) -> Session:
+    """Starts the session of a worker that `tfdist train` started, before TensorFlow touches a device.
+
+    From then on `current` returns it.
+
+    Raises:
+        RuntimeError: This process has a session, or is starting one.
+        UsageError: What was asked for does not fit this machine.
+    """
+    place = place_of(assignment)
+    session = _start(place, request)
+    if place.line is not None and place.line.channel is not None:
+        # Not before: TensorFlow installs a SIGTERM handler of its own when the cluster forms.
+        tell_of(signal.SIGTERM, place.line.channel.signalled)
+    return session
+
+
+def _start(place: JobPlace, request: DeviceRequest) -> Session:
+    with _process.lock:
+        if _process.session is not None or _process.is_starting:
+            raise RuntimeError(
+                "This process has a session already, and TensorFlow has one set of devices and one strategy a process. "
+                "Expected one start. Use tfdist.training.session.current_session.current()."
+            )
+        _process.is_starting = True
+        try:
+            _process.session = set_up(place, request)
+        finally:
+            _process.is_starting = False
+        return _process.session
+
+
+def requested_devices(assignment: Assignment) -> DeviceRequest:
+    """What the command line asks for, and this worker's place on its machine."""
+    return DeviceRequest(
+        gpus=assignment.devices,
+        logical=assignment.logical_devices,
+        memory_limit=assignment.memory_limit,
+        local_rank=assignment.local_rank,
+        local_size=assignment.local_size,
+    )
