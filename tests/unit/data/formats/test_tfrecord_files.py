@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tfdist.data.formats.tfrecord_files import TFRecordReader
+from tfdist.data.formats.tfrecord_files import CHECKED_TOGETHER_BYTES, TFRecordReader
 from tfdist.data.random_access.record_index import open_index
 from tfdist.errors import DataError
 
@@ -60,6 +60,18 @@ def test_a_flipped_bit_in_the_data(write_tfrecord: Write) -> None:
     reader = TFRecordReader((path,))
     with pytest.raises(DataError, match="bad, record 3, at byte 69: the data's checksum is wrong"):
         reader.read(np.arange(4))
+
+
+def test_a_flipped_bit_in_a_large_record(write_tfrecord: Write) -> None:
+    """Large records are verified one by one, small ones together."""
+    path = write_tfrecord("bad", [bytes(CHECKED_TOGETHER_BYTES)] * 3)
+    data = bytearray(path.read_bytes())
+    data[-100] ^= 1
+    path.write_bytes(data)
+    reader = TFRecordReader((path,))
+    assert reader.read(np.arange(2)).cut() == [bytes(CHECKED_TOGETHER_BYTES)] * 2
+    with pytest.raises(DataError, match="bad, record 2, at byte 16416: the data's checksum is wrong"):
+        reader.read(np.arange(3))
 
 
 @pytest.mark.parametrize(("compress", "kind"), [(gzip.compress, "GZIP"), (zlib.compress, "ZLIB")])

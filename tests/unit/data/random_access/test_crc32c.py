@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
 from random import Random
 
 import numpy as np
@@ -8,24 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfdist.data.random_access import crc32c
-from tfdist.data.random_access.crc32c import (
-    library_value,
-    masked_crc32c,
-    masked_crc32c_of_each,
-    masked_crc32c_of_lengths,
-)
-
-
-@pytest.fixture(autouse=True, scope="module", params=["google-crc32c", "numpy"])
-def way(request: pytest.FixtureRequest) -> Iterator[None]:
-    """By the library, and as where it is not installed."""
-    with pytest.MonkeyPatch.context() as patch:
-        if request.param == "numpy":
-            patch.setattr(crc32c, "library_value", lambda: None)
-        else:
-            assert library_value() is not None
-        yield
+from tfdist.data.random_access.crc32c import masked_crc32c, masked_crc32c_of_each, masked_crc32c_of_lengths
 
 
 def unmasked(masked: int) -> int:
