@@ -9,7 +9,7 @@ import pytest
 
 from tests.workers.launching import Launchers
 from tfdist.reports.ledger.account import Account
-from tfdist.reports.ledger.ledger_accounting import account
+from tfdist.reports.ledger.account_builder import account
 from tfdist.reports.ledger.recovery import recoveries
 from tfdist.rundir import RunDir, ledger_lines
 from tfdist.rundir.ledger_lines import Kind, Phase

@@ -14,7 +14,7 @@ from tfdist.cli.verb import Verb
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-class DeviceList(click.ParamType):
+class DeviceListParam(click.ParamType):
     """Numbers of GPUs, such as `0,1`."""
 
     name = "device list"
@@ -29,7 +29,7 @@ class DeviceList(click.ParamType):
         return numbers
 
 
-class Seconds(click.ParamType):
+class SecondsParam(click.ParamType):
     """A wait: more than nothing, and with an end."""
 
     name = "seconds"
@@ -62,7 +62,7 @@ def target(does: str) -> Decorator:
 
 def seconds(name: str, default: float, text: str) -> Decorator:
     """A wait that ends, in seconds."""
-    return click.option(name, type=Seconds(), default=default, show_default=True, metavar="S", help=text)
+    return click.option(name, type=SecondsParam(), default=default, show_default=True, metavar="S", help=text)
 
 
 def choice(name: str, values: Sequence[str], default: str, text: str) -> Decorator:
@@ -75,7 +75,7 @@ def show(default: str, text: str) -> Decorator:
     return choice("--show", ["chief", "all", "none"], default, text)
 
 
-devices = click.option("--devices", type=DeviceList(), metavar="0,1", help="Which GPUs.")
+devices = click.option("--devices", type=DeviceListParam(), metavar="0,1", help="Which GPUs.")
 
 memory_limit = click.option(
     "--memory-limit", type=click.IntRange(min=1), metavar="MiB", help="Of each logical GPU; CPUs have none."

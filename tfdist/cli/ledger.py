@@ -25,10 +25,10 @@ def ledger(run_dir: str, as_json: bool, html_file: str | None, verbose: bool) ->
     wall time that went into training steps that were not done again. Exits with 0; with 2 when RUN_DIR has no ledger.
     """
     from tfdist.reports.ledger import account_json, account_table, html_chart
-    from tfdist.reports.ledger.observe import observe
+    from tfdist.reports.ledger.account_reader import read_account
     from tfdist.rundir import RunDir, atomic_files
 
-    name, account = observe(run_dir)
+    name, account = read_account(run_dir)
     place = str(RunDir(Path(run_dir)))
     if html_file is not None:
         atomic_files.write_text(html_file, html_chart.render(name, place, account), durable=False, named_by="--html")

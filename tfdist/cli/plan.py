@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tfdist.cli import common_options as shared
-from tfdist.cli.layout import count_gpus, layout_of
+from tfdist.cli.replica_layout import count_gpus, layout_of
 from tfdist.cli.verb import Verb
 from tfdist.errors import TfdistError, UsageError
 

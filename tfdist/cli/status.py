@@ -13,7 +13,7 @@ from tfdist.cli import common_options as shared
 from tfdist.cli.verb import Verb
 
 if TYPE_CHECKING:
-    from tfdist.reports.status.run_assessment import RunStatus
+    from tfdist.reports.status.run_status import RunStatus
 
 _SIGNALLED = 128
 
@@ -31,11 +31,11 @@ def status(ctx: click.Context, run_dir: str, watch: bool, as_json: bool, interva
     RUN_DIR is what `tfdist train` wrote into. Whether the run goes on, was restarted, failed and why, or seems dead is
     said above the table. Exits with 0 whatever has become of the run; with 130 when Ctrl-C ends --watch.
     """
-    from tfdist.reports.status.observe import observe
+    from tfdist.reports.status.status_reader import read_status
 
     if watch:
-        ctx.exit(_watch(lambda: observe(run_dir), as_json, interval))
-    found = observe(run_dir)
+        ctx.exit(_watch(lambda: read_status(run_dir), as_json, interval))
+    found = read_status(run_dir)
     click.echo(_document(found, indent=2) if as_json else _picture(found))
 
 
@@ -43,9 +43,9 @@ def _watch(look: Callable[[], RunStatus], as_json: bool, interval: float) -> int
     """Shows what it sees until the run is over or a signal comes; returns the exit code."""
     from tfdist.launch.signals import Signals
     from tfdist.net.bounded_wait import wait_for
-    from tfdist.reports.status.live_display import Board
+    from tfdist.reports.status.live_display import LiveDisplay
 
-    board = Board(sys.stdout)
+    board = LiveDisplay(sys.stdout)
     with Signals() as signals:
         while not signals.received:
             found = look()

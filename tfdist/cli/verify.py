@@ -17,7 +17,7 @@ _SEED, _STEPS, _WORKERS = 1, 5, 2
 _NOT_WITH_KILL = ("replicas", "tolerance", "also")
 
 
-class Tolerance(click.ParamType):
+class ToleranceParam(click.ParamType):
     """A relative difference."""
 
     name = "tolerance"
@@ -57,7 +57,7 @@ class Tolerance(click.ParamType):
 )
 @click.option(
     "--tolerance",
-    type=Tolerance(),
+    type=ToleranceParam(),
     metavar="X",
     help="Relative difference that passes; default: what rounding is seen to do to this training, tenfold.",
 )
@@ -112,10 +112,10 @@ def verify(
 
 def _compare(options: dict[str, Any]) -> tuple[int, str, dict[str, Any]]:
     """One replica against several: the exit code, what to print, and the report."""
-    from tfdist.verify.json_report import to_json
-    from tfdist.verify.result_table import render
-    from tfdist.verify.run import verify as run
-    from tfdist.verify.spec import VerifySpec
+    from tfdist.verify.verification import verify as run
+    from tfdist.verify.verification_json import to_json
+    from tfdist.verify.verification_table import render
+    from tfdist.verify.verify_spec import VerifySpec
 
     del options["kills"]
     spec = VerifySpec(**{**options, "steps": options["steps"] or _STEPS})
@@ -125,10 +125,10 @@ def _compare(options: dict[str, Any]) -> tuple[int, str, dict[str, Any]]:
 
 def _kill(options: dict[str, Any]) -> tuple[int, str, dict[str, Any]]:
     """A run that is killed against one that is not: the same three."""
-    from tfdist.verify.killing.json_report import to_json
-    from tfdist.verify.killing.result_table import render
-    from tfdist.verify.killing.run import verify_killed
-    from tfdist.verify.killing.spec import KillSpec
+    from tfdist.verify.killing.kill_json import to_json
+    from tfdist.verify.killing.kill_spec import KillSpec
+    from tfdist.verify.killing.kill_table import render
+    from tfdist.verify.killing.kill_verification import verify_killed
 
     workers = options.pop("nproc") or _WORKERS
     for name in _NOT_WITH_KILL:

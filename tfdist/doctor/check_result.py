@@ -14,7 +14,7 @@ CLUSTER = FormingError.exit_code
 """The exit code where the cluster would not form."""
 
 
-class Status(enum.Enum):
+class CheckStatus(enum.Enum):
     """How a check ended: all is well, a run may suffer, a run would fail."""
 
     OK = "ok"
@@ -35,13 +35,13 @@ class Check:
     """
 
     name: str
-    status: Status
+    status: CheckStatus
     found: str
     advice: str = ""
     code: int = SET_RIGHT
 
     def __post_init__(self) -> None:
-        if self.status is not Status.OK and not self.advice:
+        if self.status is not CheckStatus.OK and not self.advice:
             raise ValueError(f"A check that is not ok says what to do. Received: {self.name}: {self.found}")
         if self.code not in (SET_RIGHT, CLUSTER):
             raise ValueError(f"A check fails with {SET_RIGHT} or {CLUSTER}. Received: code={self.code}")
@@ -49,17 +49,17 @@ class Check:
 
 def ok(name: str, found: str) -> Check:
     """A check with nothing to be done."""
-    return Check(name, Status.OK, found)
+    return Check(name, CheckStatus.OK, found)
 
 
 def warn(name: str, found: str, advice: str) -> Check:
     """A check of something that a run may suffer from."""
-    return Check(name, Status.WARN, found, advice)
+    return Check(name, CheckStatus.WARN, found, advice)
 
 
 def fail(name: str, found: str, advice: str, code: int = SET_RIGHT) -> Check:
     """A check of something that a run would fail of."""
-    return Check(name, Status.FAIL, found, advice, code)
+    return Check(name, CheckStatus.FAIL, found, advice, code)
 
 
 def exit_code(failed: Iterable[int]) -> int:
@@ -67,7 +67,7 @@ def exit_code(failed: Iterable[int]) -> int:
     return min(failed, default=0)
 
 
-def worst(statuses: Iterable[Status]) -> Status:
+def worst(statuses: Iterable[CheckStatus]) -> CheckStatus:
     """The most serious of some outcomes; ok of none."""
-    order = list(Status)
-    return max(statuses, key=order.index, default=Status.OK)
+    order = list(CheckStatus)
+    return max(statuses, key=order.index, default=CheckStatus.OK)

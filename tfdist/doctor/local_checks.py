@@ -15,7 +15,7 @@ from tfdist.doctor.machine.machine_checks import check_machine
 from tfdist.doctor.machine.machine_facts import this_machine
 from tfdist.doctor.machine.package_versions import check_versions, installed
 from tfdist.doctor.machine.tensorflow_checks import check_run, check_tensorflow
-from tfdist.doctor.machine.tensorflow_facts import Request, probe
+from tfdist.doctor.machine.tensorflow_facts import ProbeRequest, probe
 from tfdist.errors import ClusterError
 
 _DRIVER_SHARE = 0.5
@@ -52,8 +52,8 @@ def check_here(
     ]
 
 
-def _request(membership: Membership | None, seconds: float) -> Request:
+def _request(membership: Membership | None, seconds: float) -> ProbeRequest:
     if membership is None:
-        return Request(1, 0, 1, seconds)
+        return ProbeRequest(1, 0, 1, seconds)
     rank = membership.machine.index(membership.local[0])
-    return Request(membership.num_workers, rank, len(membership.machine), seconds)
+    return ProbeRequest(membership.num_workers, rank, len(membership.machine), seconds)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tfdist.doctor.check_result import Check, Status, exit_code, worst
+from tfdist.doctor.check_result import Check, CheckStatus, exit_code, worst
 from tfdist.doctor.mesh.pair import Pair
 
 
 @dataclass(frozen=True)
-class Report:
+class DoctorReport:
     """What was found.
 
     Attributes:
@@ -28,14 +28,14 @@ class Report:
     @property
     def code(self) -> int:
         """What the command exits with."""
-        return exit_code(one.code for one in self._all() if one.status is Status.FAIL)
+        return exit_code(one.code for one in self._all() if one.status is CheckStatus.FAIL)
 
     @property
-    def status(self) -> Status:
+    def status(self) -> CheckStatus:
         """The most serious outcome."""
         return worst(one.status for one in self._all())
 
-    def count(self, status: Status) -> int:
+    def count(self, status: CheckStatus) -> int:
         """How many checks and connections ended so."""
         return sum(one.status is status for one in self._all())
 

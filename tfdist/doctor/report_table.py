@@ -5,26 +5,26 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from tfdist.doctor.check_result import Check, Status
+from tfdist.doctor.check_result import Check, CheckStatus
 from tfdist.doctor.mesh.pair import Pair
-from tfdist.doctor.report import Report
+from tfdist.doctor.report import DoctorReport
 
 _WIDTH = 120
 _MOST_GOOD = 20
 _NAMED = 4
-_MARKS = {Status.OK: "ok", Status.WARN: "warn", Status.FAIL: "FAIL"}
+_MARKS = {CheckStatus.OK: "ok", CheckStatus.WARN: "warn", CheckStatus.FAIL: "FAIL"}
 _HEADINGS = ("from", "to", "address", "status", "round trip", "bandwidth", "clock")
 _INDENT = 12
 
 
-def render(report: Report) -> str:
+def render(report: DoctorReport) -> str:
     """The checks, the connections and the verdict."""
     blocks = ["\n".join((f"tfdist doctor on {report.host}", *_checks(report.checks)))]
     if report.pairs:
         blocks.append("\n".join(_connections(report)))
-    counts = ", ".join(f"{report.count(status)} {status.value}" for status in Status if report.count(status))
-    failed = [check.name for check in report.checks if check.status is Status.FAIL]
-    failed += [f"{_sources(pair)} to {pair.target}" for pair in report.pairs if pair.status is Status.FAIL]
+    counts = ", ".join(f"{report.count(status)} {status.value}" for status in CheckStatus if report.count(status))
+    failed = [check.name for check in report.checks if check.status is CheckStatus.FAIL]
+    failed += [f"{_sources(pair)} to {pair.target}" for pair in report.pairs if pair.status is CheckStatus.FAIL]
     more = f" and {len(failed) - _NAMED} more" if len(failed) > _NAMED else ""
     named = f": {', '.join(failed[:_NAMED])}{more}" if failed else ""
     blocks.append(f"doctor: {counts}{named} (exit code {report.code})")
@@ -40,19 +40,19 @@ def _checks(checks: Sequence[Check]) -> Iterator[str]:
             yield from _hanging(f"{' ' * (len(head) - 3)}-> ", check.advice)
 
 
-def _connections(report: Report) -> Iterator[str]:
+def _connections(report: DoctorReport) -> Iterator[str]:
     count = len(report.workers)
     yield f"Connections of the {count} workers, each as the host that called found it (bandwidth is rough):"
     # Of many that are well, one line tells; what is not well has lines of its own.
-    good = [pair for pair in report.pairs if pair.status is Status.OK]
-    shown = [pair for pair in report.pairs if pair.status is not Status.OK or len(good) <= _MOST_GOOD]
+    good = [pair for pair in report.pairs if pair.status is CheckStatus.OK]
+    shown = [pair for pair in report.pairs if pair.status is not CheckStatus.OK or len(good) <= _MOST_GOOD]
     rows = [_HEADINGS, *(_row(pair, report.workers) for pair in shown)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
     if shown:
         yield _line(_HEADINGS, widths)
     for pair, row in zip(shown, rows[1:], strict=True):
         yield _line(row, widths)
-        if pair.status is not Status.OK:
+        if pair.status is not CheckStatus.OK:
             yield from _hanging(" " * _INDENT, pair.found)
             yield from _hanging(f"{' ' * (_INDENT - 3)}-> ", pair.advice)
     if len(good) > _MOST_GOOD:
@@ -93,7 +93,7 @@ def _summary(good: Sequence[Pair]) -> str:
     return f"{text}: {trip(trips[0])} to {trip(trips[-1])} round trip, {rate(rates[0])} to {rate(rates[-1])}"
 
 
-def _untold(report: Report) -> Iterator[str]:
+def _untold(report: DoctorReport) -> Iterator[str]:
     """Who called nobody, as far as was heard: the doctors of the missing workers."""
     told = {index for pair in report.pairs for index in pair.sources}
     silent = [index for index in range(len(report.workers)) if index not in told]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from tfdist.verify import cause_texts
-from tfdist.verify.cause_texts import Cause
-from tfdist.verify.comparison import Comparison, Row
-from tfdist.verify.recorded_facts import Facts
+from tfdist.verify import causes
+from tfdist.verify.causes import Cause
+from tfdist.verify.model_facts import ModelFacts
+from tfdist.verify.recording_comparison import ComparedMoment, Comparison
 
 Versus = Literal["again", "replicas", "xla", "precision", "communication"]
 """What the other run has otherwise: nothing, more replicas, XLA on or off, another precision, other collectives."""
@@ -20,7 +20,7 @@ _ROUNDED, _GROWN = 1e-4, 1e-2
 """A first difference below these may come from rounding: in the first step, and in one after it."""
 
 
-def likely_causes(comparison: Comparison, facts: Facts, versus: Versus, replicas: int) -> list[Cause]:
+def likely_causes(comparison: Comparison, facts: ModelFacts, versus: Versus, replicas: int) -> list[Cause]:
     """Names what most likely made two runs part, the likeliest first; nothing when they did not.
 
     Args:
@@ -33,52 +33,52 @@ def likely_causes(comparison: Comparison, facts: Facts, versus: Versus, replicas
     if row is None or first is None:
         return []
     if first.kind == "weights" and row is comparison.rows[0]:
-        return [cause_texts.INITIALISATION[versus == "again"]]
+        return [causes.INITIALISATION[versus == "again"]]
     if first.kind == "data":
-        return [cause_texts.DATA[versus == "again"]]
+        return [causes.DATA[versus == "again"]]
     if first.kind == "copies":
         names = [difference.name for difference in row.parted("copies")]
         is_statistics = facts.unsynchronized and set(names) <= set(facts.non_trainable)
-        return [cause_texts.statistics(facts) if is_statistics else cause_texts.COPIES]
+        return [causes.statistics(facts) if is_statistics else causes.COPIES]
     if first.kind == "steps":
-        return [cause_texts.STEPS[versus == "again"]]
+        return [causes.STEPS[versus == "again"]]
     if "float16" in facts.compute_dtypes and _overflowed_once(comparison):
-        return [cause_texts.OVERFLOW]
+        return [causes.OVERFLOW]
     if versus == "again":
-        return [cause_texts.IRREPRODUCIBLE]
-    if versus in cause_texts.OTHERS:
-        return [cause_texts.OTHERS[versus]]
+        return [causes.IRREPRODUCIBLE]
+    if versus in causes.OTHERS:
+        return [causes.OTHERS[versus]]
     return _of_replicas(comparison, row, facts, replicas)
 
 
-def _of_replicas(comparison: Comparison, row: Row, facts: Facts, replicas: int) -> list[Cause]:
+def _of_replicas(comparison: Comparison, row: ComparedMoment, facts: ModelFacts, replicas: int) -> list[Cause]:
     if all(difference.kind == "metrics" for each in comparison.rows for difference in each.parted()):
-        return [cause_texts.metric([difference.name for difference in row.parted("metrics")])]
+        return [causes.metric([difference.name for difference in row.parted("metrics")])]
     found = []
     if comparison.first("loss", "gradient norm"):
-        found += [cause_texts.random_layers(facts)] if facts.random_layers else []
-        found += [cause_texts.statistics(facts)] if facts.unsynchronized else []
+        found += [causes.random_layers(facts)] if facts.random_layers else []
+        found += [causes.statistics(facts)] if facts.unsynchronized else []
     elif facts.unsynchronized and comparison.first("weights"):
-        found += [cause_texts.statistics(facts)]
+        found += [causes.statistics(facts)]
     if found:
         return found
     factor = _factor(row, replicas)
     if facts.overrides:
-        return [cause_texts.own_step(facts, factor, replicas)]
+        return [causes.own_step(facts, factor, replicas)]
     paths = [difference.name for difference in row.parted("weights")]
     if not row.parted("loss", "gradient norm") and paths and set(paths) <= set(facts.non_trainable):
-        return [cause_texts.state(paths)]
+        return [causes.state(paths)]
     if factor:
-        return [cause_texts.summed(factor, replicas)]
+        return [causes.summed(factor, replicas)]
     if facts.half:
-        return [cause_texts.HALF]
+        return [causes.HALF]
     largest = max(difference.relative for difference in row.parted())
     if row is _first_trained(comparison) and largest >= _ROUNDED:
-        return [cause_texts.WHOLE_BATCH if row.parted("loss") else cause_texts.UNKNOWN]
-    return [cause_texts.ROUNDING] if largest < _GROWN else [cause_texts.UNKNOWN]
+        return [causes.WHOLE_BATCH if row.parted("loss") else causes.UNKNOWN]
+    return [causes.ROUNDING] if largest < _GROWN else [causes.UNKNOWN]
 
 
-def _first_trained(comparison: Comparison) -> Row | None:
+def _first_trained(comparison: Comparison) -> ComparedMoment | None:
     return next((row for row in comparison.rows if row.of("loss", "gradient norm")), None)
 
 
@@ -89,7 +89,7 @@ def _overflowed_once(comparison: Comparison) -> bool:
     return math.isfinite(parted.reference) != math.isfinite(parted.other)
 
 
-def _factor(row: Row, replicas: int) -> float | None:
+def _factor(row: ComparedMoment, replicas: int) -> float | None:
     """R or 1/R where a row's gradient norm, or else its loss, is that much of the reference's."""
     for difference in row.parted("gradient norm") or row.parted("loss"):
         if difference.reference and difference.other and math.isfinite(difference.relative):

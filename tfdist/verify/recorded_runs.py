@@ -12,14 +12,14 @@ from tfdist.launch.logs.tf_log_filter import is_noise
 from tfdist.launch.recording_request import RecordingRequest
 from tfdist.rundir import RunDir
 from tfdist.training.probes.recording_file import Recording
-from tfdist.verify.spec import Variant, VerifySpec
+from tfdist.verify.verify_spec import Variant, VerifySpec
 
 _END_BYTES = 1 << 20
 """Of a log, in which its last line is looked for: the log of a long run does not fit into the memory."""
 
 
 @dataclass(frozen=True)
-class Run:
+class RecordedRun:
     """What came of one run.
 
     Attributes:
@@ -48,7 +48,7 @@ class Run:
         return None
 
 
-def run(spec: VerifySpec, variant: Variant, folder: Path) -> Run:
+def run(spec: VerifySpec, variant: Variant, folder: Path) -> RecordedRun:
     """Runs a variant to its last recorded step.
 
     Args:
@@ -73,10 +73,10 @@ def run(spec: VerifySpec, variant: Variant, folder: Path) -> Run:
     job = spec.job(variant.workers, folder / name, communication=variant.communication, recording=request)
     code = run_job(job)
     if code:
-        return Run(code, last_line=last_line(RunDir(folder / name).log_file(0, 0)))
+        return RecordedRun(code, last_line=last_line(RunDir(folder / name).log_file(0, 0)))
     read = [Recording.read(request.file(index)) for index in range(variant.workers)]
     idle = tuple(index for index, recording in enumerate(read) if recording is None or not recording.moments[1:])
-    return Run(code, () if idle else tuple(recording for recording in read if recording is not None), idle)
+    return RecordedRun(code, () if idle else tuple(recording for recording in read if recording is not None), idle)
 
 
 def last_line(log: Path) -> str:

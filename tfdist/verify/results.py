@@ -6,14 +6,14 @@ import enum
 from dataclasses import dataclass
 from typing import Any
 
-from tfdist.verify.cause_texts import Cause
-from tfdist.verify.comparison import Comparison
+from tfdist.verify.causes import Cause
+from tfdist.verify.recording_comparison import Comparison
 
 DIFFERS = 6
 """The exit code for runs that part."""
 
 
-class Verdict(enum.Enum):
+class ComparisonVerdict(enum.Enum):
     """What a comparison came to."""
 
     PASSED = "passed"  # the same, up to rounding
@@ -23,7 +23,7 @@ class Verdict(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Result:
+class ComparisonResult:
     """One comparison.
 
     Attributes:
@@ -38,7 +38,7 @@ class Result:
 
     label: str
     reference: str | None
-    verdict: Verdict
+    verdict: ComparisonVerdict
     comparison: Comparison | None = None
     causes: tuple[Cause, ...] = ()
     reason: str | None = None
@@ -58,7 +58,7 @@ class Verification:
         trained: Steps that the reference trained.
     """
 
-    results: tuple[Result, ...]
+    results: tuple[ComparisonResult, ...]
     least: float
     is_measured: bool
     half: bool = False
@@ -68,6 +68,6 @@ class Verification:
     @property
     def code(self) -> int:
         """The exit code: that of runs that parted before that of one that failed."""
-        if any(result.verdict is Verdict.PARTED for result in self.results):
+        if any(result.verdict is ComparisonVerdict.PARTED for result in self.results):
             return DIFFERS
-        return next((result.code for result in self.results if result.verdict is Verdict.FAILED), 0)
+        return next((result.code for result in self.results if result.verdict is ComparisonVerdict.FAILED), 0)

@@ -8,8 +8,8 @@ compared. Other trainings multiply a rounding error with every step. Both show h
 from __future__ import annotations
 
 from tfdist.training.probes.recording_file import Recording
-from tfdist.verify.comparison import Comparison, Row, compare
-from tfdist.verify.tolerance import FLOAT32, HALF, Kind, Tolerance
+from tfdist.verify.recording_comparison import ComparedMoment, Comparison, compare
+from tfdist.verify.tolerance import FLOAT32, HALF, QuantityKind, Tolerance
 
 _REPRODUCED = {False: 1e-3, True: 0.2}
 """A first step that differs by more, in float32 and in 16 bits, has other causes than a rounding error."""
@@ -24,16 +24,16 @@ def reproduced(reference: Recording, nudged: Recording, *, half: bool) -> Compar
         half: Whether layers compute in 16 bits.
     """
     rows = compare(reference, [nudged], Tolerance(_REPRODUCED[half], half=half)).rows
-    first: tuple[Kind, ...] = ("data", "loss", "gradient norm", "steps")
-    later: tuple[Kind, ...] = ("data", "steps")
-    kinds: list[tuple[Kind, ...]] = [("weights", "steps"), first, *[later] * len(rows)]
-    return Comparison(tuple(Row(row.step, tuple(row.of(*of))) for row, of in zip(rows, kinds, strict=False)))
+    first: tuple[QuantityKind, ...] = ("data", "loss", "gradient norm", "steps")
+    later: tuple[QuantityKind, ...] = ("data", "steps")
+    kinds: list[tuple[QuantityKind, ...]] = [("weights", "steps"), first, *[later] * len(rows)]
+    return Comparison(tuple(ComparedMoment(row.step, tuple(row.of(*of))) for row, of in zip(rows, kinds, strict=False)))
 
 
 def measure(reference: Recording, nudged: Recording, *, half: bool) -> Tolerance:
     """The tolerance for everything that is compared with `reference`."""
     least = HALF if half else FLOAT32
-    worst: dict[tuple[Kind, str], float] = {}
+    worst: dict[tuple[QuantityKind, str], float] = {}
     measured = {}
     for number, row in enumerate(compare(reference, [nudged], Tolerance(least)).rows):
         for difference in row.differences:

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-Kind = Literal["data", "loss", "gradient norm", "weights", "metrics", "copies", "steps"]
+QuantityKind = Literal["data", "loss", "gradient norm", "weights", "metrics", "copies", "steps"]
 
-KINDS: tuple[Kind, ...] = ("data", "loss", "gradient norm", "weights", "metrics", "copies", "steps")
+QUANTITY_KINDS: tuple[QuantityKind, ...] = ("data", "loss", "gradient norm", "weights", "metrics", "copies", "steps")
 """What is compared, causes before their effects. Copies are those of one weight, on the replicas of one run."""
 
 FLOAT32 = 1e-5
@@ -41,9 +41,9 @@ class Tolerance:
 
     least: float = FLOAT32
     half: bool = False
-    measured: Mapping[tuple[int, Kind, str], float] = field(default_factory=dict)
+    measured: Mapping[tuple[int, QuantityKind, str], float] = field(default_factory=dict)
 
-    def allowed(self, number: int, kind: Kind, name: str) -> float:
+    def allowed(self, number: int, kind: QuantityKind, name: str) -> float:
         """The relative difference up to which a quantity of moment `number` is the same; inf where any is."""
         if kind == "steps":
             return 0.0  # another number is no rounding, whatever was measured

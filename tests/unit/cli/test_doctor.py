@@ -12,12 +12,12 @@ from click.testing import CliRunner, Result
 from tests.ports import free_ports
 from tfdist.cli.doctor import doctor
 from tfdist.cli.main import main
-from tfdist.doctor import examine, local_checks
-from tfdist.doctor.machine.nvidia_smi import Nvidia
-from tfdist.doctor.machine.tensorflow_facts import Broken, Facts, Request
+from tfdist.doctor import examination, local_checks
+from tfdist.doctor.machine.nvidia_smi import NvidiaDriver
+from tfdist.doctor.machine.tensorflow_facts import BrokenTensorFlow, ProbeRequest, TensorFlowFacts
 from tfdist.net.port_lease import PortHold
 
-FACTS = Facts(
+FACTS = TensorFlowFacts(
     tensorflow="2.21.0",
     keras="3.15.1",
     numpy="2.4.6",
@@ -33,18 +33,18 @@ FACTS = Facts(
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[Request]:
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[ProbeRequest]:
     """What TensorFlow would have been asked; the machine has no GPU, and nothing in its environment decides."""
-    received: list[Request] = []
+    received: list[ProbeRequest] = []
 
-    def probe(request: Request) -> Facts:
+    def probe(request: ProbeRequest) -> TensorFlowFacts:
         received.append(request)
         return FACTS
 
     monkeypatch.setattr(local_checks, "probe", probe)
     # Of the seconds that TensorFlow may take none has passed, however slow this machine is.
-    monkeypatch.setattr(examine, "check_here", functools.partial(local_checks.check_here, clock=lambda: 0.0))
-    monkeypatch.setattr(local_checks.nvidia_smi, "ask", lambda seconds: Nvidia())
+    monkeypatch.setattr(examination, "check_here", functools.partial(local_checks.check_here, clock=lambda: 0.0))
+    monkeypatch.setattr(local_checks.nvidia_smi, "ask", lambda seconds: NvidiaDriver())
     for name in ("TF_CONFIG", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK"):
         monkeypatch.delenv(name, raising=False)
     return received
@@ -64,15 +64,15 @@ def test_the_flags_are_a_contract() -> None:
     assert {option.name: option.default for option in options}["timeout"] == 60
 
 
-def test_this_machine_alone(asked: list[Request]) -> None:
+def test_this_machine_alone(asked: list[ProbeRequest]) -> None:
     result = run("")
     assert result.exit_code == 0
     assert result.stdout.startswith(f"tfdist doctor on {socket.gethostname()}\n")
     assert "a run here" in result.stdout and "no strategy (one worker with one device)" in result.stdout
-    assert asked == [Request(1, 0, 1, 60)]
+    assert asked == [ProbeRequest(1, 0, 1, 60)]
 
 
-def test_json(asked: list[Request]) -> None:
+def test_json(asked: list[ProbeRequest]) -> None:
     result = run("--json --timeout 7")
     told = json.loads(result.stdout)
     assert (told["exit_code"], told["pairs"], told["workers"]) == (0, [], [])
@@ -80,8 +80,8 @@ def test_json(asked: list[Request]) -> None:
     assert asked[0].seconds == 7
 
 
-def test_a_tensorflow_that_hangs_is_a_finding(asked: list[Request], monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = Broken("did not get through 'import TensorFlow' within 60 s")
+def test_a_tensorflow_that_hangs_is_a_finding(asked: list[ProbeRequest], monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = BrokenTensorFlow("did not get through 'import TensorFlow' within 60 s")
     monkeypatch.setattr(local_checks, "probe", lambda request: broken)
     result = run("")
     assert result.exit_code == 2
@@ -89,15 +89,15 @@ def test_a_tensorflow_that_hangs_is_a_finding(asked: list[Request], monkeypatch:
     assert "Traceback" not in result.output
 
 
-def test_tf_config_says_who_takes_part(asked: list[Request], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tf_config_says_who_takes_part(asked: list[ProbeRequest], monkeypatch: pytest.MonkeyPatch) -> None:
     value = {"cluster": {"worker": ["127.0.0.1:20000", "127.0.0.1:20001"]}, "task": {"type": "worker", "index": 1}}
     monkeypatch.setenv("TF_CONFIG", json.dumps(value))
     found = checks(run("--json"))
     assert found["cluster"]["found"].startswith("2 workers, from TF_CONFIG; worker(s) 1 here")
-    assert asked == [Request(2, 1, 2, 60)]
+    assert asked == [ProbeRequest(2, 1, 2, 60)]
 
 
-def test_a_tf_config_that_is_wrong_is_a_finding(asked: list[Request], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tf_config_that_is_wrong_is_a_finding(asked: list[ProbeRequest], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TF_CONFIG", "{")
     result = run("--json")
     found = checks(result)
@@ -106,7 +106,7 @@ def test_a_tf_config_that_is_wrong_is_a_finding(asked: list[Request], monkeypatc
     assert "is not valid JSON" in found["cluster"]["found"]
 
 
-def test_a_list_of_this_machines_workers(asked: list[Request]) -> None:
+def test_a_list_of_this_machines_workers(asked: list[ProbeRequest]) -> None:
     first, second = free_ports(2)
     result = run(f"--json --workers 127.0.0.1:{first},127.0.0.1:{second}")
     told = json.loads(result.stdout)
@@ -114,10 +114,10 @@ def test_a_list_of_this_machines_workers(asked: list[Request]) -> None:
     assert [pair["status"] for pair in told["pairs"]] == ["ok", "ok"]
     assert checks(result)[f"port {first}"]["status"] == "ok"
     # Half of the time stays for the connections.
-    assert asked == [Request(2, 0, 2, 30)]
+    assert asked == [ProbeRequest(2, 0, 2, 30)]
 
 
-def test_a_port_in_use_is_2_and_an_absent_host_is_3(asked: list[Request]) -> None:
+def test_a_port_in_use_is_2_and_an_absent_host_is_3(asked: list[ProbeRequest]) -> None:
     first, second = free_ports(2)
     workers = f"--workers 127.0.0.1:{first},127.0.0.1:{second} --index 0 --timeout 1"
     absent = run(workers)
@@ -140,7 +140,7 @@ def test_a_port_in_use_is_2_and_an_absent_host_is_3(asked: list[Request]) -> Non
         ("--workers", "--workers"),
     ],
 )
-def test_mistakes_exit_with_2(asked: list[Request], arguments: str, message: str) -> None:
+def test_mistakes_exit_with_2(asked: list[ProbeRequest], arguments: str, message: str) -> None:
     result = run(arguments)
     assert result.exit_code == 2
     assert message in result.stderr

@@ -12,14 +12,13 @@ from click.testing import CliRunner, Result
 
 from tfdist.cli.main import main
 from tfdist.cli.verify import verify
-from tfdist.verify import run as run_module
+from tfdist.verify import verification as run_module
 from tfdist.verify.interruption import Interrupted
-from tfdist.verify.killing import run as kill_module
-from tfdist.verify.killing.results import KillVerification
-from tfdist.verify.killing.spec import KillSpec
-from tfdist.verify.results import Result as Compared
-from tfdist.verify.results import Verdict, Verification
-from tfdist.verify.spec import VerifySpec
+from tfdist.verify.killing import kill_verification as kill_module
+from tfdist.verify.killing.kill_results import KillVerification
+from tfdist.verify.killing.kill_spec import KillSpec
+from tfdist.verify.results import ComparisonResult, ComparisonVerdict, Verification
+from tfdist.verify.verify_spec import VerifySpec
 
 CONFIG = """\
 name: digits
@@ -27,7 +26,9 @@ model: {build: tfdist.models.mlp}
 compile: {optimizer: adam, loss: mse}
 data: {batch_size: 128, train: {format: npz, path: digits.npz, split: train}}
 """
-FAILED = Verification((Compared("2 replicas", "1 replica", Verdict.FAILED, reason="so it is", code=5),), 1e-5, True)
+FAILED = Verification(
+    (ComparisonResult("2 replicas", "1 replica", ComparisonVerdict.FAILED, reason="so it is", code=5),), 1e-5, True
+)
 
 
 @pytest.fixture(autouse=True)

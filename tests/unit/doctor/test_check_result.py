@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfdist.doctor.check_result import Check, Status, exit_code, fail, ok, worst
+from tfdist.doctor.check_result import Check, CheckStatus, exit_code, fail, ok, worst
 
 
 @pytest.mark.parametrize(("codes", "expected"), [([], 0), ([2], 2), ([3, 3], 3), ([3, 2], 2)])
@@ -11,14 +11,14 @@ def test_the_exit_code_of_several_failures(codes: list[int], expected: int) -> N
 
 
 def test_the_worst_counts() -> None:
-    assert worst([]) is Status.OK
-    assert worst([Status.WARN, Status.OK]) is Status.WARN
-    assert worst([Status.WARN, Status.FAIL, Status.OK]) is Status.FAIL
+    assert worst([]) is CheckStatus.OK
+    assert worst([CheckStatus.WARN, CheckStatus.OK]) is CheckStatus.WARN
+    assert worst([CheckStatus.WARN, CheckStatus.FAIL, CheckStatus.OK]) is CheckStatus.FAIL
 
 
 def test_what_is_not_ok_says_what_to_do() -> None:
     assert ok("memory", "enough").advice == ""
     with pytest.raises(ValueError, match="says what to do"):
-        Check("memory", Status.WARN, "little")
+        Check("memory", CheckStatus.WARN, "little")
     with pytest.raises(ValueError, match="code=4"):
         fail("memory", "none", "buy some", 4)

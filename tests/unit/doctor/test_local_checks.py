@@ -4,8 +4,8 @@ import pytest
 
 from tfdist.doctor import local_checks
 from tfdist.doctor.machine import nvidia_smi
-from tfdist.doctor.machine.nvidia_smi import Nvidia
-from tfdist.doctor.machine.tensorflow_facts import Broken, Request
+from tfdist.doctor.machine.nvidia_smi import NvidiaDriver
+from tfdist.doctor.machine.tensorflow_facts import BrokenTensorFlow, ProbeRequest
 
 
 @pytest.mark.parametrize(
@@ -17,14 +17,14 @@ def test_a_driver_that_does_not_answer_takes_its_share_of_the_time_alone(
     now = [100.0]
     given = []
 
-    def ask(*, seconds: float) -> Nvidia:
+    def ask(*, seconds: float) -> NvidiaDriver:
         given.append(seconds)
         now[0] += seconds
-        return Nvidia(problem="nvidia-smi did not end")
+        return NvidiaDriver(problem="nvidia-smi did not end")
 
-    def probe(request: Request) -> Broken:
+    def probe(request: ProbeRequest) -> BrokenTensorFlow:
         given.append(request.seconds)
-        return Broken("did not get through")
+        return BrokenTensorFlow("did not get through")
 
     monkeypatch.setattr(nvidia_smi, "ask", ask)
     monkeypatch.setattr(local_checks, "probe", probe)

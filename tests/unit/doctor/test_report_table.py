@@ -4,14 +4,14 @@ import json
 
 import pytest
 
-from tfdist.doctor.check_result import Status, fail, ok, warn
+from tfdist.doctor.check_result import CheckStatus, fail, ok, warn
 from tfdist.doctor.mesh.pair import Pair
-from tfdist.doctor.report import Report
+from tfdist.doctor.report import DoctorReport
 from tfdist.doctor.report_table import clock, rate, render
 
 WORKERS = ("host0:20000", "host1:20000", "host2:20000")
-GOOD = Pair((0,), 1, Status.OK, "host1 answers and agrees", "", 3, "10.0.0.2", 0.00021, -0.003, 5.1e8)
-BAD = Pair((1,), 0, Status.FAIL, "refuses the connection", "Start it there.")
+GOOD = Pair((0,), 1, CheckStatus.OK, "host1 answers and agrees", "", 3, "10.0.0.2", 0.00021, -0.003, 5.1e8)
+BAD = Pair((1,), 0, CheckStatus.FAIL, "refuses the connection", "Start it there.")
 
 
 def test_a_report_for_people() -> None:
@@ -19,7 +19,7 @@ def test_a_report_for_people() -> None:
         ok("versions", "keras 3.15.1: tested"),
         warn("cores", "2 of 2 for 3 worker(s)\nand another line", "Start fewer."),
     )
-    assert render(Report("host0", checks, WORKERS, (GOOD, BAD))) == (
+    assert render(DoctorReport("host0", checks, WORKERS, (GOOD, BAD))) == (
         "tfdist doctor on host0\n"
         "  ok    versions  keras 3.15.1: tested\n"
         "  warn  cores     2 of 2 for 3 worker(s)\n"
@@ -41,12 +41,12 @@ def test_a_report_for_people() -> None:
 def test_of_many_good_connections_one_line_tells() -> None:
     many = tuple(f"10.0.0.{n}:20000" for n in range(8))
     pairs = [
-        Pair((i,), j, Status.OK, "", "", 3, f"10.0.0.{j}", 0.0001 * (i + 1), 0.0, 1e8 * (j + 1))
+        Pair((i,), j, CheckStatus.OK, "", "", 3, f"10.0.0.{j}", 0.0001 * (i + 1), 0.0, 1e8 * (j + 1))
         for i in range(8)
         for j in range(8)
         if i != j
     ]
-    text = render(Report("host0", (), many, (*pairs, BAD)))
+    text = render(DoctorReport("host0", (), many, (*pairs, BAD)))
     assert "  56 connections are ok: 0.10 ms to 0.80 ms round trip, 100 MB/s to 800 MB/s\n" in text
     assert text.count("\n  1     0   10.0.0.0:20000  FAIL") == 1
     assert len(text.splitlines()) < 12
@@ -54,22 +54,22 @@ def test_of_many_good_connections_one_line_tells() -> None:
 
 def test_no_line_is_wider_than_a_terminal_unless_a_word_is() -> None:
     long = "word " * 80
-    text = render(Report("host0", (fail("memory", long, long),), WORKERS, (BAD, GOOD)))
+    text = render(DoctorReport("host0", (fail("memory", long, long),), WORKERS, (BAD, GOOD)))
     assert max(map(len, text.splitlines())) <= 120
 
 
 @pytest.mark.parametrize(
     ("checks", "pairs", "status", "code"),
     [
-        ((ok("a", "b"),), (GOOD,), Status.OK, 0),
-        ((warn("a", "b", "c"),), (), Status.WARN, 0),
-        ((fail("a", "b", "c"),), (BAD,), Status.FAIL, 2),
-        ((fail("a", "b", "c", 3),), (), Status.FAIL, 3),
-        ((), (GOOD, BAD), Status.FAIL, 3),
+        ((ok("a", "b"),), (GOOD,), CheckStatus.OK, 0),
+        ((warn("a", "b", "c"),), (), CheckStatus.WARN, 0),
+        ((fail("a", "b", "c"),), (BAD,), CheckStatus.FAIL, 2),
+        ((fail("a", "b", "c", 3),), (), CheckStatus.FAIL, 3),
+        ((), (GOOD, BAD), CheckStatus.FAIL, 3),
     ],
 )
-def test_what_a_report_comes_to(checks: tuple, pairs: tuple, status: Status, code: int) -> None:
-    report = Report("host0", checks, WORKERS, pairs)
+def test_what_a_report_comes_to(checks: tuple, pairs: tuple, status: CheckStatus, code: int) -> None:
+    report = DoctorReport("host0", checks, WORKERS, pairs)
     assert (report.status, report.code) == (status, code)
     told = json.loads(json.dumps(report.to_json()))
     assert (told["status"], told["exit_code"]) == (status.value, code)

@@ -7,10 +7,10 @@ import pytest
 
 from tests.unit.verify.recordings import NO_FACTS, begin, recording, step, weights
 from tfdist.training.probes.recording_file import Moment
-from tfdist.verify.cause_texts import Cause
-from tfdist.verify.comparison import compare
+from tfdist.verify.causes import Cause
 from tfdist.verify.likely_causes import Versus, likely_causes
-from tfdist.verify.recorded_facts import Facts
+from tfdist.verify.model_facts import ModelFacts
+from tfdist.verify.recording_comparison import compare
 from tfdist.verify.tolerance import Tolerance
 
 MOVED = weights(kernel=[1.0, -1.2], bias=0.5)
@@ -23,7 +23,7 @@ def causes(
     """The causes for a run whose moments are given, against a plain one."""
     reference = recording(*(one or [begin(), step(1), step(2)]))
     comparison = compare(reference, [recording(*other)], Tolerance())
-    return likely_causes(comparison, Facts.of([{**NO_FACTS, **facts}]), versus, replicas)
+    return likely_causes(comparison, ModelFacts.of([{**NO_FACTS, **facts}]), versus, replicas)
 
 
 @pytest.mark.parametrize(
@@ -101,6 +101,6 @@ def test_names_and_numbers_are_said() -> None:
 
 
 def test_the_facts_of_several_models_come_together() -> None:
-    facts = Facts.of([{**NO_FACTS, "unsynchronized": ["a"]}, {**NO_FACTS, "unsynchronized": ["a", "b"]}])
+    facts = ModelFacts.of([{**NO_FACTS, "unsynchronized": ["a"]}, {**NO_FACTS, "unsynchronized": ["a", "b"]}])
     assert facts.unsynchronized == ("a", "b")
     assert not facts.half

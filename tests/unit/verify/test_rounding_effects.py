@@ -5,9 +5,9 @@ import math
 import pytest
 
 from tests.unit.verify.recordings import begin, recording, step, weights
-from tfdist.verify.comparison import compare
+from tfdist.verify.recording_comparison import compare
 from tfdist.verify.rounding_effects import measure, reproduced
-from tfdist.verify.tolerance import FLOAT32, HALF, MARGIN, Kind, Tolerance
+from tfdist.verify.tolerance import FLOAT32, HALF, MARGIN, QuantityKind, Tolerance
 
 ONE = recording(begin(), step(1), step(2), step(3))
 MEASURED = {(1, "loss", "loss"): 1e-4, (1, "weights", "bias"): 0.3}
@@ -32,7 +32,7 @@ MEASURED = {(1, "loss", "loss"): 1e-4, (1, "weights", "bias"): 0.3}
         (Tolerance(HALF, half=True), 0, "weights", "bias", FLOAT32),
     ],
 )
-def test_what_is_allowed(tolerance: Tolerance, number: int, kind: Kind, name: str, expected: float) -> None:
+def test_what_is_allowed(tolerance: Tolerance, number: int, kind: QuantityKind, name: str, expected: float) -> None:
     assert tolerance.allowed(number, kind, name) == pytest.approx(expected)
 
 

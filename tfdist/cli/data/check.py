@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from tfdist.cli.data.data_files import Names, by_format, for_each, format_option, processes_option
+from tfdist.cli.data.data_files import NamesParam, by_format, for_each, format_option, processes_option
 from tfdist.cli.verb import Verb
 from tfdist.errors import DataError
 
@@ -17,7 +17,7 @@ from tfdist.errors import DataError
 @click.command(cls=Verb)
 @click.argument("patterns", metavar="GLOB...", nargs=-1, required=True)
 @format_option
-@click.option("--columns", type=Names(), metavar="A,B", help="csv: those that are read, of numbers; default: all.")
+@click.option("--columns", type=NamesParam(), metavar="A,B", help="csv: those that are read, of numbers; default: all.")
 @click.option("--label-separator", default="\t", help="text: what stands between label and text; default: a tab.")
 @processes_option
 @click.option("--json", "as_json", is_flag=True, help="As JSON, sizes and offsets in bytes.")

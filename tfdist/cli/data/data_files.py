@@ -17,7 +17,8 @@ from tfdist.cli.main import INTERRUPTED
 SUFFIXES: Mapping[str, str] = MappingProxyType({".npz": "npz", ".csv": "csv", ".txt": "text", ".tsv": "text"})
 """The end of a file's name -> its format."""
 
-class Names(click.ParamType):
+
+class NamesParam(click.ParamType):
     """`a,b,c`."""
 
     name = "names"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tfdist.cli.data.data_files import SUFFIXES, Names, one_a_core, processes_option
+from tfdist.cli.data.data_files import SUFFIXES, NamesParam, one_a_core, processes_option
 from tfdist.cli.main import INTERRUPTED
 from tfdist.cli.verb import Verb
 from tfdist.errors import TfdistError, UsageError
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tfdist.data.tools.sharding import Sharding
 
 
-class Size(click.ParamType):
+class SizeParam(click.ParamType):
     """`HEIGHT,WIDTH`."""
 
     name = "size"
@@ -42,10 +42,12 @@ class Size(click.ParamType):
 )
 @click.option("--split", type=click.Choice(["train", "test"]), help="npz: which arrays; default train.")
 @click.option("--label", metavar="COLUMN", help="csv: the column that is the label.")
-@click.option("--columns", type=Names(), metavar="A,B", help="csv: the columns of the features; default: all others.")
+@click.option(
+    "--columns", type=NamesParam(), metavar="A,B", help="csv: the columns of the features; default: all others."
+)
 @click.option("--label-separator", metavar="TEXT", help="text: what stands between label and text; default a tab.")
 @click.option("--vectorize", metavar="PATH", help="text: dotted path of a function from texts to what is written.")
-@click.option("--size", type=Size(), metavar="H,W", help="images: to which they are resized when they are read.")
+@click.option("--size", type=SizeParam(), metavar="H,W", help="images: to which they are resized when they are read.")
 @click.option("--channels", type=click.Choice(["1", "3", "4"]), help="images: how they are decoded; default 3.")
 @click.option("--name", metavar="NAME", help="What the shards' names begin with; default: the split, or SOURCE's name.")
 @click.option(

@@ -14,7 +14,7 @@ _LEAVE_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
-class Ran:
+class CommandResult:
     """A command that has ended, or was ended.
 
     Attributes:
@@ -28,7 +28,7 @@ class Ran:
     code: int | None
 
 
-def run(command: Sequence[str], seconds: float, stdin: int = subprocess.DEVNULL) -> Ran:
+def run(command: Sequence[str], seconds: float, stdin: int = subprocess.DEVNULL) -> CommandResult:
     """Runs a command, in a session of its own, and ends it with all that it started there when its time is up.
 
     Args:
@@ -52,7 +52,7 @@ def run(command: Sequence[str], seconds: float, stdin: int = subprocess.DEVNULL)
         # Interrupted: nothing is left behind.
         _end(process)
         raise
-    return Ran(out.decode(errors="replace"), err.decode(errors="replace"), code)
+    return CommandResult(out.decode(errors="replace"), err.decode(errors="replace"), code)
 
 
 def _end(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tfdist.doctor.check_result import Check, ok, warn
-from tfdist.doctor.machine.machine_facts import Machine
-from tfdist.doctor.machine.nvidia_smi import Gpu, Nvidia
+from tfdist.doctor.machine.machine_facts import MachineFacts
+from tfdist.doctor.machine.nvidia_smi import Gpu, NvidiaDriver
 from tfdist.launch.worker import allocator
 
 _WORKER_MEMORY = 1 << 30
@@ -26,7 +26,7 @@ def size(count: int | None) -> str:
     return f"{count} bytes"
 
 
-def check_machine(machine: Machine, nvidia: Nvidia, workers: int, environ: Mapping[str, str]) -> list[Check]:
+def check_machine(machine: MachineFacts, nvidia: NvidiaDriver, workers: int, environ: Mapping[str, str]) -> list[Check]:
     """All checks of the machine.
 
     Args:
@@ -45,7 +45,7 @@ def check_machine(machine: Machine, nvidia: Nvidia, workers: int, environ: Mappi
     ]
 
 
-def check_cores(machine: Machine, workers: int) -> Check:
+def check_cores(machine: MachineFacts, workers: int) -> Check:
     """Whether every worker has a core of its own."""
     usable = machine.cores if machine.quota is None else min(machine.cores, machine.quota)
     found = f"{machine.cores} of {machine.all_cores}"
@@ -57,7 +57,7 @@ def check_cores(machine: Machine, workers: int) -> Check:
     return ok("cores", found)
 
 
-def check_memory(machine: Machine, workers: int) -> Check:
+def check_memory(machine: MachineFacts, workers: int) -> Check:
     """Whether the workers would have room to start."""
     found = f"{size(machine.free)} free of {size(machine.memory)}"
     if machine.free is not None and machine.free < workers * _WORKER_MEMORY:
@@ -66,7 +66,7 @@ def check_memory(machine: Machine, workers: int) -> Check:
     return ok("memory", found)
 
 
-def check_shared_memory(machine: Machine, gpus: int) -> Check:
+def check_shared_memory(machine: MachineFacts, gpus: int) -> Check:
     """Whether NCCL has the shared memory that it takes between the GPUs of one machine."""
     name = "shared memory"
     found = "no /dev/shm" if machine.shared is None else f"/dev/shm of {size(machine.shared)}"
@@ -76,7 +76,7 @@ def check_shared_memory(machine: Machine, gpus: int) -> Check:
     return ok(name, found if gpus > 1 else f"{found} (NCCL takes it between several GPUs)")
 
 
-def check_open_files(machine: Machine) -> Check:
+def check_open_files(machine: MachineFacts) -> Check:
     """Whether files and connections would run out."""
     if machine.open_files is None:
         return ok("open files", "no limit")
@@ -101,7 +101,7 @@ def check_malloc(environ: Mapping[str, str]) -> Check:
     return ok("malloc", f"tfdist gives its workers, which compute on the CPU, {listed}")
 
 
-def check_gpus(nvidia: Nvidia) -> list[Check]:
+def check_gpus(nvidia: NvidiaDriver) -> list[Check]:
     """What NVIDIA's driver tells of the GPUs."""
     if nvidia.problem:
         advice = "Install or repair NVIDIA's driver; in a container, pass the GPUs in (docker run --gpus all)."

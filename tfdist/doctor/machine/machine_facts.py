@@ -15,7 +15,7 @@ _KIB = 1024
 
 
 @dataclass(frozen=True)
-class Machine:
+class MachineFacts:
     """One machine as this process may use it.
 
     Attributes:
@@ -41,11 +41,11 @@ class Machine:
     most_open_files: int | None
 
 
-def this_machine() -> Machine:
+def this_machine() -> MachineFacts:
     """Asks the system."""
     memory, free = _memory()
     soft, hard = (None if n == resource.RLIM_INFINITY else n for n in resource.getrlimit(resource.RLIMIT_NOFILE))
-    return Machine(
+    return MachineFacts(
         socket.gethostname(),
         len(os.sched_getaffinity(0)),
         os.cpu_count() or 1,

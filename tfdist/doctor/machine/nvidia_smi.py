@@ -38,7 +38,7 @@ class Gpu:
 
 
 @dataclass(frozen=True)
-class Nvidia:
+class NvidiaDriver:
     """What NVIDIA's driver tells.
 
     Attributes:
@@ -50,7 +50,7 @@ class Nvidia:
     problem: str = ""
 
 
-def ask(command: Sequence[str] = COMMAND, device: Path = _DEVICE, seconds: float = MOST_SECONDS) -> Nvidia:
+def ask(command: Sequence[str] = COMMAND, device: Path = _DEVICE, seconds: float = MOST_SECONDS) -> NvidiaDriver:
     """Asks nvidia-smi, which comes with the driver.
 
     Args:
@@ -61,18 +61,18 @@ def ask(command: Sequence[str] = COMMAND, device: Path = _DEVICE, seconds: float
     try:
         done = run(command, seconds)
     except FileNotFoundError:
-        return Nvidia(problem=f"{device} is there, but nvidia-smi is not" if device.exists() else "")
+        return NvidiaDriver(problem=f"{device} is there, but nvidia-smi is not" if device.exists() else "")
     except OSError as error:
-        return Nvidia(problem=f"nvidia-smi cannot be run: {error}")
+        return NvidiaDriver(problem=f"nvidia-smi cannot be run: {error}")
     if done.code is None:
-        return Nvidia(problem=f"nvidia-smi did not end within {seconds:g} s")
+        return NvidiaDriver(problem=f"nvidia-smi did not end within {seconds:g} s")
     if done.code:
         said = (done.err + done.out).strip().splitlines()
-        return Nvidia(problem=f"nvidia-smi failed with {done.code}: {said[0] if said else 'it said nothing'}")
+        return NvidiaDriver(problem=f"nvidia-smi failed with {done.code}: {said[0] if said else 'it said nothing'}")
     try:
-        return Nvidia(parse(done.out))
+        return NvidiaDriver(parse(done.out))
     except ValueError as error:
-        return Nvidia(problem=f"nvidia-smi was not understood: {error}")
+        return NvidiaDriver(problem=f"nvidia-smi was not understood: {error}")
 
 
 def parse(text: str) -> tuple[Gpu, ...]:

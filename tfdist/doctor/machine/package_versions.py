@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import platform
 
-from tfdist.doctor.check_result import Check, Status, fail, ok, warn
+from tfdist.doctor.check_result import Check, CheckStatus, fail, ok, warn
 from tfdist.doctor.machine.known_bad_versions import Versions, known_bad, numbers, twins
 from tfdist.runtime.tested_versions import KERAS, TENSORFLOW
 
@@ -41,7 +41,7 @@ def check_versions(versions: Versions) -> list[Check]:
         for entry in known_bad(versions)
     ]
     # What is known to fail needs no word on whether it was tested.
-    return bad if any(check.status is Status.FAIL for check in bad) else [_tested(versions, said), *bad]
+    return bad if any(check.status is CheckStatus.FAIL for check in bad) else [_tested(versions, said), *bad]
 
 
 def _tested(versions: Versions, said: str) -> Check:

@@ -7,8 +7,8 @@ from collections import Counter
 
 from tfdist.cluster.membership import Membership
 from tfdist.doctor.check_result import Check, fail, ok, warn
-from tfdist.doctor.machine.nvidia_smi import Nvidia
-from tfdist.doctor.machine.tensorflow_facts import Broken, Facts
+from tfdist.doctor.machine.nvidia_smi import NvidiaDriver
+from tfdist.doctor.machine.tensorflow_facts import BrokenTensorFlow, TensorFlowFacts
 
 _STRATEGIES = {
     "one": "no strategy",
@@ -24,20 +24,20 @@ _COLLECTIVES = {
 _GPU_PACKAGES = "pip install 'tensorflow[and-cuda]>=2.21,<2.22'"
 
 
-def check_tensorflow(found: Facts | Broken, nvidia: Nvidia) -> list[Check]:
+def check_tensorflow(found: TensorFlowFacts | BrokenTensorFlow, nvidia: NvidiaDriver) -> list[Check]:
     """Judges what the probe told.
 
     Args:
         found: What it told.
         nvidia: What the driver tells.
     """
-    if isinstance(found, Broken):
+    if isinstance(found, BrokenTensorFlow):
         return [_broken(found)]
     checks = [_imported(found), *_gpus(found, nvidia)]
     return [*checks, _nccl(found), *_capabilities(found)] if found.gpus else checks
 
 
-def _broken(found: Broken) -> Check:
+def _broken(found: BrokenTensorFlow) -> Check:
     said = "\n".join(found.output)
     if found.hung:
         advice = "On a busy machine or a slow disk, give it more with --timeout. Else see above where it waits."
@@ -46,7 +46,7 @@ def _broken(found: Broken) -> Check:
     return fail("TensorFlow", f"a process that uses it {found.what}" + (f"\n{said}" if said else ""), advice)
 
 
-def _imported(found: Facts) -> Check:
+def _imported(found: TensorFlowFacts) -> Check:
     build = f", built for CUDA {found.cuda} and cuDNN {found.cudnn}" if found.cuda else ", built without CUDA"
     text = f"imports: {found.tensorflow}{build}; Keras {found.keras} on {found.backend}; NumPy {found.numpy}"
     if found.backend != "tensorflow":
@@ -55,7 +55,7 @@ def _imported(found: Facts) -> Check:
     return ok("TensorFlow", text)
 
 
-def _gpus(found: Facts, nvidia: Nvidia) -> list[Check]:
+def _gpus(found: TensorFlowFacts, nvidia: NvidiaDriver) -> list[Check]:
     name = "GPUs in TensorFlow"
     seen, there = len(found.gpus), len(nvidia.gpus)
     if seen < there and not seen:
@@ -74,13 +74,13 @@ def _gpus(found: Facts, nvidia: Nvidia) -> list[Check]:
     return [ok(name, said)]
 
 
-def _nccl(found: Facts) -> Check:
+def _nccl(found: TensorFlowFacts) -> Check:
     if found.nccl is not None:
         return ok("NCCL", found.nccl)
     return ok("NCCL", "no library of its own is found: what TensorFlow has built in")
 
 
-def _capabilities(found: Facts) -> list[Check]:
+def _capabilities(found: TensorFlowFacts) -> list[Check]:
     least = min((int(n) for text in found.capabilities for n in re.findall(r"\d+", text)), default=0)
     old = [gpu for gpu in found.gpus if _number(gpu["capability"]) < least]
     if not old:
@@ -96,7 +96,7 @@ def _number(capability: str) -> int:
     return int(digits[0]) * 10 + int(digits[1]) if len(digits) == 2 else 1 << 30
 
 
-def check_run(found: Facts | Broken, membership: Membership | None) -> list[Check]:
+def check_run(found: TensorFlowFacts | BrokenTensorFlow, membership: Membership | None) -> list[Check]:
     """What a run here would use; nothing where TensorFlow is broken, which is said already.
 
     Args:
@@ -104,7 +104,7 @@ def check_run(found: Facts | Broken, membership: Membership | None) -> list[Chec
         membership: Who would take part in a run; None when that cannot be known.
     """
     name = "a run here"
-    if isinstance(found, Broken):
+    if isinstance(found, BrokenTensorFlow):
         return []
     if found.refused or found.choice is None:
         return [fail(name, f"would not start: {found.refused}", "Change what the message names.")]

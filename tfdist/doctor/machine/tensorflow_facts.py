@@ -20,7 +20,7 @@ _SHOWN_LINES = 12
 
 
 @dataclass(frozen=True)
-class Request:
+class ProbeRequest:
     """What a worker here would be.
 
     Attributes:
@@ -37,7 +37,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Facts:
+class TensorFlowFacts:
     """What TensorFlow finds, and what a worker here would use.
 
     Attributes:
@@ -67,7 +67,7 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class Broken:
+class BrokenTensorFlow:
     """TensorFlow did not get as far as telling.
 
     Attributes:
@@ -81,7 +81,7 @@ class Broken:
     hung: bool = False
 
 
-def probe(request: Request, command: Sequence[str] = COMMAND) -> Facts | Broken:
+def probe(request: ProbeRequest, command: Sequence[str] = COMMAND) -> TensorFlowFacts | BrokenTensorFlow:
     """Runs the probe, bounded by `request.seconds` and a little."""
     # Nothing is ever written: the process ends when this one does, and with it the pipe.
     theirs, ours = os.pipe()
@@ -94,7 +94,7 @@ def probe(request: Request, command: Sequence[str] = COMMAND) -> Facts | Broken:
     return understand(ran.out, ran.err, ran.code or 0, request.seconds if hung else None)
 
 
-def understand(out: str, err: str, code: int, hung: float | None) -> Facts | Broken:
+def understand(out: str, err: str, code: int, hung: float | None) -> TensorFlowFacts | BrokenTensorFlow:
     """Makes sense of what the process printed and how it ended.
 
     Args:
@@ -114,18 +114,18 @@ def understand(out: str, err: str, code: int, hung: float | None) -> Facts | Bro
         # The dump of the stacks begins with the innermost call.
         dump = next((number for number, line in enumerate(lines) if line.startswith(_HUNG)), 0)
         where = tuple(lines[dump : dump + _SHOWN_LINES])
-        return Broken(f"did not get through '{stage}' within {hung:g} s", where, hung=True)
+        return BrokenTensorFlow(f"did not get through '{stage}' within {hung:g} s", where, hung=True)
     shown = tuple(lines[-_SHOWN_LINES:])
     if code < 0:
-        return Broken(f"was ended by {_signal_name(-code)} at '{stage}'", shown)
-    return Broken(f"failed at '{stage}': {lines[-1].strip() if lines else f'exit code {code}'}", shown)
+        return BrokenTensorFlow(f"was ended by {_signal_name(-code)} at '{stage}'", shown)
+    return BrokenTensorFlow(f"failed at '{stage}': {lines[-1].strip() if lines else f'exit code {code}'}", shown)
 
 
-def _facts(told: dict[str, Any]) -> Facts:
+def _facts(told: dict[str, Any]) -> TensorFlowFacts:
     text = told.pop("text", "")
     for name in ("gpus", "capabilities", "devices"):
         told[name] = tuple(told.get(name, ()))
-    return Facts(**told, refused=text)
+    return TensorFlowFacts(**told, refused=text)
 
 
 def _messages(out: str) -> Iterator[dict[str, Any]]:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from tfdist.cluster.interfaces import is_public
-from tfdist.doctor.check_result import CLUSTER, SET_RIGHT, Status, worst
+from tfdist.doctor.check_result import CLUSTER, SET_RIGHT, CheckStatus, worst
 from tfdist.doctor.mesh.address_sightings import Sighting
 from tfdist.doctor.mesh.doctor_hello import Greeting, disagreement, leads_elsewhere
 from tfdist.doctor.mesh.link_measurement import Measured, Phase
@@ -16,7 +16,7 @@ from tfdist.net.line_socket import LineError, Message
 CLOCK_SECONDS = 2.0
 """Clocks that differ by more are worth a warning: times in logs and files no longer tell what came first."""
 
-Finding = tuple[Status, str, str]
+Finding = tuple[CheckStatus, str, str]
 """Status, what was found, what to do."""
 
 
@@ -39,7 +39,7 @@ class Pair:
 
     sources: tuple[int, ...]
     target: int
-    status: Status
+    status: CheckStatus
     found: str
     advice: str = ""
     code: int = CLUSTER
@@ -68,7 +68,7 @@ class Pair:
         try:
             values = {field.name: told[field.name] for field in fields(cls)}
             sources = tuple(int(index) for index in values.pop("sources"))
-            status = Status(values.pop("status"))
+            status = CheckStatus(values.pop("status"))
             numbers = [values[name] for name in ("round_trip", "offset", "bandwidth")]
             texts = [values[name] for name in ("found", "advice", "address")]
             target, code = int(values.pop("target")), int(values.pop("code"))
@@ -83,12 +83,12 @@ class Pair:
 
 def unreached(mine: Greeting, target: int, sighting: Sighting) -> Pair:
     """A worker whose doctor could not be met."""
-    return Pair(mine.local, target, Status.FAIL, sighting.found, sighting.advice)
+    return Pair(mine.local, target, CheckStatus.FAIL, sighting.found, sighting.advice)
 
 
 def occupied(mine: Greeting, target: int, owner: str) -> Pair:
     """A worker whose port its own host could not take, as its doctor says."""
-    return Pair(mine.local, target, Status.FAIL, f"its port is not free there: {owner}", _LEFT_ALONE, SET_RIGHT)
+    return Pair(mine.local, target, CheckStatus.FAIL, f"its port is not free there: {owner}", _LEFT_ALONE, SET_RIGHT)
 
 
 _LEFT_ALONE = "It was left alone. If it is a job of yours, check again when that has ended."
@@ -122,16 +122,24 @@ def _findings(
 ) -> Iterator[Finding]:
     problem = leads_elsewhere(mine, theirs, target) or disagreement(mine, theirs)
     if problem is not None:
-        yield Status.FAIL, problem.found, problem.advice
+        yield CheckStatus.FAIL, problem.found, problem.advice
     if stalled is Phase.PINGS:
-        yield Status.FAIL, "answers once, and then the line falls silent", "Check the link and the load of both hosts."
+        yield (
+            CheckStatus.FAIL,
+            "answers once, and then the line falls silent",
+            "Check the link and the load of both hosts.",
+        )
     elif stalled is not None:
         advice = "Check the MTU of every interface in between (ping -M do -s 1472 ADDRESS), and firewalls."
-        yield Status.FAIL, f"the line falls silent under the {stalled.value}: small messages pass, large do not", advice
+        yield (
+            CheckStatus.FAIL,
+            f"the line falls silent under the {stalled.value}: small messages pass, large do not",
+            advice,
+        )
     if measured is not None and abs(measured.offset) - measured.round_trip / 2 > CLOCK_SECONDS:
         ahead = "ahead of" if measured.offset > 0 else "behind"
         text = f"the clock of {theirs.host} is {abs(measured.offset):.1f} s {ahead} this one's"
-        yield Status.WARN, text, "Set both with NTP (timedatectl set-ntp true): times in logs do not fit together."
+        yield CheckStatus.WARN, text, "Set both with NTP (timedatectl set-ntp true): times in logs do not fit together."
     if mine.doctor != theirs.doctor and is_public(address):
         advice = "Let a firewall admit the cluster's own addresses alone, or use private addresses."
-        yield Status.WARN, f"{address} is a public address, and TensorFlow's port asks for no password", advice
+        yield CheckStatus.WARN, f"{address} is a public address, and TensorFlow's port asks for no password", advice

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tfdist.reports.ledger.account import Account
+from tfdist.reports.ledger.account_summary import LABELS, clock, endings, headlines, moment, percent, steps_of
 from tfdist.reports.ledger.recovery import PARTS, Recovery, recoveries
-from tfdist.reports.ledger.wording import LABELS, clock, endings, headlines, moment, percent, steps_of
 from tfdist.rundir.ledger_lines import Kind
 
 _BAR = 40

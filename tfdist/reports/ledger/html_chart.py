@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from tfdist.reports.ledger.account import Account
+from tfdist.reports.ledger.account_summary import LABELS, clock, endings, headlines, moment, percent, steps_of
+from tfdist.reports.ledger.chart_columns import Column, columns
 from tfdist.reports.ledger.recovery import PARTS, Recovery, recoveries
-from tfdist.reports.ledger.time_columns import Column, columns
-from tfdist.reports.ledger.wording import LABELS, clock, endings, headlines, moment, percent, steps_of
 from tfdist.rundir.ledger_lines import Kind
 
 _COLOURS: Mapping[Kind, str] = MappingProxyType(
@@ -161,9 +161,7 @@ def _marks(account: Account) -> list[str]:
     return [*cells, f'<text x="0" y="{_CHART_HEIGHT + 34}">{_text(moment(account.attempts[0].since))}</text>', end]
 
 
-def _box(
-    left: float, top: float, width: float, height: float, kind: Kind, title: str, *, border: bool = True
-) -> str:
+def _box(left: float, top: float, width: float, height: float, kind: Kind, title: str, *, border: bool = True) -> str:
     fill = f"url(#{kind.value})" if kind in _HATCHED else _COLOURS[kind]
     # Without softened edges no line shows between two columns.
     edge = ' stroke="#111" stroke-width="1"' if border else ' shape-rendering="crispEdges"'

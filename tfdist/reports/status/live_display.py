@@ -8,7 +8,7 @@ from typing import TextIO
 _UP_AND_CLEAR = "\x1b[{lines}A\r\x1b[J"
 
 
-class Board:
+class LiveDisplay:
     """Where pictures of several lines replace one another.
 
     On a terminal each picture takes the place of the one before. Nothing else of the terminal is changed, so that

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfdist.reports.status.run_assessment import Row, RunStatus
+from tfdist.reports.status.run_status import RunStatus, WorkerStatus
 
 
 def to_json(status: RunStatus) -> dict[str, Any]:
@@ -26,7 +26,7 @@ def to_json(status: RunStatus) -> dict[str, Any]:
     }
 
 
-def _worker(row: Row) -> dict[str, Any]:
+def _worker(row: WorkerStatus) -> dict[str, Any]:
     lag = row.lag if row.is_straggling else None
     return {
         **row.state.to_dict(),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tfdist.reports.status.run_assessment import Course, Row, RunStatus
+from tfdist.reports.status.run_status import RunCondition, RunStatus, WorkerStatus
 from tfdist.rundir.failure_record import FailureRecord
 
-_COLUMNS: Sequence[tuple[str, Callable[[Row], str]]] = (
+_COLUMNS: Sequence[tuple[str, Callable[[WorkerStatus], str]]] = (
     ("worker", lambda row: str(row.state.index)),
     ("host", lambda row: row.state.host),
     ("pid", lambda row: str(row.state.pid)),
@@ -79,9 +79,9 @@ def _head(status: RunStatus) -> list[str]:
 def _course(status: RunStatus) -> str:
     what = "" if status.failure is None else _what(status.failure)
     said = status.course.value + (f": {status.reason}" if status.reason else "")
-    if status.course is Course.FAILED:
+    if status.course is RunCondition.FAILED:
         return f"failed: {what}"
-    if status.course is Course.RESTARTING:
+    if status.course is RunCondition.RESTARTING:
         return f"restarting after attempt {status.attempt}" + (f": {what}" if what else "")
     if status.attempt and not status.course.is_over:
         return f"{said}, attempt {status.attempt}" + (f" after {what}" if what else "")
@@ -94,13 +94,13 @@ def _what(failure: FailureRecord) -> str:
     return " ".join(filter(None, (failure.who, "failed", failure.when))) + f": {shortened}"
 
 
-def _table(rows: Sequence[Row]) -> list[str]:
+def _table(rows: Sequence[WorkerStatus]) -> list[str]:
     cells = [[name for name, _ in _COLUMNS], *([show(row) for _, show in _COLUMNS] for row in rows)]
     widths = [max(len(line[column]) for line in cells) for column in range(len(_COLUMNS))]
     return ["  ".join(_align(*cell) for cell in zip(_COLUMNS, line, widths, strict=True)).rstrip() for line in cells]
 
 
-def _align(column: tuple[str, Callable[[Row], str]], text: str, width: int) -> str:
+def _align(column: tuple[str, Callable[[WorkerStatus], str]], text: str, width: int) -> str:
     return text.ljust(width) if column[0] in _TEXTS else text.rjust(width)
 
 

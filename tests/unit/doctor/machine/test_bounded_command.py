@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from tfdist.doctor.machine.bounded_command import Ran, run
+from tfdist.doctor.machine.bounded_command import CommandResult, run
 
 LEAVES_ONE = ("sh", "-c", "setsid sleep 60 & echo $!; sleep 60")
 """What it leaves is in a session of its own, so that it is not killed with the command, and has the command's pipes."""
@@ -21,11 +21,11 @@ def python(code: str) -> tuple[str, ...]:
 
 def test_what_a_command_says_and_how_it_ends() -> None:
     ran = run(python("import sys; print('said'); sys.stderr.buffer.write(b'\\xff'); sys.exit(3)"), 20)
-    assert ran == Ran("said\n", "\ufffd", 3)
+    assert ran == CommandResult("said\n", "\ufffd", 3)
 
 
 def test_one_that_takes_too_long_is_ended_and_what_it_said_is_kept() -> None:
-    assert run(("sh", "-c", "echo said; sleep 60"), 3) == Ran("said\n", "", None)
+    assert run(("sh", "-c", "echo said; sleep 60"), 3) == CommandResult("said\n", "", None)
 
 
 def test_what_has_the_commands_pipes_after_its_end_is_not_waited_for() -> None:

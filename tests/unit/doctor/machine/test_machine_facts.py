@@ -6,16 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from tfdist.doctor.check_result import Check, Status
+from tfdist.doctor.check_result import Check, CheckStatus
 from tfdist.doctor.machine import machine_checks
 from tfdist.doctor.machine.machine_checks import check_gpus, check_machine, size
-from tfdist.doctor.machine.machine_facts import Machine, meminfo, quota, this_machine
-from tfdist.doctor.machine.nvidia_smi import Gpu, Nvidia
+from tfdist.doctor.machine.machine_facts import MachineFacts, meminfo, quota, this_machine
+from tfdist.doctor.machine.nvidia_smi import Gpu, NvidiaDriver
 
 GIB = 1 << 30
-MACHINE = Machine("here", 8, 8, None, 16 * GIB, 12 * GIB, 8 * GIB, 4096, None)
+MACHINE = MachineFacts("here", 8, 8, None, 16 * GIB, 12 * GIB, 8 * GIB, 4096, None)
 GPU = Gpu(0, "NVIDIA A100", "550.54", 80 * GIB, 79 * GIB, "8.0")
-TWO = Nvidia((GPU, replace(GPU, index=1)))
+TWO = NvidiaDriver((GPU, replace(GPU, index=1)))
 
 
 def test_this_machine_is_as_the_system_says() -> None:
@@ -47,24 +47,29 @@ def test_sizes(count: int | None, text: str) -> None:
 @pytest.mark.parametrize(
     ("name", "changed", "nvidia", "workers", "status", "text"),
     [
-        ("cores", {}, Nvidia(), 8, Status.OK, "8 of 8"),
-        ("cores", {}, Nvidia(), 9, Status.WARN, "8 of 8 for 9 worker(s)"),
-        ("cores", {"quota": 1.5}, Nvidia(), 2, Status.WARN, "limited to the time of 1.5"),
-        ("cores", {"quota": 64.0}, Nvidia(), 2, Status.OK, "8 of 8"),
-        ("memory", {}, Nvidia(), 12, Status.OK, "12 GiB free of 16 GiB"),
-        ("memory", {}, Nvidia(), 13, Status.WARN, "13 worker(s) take about 13 GiB"),
-        ("memory", {"free": None, "memory": None}, Nvidia(), 99, Status.OK, "unknown free of unknown"),
-        ("shared memory", {"shared": 64 << 20}, Nvidia(), 1, Status.OK, "/dev/shm of 64 MiB"),
-        ("shared memory", {"shared": 64 << 20}, Nvidia((GPU,)), 1, Status.OK, "/dev/shm of 64 MiB"),
-        ("shared memory", {"shared": 64 << 20}, TWO, 1, Status.WARN, "joins the 2 GPUs: too small"),
-        ("shared memory", {"shared": None}, TWO, 1, Status.WARN, "no /dev/shm"),
-        ("open files", {}, Nvidia(), 1, Status.OK, "at most 4096 a process"),
-        ("open files", {"open_files": None}, Nvidia(), 1, Status.OK, "no limit"),
-        ("open files", {"open_files": 256, "most_open_files": 512}, Nvidia(), 1, Status.WARN, "at most 256"),
+        ("cores", {}, NvidiaDriver(), 8, CheckStatus.OK, "8 of 8"),
+        ("cores", {}, NvidiaDriver(), 9, CheckStatus.WARN, "8 of 8 for 9 worker(s)"),
+        ("cores", {"quota": 1.5}, NvidiaDriver(), 2, CheckStatus.WARN, "limited to the time of 1.5"),
+        ("cores", {"quota": 64.0}, NvidiaDriver(), 2, CheckStatus.OK, "8 of 8"),
+        ("memory", {}, NvidiaDriver(), 12, CheckStatus.OK, "12 GiB free of 16 GiB"),
+        ("memory", {}, NvidiaDriver(), 13, CheckStatus.WARN, "13 worker(s) take about 13 GiB"),
+        ("memory", {"free": None, "memory": None}, NvidiaDriver(), 99, CheckStatus.OK, "unknown free of unknown"),
+        ("shared memory", {"shared": 64 << 20}, NvidiaDriver(), 1, CheckStatus.OK, "/dev/shm of 64 MiB"),
+        ("shared memory", {"shared": 64 << 20}, NvidiaDriver((GPU,)), 1, CheckStatus.OK, "/dev/shm of 64 MiB"),
+        ("shared memory", {"shared": 64 << 20}, TWO, 1, CheckStatus.WARN, "joins the 2 GPUs: too small"),
+        ("shared memory", {"shared": None}, TWO, 1, CheckStatus.WARN, "no /dev/shm"),
+        ("open files", {}, NvidiaDriver(), 1, CheckStatus.OK, "at most 4096 a process"),
+        ("open files", {"open_files": None}, NvidiaDriver(), 1, CheckStatus.OK, "no limit"),
+        ("open files", {"open_files": 256, "most_open_files": 512}, NvidiaDriver(), 1, CheckStatus.WARN, "at most 256"),
     ],
 )
 def test_the_machine_is_judged(
-    name: str, changed: dict[str, int | float | None], nvidia: Nvidia, workers: int, status: Status, text: str
+    name: str,
+    changed: dict[str, int | float | None],
+    nvidia: NvidiaDriver,
+    workers: int,
+    status: CheckStatus,
+    text: str,
 ) -> None:
     checks = check_machine(replace(MACHINE, **changed), nvidia, workers, {})  # type: ignore[arg-type]
     (check,) = [check for check in checks if check.name == name]
@@ -75,14 +80,18 @@ def test_the_machine_is_judged(
 @pytest.mark.parametrize(
     ("nvidia", "statuses", "text"),
     [
-        (Nvidia(), [Status.OK], "no NVIDIA GPU here"),
-        (Nvidia(problem="nvidia-smi failed with 9: no driver"), [Status.WARN], "would compute on the CPU"),
-        (TWO, [Status.OK] * 3, "compute capability 8.0, 79 GiB free of 80 GiB"),
-        (Nvidia((replace(GPU, free=GIB),)), [Status.OK, Status.WARN], "1 GiB free of 80 GiB: another program uses it"),
-        (Nvidia((replace(GPU, memory=None, free=None),)), [Status.OK] * 2, "unknown free of unknown"),
+        (NvidiaDriver(), [CheckStatus.OK], "no NVIDIA GPU here"),
+        (NvidiaDriver(problem="nvidia-smi failed with 9: no driver"), [CheckStatus.WARN], "would compute on the CPU"),
+        (TWO, [CheckStatus.OK] * 3, "compute capability 8.0, 79 GiB free of 80 GiB"),
+        (
+            NvidiaDriver((replace(GPU, free=GIB),)),
+            [CheckStatus.OK, CheckStatus.WARN],
+            "1 GiB free of 80 GiB: another program uses it",
+        ),
+        (NvidiaDriver((replace(GPU, memory=None, free=None),)), [CheckStatus.OK] * 2, "unknown free of unknown"),
     ],
 )
-def test_gpus_are_judged(nvidia: Nvidia, statuses: list[Status], text: str) -> None:
+def test_gpus_are_judged(nvidia: NvidiaDriver, statuses: list[CheckStatus], text: str) -> None:
     checks: list[Check] = check_gpus(nvidia)
     assert [check.status for check in checks] == statuses
     assert text in checks[-1].found

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tfdist.doctor.machine.nvidia_smi import Gpu, Nvidia, ask, parse
+from tfdist.doctor.machine.nvidia_smi import Gpu, NvidiaDriver, ask, parse
 
 LINES = """\
 0, NVIDIA A100-SXM4-80GB, 550.54.15, 81920, 81029, 8.0
@@ -34,12 +34,12 @@ def test_other_text_is_refused(text: str) -> None:
 
 def test_nvidia_smi_is_asked() -> None:
     assert len(ask(saying(LINES)).gpus) == 2
-    assert ask(saying("no driver\n", 9, "stderr")) == Nvidia(problem="nvidia-smi failed with 9: no driver")
+    assert ask(saying("no driver\n", 9, "stderr")) == NvidiaDriver(problem="nvidia-smi failed with 9: no driver")
     assert "was not understood" in ask(saying("what?")).problem
 
 
 def test_without_nvidia_smi_there_is_no_gpu_unless_there_is_its_device(tmp_path: Path) -> None:
-    assert ask(("/absent/nvidia-smi",), ABSENT) == Nvidia()
+    assert ask(("/absent/nvidia-smi",), ABSENT) == NvidiaDriver()
     assert "is there, but nvidia-smi is not" in ask(("/absent/nvidia-smi",), tmp_path).problem
 
 

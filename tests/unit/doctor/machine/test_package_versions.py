@@ -5,7 +5,7 @@ import platform
 
 import pytest
 
-from tfdist.doctor.check_result import Status
+from tfdist.doctor.check_result import CheckStatus
 from tfdist.doctor.machine.known_bad_versions import known_bad, numbers
 from tfdist.doctor.machine.package_versions import check_versions, installed
 
@@ -40,27 +40,32 @@ def test_known_bad(changed: dict[str, str], reasons: list[str]) -> None:
 @pytest.mark.parametrize(
     ("versions", "statuses", "text", "advice"),
     [
-        (GOOD, [Status.OK], "keras 3.15.1, numpy 2.4.6: tested", ""),
-        ({**GOOD, "keras": "3.16.0"}, [Status.WARN], "keras 3.16.0 is not tested", "pip install 'keras>=3.15,<3.16'"),
+        (GOOD, [CheckStatus.OK], "keras 3.15.1, numpy 2.4.6: tested", ""),
+        (
+            {**GOOD, "keras": "3.16.0"},
+            [CheckStatus.WARN],
+            "keras 3.16.0 is not tested",
+            "pip install 'keras>=3.15,<3.16'",
+        ),
         (
             {**GOOD, "tensorflow": "2.20.0"},
-            [Status.WARN],
+            [CheckStatus.WARN],
             "tensorflow 2.20.0 is not tested",
             "'tensorflow>=2.21,<2.22'",
         ),
-        ({**GOOD, "python": "3.14.0"}, [Status.WARN], "this Python is untested", "Python 3.11 to 3.13"),
-        ({**GOOD, "tensorflow-io": "0.37.1"}, [Status.OK, Status.WARN], "tested", ""),
-        ({**GOOD, "keras": "2.15.0"}, [Status.FAIL], "Keras 2 has another trainer", "pip install"),
+        ({**GOOD, "python": "3.14.0"}, [CheckStatus.WARN], "this Python is untested", "Python 3.11 to 3.13"),
+        ({**GOOD, "tensorflow-io": "0.37.1"}, [CheckStatus.OK, CheckStatus.WARN], "tested", ""),
+        ({**GOOD, "keras": "2.15.0"}, [CheckStatus.FAIL], "Keras 2 has another trainer", "pip install"),
         (
             {**without("tensorflow"), "tensorflow-cpu": "2.21.0"},
-            [Status.WARN],
+            [CheckStatus.WARN],
             "tensorflow-cpu 2.21.0 in place of tensorflow is untested",
             "unless this machine needs that one",
         ),
-        (without("tensorflow"), [Status.FAIL], "tensorflow cannot be found", "pip install tensorflow"),
+        (without("tensorflow"), [CheckStatus.FAIL], "tensorflow cannot be found", "pip install tensorflow"),
     ],
 )
-def test_versions_are_judged(versions: dict[str, str], statuses: list[Status], text: str, advice: str) -> None:
+def test_versions_are_judged(versions: dict[str, str], statuses: list[CheckStatus], text: str, advice: str) -> None:
     checks = check_versions(versions)
     assert [check.status for check in checks] == statuses
     assert text in checks[0].found

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tfdist.cluster import Cluster
-from tfdist.doctor.check_result import Status
+from tfdist.doctor.check_result import CheckStatus
 from tfdist.doctor.mesh.doctor_hello import Greeting
 from tfdist.doctor.mesh.findings import Findings
 from tfdist.doctor.mesh.pair import Pair
@@ -17,7 +17,7 @@ from tfdist.net.line_socket import LineError, LineSocket, Message
 CLUSTER = Cluster.parse("a:20000,b:20000,c:20000")
 MINE = Greeting.own(CLUSTER, (0,), token=False, taken={})
 THEIRS = Greeting.own(CLUSTER, (1,), token=False, taken={})
-OWN = Pair((0,), 1, Status.OK, "b answers and agrees")
+OWN = Pair((0,), 1, CheckStatus.OK, "b answers and agrees")
 
 
 def told(pair: Pair) -> Message:
@@ -34,11 +34,11 @@ def lines() -> Iterator[tuple[LineSocket, LineSocket]]:
 @pytest.mark.parametrize(
     ("pair", "kept"),
     [
-        (Pair((1,), 0, Status.OK, "fine"), True),
-        (Pair((2,), 0, Status.OK, "fine"), False),  # it is not for b to say how c reaches the others
-        (Pair((0,), 2, Status.OK, "fine"), False),
-        (Pair((1,), 3, Status.OK, "fine"), False),
-        (Pair((1,), -1, Status.OK, "fine"), False),
+        (Pair((1,), 0, CheckStatus.OK, "fine"), True),
+        (Pair((2,), 0, CheckStatus.OK, "fine"), False),  # it is not for b to say how c reaches the others
+        (Pair((0,), 2, CheckStatus.OK, "fine"), False),
+        (Pair((1,), 3, CheckStatus.OK, "fine"), False),
+        (Pair((1,), -1, CheckStatus.OK, "fine"), False),
     ],
 )
 def test_a_doctor_tells_of_its_own_connections_alone(pair: Pair, kept: bool) -> None:
@@ -49,7 +49,7 @@ def test_a_doctor_tells_of_its_own_connections_alone(pair: Pair, kept: bool) -> 
 
 def test_what_doctors_of_another_list_tell_is_about_other_workers() -> None:
     findings = Findings(MINE, 3)
-    findings.hear(dataclasses.replace(THEIRS, cluster="b:20000,a:20000"), told(Pair((1,), 0, Status.OK, "fine")))
+    findings.hear(dataclasses.replace(THEIRS, cluster="b:20000,a:20000"), told(Pair((1,), 0, CheckStatus.OK, "fine")))
     findings.hear(None, {"done": True})
     assert (findings.pairs, findings.finished) == ({}, set())
     with pytest.raises(LineError):
@@ -60,7 +60,7 @@ def test_everything_is_told_once_and_again_to_who_comes_back(lines: tuple[LineSo
     ours, theirs = lines
     findings = Findings(MINE, 3)
     findings.pairs[OWN.key] = OWN
-    findings.hear(THEIRS, told(Pair((1,), 0, Status.OK, "fine")))
+    findings.hear(THEIRS, told(Pair((1,), 0, CheckStatus.OK, "fine")))
     for complete in (False, False, True, True):
         findings.share({THEIRS.doctor: ours}, complete=complete)
     assert theirs.receive() == [told(OWN), {"done": True}]

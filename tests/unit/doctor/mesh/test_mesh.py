@@ -16,7 +16,7 @@ import pytest
 from tests.unit.doctor.loopback import on_loopback
 from tfdist.cluster import Cluster, Membership
 from tfdist.cluster.cluster_spec import Address
-from tfdist.doctor.check_result import Status
+from tfdist.doctor.check_result import CheckStatus
 from tfdist.doctor.mesh import doctor_hello as greeting_module
 from tfdist.doctor.mesh.connection_checks import Connections, check_connections
 from tfdist.doctor.mesh.doctor_hello import Greeting
@@ -69,7 +69,7 @@ def hosts() -> Iterator[Hosts]:
         yield Hosts(pool)
 
 
-def statuses(pairs: list[Pair] | tuple[Pair, ...]) -> dict[tuple[int, int], Status]:
+def statuses(pairs: list[Pair] | tuple[Pair, ...]) -> dict[tuple[int, int], CheckStatus]:
     return {pair.key: pair.status for pair in pairs}
 
 
@@ -79,10 +79,10 @@ def test_three_hosts_meet_and_all_know_of_every_pair(hosts: Hosts) -> None:
     reports = [future.result() for future in found]
     pairs = reports[0].pairs
     assert set(statuses(pairs)) == {(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)}
-    assert set(statuses(pairs).values()) == {Status.OK}
+    assert set(statuses(pairs).values()) == {CheckStatus.OK}
     assert reports[1].pairs == reports[2].pairs == pairs
     assert all(pair.round_trip and pair.bandwidth and pair.address == "127.0.0.1" for pair in pairs)
-    assert [check.status for report in reports for check in report.checks] == [Status.OK] * 3
+    assert [check.status for report in reports for check in report.checks] == [CheckStatus.OK] * 3
 
 
 def test_the_ports_are_free_afterwards(hosts: Hosts) -> None:
@@ -100,23 +100,23 @@ def test_workers_of_one_machine_are_spoken_for_by_one_doctor(hosts: Hosts) -> No
     pairs = both.result().pairs
     assert pairs == other.result().pairs
     assert {(pair.sources, pair.target, pair.status) for pair in pairs} == {
-        ((0, 1), 0, Status.OK),
-        ((0, 1), 1, Status.OK),
-        ((0, 1), 2, Status.OK),
-        ((2,), 0, Status.OK),
-        ((2,), 1, Status.OK),
+        ((0, 1), 0, CheckStatus.OK),
+        ((0, 1), 1, CheckStatus.OK),
+        ((0, 1), 2, CheckStatus.OK),
+        ((2,), 0, CheckStatus.OK),
+        ((2,), 1, CheckStatus.OK),
     }
 
 
 @pytest.mark.parametrize(
     ("changed", "status", "text"),
     [
-        ({"versions": {"keras": "3.14.0"}}, Status.FAIL, "other versions: keras"),
-        ({"token": True}, Status.FAIL, "TFDIST_TOKEN is set"),
-        ({"clocks": Clocks(time.monotonic, lambda: time.time() + 60)}, Status.WARN, "the clock of host"),
+        ({"versions": {"keras": "3.14.0"}}, CheckStatus.FAIL, "other versions: keras"),
+        ({"token": True}, CheckStatus.FAIL, "TFDIST_TOKEN is set"),
+        ({"clocks": Clocks(time.monotonic, lambda: time.time() + 60)}, CheckStatus.WARN, "the clock of host"),
     ],
 )
-def test_hosts_that_differ(hosts: Hosts, changed: dict[str, Any], status: Status, text: str) -> None:
+def test_hosts_that_differ(hosts: Hosts, changed: dict[str, Any], status: CheckStatus, text: str) -> None:
     cluster = on_loopback(2)
     found = [hosts.meet(cluster, 0), hosts.meet(cluster, 1, **changed)]
     for future in found:
@@ -131,9 +131,9 @@ def test_a_doctor_with_another_list_is_named_on_both_sides(hosts: Hosts) -> None
     found = [hosts.check(cluster, 0, clocks=QUICK), hosts.check(swapped, 0, clocks=QUICK)]
     for future, mine, theirs in zip(found, (cluster, swapped), (swapped, cluster), strict=True):
         report = future.result()
-        assert [check.name for check in report.checks if check.status is Status.FAIL] == ["worker list"]
+        assert [check.name for check in report.checks if check.status is CheckStatus.FAIL] == ["worker list"]
         assert str(theirs) in report.checks[-1].found and str(mine) in report.checks[-1].found
-        assert [pair.status for pair in report.pairs] == [Status.FAIL]
+        assert [pair.status for pair in report.pairs] == [CheckStatus.FAIL]
         assert "another worker list" in report.pairs[0].found
 
 
@@ -151,9 +151,9 @@ def test_a_port_in_use_is_reported_by_both_and_left_alone(hosts: Hosts) -> None:
         connection, _ = listener.accept()
         with connection:
             assert connection.recv(1) == b""
-    assert [check.status for check in own.checks] == [Status.FAIL]
+    assert [check.status for check in own.checks] == [CheckStatus.FAIL]
     assert "belongs to another tfdist job" in own.checks[0].found
-    assert statuses(seen.pairs) == statuses(own.pairs) == {(0, 1): Status.FAIL, (1, 0): Status.OK}
+    assert statuses(seen.pairs) == statuses(own.pairs) == {(0, 1): CheckStatus.FAIL, (1, 0): CheckStatus.OK}
     assert "belongs to another tfdist job" in seen.pairs[0].found
     assert (seen.pairs[0].code, own.checks[0].code) == (2, 2)
 
@@ -169,7 +169,7 @@ def test_two_running_jobs_are_told_without_waiting_for_a_doctor_that_cannot_be_c
             connection.sendall(bytes.fromhex("000000040000000000"))
             (pair,) = found.result()
             assert connection.recv(1) == b""
-    assert pair.status is Status.FAIL
+    assert pair.status is CheckStatus.FAIL
     assert "a gRPC server answers" in pair.found
 
 
@@ -179,7 +179,7 @@ def test_a_name_that_does_not_resolve(hosts: Hosts) -> None:
     found = [hosts.meet(cluster, 0, resolver=lambda address: [], clocks=QUICK), hosts.meet(cluster, 1)]
     for future in found:
         pairs = future.result()
-        assert statuses(pairs) == {(0, 1): Status.FAIL, (1, 0): Status.OK}
+        assert statuses(pairs) == {(0, 1): CheckStatus.FAIL, (1, 0): CheckStatus.OK}
         assert pairs[0].found == "its name does not resolve on this host"
 
 
@@ -240,7 +240,7 @@ def test_what_a_doctor_told_before_its_time_was_up_stays_known(hosts: Hosts) -> 
     """Worker 2 never comes; the doctor of worker 1 was started earlier, so it leaves earlier."""
     cluster = on_loopback(3)
     first, second = hosts.meet(cluster, 0, seconds=12.0), hosts.meet(cluster, 1, seconds=6.0)
-    expected = {(0, 1): Status.OK, (0, 2): Status.FAIL, (1, 0): Status.OK, (1, 2): Status.FAIL}
+    expected = {(0, 1): CheckStatus.OK, (0, 2): CheckStatus.FAIL, (1, 0): CheckStatus.OK, (1, 2): CheckStatus.FAIL}
     assert statuses(first.result()) == expected
     assert statuses(second.result()) == {key: status for key, status in expected.items() if key != (0, 2)}
 
@@ -261,7 +261,11 @@ def test_strangers_neither_stop_nor_enter_a_meeting(hosts: Hosts) -> None:
         stranger.sendall(data)
         strangers.append(stranger)
     other = hosts.check(cluster, 1)
-    assert statuses(found.result().pairs) == statuses(other.result().pairs) == {(0, 1): Status.OK, (1, 0): Status.OK}
+    assert (
+        statuses(found.result().pairs)
+        == statuses(other.result().pairs)
+        == {(0, 1): CheckStatus.OK, (1, 0): CheckStatus.OK}
+    )
     for stranger in strangers:
         stranger.close()
 

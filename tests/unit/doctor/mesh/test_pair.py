@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tfdist.cluster.cluster_spec import Cluster
-from tfdist.doctor.check_result import Status
+from tfdist.doctor.check_result import CheckStatus
 from tfdist.doctor.mesh.address_sightings import Kind, Sighting, of_error, of_first_bytes
 from tfdist.doctor.mesh.doctor_hello import Greeting
 from tfdist.doctor.mesh.link_measurement import Measured, Phase
@@ -22,32 +22,35 @@ GOOD = Measured(0.001, 0.0, 1e8)
 @pytest.mark.parametrize(
     ("theirs", "address", "measured", "stalled", "status", "found"),
     [
-        (THEIRS, "10.0.0.2", GOOD, None, Status.OK, "b answers and agrees"),
-        (replace(THEIRS, versions={"keras": "3.14.0", "tfdist": "0.1.0"}), "", GOOD, None, Status.FAIL,
+        (THEIRS, "10.0.0.2", GOOD, None, CheckStatus.OK, "b answers and agrees"),
+        (replace(THEIRS, versions={"keras": "3.14.0", "tfdist": "0.1.0"}), "", GOOD, None, CheckStatus.FAIL,
          "other versions: keras 3.15.1 here, 3.14.0 on b"),
-        (replace(THEIRS, versions={"keras": "3.15.1"}), "", GOOD, None, Status.FAIL, "tfdist 0.1.0 here, None on b"),
-        (replace(THEIRS, cluster="a:20000,b:20000"), "", GOOD, None, Status.FAIL, "b was given another worker list"),
-        (replace(THEIRS, local=(2,)), "", None, None, Status.FAIL, "the address leads to b, which has worker(s) 2"),
-        (MINE, "", None, None, Status.FAIL, "the address leads back to this machine"),
-        (replace(THEIRS, local=(0, 1)), "", GOOD, None, Status.FAIL, "worker(s) 0 are claimed here and by b"),
-        (replace(THEIRS, token=True), "", GOOD, None, Status.FAIL, "TFDIST_TOKEN is set not here, but on b"),
-        (THEIRS, "", GOOD, Phase.LARGE, Status.FAIL, "small messages pass, large do not"),
-        (THEIRS, "", None, Phase.PINGS, Status.FAIL, "answers once, and then the line falls silent"),
-        (THEIRS, "", replace(GOOD, offset=2.1), None, Status.WARN, "the clock of b is 2.1 s ahead of this one's"),
-        (THEIRS, "", replace(GOOD, offset=-90.0), None, Status.WARN, "the clock of b is 90.0 s behind this one's"),
+        (replace(THEIRS, versions={"keras": "3.15.1"}), "", GOOD, None, CheckStatus.FAIL,
+         "tfdist 0.1.0 here, None on b"),
+        (replace(THEIRS, cluster="a:20000,b:20000"), "", GOOD, None, CheckStatus.FAIL,
+         "b was given another worker list"),
+        (replace(THEIRS, local=(2,)), "", None, None, CheckStatus.FAIL,
+         "the address leads to b, which has worker(s) 2"),
+        (MINE, "", None, None, CheckStatus.FAIL, "the address leads back to this machine"),
+        (replace(THEIRS, local=(0, 1)), "", GOOD, None, CheckStatus.FAIL, "worker(s) 0 are claimed here and by b"),
+        (replace(THEIRS, token=True), "", GOOD, None, CheckStatus.FAIL, "TFDIST_TOKEN is set not here, but on b"),
+        (THEIRS, "", GOOD, Phase.LARGE, CheckStatus.FAIL, "small messages pass, large do not"),
+        (THEIRS, "", None, Phase.PINGS, CheckStatus.FAIL, "answers once, and then the line falls silent"),
+        (THEIRS, "", replace(GOOD, offset=2.1), None, CheckStatus.WARN, "the clock of b is 2.1 s ahead of this one's"),
+        (THEIRS, "", replace(GOOD, offset=-90.0), None, CheckStatus.WARN, "the clock of b is 90.0 s behind this one's"),
         # Off by no more than what half of the round trip explains.
-        (THEIRS, "", Measured(0.4, 2.1, 1e8), None, Status.OK, "b answers and agrees"),
-        (THEIRS, "8.8.8.8", GOOD, None, Status.WARN, "8.8.8.8 is a public address"),
-        (replace(THEIRS, token=True), "8.8.8.8", GOOD, None, Status.FAIL, "on b; 8.8.8.8 is a public address"),
+        (THEIRS, "", Measured(0.4, 2.1, 1e8), None, CheckStatus.OK, "b answers and agrees"),
+        (THEIRS, "8.8.8.8", GOOD, None, CheckStatus.WARN, "8.8.8.8 is a public address"),
+        (replace(THEIRS, token=True), "8.8.8.8", GOOD, None, CheckStatus.FAIL, "on b; 8.8.8.8 is a public address"),
     ],
 )  # fmt: skip
 def test_a_doctor_that_was_met_is_judged(
-    theirs: Greeting, address: str, measured: Measured | None, stalled: Phase | None, status: Status, found: str
+    theirs: Greeting, address: str, measured: Measured | None, stalled: Phase | None, status: CheckStatus, found: str
 ) -> None:
     pair = judge(MINE, theirs, 1, address, measured, stalled)
     assert (pair.status, pair.sources, pair.target, pair.code) == (status, (0,), 1, 3)
     assert found in pair.found
-    assert bool(pair.advice) == (status is not Status.OK)
+    assert bool(pair.advice) == (status is not CheckStatus.OK)
 
 
 def test_a_neighbour_of_the_same_doctor_is_this_machine() -> None:
@@ -57,9 +60,9 @@ def test_a_neighbour_of_the_same_doctor_is_this_machine() -> None:
 
 def test_what_was_not_met() -> None:
     pair = unreached(MINE, 2, Sighting(Kind.UNRESOLVED))
-    assert (pair.status, pair.code, pair.found) == (Status.FAIL, 3, "its name does not resolve on this host")
+    assert (pair.status, pair.code, pair.found) == (CheckStatus.FAIL, 3, "its name does not resolve on this host")
     taken = occupied(MINE, 2, "taken by pid 7 (python train.py)")
-    assert (taken.status, taken.code) == (Status.FAIL, 2)
+    assert (taken.status, taken.code) == (CheckStatus.FAIL, 2)
     assert "left alone" in taken.advice
 
 

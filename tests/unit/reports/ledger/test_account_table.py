@@ -9,8 +9,8 @@ import pytest
 from tests.unit.reports.ledger.lines import killed_once, over, running
 from tfdist.reports.ledger import account_json, account_table, html_chart
 from tfdist.reports.ledger.account import Account, AttemptAccount
-from tfdist.reports.ledger.ledger_accounting import account
-from tfdist.reports.ledger.wording import LABELS, clock
+from tfdist.reports.ledger.account_builder import account
+from tfdist.reports.ledger.account_summary import LABELS, clock
 from tfdist.rundir.ledger_lines import Entry, Kind, Phase, Turn
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tfdist.reports.status.run_assessment import RunStatus, judge
+from tfdist.reports.status.run_status import RunStatus, judge
 from tfdist.rundir import RunDir, State, WorkerState
 from tfdist.rundir.error_record import JobState
 from tfdist.rundir.failure_record import FailureRecord

@@ -12,7 +12,7 @@ from typing import TextIO
 import pytest
 
 from tests.unit.screen import shown
-from tfdist.reports.status.live_display import Board
+from tfdist.reports.status.live_display import LiveDisplay
 
 
 class Screen:
@@ -43,7 +43,7 @@ def screen() -> Iterator[Screen]:
 
 
 def test_pictures_take_each_others_place(screen: Screen) -> None:
-    board = Board(screen.stream)
+    board = LiveDisplay(screen.stream)
     assert board.size() == (19, 5)
     board.show("a\nb\nc")
     assert screen.text(3) == "a\nb\nc\n"
@@ -54,7 +54,7 @@ def test_pictures_take_each_others_place(screen: Screen) -> None:
 
 
 def test_a_terminal_that_has_grown_narrower_meanwhile(screen: Screen) -> None:
-    board = Board(screen.stream)
+    board = LiveDisplay(screen.stream)
     board.show("123456789012\nb")
     screen.text(2)
     screen.resize(5, 6)
@@ -64,7 +64,7 @@ def test_a_terminal_that_has_grown_narrower_meanwhile(screen: Screen) -> None:
 
 def test_anywhere_else_they_follow_one_another() -> None:
     stream = io.StringIO()
-    board = Board(stream)
+    board = LiveDisplay(stream)
     assert board.size() == (None, None)
     board.show("a\nb")
     board.show("c\nd")

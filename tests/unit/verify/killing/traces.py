@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tfdist.training.probes.trace_file import End, Epoch, Steps, Trace, digest
-from tfdist.verify.killing.comparison import Traced
+from tfdist.verify.killing.trace_comparison import TracedRun
 
 LAST, OF_EPOCH, EVERY = 12, 4, 3
 
@@ -24,9 +24,9 @@ def end(**values: float) -> End:
     return End({name: digest(array) for name, array in arrays.items()}, arrays)
 
 
-def run(*attempts: Trace, ends: tuple[End | None, ...] = (end(), end()), record: str | None = None) -> Traced:
+def run(*attempts: Trace, ends: tuple[End | None, ...] = (end(), end()), record: str | None = None) -> TracedRun:
     """A run of two workers that trace the same."""
-    return Traced(tuple((attempt, attempt) for attempt in attempts), ends, record)
+    return TracedRun(tuple((attempt, attempt) for attempt in attempts), ends, record)
 
 
 WHOLE = run(trace())

@@ -14,7 +14,7 @@ from tfdist.errors import UsageError
 
 
 @dataclass
-class Folder:
+class WorkFolder:
     """Where the run directories are, and whether they stay."""
 
     path: Path
@@ -26,12 +26,12 @@ class Folder:
 
 
 @contextlib.contextmanager
-def open_folder(keep: str | None) -> Iterator[Folder]:
+def open_folder(keep: str | None) -> Iterator[WorkFolder]:
     """A temporary folder, which goes at the end, or `keep`, which stays. Raises `UsageError` when it cannot be used."""
     if keep is None:
-        folder = Folder(Path(tempfile.mkdtemp(prefix="tfdist-verify-")), kept=False)
+        folder = WorkFolder(Path(tempfile.mkdtemp(prefix="tfdist-verify-")), kept=False)
     else:
-        folder = Folder(Path(keep), kept=True)
+        folder = WorkFolder(Path(keep), kept=True)
         try:
             folder.path.mkdir(parents=True, exist_ok=True)
             entries = os.listdir(folder.path)

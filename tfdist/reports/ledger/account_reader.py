@@ -8,13 +8,13 @@ from pathlib import Path
 
 from tfdist.errors import RunDirError
 from tfdist.reports.ledger.account import Account
-from tfdist.reports.ledger.ledger_accounting import account
+from tfdist.reports.ledger.account_builder import account
 from tfdist.rundir import ledger_lines
 from tfdist.rundir.layout import RunDir
 from tfdist.rundir.snapshot import read_run
 
 
-def observe(run_dir: str | Path) -> tuple[str, Account]:
+def read_account(run_dir: str | Path) -> tuple[str, Account]:
     """The name of the run in a run directory, and where its time went until now.
 
     Raises:

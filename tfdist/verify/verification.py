@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 
 from tfdist.errors import UsageError, WorkerFailedError
 from tfdist.launch.signals import Signals
-from tfdist.verify.comparison import Comparison, compare
 from tfdist.verify.interruption import STOPPED, Interrupted, check
 from tfdist.verify.likely_causes import likely_causes
-from tfdist.verify.recorded_facts import Facts
-from tfdist.verify.recorded_runs import Run, run
-from tfdist.verify.results import Result, Verdict, Verification
+from tfdist.verify.model_facts import ModelFacts
+from tfdist.verify.recorded_runs import RecordedRun, run
+from tfdist.verify.recording_comparison import Comparison, compare
+from tfdist.verify.results import ComparisonResult, ComparisonVerdict, Verification
 from tfdist.verify.rounding_effects import measure, reproduced
-from tfdist.verify.run_folder import Folder, open_folder
-from tfdist.verify.spec import AGAIN, REFERENCE, Unavailable, Variant, VerifySpec, variants
 from tfdist.verify.tolerance import FLOAT32, HALF, Tolerance
+from tfdist.verify.verify_spec import AGAIN, REFERENCE, Unavailable, Variant, VerifySpec, variants
+from tfdist.verify.work_folder import WorkFolder, open_folder
 
 
 def verify(spec: VerifySpec, tell: Callable[[str], None]) -> Verification:
@@ -37,10 +37,10 @@ def verify(spec: VerifySpec, tell: Callable[[str], None]) -> Verification:
 @dataclass
 class _Work:
     spec: VerifySpec
-    folder: Folder
+    folder: WorkFolder
     tell: Callable[[str], None]
     signals: Signals
-    runs: dict[str, Run] = field(default_factory=dict)
+    runs: dict[str, RecordedRun] = field(default_factory=dict)
 
     def all(self) -> Verification:
         reference = self._run(REFERENCE)
@@ -53,14 +53,17 @@ class _Work:
             )
         chief = reference.recordings[0]
         models = chief.facts["models"]
-        facts = Facts.of(models)
+        facts = ModelFacts.of(models)
         todo = variants(
             self.spec, chief.facts["gpus"], jit_compile=any(model["jit_compile"] for model in models), half=facts.half
         )
         tolerance, results = self._tolerance(facts)
-        if any(result.verdict is Verdict.PARTED for result in results):
+        if any(result.verdict is ComparisonVerdict.PARTED for result in results):
             reason = "the training cannot be repeated on one replica, so there is nothing to compare with"
-            results += [Result(variant.label, REFERENCE.label, Verdict.SKIPPED, reason=reason) for variant in todo]
+            results += [
+                ComparisonResult(variant.label, REFERENCE.label, ComparisonVerdict.SKIPPED, reason=reason)
+                for variant in todo
+            ]
         else:
             results += [self._result(variant, tolerance, facts) for variant in todo]
         return Verification(
@@ -72,7 +75,7 @@ class _Work:
             chief.moments[-1].step,
         )
 
-    def _tolerance(self, facts: Facts) -> tuple[Tolerance, list[Result]]:
+    def _tolerance(self, facts: ModelFacts) -> tuple[Tolerance, list[ComparisonResult]]:
         """What is rounding, and what came of measuring it where that went wrong."""
         if self.spec.tolerance is not None:
             return Tolerance(self.spec.tolerance), []
@@ -86,25 +89,29 @@ class _Work:
             return floor, [_judged(AGAIN, comparison, facts)]
         return measure(once, twice, half=facts.half), []
 
-    def _result(self, variant: Variant | Unavailable, tolerance: Tolerance, facts: Facts) -> Result:
+    def _result(self, variant: Variant | Unavailable, tolerance: Tolerance, facts: ModelFacts) -> ComparisonResult:
         if isinstance(variant, Unavailable):
-            return Result(variant.label, None, Verdict.SKIPPED, reason=f"not available here: {variant.reason}")
+            return ComparisonResult(
+                variant.label, None, ComparisonVerdict.SKIPPED, reason=f"not available here: {variant.reason}"
+            )
         other = self._run(variant)
         if other.problem:
             return self._failed(variant, other)
         reference = self.runs.get(variant.reference)
         if reference is None or reference.problem:
             reason = f"there is nothing to compare it with: {variant.reference} failed"
-            return Result(variant.label, variant.reference, Verdict.SKIPPED, reason=reason)
-        left = _what_was_not_had(variant, Facts.of(other.recordings[0].facts["models"]), other)
+            return ComparisonResult(variant.label, variant.reference, ComparisonVerdict.SKIPPED, reason=reason)
+        left = _what_was_not_had(variant, ModelFacts.of(other.recordings[0].facts["models"]), other)
         if left:
-            return Result(variant.label, variant.reference, Verdict.SKIPPED, reason=f"not available here: {left}")
+            return ComparisonResult(
+                variant.label, variant.reference, ComparisonVerdict.SKIPPED, reason=f"not available here: {left}"
+            )
         if variant.versus == "precision":
             tolerance = Tolerance(max(tolerance.least, HALF), half=True)
         comparison = compare(reference.recordings[0], other.recordings, tolerance)
         return _judged(variant, comparison, facts)
 
-    def _run(self, variant: Variant) -> Run:
+    def _run(self, variant: Variant) -> RecordedRun:
         check(self.signals)
         self.tell(f"running {self.spec.name} for {self.spec.steps} steps: {variant.label}")
         done = run(self.spec, variant, self.folder.path)
@@ -113,22 +120,22 @@ class _Work:
         self.runs[variant.label] = done
         return done
 
-    def _failed(self, variant: Variant, other: Run) -> Result:
+    def _failed(self, variant: Variant, other: RecordedRun) -> ComparisonResult:
         self.folder.keep()
         reason = f"{other.problem}; its run directory is kept in {self.folder.path}"
         code = other.code or WorkerFailedError.exit_code
         reference = None if variant is REFERENCE else variant.reference
-        return Result(variant.label, reference, Verdict.FAILED, reason=reason, code=code)
+        return ComparisonResult(variant.label, reference, ComparisonVerdict.FAILED, reason=reason, code=code)
 
 
-def _judged(variant: Variant, comparison: Comparison, facts: Facts) -> Result:
+def _judged(variant: Variant, comparison: Comparison, facts: ModelFacts) -> ComparisonResult:
     if comparison.passed:
-        return Result(variant.label, variant.reference, Verdict.PASSED, comparison)
+        return ComparisonResult(variant.label, variant.reference, ComparisonVerdict.PASSED, comparison)
     causes = likely_causes(comparison, facts, variant.versus, variant.replicas)
-    return Result(variant.label, variant.reference, Verdict.PARTED, comparison, tuple(causes))
+    return ComparisonResult(variant.label, variant.reference, ComparisonVerdict.PARTED, comparison, tuple(causes))
 
 
-def _what_was_not_had(variant: Variant, facts: Facts, other: Run) -> str | None:
+def _what_was_not_had(variant: Variant, facts: ModelFacts, other: RecordedRun) -> str | None:
     """What a run was asked to be and was not, since the target decides it in a way that cannot be overruled."""
     models = other.recordings[0].facts["models"]
     if variant.precision == "float32" and facts.half:

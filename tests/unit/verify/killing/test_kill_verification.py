@@ -15,17 +15,17 @@ from tfdist.launch.trace_request import Kill
 from tfdist.rundir import RunDir
 from tfdist.training.probes.trace_file import Trace, write_line
 from tfdist.verify.interruption import Interrupted
-from tfdist.verify.killing import run as run_module
-from tfdist.verify.killing.comparison import Traced
-from tfdist.verify.killing.results import Attempt, KillVerification
-from tfdist.verify.killing.run import verify_killed
-from tfdist.verify.killing.spec import KillSpec
+from tfdist.verify.killing import kill_verification as run_module
+from tfdist.verify.killing.kill_results import KilledAttempt, KillVerification
+from tfdist.verify.killing.kill_spec import KillSpec
+from tfdist.verify.killing.kill_verification import verify_killed
+from tfdist.verify.killing.trace_comparison import TracedRun
 
 
 class Jobs:
     """Stands in for `run_job`: leaves the given traces, or fails with an exit code."""
 
-    def __init__(self, **does: Traced | int) -> None:
+    def __init__(self, **does: TracedRun | int) -> None:
         self.does = does
         self.started: list[JobSpec] = []
 
@@ -79,7 +79,11 @@ def test_the_runs_of_a_verification(verified: Any, tmp_path: Path) -> None:
     first, second = killed.trace.kills
     assert (killed.max_restarts, first, second) == (2, Kill(1, 5), Kill(0, 7))
     assert (verification.code, verification.passed, verification.steps) == (0, True, 12)
-    assert verification.attempts == (Attempt(0, 5, first), Attempt(3, 8, second), Attempt(6, 12, None))
+    assert verification.attempts == (
+        KilledAttempt(0, 5, first),
+        KilledAttempt(3, 8, second),
+        KilledAttempt(6, 12, None),
+    )
     assert not any((tmp_path / "temporary").iterdir())
 
 
@@ -117,7 +121,7 @@ def test_a_signal_ends_it(verified: Any) -> None:
 
 def test_a_target_without_fit(verified: Any) -> None:
     with pytest.raises(UsageError, match="The target never called fit"):
-        verified(Jobs(untouched=Traced((), (None, None))))
+        verified(Jobs(untouched=TracedRun((), (None, None))))
 
 
 def test_a_run_that_is_too_short(verified: Any) -> None:
@@ -134,5 +138,3 @@ def test_fewer_steps_than_the_target_trains(verified: Any) -> None:
     jobs = Jobs(killed=KILLED)
     verified(jobs, steps=12)
     assert [job.trace.steps for job in jobs.started if job.trace] == [12, 12]
-
-

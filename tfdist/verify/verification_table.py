@@ -6,14 +6,14 @@ import math
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 
-from tfdist.verify.comparison import Comparison, Difference, Row
-from tfdist.verify.results import Result, Verdict, Verification
-from tfdist.verify.tolerance import MARGIN, Kind
+from tfdist.verify.recording_comparison import ComparedMoment, Comparison, Difference
+from tfdist.verify.results import ComparisonResult, ComparisonVerdict, Verification
+from tfdist.verify.tolerance import MARGIN, QuantityKind
 
 _WIDTH = 120
 _MOST_NAMES = 3
 _LONG_EPOCH = 200
-_HEADINGS: tuple[tuple[Kind, str], ...] = (
+_HEADINGS: tuple[tuple[QuantityKind, str], ...] = (
     ("data", "data"),
     ("loss", "loss"),
     ("gradient norm", "gradient"),
@@ -58,18 +58,20 @@ def _head(verification: Verification, steps: int) -> Iterator[str]:
 
 
 def _verdict(verification: Verification) -> str:
-    counts = [(verdict, sum(result.verdict is verdict for result in verification.results)) for verdict in Verdict]
+    counts = [
+        (verdict, sum(result.verdict is verdict for result in verification.results)) for verdict in ComparisonVerdict
+    ]
     said = ", ".join(f"{count} {verdict.value}" for verdict, count in counts if count)
     return f"verify: {said} (exit code {verification.code})"
 
 
-def _block(result: Result) -> Iterator[str]:
+def _block(result: ComparisonResult) -> Iterator[str]:
     yield f"{result.label} against {result.reference}" if result.reference else result.label
     if result.comparison is None:
         yield _wrapped(f"{result.verdict.name}  {result.reason}", "  ")
         return
     yield from _table(result.comparison, result)
-    if result.verdict is Verdict.PASSED:
+    if result.verdict is ComparisonVerdict.PASSED:
         yield _wrapped(f"PASSED  the same up to rounding; {_largest(result.comparison)}", "  ")
     else:
         yield from _parting(result.comparison, result.label)
@@ -78,7 +80,7 @@ def _block(result: Result) -> Iterator[str]:
     yield from _undecided(result.comparison)
 
 
-def _table(comparison: Comparison, result: Result) -> Iterator[str]:
+def _table(comparison: Comparison, result: ComparisonResult) -> Iterator[str]:
     """A line a moment: both losses and gradient norms, then the largest relative difference of each kind."""
     kinds = [(kind, heading) for kind, heading in _HEADINGS if any(row.of(kind) for row in comparison.rows)]
     both = [result.reference or "", result.label]
@@ -97,14 +99,14 @@ def _line(cells: Sequence[str], widths: Sequence[int], justify: Callable[[str, i
     return "  " + "  ".join(justify(cell, width) for cell, width in zip(cells, widths, strict=True))
 
 
-def _numbers(row: Row, kind: Kind) -> tuple[str, str]:
+def _numbers(row: ComparedMoment, kind: QuantityKind) -> tuple[str, str]:
     found = row.of(kind)
     if not found or found[0].reference is None or found[0].other is None:
         return "-", "-"
     return f"{found[0].reference:.6g}", f"{found[0].other:.6g}"
 
 
-def _cell(row: Row, kind: Kind) -> str:
+def _cell(row: ComparedMoment, kind: QuantityKind) -> str:
     """The largest difference, with a mark where it is more than rounding and in brackets where it is not judged."""
     found = row.parted(kind) or row.of(kind)
     if not found:

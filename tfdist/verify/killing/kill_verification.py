@@ -12,12 +12,12 @@ from tfdist.launch.trace_request import Kill, TraceRequest
 from tfdist.rundir import RunDir
 from tfdist.training.probes.trace_file import End, Trace
 from tfdist.verify.interruption import STOPPED, Interrupted, check
-from tfdist.verify.killing.comparison import Traced, attempts_of, compare
 from tfdist.verify.killing.kill_plan import choose_kills
-from tfdist.verify.killing.results import Attempt, KillVerification
-from tfdist.verify.killing.spec import KillSpec
+from tfdist.verify.killing.kill_results import KilledAttempt, KillVerification
+from tfdist.verify.killing.kill_spec import KillSpec
+from tfdist.verify.killing.trace_comparison import TracedRun, attempts_of, compare
 from tfdist.verify.recorded_runs import last_line
-from tfdist.verify.run_folder import Folder, open_folder
+from tfdist.verify.work_folder import WorkFolder, open_folder
 
 
 def verify_killed(spec: KillSpec, tell: Callable[[str], None]) -> KillVerification:
@@ -50,7 +50,7 @@ class _Failed(Exception):
 @dataclass
 class _Work:
     spec: KillSpec
-    folder: Folder
+    folder: WorkFolder
     tell: Callable[[str], None]
     signals: Signals
 
@@ -79,7 +79,7 @@ class _Work:
             )
         findings = compare(whole, killed)
         attempts = [
-            Attempt(begun, ended, _kill_of(number, ended, kills))
+            KilledAttempt(begun, ended, _kill_of(number, ended, kills))
             for number, (begun, ended) in enumerate(attempts_of(killed))
         ]
         is_repeatable = None
@@ -87,7 +87,7 @@ class _Work:
             is_repeatable = not any(finding.parted for finding in compare(whole, self._run("untouched again", ())))
         return KillVerification(whole.chief.ended or 0, tuple(attempts), findings, is_repeatable)
 
-    def _run(self, label: str, kills: tuple[Kill, ...]) -> Traced:
+    def _run(self, label: str, kills: tuple[Kill, ...]) -> TracedRun:
         """Runs the target to its end, through all kills."""
         check(self.signals)
         many = f", {len(kills)} kills, each of which is reported as a failure" if kills else ""
@@ -122,10 +122,10 @@ def _failure(label: str, code: int, run: RunDir) -> KillVerification:
     return KillVerification(failure=f"{text}; it is kept in {run}", failure_code=code)
 
 
-def _read(request: TraceRequest, run: RunDir, workers: int) -> Traced:
+def _read(request: TraceRequest, run: RunDir, workers: int) -> TracedRun:
     attempts: list[tuple[Trace, ...]] = []
     while request.steps_file(0, number := len(attempts)).exists() or run.log_file(0, number).exists():
         attempts.append(tuple(Trace.read(request.steps_file(worker, number)) for worker in range(workers)))
     ends = tuple(End.read(request.end_file(worker)) for worker in range(workers))
     record = run.history_file.read_text() if run.history_file.exists() else None
-    return Traced(tuple(attempts) or ((Trace(),),), ends, record)
+    return TracedRun(tuple(attempts) or ((Trace(),),), ends, record)

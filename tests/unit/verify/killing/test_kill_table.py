@@ -4,17 +4,17 @@ import json
 
 from tests.unit.verify.killing.traces import KILLED, WHOLE, run, trace
 from tfdist.launch.trace_request import Kill
-from tfdist.verify.killing.comparison import Traced, attempts_of, compare
-from tfdist.verify.killing.json_report import to_json
-from tfdist.verify.killing.result_table import render
-from tfdist.verify.killing.results import Attempt, KillVerification
-from tfdist.verify.killing.spec import KillSpec
+from tfdist.verify.killing.kill_json import to_json
+from tfdist.verify.killing.kill_results import KilledAttempt, KillVerification
+from tfdist.verify.killing.kill_spec import KillSpec
+from tfdist.verify.killing.kill_table import render
+from tfdist.verify.killing.trace_comparison import TracedRun, attempts_of, compare
 
 KILLS = (Kill(1, 5), Kill(0, 8), None)
 
 
-def verification(killed: Traced, is_repeatable: bool | None = None) -> KillVerification:
-    attempts = tuple(Attempt(*steps, kill) for steps, kill in zip(attempts_of(killed), KILLS, strict=True))
+def verification(killed: TracedRun, is_repeatable: bool | None = None) -> KillVerification:
+    attempts = tuple(KilledAttempt(*steps, kill) for steps, kill in zip(attempts_of(killed), KILLS, strict=True))
     return KillVerification(12, attempts, compare(WHOLE, killed), is_repeatable)
 
 
@@ -23,7 +23,9 @@ PARTED = verification(run(trace(0, 5), trace(3, 8), trace(6, loss=2.0)), is_repe
 
 
 def test_the_same() -> None:
-    assert render(PASSED) == """\
+    assert (
+        render(PASSED)
+        == """\
 The untouched run trained 12 steps. The other one:
   attempt  steps before  killed      after step
         0             0  worker 1             5
@@ -36,6 +38,7 @@ The untouched run trained 12 steps. The other one:
   final weights, to the bit  same    2 weights and variables of the optimizer, on 2 worker(s)
 
 verify: killed 2 times, the same as untouched (exit code 0)"""
+    )
 
 
 def test_what_parts() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.unit.reports.status.moments import FAILURE, NOW, status, worker
-from tfdist.reports.status.run_assessment import SILENT_SECONDS, Course
+from tfdist.reports.status.run_status import SILENT_SECONDS, RunCondition
 from tfdist.rundir import State
 from tfdist.rundir.error_record import JobState
 from tfdist.rundir.process_presence import Presence
@@ -19,49 +19,53 @@ OLD = SILENT_SECONDS + 1
 @pytest.mark.parametrize(
     ("workers", "options", "course"),
     [
-        ((worker(0), worker(1)), {}, Course.RUNNING),
-        ((worker(0, state=State.STARTING, step=0), worker(1, state=State.STARTING, step=0)), {}, Course.STARTING),
-        ((worker(0, state=State.STARTING, step=0), worker(1, state=State.COMPILING, step=0)), {}, Course.RUNNING),
-        ((), {}, Course.STARTING),
-        (FINISHED, {"phase": "done", "launcher": GONE}, Course.DONE),
-        (FAILED, {"phase": "failed", "failure": FAILURE, "launcher": GONE}, Course.FAILED),
-        (FAILED, {"phase": "failed", "launcher": GONE}, Course.STOPPED),
+        ((worker(0), worker(1)), {}, RunCondition.RUNNING),
+        ((worker(0, state=State.STARTING, step=0), worker(1, state=State.STARTING, step=0)), {}, RunCondition.STARTING),
+        ((worker(0, state=State.STARTING, step=0), worker(1, state=State.COMPILING, step=0)), {}, RunCondition.RUNNING),
+        ((), {}, RunCondition.STARTING),
+        (FINISHED, {"phase": "done", "launcher": GONE}, RunCondition.DONE),
+        (FAILED, {"phase": "failed", "failure": FAILURE, "launcher": GONE}, RunCondition.FAILED),
+        (FAILED, {"phase": "failed", "launcher": GONE}, RunCondition.STOPPED),
         # Its failure may be on its way to the disk, unless the launcher has left.
-        (FAILED, {"job": JobState("failed", 0, "h0", 99, NOW - 0.5)}, Course.STOPPING),
-        (FAILED, {"job": JobState("failed", 0, "h0", 99, NOW - 0.5), "launcher": GONE}, Course.STOPPED),
-        (FAILED, {"phase": "restarting"}, Course.RESTARTING),
-        ((worker(0), worker(1, state=State.FINISHED)), {"phase": "stopping"}, Course.STOPPING),
+        (FAILED, {"job": JobState("failed", 0, "h0", 99, NOW - 0.5)}, RunCondition.STOPPING),
+        (FAILED, {"job": JobState("failed", 0, "h0", 99, NOW - 0.5), "launcher": GONE}, RunCondition.STOPPED),
+        (FAILED, {"phase": "restarting"}, RunCondition.RESTARTING),
+        ((worker(0), worker(1, state=State.FINISHED)), {"phase": "stopping"}, RunCondition.STOPPING),
         # A failure of an earlier run in the same directory says nothing while this one goes on.
-        ((worker(0), worker(1)), {"failure": FAILURE}, Course.RUNNING),
+        ((worker(0), worker(1)), {"failure": FAILURE}, RunCondition.RUNNING),
         # A worker that has been killed a moment ago: its launcher will say so.
-        ((worker(0), worker(1)), {"presences": {0: ALIVE, 1: GONE}}, Course.RUNNING),
-        ((worker(0), worker(1)), {"presences": GONE}, Course.RUNNING),
-        ((worker(0), worker(1)), {"presences": GONE, "launcher": GONE}, Course.DEAD),
-        ((worker(0), worker(1)), {"launcher": GONE}, Course.DEAD),  # and the workers end by themselves
-        (FAILED, {"phase": "restarting", "launcher": GONE}, Course.DEAD),
+        ((worker(0), worker(1)), {"presences": {0: ALIVE, 1: GONE}}, RunCondition.RUNNING),
+        ((worker(0), worker(1)), {"presences": GONE}, RunCondition.RUNNING),
+        ((worker(0), worker(1)), {"presences": GONE, "launcher": GONE}, RunCondition.DEAD),
+        ((worker(0), worker(1)), {"launcher": GONE}, RunCondition.DEAD),  # and the workers end by themselves
+        (FAILED, {"phase": "restarting", "launcher": GONE}, RunCondition.DEAD),
         # On a machine that cannot look for the processes, their news count.
-        ((worker(0), worker(1)), {"presences": ELSEWHERE, "launcher": ELSEWHERE}, Course.RUNNING),
-        ((worker(0, ago=OLD), worker(1)), {"presences": ELSEWHERE, "launcher": ELSEWHERE}, Course.RUNNING),
-        ((worker(0, ago=OLD), worker(1, ago=OLD)), {"presences": ELSEWHERE, "launcher": ELSEWHERE}, Course.DEAD),
-        ((worker(0, ago=OLD), worker(1, ago=OLD)), {"presences": {0: GONE}, "launcher": ELSEWHERE}, Course.DEAD),
-        ((worker(0, ago=OLD), worker(1, ago=OLD)), {"presences": {0: ALIVE}, "launcher": ELSEWHERE}, Course.RUNNING),
-        ((worker(0, moved=601), worker(1, moved=700)), {}, Course.HANGING),
-        ((worker(0, moved=601), worker(1, moved=700)), {"presences": STOPPED}, Course.HANGING),
-        ((worker(0, moved=601), worker(1, moved=5)), {}, Course.RUNNING),
-        ((worker(0, moved=601), worker(1, moved=700, limit=1800.0)), {}, Course.RUNNING),
-        ((worker(0, moved=601, limit=None), worker(1, moved=700, limit=None)), {}, Course.RUNNING),
+        ((worker(0), worker(1)), {"presences": ELSEWHERE, "launcher": ELSEWHERE}, RunCondition.RUNNING),
+        ((worker(0, ago=OLD), worker(1)), {"presences": ELSEWHERE, "launcher": ELSEWHERE}, RunCondition.RUNNING),
+        ((worker(0, ago=OLD), worker(1, ago=OLD)), {"presences": ELSEWHERE, "launcher": ELSEWHERE}, RunCondition.DEAD),
+        ((worker(0, ago=OLD), worker(1, ago=OLD)), {"presences": {0: GONE}, "launcher": ELSEWHERE}, RunCondition.DEAD),
+        (
+            (worker(0, ago=OLD), worker(1, ago=OLD)),
+            {"presences": {0: ALIVE}, "launcher": ELSEWHERE},
+            RunCondition.RUNNING,
+        ),
+        ((worker(0, moved=601), worker(1, moved=700)), {}, RunCondition.HANGING),
+        ((worker(0, moved=601), worker(1, moved=700)), {"presences": STOPPED}, RunCondition.HANGING),
+        ((worker(0, moved=601), worker(1, moved=5)), {}, RunCondition.RUNNING),
+        ((worker(0, moved=601), worker(1, moved=700, limit=1800.0)), {}, RunCondition.RUNNING),
+        ((worker(0, moved=601, limit=None), worker(1, moved=700, limit=None)), {}, RunCondition.RUNNING),
         # Without a launcher's word: a host without the chief, or a directory of an earlier version.
-        (FINISHED, {"phase": None, "launcher": None}, Course.DONE),
-        (FAILED, {"phase": None, "launcher": None, "failure": FAILURE}, Course.FAILED),
-        (FAILED, {"phase": None, "launcher": None}, Course.STOPPED),
-        ((worker(0), worker(1)), {"phase": None, "launcher": None}, Course.RUNNING),
-        ((worker(0), worker(1)), {"phase": None, "launcher": None, "presences": GONE}, Course.DEAD),
+        (FINISHED, {"phase": None, "launcher": None}, RunCondition.DONE),
+        (FAILED, {"phase": None, "launcher": None, "failure": FAILURE}, RunCondition.FAILED),
+        (FAILED, {"phase": None, "launcher": None}, RunCondition.STOPPED),
+        ((worker(0), worker(1)), {"phase": None, "launcher": None}, RunCondition.RUNNING),
+        ((worker(0), worker(1)), {"phase": None, "launcher": None, "presences": GONE}, RunCondition.DEAD),
     ],
 )
-def test_what_has_become_of_the_run(workers: tuple[Any, ...], options: dict[str, Any], course: Course) -> None:
+def test_what_has_become_of_the_run(workers: tuple[Any, ...], options: dict[str, Any], course: RunCondition) -> None:
     found = status(*workers, **options)
     assert found.course is course
-    assert bool(found.reason) == (course in (Course.DEAD, Course.HANGING, Course.STOPPED))
+    assert bool(found.reason) == (course in (RunCondition.DEAD, RunCondition.HANGING, RunCondition.STOPPED))
 
 
 def test_why_it_seems_dead() -> None:

@@ -15,9 +15,9 @@ from tfdist.rundir import RunDir
 from tfdist.training.probes.recording_file import Recording
 from tfdist.verify import recorded_runs as runs_module
 from tfdist.verify.interruption import Interrupted
-from tfdist.verify.results import Verdict, Verification
-from tfdist.verify.run import verify
-from tfdist.verify.spec import VerifySpec
+from tfdist.verify.results import ComparisonVerdict, Verification
+from tfdist.verify.verification import verify
+from tfdist.verify.verify_spec import VerifySpec
 
 ONE = recording(begin(), step(1))
 OTHER = recording(begin(), step(1, loss=1.2))
@@ -66,14 +66,14 @@ def verified(monkeypatch: pytest.MonkeyPatch) -> Any:
     return work
 
 
-def verdicts(verification: Verification) -> list[tuple[str, Verdict]]:
+def verdicts(verification: Verification) -> list[tuple[str, ComparisonVerdict]]:
     return [(result.label, result.verdict) for result in verification.results]
 
 
 def test_the_runs_of_a_verification(verified: Any, tmp_path: Path) -> None:
     jobs = Jobs()
     verification = verified(jobs, args=("--x",), seed=5, nproc=2, devices=(0, 1), step_timeout=9.0)
-    assert verdicts(verification) == [("2 replicas", Verdict.PASSED), ("2 workers", Verdict.PASSED)]
+    assert verdicts(verification) == [("2 replicas", ComparisonVerdict.PASSED), ("2 workers", ComparisonVerdict.PASSED)]
     assert jobs.names == ["1-replica", "1-replica-again", "2-replicas", "2-workers"]
     for job in jobs.started:
         assert (job.target, job.args, job.seed, job.show, job.devices, job.step_timeout) == (
@@ -104,7 +104,7 @@ def test_runs_that_part(verified: Any) -> None:
     verification = verified(Jobs(**{"2_replicas": OTHER}))
     (result,) = verification.results
     assert (result.verdict, [cause.key for cause in result.causes], verification.code) == (
-        Verdict.PARTED,
+        ComparisonVerdict.PARTED,
         ["whole batch"],
         6,
     )
@@ -113,14 +113,17 @@ def test_runs_that_part(verified: Any) -> None:
 def test_what_cannot_be_repeated_on_one_replica_is_not_compared_with_others(verified: Any) -> None:
     jobs = Jobs(**{"1_replica_again": OTHER})
     verification = verified(jobs)
-    assert verdicts(verification) == [("1 replica again", Verdict.PARTED), ("2 replicas", Verdict.SKIPPED)]
+    assert verdicts(verification) == [
+        ("1 replica again", ComparisonVerdict.PARTED),
+        ("2 replicas", ComparisonVerdict.SKIPPED),
+    ]
     assert jobs.names == ["1-replica", "1-replica-again"]
     assert verification.code == 6
 
 
 def test_a_run_that_fails_is_kept_and_its_exit_code_passed_on(verified: Any, tmp_path: Path) -> None:
     verification = verified(Jobs(**{"2_replicas": 5}), nproc=2)
-    assert verdicts(verification) == [("2 replicas", Verdict.FAILED), ("2 workers", Verdict.PASSED)]
+    assert verdicts(verification) == [("2 replicas", ComparisonVerdict.FAILED), ("2 workers", ComparisonVerdict.PASSED)]
     assert verification.code == 5
     (kept,) = (tmp_path / "temporary").iterdir()
     reason = str(verification.results[0].reason)
@@ -141,7 +144,7 @@ def test_a_target_that_never_calls_fit(verified: Any) -> None:
 
 def test_a_run_that_never_calls_fit_where_the_reference_does(verified: Any) -> None:
     verification = verified(Jobs(**{"2_replicas": recording(begin())}))
-    assert verdicts(verification) == [("2 replicas", Verdict.FAILED)]
+    assert verdicts(verification) == [("2 replicas", ComparisonVerdict.FAILED)]
     assert verification.code == 4
 
 
@@ -155,7 +158,7 @@ def test_a_worker_that_has_left_nothing_to_compare(verified: Any, monkeypatch: p
             return code
 
     (result,) = verified(Idle(), replicas=1, nproc=3).results
-    assert result.verdict is Verdict.FAILED and str(result.reason).startswith("Worker(s) 1 never called fit")
+    assert result.verdict is ComparisonVerdict.FAILED and str(result.reason).startswith("Worker(s) 1 never called fit")
 
 
 def test_a_signal_ends_it(verified: Any, tmp_path: Path) -> None:
@@ -169,14 +172,18 @@ def test_a_signal_ends_it(verified: Any, tmp_path: Path) -> None:
 def test_what_the_target_does_not_let_itself_be_told_is_skipped(verified: Any) -> None:
     verification = verified(Jobs(**{"1_replica": HALF}), replicas=1, also=("precision", "xla"))
     assert [(result.label, result.verdict, result.reason) for result in verification.results] == [
-        ("XLA on", Verdict.SKIPPED, "not available here: Keras does not compile this model with XLA."),
-        ("float32", Verdict.SKIPPED, "not available here: layers of the target name a 16-bit dtype of their own."),
+        ("XLA on", ComparisonVerdict.SKIPPED, "not available here: Keras does not compile this model with XLA."),
+        (
+            "float32",
+            ComparisonVerdict.SKIPPED,
+            "not available here: layers of the target name a 16-bit dtype of their own.",
+        ),
     ]
 
 
 def test_precisions_are_compared_with_the_tolerance_of_16_bits(verified: Any) -> None:
     jobs = Jobs(**{"1_replica": HALF, "float32": recording(begin(), step(1, loss=1.01))})
-    assert verdicts(verified(jobs, replicas=1, also=("precision",))) == [("float32", Verdict.PASSED)]
+    assert verdicts(verified(jobs, replicas=1, also=("precision",))) == [("float32", ComparisonVerdict.PASSED)]
     assert jobs.started[-1].recording is not None and jobs.started[-1].recording.precision == "float32"
 
 

@@ -26,7 +26,7 @@ _ENDED = (State.FINISHED, State.FAILED)
 _THERE = (Presence.ALIVE, Presence.STOPPED)
 
 
-class Course(enum.StrEnum):
+class RunCondition(enum.StrEnum):
     """What has become of a run."""
 
     STARTING = "starting"
@@ -42,11 +42,11 @@ class Course(enum.StrEnum):
     @property
     def is_over(self) -> bool:
         """Whether nothing more is to be expected."""
-        return self in (Course.DONE, Course.FAILED, Course.STOPPED)
+        return self in (RunCondition.DONE, RunCondition.FAILED, RunCondition.STOPPED)
 
 
 @dataclass(frozen=True)
-class Row:
+class WorkerStatus:
     """One worker.
 
     Attributes:
@@ -87,11 +87,11 @@ class RunStatus:
 
     snapshot: Snapshot
     now: float
-    course: Course
+    course: RunCondition
     attempt: int
     reason: str
     failure: FailureRecord | None
-    rows: tuple[Row, ...]
+    rows: tuple[WorkerStatus, ...]
 
 
 def judge(snapshot: Snapshot, presences: Mapping[int, Presence], launcher: Presence | None, now: float) -> RunStatus:
@@ -113,17 +113,17 @@ def judge(snapshot: Snapshot, presences: Mapping[int, Presence], launcher: Prese
     course, reason = _course(snapshot, rows, launcher, now)
     watched = launcher is Presence.ALIVE
     rows = [replace(row, remarks=_remarks(row, attempt, course, watched=watched)) for row in rows]
-    ended = attempt if course is Course.RESTARTING else attempt - 1
+    ended = attempt if course is RunCondition.RESTARTING else attempt - 1
     failure = snapshot.failure if course.is_over else snapshot.earlier.get(ended)
     return RunStatus(snapshot, now, course, attempt, reason, failure, tuple(sorted(rows, key=_slowest_first)))
 
 
-def _row(state: WorkerState, presence: Presence, lag: Lag | None, now: float) -> Row:
+def _row(state: WorkerState, presence: Presence, lag: Lag | None, now: float) -> WorkerStatus:
     quiet = max(0.0, now - (state.moved or state.time))
-    return Row(state, presence, quiet, max(0.0, now - state.time), lag, ())
+    return WorkerStatus(state, presence, quiet, max(0.0, now - state.time), lag, ())
 
 
-def _remarks(row: Row, attempt: int, course: Course, *, watched: bool) -> tuple[str, ...]:
+def _remarks(row: WorkerStatus, attempt: int, course: RunCondition, *, watched: bool) -> tuple[str, ...]:
     """What stands out; of an ended run, only what it left behind. A launcher that watches needs no fresh news."""
     remarks = [f"of attempt {row.state.attempt}"] if row.state.attempt != attempt else []
     if row.state.state in _ENDED or course.is_over:
@@ -141,7 +141,7 @@ def _remarks(row: Row, attempt: int, course: Course, *, watched: bool) -> tuple[
     return tuple(remarks)
 
 
-def _slowest_first(row: Row) -> tuple[int, float, float, int]:
+def _slowest_first(row: WorkerStatus) -> tuple[int, float, float, int]:
     """Who is gone or stands still before who takes steps; of those who stand still, who is behind; then who is slow."""
     state = row.state
     if state.state is State.FINISHED:
@@ -153,56 +153,58 @@ def _slowest_first(row: Row) -> tuple[int, float, float, int]:
     return 2, -state.busy, 0, state.index
 
 
-def _course(snapshot: Snapshot, rows: list[Row], launcher: Presence | None, now: float) -> tuple[Course, str]:
+def _course(
+    snapshot: Snapshot, rows: list[WorkerStatus], launcher: Presence | None, now: float
+) -> tuple[RunCondition, str]:
     if snapshot.job is None or launcher is None:
         return _course_of_workers(snapshot, rows)
     phase, age = snapshot.job.phase, now - snapshot.job.time
     if phase == Phase.DONE.value:
-        return Course.DONE, ""
+        return RunCondition.DONE, ""
     if phase == Phase.FAILED.value:
         if snapshot.failure is not None:
-            return Course.FAILED, ""
+            return RunCondition.FAILED, ""
         settles = age < _SETTLING_SECONDS and launcher is not Presence.GONE
-        return (Course.STOPPING, "") if settles else (Course.STOPPED, "somebody stopped it, by a signal")
+        return (RunCondition.STOPPING, "") if settles else (RunCondition.STOPPED, "somebody stopped it, by a signal")
     if launcher is Presence.GONE:
         process = f"pid {snapshot.job.pid} on {snapshot.job.host}"
-        return Course.DEAD, f"its launcher ({process}) is gone without having said how the run ended"
+        return RunCondition.DEAD, f"its launcher ({process}) is gone without having said how the run ended"
     if phase == Phase.RESTARTING.value:
-        return Course.RESTARTING, ""
+        return RunCondition.RESTARTING, ""
     if phase == Phase.STOPPING.value:
-        return Course.STOPPING, ""
+        return RunCondition.STOPPING, ""
     return _course_of_living(rows, launcher)
 
 
-def _course_of_workers(snapshot: Snapshot, rows: list[Row]) -> tuple[Course, str]:
+def _course_of_workers(snapshot: Snapshot, rows: list[WorkerStatus]) -> tuple[RunCondition, str]:
     """Where no launcher says anything: on a host without the chief, or before the workers start."""
     if rows and all(row.state.state is State.FINISHED for row in rows):
-        return Course.DONE, ""
+        return RunCondition.DONE, ""
     if snapshot.failure is not None:
-        return Course.FAILED, ""
+        return RunCondition.FAILED, ""
     if rows and all(row.state.state in _ENDED for row in rows):
-        return Course.STOPPED, "its workers ended before their time, and none of them failed"
+        return RunCondition.STOPPED, "its workers ended before their time, and none of them failed"
     return _course_of_living(rows, None)
 
 
-def _course_of_living(rows: list[Row], launcher: Presence | None) -> tuple[Course, str]:
+def _course_of_living(rows: list[WorkerStatus], launcher: Presence | None) -> tuple[RunCondition, str]:
     living = [row for row in rows if row.state.state not in _ENDED]
     if not living:
-        return Course.STARTING, ""
+        return RunCondition.STARTING, ""
     lost = [row for row in living if row.presence not in _THERE]
     lost = [row for row in lost if row.presence is Presence.GONE or row.silent > SILENT_SECONDS]
     if len(lost) == len(living) and launcher is not Presence.ALIVE:
-        return Course.DEAD, _why_dead(lost)
+        return RunCondition.DEAD, _why_dead(lost)
     limits = [row.state.limit for row in living if row.state.limit is not None]
     quiet = min(row.quiet for row in living)
     if limits and quiet > max(limits):
-        return Course.HANGING, f"no worker has got on for {quiet:.0f} s, which is longer than {max(limits):g} s"
+        return RunCondition.HANGING, f"no worker has got on for {quiet:.0f} s, which is longer than {max(limits):g} s"
     if all(row.state.state is State.STARTING and not row.state.step for row in living):
-        return Course.STARTING, ""
-    return Course.RUNNING, ""
+        return RunCondition.STARTING, ""
+    return RunCondition.RUNNING, ""
 
 
-def _why_dead(lost: list[Row]) -> str:
+def _why_dead(lost: list[WorkerStatus]) -> str:
     silent = min(row.silent for row in lost)
     if all(row.presence is Presence.GONE for row in lost):
         return f"none of its processes is there any more; the last state is {silent:.0f} s old"

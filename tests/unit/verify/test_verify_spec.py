@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tfdist.errors import UsageError
-from tfdist.verify.spec import Unavailable, Variant, VerifySpec, variants
+from tfdist.verify.verify_spec import Unavailable, Variant, VerifySpec, variants
 
 
 def spec(**options: Any) -> VerifySpec:

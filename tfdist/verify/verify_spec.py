@@ -8,7 +8,7 @@ from typing import Literal, get_args
 from tfdist.errors import UsageError
 from tfdist.launch.environment import Communication
 from tfdist.verify.likely_causes import Versus
-from tfdist.verify.target import TargetSpec
+from tfdist.verify.target_spec import TargetSpec
 
 Also = Literal["xla", "communication", "precision"]
 

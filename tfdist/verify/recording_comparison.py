@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tfdist.training.probes.recording_file import Moment, Recording
-from tfdist.verify.tolerance import KINDS, Kind, Tolerance
+from tfdist.verify.tolerance import QUANTITY_KINDS, QuantityKind, Tolerance
 
 _LEAST_SCALE = 1e-3
 """Of the typical weight: no difference is seen in relation to less, such as a bias that has hardly moved from 0."""
@@ -30,7 +30,7 @@ class Difference:
     """
 
     step: int
-    kind: Kind
+    kind: QuantityKind
     name: str
     relative: float
     allowed: float
@@ -44,7 +44,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Row:
+class ComparedMoment:
     """One moment of both runs.
 
     Attributes:
@@ -55,15 +55,15 @@ class Row:
     step: int
     differences: tuple[Difference, ...]
 
-    def of(self, *kinds: Kind) -> list[Difference]:
+    def of(self, *kinds: QuantityKind) -> list[Difference]:
         """The differences of some kinds, the largest first; those of which nothing can be said come last."""
         chosen = [difference for difference in self.differences if difference.kind in kinds]
         return sorted(chosen, key=lambda d: (not math.isfinite(d.allowed), -d.relative))
 
-    def parted(self, *kinds: Kind) -> list[Difference]:
+    def parted(self, *kinds: QuantityKind) -> list[Difference]:
         """What is more than rounding, of some kinds or of all: causes before effects, then the largest first."""
-        beyond = [difference for difference in self.of(*(kinds or KINDS)) if difference.is_beyond]
-        return sorted(beyond, key=lambda d: KINDS.index(d.kind))
+        beyond = [difference for difference in self.of(*(kinds or QUANTITY_KINDS)) if difference.is_beyond]
+        return sorted(beyond, key=lambda d: QUANTITY_KINDS.index(d.kind))
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Comparison:
         rows: One a moment that both runs have.
     """
 
-    rows: tuple[Row, ...]
+    rows: tuple[ComparedMoment, ...]
 
     @property
     def passed(self) -> bool:
@@ -82,15 +82,15 @@ class Comparison:
         return self.first_row is None
 
     @property
-    def first_row(self) -> Row | None:
+    def first_row(self) -> ComparedMoment | None:
         """The first moment at which anything parted."""
         return next((row for row in self.rows if row.parted()), None)
 
-    def first(self, *kinds: Kind) -> Difference | None:
+    def first(self, *kinds: QuantityKind) -> Difference | None:
         """What parted first, of some kinds or of all: of the first row in which any did, the foremost."""
         return next((found[0] for row in self.rows if (found := row.parted(*kinds))), None)
 
-    def largest(self, *kinds: Kind) -> Difference | None:
+    def largest(self, *kinds: QuantityKind) -> Difference | None:
         """The largest difference of some kinds over all rows, of those that were judged."""
         judged = (d for row in self.rows for d in row.of(*kinds) if math.isfinite(d.allowed))
         return max(judged, key=lambda d: d.relative, default=None)
@@ -111,7 +111,9 @@ def compare(reference: Recording, workers: Sequence[Recording], tolerance: Toler
         quantities += _among([worker.moments[number] for worker in workers if number < len(worker.moments)])
         if number + 1 == min(len(reference.moments), len(chief.moments)):
             quantities += _lengths(reference, workers)
-        rows.append(Row(a.step, tuple(_judged(a.step, quantity, number, tolerance) for quantity in quantities)))
+        rows.append(
+            ComparedMoment(a.step, tuple(_judged(a.step, quantity, number, tolerance) for quantity in quantities))
+        )
     return Comparison(tuple(rows))
 
 
@@ -146,7 +148,7 @@ def relative_arrays(a: np.ndarray, b: np.ndarray, least: float = 0.0) -> float:
     return _rms(np.where(same, 0.0, a - b)) / max(_rms(a[finite]), _rms(b[finite]), least)
 
 
-_Quantity = tuple[Kind, str, float, float | None, float | None]
+_Quantity = tuple[QuantityKind, str, float, float | None, float | None]
 
 
 def _judged(step: int, quantity: _Quantity, number: int, tolerance: Tolerance) -> Difference:
@@ -156,7 +158,7 @@ def _judged(step: int, quantity: _Quantity, number: int, tolerance: Tolerance) -
 
 def _between(a: Moment, b: Moment) -> Iterator[_Quantity]:
     """What two runs differ in at one moment."""
-    scalars: tuple[tuple[Kind, float | None, float | None], ...] = (
+    scalars: tuple[tuple[QuantityKind, float | None, float | None], ...] = (
         ("data", a.data, b.data),
         ("gradient norm", a.gradient_norm, b.gradient_norm),
     )

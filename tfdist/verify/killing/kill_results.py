@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tfdist.launch.trace_request import Kill
-from tfdist.verify.killing.comparison import Finding
+from tfdist.verify.killing.trace_comparison import Finding
 from tfdist.verify.results import DIFFERS
 
 
 @dataclass(frozen=True)
-class Attempt:
+class KilledAttempt:
     """One start of the run that was killed.
 
     Attributes:
@@ -38,7 +38,7 @@ class KillVerification:
     """
 
     steps: int = 0
-    attempts: tuple[Attempt, ...] = ()
+    attempts: tuple[KilledAttempt, ...] = ()
     findings: tuple[Finding, ...] = ()
     is_repeatable: bool | None = None
     failure: str | None = None

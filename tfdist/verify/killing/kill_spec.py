@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tfdist.verify.target import TargetSpec
+from tfdist.verify.target_spec import TargetSpec
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.verify.recordings import begin, recording, step, weights
 from tfdist.training.probes.recording_file import Recording
-from tfdist.verify.comparison import Comparison, compare, relative, relative_arrays
+from tfdist.verify.recording_comparison import Comparison, compare, relative, relative_arrays
 from tfdist.verify.tolerance import Tolerance
 
 TOLERANCE = Tolerance(1e-5)

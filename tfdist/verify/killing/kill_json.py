@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfdist.verify.json_report import number
-from tfdist.verify.killing.comparison import Finding
-from tfdist.verify.killing.results import Attempt, KillVerification
-from tfdist.verify.killing.spec import KillSpec
+from tfdist.verify.killing.kill_results import KilledAttempt, KillVerification
+from tfdist.verify.killing.kill_spec import KillSpec
+from tfdist.verify.killing.trace_comparison import Finding
+from tfdist.verify.verification_json import number
 
 
 def to_json(spec: KillSpec, verification: KillVerification) -> dict[str, Any]:
@@ -27,7 +27,7 @@ def to_json(spec: KillSpec, verification: KillVerification) -> dict[str, Any]:
     }
 
 
-def _attempt(attempt: Attempt) -> dict[str, Any]:
+def _attempt(attempt: KilledAttempt) -> dict[str, Any]:
     return {
         "steps_before": attempt.begun,
         "steps_after": attempt.ended,

@@ -5,17 +5,17 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 
-from tfdist.verify.killing.comparison import Finding, What
-from tfdist.verify.killing.results import KillVerification
+from tfdist.verify.killing.kill_results import KillVerification
+from tfdist.verify.killing.trace_comparison import Finding, FindingKind
 
 _WIDTH = 120
-_HEADINGS: dict[What, str] = {
+_HEADINGS: dict[FindingKind, str] = {
     "resume": "each attempt begins later",
     "samples": "order of samples",
     "history": "history",
     "weights": "final weights, to the bit",
 }
-_LIKELY: dict[What, str] = {
+_LIKELY: dict[FindingKind, str] = {
     "resume": "the training does not go on from its checkpoints, or makes none after the first.",
     "samples": "a dataset of which the position within an epoch is not known, or that is shuffled by chance: take "
     "tfdist's own, or NumPy arrays, or one that gives the same batches in the same order in every process.",

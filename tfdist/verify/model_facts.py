@@ -8,7 +8,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Facts:
+class ModelFacts:
     """What is known of the models of a run; see `keras_repairs.model_facts`."""
 
     random_layers: tuple[str, ...] = ()
@@ -19,7 +19,7 @@ class Facts:
     accumulates: bool = False
 
     @classmethod
-    def of(cls, models: Sequence[Mapping[str, Any]]) -> Facts:
+    def of(cls, models: Sequence[Mapping[str, Any]]) -> ModelFacts:
         """The facts of all models that a run trained, together."""
 
         def every(key: str) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tfdist.verify.recorded_facts import Facts
+from tfdist.verify.model_facts import ModelFacts
 
 _SHOWN = 4
 
@@ -23,7 +23,7 @@ class Cause:
     text: str
 
 
-def random_layers(facts: Facts) -> Cause:
+def random_layers(facts: ModelFacts) -> Cause:
     """The loss parted, and there are layers that draw random numbers."""
     return Cause(
         "random layers",
@@ -32,7 +32,7 @@ def random_layers(facts: Facts) -> Cause:
     )
 
 
-def statistics(facts: Facts) -> Cause:
+def statistics(facts: ModelFacts) -> Cause:
     """There are normalizations of each replica's own."""
     return Cause(
         "batch statistics",
@@ -51,7 +51,7 @@ def metric(names: Sequence[str]) -> Cause:
     )
 
 
-def own_step(facts: Facts, factor: float | None, replicas: int) -> Cause:
+def own_step(facts: ModelFacts, factor: float | None, replicas: int) -> Cause:
     """The user's own code trains; `factor` is R or 1/R where the numbers are off by that."""
     steps = _named(facts.overrides)
     if factor:

@@ -9,35 +9,37 @@ import pytest
 
 from tests.unit.verify.recordings import NO_FACTS, begin, recording, step, weights
 from tfdist.training.probes.recording_file import Moment
-from tfdist.verify.cause_texts import Cause
-from tfdist.verify.comparison import compare
-from tfdist.verify.json_report import to_json
-from tfdist.verify.result_table import render
-from tfdist.verify.results import Result, Verdict, Verification
-from tfdist.verify.spec import VerifySpec
+from tfdist.verify.causes import Cause
+from tfdist.verify.recording_comparison import compare
+from tfdist.verify.results import ComparisonResult, ComparisonVerdict, Verification
 from tfdist.verify.tolerance import Tolerance
+from tfdist.verify.verification_json import to_json
+from tfdist.verify.verification_table import render
+from tfdist.verify.verify_spec import VerifySpec
 
 CAUSE = Cause("whole batch", "a layer that uses the whole batch")
 
 
-def result(*other: Moment, tolerance: Tolerance | None = None) -> Result:
+def result(*other: Moment, tolerance: Tolerance | None = None) -> ComparisonResult:
     comparison = compare(recording(begin(), step(1), step(2)), [recording(*other)], tolerance or Tolerance(1e-5))
     if comparison.passed:
-        return Result("2 replicas", "1 replica", Verdict.PASSED, comparison)
-    return Result("2 replicas", "1 replica", Verdict.PARTED, comparison, (CAUSE,))
+        return ComparisonResult("2 replicas", "1 replica", ComparisonVerdict.PASSED, comparison)
+    return ComparisonResult("2 replicas", "1 replica", ComparisonVerdict.PARTED, comparison, (CAUSE,))
 
 
 PASSED = result(begin(), step(1), step(2, loss=1 + 1e-6))
 PARTED = result(begin(), step(1), step(2, loss=1.1, norm=math.nan, weights=weights(kernel=[1.0, -1.5], bias=0.1)))
-FAILED = Result("2 workers", "1 replica", Verdict.FAILED, reason="The run ended with exit code 5", code=5)
-SKIPPED = Result("float32", None, Verdict.SKIPPED, reason="not available here: no such thing")
+FAILED = ComparisonResult(
+    "2 workers", "1 replica", ComparisonVerdict.FAILED, reason="The run ended with exit code 5", code=5
+)
+SKIPPED = ComparisonResult("float32", None, ComparisonVerdict.SKIPPED, reason="not available here: no such thing")
 
 
-def verification(*results: Result, **changes: Any) -> Verification:
+def verification(*results: ComparisonResult, **changes: Any) -> Verification:
     return dataclasses.replace(Verification(results, 1e-5, is_measured=True, facts=(NO_FACTS,), trained=2), **changes)
 
 
-def shown(*results: Result, steps: int = 2, **changes: Any) -> str:
+def shown(*results: ComparisonResult, steps: int = 2, **changes: Any) -> str:
     return render(verification(*results, **changes), steps)
 
 
@@ -75,7 +77,7 @@ def test_a_run_that_parts() -> None:
         ((FAILED, PARTED), 6),
     ],
 )
-def test_the_exit_code(results: tuple[Result, ...], code: int) -> None:
+def test_the_exit_code(results: tuple[ComparisonResult, ...], code: int) -> None:
     assert verification(*results).code == code
 
 
@@ -117,7 +119,7 @@ def test_how_much_was_trained_is_said(steps: int, epoch: int | None, expected: s
 
 
 def test_lines_fit_a_terminal() -> None:
-    text = shown(PARTED, Result("x", None, Verdict.SKIPPED, reason="word " * 100))
+    text = shown(PARTED, ComparisonResult("x", None, ComparisonVerdict.SKIPPED, reason="word " * 100))
     assert max(map(len, text.splitlines())) <= 120
 
 

@@ -10,16 +10,16 @@ from typing import Literal
 import numpy as np
 
 from tfdist.training.probes.trace_file import End, Steps, Trace
-from tfdist.verify.comparison import relative, relative_arrays
+from tfdist.verify.recording_comparison import relative, relative_arrays
 from tfdist.verify.tolerance import Tolerance
 
-What = Literal["resume", "samples", "history", "weights"]
+FindingKind = Literal["resume", "samples", "history", "weights"]
 
 _DATA = Tolerance().allowed(0, "data", "data")
 
 
 @dataclass(frozen=True)
-class Traced:
+class TracedRun:
     """One run.
 
     Attributes:
@@ -50,19 +50,19 @@ class Finding:
         relative: How far apart the numbers are there; None where they are no numbers.
     """
 
-    what: What
+    what: FindingKind
     compared: str
     parted: str | None = None
     step: int | None = None
     relative: float | None = None
 
 
-def compare(whole: Traced, killed: Traced) -> tuple[Finding, ...]:
+def compare(whole: TracedRun, killed: TracedRun) -> tuple[Finding, ...]:
     """Compares a run with the untouched one, causes before their effects."""
     return _resume(killed), _samples(whole, killed), _history(whole, killed), _weights(whole, killed)
 
 
-def _resume(killed: Traced) -> Finding:
+def _resume(killed: TracedRun) -> Finding:
     begun = [attempt[0].begun for attempt in killed.attempts]
     compared = f"{len(begun) - 1} restarts"
     for number, (before, step) in enumerate(zip(begun, begun[1:], strict=False), start=1):
@@ -72,7 +72,7 @@ def _resume(killed: Traced) -> Finding:
     return Finding("resume", compared)
 
 
-def _samples(whole: Traced, killed: Traced) -> Finding:
+def _samples(whole: TracedRun, killed: TracedRun) -> Finding:
     expected = {(steps.step, steps.steps): steps for steps in whole.chief.steps}
     traces = [trace for attempt in killed.attempts for trace in attempt]
     # The chief may have been ended before it wrote down the step in which another worker was killed.
@@ -95,7 +95,7 @@ def _other_samples(steps: Steps, other: Steps | None) -> str:
     return f"step {steps.step} was trained on other samples"
 
 
-def _history(whole: Traced, killed: Traced) -> Finding:
+def _history(whole: TracedRun, killed: TracedRun) -> Finding:
     expected = {epoch.step: epoch for epoch in whole.chief.epochs}
     metrics = {name for epoch in expected.values() for name in epoch.logs}
     compared = f"{len(expected)} epochs of {len(metrics)} metrics"
@@ -122,7 +122,7 @@ def _parted(one: Mapping[str, float], other: Mapping[str, float]) -> Iterator[tu
             yield name, distance
 
 
-def _weights(whole: Traced, killed: Traced) -> Finding:
+def _weights(whole: TracedRun, killed: TracedRun) -> Finding:
     """Each worker with itself: gradients that are being accumulated, say, are each replica's own."""
     chief = whole.ends[0]
     if chief is None:
@@ -160,7 +160,7 @@ def _distance(one: End, other: End, name: str) -> float:
     return relative_arrays(one.elements[name], other.elements[name])
 
 
-def attempts_of(killed: Traced) -> list[tuple[int | None, int | None]]:
+def attempts_of(killed: TracedRun) -> list[tuple[int | None, int | None]]:
     """Of each attempt, the steps done before it, and those done with its last by any of its workers."""
     return [
         (attempt[0].begun, max((trace.ended for trace in attempt if trace.ended is not None), default=None))

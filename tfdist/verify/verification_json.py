@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tfdist.verify.comparison import Comparison, Difference, Row
-from tfdist.verify.results import Result, Verification
-from tfdist.verify.spec import VerifySpec
+from tfdist.verify.recording_comparison import ComparedMoment, Comparison, Difference
+from tfdist.verify.results import ComparisonResult, Verification
+from tfdist.verify.verify_spec import VerifySpec
 
 
 def to_json(spec: VerifySpec, verification: Verification) -> dict[str, Any]:
@@ -24,7 +24,7 @@ def to_json(spec: VerifySpec, verification: Verification) -> dict[str, Any]:
     }
 
 
-def _result(result: Result) -> dict[str, Any]:
+def _result(result: ComparisonResult) -> dict[str, Any]:
     return {
         "run": result.label,
         "reference": result.reference,
@@ -44,7 +44,7 @@ def _comparison(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def _row(row: Row) -> dict[str, Any]:
+def _row(row: ComparedMoment) -> dict[str, Any]:
     return {"step": row.step, "differences": [_difference(difference) for difference in row.differences]}
 
 

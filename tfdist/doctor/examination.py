@@ -11,7 +11,7 @@ from tfdist.cluster.discover import discover
 from tfdist.doctor.local_checks import check_here
 from tfdist.doctor.mesh.connection_checks import check_connections
 from tfdist.doctor.mesh.link_measurement import Clocks
-from tfdist.doctor.report import Report
+from tfdist.doctor.report import DoctorReport
 
 CLOCKS = Clocks(time.monotonic, time.time)
 _IMPORT_SHARE = 0.5
@@ -33,7 +33,7 @@ class Doctor:
     index: int | None = None
     seconds: float = 60.0
 
-    def examine(self, tell: Callable[[str], None]) -> Report:
+    def examine(self, tell: Callable[[str], None]) -> DoctorReport:
         """Checks, and reports.
 
         Args:
@@ -44,10 +44,10 @@ class Doctor:
         """
         deadline = CLOCKS.steady() + self.seconds
         if self.workers is None and self.index is None:
-            return Report(socket.gethostname(), tuple(check_here(None, self.seconds)))
+            return DoctorReport(socket.gethostname(), tuple(check_here(None, self.seconds)))
         membership = discover(self.workers, self.index)
         checks = check_here(membership, self.seconds * _IMPORT_SHARE)
         left = max(deadline - CLOCKS.steady(), _LEAST_SECONDS)
         found = check_connections(membership, left, CLOCKS, tell)
         workers = () if membership.cluster is None else tuple(map(str, membership.cluster.workers))
-        return Report(socket.gethostname(), (*checks, *found.checks), workers, found.pairs)
+        return DoctorReport(socket.gethostname(), (*checks, *found.checks), workers, found.pairs)

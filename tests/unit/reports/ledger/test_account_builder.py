@@ -3,12 +3,12 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.reports.ledger.lines import did, killed_once, over, running
-from tfdist.reports.ledger import ledger_accounting
+from tfdist.reports.ledger import account_builder
 from tfdist.reports.ledger.account import Account
-from tfdist.reports.ledger.ledger_accounting import account
+from tfdist.reports.ledger.account_builder import account
+from tfdist.reports.ledger.account_summary import headlines
+from tfdist.reports.ledger.chart_columns import columns
 from tfdist.reports.ledger.recovery import recoveries
-from tfdist.reports.ledger.time_columns import columns
-from tfdist.reports.ledger.wording import headlines
 from tfdist.rundir.ledger_lines import Entry, Kind, Phase
 
 
@@ -145,7 +145,7 @@ def test_a_long_run_has_an_account_of_bounded_size(monkeypatch: pytest.MonkeyPat
     entries += [over(0, now, Phase.RESTARTING, step=step), running(1, now + 1.0)]
     entries.append(did(1, now + 1.0, now + 9.0, compile=2, step=6, steps=(step - 200, step)))
     whole = found(entries)
-    monkeypatch.setattr(ledger_accounting, "_MOST_SPANS", 64)
+    monkeypatch.setattr(account_builder, "_MOST_SPANS", 64)
     made = found(entries)
     assert len(made.attempts[0].spans) <= 65 < len(whole.attempts[0].spans)
     # Where steps are done again, their time is that of the lines that were laid together.

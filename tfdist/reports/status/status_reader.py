@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from tfdist.reports.status.run_assessment import RunStatus, judge
+from tfdist.reports.status.run_status import RunStatus, judge
 from tfdist.rundir.layout import RunDir
 from tfdist.rundir.process_presence import presence
 from tfdist.rundir.snapshot import read_run
 
 
-def observe(run_dir: str | Path) -> RunStatus:
+def read_status(run_dir: str | Path) -> RunStatus:
     """What a run is doing now.
 
     Raises:

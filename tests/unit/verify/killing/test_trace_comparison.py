@@ -7,10 +7,10 @@ import pytest
 
 from tests.unit.verify.killing.traces import KILLED, WHOLE, end, run, trace
 from tfdist.training.probes.trace_file import Trace
-from tfdist.verify.killing.comparison import Finding, Traced, attempts_of, compare
+from tfdist.verify.killing.trace_comparison import Finding, TracedRun, attempts_of, compare
 
 
-def only_parted(killed: Traced, whole: Traced = WHOLE) -> Finding:
+def only_parted(killed: TracedRun, whole: TracedRun = WHOLE) -> Finding:
     [finding] = [finding for finding in compare(whole, killed) if finding.parted]
     return finding
 
