@@ -48,7 +48,7 @@ def main() -> None:
 def _compare_readers(folder: Path, pairs: int, peer: str | None) -> None:
     files = record_reading.write_files(folder)
     # With the settings that workers have.
-    env = ["env", *(f"{name}={value}" for name, value in allocator.settings({}).items())]
+    env = ["env", *(f"{name}={value}" for name, value in allocator.allocator_settings({}).items())]
     ours, theirs = ([*env, *_reader("benchmarks.record_reading", reader, files)] for reader in ("tfdist", "tensorflow"))
     for options, what in (([], "records"), (["--parse"], "records with their features")):
         ratio = compare([*ours, *options], [*theirs, *options], pairs=pairs)

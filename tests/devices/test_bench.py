@@ -19,7 +19,7 @@ import pytest
 from benchmarks import __main__ as whole
 from benchmarks import checkpoint_cost, fit, image_reading, kill_cost, models, paired_commands, record_reading
 from tfdist.rundir import RunDir, State, WorkerState, ledger_lines
-from tfdist.rundir.ledger_lines import Phase, Stretch, Turn
+from tfdist.rundir.ledger_lines import AttemptPhase, LedgerEvent, LedgerInterval
 
 SECONDS = 60
 
@@ -172,14 +172,14 @@ def test_a_kill_is_split_up_by_the_ledger(tmp_path: Path, monkeypatch: pytest.Mo
             state = WorkerState(index, None, "here", victim.pid, 0, State.STEP, 0, 3 * every, begun)
             state.write(run.state_file(index))
         notices = [
-            Turn(0, begun, Phase.RUNNING, since=begun),
-            Stretch(0, begun, begun + 1, {"step": 1.0}, 30, 30),
-            Turn(0, begun + 4, Phase.RESTARTING, why="killed", step=31, noticed=begun + 3),
-            Turn(1, begun + 5, Phase.RUNNING),
-            Stretch(1, begun + 5, begun + 7, {"compile": 2.0}, 1, 21),
+            LedgerEvent(0, begun, AttemptPhase.RUNNING, since=begun),
+            LedgerInterval(0, begun, begun + 1, {"step": 1.0}, 30, 30),
+            LedgerEvent(0, begun + 4, AttemptPhase.RESTARTING, why="killed", step=31, noticed=begun + 3),
+            LedgerEvent(1, begun + 5, AttemptPhase.RUNNING),
+            LedgerInterval(1, begun + 5, begun + 7, {"compile": 2.0}, 1, 21),
         ]
         for entry in notices:
-            ledger_lines.append(run.ledger_file, entry)
+            ledger_lines.append_entry(run.ledger_file, entry)
         try:
             yield launcher
             assert victim.wait(SECONDS) < 0

@@ -212,10 +212,10 @@ def test_a_heartbeat_that_follows(notes: Notes, tmp_path: Path, monkeypatch: pyt
     )
     assert (heartbeat.state.step, heartbeat.state.epoch, heartbeat.state.limit) == (15, 2, None)
     account.close()
-    entries = ledger_lines.read(tmp_path / "ledger.jsonl").entries
-    stretches = [entry for entry in entries if isinstance(entry, ledger_lines.Stretch)]
+    entries = ledger_lines.read_ledger(tmp_path / "ledger.jsonl").entries
+    stretches = [entry for entry in entries if isinstance(entry, ledger_lines.LedgerInterval)]
     assert (sum(stretch.steps for stretch in stretches), stretches[-1].step) == (15, 15)
     kinds = {kind for stretch in stretches for kind in stretch.seconds}
-    known = {*map(str, ledger_lines.Kind)} - {"replay"}
+    known = {*map(str, ledger_lines.TimeKind)} - {"replay"}
     assert {"start-up", "compile", "step", "evaluation", "callback"} <= kinds <= known
     heartbeat.enter(State.FINISHED)

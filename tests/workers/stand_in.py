@@ -19,7 +19,7 @@ from typing import Any
 
 from tests.waiting import until
 from tfdist.launch.environment import Assignment
-from tfdist.launch.worker.launcher_channel import WorkerChannel
+from tfdist.launch.worker.launcher_channel import LauncherChannel
 from tfdist.rundir import ErrorRecord, RunDir, State, WorkerState
 from tfdist.training.supervision.ledger_writer import TimeAccount
 
@@ -28,7 +28,7 @@ def main() -> None:
     assignment = Assignment.from_environ()
     assert assignment is not None and assignment.channel_fd is not None
     trainer = Trainer(assignment)
-    channel = WorkerChannel(assignment.channel_fd, answers=trainer.answers())
+    channel = LauncherChannel(assignment.channel_fd, answers=trainer.answers())
     trainer.channel = channel
     channel.watch()
     run = RunDir(Path(assignment.run_dir))
@@ -54,7 +54,7 @@ class Trainer:
     """
 
     def __init__(self, assignment: Assignment) -> None:
-        self.channel: WorkerChannel | None = None
+        self.channel: LauncherChannel | None = None
         self._assignment = assignment
         self._limit: float | None = None
         self._busy = 0.0
@@ -99,7 +99,7 @@ class Trainer:
         self._beat(steps)
 
     @property
-    def _line(self) -> WorkerChannel:
+    def _line(self) -> LauncherChannel:
         assert self.channel is not None
         return self.channel
 

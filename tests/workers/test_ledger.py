@@ -12,11 +12,11 @@ from tfdist.reports.ledger.account import Account
 from tfdist.reports.ledger.account_builder import account
 from tfdist.reports.ledger.recovery import recoveries
 from tfdist.rundir import RunDir, ledger_lines
-from tfdist.rundir.ledger_lines import Kind, Phase
+from tfdist.rundir.ledger_lines import AttemptPhase, TimeKind
 
 
 def account_of(run: RunDir) -> Account:
-    read = ledger_lines.read(run.ledger_file)
+    read = ledger_lines.read_ledger(run.ledger_file)
     made = account(read.entries, read.damaged)
     assert made is not None
     return made
@@ -37,14 +37,14 @@ def test_an_account_over_a_restart_and_a_resumed_run(launchers: Launchers, tmp_p
     assert made.damaged == 1
     assert sum(made.seconds.values()) == pytest.approx(made.wall)
     assert [(a.opens, a.phase) for a in made.attempts] == [
-        (True, Phase.RESTARTING),
-        (False, Phase.RUNNING),
-        (True, Phase.DONE),
+        (True, AttemptPhase.RESTARTING),
+        (False, AttemptPhase.RUNNING),
+        (True, AttemptPhase.DONE),
     ]
     assert [(a.begun_at, a.reached, a.lost) for a in made.attempts] == [(0, 40, 10), (30, 50, 0), (50, 60, 0)]
     assert "worker 0: killed by SIGKILL" in made.attempts[0].why
     # The delay before a restart is lost, and the time between the two jobs is not counted.
-    assert made.seconds[Kind.RESTART] >= 1
+    assert made.seconds[TimeKind.RESTART] >= 1
     assert made.attempts[0].since <= made.attempts[0].at == made.attempts[1].since
     assert last["at"] < made.attempts[2].since
     (recovery,) = recoveries(made.attempts)
@@ -52,7 +52,7 @@ def test_an_account_over_a_restart_and_a_resumed_run(launchers: Launchers, tmp_p
     assert made.attempts[0].noticed is not None and made.attempts[0].ended is not None
     assert made.attempts[0].noticed <= made.attempts[0].ended <= made.attempts[1].since
     assert recovery.seconds["delay"] >= 1 and recovery.seconds["compile"] > 0
-    for kind in (Kind.STEP, Kind.COMPILE, Kind.START_UP, Kind.REPLAY):
+    for kind in (TimeKind.STEP, TimeKind.COMPILE, TimeKind.START_UP, TimeKind.REPLAY):
         assert made.seconds[kind] > 0
 
 

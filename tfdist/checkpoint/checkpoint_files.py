@@ -170,7 +170,7 @@ def writing(folder: Path, step: int) -> Iterator[Draft]:
     beside = made = folder / f".step-{step:08d}.{secrets.token_hex(4)}.tmp"
     try:
         beside.mkdir(parents=True)
-        draft = Draft(lambda name, content: direct_io.write_new(beside / name, content))
+        draft = Draft(lambda name, content: direct_io.write_uncached(beside / name, content))
         yield draft
         atomic_files.sync(beside)
         target = folder / free_name(stored(folder), step)

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tfdist.order.position import Position
-from tfdist.rundir.json_record import Record
+from tfdist.rundir.json_record import JsonRecord
 
 
 @dataclass(frozen=True)
-class Summary(Record):
+class Summary(JsonRecord):
     """One checkpoint, as a JSON file beside its arrays.
 
     Attributes:

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from tfdist.rundir.temp_names import beside, remove_abandoned
+from tfdist.rundir.temp_names import remove_abandoned, temp_path
 
 _NAME = "tfdist-checkpoint"
 
@@ -24,7 +24,7 @@ def passing_folder() -> Iterator[Path]:
     """
     place = Path(tempfile.gettempdir()) / _NAME
     remove_abandoned(place)
-    folder = beside(place)
+    folder = temp_path(place)
     folder.mkdir(mode=0o700)
     try:
         yield folder

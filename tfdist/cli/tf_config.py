@@ -6,7 +6,7 @@ import click
 
 from tfdist.cli.verb import Verb
 from tfdist.cluster.cluster_spec import Cluster
-from tfdist.cluster.tf_config import to_json, to_shell
+from tfdist.cluster.tf_config import tf_config_json, tf_config_shell
 
 
 @click.command("tf-config", cls=Verb)
@@ -22,5 +22,5 @@ from tfdist.cluster.tf_config import to_json, to_shell
 )
 def tf_config_command(workers: str, index: int, form: str) -> None:
     """Prints the TF_CONFIG of one worker of a cluster."""
-    write = to_shell if form == "shell" else to_json
+    write = tf_config_shell if form == "shell" else tf_config_json
     click.echo(write(Cluster.parse(workers), index))

@@ -3,6 +3,15 @@
 from tfdist.cluster.cluster_spec import Address, Cluster
 from tfdist.cluster.discover import discover
 from tfdist.cluster.membership import Membership
-from tfdist.cluster.tf_config import parse_tf_config, tf_config, to_json, to_shell
+from tfdist.cluster.tf_config import parse_tf_config, tf_config, tf_config_json, tf_config_shell
 
-__all__ = ["Address", "Cluster", "Membership", "discover", "parse_tf_config", "tf_config", "to_json", "to_shell"]
+__all__ = [
+    "Address",
+    "Cluster",
+    "Membership",
+    "discover",
+    "parse_tf_config",
+    "tf_config",
+    "tf_config_json",
+    "tf_config_shell",
+]

@@ -7,11 +7,12 @@ import random
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 
-from tfdist.cluster import open_mpi, slurm
 from tfdist.cluster.cluster_spec import Address, Cluster
 from tfdist.cluster.local_hosts import local_hosts
 from tfdist.cluster.membership import Membership
-from tfdist.cluster.ports import candidates
+from tfdist.cluster.open_mpi import is_open_mpi_rank, open_mpi_membership
+from tfdist.cluster.ports import candidate_ports
+from tfdist.cluster.slurm import slurm_membership
 from tfdist.cluster.tf_config import parse_tf_config
 from tfdist.errors import ClusterError
 
@@ -52,8 +53,8 @@ def discover(
     if environ.get("TF_CONFIG", "").strip():
         return _from_tf_config(environ["TF_CONFIG"], find_local)
     # mpirun in the script of a Slurm job leaves the job's variables to its ranks: what started this process decides.
-    scheduler = open_mpi if open_mpi.is_rank(environ) else slurm
-    return scheduler.membership(environ) or Membership(None, (0,))
+    membership = open_mpi_membership(environ) if is_open_mpi_rank(environ) else slurm_membership(environ)
+    return membership or Membership(None, (0,))
 
 
 def _from_list(cluster: Cluster, index: int | None, find_local: FindLocal) -> Membership:
@@ -77,7 +78,7 @@ def _from_count(nproc: int) -> Membership:
         raise ClusterError(f"--nproc needs at least one worker. Received: --nproc {nproc}")
     if nproc == 1:
         return Membership(None, (0,), source="--nproc 1")
-    ports = list(islice(candidates(random.randrange(1 << 30)), nproc))
+    ports = list(islice(candidate_ports(random.randrange(1 << 30)), nproc))
     if len(ports) < nproc:
         raise ClusterError(f"--nproc asks for more workers than there are ports. Received: --nproc {nproc}")
     cluster = Cluster(tuple(Address("127.0.0.1", port) for port in ports))

@@ -38,7 +38,7 @@ _SECRET = ("TOKEN", "SECRET", "PASSWORD")
 HIDDEN = "(set, not shown)"
 
 
-def deciding(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+def run_variables(environ: Mapping[str, str] | None = None) -> dict[str, str]:
     """The variables of `environ` (default: this process's) that decide something about a run, by name.
 
     Secrets are there, with `HIDDEN` in place of their values.

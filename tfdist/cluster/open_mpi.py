@@ -19,18 +19,18 @@ _JOB_NAMES = ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "OMPI_MCA_orte_hnp_ur
 _REMEDY = "Give the list with --workers, and --index $OMPI_COMM_WORLD_RANK."
 
 
-def is_rank(environ: Mapping[str, str]) -> bool:
+def is_open_mpi_rank(environ: Mapping[str, str]) -> bool:
     """Whether mpirun started this process."""
     return "OMPI_COMM_WORLD_RANK" in environ
 
 
-def membership(environ: Mapping[str, str]) -> Membership | None:
+def open_mpi_membership(environ: Mapping[str, str]) -> Membership | None:
     """This rank's place in the cluster; None outside mpirun, or when it started one rank.
 
     Raises:
         ClusterError: The ranks run on several machines, or the variables do not fit one another.
     """
-    if not is_rank(environ):
+    if not is_open_mpi_rank(environ):
         return None
     rank, size = _number(environ, "OMPI_COMM_WORLD_RANK"), _number(environ, "OMPI_COMM_WORLD_SIZE")
     if size == 1:

@@ -13,7 +13,7 @@ _LISTEN = "0A"
 _COMMAND_CHARACTERS = 120
 
 
-def candidates(start: int) -> Iterator[int]:
+def candidate_ports(start: int) -> Iterator[int]:
     """Every port that tfdist may choose, each once, beginning at a place that `start` (any number) decides."""
     count = END_PORT - FIRST_PORT
     for offset in range(count):
@@ -37,7 +37,7 @@ def _sockets(table: str, port: int) -> Iterator[list[str]]:
             yield fields
 
 
-def listening(port: int) -> list[str]:
+def listening_inodes(port: int) -> list[str]:
     """Inodes of the sockets of this machine that listen on `port`, IPv4 or IPv6."""
     return [inode for table in tcp_tables() for inode in listener_inodes(table, port)]
 
@@ -47,12 +47,12 @@ def tcp_tables() -> list[str]:
     return [_read(Path("/proc/net", name)) for name in ("tcp", "tcp6")]
 
 
-def who_has(port: int) -> str | None:
+def port_owner(port: int) -> str | None:
     """Who listens on `port`, such as `pid 123 (python train.py)`; None when that cannot be known."""
-    return _owner(listening(port))
+    return _owner(listening_inodes(port))
 
 
-def who_has_unix(name: str) -> str | None:
+def unix_socket_owner(name: str) -> str | None:
     """Who has bound the abstract unix socket `name`; None when that cannot be known."""
     lines = [line.split() for line in _read(Path("/proc/net/unix")).splitlines()[1:]]
     return _owner([fields[6] for fields in lines if len(fields) > 7 and fields[7] == f"@{name}"])

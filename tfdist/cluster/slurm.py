@@ -20,7 +20,7 @@ _BLOCKS = (END_PORT - FIRST_PORT) // _BLOCK
 _STEP_STRIDE = 31
 
 
-def membership(environ: Mapping[str, str]) -> Membership | None:
+def slurm_membership(environ: Mapping[str, str]) -> Membership | None:
     """This task's place in the cluster; None outside an srun task, or when the step has one task.
 
     Raises:

@@ -24,14 +24,14 @@ def tf_config(cluster: Cluster, index: int) -> dict[str, Any]:
     return {"cluster": {"worker": workers}, "task": {"type": "worker", "index": index}}
 
 
-def to_json(cluster: Cluster, index: int) -> str:
+def tf_config_json(cluster: Cluster, index: int) -> str:
     """TF_CONFIG's value as JSON on one line."""
     return json.dumps(tf_config(cluster, index))
 
 
-def to_shell(cluster: Cluster, index: int) -> str:
+def tf_config_shell(cluster: Cluster, index: int) -> str:
     """A line that a POSIX shell can `eval`."""
-    return f"export TF_CONFIG={shlex.quote(to_json(cluster, index))}"
+    return f"export TF_CONFIG={shlex.quote(tf_config_json(cluster, index))}"
 
 
 def parse_tf_config(text: str) -> tuple[Cluster, int]:

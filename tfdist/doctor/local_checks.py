@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from tfdist.cluster.discover import discover
-from tfdist.cluster.environment_variables import deciding
+from tfdist.cluster.environment_variables import run_variables
 from tfdist.cluster.membership import Membership
 from tfdist.doctor.check_result import Check
 from tfdist.doctor.machine import nvidia_smi
@@ -33,7 +33,7 @@ def check_here(
         seconds: How long NVIDIA's driver and TensorFlow together may take to be asked.
         clock: Seconds, never going back.
     """
-    environ = deciding()
+    environ = run_variables()
     try:
         taking_part: Membership | ClusterError = membership or discover()
     except ClusterError as error:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from tfdist.cluster.cluster_spec import Cluster
-from tfdist.cluster.tf_config import to_json
+from tfdist.cluster.tf_config import tf_config_json
 from tfdist.errors import UsageError
 from tfdist.launch.recording_request import RecordingRequest
 from tfdist.launch.trace_request import TraceRequest
@@ -44,7 +44,7 @@ def check_keras(environ: Mapping[str, str] | None = None) -> None:
     Raises:
         UsageError: Another than Keras 3 on TensorFlow.
     """
-    keras_choice.check(os.environ if environ is None else environ)
+    keras_choice.check_keras_choice(os.environ if environ is None else environ)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +125,7 @@ class Assignment(WorkerOptions):
         job: Different for every job, and the same in all of its attempts.
         address: This worker's host:port; None when there is one worker.
         cluster: Every worker's host:port, comma-separated; None when there is one worker.
-        channel_fd: File descriptor of the socket to the launcher (`WorkerChannel`).
+        channel_fd: File descriptor of the socket to the launcher (`LauncherChannel`).
 
     Raises:
         UsageError: A value is out of its range, or none of those that its option takes.
@@ -177,8 +177,8 @@ class Assignment(WorkerOptions):
         environ.pop("TF_CONFIG", None)
         if self.cluster is not None:
             cluster = Cluster.parse(self.cluster)
-            environ["TF_CONFIG"] = to_json(cluster, self.index)
-            environ.update(proxies.settings(environ, cluster))
+            environ["TF_CONFIG"] = tf_config_json(cluster, self.index)
+            environ.update(proxies.proxy_settings(environ, cluster))
             # The launcher keeps the port bound while the worker runs; see holding.py.
             environ["TF_GRPC_REUSE_PORT"] = "true"
         environ["PYTHONUNBUFFERED"] = "1"
@@ -187,8 +187,8 @@ class Assignment(WorkerOptions):
         environ["TFDIST_ATTEMPT"] = str(self.attempt)
         # Python's hash() orders sets: where that decides what is built first, workers must agree.
         environ.setdefault("PYTHONHASHSEED", str(self.seed % 2**32))
-        environ.update(keras_choice.settings(environ))
-        environ.update(allocator.settings(environ))
+        environ.update(keras_choice.keras_settings(environ))
+        environ.update(allocator.allocator_settings(environ))
         return environ
 
     @classmethod

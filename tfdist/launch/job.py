@@ -11,23 +11,23 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from tfdist.cluster.membership import Membership
 from tfdist.errors import TfdistError
-from tfdist.launch.agent.dependencies import Surroundings
+from tfdist.launch.agent.dependencies import Dependencies
 from tfdist.launch.agent.failures import from_start
-from tfdist.launch.agent.job_phases import Life, Phase
-from tfdist.launch.agent.launcher_effects import Keeper
-from tfdist.launch.agent.worker_group import Group
+from tfdist.launch.agent.job_phases import JobLifecycle, JobPhase
+from tfdist.launch.agent.launcher_effects import LauncherEffects
+from tfdist.launch.agent.worker_group import WorkerGroup
 from tfdist.launch.environment import Assignment, check_keras, read_token
 from tfdist.launch.job_spec import JobSpec
 from tfdist.launch.logs.output_pump import STDERR, STDOUT, Terminal
 from tfdist.launch.network_isolation import enter_network
-from tfdist.launch.peers.coordinator import Alone, Control
-from tfdist.launch.peers.messages import Ended, Stop
-from tfdist.launch.run_dir.failure_report import render
-from tfdist.launch.run_dir.launcher_ledger import Journal
-from tfdist.launch.run_dir.run_location import Place, create_place, join_place
-from tfdist.launch.run_dir.run_lock import RunHold
-from tfdist.launch.run_result import Outcome
-from tfdist.launch.signals import Signals, Stopped
+from tfdist.launch.peers.coordinator import Coordinator, SoleLauncher
+from tfdist.launch.peers.messages import AttemptEnded, Stop
+from tfdist.launch.run_dir.failure_report import render_report
+from tfdist.launch.run_dir.launcher_ledger import LauncherLedger
+from tfdist.launch.run_dir.run_location import RunLocation, create_run_location, join_run_location
+from tfdist.launch.run_dir.run_lock import RunLock
+from tfdist.launch.run_result import RunResult
+from tfdist.launch.signals import LauncherStopped, Signals
 from tfdist.net.port_lease import PortHold, hold_ports
 from tfdist.rundir.layout import RunDir
 
@@ -50,19 +50,19 @@ def run_job(spec: JobSpec) -> int:
     """
     begun = time.time()
     check_keras(spec.environ)
-    life = Life()
+    life = JobLifecycle()
     membership = enter_network(spec.network, spec.membership)
-    with Signals() as signals, PortHold() as ports, RunHold() as runs:
+    with Signals() as signals, PortHold() as ports, RunLock() as runs:
         try:
             membership = hold_ports(membership, ports)
-            life.enter(Phase.FORMING)
+            life.enter(JobPhase.FORMING)
             with _formed(spec, membership, runs, signals) as (place, control):
-                journal = Journal(place.run_dir.ledger_file if membership.has_chief else None, begun)
+                journal = LauncherLedger(place.run_dir.ledger_file if membership.has_chief else None, begun)
                 outcome = _run_group(spec, membership, place, control, signals, journal, life)
-        except Stopped as stopped:
-            life.enter(Phase.FAILED)
-            outcome = Outcome(stopped.exit_code, stop=Stop(stopped.exit_code, str(stopped)))
-    report = render(outcome, verbose=spec.verbose)
+        except LauncherStopped as stopped:
+            life.enter(JobPhase.FAILED)
+            outcome = RunResult(stopped.exit_code, stop=Stop(stopped.exit_code, str(stopped)))
+    report = render_report(outcome, verbose=spec.verbose)
     if report:
         # A stderr that is gone must not turn the exit code into another.
         with contextlib.suppress(OSError):
@@ -71,25 +71,27 @@ def run_job(spec: JobSpec) -> int:
 
 
 @contextlib.contextmanager
-def _formed(spec: JobSpec, membership: Membership, runs: RunHold, signals: Signals) -> Iterator[tuple[Place, Control]]:
+def _formed(
+    spec: JobSpec, membership: Membership, runs: RunLock, signals: Signals
+) -> Iterator[tuple[RunLocation, Coordinator]]:
     """The job's common ground and the line to its other launchers, which is hung up at the end."""
 
-    def create() -> Place:
+    def create() -> RunLocation:
         if spec.run_dir is not None:
             runs.take(RunDir(Path(spec.run_dir)))
-        place = create_place(
+        place = create_run_location(
             spec.run_dir, name=spec.name, overwrite=spec.overwrite, seed=spec.seed, resume=spec.resume
         )
         runs.take(place.run_dir)
         return place
 
     if membership.cluster is None or not membership.remote:
-        yield create(), Alone()
+        yield create(), SoleLauncher()
         return
     # Imported here: a job of one launcher has no other one to meet.
     from tfdist.launch.rendezvous.form_cluster import form
 
-    created: list[Place] = []
+    created: list[RunLocation] = []
 
     def make_go() -> dict[str, Any]:
         created.append(create())
@@ -100,28 +102,28 @@ def _formed(spec: JobSpec, membership: Membership, runs: RunHold, signals: Signa
         yield created[0] if created else _join(spec, membership, formed), control
 
 
-def _join(spec: JobSpec, membership: Membership, formed: Formed) -> Place:
+def _join(spec: JobSpec, membership: Membership, formed: Formed) -> RunLocation:
     from tfdist.launch.rendezvous.config_agreement import check_settings
 
     try:
         check_settings(spec.settings, formed.go.get("settings"))
-        return join_place(formed.go, spec.run_dir, name=spec.name, overwrite=spec.overwrite, resume=spec.resume)
+        return join_run_location(formed.go, spec.run_dir, name=spec.name, overwrite=spec.overwrite, resume=spec.resume)
     except TfdistError as error:
         index = membership.local[0]
         failure = from_start(index, error, **_where(membership, index))
-        formed.control.tell(Ended((failure,)))
+        formed.control.tell(AttemptEnded((failure,)))
         raise
 
 
 def _run_group(
     spec: JobSpec,
     membership: Membership,
-    place: Place,
-    control: Control,
+    place: RunLocation,
+    control: Coordinator,
     signals: Signals,
-    journal: Journal,
-    life: Life,
-) -> Outcome:
+    journal: LauncherLedger,
+    life: JobLifecycle,
+) -> RunResult:
     assignments = [_assignment(spec, membership, place, index) for index in membership.local]
     shown = {"chief": {0}, "all": set(membership.local), "none": set()}[spec.show]
     terminal = Terminal(_streams(), prefix=spec.log_prefix, whole_lines=len(shown) > 1)
@@ -129,15 +131,15 @@ def _run_group(
         with contextlib.suppress(OSError):
             here = ", ".join(map(str, membership.local))
             print(f"worker(s) {here} start; logs in {place.run_dir.logs_dir}", flush=True)
-    keeper = Keeper(spec, place, control, journal, terminal, shown)
-    around = Surroundings(keeper.start, keeper.diagnosis, control, signals, spec.grace, keeper.observe)
+    keeper = LauncherEffects(spec, place, control, journal, terminal, shown)
+    around = Dependencies(keeper.start, keeper.diagnosis, control, signals, spec.grace, keeper.observe)
     life.tell(keeper.enter)
-    outcome = Group(assignments, around, life, spec.max_restarts, keeper.tell).run()
+    outcome = WorkerGroup(assignments, around, life, spec.max_restarts, keeper.tell).run()
     keeper.close(assignments, outcome)
     return outcome
 
 
-def _assignment(spec: JobSpec, membership: Membership, place: Place, index: int) -> Assignment:
+def _assignment(spec: JobSpec, membership: Membership, place: RunLocation, index: int) -> Assignment:
     return Assignment(
         run_dir=str(place.run_dir),
         seed=place.seed,

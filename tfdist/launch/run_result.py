@@ -9,7 +9,7 @@ from tfdist.launch.peers.messages import Stop
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunResult:
     """How an attempt, or a job, ended.
 
     Attributes:

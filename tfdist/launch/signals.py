@@ -13,7 +13,7 @@ from typing import Any
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class Stopped(Exception):
+class LauncherStopped(Exception):
     """A signal ended the launcher before any worker ran.
 
     Attributes:
@@ -57,10 +57,10 @@ class Signals:
                 pass
 
     def check(self) -> None:
-        """Raises `Stopped` when a signal has come."""
+        """Raises `LauncherStopped` when a signal has come."""
         self.drain()
         if self.received:
-            raise Stopped(self.received[0])
+            raise LauncherStopped(self.received[0])
 
     def __enter__(self) -> Signals:
         if threading.current_thread() is threading.main_thread():

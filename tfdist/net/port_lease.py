@@ -18,7 +18,14 @@ from types import TracebackType
 
 from tfdist.cluster.cluster_spec import Address, Cluster
 from tfdist.cluster.membership import Membership
-from tfdist.cluster.ports import candidates, has_recent_connections, listening, tcp_tables, who_has, who_has_unix
+from tfdist.cluster.ports import (
+    candidate_ports,
+    has_recent_connections,
+    listening_inodes,
+    port_owner,
+    tcp_tables,
+    unix_socket_owner,
+)
 from tfdist.errors import PortTakenError
 
 _REMEDY = "Choose another port in --workers (the same list on every host), or end what has it."
@@ -73,8 +80,8 @@ class PortHold:
             taken.enter_context(_lock(port))
             taken.enter_context(_bind(port))
             # A listener of this user that shares the port does not stop the bind, so look for one.
-            if listening(port):
-                raise _taken(port, who_has(port))
+            if listening_inodes(port):
+                raise _taken(port, port_owner(port))
             self._sockets.push(taken.pop_all())
 
 
@@ -100,7 +107,7 @@ def hold_ports(membership: Membership, hold: PortHold) -> Membership:
 def _hold_any(cluster: Cluster, hold: PortHold) -> Cluster:
     wanted = [address.port for address in cluster.workers]
     held: list[int] = []
-    for port in _unique([*wanted, *candidates(random.randrange(1 << 30))]):
+    for port in _unique([*wanted, *candidate_ports(random.randrange(1 << 30))]):
         if len(held) == len(wanted):
             break
         with contextlib.suppress(PortTakenError):
@@ -127,7 +134,7 @@ def _lock(port: int) -> socket.socket:
         lock.close()
         if error.errno != errno.EADDRINUSE:
             raise
-        owner = who_has_unix(name) or "of another user"
+        owner = unix_socket_owner(name) or "of another user"
         raise PortTakenError(
             f"Port {port}, which this machine's worker needs, belongs to another tfdist job: {owner}. {_REMEDY}"
         ) from None
@@ -145,11 +152,15 @@ def _bind(port: int) -> socket.socket:
     except OSError as error:
         if error.errno != errno.EADDRINUSE:
             raise PortTakenError(f"Port {port} cannot be used: {error}. {_REMEDY}") from error
-        raise _taken(port, who_has(port)) from None
+        raise _taken(port, port_owner(port)) from None
 
 
 def _taken(port: int, owner: str | None) -> PortTakenError:
-    if owner is None and not listening(port) and any(has_recent_connections(table, port) for table in tcp_tables()):
+    if (
+        owner is None
+        and not listening_inodes(port)
+        and any(has_recent_connections(table, port) for table in tcp_tables())
+    ):
         return PortTakenError(
             f"Port {port}, which this machine's worker needs, still has connections of a program that used it. "
             f"Those of one that has ended are gone after a minute: try again then. Or: {_REMEDY}"

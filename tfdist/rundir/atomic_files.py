@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tfdist.errors import RunDirError
-from tfdist.rundir.temp_names import beside, remove_abandoned
+from tfdist.rundir.temp_names import remove_abandoned, temp_path
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -39,7 +39,7 @@ def replacing(path: str | os.PathLike[str], *, durable: bool = True, named_by: s
         RunDirError: The file cannot be written: the disk is full, the directory is read-only or gone.
     """
     path = Path(path)
-    temporary = beside(path)
+    temporary = temp_path(path)
     if durable:
         # Not with states, which are written all the time: the next start of the run removes what is left of them.
         remove_abandoned(path)

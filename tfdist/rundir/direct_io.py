@@ -25,7 +25,7 @@ _DIRECT: int = getattr(os, "O_DIRECT", 0)
 """Linux has it; 0 stands for "as ever"."""
 
 
-def write_new(path: Path, content: bytes | memoryview) -> None:
+def write_uncached(path: Path, content: bytes | memoryview) -> None:
     """Writes a file and waits until the disk has it (fsync); what is there is replaced.
 
     Args:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tfdist.rundir.json_record import Record
+from tfdist.rundir.json_record import JsonRecord
 
 
 @dataclass(frozen=True)
-class ErrorRecord(Record):
+class ErrorRecord(JsonRecord):
     """The exception that ended a worker; it lies in the run directory's `error_file`.
 
     Attributes:
@@ -37,11 +37,11 @@ class ErrorRecord(Record):
 
 
 @dataclass(frozen=True)
-class JobState(Record):
+class JobState(JsonRecord):
     """Where in its life a job is; it lies in the run directory's `job_file`.
 
     Attributes:
-        phase: A value of `tfdist.launch.agent.job_phases.Phase`.
+        phase: A value of `tfdist.launch.agent.job_phases.JobPhase`.
         attempt: Which start of the workers this is, from 0.
         host: The machine of the launcher that says so.
         pid: That launcher's process id.

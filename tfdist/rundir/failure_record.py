@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tfdist.rundir.json_record import Record, is_finite
+from tfdist.rundir.json_record import JsonRecord, is_finite
 
 
 @dataclass(frozen=True)
-class FailureRecord(Record):
+class FailureRecord(JsonRecord):
     """What a reader wants of the run directory's `failure_file`; the file has more.
 
     Attributes:

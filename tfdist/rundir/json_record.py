@@ -20,7 +20,7 @@ def is_finite(value: Any) -> TypeGuard[int | float]:
 
 
 @dataclasses.dataclass(frozen=True)
-class Record:
+class JsonRecord:
     """Base of the records in a run directory."""
 
     def to_dict(self) -> dict[str, Any]:

@@ -18,10 +18,10 @@ from typing import Any
 
 from tfdist.errors import RunDirError
 from tfdist.rundir.atomic_files import write_error
-from tfdist.rundir.json_record import Record
+from tfdist.rundir.json_record import JsonRecord
 
 
-class Kind(enum.StrEnum):
+class TimeKind(enum.StrEnum):
     """What a stretch of wall time was spent on. The chief knows most of them, readers add `restart` and `replay`."""
 
     STEP = "step"
@@ -39,7 +39,7 @@ class Kind(enum.StrEnum):
     OTHER = "other"
 
 
-class Phase(enum.StrEnum):
+class AttemptPhase(enum.StrEnum):
     """What a launcher says of an attempt: that its workers start, and how it ended."""
 
     RUNNING = "running"
@@ -52,14 +52,14 @@ class Phase(enum.StrEnum):
 
 
 @dataclass(frozen=True)
-class Stretch(Record):
+class LedgerInterval(JsonRecord):
     """What the chief did in a stretch of time.
 
     Attributes:
         attempt: The start of the workers that it belongs to, from 0.
         since: When the stretch began, in seconds since 1970 (UTC).
         at: When it ended.
-        seconds: How many of them went where; `Kind` -> seconds.
+        seconds: How many of them went where; `TimeKind` -> seconds.
         steps: Training batches done in it.
         step: Training batches of the run that were done at its end.
 
@@ -84,13 +84,13 @@ class Stretch(Record):
 
 
 @dataclass(frozen=True)
-class Turn(Record):
+class LedgerEvent(JsonRecord):
     """A turn in the life of a job, as its launcher says it.
 
     Attributes:
         attempt: The start of the workers that it belongs to, from 0.
         at: When, in seconds since 1970 (UTC).
-        phase: What comes now, a `Phase` or its value.
+        phase: What comes now, a `AttemptPhase` or its value.
         since: When the job began, in its first turn alone.
         why: What happened, in words; empty where `phase` says it all.
         step: The greatest step of the run that a worker of the attempt has told; None where the attempt begins.
@@ -102,24 +102,24 @@ class Turn(Record):
 
     attempt: int
     at: float
-    phase: Phase
+    phase: AttemptPhase
     since: float | None = None
     why: str = ""
     step: int | None = None
     noticed: float | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "phase", Phase(self.phase))
+        object.__setattr__(self, "phase", AttemptPhase(self.phase))
         _check_times(self.at, *(time for time in (self.since, self.noticed) if time is not None))
         _check_counts(self.attempt, self.step or 0)
         if not isinstance(self.why, str):
             raise ValueError("expected words for what happened")
 
 
-Entry = Stretch | Turn
+LedgerEntry = LedgerInterval | LedgerEvent
 
-_WRITERS: Mapping[type[Entry], str] = {Stretch: "chief", Turn: "launcher"}
-_KINDS = frozenset(Kind)
+_WRITERS: Mapping[type[LedgerEntry], str] = {LedgerInterval: "chief", LedgerEvent: "launcher"}
+_KINDS = frozenset(TimeKind)
 _MOST = 1e11
 """Seconds: of the year 5138, which every calendar has."""
 
@@ -133,11 +133,11 @@ class Ledger:
         damaged: Lines that could not be read, such as one that a kill has cut short.
     """
 
-    entries: tuple[Entry, ...]
+    entries: tuple[LedgerEntry, ...]
     damaged: int = 0
 
 
-def append(file: Path, entry: Entry) -> None:
+def append_entry(file: Path, entry: LedgerEntry) -> None:
     """Adds a line.
 
     Raises:
@@ -159,18 +159,18 @@ def append(file: Path, entry: Entry) -> None:
         raise write_error(file, error) from error
 
 
-def read(file: Path) -> Ledger:
+def read_ledger(file: Path) -> Ledger:
     """Reads all lines that are whole.
 
     Raises:
         RunDirError: There is no such file, or it cannot be read.
     """
-    entries = list(scan(file))
+    entries = list(scan_ledger(file))
     whole = tuple(entry for entry in entries if entry is not None)
     return Ledger(whole, len(entries) - len(whole))
 
 
-def scan(file: Path) -> Iterator[Entry | None]:
+def scan_ledger(file: Path) -> Iterator[LedgerEntry | None]:
     """The lines one after the other, for a ledger of whatever length; None for one that cannot be read.
 
     Raises:
@@ -190,7 +190,7 @@ def scan(file: Path) -> Iterator[Entry | None]:
         raise RunDirError(f"The ledger {file} cannot be read: {error}.") from error
 
 
-def _entry(line: bytes) -> Entry | None:
+def _entry(line: bytes) -> LedgerEntry | None:
     """What a line says; None when it was cut short, or is of a later version."""
     try:
         content: Any = json.loads(line.decode())
@@ -204,7 +204,7 @@ def _entry(line: bytes) -> Entry | None:
         return _tolerated(kind, content)
 
 
-def _tolerated(kind: type[Entry], content: Any) -> Entry | None:
+def _tolerated(kind: type[LedgerEntry], content: Any) -> LedgerEntry | None:
     """The entry without the fields that a later version has added."""
     try:
         return kind.from_dict(content)

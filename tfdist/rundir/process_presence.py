@@ -46,7 +46,7 @@ def presence(host: str, pid: int, seen: float) -> Presence:
     return Presence.STOPPED if state in "Tt" else Presence.ALIVE
 
 
-def started(pid: int) -> int | None:
+def start_ticks(pid: int) -> int | None:
     """When a process of this machine started, in clock ticks of the kernel; None where the system does not tell.
 
     With its number it names the process for as long as the machine runs, and needs no clock that people set.
@@ -58,7 +58,7 @@ def started(pid: int) -> int | None:
 
 
 def is_gone(pid: int, start: int) -> bool:
-    """Whether a process of this machine that started at `start`, as `started` tells it, has surely ended."""
+    """Whether a process of this machine that started at `start`, as `start_ticks` tells it, has surely ended."""
     try:
         state, ticks = _look(pid)
     except (FileNotFoundError, ProcessLookupError):

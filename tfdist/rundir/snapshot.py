@@ -12,7 +12,7 @@ from typing import TypeVar
 from tfdist.errors import RunDirError
 from tfdist.rundir.error_record import JobState
 from tfdist.rundir.failure_record import FailureRecord
-from tfdist.rundir.json_record import Record, is_finite
+from tfdist.rundir.json_record import JsonRecord, is_finite
 from tfdist.rundir.layout import RunDir
 from tfdist.rundir.worker_state import WorkerState
 
@@ -23,7 +23,7 @@ _NUMBERS = ("time", "moved", "rate", "busy")
 _ATTEMPTS = 3
 """Readings of a file that is replaced meanwhile; a network file system may then say that it is stale."""
 
-AnyRecord = TypeVar("AnyRecord", bound=Record)
+AnyRecord = TypeVar("AnyRecord", bound=JsonRecord)
 
 
 @dataclass(frozen=True)

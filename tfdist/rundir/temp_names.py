@@ -15,7 +15,7 @@ import socket
 from collections.abc import Iterable
 from pathlib import Path
 
-from tfdist.rundir.process_presence import is_gone, started
+from tfdist.rundir.process_presence import is_gone, start_ticks
 
 TEMPORARY_GLOB = ".*.tmp*"
 """Matches every such name, and maybe others."""
@@ -24,9 +24,9 @@ _SIGNATURE = r"\.(?P<host>[0-9a-f]{8})\.(?P<pid>\d+)-(?P<start>\d+)-[0-9a-f]{8}\
 _NAME = re.compile(rf"\..+{_SIGNATURE}(?:\.[^.]+)?")
 
 
-def beside(path: Path) -> Path:
+def temp_path(path: Path) -> Path:
     """A new name beside `path` that keeps its suffix, by which Keras chooses a format; nothing is made there."""
-    process = f"{os.getpid()}-{started(os.getpid()) or 0}"
+    process = f"{os.getpid()}-{start_ticks(os.getpid()) or 0}"
     return path.with_name(f".{path.stem}.{_host()}.{process}-{secrets.token_hex(4)}.tmp{path.suffix}")
 
 

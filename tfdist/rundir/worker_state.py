@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from tfdist.rundir.json_record import Record
+from tfdist.rundir.json_record import JsonRecord
 
 
 class State(enum.StrEnum):
@@ -31,7 +31,7 @@ class State(enum.StrEnum):
 
 
 @dataclass(frozen=True)
-class WorkerState(Record):
+class WorkerState(JsonRecord):
     """One worker at one moment.
 
     Attributes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfdist.launch.signals import Signals, Stopped
+from tfdist.launch.signals import LauncherStopped, Signals
 
 STOPPED = (129, 130, 143)
 """What a job exits with that a signal to its launcher ended."""
@@ -24,5 +24,5 @@ def check(signals: Signals) -> None:
     """Raises `Interrupted` when a signal has come."""
     try:
         signals.check()
-    except Stopped as stopped:
+    except LauncherStopped as stopped:
         raise Interrupted(stopped.exit_code) from None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfdist.launch.job import run_job
-from tfdist.launch.logs.tf_log_filter import is_noise
+from tfdist.launch.logs.tf_log_filter import is_tf_log_line
 from tfdist.launch.recording_request import RecordingRequest
 from tfdist.rundir import RunDir
 from tfdist.training.probes.recording_file import Recording
@@ -89,5 +89,5 @@ def last_line(log: Path) -> str:
     except OSError:
         return ""
     whole = lines[1:] if skipped and len(lines) > 1 else lines
-    said = [line for line in whole if line.strip() and not is_noise(line)]
+    said = [line for line in whole if line.strip() and not is_tf_log_line(line)]
     return said[-1].decode(errors="replace").strip() if said else ""

@@ -16,7 +16,7 @@ from tests.unit.checkpoint.inspection.made import cut, damage, folder_of, run_wi
 from tfdist.checkpoint.inspection import export
 from tfdist.checkpoint.inspection.stored_checkpoints import Held
 from tfdist.cli.main import main
-from tfdist.launch.run_dir.run_lock import RunHold
+from tfdist.launch.run_dir.run_lock import RunLock
 from tfdist.rundir import RunDir, create_run_dir
 
 
@@ -181,7 +181,7 @@ def test_the_fits_of_a_script(run: RunDir) -> None:
 
 
 def test_a_run_that_goes_on_is_not_pruned_without_a_word(run: RunDir) -> None:
-    with RunHold() as hold:
+    with RunLock() as hold:
         hold.take(run)
         result = checkpoints("prune", run, "--keep", "1")
         assert result.exit_code == 2 and "goes on" in result.stderr

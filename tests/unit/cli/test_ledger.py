@@ -16,7 +16,7 @@ from tfdist.rundir import RunDir, create_run_dir, ledger_lines
 def run(tmp_path: Path) -> RunDir:
     made = create_run_dir(tmp_path / "a", name="digits")
     for entry in killed_once():
-        ledger_lines.append(made.ledger_file, entry)
+        ledger_lines.append_entry(made.ledger_file, entry)
     return made
 
 

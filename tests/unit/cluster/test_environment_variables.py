@@ -2,18 +2,18 @@ from __future__ import annotations
 
 import pytest
 
-from tfdist.cluster.environment_variables import HIDDEN, deciding
+from tfdist.cluster.environment_variables import HIDDEN, run_variables
 
 
 def test_only_what_decides_is_shown() -> None:
     environ = {"TF_CONFIG": "{}", "HOME": "/root", "NCCL_DEBUG": "INFO", "TF_CLI_CONFIG_FILE": "x", "KERAS_BACKEND": ""}
-    assert deciding(environ) == {"KERAS_BACKEND": "", "NCCL_DEBUG": "INFO", "TF_CONFIG": "{}"}
+    assert run_variables(environ) == {"KERAS_BACKEND": "", "NCCL_DEBUG": "INFO", "TF_CONFIG": "{}"}
 
 
 def test_a_secret_is_there_without_its_value() -> None:
-    assert deciding({"TFDIST_TOKEN": "hush"}) == {"TFDIST_TOKEN": HIDDEN}
+    assert run_variables({"TFDIST_TOKEN": "hush"}) == {"TFDIST_TOKEN": HIDDEN}
 
 
 def test_this_process_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NCCL_SOCKET_IFNAME", "eth7")
-    assert deciding()["NCCL_SOCKET_IFNAME"] == "eth7"
+    assert run_variables()["NCCL_SOCKET_IFNAME"] == "eth7"

@@ -14,7 +14,7 @@ RANK = {
 
 
 def test_ranks_of_one_machine_come_to_one_list() -> None:
-    found = [open_mpi.membership({**RANK, "OMPI_COMM_WORLD_RANK": str(rank)}) for rank in range(3)]
+    found = [open_mpi.open_mpi_membership({**RANK, "OMPI_COMM_WORLD_RANK": str(rank)}) for rank in range(3)]
     assert len({str(place.cluster) for place in found if place is not None}) == 1
     assert [place.local for place in found if place is not None] == [(0,), (1,), (2,)]
     assert all(place is not None and place.machine == (0, 1, 2) for place in found)
@@ -24,7 +24,7 @@ def test_ranks_of_one_machine_come_to_one_list() -> None:
 def test_ports_stay_below_the_ephemeral_ones(size: int) -> None:
     sizes = {"OMPI_COMM_WORLD_SIZE": str(size), "OMPI_COMM_WORLD_LOCAL_SIZE": str(size)}
     for job in range(100 if size == 2 else 1):
-        found = open_mpi.membership({**RANK, **sizes, "PMIX_NAMESPACE": f"job-{job}"})
+        found = open_mpi.open_mpi_membership({**RANK, **sizes, "PMIX_NAMESPACE": f"job-{job}"})
         assert found is not None and found.cluster is not None
         ports = [address.port for address in found.cluster.workers]
         assert 20000 <= ports[0] == ports[-1] - size + 1 < ports[-1] < 32000
@@ -32,7 +32,7 @@ def test_ports_stay_below_the_ephemeral_ones(size: int) -> None:
 
 @pytest.mark.parametrize("environ", [{}, {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "1"}])
 def test_outside_mpirun_or_alone_it_says_nothing(environ: dict[str, str]) -> None:
-    assert open_mpi.membership(environ) is None
+    assert open_mpi.open_mpi_membership(environ) is None
 
 
 @pytest.mark.parametrize(
@@ -47,6 +47,6 @@ def test_outside_mpirun_or_alone_it_says_nothing(environ: dict[str, str]) -> Non
 )
 def test_what_cannot_be_known_names_workers(changed: dict[str, str], says: str) -> None:
     with pytest.raises(ClusterError) as raised:
-        open_mpi.membership({**RANK, **changed})
+        open_mpi.open_mpi_membership({**RANK, **changed})
     assert says in str(raised.value)
     assert "--workers" in str(raised.value)

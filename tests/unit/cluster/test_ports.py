@@ -15,9 +15,9 @@ TABLE = """  sl  local_address rem_address   st tx_queue rx_queue tr tm->when re
 
 def test_candidates_are_every_port_once_below_the_ephemeral_ones() -> None:
     for start in (0, 1, 11_999, 12_000, 10**9):
-        found = list(ports.candidates(start))
+        found = list(ports.candidate_ports(start))
         assert sorted(found) == list(range(20000, 32000))
-    assert next(ports.candidates(0)) != next(ports.candidates(1))
+    assert next(ports.candidate_ports(0)) != next(ports.candidate_ports(1))
 
 
 def test_the_kernels_table_is_read() -> None:
@@ -33,9 +33,9 @@ def test_a_listener_is_named() -> None:
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         port = server.getsockname()[1]
-        assert ports.who_has(port) is None  # bound, and not yet listening
+        assert ports.port_owner(port) is None  # bound, and not yet listening
         server.listen()
-        owner = ports.who_has(port)
+        owner = ports.port_owner(port)
     assert owner is not None
     assert owner.startswith(f"pid {os.getpid()} (")
 
@@ -44,7 +44,7 @@ def test_the_owner_of_an_abstract_socket_is_named() -> None:
     name = f"tfdist-test-{os.getpid()}"
     with socket.socket(socket.AF_UNIX) as lock:
         lock.bind(f"\0{name}")
-        owner = ports.who_has_unix(name)
+        owner = ports.unix_socket_owner(name)
     assert owner is not None
     assert owner.startswith(f"pid {os.getpid()} (")
-    assert ports.who_has_unix(name) is None
+    assert ports.unix_socket_owner(name) is None

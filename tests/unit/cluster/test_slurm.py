@@ -47,12 +47,12 @@ def test_broken_task_counts_are_refused() -> None:
 
 
 def test_each_task_finds_its_place() -> None:
-    found = slurm.membership(STEP)
+    found = slurm.slurm_membership(STEP)
     assert found is not None and found.cluster is not None
     base = slurm.base_port(1000, 0)
     assert str(found.cluster) == f"node2:{base},node2:{base + 1},node10:{base}"
     assert (found.local, found.machine) == ((2,), (2,))
-    first = slurm.membership({**STEP, "SLURM_PROCID": "0"})
+    first = slurm.slurm_membership({**STEP, "SLURM_PROCID": "0"})
     assert first is not None
     assert (first.local, first.machine) == ((0,), (0, 1))
 
@@ -64,7 +64,7 @@ def test_each_task_finds_its_place() -> None:
 )
 def test_distributions_that_come_to_the_same(distribution: str, nodes: str, counts: str, hosts: list[str]) -> None:
     changed = {"SLURM_STEP_NODELIST": nodes, "SLURM_STEP_TASKS_PER_NODE": counts, "SLURM_DISTRIBUTION": distribution}
-    found = slurm.membership({**STEP, **changed})
+    found = slurm.slurm_membership({**STEP, **changed})
     assert found is not None and found.cluster is not None
     assert [address.host for address in found.cluster.workers] == hosts
 
@@ -80,7 +80,7 @@ def test_ports_stay_below_the_ephemeral_ones_and_differ_between_neighbours() -> 
     "environ", [{}, {"SLURM_JOB_ID": "1"}, {**STEP, "SLURM_STEP_NUM_TASKS": "1"}, {"SLURM_PROCID": "0"}]
 )
 def test_outside_a_step_of_several_tasks_slurm_says_nothing(environ: dict[str, str]) -> None:
-    assert slurm.membership(environ) is None
+    assert slurm.slurm_membership(environ) is None
 
 
 @pytest.mark.parametrize(
@@ -100,10 +100,10 @@ def test_outside_a_step_of_several_tasks_slurm_says_nothing(environ: dict[str, s
 )
 def test_variables_that_do_not_fit_are_refused(changed: dict[str, str], says: str) -> None:
     with pytest.raises(ClusterError) as raised:
-        slurm.membership({**STEP, **changed})
+        slurm.slurm_membership({**STEP, **changed})
     assert says in str(raised.value)
 
 
 def test_the_script_of_a_job_is_told_to_use_srun() -> None:
     with pytest.raises(ClusterError, match="srun tfdist train"):
-        slurm.membership({"SLURM_JOB_ID": "1", "SLURM_PROCID": "0", "SLURM_NTASKS": "4"})
+        slurm.slurm_membership({"SLURM_JOB_ID": "1", "SLURM_PROCID": "0", "SLURM_NTASKS": "4"})

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from tfdist.cluster import Cluster, parse_tf_config, tf_config, to_json, to_shell
+from tfdist.cluster import Cluster, parse_tf_config, tf_config, tf_config_json, tf_config_shell
 from tfdist.errors import ClusterError
 
 CLUSTER = Cluster.parse("a:1,b:2")
@@ -16,7 +16,7 @@ def test_tf_config_is_what_tensorflow_reads() -> None:
         "cluster": {"worker": ["a:1", "b:2"]},
         "task": {"type": "worker", "index": 1},
     }
-    assert parse_tf_config(to_json(CLUSTER, 1)) == (CLUSTER, 1)
+    assert parse_tf_config(tf_config_json(CLUSTER, 1)) == (CLUSTER, 1)
 
 
 def test_an_index_that_the_cluster_has_not_is_refused() -> None:
@@ -25,7 +25,7 @@ def test_an_index_that_the_cluster_has_not_is_refused() -> None:
 
 
 def test_a_shell_can_eval_it() -> None:
-    script = f'{to_shell(CLUSTER, 0)}\nprintf %s "$TF_CONFIG"'
+    script = f'{tf_config_shell(CLUSTER, 0)}\nprintf %s "$TF_CONFIG"'
     printed = subprocess.run(["sh", "-c", script], capture_output=True, check=True, timeout=10).stdout
     assert json.loads(printed) == tf_config(CLUSTER, 0)
 

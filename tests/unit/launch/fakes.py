@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tfdist.launch.agent.dependencies import Surroundings
+from tfdist.launch.agent.dependencies import Dependencies
 from tfdist.launch.agent.failures import Failure, first_to_last, from_signal
 from tfdist.launch.environment import Assignment
 from tfdist.launch.peers.messages import Event
@@ -183,8 +183,8 @@ class Stage:
     signals: Signals
     signals_at: Sequence[tuple[float, int]] = ()
 
-    def surroundings(self, grace: float = 30.0) -> Surroundings:
-        return Surroundings(
+    def surroundings(self, grace: float = 30.0) -> Dependencies:
+        return Dependencies(
             lambda assignment: self.workers[assignment.attempt][assignment.index],
             diagnose,
             self.control,

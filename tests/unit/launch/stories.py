@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests.unit.launch.fakes import FakeControl, FakeWorker, assignments, beat, stage
-from tfdist.launch.agent.attempt import Attempt, Course
+from tfdist.launch.agent.attempt import AttemptState, GroupAttempt
 from tfdist.launch.peers.messages import Event
-from tfdist.launch.run_result import Outcome
+from tfdist.launch.run_result import RunResult
 
 ABORT = -signal.SIGABRT
 ASKED = {"dump": {"stacks": "File x", "where": "train.py line 3 in main"}}
@@ -21,11 +21,11 @@ ASKED = {"dump": {"stacks": "File x", "where": "train.py line 3 in main"}}
 class Story:
     """How one attempt went: `seconds` by the fake clock."""
 
-    outcome: Outcome
+    outcome: RunResult
     control: FakeControl
     workers: list[FakeWorker]
     seconds: float
-    course: Course
+    course: AttemptState
 
 
 def tell_story(
@@ -38,7 +38,7 @@ def tell_story(
 ) -> Story:
     """Runs one attempt; the options are those of `stage` and of its surroundings."""
     place = stage(workers, leads=leads, remote=remote, script=script, signals_at=signals_at)
-    attempt = Attempt(assignments(len(workers), len(remote)), place.surroundings(grace))
+    attempt = GroupAttempt(assignments(len(workers), len(remote)), place.surroundings(grace))
     with place.signals:
         outcome = attempt.run()
     return Story(outcome, place.control, place.workers[0], place.clock.now, attempt.course)

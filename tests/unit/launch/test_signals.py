@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tfdist.launch.signals import Signals, Stopped
+from tfdist.launch.signals import LauncherStopped, Signals
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +24,7 @@ def test_a_signal_is_remembered_and_wakes_who_waits(number: signal.Signals) -> N
         signals.check()
         os.kill(os.getpid(), number)
         assert signals.received == [number]
-        with pytest.raises(Stopped) as stopped:
+        with pytest.raises(LauncherStopped) as stopped:
             signals.check()
         assert stopped.value.exit_code == 128 + number
     assert signal.getsignal(number) == before

@@ -12,7 +12,7 @@ from tfdist.errors import RunDirError
 from tfdist.rundir import RunDir, atomic_files, create_run_dir, join_run_dir
 from tfdist.rundir.atomic_files import write_text
 from tfdist.rundir.creation import Resume, next_attempt
-from tfdist.rundir.temp_names import beside
+from tfdist.rundir.temp_names import temp_path
 
 STRANGERS = [".mine.tmp", "notes.txt", "events/notes.txt", "logs/worker.txt", "state/mine.json"]
 
@@ -37,9 +37,9 @@ def earlier_run(tmp_path: Path) -> RunDir:
             (checkpoint / name).write_text("old")
     for file in (run.log_file(0, 0), run.state_file(0), run.error_file(0, 0)):
         file.write_text("old")
-    beside(run.model_file).write_text("what a writer that was killed left")
-    beside(run.state_file(0)).write_text("the same")
-    beside(run.path / "mine.keras").mkdir()
+    temp_path(run.model_file).write_text("what a writer that was killed left")
+    temp_path(run.state_file(0)).write_text("the same")
+    temp_path(run.path / "mine.keras").mkdir()
     return run
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.disks import files_of_at_most, small_disk
 from tfdist.rundir import direct_io
-from tfdist.rundir.direct_io import ALIGNMENT, write_new
+from tfdist.rundir.direct_io import ALIGNMENT, write_uncached
 
 LARGE = 5 * ALIGNMENT + 77
 
@@ -51,9 +51,9 @@ def is_cached(path: Path) -> bool:
 def test_it_has_all_bytes(size: int, shift: int, tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"what was there before" * 9)
-    write_new(path, memory(size, shift))
+    write_uncached(path, memory(size, shift))
     assert path.read_bytes() == memory(size)
-    write_new(path, bytes(memory(size)))
+    write_uncached(path, bytes(memory(size)))
     assert path.read_bytes() == memory(size)
 
 
@@ -64,11 +64,11 @@ def test_it_passes_the_page_cache_by(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert is_cached(tmp_path / "try")
     except (OSError, AssertionError):
         pytest.skip("this file system has no cache, or none that can be passed by")
-    write_new(tmp_path / "past", memory(4 * ALIGNMENT))
+    write_uncached(tmp_path / "past", memory(4 * ALIGNMENT))
     if is_cached(tmp_path / "past"):
         pytest.skip("this file system lies in memory")
     monkeypatch.setattr(direct_io, "_DIRECT", 0)
-    write_new(tmp_path / "through", memory(4 * ALIGNMENT))
+    write_uncached(tmp_path / "through", memory(4 * ALIGNMENT))
     assert is_cached(tmp_path / "through")
 
 
@@ -81,7 +81,7 @@ def test_a_file_system_that_cannot_gets_it_as_ever(tmp_path: Path, monkeypatch: 
         return opened(path, flags, mode)
 
     monkeypatch.setattr(os, "open", refuse)
-    write_new(tmp_path / "file", memory(LARGE))
+    write_uncached(tmp_path / "file", memory(LARGE))
     assert (tmp_path / "file").read_bytes() == memory(LARGE)
 
 
@@ -109,17 +109,17 @@ def test_a_file_system_that_wants_other_sizes_gets_the_rest_as_ever(
     except OSError:
         pytest.skip("this file system has no O_DIRECT")
     monkeypatch.setattr(os, "write", write)
-    write_new(tmp_path / "file", memory(LARGE))
+    write_uncached(tmp_path / "file", memory(LARGE))
     assert (tmp_path / "file").read_bytes() == memory(LARGE)
     assert calls[0] and not calls[-1]
 
 
 def test_other_errors_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(FileNotFoundError):
-        write_new(tmp_path / "absent" / "file", memory(LARGE))
+        write_uncached(tmp_path / "absent" / "file", memory(LARGE))
     for size in (0, 1, ALIGNMENT, 4 * ALIGNMENT, LARGE - 1):
         with files_of_at_most(size), pytest.raises(OSError, match="File too large"):
-            write_new(tmp_path / "file", memory(LARGE))
+            write_uncached(tmp_path / "file", memory(LARGE))
 
     def refuse(descriptor: int, content: memoryview) -> int:
         raise OSError(errno.EINVAL, "never")
@@ -127,10 +127,10 @@ def test_other_errors_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(os, "write", refuse)
     for size in (10, LARGE):
         with pytest.raises(OSError, match="never"):
-            write_new(tmp_path / "file", memory(size))
+            write_uncached(tmp_path / "file", memory(size))
 
 
 def test_a_full_disk_is_told(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", "16k") as disk, pytest.raises(OSError, match="No space left") as caught:
-        write_new(disk / "file", memory(LARGE))
+        write_uncached(disk / "file", memory(LARGE))
     assert caught.value.errno == errno.ENOSPC

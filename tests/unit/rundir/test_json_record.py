@@ -8,7 +8,7 @@ import pytest
 
 from tfdist.errors import RunDirError
 from tfdist.rundir import ErrorRecord, State, WorkerState
-from tfdist.rundir.json_record import Record
+from tfdist.rundir.json_record import JsonRecord
 
 STATE = WorkerState(
     index=1, address="h:20000", host="h", pid=12, attempt=0, state=State.STEP, epoch=2, step=30, time=5.5
@@ -19,7 +19,7 @@ ERROR = ErrorRecord(
 
 
 @pytest.mark.parametrize("record", [STATE, dataclasses.replace(STATE, address=None), ERROR])
-def test_round_trip(tmp_path: Path, record: Record) -> None:
+def test_round_trip(tmp_path: Path, record: JsonRecord) -> None:
     record.write(tmp_path / "record.json")
     assert type(record).read(tmp_path / "record.json") == record
 

@@ -7,10 +7,10 @@ import pytest
 
 from tfdist.errors import RunDirError
 from tfdist.rundir import ledger_lines
-from tfdist.rundir.ledger_lines import Phase, Stretch, Turn
+from tfdist.rundir.ledger_lines import AttemptPhase, LedgerEvent, LedgerInterval
 
-TURN = Turn(0, 10.0, Phase.RUNNING, since=9.0)
-STRETCH = Stretch(0, 10.0, 15.0, {"step": 4.0, "input": 1.0}, steps=8, step=8)
+TURN = LedgerEvent(0, 10.0, AttemptPhase.RUNNING, since=9.0)
+STRETCH = LedgerInterval(0, 10.0, 15.0, {"step": 4.0, "input": 1.0}, steps=8, step=8)
 
 
 @pytest.fixture
@@ -20,21 +20,21 @@ def file(tmp_path: Path) -> Path:
 
 def test_what_is_written_is_read(file: Path) -> None:
     for entry in (TURN, STRETCH):
-        ledger_lines.append(file, entry)
-    assert ledger_lines.read(file) == ledger_lines.Ledger((TURN, STRETCH))
+        ledger_lines.append_entry(file, entry)
+    assert ledger_lines.read_ledger(file) == ledger_lines.Ledger((TURN, STRETCH))
     assert [json.loads(line)["who"] for line in file.read_text().splitlines()] == ["launcher", "chief"]
 
 
 def test_a_kill_at_any_byte_costs_one_line(file: Path) -> None:
-    ledger_lines.append(file, TURN)
+    ledger_lines.append_entry(file, TURN)
     whole = file.read_bytes()
-    ledger_lines.append(file, STRETCH)
+    ledger_lines.append_entry(file, STRETCH)
     both = file.read_bytes()
     for size in range(len(whole), len(both)):
         file.write_bytes(both[:size])
-        assert TURN in ledger_lines.read(file).entries
-        ledger_lines.append(file, STRETCH)
-        read = ledger_lines.read(file)
+        assert TURN in ledger_lines.read_ledger(file).entries
+        ledger_lines.append_entry(file, STRETCH)
+        read = ledger_lines.read_ledger(file)
         # The last byte is the newline alone: then the line was whole.
         lost = not len(whole) < size < len(both) - 1
         assert read.entries == ((TURN, STRETCH) if size != len(both) - 1 else (TURN, STRETCH, STRETCH))
@@ -62,19 +62,19 @@ def test_a_kill_at_any_byte_costs_one_line(file: Path) -> None:
 )
 def test_lines_that_say_nothing_are_counted(file: Path, line: str) -> None:
     file.write_text(line + "\n")
-    assert ledger_lines.read(file) == ledger_lines.Ledger((), 1)
+    assert ledger_lines.read_ledger(file) == ledger_lines.Ledger((), 1)
 
 
 def test_no_ledger(file: Path) -> None:
     with pytest.raises(RunDirError, match="There is no ledger .* Expected "):
-        ledger_lines.read(file)
+        ledger_lines.read_ledger(file)
 
 
 def test_a_ledger_that_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(RunDirError, match="absent"):
-        ledger_lines.append(tmp_path / "absent" / "ledger.jsonl", TURN)
+        ledger_lines.append_entry(tmp_path / "absent" / "ledger.jsonl", TURN)
 
 
 def test_a_full_disk() -> None:
     with pytest.raises(RunDirError, match="The disk is full"):
-        ledger_lines.append(Path("/dev/full"), TURN)
+        ledger_lines.append_entry(Path("/dev/full"), TURN)

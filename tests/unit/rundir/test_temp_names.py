@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tfdist.rundir.atomic_files import replacing
-from tfdist.rundir.temp_names import beside, remove_abandoned, remove_all
+from tfdist.rundir.temp_names import remove_abandoned, remove_all, temp_path
 
 WRITE = """
 import sys
@@ -71,7 +71,7 @@ def test_what_another_machine_wrote_stays(writer: Writer, tmp_path: Path, monkey
 
 def test_a_process_of_the_same_number_is_another_one(tmp_path: Path) -> None:
     target = tmp_path / "model.keras"
-    own = beside(target)
+    own = temp_path(target)
     number = f".{os.getpid()}-"
     before = own.name.partition(number)
     earlier = tmp_path / f"{before[0]}{number}1-{before[2].rpartition('-')[2]}"
@@ -83,7 +83,7 @@ def test_a_process_of_the_same_number_is_another_one(tmp_path: Path) -> None:
 
 def test_one_that_cannot_be_removed_keeps_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = tmp_path / "model.keras"
-    own = beside(target).name
+    own = temp_path(target).name
     earlier = {tmp_path / re.sub(rf"{os.getpid()}-\d+", f"{os.getpid()}-{start}", own) for start in (1, 2, 3)}
     for path in earlier:
         path.write_text("half")
@@ -116,7 +116,7 @@ def test_where_nobody_writes_all_is_removed(writer: Writer, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("name", ["model.keras", "model.weights.h5", "folder", ".hidden", "m" * 150 + ".keras"])
 def test_the_suffix_stays_and_the_name_is_short_enough(name: str, tmp_path: Path) -> None:
-    path = beside(tmp_path / name)
+    path = temp_path(tmp_path / name)
     assert path.suffix == ((tmp_path / name).suffix or ".tmp")
     path.write_text("half")
 

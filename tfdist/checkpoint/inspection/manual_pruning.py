@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from tfdist.checkpoint import checkpoint_files
 from tfdist.checkpoint.inspection.stored_checkpoints import Held
 from tfdist.errors import RunDirError
-from tfdist.launch.run_dir.run_lock import RunHold
+from tfdist.launch.run_dir.run_lock import RunLock
 from tfdist.rundir.layout import RunDir
 
 
@@ -48,7 +48,7 @@ def holding(run: RunDir, *, live: bool) -> Iterator[bool]:
     Raises:
         RunDirError: The run goes on, and is not to be touched then.
     """
-    with RunHold() as hold:
+    with RunLock() as hold:
         try:
             hold.take(run)
         except RunDirError:

@@ -21,7 +21,7 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
-from tfdist.rundir.temp_names import beside, remove_all_abandoned
+from tfdist.rundir.temp_names import remove_all_abandoned, temp_path
 
 MAGIC = b"tfdix\x00\x00\x01"
 """The last byte is the version of the format."""
@@ -141,7 +141,7 @@ def writing(candidates: Iterable[Path]) -> Iterator[tuple[IO[bytes], Path | None
     process that was killed has left there is removed.
     """
     for place in candidates:
-        temporary = beside(place)
+        temporary = temp_path(place)
         _tidy(place.parent, place.suffix)
         try:
             place.parent.mkdir(parents=True, exist_ok=True)

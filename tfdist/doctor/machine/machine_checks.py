@@ -94,7 +94,7 @@ def check_malloc(environ: Mapping[str, str]) -> Check:
     if own:
         listed = " ".join(f"{name}={value}" for name, value in own.items())
         return ok("malloc", f"as this environment sets it, tfdist adds nothing: {listed}")
-    chosen = allocator.settings(environ)
+    chosen = allocator.allocator_settings(environ)
     if not chosen:
         return ok("malloc", "the system's; tfdist adds nothing where there is a GPU")
     listed = " ".join(f"{name}={value}" for name, value in chosen.items())

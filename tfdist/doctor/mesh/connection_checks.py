@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tfdist.cluster.environment_variables import deciding
+from tfdist.cluster.environment_variables import run_variables
 from tfdist.cluster.membership import Membership
 from tfdist.doctor.check_result import CLUSTER, Check, fail, ok
 from tfdist.doctor.mesh.doctor_hello import Greeting
@@ -54,7 +54,7 @@ def check_connections(
             except PortTakenError as error:
                 taken[index] = str(error)
         ports = [_port(index, cluster.workers[index].port, taken.get(index)) for index in membership.local]
-        greeting = Greeting.own(cluster, membership.local, token=VARIABLE in deciding(), taken=taken)
+        greeting = Greeting.own(cluster, membership.local, token=VARIABLE in run_variables(), taken=taken)
         meeting = Meeting(cluster, greeting, clocks, seconds, tell, resolver)
         pairs = meeting.run()
     lists = [_other_list(host, theirs, str(cluster)) for host, theirs in meeting.other_lists.items()]

@@ -19,7 +19,7 @@ import tensorflow as tf
 from keras.src.utils import io_utils
 
 from tfdist.keras_repairs.loop.fit_listeners import Listener
-from tfdist.rundir.temp_names import beside, remove_abandoned
+from tfdist.rundir.temp_names import remove_abandoned, temp_path
 from tfdist.runtime.collectives import barrier, worker_count, worker_rank
 from tfdist.runtime.local_variables import local_variables
 
@@ -61,7 +61,7 @@ def _write_whole(write: Function, filepath: Any, *args: Any, **kwargs: Any) -> A
     if not target.parent.is_dir():
         return write(filepath, *args, **kwargs)
     remove_abandoned(target)
-    folder = beside(target)
+    folder = temp_path(target)
     folder.mkdir(mode=0o700)
     try:
         with _naming(target, instead_of=folder / target.name):

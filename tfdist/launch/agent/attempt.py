@@ -8,17 +8,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from tfdist.errors import TfdistError
-from tfdist.launch.agent.coordinated_stop import Stopping
-from tfdist.launch.agent.dependencies import Surroundings
-from tfdist.launch.agent.exit_policy import Progress, Verdict, decide
+from tfdist.launch.agent.coordinated_stop import CoordinatedStop
+from tfdist.launch.agent.dependencies import Dependencies
+from tfdist.launch.agent.exit_policy import ExitAction, WorkerExit, decide_exit
 from tfdist.launch.agent.failures import Failure, first_to_last, from_exit, from_start
-from tfdist.launch.agent.hang_watch import HangWatch
+from tfdist.launch.agent.hang_watch import HangDetector
 from tfdist.launch.agent.process_termination import SETTLE_SECONDS, end_all, kill_all, wait_until_left
 from tfdist.launch.environment import Assignment
-from tfdist.launch.peers.messages import Beat, Done, Ended, Event, Released, Stop, outlives_attempt
-from tfdist.launch.run_result import Outcome
+from tfdist.launch.peers.messages import AttemptEnded, Beat, Event, Released, Stop, WorkerDone, outlives_attempt
+from tfdist.launch.run_result import RunResult
 from tfdist.launch.signals import describe_signal
-from tfdist.launch.worker.worker_handle import Worker, describe
+from tfdist.launch.worker.worker_handle import Worker, process_facts
 from tfdist.net.bounded_wait import Source
 from tfdist.net.line_socket import Message
 from tfdist.rundir.worker_state import State, WorkerState
@@ -28,7 +28,7 @@ _SAY_NO_PLACE = (State.STARTING, State.FAILED)
 """States of a worker that may not have begun any epoch: without a step, it need not be in the first one."""
 
 
-class Course(enum.Enum):
+class AttemptState(enum.Enum):
     """The course of one attempt.
 
     ::
@@ -46,7 +46,7 @@ class Course(enum.Enum):
     OVER = "over"
 
 
-class Attempt:
+class GroupAttempt:
     """This launcher's workers, from their start to their end.
 
     Args:
@@ -54,18 +54,18 @@ class Attempt:
         around: What it has to do with.
     """
 
-    def __init__(self, assignments: Sequence[Assignment], around: Surroundings) -> None:
+    def __init__(self, assignments: Sequence[Assignment], around: Dependencies) -> None:
         self._assignments = assignments
         self._around = around
         self._control = around.control
         self._signals = around.signals
         self._clock = around.clock
-        self._course = Course.WORKING
+        self._course = AttemptState.WORKING
         self._workers: dict[int, Worker] = {}
         indices = [*(assignment.index for assignment in assignments), *self._control.remote]
-        self._progress = {index: Progress(index) for index in sorted(indices)}
-        self._hangs = HangWatch(self._workers, self._control, around.clock)
-        self._stopping = Stopping(self._workers, self._control, around.grace, around.clock)
+        self._progress = {index: WorkerExit(index) for index in sorted(indices)}
+        self._hangs = HangDetector(self._workers, self._control, around.clock)
+        self._stopping = CoordinatedStop(self._workers, self._control, around.grace, around.clock)
         self._failures: list[Failure] = []
         self._blamed: tuple[int, ...] = ()
         self._code: int | None = None
@@ -73,22 +73,22 @@ class Attempt:
         self._news = False
 
     @property
-    def course(self) -> Course:
+    def course(self) -> AttemptState:
         """How far the attempt is."""
         return self._course
 
-    def run(self) -> Outcome:
+    def run(self) -> RunResult:
         """Starts the workers and returns when none is left."""
         try:
             self._start_all()
-            while self._course is Course.WORKING:
+            while self._course is AttemptState.WORKING:
                 self._observe()
                 self._judge()
                 self._pause()
-            if self._course is Course.RELEASED:
+            if self._course is AttemptState.RELEASED:
                 wait_until_left(self._workers.values(), self._signals, self._clock, self._pause)
-                self._course = Course.OVER
-            if self._course is Course.ENDING:
+                self._course = AttemptState.OVER
+            if self._course is AttemptState.ENDING:
                 self._end_all()
             return self._outcome()
         finally:
@@ -108,7 +108,7 @@ class Attempt:
 
     def _pause(self) -> None:
         sources: list[Source] = [self._signals]
-        if self._course is Course.WORKING:
+        if self._course is AttemptState.WORKING:
             # Later nobody reads what these say, and they would end every wait at once.
             sources += [worker for worker in self._workers.values() if not self._progress[worker.index].gone]
             sources += self._control.sockets()
@@ -119,7 +119,7 @@ class Attempt:
         for worker in self._workers.values():
             self._look_at(worker)
         events = self._control.events()
-        while events and self._course is Course.WORKING:
+        while events and self._course is AttemptState.WORKING:
             self._hear(events.pop(0))
         # What has come together with the end is not lost, as what comes a moment later is not.
         self._control.keep([event for event in events if outlives_attempt(event)])
@@ -127,7 +127,7 @@ class Attempt:
             self._news = False
             self._around.observe(self._hangs.states)
         received = self._signals.received
-        if received and self._course is Course.WORKING:
+        if received and self._course is AttemptState.WORKING:
             self._stopping.ask(Stop(128 + received[0], describe_signal(received[0])), self._working())
 
     def _look_at(self, worker: Worker) -> None:
@@ -163,7 +163,7 @@ class Attempt:
             case {"stacks": str(text), "where": str(where), **more}:
                 self._hangs.answer(worker, where, text, str(more.get("called", "")))
             # Later it is this launcher's own SIGTERM.
-            case {"signal": int(number)} if self._course is Course.WORKING:
+            case {"signal": int(number)} if self._course is AttemptState.WORKING:
                 self._stop_for(worker.index, number)
 
     def _stop_for(self, index: int, number: int) -> None:
@@ -174,14 +174,14 @@ class Attempt:
         self._step = max(self._step, state.step)
         self._news = True
 
-    def _update(self, progress: Progress, code: int) -> None:
+    def _update(self, progress: WorkerExit, code: int) -> None:
         before = self._progress[progress.index]
         since = before.since if before.code is not None and before.gone == progress.gone else self._clock()
         progress = replace(progress, code=code, since=since)
         self._progress[progress.index] = progress
         self._leaves(progress.index)
         if not self._control.leads:
-            self._control.tell(Done(progress.index, code, progress.gone))
+            self._control.tell(WorkerDone(progress.index, code, progress.gone))
 
     def _fail(self, failure: Failure) -> None:
         state = self._hangs.states.get(failure.index)
@@ -202,28 +202,28 @@ class Attempt:
         self._stopping.hear(event, self._working())
         if isinstance(event, Beat):
             self._get_on(event.state)
-        elif isinstance(event, Done) and event.index in self._control.remote:
-            self._progress[event.index] = Progress(event.index, event.code, event.gone, since=self._clock())
+        elif isinstance(event, WorkerDone) and event.index in self._control.remote:
+            self._progress[event.index] = WorkerExit(event.index, event.code, event.gone, since=self._clock())
             self._leaves(event.index)
         elif isinstance(event, Released):
             self._release(event.code)
-        elif isinstance(event, Ended):
+        elif isinstance(event, AttemptEnded):
             self._failures += event.failures
             self._blame(event.blamed)
             self._stopping.conclude(event.stop)
-            self._course = Course.ENDING
+            self._course = AttemptState.ENDING
 
     def _judge(self) -> None:
-        if self._course is not Course.WORKING:
+        if self._course is not AttemptState.WORKING:
             return
         everybody = list(self._progress.values())
         stop = self._stopping.stop
-        decision = decide(everybody, self._clock(), None if stop is None else stop.code)
+        decision = decide_exit(everybody, self._clock(), None if stop is None else stop.code)
         hang = self._hangs.tick()
-        if decision.verdict is Verdict.END and (self._control.leads or any(worker.failed for worker in everybody)):
+        if decision.verdict is ExitAction.END and (self._control.leads or any(worker.failed for worker in everybody)):
             self._blame(decision.culprits)
             self._end()
-        elif decision.verdict is Verdict.RELEASE and self._control.leads:
+        elif decision.verdict is ExitAction.RELEASE and self._control.leads:
             self._control.tell(Released(decision.code))
             self._release(decision.code)
         elif hang:
@@ -238,7 +238,7 @@ class Attempt:
         for index in culprits:
             progress, worker = self._progress.get(index), self._workers.get(index)
             if worker is not None and progress is not None and progress.code is not None and not progress.failed:
-                self._fail(from_exit(index, progress.code, **describe(worker)))
+                self._fail(from_exit(index, progress.code, **process_facts(worker)))
 
     def _working(self) -> Iterable[int]:
         """The workers that are not done; a signal may come before all of this launcher's are started."""
@@ -246,14 +246,14 @@ class Attempt:
         return sorted(progress.index for progress in started if progress.code is None and not progress.gone)
 
     def _release(self, code: int) -> None:
-        self._course = Course.RELEASED
+        self._course = AttemptState.RELEASED
         self._code = code
         for worker in self._workers.values():
             worker.send({"release": True})
 
     def _end(self) -> None:
-        self._control.tell(Ended(first_to_last(self._failures), self._stopping.stop, self._blamed))
-        self._course = Course.ENDING
+        self._control.tell(AttemptEnded(first_to_last(self._failures), self._stopping.stop, self._blamed))
+        self._course = AttemptState.ENDING
 
     def _end_all(self) -> None:
         end_all(self._workers.values(), self._signals, self._clock, self._pause)
@@ -267,12 +267,12 @@ class Attempt:
             self._failures = self._failures or [
                 from_exit(index, self._progress[index].code or 0) for index in self._blamed
             ]
-        self._course = Course.OVER
+        self._course = AttemptState.OVER
 
-    def _outcome(self) -> Outcome:
+    def _outcome(self) -> RunResult:
         failures = first_to_last(self._failures)
         step = max([self._step, *(failure.step or 0 for failure in failures)])
         stop = self._stopping.stop
         if stop is not None and self._code in (None, stop.code):
-            return Outcome(stop.code, failures, stop, step, self._stopping.why_abrupt)
-        return Outcome(failures[0].exit_code if failures else self._code or 0, failures, step=step)
+            return RunResult(stop.code, failures, stop, step, self._stopping.why_abrupt)
+        return RunResult(failures[0].exit_code if failures else self._code or 0, failures, step=step)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from tfdist.launch.agent.stop_point import Halt
-from tfdist.launch.peers.coordinator import Control
-from tfdist.launch.peers.messages import Begun, Event, Hold, Stop, StopAsked, StopAt
+from tfdist.launch.agent.stop_point import StopPoint
+from tfdist.launch.peers.coordinator import Coordinator
+from tfdist.launch.peers.messages import BatchesBegun, Event, Hold, Stop, StopAt, StopRequested
 from tfdist.launch.worker.worker_handle import Worker
 
 ANSWER_SECONDS = 3.0
 """How long held workers may take to say what they have begun."""
 
 
-class Stopping:
+class CoordinatedStop:
     """Who asked the job to stop, and how far that is.
 
     ::
@@ -28,14 +28,14 @@ class Stopping:
     """
 
     def __init__(
-        self, workers: Mapping[int, Worker], control: Control, grace: float, clock: Callable[[], float]
+        self, workers: Mapping[int, Worker], control: Coordinator, grace: float, clock: Callable[[], float]
     ) -> None:
         self._workers = workers
         self._control = control
         self._grace = grace
         self._clock = clock
         self._asked = self._deadline = 0.0
-        self._halt: Halt | None = None
+        self._halt: StopPoint | None = None
         self._agreed = False
         self.stop: Stop | None = None
         self.why_abrupt = ""
@@ -48,21 +48,21 @@ class Stopping:
         self._begin(stop)
         if self._control.leads:
             self._agreed = True
-            self._halt = Halt(working)
+            self._halt = StopPoint(working)
             self._control.tell(Hold(stop))
             self._send({"hold": True})
         else:
-            self._control.tell(StopAsked(stop))
+            self._control.tell(StopRequested(stop))
 
     def hear(self, event: Event, working: Iterable[int]) -> None:
         """Takes in what another launcher says."""
-        if isinstance(event, StopAsked):
+        if isinstance(event, StopRequested):
             self.ask(event.stop, working)
         elif isinstance(event, Hold):
             self._begin(event.stop)
             self._agreed = True
             self._send({"hold": True})
-        elif isinstance(event, Begun) and self._halt is not None:
+        elif isinstance(event, BatchesBegun) and self._halt is not None:
             self._halt.answer(event.index, event.count)
         elif isinstance(event, StopAt):
             self._stop_after(event.after)
@@ -78,7 +78,7 @@ class Stopping:
         if self._halt is not None:
             self._halt.answer(index, count)
         elif self.stop is not None and not self._control.leads:
-            self._control.tell(Begun(index, count))
+            self._control.tell(BatchesBegun(index, count))
 
     def tick(self) -> bool:
         """Gets on; returns whether the workers are to be ended now, wherever they are."""

@@ -8,19 +8,19 @@ from dataclasses import dataclass
 
 from tfdist.launch.agent.failures import Failure
 from tfdist.launch.environment import Assignment
-from tfdist.launch.peers.coordinator import Control
+from tfdist.launch.peers.coordinator import Coordinator
 from tfdist.launch.signals import Signals
 from tfdist.launch.worker.worker_handle import Worker
 from tfdist.net.bounded_wait import Source, wait_for
 from tfdist.rundir.worker_state import WorkerState
 
-Start = Callable[[Assignment], Worker]
-Diagnose = Callable[[Worker, int], Failure | None]
-Wait = Callable[[Sequence[Source], float], None]
+StartWorker = Callable[[Assignment], Worker]
+DiagnoseExit = Callable[[Worker, int], Failure | None]
+WaitForSources = Callable[[Sequence[Source], float], None]
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class Dependencies:
     """What an attempt has to do with.
 
     Attributes:
@@ -34,11 +34,11 @@ class Surroundings:
         wait: Waits for the first of some sources.
     """
 
-    start: Start
-    diagnose: Diagnose
-    control: Control
+    start: StartWorker
+    diagnose: DiagnoseExit
+    control: Coordinator
     signals: Signals
     grace: float = 30.0
     observe: Callable[[Mapping[int, WorkerState]], None] = lambda states: None
     clock: Callable[[], float] = time.monotonic
-    wait: Wait = wait_for
+    wait: WaitForSources = wait_for

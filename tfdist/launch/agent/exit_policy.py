@@ -14,7 +14,7 @@ GONE_SECONDS = 1.5
 
 
 @dataclass(frozen=True)
-class Progress:
+class WorkerExit:
     """What is known of one worker.
 
     Attributes:
@@ -22,7 +22,7 @@ class Progress:
         code: The exit code with which it is done; None while it works.
         gone: Whether its process has ended.
         failed: Whether it failed beyond doubt: an exception or a signal.
-        since: When `code` became known, in seconds of the clock that `decide` is given.
+        since: When `code` became known, in seconds of the clock that `decide_exit` is given.
     """
 
     index: int
@@ -32,7 +32,7 @@ class Progress:
     since: float = 0.0
 
 
-class Verdict(enum.Enum):
+class ExitAction(enum.Enum):
     """What to do with the group now."""
 
     WAIT = "wait"
@@ -41,7 +41,7 @@ class Verdict(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Decision:
+class ExitDecision:
     """A verdict.
 
     Attributes:
@@ -50,12 +50,12 @@ class Decision:
         culprits: For END, the workers to blame.
     """
 
-    verdict: Verdict
+    verdict: ExitAction
     code: int = 0
     culprits: tuple[int, ...] = ()
 
 
-def decide(workers: Sequence[Progress], now: float, awaited: int | None = None) -> Decision:
+def decide_exit(workers: Sequence[WorkerExit], now: float, awaited: int | None = None) -> ExitDecision:
     """What to do, from what is known of every worker of the job.
 
     Args:
@@ -68,16 +68,16 @@ def decide(workers: Sequence[Progress], now: float, awaited: int | None = None) 
     """
     failed = tuple(worker.index for worker in workers if worker.failed)
     if failed:
-        return Decision(Verdict.END, culprits=failed)
+        return ExitDecision(ExitAction.END, culprits=failed)
     codes = {worker.code for worker in workers if worker.code is not None}
     leaving = [w for w in workers if w.code is not None and (w.gone or w.code not in (0, awaited))]
     disagree = len(codes) > 1
     if all(worker.code is not None for worker in workers) and not disagree:
-        return Decision(Verdict.RELEASE, code=codes.pop())
+        return ExitDecision(ExitAction.RELEASE, code=codes.pop())
     if leaving and (disagree or any(_is_late(worker, now) for worker in leaving)):
-        return Decision(Verdict.END, culprits=tuple(worker.index for worker in leaving))
-    return Decision(Verdict.WAIT)
+        return ExitDecision(ExitAction.END, culprits=tuple(worker.index for worker in leaving))
+    return ExitDecision(ExitAction.WAIT)
 
 
-def _is_late(leaver: Progress, now: float) -> bool:
+def _is_late(leaver: WorkerExit, now: float) -> bool:
     return now - leaver.since > (GONE_SECONDS if leaver.gone else FOLLOW_SECONDS)

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from tfdist.errors import ClusterError, DataError, FormingError, TfdistError, WorkerFailedError
 from tfdist.rundir.error_record import ErrorRecord
 
-Kind = Literal["exception", "usage", "data", "signal", "memory", "exit", "start", "hang", "lost"]
+FailureKind = Literal["exception", "usage", "data", "signal", "memory", "exit", "start", "hang", "lost"]
 
 WAITING = "waiting"
 """The type of a hang's failure of those workers that only wait for another one."""
@@ -29,7 +29,7 @@ _CONSEQUENCES = (
     signal.SIGABRT.name,
     WAITING,
 )
-_KINDS: dict[int, Kind] = {ClusterError.exit_code: "usage", DataError.exit_code: "data"}
+_KINDS: dict[int, FailureKind] = {ClusterError.exit_code: "usage", DataError.exit_code: "data"}
 _OWN_CODES = (ClusterError.exit_code, FormingError.exit_code, DataError.exit_code)
 
 
@@ -59,7 +59,7 @@ class Failure:
     index: int
     host: str
     time: float
-    kind: Kind
+    kind: FailureKind
     message: str
     address: str | None = None
     pid: int | None = None
@@ -165,5 +165,5 @@ def from_start(index: int, error: Exception, **where: Any) -> Failure:
     return _seen_now(index, "start", f"its process could not be started: {error}", exit_code=code, **where)
 
 
-def _seen_now(index: int, kind: Kind, message: str, **where: Any) -> Failure:
+def _seen_now(index: int, kind: FailureKind, message: str, **where: Any) -> Failure:
     return Failure(index=index, host=socket.gethostname(), time=time.time(), kind=kind, message=message, **where)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Mapping
 
 from tfdist.launch.agent.failures import WAITING, Failure
-from tfdist.launch.peers.messages import Stacks
+from tfdist.launch.peers.messages import WorkerStacks
 from tfdist.rundir.worker_state import State, WorkerState
 
 STOPPED = "its process is stopped (SIGSTOP, Ctrl-Z, a debugger)"
@@ -15,7 +15,7 @@ _MOST_CHARACTERS = 2_000_000
 SILENT = "it does not answer: its machine is out of reach, or native code does not let Python run"
 
 
-class Motion:
+class ProgressClock:
     """When the workers of a job have last got on.
 
     A worker counts while it trains, evaluates or predicts, and as long as one worker gets on, nobody hangs: the others
@@ -49,8 +49,8 @@ class Motion:
         return still if limits and still > max(limits) else None
 
 
-def explain(
-    states: Mapping[int, WorkerState], answers: Mapping[int, Stacks], logs: Mapping[int, str], seconds: float
+def explain_hang(
+    states: Mapping[int, WorkerState], answers: Mapping[int, WorkerStacks], logs: Mapping[int, str], seconds: float
 ) -> tuple[Failure, ...]:
     """The failures of a hang: those that hold the others up, and those that wait for them.
 
@@ -65,7 +65,7 @@ def explain(
     furthest = max(states.values(), key=_reached)
     failures = []
     for index, state in sorted(states.items()):
-        answer = answers.get(index, Stacks(index, SILENT, ""))
+        answer = answers.get(index, WorkerStacks(index, SILENT, ""))
         failures.append(
             Failure(
                 index=index,
@@ -119,11 +119,11 @@ _ORDER = {
 }
 
 
-def _is_silent(answer: Stacks | None) -> bool:
+def _is_silent(answer: WorkerStacks | None) -> bool:
     return answer is None or answer.where in (STOPPED, SILENT)
 
 
-def _place(answer: Stacks) -> str:
+def _place(answer: WorkerStacks) -> str:
     """Where a worker is, in words."""
     if not answer.called:
         return answer.where

@@ -7,15 +7,15 @@ from typing import Any
 
 from tfdist.errors import RunDirError
 from tfdist.launch.agent.failures import Failure
-from tfdist.launch.agent.hang_detection import STOPPED, Motion, explain
-from tfdist.launch.agent.stack_requests import Asking
-from tfdist.launch.peers.coordinator import Control
-from tfdist.launch.peers.messages import Beat, Dump, Event, Stacks
+from tfdist.launch.agent.hang_detection import STOPPED, ProgressClock, explain_hang
+from tfdist.launch.agent.stack_requests import StackRequest
+from tfdist.launch.peers.coordinator import Coordinator
+from tfdist.launch.peers.messages import Beat, DumpStacks, Event, WorkerStacks
 from tfdist.launch.worker.worker_handle import Worker
 from tfdist.rundir.worker_state import WorkerState
 
 
-class HangWatch:
+class HangDetector:
     """The leader decides from what every worker says; the other launchers pass on what theirs say.
 
     Args:
@@ -24,12 +24,12 @@ class HangWatch:
         clock: Seconds, never going back.
     """
 
-    def __init__(self, workers: Mapping[int, Worker], control: Control, clock: Callable[[], float]) -> None:
+    def __init__(self, workers: Mapping[int, Worker], control: Coordinator, clock: Callable[[], float]) -> None:
         self._workers = workers
         self._control = control
         self._clock = clock
-        self._motion = Motion()
-        self._asking: Asking | None = None
+        self._motion = ProgressClock()
+        self._asking: StackRequest | None = None
         self._signalled = False
 
     @property
@@ -50,7 +50,7 @@ class HangWatch:
 
     def answer(self, worker: Worker, where: str, text: str = "", called: str = "") -> None:
         """Takes in where a worker of this launcher is."""
-        stacks = Stacks(worker.index, where, text, called, str(worker.log))
+        stacks = WorkerStacks(worker.index, where, text, called, str(worker.log))
         if self._asking is not None:
             self._asking.take(stacks)
         if not self._control.leads:
@@ -60,9 +60,9 @@ class HangWatch:
         """Takes in what another launcher says."""
         if isinstance(event, Beat):
             self._motion.note(event.state, self._clock())
-        elif isinstance(event, Dump):
+        elif isinstance(event, DumpStacks):
             self._ask(self._workers)
-        elif isinstance(event, Stacks) and self._asking is not None:
+        elif isinstance(event, WorkerStacks) and self._asking is not None:
             self._asking.take(event)
 
     def done(self, index: int) -> None:
@@ -74,7 +74,7 @@ class HangWatch:
         now = self._clock()
         if self._asking is None:
             if self._control.leads and self._motion.hangs_since(now) is not None:
-                self._control.tell(Dump())
+                self._control.tell(DumpStacks())
                 self._ask(self.states)
             return ()
         if self._asking.wants_signal(now) and not self._signalled:
@@ -89,10 +89,10 @@ class HangWatch:
         if not self._control.leads or seconds is None:
             # It moves again: whoever looked stuck has found its way.
             return ()
-        return explain(self.states, answers, {i: str(worker.log) for i, worker in self._workers.items()}, seconds)
+        return explain_hang(self.states, answers, {i: str(worker.log) for i, worker in self._workers.items()}, seconds)
 
     def _ask(self, asked: Mapping[int, Any]) -> None:
-        self._asking = Asking(asked, self._clock())
+        self._asking = StackRequest(asked, self._clock())
         self._signalled = False
         for worker in self._workers.values():
             if worker.poll() is not None:

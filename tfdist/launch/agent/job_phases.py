@@ -6,7 +6,7 @@ import enum
 from collections.abc import Callable
 
 
-class Phase(enum.Enum):
+class JobPhase(enum.Enum):
     """Where in its life a job is.
 
     ::
@@ -35,17 +35,17 @@ class Phase(enum.Enum):
 
 
 _NEXT = {
-    Phase.STARTING: {Phase.FORMING, Phase.FAILED},
-    Phase.FORMING: {Phase.RUNNING, Phase.FAILED},
-    Phase.RUNNING: {Phase.STOPPING},
-    Phase.STOPPING: {Phase.RESTARTING, Phase.DONE, Phase.FAILED},
-    Phase.RESTARTING: {Phase.RUNNING, Phase.FAILED},
-    Phase.DONE: set[Phase](),
-    Phase.FAILED: set[Phase](),
+    JobPhase.STARTING: {JobPhase.FORMING, JobPhase.FAILED},
+    JobPhase.FORMING: {JobPhase.RUNNING, JobPhase.FAILED},
+    JobPhase.RUNNING: {JobPhase.STOPPING},
+    JobPhase.STOPPING: {JobPhase.RESTARTING, JobPhase.DONE, JobPhase.FAILED},
+    JobPhase.RESTARTING: {JobPhase.RUNNING, JobPhase.FAILED},
+    JobPhase.DONE: set[JobPhase](),
+    JobPhase.FAILED: set[JobPhase](),
 }
 
 
-def check_step(before: Phase, after: Phase) -> Phase:
+def check_transition(before: JobPhase, after: JobPhase) -> JobPhase:
     """Returns `after`.
 
     Raises:
@@ -56,31 +56,31 @@ def check_step(before: Phase, after: Phase) -> Phase:
     return after
 
 
-class Life:
+class JobLifecycle:
     """Where one job is in its life.
 
     Args:
         entered: Called with every phase after STARTING, and with the number of the attempt that it belongs to.
     """
 
-    def __init__(self, entered: Callable[[Phase, int], None] = lambda phase, attempt: None) -> None:
-        self._phase = Phase.STARTING
+    def __init__(self, entered: Callable[[JobPhase, int], None] = lambda phase, attempt: None) -> None:
+        self._phase = JobPhase.STARTING
         self._entered = entered
 
     @property
-    def phase(self) -> Phase:
+    def phase(self) -> JobPhase:
         """The phase that the job is in."""
         return self._phase
 
-    def tell(self, entered: Callable[[Phase, int], None]) -> None:
+    def tell(self, entered: Callable[[JobPhase, int], None]) -> None:
         """From now on `entered` is called instead."""
         self._entered = entered
 
-    def enter(self, phase: Phase, attempt: int = 0) -> None:
+    def enter(self, phase: JobPhase, attempt: int = 0) -> None:
         """The job goes into its next phase.
 
         Raises:
             ValueError: The diagram has no arrow from this phase to that.
         """
-        self._phase = check_step(self._phase, phase)
+        self._phase = check_transition(self._phase, phase)
         self._entered(phase, attempt)

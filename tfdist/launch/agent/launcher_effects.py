@@ -6,25 +6,25 @@ import contextlib
 from collections.abc import Collection, Mapping, Sequence
 
 from tfdist.errors import RunDirError
-from tfdist.launch.agent.job_phases import Phase
+from tfdist.launch.agent.job_phases import JobPhase
 from tfdist.launch.agent.stragglers import Stragglers
 from tfdist.launch.environment import Assignment
 from tfdist.launch.job_spec import JobSpec
 from tfdist.launch.logs.terminal import Terminal
-from tfdist.launch.peers.coordinator import Control
+from tfdist.launch.peers.coordinator import Coordinator
 from tfdist.launch.peers.messages import Restart
 from tfdist.launch.peers.remote_states import RemoteStates
 from tfdist.launch.run_dir.failure_report import render_restart
-from tfdist.launch.run_dir.launcher_ledger import Journal
-from tfdist.launch.run_dir.run_location import Place
-from tfdist.launch.run_dir.run_records import Diagnosis, close_state, write_failure, write_phase, write_state
-from tfdist.launch.run_result import Outcome
+from tfdist.launch.run_dir.launcher_ledger import LauncherLedger
+from tfdist.launch.run_dir.run_location import RunLocation
+from tfdist.launch.run_dir.run_records import ExitDiagnosis, close_state, write_failure, write_phase, write_state
+from tfdist.launch.run_result import RunResult
 from tfdist.launch.worker.worker_handle import Worker
 from tfdist.launch.worker.worker_process import WorkerProcess
 from tfdist.rundir.worker_state import State, WorkerState
 
 
-class Keeper:
+class LauncherEffects:
     """The effects of a group's decisions on this machine.
 
     Args:
@@ -39,9 +39,9 @@ class Keeper:
     def __init__(
         self,
         spec: JobSpec,
-        place: Place,
-        control: Control,
-        journal: Journal,
+        place: RunLocation,
+        control: Coordinator,
+        journal: LauncherLedger,
         terminal: Terminal,
         shown: Collection[int],
     ) -> None:
@@ -53,7 +53,7 @@ class Keeper:
         self._shown = shown
         self._elsewhere = RemoteStates(place.run_dir, control.remote if control.leads else ())
         self._stragglers = Stragglers()
-        self.diagnosis = Diagnosis(place)
+        self.diagnosis = ExitDiagnosis(place)
 
     def start(self, assignment: Assignment) -> Worker:
         """Starts a worker."""
@@ -67,14 +67,14 @@ class Keeper:
             write_state(self._place, assignment, worker.pid, State.STARTING)
         return worker
 
-    def enter(self, phase: Phase, attempt: int) -> None:
+    def enter(self, phase: JobPhase, attempt: int) -> None:
         """The job is in another phase."""
-        if phase is Phase.RUNNING:
+        if phase is JobPhase.RUNNING:
             self._journal.running(attempt)
         if self._place.writes_failure:
             write_phase(self._place, phase, attempt)
 
-    def tell(self, outcome: Outcome, restart: Restart) -> None:
+    def tell(self, outcome: RunResult, restart: Restart) -> None:
         """An attempt failed, and there is another one."""
         self._terminal.say(render_restart(outcome, restart, verbose=self._spec.verbose))
         self._journal.restarting(outcome)
@@ -88,7 +88,7 @@ class Keeper:
             for message in self._stragglers.observe(states):
                 self._terminal.say(message)
 
-    def close(self, assignments: Sequence[Assignment], outcome: Outcome) -> None:
+    def close(self, assignments: Sequence[Assignment], outcome: RunResult) -> None:
         """The job is over; its workers have ended."""
         self._journal.over(outcome)
         if outcome.failures or outcome.stop:

@@ -9,7 +9,7 @@ _ROOT = Path("/")
 
 
 @dataclass(frozen=True)
-class KillCount:
+class OomKillCount:
     """How many processes the kernel has killed for want of memory, on this machine and in this control group.
 
     Attributes:
@@ -21,11 +21,11 @@ class KillCount:
     group: int | None
 
     @classmethod
-    def now(cls, root: Path = _ROOT) -> KillCount:
+    def now(cls, root: Path = _ROOT) -> OomKillCount:
         """The counts at this moment; `root` is where `proc` and `sys` are."""
         return cls(_counter(root / "proc/vmstat"), _counter(_events_file(root)))
 
-    def grew(self, later: KillCount) -> bool | None:
+    def grew(self, later: OomKillCount) -> bool | None:
         """Whether there were kills between this count and a later one; None when the kernel says nothing of it.
 
         The group's count has kills for want of the whole machine's memory too, and of this job alone: where it is

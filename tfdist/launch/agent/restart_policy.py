@@ -20,7 +20,7 @@ _NOT_WORTH_IT = {
 
 
 @dataclass(frozen=True)
-class Again:
+class RestartAfter:
     """The group is started again.
 
     Attributes:
@@ -33,7 +33,7 @@ class Again:
 
 
 @dataclass(frozen=True)
-class Enough:
+class NoRestart:
     """The group is not started again.
 
     Attributes:
@@ -44,7 +44,7 @@ class Enough:
 
 
 @dataclass(frozen=True)
-class Restarts:
+class RestartPolicy:
     """What is known of the attempts so far.
 
     Attributes:
@@ -59,7 +59,7 @@ class Restarts:
     best: int = 0
     last: tuple[str, int | None] | None = None
 
-    def judge(self, failures: Sequence[Failure], step: int) -> tuple[Again | Enough, Restarts]:
+    def judge(self, failures: Sequence[Failure], step: int) -> tuple[RestartAfter | NoRestart, RestartPolicy]:
         """What to do after an attempt, and what is known then.
 
         Args:
@@ -67,7 +67,7 @@ class Restarts:
             step: The greatest step that a worker of the attempt has reached.
         """
         if self.most == 0:
-            return Enough(""), self
+            return NoRestart(""), self
         first = failures[0]
         hopeless = next((_NOT_WORTH_IT[failure.kind] for failure in failures if failure.kind in _NOT_WORTH_IT), None)
         same = _fingerprint(first)
@@ -78,10 +78,10 @@ class Restarts:
         if hopeless is None and used >= self.most:
             hopeless = f"{_times(used)} without any progress (--max-restarts {self.most})"
         if hopeless is not None:
-            return Enough(hopeless), self
+            return NoRestart(hopeless), self
         # The exponent has a bound too: that of a float's is met after a thousand restarts.
         delay = min(FIRST_DELAY_SECONDS * 2 ** min(used, _MOST_DOUBLINGS), MOST_DELAY_SECONDS)
-        return Again(delay, used + 1), replace(self, used=used + 1, best=max(self.best, step), last=same)
+        return RestartAfter(delay, used + 1), replace(self, used=used + 1, best=max(self.best, step), last=same)
 
 
 def _fingerprint(failure: Failure) -> tuple[str, int | None] | None:

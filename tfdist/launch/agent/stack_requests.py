@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tfdist.launch.peers.messages import Stacks
+from tfdist.launch.peers.messages import WorkerStacks
 
 SECONDS = 4.0
 """How long the answers may take in all; half of it before a worker's stacks are dumped by a signal."""
 
 
-class Asking:
+class StackRequest:
     """The answers of workers that were asked where they are.
 
     Args:
@@ -21,14 +21,14 @@ class Asking:
     def __init__(self, asked: Iterable[int], now: float) -> None:
         self._silent = set(asked)
         self._begun = now
-        self.answers: dict[int, Stacks] = {}
+        self.answers: dict[int, WorkerStacks] = {}
 
     @property
     def silent(self) -> tuple[int, ...]:
         """The workers that have not answered."""
         return tuple(sorted(self._silent))
 
-    def take(self, answer: Stacks) -> None:
+    def take(self, answer: WorkerStacks) -> None:
         """Notes an answer."""
         if answer.index in self._silent:
             self._silent.discard(answer.index)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 
-class Halt:
+class StopPoint:
     """Collects the answers of held workers.
 
     Args:

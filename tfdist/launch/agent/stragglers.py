@@ -24,7 +24,7 @@ _ENDED = (State.FINISHED, State.FAILED)
 
 
 @dataclass(frozen=True)
-class Lag:
+class WorkerLag:
     """One worker beside the others.
 
     Attributes:
@@ -57,7 +57,7 @@ class Lag:
         return self.busy > SLOWER * self.others
 
 
-def lags(states: Iterable[WorkerState]) -> dict[int, Lag]:
+def lags(states: Iterable[WorkerState]) -> dict[int, WorkerLag]:
     """Every worker that takes steps beside the others that do; empty where fewer than two are known to."""
     newest: dict[int, WorkerState] = {}
     for state in states:
@@ -68,7 +68,7 @@ def lags(states: Iterable[WorkerState]) -> dict[int, Lag]:
     if len(busy) < 2:
         return {}
     ordered = sorted(busy.values())
-    return {index: Lag(index, own, _median_without(own, ordered)) for index, own in busy.items()}
+    return {index: WorkerLag(index, own, _median_without(own, ordered)) for index, own in busy.items()}
 
 
 def _median_without(one: float, ordered: Sequence[float]) -> float:
@@ -96,7 +96,7 @@ class _Watched:
     other_since: int | None = None
     cost: float = 0.0
     began: int = 0
-    said: Lag | None = None
+    said: WorkerLag | None = None
     patience: int = STEPS
 
 
@@ -127,7 +127,7 @@ class Stragglers:
         return messages
 
 
-def _advance(before: _Watched, state: WorkerState, lag: Lag) -> tuple[_Watched, str]:
+def _advance(before: _Watched, state: WorkerState, lag: WorkerLag) -> tuple[_Watched, str]:
     """What is known of a worker after one more look at it, and what is to be said."""
     steps = state.step - before.step
     is_other = lag.is_straggling if before.said is None else _differs(before.said, lag)
@@ -147,12 +147,12 @@ def _advance(before: _Watched, state: WorkerState, lag: Lag) -> tuple[_Watched, 
     return over, _caught_up(state, lag, cost, state.step - began)
 
 
-def _differs(said: Lag, lag: Lag) -> bool:
+def _differs(said: WorkerLag, lag: WorkerLag) -> bool:
     """Whether what was said of a straggler holds no more."""
     return not lag.is_straggling or not said.cost / _MARKED < lag.cost < said.cost * _MARKED
 
 
-def _slow(state: WorkerState, lag: Lag, cost: float, steps: int) -> str:
+def _slow(state: WorkerState, lag: WorkerLag, cost: float, steps: int) -> str:
     return (
         f"worker {state.index} ({state.host}) is a straggler: for {steps} steps it has taken {_times(lag)}, "
         f"{100 * lag.slower:.0f} % more; every step of all workers waits {_seconds(lag.cost)} for it, "
@@ -160,7 +160,7 @@ def _slow(state: WorkerState, lag: Lag, cost: float, steps: int) -> str:
     )
 
 
-def _still_slow(state: WorkerState, lag: Lag, cost: float, steps: int) -> str:
+def _still_slow(state: WorkerState, lag: WorkerLag, cost: float, steps: int) -> str:
     return (
         f"worker {state.index} ({state.host}) is still a straggler: it now takes {_times(lag)}, "
         f"{100 * lag.slower:.0f} % more; every step of all workers waits {_seconds(lag.cost)} for it, "
@@ -168,14 +168,14 @@ def _still_slow(state: WorkerState, lag: Lag, cost: float, steps: int) -> str:
     )
 
 
-def _caught_up(state: WorkerState, lag: Lag, cost: float, steps: int) -> str:
+def _caught_up(state: WorkerState, lag: WorkerLag, cost: float, steps: int) -> str:
     return (
         f"worker {state.index} ({state.host}) is no straggler any more: it takes {_times(lag)}; "
         f"it has cost {_seconds(cost)} in {steps} steps"
     )
 
 
-def _times(lag: Lag) -> str:
+def _times(lag: WorkerLag) -> str:
     return f"{_seconds(lag.busy)} a step, where the others take {_seconds(lag.others)}"
 
 

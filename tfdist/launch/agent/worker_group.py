@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from tfdist.launch.agent.attempt import Attempt
-from tfdist.launch.agent.dependencies import Surroundings
+from tfdist.launch.agent.attempt import GroupAttempt
+from tfdist.launch.agent.dependencies import Dependencies
 from tfdist.launch.agent.failures import Failure, first_to_last
-from tfdist.launch.agent.job_phases import Life, Phase
+from tfdist.launch.agent.job_phases import JobLifecycle, JobPhase
 from tfdist.launch.agent.process_termination import SETTLE_SECONDS
-from tfdist.launch.agent.restart_policy import Again, Restarts
+from tfdist.launch.agent.restart_policy import RestartAfter, RestartPolicy
 from tfdist.launch.environment import Assignment
-from tfdist.launch.peers.messages import Ended, Event, GiveUp, Hold, Restart, Stop, StopAsked
-from tfdist.launch.run_result import Outcome
+from tfdist.launch.peers.messages import AttemptEnded, Event, GiveUp, Hold, Restart, Stop, StopRequested
+from tfdist.launch.run_result import RunResult
 from tfdist.launch.signals import describe_signal
 
 _TICK_SECONDS = 0.2
@@ -21,10 +21,10 @@ _VERDICT_SECONDS = 3 * SETTLE_SECONDS
 """How long a launcher waits for the leader to say whether there is another attempt."""
 _NO_VERDICT = "the chief's launcher, which decides that, is gone or does not say"
 
-Tell = Callable[[Outcome, Restart], None]
+OnRestart = Callable[[RunResult, Restart], None]
 
 
-class Group:
+class WorkerGroup:
     """All attempts of a job.
 
     Args:
@@ -38,26 +38,26 @@ class Group:
     def __init__(
         self,
         assignments: Sequence[Assignment],
-        around: Surroundings,
-        life: Life,
+        around: Dependencies,
+        life: JobLifecycle,
         max_restarts: int = 0,
-        tell: Tell = lambda outcome, restart: None,
+        tell: OnRestart = lambda outcome, restart: None,
     ) -> None:
         self._assignments = list(assignments)
         self._around = around
-        self._restarts = Restarts(max_restarts)
+        self._restarts = RestartPolicy(max_restarts)
         self._tell = tell
         self._life = life
         self._attempt = assignments[0].attempt
 
-    def run(self) -> Outcome:
+    def run(self) -> RunResult:
         """Starts the workers, as often as it takes, and returns when none is left."""
         while True:
-            self._go(Phase.RUNNING)
-            outcome = Attempt(
+            self._go(JobPhase.RUNNING)
+            outcome = GroupAttempt(
                 [replace(assignment, attempt=self._attempt) for assignment in self._assignments], self._around
             ).run()
-            self._go(Phase.STOPPING)
+            self._go(JobPhase.STOPPING)
             if outcome.stop is not None or not outcome.failures:
                 return self._end(outcome)
             verdict = self._decide(outcome)
@@ -66,25 +66,25 @@ class Group:
             if isinstance(verdict, GiveUp):
                 return self._end(replace(outcome, advice=verdict.why))
             self._tell(outcome, verdict)
-            self._go(Phase.RESTARTING)
+            self._go(JobPhase.RESTARTING)
             interruption = self._wait_for_restart(verdict)
             if interruption is not None:
                 return self._end(interruption)
 
-    def _go(self, phase: Phase) -> None:
+    def _go(self, phase: JobPhase) -> None:
         self._life.enter(phase, self._attempt)
 
-    def _end(self, outcome: Outcome) -> Outcome:
-        self._go(Phase.FAILED if outcome.failures or outcome.stop else Phase.DONE)
+    def _end(self, outcome: RunResult) -> RunResult:
+        self._go(JobPhase.FAILED if outcome.failures or outcome.stop else JobPhase.DONE)
         return outcome
 
-    def _decide(self, outcome: Outcome) -> Restart | GiveUp | Stop:
+    def _decide(self, outcome: RunResult) -> Restart | GiveUp | Stop:
         """Whether there is another attempt: the leader's word, which it gives as soon as all have settled."""
         if not self._around.control.leads:
             return self._hear_verdict()
         judgement, self._restarts = self._restarts.judge(outcome.failures, outcome.step)
         verdict: Restart | GiveUp
-        if isinstance(judgement, Again):
+        if isinstance(judgement, RestartAfter):
             of = f"restart {judgement.number} of {self._restarts.most}; progress begins the count anew"
             verdict = Restart(self._attempt + 1, judgement.delay, of)
         else:
@@ -110,7 +110,7 @@ class Group:
                 break
             if signals.received and not asked:
                 asked = True
-                control.tell(StopAsked(_stop(signals.received[0])))
+                control.tell(StopRequested(_stop(signals.received[0])))
             self._pause()
         return GiveUp(_NO_VERDICT if self._restarts.most else "")
 
@@ -125,7 +125,7 @@ class Group:
                 return verdict
         return None
 
-    def _wait_for_restart(self, verdict: Restart) -> Outcome | None:
+    def _wait_for_restart(self, verdict: Restart) -> RunResult | None:
         """Waits for the restart's time; returns how the job ends when something comes between."""
         self._attempt = verdict.attempt
         control, signals = self._around.control, self._around.signals
@@ -133,7 +133,7 @@ class Group:
         while self._around.clock() < deadline:
             events = control.events()
             for place, event in enumerate(events):
-                if isinstance(event, Ended) and event.stop is None and not _is_lost(event):
+                if isinstance(event, AttemptEnded) and event.stop is None and not _is_lost(event):
                     # Another launcher was quicker, and its part of the next attempt has failed already.
                     control.keep(events[place:])
                     return None
@@ -145,23 +145,23 @@ class Group:
             self._pause()
         return None
 
-    def _interruption(self, event: Event) -> Outcome | None:
-        if isinstance(event, StopAsked | Hold):
+    def _interruption(self, event: Event) -> RunResult | None:
+        if isinstance(event, StopRequested | Hold):
             return self._stopped(event.stop)
-        if isinstance(event, Ended) and event.stop is not None:
-            return Outcome(event.stop.code, stop=event.stop)
-        if isinstance(event, Ended):
+        if isinstance(event, AttemptEnded) and event.stop is not None:
+            return RunResult(event.stop.code, stop=event.stop)
+        if isinstance(event, AttemptEnded):
             return self._lost(event.failures)
         return None
 
-    def _stopped(self, stop: Stop) -> Outcome:
-        self._around.control.tell(Ended(stop=stop))
-        return Outcome(stop.code, stop=stop)
+    def _stopped(self, stop: Stop) -> RunResult:
+        self._around.control.tell(AttemptEnded(stop=stop))
+        return RunResult(stop.code, stop=stop)
 
-    def _lost(self, failures: Sequence[Failure]) -> Outcome:
+    def _lost(self, failures: Sequence[Failure]) -> RunResult:
         ordered = first_to_last(failures)
-        self._around.control.tell(Ended(ordered))
-        return Outcome(ordered[0].exit_code, ordered)
+        self._around.control.tell(AttemptEnded(ordered))
+        return RunResult(ordered[0].exit_code, ordered)
 
     def _pause(self) -> None:
         self._around.wait([self._around.signals, *self._around.control.sockets()], _TICK_SECONDS)
@@ -172,10 +172,10 @@ def _verdict(event: Event) -> Restart | GiveUp | Stop | None:
     """What the leader says of another attempt, if that is what it says: that all stop, too."""
     if isinstance(event, Restart | GiveUp):
         return event
-    return event.stop if isinstance(event, Hold | Ended) else None
+    return event.stop if isinstance(event, Hold | AttemptEnded) else None
 
 
-def _is_lost(event: Ended) -> bool:
+def _is_lost(event: AttemptEnded) -> bool:
     """Whether the attempt ends because a launcher is gone, so that there is no other."""
     return any(failure.kind == "lost" for failure in event.failures)
 

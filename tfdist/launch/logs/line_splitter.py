@@ -16,7 +16,7 @@ MAX_PARTIAL_BYTES = 65536
 _MOVES = re.compile(rb"\x1b\[[0-9;]*[A-HJKSTfsu]")
 
 
-class Cutter(Protocol):
+class StreamSplitter(Protocol):
     """Takes a stream in pieces and gives it back in better ones."""
 
     def feed(self, data: bytes, now: float) -> bytes:
@@ -44,7 +44,7 @@ def whole_characters(data: bytes) -> int:
     return len(data)
 
 
-class CharacterCutter:
+class CharacterSplitter:
     """Passes everything on at once but the beginning of a character: for a terminal of one's own."""
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class CharacterCutter:
         return partial
 
 
-class LineCutter:
+class LineSplitter:
     """Cuts behind the ends of lines and before carriage returns, and changes nothing: for a log.
 
     Args:
@@ -104,7 +104,7 @@ class LineCutter:
         return partial
 
 
-class ScreenCutter:
+class ScreenSplitter:
     """Cuts into lines as they stand on a screen in the end: for a terminal that several share.
 
     Of a line that is written over, as progress bars do with carriage returns, only the last text is passed on; every

@@ -11,12 +11,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO, Literal
 
-from tfdist.launch.logs.line_splitter import Cutter, LineCutter, ScreenCutter
+from tfdist.launch.logs.line_splitter import LineSplitter, ScreenSplitter, StreamSplitter
 from tfdist.launch.logs.terminal import STDERR, STDOUT, Terminal
-from tfdist.launch.logs.tf_log_filter import NoiseFilter
+from tfdist.launch.logs.tf_log_filter import TfLogFilter
 from tfdist.launch.logs.worker_log import WorkerLog
 
-__all__ = ["STDERR", "STDOUT", "Pump", "Show", "Terminal"]
+__all__ = ["STDERR", "STDOUT", "OutputPump", "Show", "Terminal"]
 
 Show = Literal["chief", "all", "none"]
 
@@ -29,7 +29,7 @@ _LOG_PATIENCE = 1.0
 killed loses no more."""
 
 
-class Pump:
+class OutputPump:
     """A thread that takes what one worker writes, so that the worker never waits for the launcher's other work.
 
     Args:
@@ -60,9 +60,9 @@ class Pump:
         self._terminal = terminal
         self._quiet = quiet
         self._clock = clock
-        self._filters = {STDERR: NoiseFilter()}
-        self._for_log: dict[int, Cutter] = {stream: LineCutter(patience=_LOG_PATIENCE) for stream in pipes}
-        self._for_tail: dict[int, Cutter] = {stream: ScreenCutter() for stream in pipes}
+        self._filters = {STDERR: TfLogFilter()}
+        self._for_log: dict[int, StreamSplitter] = {stream: LineSplitter(patience=_LOG_PATIENCE) for stream in pipes}
+        self._for_tail: dict[int, StreamSplitter] = {stream: ScreenSplitter() for stream in pipes}
         self._for_terminal = {} if terminal is None else {stream: terminal.cutter() for stream in pipes}
         self._tail: collections.deque[bytes] = collections.deque(maxlen=_TAIL_LINES)
         self._ending = threading.Event()

@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from tfdist.launch.logs.line_splitter import CharacterCutter, Cutter, ScreenCutter
+from tfdist.launch.logs.line_splitter import CharacterSplitter, ScreenSplitter, StreamSplitter
 from tfdist.net.bounded_wait import is_writable, wait_for
 
 STDOUT, STDERR = 1, 2
@@ -22,7 +22,7 @@ _SAY_SECONDS = 1.0
 _PIECE_BYTES = 4096  # PIPE_BUF: a pipe that is ready takes as much without blocking
 
 
-class Target(Protocol):
+class OutputStream(Protocol):
     """Where bytes go, unbuffered."""
 
     def fileno(self) -> int: ...
@@ -40,7 +40,7 @@ class Terminal:
     """
 
     def __init__(
-        self, streams: Mapping[int, Target] | None, *, prefix: bool = False, whole_lines: bool = False
+        self, streams: Mapping[int, OutputStream] | None, *, prefix: bool = False, whole_lines: bool = False
     ) -> None:
         self._streams = dict(streams or {})
         self._prefix = prefix
@@ -48,9 +48,9 @@ class Terminal:
         self._inside_line: dict[int, bool] = {}
         self._lock = threading.Lock()
 
-    def cutter(self) -> Cutter:
+    def cutter(self) -> StreamSplitter:
         """What cuts one worker's stream so that it can be written here."""
-        return ScreenCutter(patience=UNFINISHED_SECONDS) if self._whole_lines else CharacterCutter()
+        return ScreenSplitter(patience=UNFINISHED_SECONDS) if self._whole_lines else CharacterSplitter()
 
     def write(self, index: int, stream: int, data: bytes) -> None:
         """Shows what worker `index` wrote. A terminal that is gone shows nothing; the log still has it."""
@@ -98,13 +98,13 @@ class Terminal:
         return inside
 
 
-def _is_screen(target: Target) -> bool:
+def _is_screen(target: OutputStream) -> bool:
     with contextlib.suppress(OSError, ValueError):
         return os.isatty(target.fileno())
     return False
 
 
-def _write_all(target: Target, data: bytes) -> None:
+def _write_all(target: OutputStream, data: bytes) -> None:
     """Writes to an unbuffered stream, which may take a part, or nothing while its other end is slow."""
     rest = memoryview(data)
     while rest:
@@ -115,7 +115,7 @@ def _write_all(target: Target, data: bytes) -> None:
             rest = rest[written:]
 
 
-def _write_until(deadline: float, target: Target, data: bytes) -> bool:
+def _write_until(deadline: float, target: OutputStream, data: bytes) -> bool:
     """Writes what the stream takes up to `deadline`, without ever blocking; returns whether that was all."""
     rest = memoryview(data)
     while rest:

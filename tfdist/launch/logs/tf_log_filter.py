@@ -28,7 +28,7 @@ _CONTINUATION = re.compile(
 )
 
 
-def is_noise(line: bytes) -> bool:
+def is_tf_log_line(line: bytes) -> bool:
     """Whether a line is an information or a warning of TensorFlow's C++ side, which users cannot act on."""
     return _LINE.match(line) is not None
 
@@ -37,7 +37,7 @@ def _may_begin(beginning: bytes, text: bytes) -> bool:
     return beginning.startswith(text) or text.startswith(beginning)
 
 
-class NoiseFilter:
+class TfLogFilter:
     """Takes the noise out of a stream, and holds nothing else back: a progress bar need not end its line."""
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class NoiseFilter:
         return b"" if self._is_noise(held) else held
 
     def _is_noise(self, line: bytes) -> bool:
-        return is_noise(line) or (self._after_noise and _CONTINUATION.match(line) is not None)
+        return is_tf_log_line(line) or (self._after_noise and _CONTINUATION.match(line) is not None)
 
     def _may_become_noise(self, beginning: bytes) -> bool:
         """Whether a line that begins so can be noise when it is whole."""

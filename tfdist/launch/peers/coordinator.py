@@ -1,7 +1,7 @@
 """How the launchers of one job tell one another what happens, from the job's start to its end.
 
 The launcher that has the chief leads: it hears of every worker, decides for all, and passes news on. In a job of one
-launcher, `Alone` leads and has nobody to tell.
+launcher, `SoleLauncher` leads and has nobody to tell.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tfdist.launch.peers.messages import Event
 from tfdist.net.line_socket import LineSocket
 
 
-class Control(Protocol):
+class Coordinator(Protocol):
     """A launcher's line to the other launchers of its job."""
 
     leads: bool
@@ -50,7 +50,7 @@ class Control(Protocol):
         """Hangs up."""
 
 
-class Alone:
+class SoleLauncher:
     """The control of a job that one launcher runs by itself."""
 
     leads = True

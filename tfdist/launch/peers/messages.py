@@ -27,7 +27,7 @@ class Stop:
 
 
 @dataclass(frozen=True)
-class Done:
+class WorkerDone:
     """A worker elsewhere is done with exit code `code`, or has left with it."""
 
     index: int
@@ -43,7 +43,7 @@ class Released:
 
 
 @dataclass(frozen=True)
-class Ended:
+class AttemptEnded:
     """The attempt ends: workers elsewhere failed or somebody stopped the job there."""
 
     failures: tuple[Failure, ...] = ()
@@ -59,12 +59,12 @@ class Beat:
 
 
 @dataclass(frozen=True)
-class Dump:
+class DumpStacks:
     """From the leader: nothing moves; every worker is to say where it is."""
 
 
 @dataclass(frozen=True)
-class Stacks:
+class WorkerStacks:
     """To the leader: where a worker is.
 
     Attributes:
@@ -83,7 +83,7 @@ class Stacks:
 
 
 @dataclass(frozen=True)
-class StopAsked:
+class StopRequested:
     """To the leader: somebody asked another launcher to stop the job."""
 
     stop: Stop
@@ -97,7 +97,7 @@ class Hold:
 
 
 @dataclass(frozen=True)
-class Begun:
+class BatchesBegun:
     """To the leader: how many batches a held worker has begun; None when it is in no `fit`."""
 
     index: int
@@ -137,19 +137,45 @@ class GiveUp:
     why: str
 
 
-Event = Done | Released | Ended | Beat | Dump | Stacks | StopAsked | Hold | Begun | StopAt | Restart | GiveUp
+Event = (
+    WorkerDone
+    | Released
+    | AttemptEnded
+    | Beat
+    | DumpStacks
+    | WorkerStacks
+    | StopRequested
+    | Hold
+    | BatchesBegun
+    | StopAt
+    | Restart
+    | GiveUp
+)
 
 _KINDS: dict[str, Callable[..., Event]] = {
     kind.__name__: kind
-    for kind in (Done, Released, Ended, Beat, Dump, Stacks, StopAsked, Hold, Begun, StopAt, Restart, GiveUp)
+    for kind in (
+        WorkerDone,
+        Released,
+        AttemptEnded,
+        Beat,
+        DumpStacks,
+        WorkerStacks,
+        StopRequested,
+        Hold,
+        BatchesBegun,
+        StopAt,
+        Restart,
+        GiveUp,
+    )
 }
 
 
 def outlives_attempt(event: Event) -> bool:
     """Whether an event that comes while an attempt is being wound up still matters afterwards."""
-    if isinstance(event, Ended):
+    if isinstance(event, AttemptEnded):
         return event.stop is not None
-    return isinstance(event, Restart | GiveUp | StopAsked | Hold)
+    return isinstance(event, Restart | GiveUp | StopRequested | Hold)
 
 
 def _stop(value: Any) -> Stop | None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tfdist.launch.agent.failures import Failure, first_to_last
-from tfdist.launch.peers.messages import Ended, Event, Released, from_message, outlives_attempt, to_message
+from tfdist.launch.peers.messages import AttemptEnded, Event, Released, from_message, outlives_attempt, to_message
 from tfdist.net.bounded_wait import wait_for
 from tfdist.net.line_socket import LineError, LineSocket, Message
 
@@ -28,7 +28,7 @@ def keep_alive(connection: socket.socket) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Link:
+class PeerLink:
     """The line to one other launcher.
 
     Attributes:
@@ -56,7 +56,7 @@ class Link:
         )
 
 
-class Linked:
+class PeerLinks:
     """The control of a job of several launchers: a star around the one that leads.
 
     Args:
@@ -65,13 +65,13 @@ class Linked:
         remote: Workers that other launchers start.
     """
 
-    def __init__(self, links: Sequence[Link], *, leads: bool, remote: tuple[int, ...]) -> None:
+    def __init__(self, links: Sequence[PeerLink], *, leads: bool, remote: tuple[int, ...]) -> None:
         self.leads = leads
         self.remote = remote
         self._links = list(links)
         self._over = False
-        self._gone: set[Link] = set()
-        self._settled: dict[Link, list[Failure]] = {}
+        self._gone: set[PeerLink] = set()
+        self._settled: dict[PeerLink, list[Failure]] = {}
         self._kept: list[Event] = []
 
     def sockets(self) -> Sequence[LineSocket]:
@@ -88,18 +88,18 @@ class Linked:
             link.line.flush()
             heard = self._hear(link)
             # After the release, or once all are ending, the others hang up when they are done.
-            self._over = self._over or any(isinstance(event, Released | Ended) for event in heard)
+            self._over = self._over or any(isinstance(event, Released | AttemptEnded) for event in heard)
             if link.line.is_closed():
                 self._gone.add(link)
                 if not self._over:
-                    heard.append(Ended((link.lost(),)))
+                    heard.append(AttemptEnded((link.lost(),)))
             if self.leads:
                 self._pass_on(link, heard)
             events += heard
         return events
 
     def tell(self, event: Event) -> None:
-        self._over = self._over or isinstance(event, Released | Ended)
+        self._over = self._over or isinstance(event, Released | AttemptEnded)
         for link in self._links:
             link.line.send(to_message(event))
 
@@ -125,14 +125,14 @@ class Linked:
     def begin_again(self) -> None:
         self._over = False
         self._settled.clear()
-        self._kept += [Ended((link.lost(),)) for link in self._links if link in self._gone]
+        self._kept += [AttemptEnded((link.lost(),)) for link in self._links if link in self._gone]
 
     def close(self) -> None:
         for link in self._links:
             link.line.flush()
             link.line.close()
 
-    def _hear(self, link: Link) -> list[Event]:
+    def _hear(self, link: PeerLink) -> list[Event]:
         events: list[Event] = []
         try:
             for message in link.line.receive():
@@ -145,9 +145,9 @@ class Linked:
             link.line.close()
         return events
 
-    def _pass_on(self, source: Link, events: Sequence[Event]) -> None:
+    def _pass_on(self, source: PeerLink, events: Sequence[Event]) -> None:
         for event in events:
-            if isinstance(event, Ended):
+            if isinstance(event, AttemptEnded):
                 for link in self._links:
                     if link is not source:
                         link.line.send(to_message(event))

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfdist.errors import FormingError, TfdistError
-from tfdist.launch.peers.peer_links import Link, Linked, keep_alive
+from tfdist.launch.peers.peer_links import PeerLink, PeerLinks, keep_alive
 from tfdist.launch.rendezvous.peer_discovery import CHIEF, RollCall
-from tfdist.launch.signals import Stopped
+from tfdist.launch.signals import LauncherStopped
 from tfdist.net.connector import Dial
 from tfdist.net.hello import Hello
 from tfdist.net.line_socket import LineError, Message
@@ -29,7 +29,7 @@ class Formed:
     """
 
     go: dict[str, Any]
-    control: Linked
+    control: PeerLinks
 
 
 class Leading:
@@ -112,7 +112,7 @@ class Following:
 def abort(error: Exception, host: str) -> Message:
     """What a launcher says to the others when it gives up because of `error`."""
     code, text = FormingError.exit_code, f"A launcher failed: {type(error).__name__}: {error}"
-    if isinstance(error, TfdistError | Stopped):
+    if isinstance(error, TfdistError | LauncherStopped):
         code, text = error.exit_code, str(error)
     return {"abort": {"code": code, "text": text, "host": host}}
 
@@ -125,12 +125,12 @@ def _given_up(said: Message) -> FormingError:
     return error
 
 
-def _link(roll: RollCall, hello: Hello, end: Caller | Dial) -> Link:
+def _link(roll: RollCall, hello: Hello, end: Caller | Dial) -> PeerLink:
     assert end.line is not None
     addresses = tuple(str(roll.cluster.workers[index]) for index in hello.local)
     keep_alive(end.line.connection)
-    return Link(end.line, hello.host, hello.local, addresses)
+    return PeerLink(end.line, hello.host, hello.local, addresses)
 
 
-def _formed(roll: RollCall, go: dict[str, Any], links: Sequence[Link]) -> Formed:
-    return Formed(go, Linked(links, leads=roll.leads, remote=roll.remote))
+def _formed(roll: RollCall, go: dict[str, Any], links: Sequence[PeerLink]) -> Formed:
+    return Formed(go, PeerLinks(links, leads=roll.leads, remote=roll.remote))

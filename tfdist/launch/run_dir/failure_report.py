@@ -8,13 +8,13 @@ from collections.abc import Sequence
 
 from tfdist.launch.agent.failures import Failure
 from tfdist.launch.peers.messages import Restart
-from tfdist.launch.run_result import Outcome
+from tfdist.launch.run_result import RunResult
 from tfdist.launch.worker.launcher_channel import CALLED
 
 _MESSAGE_CHARACTERS = 300
 
 
-def render(outcome: Outcome, *, verbose: bool = False) -> str:
+def render_report(outcome: RunResult, *, verbose: bool = False) -> str:
     """The report, without a newline at its end; empty when the job went well or its scripts chose its exit code."""
     if outcome.stop is not None:
         lines = [f"stopped: {outcome.stop.why}; all workers have ended"]
@@ -29,9 +29,9 @@ def render(outcome: Outcome, *, verbose: bool = False) -> str:
     return "\n".join([*_first(first, verbose), *_others(first, others), *advice])
 
 
-def render_restart(outcome: Outcome, restart: Restart, *, verbose: bool = False) -> str:
+def render_restart(outcome: RunResult, restart: Restart, *, verbose: bool = False) -> str:
     """What is said of an attempt that failed when there is another one, without a newline at its end."""
-    return f"{render(outcome, verbose=verbose)}\nall workers start again in {restart.delay:g} s ({restart.why})"
+    return f"{render_report(outcome, verbose=verbose)}\nall workers start again in {restart.delay:g} s ({restart.why})"
 
 
 def _first(failure: Failure, verbose: bool) -> list[str]:

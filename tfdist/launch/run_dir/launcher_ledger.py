@@ -9,14 +9,14 @@ from typing import Any
 
 from tfdist.errors import RunDirError
 from tfdist.launch.agent.failures import Failure
-from tfdist.launch.run_result import Outcome
+from tfdist.launch.run_result import RunResult
 from tfdist.rundir import ledger_lines
-from tfdist.rundir.ledger_lines import Phase
+from tfdist.rundir.ledger_lines import AttemptPhase
 
 _MOST_CHARACTERS = 300
 
 
-class Journal:
+class LauncherLedger:
     """Writes the turns of a job into its ledger. A disk that takes nothing must not end the job.
 
     Args:
@@ -33,28 +33,30 @@ class Journal:
         """The workers of attempt number `attempt` are about to be started."""
         self._attempt = attempt
         begun, self._begun = self._begun, None
-        self._write(Phase.RUNNING, since=begun)
+        self._write(AttemptPhase.RUNNING, since=begun)
 
-    def restarting(self, outcome: Outcome) -> None:
+    def restarting(self, outcome: RunResult) -> None:
         """The attempt has ended, and there is another one."""
-        self._write_end(Phase.RESTARTING, outcome)
+        self._write_end(AttemptPhase.RESTARTING, outcome)
 
-    def over(self, outcome: Outcome) -> None:
+    def over(self, outcome: RunResult) -> None:
         """The job has ended."""
-        phase = Phase.STOPPED if outcome.stop else Phase.FAILED if outcome.failures else Phase.DONE
+        phase = AttemptPhase.STOPPED if outcome.stop else AttemptPhase.FAILED if outcome.failures else AttemptPhase.DONE
         self._write_end(phase, outcome)
 
-    def _write_end(self, phase: Phase, outcome: Outcome) -> None:
+    def _write_end(self, phase: AttemptPhase, outcome: RunResult) -> None:
         noticed = outcome.failures[0].time if outcome.failures else None
         self._write(phase, why=_why(outcome), step=outcome.step, noticed=noticed)
 
-    def _write(self, phase: Phase, **more: Any) -> None:
+    def _write(self, phase: AttemptPhase, **more: Any) -> None:
         if self._file is not None:
             with contextlib.suppress(RunDirError):
-                ledger_lines.append(self._file, ledger_lines.Turn(self._attempt, time.time(), phase, **more))
+                ledger_lines.append_entry(
+                    self._file, ledger_lines.LedgerEvent(self._attempt, time.time(), phase, **more)
+                )
 
 
-def _why(outcome: Outcome) -> str:
+def _why(outcome: RunResult) -> str:
     """What ended an attempt, in one line; empty when it came to its end."""
     if outcome.stop is not None:
         return outcome.stop.why

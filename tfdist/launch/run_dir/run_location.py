@@ -25,7 +25,7 @@ _RETRY_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
-class Place:
+class RunLocation:
     """One job's common ground, as one launcher sees it.
 
     Attributes:
@@ -49,9 +49,9 @@ class Place:
         return {"run_dir": self.shown, "seed": self.seed, "attempt": self.attempt, "job": self.job}
 
 
-def create_place(
+def create_run_location(
     run_dir: str | None, *, name: str, overwrite: bool, seed: int | None, resume: Resume = "never"
-) -> Place:
+) -> RunLocation:
     """Creates a job's run directory and draws its seed when none is given: for the chief's launcher alone.
 
     A run that goes on keeps its seed, and counts its starts on.
@@ -65,12 +65,12 @@ def create_place(
     job = secrets.token_hex(8)
     _mark(run, job, seed=seed)
     shown = os.path.relpath(run.path) if run_dir is None else run_dir
-    return Place(run, shown, seed, 0 if resume == "never" else next_attempt(run), job, True)
+    return RunLocation(run, shown, seed, 0 if resume == "never" else next_attempt(run), job, True)
 
 
-def join_place(
+def join_run_location(
     go: dict[str, Any], run_dir: str | None, *, name: str, overwrite: bool, resume: Resume = "never"
-) -> Place:
+) -> RunLocation:
     """The place of a launcher without the chief: the chief's directory where it is shared, else one of the same name.
 
     Args:
@@ -101,7 +101,7 @@ def join_place(
         else:
             create_run_dir(shown, name=name, overwrite=overwrite, resume="never" if resume == "never" else "auto")
             _mark(run, job)
-    return Place(run, shown, seed, attempt, job, not shared)
+    return RunLocation(run, shown, seed, attempt, job, not shared)
 
 
 def _mark(run: RunDir, job: str, **more: Any) -> None:

@@ -11,7 +11,7 @@ from tfdist.errors import RunDirError
 from tfdist.rundir.layout import RunDir
 
 
-class RunHold:
+class RunLock:
     """While entered, run directories that no other job on this file system may take.
 
     It is a lock on the directory of states, which the kernel ends with the launcher, however that ends. `--overwrite`
@@ -21,7 +21,7 @@ class RunHold:
     def __init__(self) -> None:
         self._held: dict[Path, int] = {}
 
-    def __enter__(self) -> RunHold:
+    def __enter__(self) -> RunLock:
         return self
 
     def __exit__(

@@ -13,18 +13,18 @@ from pathlib import Path
 
 from tfdist.errors import RunDirError
 from tfdist.launch.agent.failures import Failure, from_record, from_signal
-from tfdist.launch.agent.job_phases import Phase
-from tfdist.launch.agent.oom_detection import KillCount
+from tfdist.launch.agent.job_phases import JobPhase
+from tfdist.launch.agent.oom_detection import OomKillCount
 from tfdist.launch.environment import Assignment
-from tfdist.launch.run_dir.run_location import Place
-from tfdist.launch.worker.worker_handle import Worker, describe
+from tfdist.launch.run_dir.run_location import RunLocation
+from tfdist.launch.worker.worker_handle import Worker, process_facts
 from tfdist.rundir.atomic_files import write_json
 from tfdist.rundir.error_record import ErrorRecord, JobState
 from tfdist.rundir.temp_names import remove_abandoned
 from tfdist.rundir.worker_state import State, WorkerState
 
 
-class Diagnosis:
+class ExitDiagnosis:
     """What an ended worker's exit code and error file say.
 
     Args:
@@ -32,10 +32,10 @@ class Diagnosis:
         count: Counts the kernel's kills for want of memory.
     """
 
-    def __init__(self, place: Place, count: Callable[[], KillCount] = KillCount.now) -> None:
+    def __init__(self, place: RunLocation, count: Callable[[], OomKillCount] = OomKillCount.now) -> None:
         self._place = place
         self._count = count
-        self._kills: dict[int, KillCount] = {}
+        self._kills: dict[int, OomKillCount] = {}
 
     def begins(self, index: int) -> None:
         """A worker is about to start: what the kernel has killed before has nothing to do with it."""
@@ -45,10 +45,10 @@ class Diagnosis:
         """The failure of a worker that ended with `code`; None when it left by itself or by the launcher's will."""
         record = self._record(worker)
         if record is not None:
-            return from_record(record, **describe(worker))
+            return from_record(record, **process_facts(worker))
         if code < 0 and not worker.ended_by_launcher:
             killed = self._kills[worker.index].grew(self._count())
-            return from_signal(worker.index, -code, out_of_memory=killed, **describe(worker))
+            return from_signal(worker.index, -code, out_of_memory=killed, **process_facts(worker))
         return None
 
     def _record(self, worker: Worker) -> ErrorRecord | None:
@@ -61,7 +61,9 @@ class Diagnosis:
             return None
 
 
-def write_state(place: Place, assignment: Assignment, pid: int, state: State, *, epoch: int = 0, step: int = 0) -> None:
+def write_state(
+    place: RunLocation, assignment: Assignment, pid: int, state: State, *, epoch: int = 0, step: int = 0
+) -> None:
     """Writes the state of a worker that cannot do so itself: not yet, or not any more.
 
     What a worker that was killed meanwhile has left of its own writing is removed.
@@ -84,7 +86,7 @@ def write_state(place: Place, assignment: Assignment, pid: int, state: State, *,
     ).write(file, durable=False)
 
 
-def close_state(place: Place, assignment: Assignment) -> None:
+def close_state(place: RunLocation, assignment: Assignment) -> None:
     """Says `failed` for a worker that could not say how it ended; the report must come whatever the disk does."""
     with contextlib.suppress(RunDirError):
         last = WorkerState.read(place.run_dir.state_file(assignment.index))
@@ -103,7 +105,7 @@ def write_failure(file: Path, failures: tuple[Failure, ...]) -> None:
         print(f"tfdist: the failure record could not be written: {error}", file=sys.stderr)
 
 
-def write_phase(place: Place, phase: Phase, attempt: int) -> None:
+def write_phase(place: RunLocation, phase: JobPhase, attempt: int) -> None:
     """Writes where in its life the job is; a disk that takes nothing must not end it."""
     record = JobState(phase.value, attempt, socket.gethostname(), os.getpid(), time.time())
     with contextlib.suppress(RunDirError):

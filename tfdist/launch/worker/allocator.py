@@ -19,7 +19,7 @@ _SETTINGS = {
 _NVIDIA = Path("/dev/nvidiactl")
 
 
-def settings(environ: Mapping[str, str], nvidia: Path = _NVIDIA) -> dict[str, str]:
+def allocator_settings(environ: Mapping[str, str], nvidia: Path = _NVIDIA) -> dict[str, str]:
     """What to add to a worker's environment; nothing where the user has set malloc up, or there is a GPU.
 
     Args:

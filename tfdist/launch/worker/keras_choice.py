@@ -12,7 +12,7 @@ _LEGACY = "TF_USE_LEGACY_KERAS"
 _TRUE = ("1", "true", "True")
 
 
-class Objection(NamedTuple):
+class KerasObjection(NamedTuple):
     """A variable that asks for another Keras.
 
     Attributes:
@@ -26,30 +26,30 @@ class Objection(NamedTuple):
     text: str
 
 
-def objections(environ: Mapping[str, str]) -> list[Objection]:
+def keras_objections(environ: Mapping[str, str]) -> list[KerasObjection]:
     """What the environment asks for and does not get."""
     found = []
     if environ.get(_LEGACY) in _TRUE:
         value = environ[_LEGACY]
         text = f"{_LEGACY} is {value}, with which tf.keras is Keras 2. Expected Keras 3, which tfdist repairs"
-        found.append(Objection("legacy Keras", _LEGACY, text))
+        found.append(KerasObjection("legacy Keras", _LEGACY, text))
     if environ.get(_BACKEND, "") not in ("", "tensorflow"):
         text = f"{_BACKEND} is {environ[_BACKEND]}. Expected tensorflow, on which tfdist trains"
-        found.append(Objection("Keras backend", _BACKEND, text))
+        found.append(KerasObjection("Keras backend", _BACKEND, text))
     return found
 
 
-def check(environ: Mapping[str, str]) -> None:
+def check_keras_choice(environ: Mapping[str, str]) -> None:
     """Checks what the environment asks for.
 
     Raises:
         UsageError: Another backend, or Keras 2.
     """
-    for _, variable, text in objections(environ):
+    for _, variable, text in keras_objections(environ):
         raise UsageError(f"{text}. Unset {variable}, or train without tfdist.")
 
 
-def settings(environ: Mapping[str, str]) -> dict[str, str]:
+def keras_settings(environ: Mapping[str, str]) -> dict[str, str]:
     """What to add to a worker's environment: a backend from ~/.keras/keras.json is for processes that chose none.
 
     Args:

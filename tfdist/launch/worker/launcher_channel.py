@@ -48,7 +48,7 @@ known signals are left to scripts. None where the system has none of this kind.
 
 _RECEIVE_BYTES = 65536
 
-Answer = Callable[[Any], Mapping[str, Any] | None]
+MessageHandler = Callable[[Any], Mapping[str, Any] | None]
 
 _log = logging.getLogger("tfdist")
 
@@ -60,7 +60,7 @@ def _end_this_worker() -> None:
     os._exit(128 + signal.SIGTERM)
 
 
-class WorkerChannel:
+class LauncherChannel:
     """A worker's line to its launcher.
 
     Args:
@@ -71,7 +71,10 @@ class WorkerChannel:
     """
 
     def __init__(
-        self, fd: int, on_lost: Callable[[], None] = _end_this_worker, answers: Mapping[str, Answer] | None = None
+        self,
+        fd: int,
+        on_lost: Callable[[], None] = _end_this_worker,
+        answers: Mapping[str, MessageHandler] | None = None,
     ) -> None:
         self._socket = socket.socket(fileno=fd)
         self._socket.setblocking(True)

@@ -10,7 +10,7 @@ _PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
 """Where gRPC looks for one, which TensorFlow's workers speak by; it knows no host that would be exempt by itself."""
 
 
-def settings(environ: Mapping[str, str], cluster: Cluster) -> dict[str, str]:
+def proxy_settings(environ: Mapping[str, str], cluster: Cluster) -> dict[str, str]:
     """What to add to a worker's environment; nothing where no proxy is named.
 
     Args:

@@ -35,7 +35,7 @@ class Worker(Protocol):
     def close(self) -> None: ...
 
 
-def describe(worker: Worker) -> dict[str, Any]:
+def process_facts(worker: Worker) -> dict[str, Any]:
     """What a failure tells of the worker's process."""
     return {
         "address": worker.address,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from tfdist.launch.environment import Assignment
-from tfdist.launch.logs.output_pump import STDERR, STDOUT, Pump, Terminal
+from tfdist.launch.logs.output_pump import STDERR, STDOUT, OutputPump, Terminal
 from tfdist.launch.worker.launcher_channel import NATIVE_DUMP
 from tfdist.net.line_socket import LineError, LineSocket, Message
 
@@ -69,7 +69,7 @@ class WorkerProcess:
                 )
             undo.callback(self._abandon)
             pipes = {STDOUT: cast(BinaryIO, self._process.stdout), STDERR: cast(BinaryIO, self._process.stderr)}
-            self._pump = Pump(self.index, pipes, log, terminal, quiet=not assignment.verbose)
+            self._pump = OutputPump(self.index, pipes, log, terminal, quiet=not assignment.verbose)
             undo.pop_all()
         self._channel = LineSocket(ours)
 

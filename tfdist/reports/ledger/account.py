@@ -6,9 +6,9 @@ import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from tfdist.rundir.ledger_lines import Kind, Phase
+from tfdist.rundir.ledger_lines import AttemptPhase, TimeKind
 
-Seconds = Mapping[Kind, float]
+Seconds = Mapping[TimeKind, float]
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class AttemptAccount:
     number: int
     spans: tuple[Span, ...]
     lost: int = 0
-    phase: Phase = Phase.RUNNING
+    phase: AttemptPhase = AttemptPhase.RUNNING
     why: str = ""
     opens: bool = True
     told: int = 0
@@ -106,7 +106,7 @@ class Account:
     @functools.cached_property
     def seconds(self) -> Seconds:
         """Where they went; every kind has its entry, and they add up to `wall`."""
-        return {**dict.fromkeys(Kind, 0.0), **total(attempt.seconds for attempt in self.attempts)}
+        return {**dict.fromkeys(TimeKind, 0.0), **total(attempt.seconds for attempt in self.attempts)}
 
     @functools.cached_property
     def wall(self) -> float:
@@ -132,7 +132,7 @@ class Account:
     @property
     def goodput(self) -> float:
         """The part of the wall time that went into training steps that count, from 0 to 1."""
-        return self.seconds[Kind.STEP] / self.wall if self.wall else 0.0
+        return self.seconds[TimeKind.STEP] / self.wall if self.wall else 0.0
 
     @property
     def restarts(self) -> int:
@@ -140,9 +140,9 @@ class Account:
         return sum(not attempt.opens for attempt in self.attempts)
 
 
-def total(parts: Iterable[Seconds]) -> dict[Kind, float]:
+def total(parts: Iterable[Seconds]) -> dict[TimeKind, float]:
     """The sum of what several stretches were spent on."""
-    sums: dict[Kind, float] = {}
+    sums: dict[TimeKind, float] = {}
     for part in parts:
         for kind, seconds in part.items():
             sums[kind] = sums.get(kind, 0.0) + seconds

@@ -15,14 +15,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from tfdist.reports.ledger.account import Account, AttemptAccount, Span
-from tfdist.rundir.ledger_lines import Entry, Kind, Phase, Stretch, Turn
+from tfdist.rundir.ledger_lines import AttemptPhase, LedgerEntry, LedgerEvent, LedgerInterval, TimeKind
 
 _MOST_SPANS = 4096
 """Of one attempt: more are laid together two and two, so that an account of months is as small as one of a day."""
-_KINDS = {kind.value: kind for kind in Kind}
+_KINDS = {kind.value: kind for kind in TimeKind}
 
 
-def account(entries: Iterable[Entry], damaged: int = 0) -> Account | None:
+def account(entries: Iterable[LedgerEntry], damaged: int = 0) -> Account | None:
     """The account of a run; None while its workers have not been started.
 
     Args:
@@ -42,7 +42,7 @@ class _Laid:
 
     since: float
     at: float
-    seconds: dict[Kind, float]
+    seconds: dict[TimeKind, float]
     first: int = 0
     last: int = 0
 
@@ -71,7 +71,7 @@ class _Open:
     opens: bool
     spans: list[_Laid]
     heard: bool = False
-    phase: Phase = Phase.RUNNING
+    phase: AttemptPhase = AttemptPhase.RUNNING
     why: str = ""
     told: int = 0
     noticed: float | None = None
@@ -118,43 +118,43 @@ class _Laying:
     attempts: list[_Open] = field(default_factory=list)
     now: float = 0.0
 
-    def take(self, entry: Entry) -> None:
+    def take(self, entry: LedgerEntry) -> None:
         """The next line."""
-        if isinstance(entry, Turn) and entry.phase is Phase.RUNNING:
+        if isinstance(entry, LedgerEvent) and entry.phase is AttemptPhase.RUNNING:
             self._begin(entry)
         elif self.attempts and entry.attempt == self.attempts[-1].number:
-            if isinstance(entry, Turn):
+            if isinstance(entry, LedgerEvent):
                 self._end(entry)
             else:
                 self._add(entry)
 
-    def _begin(self, turn: Turn) -> None:
+    def _begin(self, turn: LedgerEvent) -> None:
         """Another attempt; without a begin of its own its job is that of the one before."""
         if turn.since is not None or not self.attempts:
             self.now = max(self.now, turn.at if turn.since is None else min(turn.since, turn.at))
             self.attempts.append(_Open(turn.attempt, opens=True, spans=[_Laid(self.now, self.now, {})]))
-            self._fill(turn.at, Kind.START_UP)
+            self._fill(turn.at, TimeKind.START_UP)
             return
-        self._fill(turn.at, Kind.RESTART)
+        self._fill(turn.at, TimeKind.RESTART)
         self.attempts.append(_Open(turn.attempt, opens=False, spans=[_Laid(self.now, self.now, {})]))
 
-    def _add(self, stretch: Stretch) -> None:
+    def _add(self, stretch: LedgerInterval) -> None:
         attempt = self.attempts[-1]
-        self._fill(stretch.since, Kind.OTHER if attempt.heard else Kind.START_UP)
+        self._fill(stretch.since, TimeKind.OTHER if attempt.heard else TimeKind.START_UP)
         attempt.heard = True
         since, at = max(self.now, stretch.since), max(self.now, stretch.at)
         # By the clocks of one machine none is laid over another; a clock that was set must not break the sum.
         part = (at - since) / (stretch.at - stretch.since) if stretch.at > stretch.since else 0.0
         seconds = {_KINDS[kind]: spent * part for kind, spent in stretch.seconds.items()}
         rest = at - since - sum(seconds.values())
-        seconds[Kind.OTHER] = seconds.get(Kind.OTHER, 0.0) + rest
+        seconds[TimeKind.OTHER] = seconds.get(TimeKind.OTHER, 0.0) + rest
         attempt.lay(_Laid(since, at, seconds, max(0, stretch.step - stretch.steps), stretch.step))
         self.now = at
 
-    def _end(self, turn: Turn) -> None:
+    def _end(self, turn: LedgerEvent) -> None:
         attempt = self.attempts[-1]
-        failed = turn.phase in (Phase.RESTARTING, Phase.FAILED)
-        self._fill(turn.at, Kind.RESTART if failed else Kind.OTHER)
+        failed = turn.phase in (AttemptPhase.RESTARTING, AttemptPhase.FAILED)
+        self._fill(turn.at, TimeKind.RESTART if failed else TimeKind.OTHER)
         attempt.phase = turn.phase
         attempt.why = turn.why
         attempt.told = turn.step or 0
@@ -163,7 +163,7 @@ class _Laying:
             # By another machine's clock it may have been noticed later than it ended.
             attempt.noticed = turn.at if turn.noticed is None else min(turn.noticed, turn.at)
 
-    def _fill(self, at: float, kind: Kind) -> None:
+    def _fill(self, at: float, kind: TimeKind) -> None:
         """What no line has said."""
         if at > self.now:
             self.attempts[-1].lay(_Laid(self.now, at, {kind: at - self.now}))
@@ -190,11 +190,11 @@ def _replayed(attempt: AttemptAccount, again: int) -> AttemptAccount:
 
 
 def _replayed_span(span: Span, again: int) -> Span:
-    lost, stepping = _lost(span, again), span.seconds.get(Kind.STEP, 0.0)
+    lost, stepping = _lost(span, again), span.seconds.get(TimeKind.STEP, 0.0)
     if not lost or not stepping:
         return span
     moved = stepping * (lost / (span.last - span.first))  # of a span that is lost as a whole, all of it
-    return replace(span, seconds={**span.seconds, Kind.STEP: stepping - moved, Kind.REPLAY: moved})
+    return replace(span, seconds={**span.seconds, TimeKind.STEP: stepping - moved, TimeKind.REPLAY: moved})
 
 
 def _lost(span: Span, again: int) -> int:

@@ -6,7 +6,7 @@ from typing import Any
 
 from tfdist.reports.ledger.account import Account, AttemptAccount, Seconds
 from tfdist.reports.ledger.recovery import Recovery, recoveries
-from tfdist.rundir.ledger_lines import Kind
+from tfdist.rundir.ledger_lines import TimeKind
 
 
 def to_json(name: str, run_dir: str, account: Account) -> dict[str, Any]:
@@ -55,4 +55,4 @@ def _recovery(recovery: Recovery) -> dict[str, Any]:
 
 
 def _all(seconds: Seconds) -> dict[str, float]:
-    return {kind.value: seconds.get(kind, 0.0) for kind in Kind}
+    return {kind.value: seconds.get(kind, 0.0) for kind in TimeKind}

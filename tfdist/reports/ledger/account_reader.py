@@ -24,9 +24,9 @@ def read_account(run_dir: str | Path) -> tuple[str, Account]:
     name = read_run(run).name or "run"
     lines = damaged = 0
 
-    def entries() -> Iterator[ledger_lines.Entry]:
+    def entries() -> Iterator[ledger_lines.LedgerEntry]:
         nonlocal lines, damaged
-        for entry in ledger_lines.scan(run.ledger_file):
+        for entry in ledger_lines.scan_ledger(run.ledger_file):
             if entry is None:
                 damaged += 1
             else:

@@ -7,23 +7,23 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from tfdist.reports.ledger.account import Account, AttemptAccount
-from tfdist.rundir.ledger_lines import Kind, Phase
+from tfdist.rundir.ledger_lines import AttemptPhase, TimeKind
 
-LABELS: Mapping[Kind, str] = MappingProxyType(
+LABELS: Mapping[TimeKind, str] = MappingProxyType(
     {
-        Kind.STEP: "training steps that count",
-        Kind.INPUT: "waiting for data",
-        Kind.EVALUATION: "evaluation",
-        Kind.CHECKPOINT: "waiting for checkpoints and saves",
-        Kind.CALLBACK: "between epochs: callbacks, data set-up",
-        Kind.COMPILE: "first batches, which compile",
-        Kind.RESTORE: "restoring a checkpoint",
-        Kind.START_UP: "start-up: processes, imports",
-        Kind.FORMING: "start-up: workers find one another",
-        Kind.BUILDING: "start-up: data, model",
-        Kind.RESTART: "lost to restarts",
-        Kind.REPLAY: "steps done again later",
-        Kind.OTHER: "other",
+        TimeKind.STEP: "training steps that count",
+        TimeKind.INPUT: "waiting for data",
+        TimeKind.EVALUATION: "evaluation",
+        TimeKind.CHECKPOINT: "waiting for checkpoints and saves",
+        TimeKind.CALLBACK: "between epochs: callbacks, data set-up",
+        TimeKind.COMPILE: "first batches, which compile",
+        TimeKind.RESTORE: "restoring a checkpoint",
+        TimeKind.START_UP: "start-up: processes, imports",
+        TimeKind.FORMING: "start-up: workers find one another",
+        TimeKind.BUILDING: "start-up: data, model",
+        TimeKind.RESTART: "lost to restarts",
+        TimeKind.REPLAY: "steps done again later",
+        TimeKind.OTHER: "other",
     }
 )
 """Every kind, in the order in which it is shown, and in words."""
@@ -51,7 +51,7 @@ def headlines(account: Account) -> list[str]:
     """The wall time, the goodput and what happened, one sentence each."""
     steps = f"{account.steps:,} training step{'' if account.steps == 1 else 's'}"
     lines = [
-        f"goodput {percent(account.goodput, 1)}: {clock(account.seconds[Kind.STEP])} of {clock(account.wall)} "
+        f"goodput {percent(account.goodput, 1)}: {clock(account.seconds[TimeKind.STEP])} of {clock(account.wall)} "
         f"wall time went into the {steps} that count"
     ]
     starts, restarts = len(account.attempts) - account.restarts, account.restarts
@@ -60,7 +60,7 @@ def headlines(account: Account) -> list[str]:
         lines.append(f"{_times(starts, 'start')} of tfdist train{away}; {_times(restarts, 'restart')} by it")
     if account.lost:
         lines.append(f"{_times(account.lost, 'step')} done again, because they came after the last checkpoint")
-    if account.attempts[-1].phase is Phase.RUNNING:
+    if account.attempts[-1].phase is AttemptPhase.RUNNING:
         lines.append(f"up to {moment(account.attempts[-1].at)}: the run goes on, or its launcher was killed")
     if account.damaged:
         lines.append(f"{_times(account.damaged, 'line')} of the ledger cannot be read and count as what is around them")
@@ -74,7 +74,7 @@ def endings(account: Account) -> list[str]:
 
 
 def _ending(attempt: AttemptAccount, unheard: str) -> str:
-    return unheard if attempt.phase is Phase.RUNNING else attempt.why or attempt.phase.value
+    return unheard if attempt.phase is AttemptPhase.RUNNING else attempt.why or attempt.phase.value
 
 
 def steps_of(attempt: AttemptAccount) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tfdist.reports.ledger.account import Account
 from tfdist.reports.ledger.account_summary import LABELS, clock, endings, headlines, moment, percent, steps_of
 from tfdist.reports.ledger.recovery import PARTS, Recovery, recoveries
-from tfdist.rundir.ledger_lines import Kind
+from tfdist.rundir.ledger_lines import TimeKind
 
 _BAR = 40
 _MOST_ATTEMPTS = 20
@@ -42,7 +42,7 @@ def _attempts(account: Account) -> list[str]:
             str(attempt.number),
             moment(attempt.since),
             clock(attempt.at - attempt.since),
-            percent(attempt.seconds.get(Kind.STEP, 0.0), attempt.at - attempt.since),
+            percent(attempt.seconds.get(TimeKind.STEP, 0.0), attempt.at - attempt.since),
             steps_of(attempt),
             ended,
         )

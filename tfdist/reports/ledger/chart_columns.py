@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tfdist.reports.ledger.account import Account
-from tfdist.rundir.ledger_lines import Kind
+from tfdist.rundir.ledger_lines import TimeKind
 
 MOST = 160
 
-Column = Mapping[Kind, float]
+Column = Mapping[TimeKind, float]
 
 
 def columns(account: Account, most: int = MOST) -> list[Column]:
@@ -24,7 +24,7 @@ def columns(account: Account, most: int = MOST) -> list[Column]:
     if not account.wall:
         return []
     width = account.wall / most
-    cut: list[dict[Kind, float]] = [{} for _ in range(most)]
+    cut: list[dict[TimeKind, float]] = [{} for _ in range(most)]
     done = 0.0
     for span in (span for attempt in account.attempts for span in attempt.spans):
         length = span.at - span.since

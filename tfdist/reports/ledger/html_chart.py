@@ -14,49 +14,49 @@ from tfdist.reports.ledger.account import Account
 from tfdist.reports.ledger.account_summary import LABELS, clock, endings, headlines, moment, percent, steps_of
 from tfdist.reports.ledger.chart_columns import Column, columns
 from tfdist.reports.ledger.recovery import PARTS, Recovery, recoveries
-from tfdist.rundir.ledger_lines import Kind
+from tfdist.rundir.ledger_lines import TimeKind
 
-_COLOURS: Mapping[Kind, str] = MappingProxyType(
+_COLOURS: Mapping[TimeKind, str] = MappingProxyType(
     {
-        Kind.STEP: "#009e73",
-        Kind.INPUT: "#f0e442",
-        Kind.EVALUATION: "#56b4e9",
-        Kind.CHECKPOINT: "#0072b2",
-        Kind.CALLBACK: "#cc79a7",
-        Kind.COMPILE: "#e69f00",
-        Kind.RESTORE: "#767676",
-        Kind.START_UP: "#bbbbbb",
-        Kind.FORMING: "#9a9a9a",
-        Kind.BUILDING: "#dddddd",
-        Kind.RESTART: "#d55e00",
-        Kind.REPLAY: "#444444",
-        Kind.OTHER: "#ffffff",
+        TimeKind.STEP: "#009e73",
+        TimeKind.INPUT: "#f0e442",
+        TimeKind.EVALUATION: "#56b4e9",
+        TimeKind.CHECKPOINT: "#0072b2",
+        TimeKind.CALLBACK: "#cc79a7",
+        TimeKind.COMPILE: "#e69f00",
+        TimeKind.RESTORE: "#767676",
+        TimeKind.START_UP: "#bbbbbb",
+        TimeKind.FORMING: "#9a9a9a",
+        TimeKind.BUILDING: "#dddddd",
+        TimeKind.RESTART: "#d55e00",
+        TimeKind.REPLAY: "#444444",
+        TimeKind.OTHER: "#ffffff",
     }
 )
-_HATCHED = (Kind.RESTART, Kind.REPLAY)
+_HATCHED = (TimeKind.RESTART, TimeKind.REPLAY)
 
 _WIDTH = 960
 _BAR_HEIGHT = 44
 _CHART_HEIGHT = 180
-_NAMES: Mapping[Kind, str] = MappingProxyType(
+_NAMES: Mapping[TimeKind, str] = MappingProxyType(
     {
-        Kind.STEP: "steps",
-        Kind.INPUT: "data",
-        Kind.EVALUATION: "evaluation",
-        Kind.CHECKPOINT: "saves",
-        Kind.CALLBACK: "between epochs",
-        Kind.COMPILE: "compiling",
-        Kind.RESTORE: "restoring",
-        Kind.START_UP: "start-up",
-        Kind.FORMING: "forming",
-        Kind.BUILDING: "data, model",
-        Kind.RESTART: "restarts",
-        Kind.REPLAY: "done again",
-        Kind.OTHER: "other",
+        TimeKind.STEP: "steps",
+        TimeKind.INPUT: "data",
+        TimeKind.EVALUATION: "evaluation",
+        TimeKind.CHECKPOINT: "saves",
+        TimeKind.CALLBACK: "between epochs",
+        TimeKind.COMPILE: "compiling",
+        TimeKind.RESTORE: "restoring",
+        TimeKind.START_UP: "start-up",
+        TimeKind.FORMING: "forming",
+        TimeKind.BUILDING: "data, model",
+        TimeKind.RESTART: "restarts",
+        TimeKind.REPLAY: "done again",
+        TimeKind.OTHER: "other",
     }
 )
 """In few letters, for the inside of the bar."""
-_DARK = (Kind.CHECKPOINT, Kind.STEP, Kind.RESTORE)
+_DARK = (TimeKind.CHECKPOINT, TimeKind.STEP, TimeKind.RESTORE)
 _LETTER = 8.0
 """The width of a letter, with room to spare."""
 
@@ -161,7 +161,9 @@ def _marks(account: Account) -> list[str]:
     return [*cells, f'<text x="0" y="{_CHART_HEIGHT + 34}">{_text(moment(account.attempts[0].since))}</text>', end]
 
 
-def _box(left: float, top: float, width: float, height: float, kind: Kind, title: str, *, border: bool = True) -> str:
+def _box(
+    left: float, top: float, width: float, height: float, kind: TimeKind, title: str, *, border: bool = True
+) -> str:
     fill = f"url(#{kind.value})" if kind in _HATCHED else _COLOURS[kind]
     # Without softened edges no line shows between two columns.
     edge = ' stroke="#111" stroke-width="1"' if border else ' shape-rendering="crispEdges"'
@@ -202,7 +204,7 @@ def _kinds(account: Account) -> str:
     )
 
 
-def _key(kind: Kind) -> str:
+def _key(kind: TimeKind) -> str:
     return f'<svg class="key" viewBox="0 0 26 14" aria-hidden="true">{_patterns()}{_box(1, 0, 24, 12, kind, "")}</svg>'
 
 
@@ -210,7 +212,7 @@ def _attempts(account: Account) -> str:
     rows = [
         f"<tr><td>{attempt.number}</td><td>{_text(moment(attempt.since))}</td>"
         f"<td>{clock(attempt.at - attempt.since)}</td>"
-        f"<td>{percent(attempt.seconds.get(Kind.STEP, 0.0), attempt.at - attempt.since)}</td>"
+        f"<td>{percent(attempt.seconds.get(TimeKind.STEP, 0.0), attempt.at - attempt.since)}</td>"
         f'<td>{_text(steps_of(attempt))}</td><td class="text wide">{_text(ended)}</td></tr>'
         for attempt, ended in zip(account.attempts, endings(account), strict=True)
     ]

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tfdist.reports.ledger.account import AttemptAccount, total
-from tfdist.rundir.ledger_lines import Kind
+from tfdist.rundir.ledger_lines import TimeKind
 
 ENDING, DELAY, OTHER = "ending", "delay", "other"
-STARTING = (Kind.START_UP, Kind.FORMING, Kind.BUILDING, Kind.RESTORE, Kind.COMPILE)
+STARTING = (TimeKind.START_UP, TimeKind.FORMING, TimeKind.BUILDING, TimeKind.RESTORE, TimeKind.COMPILE)
 PARTS = (ENDING, DELAY, *(kind.value for kind in STARTING), OTHER)
 """In the order in which they come."""
 
-_STEPPING = (Kind.STEP, Kind.INPUT, Kind.REPLAY)
+_STEPPING = (TimeKind.STEP, TimeKind.INPUT, TimeKind.REPLAY)
 
 
 @dataclass(frozen=True)

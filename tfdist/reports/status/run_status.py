@@ -6,8 +6,8 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from tfdist.launch.agent.job_phases import Phase
-from tfdist.launch.agent.stragglers import STEPS, Lag, lags
+from tfdist.launch.agent.job_phases import JobPhase
+from tfdist.launch.agent.stragglers import STEPS, WorkerLag, lags
 from tfdist.rundir.failure_record import FailureRecord
 from tfdist.rundir.process_presence import Presence
 from tfdist.rundir.snapshot import Snapshot
@@ -62,7 +62,7 @@ class WorkerStatus:
     presence: Presence
     quiet: float
     silent: float
-    lag: Lag | None
+    lag: WorkerLag | None
     remarks: tuple[str, ...]
 
     @property
@@ -118,7 +118,7 @@ def judge(snapshot: Snapshot, presences: Mapping[int, Presence], launcher: Prese
     return RunStatus(snapshot, now, course, attempt, reason, failure, tuple(sorted(rows, key=_slowest_first)))
 
 
-def _row(state: WorkerState, presence: Presence, lag: Lag | None, now: float) -> WorkerStatus:
+def _row(state: WorkerState, presence: Presence, lag: WorkerLag | None, now: float) -> WorkerStatus:
     quiet = max(0.0, now - (state.moved or state.time))
     return WorkerStatus(state, presence, quiet, max(0.0, now - state.time), lag, ())
 
@@ -159,9 +159,9 @@ def _course(
     if snapshot.job is None or launcher is None:
         return _course_of_workers(snapshot, rows)
     phase, age = snapshot.job.phase, now - snapshot.job.time
-    if phase == Phase.DONE.value:
+    if phase == JobPhase.DONE.value:
         return RunCondition.DONE, ""
-    if phase == Phase.FAILED.value:
+    if phase == JobPhase.FAILED.value:
         if snapshot.failure is not None:
             return RunCondition.FAILED, ""
         settles = age < _SETTLING_SECONDS and launcher is not Presence.GONE
@@ -169,9 +169,9 @@ def _course(
     if launcher is Presence.GONE:
         process = f"pid {snapshot.job.pid} on {snapshot.job.host}"
         return RunCondition.DEAD, f"its launcher ({process}) is gone without having said how the run ended"
-    if phase == Phase.RESTARTING.value:
+    if phase == JobPhase.RESTARTING.value:
         return RunCondition.RESTARTING, ""
-    if phase == Phase.STOPPING.value:
+    if phase == JobPhase.STOPPING.value:
         return RunCondition.STOPPING, ""
     return _course_of_living(rows, launcher)
 

@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfdist import keras_repairs
-from tfdist.rundir.ledger_lines import Kind
+from tfdist.rundir.ledger_lines import TimeKind
 from tfdist.runtime import collectives, devices
 from tfdist.runtime import strategy as strategies
 from tfdist.runtime.default_seed import set_default_seed
@@ -68,7 +68,7 @@ def _make_strategy(place: JobPlace, choice: strategies.Choice, names: Sequence[s
     """Makes the strategy, with several workers once all of them have come, and puts it in force."""
     several = place.num_workers > 1
     with (
-        _spending(place.line, Kind.FORMING),
+        _spending(place.line, TimeKind.FORMING),
         forming(place.index, place.cluster, place.timeout(), place.line) if several else contextlib.nullcontext(),
     ):
         strategy = strategies.make(choice, names, addresses=place.addresses, index=place.index)
@@ -102,7 +102,7 @@ def _session_of(
 ) -> Session:
     heartbeat, stopping = (None, None) if place.line is None else (place.line.heartbeat, place.line.stopping)
     saving = contextlib.nullcontext if place.line is None else functools.partial(_saving, place.line)
-    restoring = functools.partial(_spending, place.line, Kind.RESTORE)
+    restoring = functools.partial(_spending, place.line, TimeKind.RESTORE)
     fits = Fits(
         strategy,
         place.keeping,
@@ -133,11 +133,11 @@ def _session_of(
 
 @contextlib.contextmanager
 def _saving(line: Line) -> Iterator[None]:
-    with line.heartbeat.saving(), line.account.spending(Kind.CHECKPOINT):
+    with line.heartbeat.saving(), line.account.spending(TimeKind.CHECKPOINT):
         yield
 
 
-def _spending(line: Line | None, kind: Kind) -> contextlib.AbstractContextManager[None]:
+def _spending(line: Line | None, kind: TimeKind) -> contextlib.AbstractContextManager[None]:
     """Around what the ledger counts as a kind of its own."""
     return contextlib.nullcontext() if line is None else line.account.spending(kind)
 

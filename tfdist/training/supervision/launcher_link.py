@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tfdist.launch.environment import Assignment
-from tfdist.launch.worker.launcher_channel import NATIVE_DUMP, WorkerChannel
+from tfdist.launch.worker.launcher_channel import NATIVE_DUMP, LauncherChannel
 from tfdist.rundir import RunDir
 from tfdist.training.supervision import thread_stacks
 from tfdist.training.supervision.heartbeat import Heartbeat
@@ -32,7 +32,7 @@ class Line:
         account: Knows what this worker's time goes to; the chief's writes it into the run's ledger.
     """
 
-    channel: WorkerChannel | None
+    channel: LauncherChannel | None
     heartbeat: Heartbeat
     stopping: Stopping
     account: TimeAccount
@@ -51,7 +51,7 @@ def line_of(assignment: Assignment) -> Line:
     stopping = Stopping(assignment.grace)
     channel = None
     if assignment.channel_fd is not None:
-        channel = WorkerChannel(
+        channel = LauncherChannel(
             assignment.channel_fd,
             answers={
                 "hold": lambda _: {"begun": stopping.hold()},

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tfdist.errors import RunDirError
 from tfdist.rundir import ledger_lines
-from tfdist.rundir.ledger_lines import Kind
+from tfdist.rundir.ledger_lines import TimeKind
 from tfdist.training.supervision.tally import Tally
 
 INTERVAL, MOST_INTERVAL = 5.0, 60.0
@@ -61,7 +61,7 @@ class TimeAccount:
                 self._tally.end_call(self._clock())
 
     @contextlib.contextmanager
-    def spending(self, kind: Kind) -> Iterator[None]:
+    def spending(self, kind: TimeKind) -> Iterator[None]:
         """Around what is accounted for by itself, such as whatever the training waits for until something is saved."""
         with self._lock:
             self._tally.begin_part(kind, self._clock())
@@ -116,9 +116,9 @@ class TimeAccount:
                 since, self._since = self._since, self._clock()
                 taken = self._tally.take(self._since)
             seconds = {kind.value: round(spent, 6) for kind, spent in taken.seconds.items()}
-            entry = ledger_lines.Stretch(self._attempt, since, self._since, seconds, taken.steps, taken.step)
+            entry = ledger_lines.LedgerInterval(self._attempt, since, self._since, seconds, taken.steps, taken.step)
             try:
-                ledger_lines.append(self._file, entry)
+                ledger_lines.append_entry(self._file, entry)
             except RunDirError as error:
                 if not self._warned:
                     _log.warning("The ledger of the run's time cannot be written: %s", error)

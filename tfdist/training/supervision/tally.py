@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tfdist.rundir.ledger_lines import Kind
+from tfdist.rundir.ledger_lines import TimeKind
 
 
 @dataclass
@@ -32,7 +32,7 @@ class Taken:
         step: Training batches of the run that were done at the end.
     """
 
-    seconds: dict[Kind, float] = field(default_factory=dict)
+    seconds: dict[TimeKind, float] = field(default_factory=dict)
     steps: int = 0
     step: int = 0
 
@@ -52,10 +52,10 @@ class Tally:
 
     def __init__(self, now: float) -> None:
         self._now = now
-        self._seconds: dict[Kind, float] = {}
+        self._seconds: dict[TimeKind, float] = {}
         self._steps = self._step = 0
         self._calls: list[_Call] = []
-        self._parts: list[Kind] = []
+        self._parts: list[TimeKind] = []
         self._formed = self._stepped = self._running = self._between = False
         self._waited = self._due = 0.0
         self._forgives = True
@@ -86,7 +86,7 @@ class Tally:
     def end_batches(self, trained: int, step: int, now: float) -> None:
         """They are done, with `trained` training batches among them, and with them `step` of the run."""
         # What the first batches waited for belongs to compiling.
-        self._forgives = self._forgives or self._kind() is Kind.COMPILE
+        self._forgives = self._forgives or self._kind() is TimeKind.COMPILE
         self._charge(now)
         self._running = False
         self._stepped = True
@@ -100,7 +100,7 @@ class Tally:
         self._charge(now)
         self._between = True
 
-    def begin_part(self, kind: Kind, now: float) -> None:
+    def begin_part(self, kind: TimeKind, now: float) -> None:
         """The process does one thing that is accounted for by itself, maybe inside of another."""
         self._charge(now)
         self._parts.append(kind)
@@ -108,7 +108,7 @@ class Tally:
     def end_part(self, now: float) -> None:
         """The innermost of them is over."""
         self._charge(now)
-        self._formed |= self._parts.pop() is Kind.FORMING
+        self._formed |= self._parts.pop() is TimeKind.FORMING
 
     def waited(self, total: float) -> None:
         """So many seconds have training steps waited for their data since the process began; they are no step time."""
@@ -122,11 +122,11 @@ class Tally:
         self._charge(now)
         seconds = {kind: spent for kind, spent in self._seconds.items() if spent}
         # A wait longer than the stretch is taken off the steps of the next ones.
-        waited = min(self._due, seconds.get(Kind.STEP, 0.0))
+        waited = min(self._due, seconds.get(TimeKind.STEP, 0.0))
         if waited:
             self._due -= waited
-            seconds[Kind.STEP] -= waited
-            seconds[Kind.INPUT] = waited
+            seconds[TimeKind.STEP] -= waited
+            seconds[TimeKind.INPUT] = waited
         taken = Taken(seconds, self._steps, self._step)
         self._seconds, self._steps = {}, 0
         return taken
@@ -136,7 +136,7 @@ class Tally:
         self._seconds[kind] = self._seconds.get(kind, 0.0) + max(0.0, now - self._now)
         self._now = max(self._now, now)
 
-    def _kind(self) -> Kind:
+    def _kind(self) -> TimeKind:
         """What the process does now."""
         if self._parts:
             return self._parts[-1]
@@ -144,15 +144,15 @@ class Tally:
             return self._kind_outside()
         call = self._calls[-1]
         if not call.stepped:
-            return Kind.COMPILE
+            return TimeKind.COMPILE
         if not call.trains:
-            return Kind.EVALUATION
-        return Kind.CALLBACK if self._between else Kind.STEP
+            return TimeKind.EVALUATION
+        return TimeKind.CALLBACK if self._between else TimeKind.STEP
 
-    def _kind_outside(self) -> Kind:
+    def _kind_outside(self) -> TimeKind:
         """Outside of all calls: `train_on_batch` and its kin are steps too."""
         if self._running:
-            return Kind.STEP if self._stepped else Kind.COMPILE
+            return TimeKind.STEP if self._stepped else TimeKind.COMPILE
         if self._stepped:
-            return Kind.OTHER
-        return Kind.BUILDING if self._formed else Kind.START_UP
+            return TimeKind.OTHER
+        return TimeKind.BUILDING if self._formed else TimeKind.START_UP

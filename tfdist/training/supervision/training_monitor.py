@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import keras
 
 from tfdist.keras_repairs.loop.fit_listeners import Call
-from tfdist.rundir.ledger_lines import Kind
+from tfdist.rundir.ledger_lines import TimeKind
 from tfdist.runtime.step_meter import Meter
 from tfdist.training.supervision.heartbeat import Heartbeat
 from tfdist.training.supervision.ledger_writer import TimeAccount
@@ -88,7 +88,7 @@ class Follower:
     @contextlib.contextmanager
     def saving(self) -> Iterator[None]:
         """Around the writing of a model."""
-        with self._heartbeat.saving(), self._account.spending(Kind.CHECKPOINT):
+        with self._heartbeat.saving(), self._account.spending(TimeKind.CHECKPOINT):
             yield
 
     def got_on(self) -> None:

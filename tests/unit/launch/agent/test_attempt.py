@@ -10,11 +10,11 @@ import pytest
 
 from tests.unit.launch.fakes import assignments, beat, stage
 from tests.unit.launch.stories import ABORT, DONE, HANGS, finished, tell_story, training
-from tfdist.launch.agent.attempt import Attempt, Course
+from tfdist.launch.agent.attempt import AttemptState, GroupAttempt
 from tfdist.launch.agent.process_termination import KILL_SECONDS, LEAVE_SECONDS, TERM_SECONDS
 from tfdist.launch.environment import Assignment
-from tfdist.launch.peers.messages import Ended, Stop
-from tfdist.launch.run_result import Outcome
+from tfdist.launch.peers.messages import AttemptEnded, Stop
+from tfdist.launch.run_result import RunResult
 from tfdist.launch.worker.worker_handle import Worker
 from tfdist.rundir.worker_state import State
 
@@ -31,8 +31,8 @@ from tfdist.rundir.worker_state import State
 )
 def test_workers_that_agree_leave_together(workers: list[dict[str, object]], code: int) -> None:
     story = tell_story(*workers)
-    assert story.outcome == Outcome(code)
-    assert story.course is Course.OVER
+    assert story.outcome == RunResult(code)
+    assert story.course is AttemptState.OVER
     for worker in story.workers:
         assert worker.heard[-1] == "close"
         assert "TERM" not in worker.heard
@@ -79,14 +79,14 @@ def test_a_signal_ends_a_released_worker_that_stays() -> None:
 
 def test_a_released_worker_that_stays_is_ended_and_the_job_was_still_good() -> None:
     story = tell_story({**DONE, "leaves": False, "obeys_term": False})
-    assert story.outcome == Outcome(0)
+    assert story.outcome == RunResult(0)
     assert story.workers[0].heard == ["release", "TERM", "KILL", "close"]
     assert LEAVE_SECONDS < story.seconds < LEAVE_SECONDS + 10
 
 
 def test_a_worker_that_crashes_after_its_release_does_not_undo_the_job() -> None:
     story = tell_story({**DONE, "leaves": False, "ends": (1.5, ABORT)}, DONE)
-    assert story.outcome == Outcome(0)
+    assert story.outcome == RunResult(0)
 
 
 def test_a_worker_that_cannot_be_started_is_a_failure() -> None:
@@ -96,7 +96,7 @@ def test_a_worker_that_cannot_be_started_is_a_failure() -> None:
     place = stage([{}])
     around = dataclasses.replace(place.surroundings(), start=start)
     with place.signals:
-        outcome = Attempt(assignments(1), around).run()
+        outcome = GroupAttempt(assignments(1), around).run()
     assert outcome.code == 4
     assert "no such interpreter" in outcome.failures[0].message
 
@@ -116,15 +116,15 @@ def test_a_worker_that_fails_before_it_trains_was_at_no_step() -> None:
     [{}, {"beat": {"index": 0}}, {"beat": 3}, {"begun": "x"}, {"stacks": 1}, {"signal": None}, {"finished": "x"}],
 )
 def test_a_worker_that_says_something_else_is_not_understood(message: dict[str, Any]) -> None:
-    assert tell_story({"says": [(1.0, message), (2.0, {"finished": 0})]}).outcome == Outcome(0)
+    assert tell_story({"says": [(1.0, message), (2.0, {"finished": 0})]}).outcome == RunResult(0)
 
 
 def test_what_several_workers_say_at_once_is_looked_at_once() -> None:
-    place = stage([training(5), training(6), training(7)], script=[(1.5, Ended(stop=Stop(143, "")))])
+    place = stage([training(5), training(6), training(7)], script=[(1.5, AttemptEnded(stop=Stop(143, "")))])
     seen: list[list[int]] = []
     around = dataclasses.replace(
         place.surroundings(), observe=lambda states: seen.append([state.step for state in states.values()])
     )
     with place.signals:
-        Attempt(assignments(3), around).run()
+        GroupAttempt(assignments(3), around).run()
     assert seen == [[5, 6, 7]]

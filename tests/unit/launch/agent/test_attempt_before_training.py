@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from tests.unit.launch.fakes import assignments, beat, stage
-from tfdist.launch.agent.attempt import Attempt
+from tfdist.launch.agent.attempt import GroupAttempt
 from tfdist.rundir.worker_state import State
 
 
@@ -15,12 +15,12 @@ from tfdist.rundir.worker_state import State
 def test_it_was_at_no_step(last: State) -> None:
     place = stage([{"says": [(1.0, beat(0, state=last))], "ends": (3.0, -signal.SIGABRT)}])
     with place.signals:
-        [failure] = Attempt(assignments(1), place.surroundings()).run().failures
+        [failure] = GroupAttempt(assignments(1), place.surroundings()).run().failures
     assert (failure.epoch, failure.step) == (None, None)
 
 
 def test_later_it_was_where_it_said_last() -> None:
     place = stage([{"says": [(1.0, beat(12, state=State.FAILED))], "ends": (3.0, -signal.SIGABRT)}])
     with place.signals:
-        [failure] = Attempt(assignments(1), place.surroundings()).run().failures
+        [failure] = GroupAttempt(assignments(1), place.surroundings()).run().failures
     assert (failure.epoch, failure.step) == (0, 12)

@@ -6,7 +6,7 @@ from tests.unit.launch.fakes import beat
 from tests.unit.launch.stories import ASKED, tell_story, training
 from tfdist.launch.agent.process_termination import TERM_SECONDS
 from tfdist.launch.agent.stack_requests import SECONDS as ASKING_SECONDS
-from tfdist.launch.run_result import Outcome
+from tfdist.launch.run_result import RunResult
 from tfdist.rundir.worker_state import State
 
 
@@ -59,4 +59,4 @@ def test_a_worker_that_does_not_answer_is_dumped_by_a_signal_and_named() -> None
 
 def test_workers_that_move_again_while_they_are_asked_do_not_hang() -> None:
     late = {"says": [(1.0, beat(5, limit=10.0)), (12.0, beat(6, limit=10.0)), (13.0, {"finished": 0})], "answers": {}}
-    assert tell_story(late).outcome == Outcome(0, step=6)
+    assert tell_story(late).outcome == RunResult(0, step=6)

@@ -9,12 +9,12 @@ import pytest
 
 from tests.unit.launch.fakes import assignments, stage
 from tests.unit.launch.stories import ABORT, HANGS, holding, tell_story
-from tfdist.launch.agent.attempt import Attempt
+from tfdist.launch.agent.attempt import GroupAttempt
 from tfdist.launch.agent.coordinated_stop import ANSWER_SECONDS
 from tfdist.launch.agent.process_termination import TERM_SECONDS
 from tfdist.launch.environment import Assignment
-from tfdist.launch.peers.messages import Ended, Hold
-from tfdist.launch.run_result import Outcome
+from tfdist.launch.peers.messages import AttemptEnded, Hold
+from tfdist.launch.run_result import RunResult
 from tfdist.launch.worker.worker_handle import Worker
 
 
@@ -24,7 +24,7 @@ def test_a_signal_ends_workers_that_do_not_say_where_they_could_stop(number: int
     assert story.outcome.code == code
     stop = story.outcome.stop
     assert stop is not None and signal.Signals(number).name in stop.why
-    assert story.control.told == [Hold(stop), Ended(stop=stop)]
+    assert story.control.told == [Hold(stop), AttemptEnded(stop=stop)]
     assert story.workers[0].heard == ["hold", "TERM", "close"]
     assert story.outcome.advice == "worker(s) 0, 1 did not say which step they are in"
     assert 2 + ANSWER_SECONDS < story.seconds < 2 + ANSWER_SECONDS + TERM_SECONDS + 1
@@ -102,7 +102,7 @@ def test_a_signal_before_all_workers_are_started_is_acted_upon_at_once() -> None
         return around.start(assignment)
 
     with place.signals:
-        outcome = Attempt(assignments(2), dataclasses.replace(around, start=start)).run()
+        outcome = GroupAttempt(assignments(2), dataclasses.replace(around, start=start)).run()
     assert outcome.code == 143
     assert [worker.heard for worker in place.workers[0]] == [["hold", "TERM", "close"], []]
     assert place.clock.now < ANSWER_SECONDS
@@ -111,7 +111,7 @@ def test_a_signal_before_all_workers_are_started_is_acted_upon_at_once() -> None
 def test_a_job_that_is_done_before_it_can_stop_is_done() -> None:
     done = {"answers": {"hold": {"begun": None}}, "says": [(1.9, {"finished": 0})]}
     story = tell_story(done, {**done, "says": [(2.1, {"finished": 0})]}, signals_at=[(2.0, signal.SIGTERM)])
-    assert story.outcome == Outcome(0)
+    assert story.outcome == RunResult(0)
 
 
 def test_a_worker_that_fails_while_it_stops_is_said() -> None:

@@ -2,19 +2,19 @@ from __future__ import annotations
 
 import pytest
 
-from tfdist.launch.agent.exit_policy import FOLLOW_SECONDS, Progress, Verdict, decide
+from tfdist.launch.agent.exit_policy import FOLLOW_SECONDS, ExitAction, WorkerExit, decide_exit
 
-WAIT, RELEASE, END = Verdict.WAIT, Verdict.RELEASE, Verdict.END
+WAIT, RELEASE, END = ExitAction.WAIT, ExitAction.RELEASE, ExitAction.END
 NOW = 100.0
 LATE = NOW - FOLLOW_SECONDS - 0.1
 
 
-def working(index: int) -> Progress:
-    return Progress(index)
+def working(index: int) -> WorkerExit:
+    return WorkerExit(index)
 
 
-def done(index: int, code: int, *, since: float = NOW, gone: bool = False) -> Progress:
-    return Progress(index, code, gone, since=since)
+def done(index: int, code: int, *, since: float = NOW, gone: bool = False) -> WorkerExit:
+    return WorkerExit(index, code, gone, since=since)
 
 
 @pytest.mark.parametrize(
@@ -36,10 +36,10 @@ def done(index: int, code: int, *, since: float = NOW, gone: bool = False) -> Pr
         ([done(0, 0, gone=True), working(1)], WAIT, 0, ()),
         ([done(0, 0, since=LATE, gone=True), working(1)], END, 0, (0,)),  # TensorFlow cannot go on without it
         ([done(0, 0, gone=True), done(1, 0)], RELEASE, 0, ()),
-        ([done(0, 0), Progress(1, gone=True, failed=True)], END, 0, (1,)),
-        ([Progress(0, failed=True), Progress(1, failed=True)], END, 0, (0, 1)),
+        ([done(0, 0), WorkerExit(1, gone=True, failed=True)], END, 0, (1,)),
+        ([WorkerExit(0, failed=True), WorkerExit(1, failed=True)], END, 0, (0, 1)),
     ],
 )
-def test_what_to_do(workers: list[Progress], verdict: Verdict, code: int, culprits: tuple[int, ...]) -> None:
-    decision = decide(workers, NOW)
+def test_what_to_do(workers: list[WorkerExit], verdict: ExitAction, code: int, culprits: tuple[int, ...]) -> None:
+    decision = decide_exit(workers, NOW)
     assert (decision.verdict, decision.code, decision.culprits) == (verdict, code, culprits)

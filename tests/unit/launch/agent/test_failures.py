@@ -8,8 +8,8 @@ import pytest
 from tfdist.errors import RunDirError
 from tfdist.launch.agent.failures import Failure, first_to_last, from_exit, from_record, from_signal, from_start
 from tfdist.launch.peers.messages import Stop
-from tfdist.launch.run_dir.failure_report import render
-from tfdist.launch.run_result import Outcome
+from tfdist.launch.run_dir.failure_report import render_report
+from tfdist.launch.run_result import RunResult
 from tfdist.rundir.error_record import ErrorRecord
 
 
@@ -69,7 +69,7 @@ def test_a_start_that_fails_has_its_errors_exit_code() -> None:
 def test_the_report_blames_the_first_and_lists_the_others() -> None:
     first = failure(1, 1.0, address="h:2", pid=7, log="/r/logs/worker-1.0.log", traceback="Traceback\n  here\n")
     other = failure(0, 2.0, "UnavailableError", traceback="Traceback\n  elsewhere\n")
-    report = render(Outcome(4, (first, other)))
+    report = render_report(RunResult(4, (first, other)))
     assert report.splitlines()[0] == "error: worker 1 (h, h:2, pid 7) failed: ValueError: boom"
     assert "  here" in report and "elsewhere" not in report
     assert "/r/logs/worker-1.0.log (on h)" in report
@@ -78,22 +78,24 @@ def test_the_report_blames_the_first_and_lists_the_others() -> None:
 
 def test_an_error_that_explains_itself_has_no_traceback_unless_asked_for() -> None:
     record = ErrorRecord(0, "h", 9, 5, "tfdist.errors.DataError", "No samples.", "Traceback", 1.0)
-    outcome = Outcome(5, (from_record(record),))
-    assert "Traceback" not in render(outcome)
-    assert "failed: No samples." in render(outcome)
-    assert "Traceback" in render(outcome, verbose=True)
+    outcome = RunResult(5, (from_record(record),))
+    assert "Traceback" not in render_report(outcome)
+    assert "failed: No samples." in render_report(outcome)
+    assert "Traceback" in render_report(outcome, verbose=True)
 
 
 def test_without_a_traceback_the_end_of_the_log_is_shown() -> None:
-    report = render(Outcome(4, (from_exit(0, 3, last_lines=("one", "two")),)))
+    report = render_report(RunResult(4, (from_exit(0, 3, last_lines=("one", "two")),)))
     assert "exited with code 3" in report and "    two" in report
 
 
 def test_a_stop_is_said_and_success_is_silent() -> None:
     stop = Stop(143, "SIGTERM to h")
-    assert render(Outcome(143, stop=stop)) == "stopped: SIGTERM to h; all workers have ended"
-    abrupt = render(Outcome(143, (from_signal(1, 15), from_signal(0, 9)), stop, advice="none was inside of fit"))
+    assert render_report(RunResult(143, stop=stop)) == "stopped: SIGTERM to h; all workers have ended"
+    abrupt = render_report(
+        RunResult(143, (from_signal(1, 15), from_signal(0, 9)), stop, advice="none was inside of fit")
+    )
     assert "ended where they were, not after the same step: none was inside of fit" in abrupt
     # The one that got the signal did not fail.
     assert "worker 0 (" in abrupt and "worker 1 (" not in abrupt
-    assert render(Outcome(0)) == render(Outcome(7)) == ""
+    assert render_report(RunResult(0)) == render_report(RunResult(7)) == ""

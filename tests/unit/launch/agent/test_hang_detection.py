@@ -3,13 +3,13 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.launch.fakes import state
-from tfdist.launch.agent.hang_detection import SILENT, STOPPED, Motion, explain, laggards
-from tfdist.launch.peers.messages import Stacks
+from tfdist.launch.agent.hang_detection import SILENT, STOPPED, ProgressClock, explain_hang, laggards
+from tfdist.launch.peers.messages import WorkerStacks
 from tfdist.rundir.worker_state import State, WorkerState
 
 
 def test_motion_of_one_is_motion_of_all() -> None:
-    motion = Motion()
+    motion = ProgressClock()
     for now in range(100):
         motion.note(state(0, 5, limit=10.0), now)
         motion.note(state(1, now, limit=10.0), now)
@@ -18,14 +18,14 @@ def test_motion_of_one_is_motion_of_all() -> None:
 
 
 def test_what_only_repeats_itself_does_not_move() -> None:
-    motion = Motion()
+    motion = ProgressClock()
     for now in range(12):
         motion.note(state(0, 5, limit=10.0, time=float(now)), now)
     assert motion.hangs_since(12) == 12
 
 
 def test_who_is_done_does_not_count() -> None:
-    motion = Motion()
+    motion = ProgressClock()
     motion.note(state(0, 5, limit=10.0), 0)
     motion.forget(0)
     assert motion.hangs_since(1000) is None
@@ -55,8 +55,11 @@ def test_who_is_waited_for(states: list[WorkerState], silent: list[int], busy: l
 
 def test_a_function_of_the_input_that_hangs_is_named_with_its_log() -> None:
     states = {0: state(0, 5), 1: state(1, 5)}
-    answers = {0: Stacks(0, "train.py line 9", ""), 1: Stacks(1, "train.py line 9", "", "data.py line 3", "/log")}
-    first, second = explain(states, answers, {}, 61.0)
+    answers = {
+        0: WorkerStacks(0, "train.py line 9", ""),
+        1: WorkerStacks(1, "train.py line 9", "", "data.py line 3", "/log"),
+    }
+    first, second = explain_hang(states, answers, {}, 61.0)
     assert first.is_consequence and not second.is_consequence
     assert "It is in step 6: train.py line 9, while data.py line 3 runs (input pipeline" in second.message
     assert second.log == "/log"
@@ -64,22 +67,22 @@ def test_a_function_of_the_input_that_hangs_is_named_with_its_log() -> None:
 
 def test_a_cluster_that_does_not_form_is_told_with_its_remedy() -> None:
     forming = {index: state(index, 0, state=State.STARTING, limit=9.0) for index in range(2)}
-    for failure in explain(forming, {}, {}, 19.0):
+    for failure in explain_hang(forming, {}, {}, 19.0):
         assert failure.message == (
             "hangs: for 19 s it has waited for TensorFlow to form the cluster, for which each worker must reach all "
             "others on their ports: `tfdist doctor --workers ...` finds out whether they do"
         )
         assert (failure.epoch, failure.step, failure.is_consequence) == (None, None, False)
     states = {0: forming[0], 1: state(1, 0, state=State.STARTING, limit=None)}
-    waits, hangs = explain(states, {1: Stacks(1, "train.py line 3", "")}, {}, 19.0)
+    waits, hangs = explain_hang(states, {1: WorkerStacks(1, "train.py line 3", "")}, {}, 19.0)
     assert waits.is_consequence and waits.message == "waits for the cluster to form"
     assert "It is outside of fit, evaluate and predict: train.py line 3" in hangs.message
 
 
 def test_the_one_that_did_not_arrive_comes_first() -> None:
     states = {0: state(0, 417), 1: state(1, 417), 2: state(2, 416, state=State.CALLBACK, epoch=3)}
-    answers = {index: Stacks(index, f"train.py line {index}", f"stacks {index}") for index in states}
-    by_index = {failure.index: failure for failure in explain(states, answers, {2: "/log"}, 61.0)}
+    answers = {index: WorkerStacks(index, f"train.py line {index}", f"stacks {index}") for index in states}
+    by_index = {failure.index: failure for failure in explain_hang(states, answers, {2: "/log"}, 61.0)}
     late = by_index[2]
     assert late.message == (
         "hangs: for 61 s nothing has moved, and it has not reached step 418. It is in a callback after step 416: "
@@ -93,9 +96,9 @@ def test_the_one_that_did_not_arrive_comes_first() -> None:
 @pytest.mark.parametrize("answer", [STOPPED, None])
 def test_who_does_not_answer_is_suspected(answer: str | None) -> None:
     states = {0: state(0, 5), 1: state(1, 5)}
-    answers = {0: Stacks(0, "train.py line 1", "")}
+    answers = {0: WorkerStacks(0, "train.py line 1", "")}
     if answer is not None:
-        answers[1] = Stacks(1, answer, "")
-    late = next(failure for failure in explain(states, answers, {}, 61.0) if not failure.is_consequence)
+        answers[1] = WorkerStacks(1, answer, "")
+    late = next(failure for failure in explain_hang(states, answers, {}, 61.0) if not failure.is_consequence)
     assert late.index == 1
     assert (answer or SILENT) in late.message

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tfdist.launch.agent.oom_detection import KillCount
+from tfdist.launch.agent.oom_detection import OomKillCount
 
 
 def write(file: Path, text: str) -> None:
@@ -16,37 +16,37 @@ def test_both_counters_are_read(tmp_path: Path) -> None:
     write(tmp_path / "proc/vmstat", "nr_free_pages 12\noom_kill 3\nzzz 4\n")
     write(tmp_path / "proc/self/cgroup", "0::/jobs/mine\n")
     write(tmp_path / "sys/fs/cgroup/jobs/mine/memory.events", "low 0\noom 2\noom_kill 1\n")
-    assert KillCount.now(tmp_path) == KillCount(3, 1)
+    assert OomKillCount.now(tmp_path) == OomKillCount(3, 1)
 
 
 def test_a_container_sees_its_own_group_at_the_root(tmp_path: Path) -> None:
     write(tmp_path / "proc/self/cgroup", "1:memory:/x\n0::/docker/abc\n")
     write(tmp_path / "sys/fs/cgroup/memory.events", "oom_kill 7\n")
-    assert KillCount.now(tmp_path) == KillCount(None, 7)
+    assert OomKillCount.now(tmp_path) == OomKillCount(None, 7)
 
 
 @pytest.mark.parametrize("text", ["", "oom_kill\n", "oom_kill many\n"])
 def test_what_the_kernel_does_not_say_is_not_known(tmp_path: Path, text: str) -> None:
     write(tmp_path / "proc/vmstat", text)
-    assert KillCount.now(tmp_path) == KillCount(None, None)
+    assert OomKillCount.now(tmp_path) == OomKillCount(None, None)
 
 
 @pytest.mark.parametrize(
     ("before", "after", "grew"),
     [
-        (KillCount(3, None), KillCount(4, None), True),
-        (KillCount(3, 0), KillCount(3, 1), True),
-        (KillCount(3, 0), KillCount(3, 0), False),
-        (KillCount(3, 0), KillCount(4, 0), False),  # another job's
-        (KillCount(3, None), KillCount(4, 1), True),
-        (KillCount(None, None), KillCount(None, None), None),
-        (KillCount(None, 1), KillCount(3, None), None),
+        (OomKillCount(3, None), OomKillCount(4, None), True),
+        (OomKillCount(3, 0), OomKillCount(3, 1), True),
+        (OomKillCount(3, 0), OomKillCount(3, 0), False),
+        (OomKillCount(3, 0), OomKillCount(4, 0), False),  # another job's
+        (OomKillCount(3, None), OomKillCount(4, 1), True),
+        (OomKillCount(None, None), OomKillCount(None, None), None),
+        (OomKillCount(None, 1), OomKillCount(3, None), None),
     ],
 )
-def test_whether_there_were_kills(before: KillCount, after: KillCount, grew: bool | None) -> None:
+def test_whether_there_were_kills(before: OomKillCount, after: OomKillCount, grew: bool | None) -> None:
     assert before.grew(after) is grew
 
 
 def test_this_machine_can_be_read() -> None:
-    now = KillCount.now()
-    assert now.grew(KillCount.now()) in (False, None)
+    now = OomKillCount.now()
+    assert now.grew(OomKillCount.now()) in (False, None)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tfdist.launch.agent.failures import Failure
-from tfdist.launch.agent.restart_policy import MOST_DELAY_SECONDS, Again, Enough, Restarts
+from tfdist.launch.agent.restart_policy import MOST_DELAY_SECONDS, NoRestart, RestartAfter, RestartPolicy
 
 
 def failure(kind: Any = "signal", *, index: int = 0, type: str = "SIGKILL", step: int | None = 5) -> Failure:
@@ -13,36 +13,36 @@ def failure(kind: Any = "signal", *, index: int = 0, type: str = "SIGKILL", step
 
 
 def test_nobody_asked_for_restarts() -> None:
-    assert Restarts(0).judge([failure()], 5)[0] == Enough("")
+    assert RestartPolicy(0).judge([failure()], 5)[0] == NoRestart("")
 
 
 def test_a_month_of_blips_is_survived() -> None:
-    restarts = Restarts(2)
+    restarts = RestartPolicy(2)
     for step in range(1, 500):
         verdict, restarts = restarts.judge([failure(step=step)], step)
-        assert verdict == Again(1.0, 1)
+        assert verdict == RestartAfter(1.0, 1)
 
 
 def test_the_delay_has_an_end() -> None:
-    restarts = Restarts(50)
+    restarts = RestartPolicy(50)
     delays = []
     for _ in range(10):
         verdict, restarts = restarts.judge([failure()], 0)
-        assert isinstance(verdict, Again)
+        assert isinstance(verdict, RestartAfter)
         delays.append(verdict.delay)
     assert delays[:4] == [1, 2, 4, 8]
     assert max(delays) == delays[-1] == MOST_DELAY_SECONDS
 
 
 def test_the_delay_can_be_told_after_any_number_of_restarts() -> None:
-    assert Restarts(5000, used=4000).judge([failure()], 0)[0] == Again(MOST_DELAY_SECONDS, 4001)
+    assert RestartPolicy(5000, used=4000).judge([failure()], 0)[0] == RestartAfter(MOST_DELAY_SECONDS, 4001)
 
 
 def test_falling_back_to_a_checkpoint_is_no_progress() -> None:
-    verdict, restarts = Restarts(1).judge([failure()], 100)
-    assert verdict == Again(1.0, 1)
+    verdict, restarts = RestartPolicy(1).judge([failure()], 100)
+    assert verdict == RestartAfter(1.0, 1)
     verdict, _ = restarts.judge([failure()], 90)
-    assert isinstance(verdict, Enough)
+    assert isinstance(verdict, NoRestart)
 
 
 @pytest.mark.parametrize(
@@ -62,13 +62,13 @@ def test_falling_back_to_a_checkpoint_is_no_progress() -> None:
     ],
 )
 def test_what_comes_again(first: Failure, second: Failure, again: bool) -> None:
-    _, restarts = Restarts(9).judge([first], 5)
+    _, restarts = RestartPolicy(9).judge([first], 5)
     verdict, _ = restarts.judge([second], 5)
-    assert isinstance(verdict, Again) == again
+    assert isinstance(verdict, RestartAfter) == again
 
 
 @pytest.mark.parametrize("kind", ["usage", "data", "start", "lost"])
 def test_what_is_not_worth_it(kind: str) -> None:
     """Also where it came after another failure: the cause and the consequence are not always told apart."""
-    verdict, _ = Restarts(9).judge([failure(), failure(kind, index=1)], 5)
-    assert isinstance(verdict, Enough) and verdict.why
+    verdict, _ = RestartPolicy(9).judge([failure(), failure(kind, index=1)], 5)
+    assert isinstance(verdict, NoRestart) and verdict.why

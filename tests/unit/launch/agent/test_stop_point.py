@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfdist.launch.agent.stop_point import Halt
+from tfdist.launch.agent.stop_point import StopPoint
 
 
 @pytest.mark.parametrize(
@@ -15,7 +15,7 @@ from tfdist.launch.agent.stop_point import Halt
     ],
 )
 def test_all_stop_after_what_the_furthest_has_begun(answers: dict[int, int | None], after: int | None) -> None:
-    halt = Halt(answers)
+    halt = StopPoint(answers)
     for index, begun in answers.items():
         assert index in halt.silent
         halt.answer(index, begun)
@@ -24,7 +24,7 @@ def test_all_stop_after_what_the_furthest_has_begun(answers: dict[int, int | Non
 
 
 def test_a_worker_that_left_after_its_answer_still_counts() -> None:
-    halt = Halt([0])
+    halt = StopPoint([0])
     halt.answer(0, 5)
     halt.answer(0, None)
     assert halt.after() == 5

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from tfdist.launch.agent.stragglers import Lag, Stragglers, lags
+from tfdist.launch.agent.stragglers import Stragglers, WorkerLag, lags
 from tfdist.rundir.worker_state import State, WorkerState
 
 
@@ -53,12 +53,12 @@ def test_who_has_ended_or_is_of_an_earlier_attempt_is_not_compared() -> None:
 
 
 def test_what_a_lag_costs() -> None:
-    lag = Lag(1, busy=0.3, others=0.2)
+    lag = WorkerLag(1, busy=0.3, others=0.2)
     assert lag.cost == pytest.approx(0.1)
     assert lag.slower == pytest.approx(0.5)
-    assert Lag(1, busy=0.1, others=0.2).cost == 0
+    assert WorkerLag(1, busy=0.1, others=0.2).cost == 0
     with pytest.raises(ValueError, match="others=0"):
-        Lag(1, busy=0.1, others=0)
+        WorkerLag(1, busy=0.1, others=0)
 
 
 def test_a_straggler_is_named_once_after_fifty_steps() -> None:

@@ -11,35 +11,35 @@ import pytest
 
 from tests.unit.launch.fakes import Stage, assignments, beat, stage
 from tfdist.launch.agent.failures import Failure, from_signal
-from tfdist.launch.agent.job_phases import Life, Phase
-from tfdist.launch.agent.worker_group import Group
-from tfdist.launch.peers.messages import Done, Ended, GiveUp, Hold, Restart, Stop, StopAsked
-from tfdist.launch.run_result import Outcome
+from tfdist.launch.agent.job_phases import JobLifecycle, JobPhase
+from tfdist.launch.agent.worker_group import WorkerGroup
+from tfdist.launch.peers.messages import AttemptEnded, GiveUp, Hold, Restart, Stop, StopRequested, WorkerDone
+from tfdist.launch.run_result import RunResult
 
 KILLED = -signal.SIGKILL
-RUNNING, STOPPING, RESTARTING = Phase.RUNNING, Phase.STOPPING, Phase.RESTARTING
+RUNNING, STOPPING, RESTARTING = JobPhase.RUNNING, JobPhase.STOPPING, JobPhase.RESTARTING
 
 
 @dataclasses.dataclass
 class Story:
     """One job."""
 
-    outcome: Outcome
-    phases: list[tuple[Phase, int]]
+    outcome: RunResult
+    phases: list[tuple[JobPhase, int]]
     told: list[Restart]
     place: Stage
 
 
 def tell_story(place: Stage, max_restarts: int = 0, diagnose: Any = None) -> Story:
-    phases: list[tuple[Phase, int]] = []
+    phases: list[tuple[JobPhase, int]] = []
     told: list[Restart] = []
     around = place.surroundings()
-    life = Life()
-    life.enter(Phase.FORMING)
+    life = JobLifecycle()
+    life.enter(JobPhase.FORMING)
     life.tell(lambda phase, attempt: phases.append((phase, attempt)))
     if diagnose is not None:
         around = dataclasses.replace(around, diagnose=diagnose)
-    group = Group(
+    group = WorkerGroup(
         assignments(len(place.workers[0]), len(place.control.remote)),
         around,
         life,
@@ -62,21 +62,28 @@ LOST = (Failure(1, "b", 0.0, "lost", "the launcher of worker(s) 1 is gone"),)
 
 def test_a_job_that_goes_well_runs_once() -> None:
     story = tell_story(stage([DONE, DONE]), 3)
-    assert story.outcome == Outcome(0)
-    assert story.phases == [(RUNNING, 0), (STOPPING, 0), (Phase.DONE, 0)]
+    assert story.outcome == RunResult(0)
+    assert story.phases == [(RUNNING, 0), (STOPPING, 0), (JobPhase.DONE, 0)]
 
 
 def test_without_restarts_the_first_failure_is_the_last() -> None:
     story = tell_story(stage([dies(), {}]))
     assert story.outcome.code == 4
     assert story.outcome.advice == ""
-    assert story.phases[-1] == (Phase.FAILED, 0)
+    assert story.phases[-1] == (JobPhase.FAILED, 0)
 
 
 def test_all_workers_start_again() -> None:
     story = tell_story(stage([dies(3), {}], [DONE, DONE]), 1)
     assert story.outcome.code == 0
-    assert story.phases == [(RUNNING, 0), (STOPPING, 0), (RESTARTING, 0), (RUNNING, 1), (STOPPING, 1), (Phase.DONE, 1)]
+    assert story.phases == [
+        (RUNNING, 0),
+        (STOPPING, 0),
+        (RESTARTING, 0),
+        (RUNNING, 1),
+        (STOPPING, 1),
+        (JobPhase.DONE, 1),
+    ]
     assert [restart.attempt for restart in story.told] == [1]
     assert [worker.heard for worker in story.place.workers[0]][1] == ["TERM", "close"]
 
@@ -93,7 +100,7 @@ def test_the_delay_grows_and_the_count_ends() -> None:
     assert story.outcome.code == 4
     assert [restart.delay for restart in story.told] == [1, 2, 4]
     assert "3 times without any progress" in story.outcome.advice
-    assert story.phases[-1] == (Phase.FAILED, 3)
+    assert story.phases[-1] == (JobPhase.FAILED, 3)
 
 
 def exception(kind: str = "exception", step: int = 7) -> Any:
@@ -123,13 +130,15 @@ def test_a_signal_during_the_delay_ends_the_job(leads: bool) -> None:
     script = [] if leads else [(0.2, Restart(1, 5.0, ""))]
     place = stage([dies()], leads=leads, remote=(1,), script=script, signals_at=[(0.7, signal.SIGTERM)])
     story = tell_story(place, 3)
-    assert story.phases == [(RUNNING, 0), (STOPPING, 0), (RESTARTING, 0), (Phase.FAILED, 1)]
+    assert story.phases == [(RUNNING, 0), (STOPPING, 0), (RESTARTING, 0), (JobPhase.FAILED, 1)]
     assert story.outcome.code == 143
-    assert place.control.told[-1] == Ended(stop=story.outcome.stop)
+    assert place.control.told[-1] == AttemptEnded(stop=story.outcome.stop)
 
 
 def test_a_follower_does_as_the_leader_says() -> None:
-    again = stage([dies()], [{}], leads=False, remote=(1,), script=[(1.0, Restart(1, 1.0, "")), (9.0, Ended(LOST))])
+    again = stage(
+        [dies()], [{}], leads=False, remote=(1,), script=[(1.0, Restart(1, 1.0, "")), (9.0, AttemptEnded(LOST))]
+    )
     story = tell_story(again)
     assert [attempt for _, attempt in story.phases] == [0, 0, 0, 1, 1, 1]
     enough = tell_story(stage([dies()], leads=False, remote=(1,), script=[(1.0, GiveUp("why"))]))
@@ -157,10 +166,10 @@ def test_a_signal_to_a_follower_that_waits_for_the_verdict_is_the_leaders_matter
     place = stage([dies()], leads=False, remote=(1,), script=script, signals_at=[(2.0, signal.SIGTERM)])
     story = tell_story(place, 3)
     assert story.outcome.code == code
-    stops = [event.stop for event in place.control.told if isinstance(event, StopAsked)]
+    stops = [event.stop for event in place.control.told if isinstance(event, StopRequested)]
     assert [stop.code for stop in stops] == [143]
     # All launchers stop: the one that leads hears of it in any case.
-    assert (place.control.told[-1] == Ended(stop=story.outcome.stop)) == (code == 143)
+    assert (place.control.told[-1] == AttemptEnded(stop=story.outcome.stop)) == (code == 143)
 
 
 def test_the_second_signal_does_not_wait_for_the_verdict() -> None:
@@ -172,7 +181,7 @@ def test_the_second_signal_does_not_wait_for_the_verdict() -> None:
 
 @pytest.mark.parametrize("event", ["held", "ended"])
 def test_a_follower_stops_when_the_leader_was_stopped_meanwhile(event: str) -> None:
-    stopping = Hold(STOP) if event == "held" else Ended(stop=STOP)
+    stopping = Hold(STOP) if event == "held" else AttemptEnded(stop=STOP)
     story = tell_story(stage([dies()], leads=False, remote=(1,), script=[(1.0, stopping)]))
     assert (story.outcome.code, story.outcome.stop) == (143, STOP)
     assert [failure.index for failure in story.outcome.failures] == [0]
@@ -180,15 +189,15 @@ def test_a_follower_stops_when_the_leader_was_stopped_meanwhile(event: str) -> N
 
 def test_what_comes_behind_the_verdict_belongs_to_the_next_attempt() -> None:
     """The leader was stopped right after it had said that all start again, and hung up."""
-    script = [(1.0, Restart(1, 1.0, "")), (1.0, Ended(stop=STOP))]
+    script = [(1.0, Restart(1, 1.0, "")), (1.0, AttemptEnded(stop=STOP))]
     story = tell_story(stage([dies()], leads=False, remote=(1,), script=script))
     assert (story.outcome.code, story.outcome.stop) == (143, STOP)
 
 
 def test_another_launchers_attempt_that_has_failed_already_counts() -> None:
     """Its delay was over a little earlier than here."""
-    place = stage([dies()], [{}], [DONE], remote=(1,), script=[(0.5, Ended((from_signal(1, 9),)))])
-    place.control.script.append((4.0, Done(1, 0, False)))
+    place = stage([dies()], [{}], [DONE], remote=(1,), script=[(0.5, AttemptEnded((from_signal(1, 9),)))])
+    place.control.script.append((4.0, WorkerDone(1, 0, False)))
     story = tell_story(place, 3)
     assert story.outcome.code == 0
     assert [attempt for phase, attempt in story.phases if phase is RUNNING] == [0, 1, 2]
@@ -196,19 +205,20 @@ def test_another_launchers_attempt_that_has_failed_already_counts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("event", "code"), [(StopAsked(STOP), 143), (Hold(STOP), 143), (Ended(stop=STOP), 143), (Ended(LOST), 4)]
+    ("event", "code"),
+    [(StopRequested(STOP), 143), (Hold(STOP), 143), (AttemptEnded(stop=STOP), 143), (AttemptEnded(LOST), 4)],
 )
 def test_what_other_launchers_say_during_the_delay_counts(event: Any, code: int) -> None:
     story = tell_story(stage([dies()], remote=(1,), script=[(0.5, event)]), 3)
     assert story.outcome.code == code
-    assert story.phases[-1][0] is Phase.FAILED
+    assert story.phases[-1][0] is JobPhase.FAILED
 
 
-@pytest.mark.parametrize(("leads", "event"), [(True, StopAsked(STOP)), (False, Hold(STOP))])
+@pytest.mark.parametrize(("leads", "event"), [(True, StopRequested(STOP)), (False, Hold(STOP))])
 def test_a_stop_that_is_heard_together_with_the_end_of_an_attempt_counts(leads: bool, event: Any) -> None:
     """Whether one reads both at once, or the stop a moment later, is a matter of luck."""
-    script = [(1.0, Ended((from_signal(1, 9),))), (1.0, event)]
-    script += [(9.0, Done(1, 0, False)), (9.0, Done(2, 0, False))]
+    script = [(1.0, AttemptEnded((from_signal(1, 9),))), (1.0, event)]
+    script += [(9.0, WorkerDone(1, 0, False)), (9.0, WorkerDone(2, 0, False))]
     place = stage([{}], [DONE], leads=leads, remote=(1, 2), script=script)
     story = tell_story(place, 3)
     assert story.outcome.code == 143
@@ -216,8 +226,12 @@ def test_a_stop_that_is_heard_together_with_the_end_of_an_attempt_counts(leads: 
 
 
 def test_what_another_launchers_workers_say_behind_the_end_of_an_attempt_is_over_with_it() -> None:
-    script = [(1.0, Ended((from_signal(1, 9),))), (1.0, Ended((from_signal(2, 9),))), (1.0, Done(1, 3, True))]
-    script += [(9.0, Done(1, 0, False)), (9.0, Done(2, 0, False))]
+    script = [
+        (1.0, AttemptEnded((from_signal(1, 9),))),
+        (1.0, AttemptEnded((from_signal(2, 9),))),
+        (1.0, WorkerDone(1, 3, True)),
+    ]
+    script += [(9.0, WorkerDone(1, 0, False)), (9.0, WorkerDone(2, 0, False))]
     story = tell_story(stage([{}], [DONE], remote=(1, 2), script=script), 3)
     assert story.outcome.code == 0
     assert [attempt for phase, attempt in story.phases if phase is RUNNING] == [0, 1]

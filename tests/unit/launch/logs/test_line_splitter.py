@@ -4,10 +4,16 @@ import random
 
 import pytest
 
-from tfdist.launch.logs.line_splitter import CharacterCutter, Cutter, LineCutter, ScreenCutter, whole_characters
+from tfdist.launch.logs.line_splitter import (
+    CharacterSplitter,
+    LineSplitter,
+    ScreenSplitter,
+    StreamSplitter,
+    whole_characters,
+)
 
 
-def fed(cutter: Cutter, pieces: list[bytes]) -> list[bytes]:
+def fed(cutter: StreamSplitter, pieces: list[bytes]) -> list[bytes]:
     return [cutter.feed(piece, 0) for piece in pieces]
 
 
@@ -24,13 +30,13 @@ def fed(cutter: Cutter, pieces: list[bytes]) -> list[bytes]:
     ],
 )
 def test_lines_are_cut(pieces: list[bytes], whole: list[bytes], rest: bytes) -> None:
-    cutter = LineCutter(max_partial=8)
+    cutter = LineSplitter(max_partial=8)
     assert fed(cutter, pieces) == whole
     assert cutter.rest() == rest
 
 
 def test_a_line_that_does_not_end_is_not_kept_for_ever() -> None:
-    cutter = LineCutter(patience=1)
+    cutter = LineSplitter(patience=1)
     assert cutter.feed(b"done\nload\xc3", 5) == b"done\n"
     assert cutter.overdue(6) == b""
     assert cutter.overdue(6.1) == b"load"
@@ -64,7 +70,7 @@ def test_whatever_the_pieces_every_byte_passes_and_no_character_is_cut(seed: int
     data = text.encode()
     cuts = sorted(rng.choices(range(len(data)), k=8))
     pieces = [data[a:b] for a, b in zip([0, *cuts], [*cuts, len(data)], strict=True)]
-    for cutter in (CharacterCutter(), LineCutter(max_partial=6)):
+    for cutter in (CharacterSplitter(), LineSplitter(max_partial=6)):
         passed = [*fed(cutter, pieces), cutter.rest()]
         assert b"".join(passed) == data
         assert "".join(piece.decode() for piece in passed) == text
@@ -84,13 +90,13 @@ def test_whatever_the_pieces_every_byte_passes_and_no_character_is_cut(seed: int
     ],
 )
 def test_the_lines_that_stand_on_a_screen(pieces: list[bytes], shown: list[bytes], rest: bytes) -> None:
-    cutter = ScreenCutter()
+    cutter = ScreenSplitter()
     assert fed(cutter, pieces) == shown
     assert cutter.rest() == rest
 
 
 def test_a_line_too_long_for_a_screen_is_broken_between_characters() -> None:
-    cutter = ScreenCutter(max_partial=5)
+    cutter = ScreenSplitter(max_partial=5)
     shown = cutter.feed("1234é1234é".encode(), 0) + cutter.feed(b"\n", 0)
     assert shown.decode().replace("\n", "") == "1234é1234é"
     assert all(len(line.encode()) <= 5 for line in shown.decode().split("\n"))
@@ -98,7 +104,7 @@ def test_a_line_too_long_for_a_screen_is_broken_between_characters() -> None:
 
 
 def test_a_bar_without_an_end_is_shown_now_and_then() -> None:
-    cutter = ScreenCutter(patience=10)
+    cutter = ScreenSplitter(patience=10)
     assert cutter.feed(b"\r10%", 0) + cutter.feed(b"\r20%", 9) == b""
     assert cutter.overdue(10) == b""
     assert cutter.overdue(10.1) == b"20%\n"
@@ -111,7 +117,7 @@ def test_a_bar_without_an_end_is_shown_now_and_then() -> None:
 
 
 def test_unlimited_bars_take_no_memory() -> None:
-    cutter = ScreenCutter(max_partial=100)
+    cutter = ScreenSplitter(max_partial=100)
     for percent in range(1000):
         assert cutter.feed(b"\r%3d%%" % percent, 0) == b""
     assert len(cutter.rest()) < 10

@@ -9,14 +9,14 @@ from typing import Any, BinaryIO
 
 import pytest
 
-from tfdist.launch.logs.output_pump import STDERR, STDOUT, Pump, Terminal
+from tfdist.launch.logs.output_pump import STDERR, STDOUT, OutputPump, Terminal
 
 NOISE = b"I0000 00:00:1795252786.569737    4695 port.cc:153] oneDNN custom operations are on.\n"
 
 
 def start(
     tmp_path: Path, terminal: Terminal | None = None, index: int = 0, **options: Any
-) -> tuple[Pump, dict[int, BinaryIO], Path]:
+) -> tuple[OutputPump, dict[int, BinaryIO], Path]:
     """A pump and the writing ends of its pipes."""
     reading: dict[int, BinaryIO] = {}
     writing: dict[int, BinaryIO] = {}
@@ -24,10 +24,10 @@ def start(
         read, write = os.pipe()
         reading[stream], writing[stream] = os.fdopen(read, "rb", 0), os.fdopen(write, "wb", 0)
     log = tmp_path / "worker.log"
-    return Pump(index, reading, log, terminal, **options), writing, log
+    return OutputPump(index, reading, log, terminal, **options), writing, log
 
 
-def start_several(tmp_path: Path, terminal: Terminal, count: int) -> list[tuple[Pump, dict[int, BinaryIO]]]:
+def start_several(tmp_path: Path, terminal: Terminal, count: int) -> list[tuple[OutputPump, dict[int, BinaryIO]]]:
     """Pumps on one terminal and the writing ends of their pipes."""
     pumps = []
     for index in range(count):
@@ -51,7 +51,7 @@ class Shown(io.BytesIO):
         return written
 
 
-def finish(pump: Pump, writing: dict[int, BinaryIO]) -> None:
+def finish(pump: OutputPump, writing: dict[int, BinaryIO]) -> None:
     for pipe in writing.values():
         pipe.close()
     assert pump.close(10)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.unit.screen import shown
-from tfdist.launch.logs.line_splitter import CharacterCutter, ScreenCutter
+from tfdist.launch.logs.line_splitter import CharacterSplitter, ScreenSplitter
 from tfdist.launch.logs.terminal import STDERR, STDOUT, Terminal
 
 
@@ -39,7 +39,7 @@ def screen() -> Iterator[Screen]:
 
 @pytest.mark.parametrize(
     ("options", "kind"),
-    [({}, CharacterCutter), ({"prefix": True}, ScreenCutter), ({"whole_lines": True}, ScreenCutter)],
+    [({}, CharacterSplitter), ({"prefix": True}, ScreenSplitter), ({"whole_lines": True}, ScreenSplitter)],
 )
 def test_who_is_alone_has_the_terminal_to_itself(options: dict[str, bool], kind: type) -> None:
     assert isinstance(Terminal(None, **options).cutter(), kind)

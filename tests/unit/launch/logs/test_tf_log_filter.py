@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfdist.launch.logs.tf_log_filter import NoiseFilter, is_noise
+from tfdist.launch.logs.tf_log_filter import TfLogFilter, is_tf_log_line
 
 NOISE = [
     b"WARNING: All log messages before absl::InitializeLog() is called are written to STDERR\n",
@@ -29,31 +29,31 @@ SAID = [
 
 @pytest.mark.parametrize("line", NOISE)
 def test_noise(line: bytes) -> None:
-    assert is_noise(line)
+    assert is_tf_log_line(line)
 
 
 @pytest.mark.parametrize("line", SAID)
 def test_said_by_somebody(line: bytes) -> None:
-    assert not is_noise(line)
+    assert not is_tf_log_line(line)
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 1000])
 def test_filters_whatever_the_pieces(size: int) -> None:
     stream = b"".join(line for pair in zip(NOISE, SAID, strict=False) for line in pair) + b"".join(SAID)
     wanted = b"".join(SAID[: len(NOISE)] + SAID)
-    noise_filter = NoiseFilter()
+    noise_filter = TfLogFilter()
     shown = b"".join(noise_filter.feed(stream[i : i + size]) for i in range(0, len(stream), size))
     assert shown + noise_filter.rest() == wanted
 
 
 def test_a_progress_bar_is_not_held_back() -> None:
-    noise_filter = NoiseFilter()
+    noise_filter = TfLogFilter()
     assert noise_filter.feed(b"10%|#  ") == b"10%|#  "
     assert noise_filter.feed(b"\r20%|## ") == b"\r20%|## "
 
 
 def test_what_only_began_like_noise_is_shown_at_the_end() -> None:
-    noise_filter = NoiseFilter()
+    noise_filter = TfLogFilter()
     assert noise_filter.feed(b"I00") == b""
     assert noise_filter.rest() == b"I00"
 
@@ -74,13 +74,13 @@ TASKS = (
 @pytest.mark.parametrize("size", [1, 3, 40, 1000])
 def test_messages_of_several_lines(message: bytes, size: int) -> None:
     stream = message + b"mine\n/job:worker/replica:0/task:1\n"
-    noise_filter = NoiseFilter()
+    noise_filter = TfLogFilter()
     shown = b"".join(noise_filter.feed(stream[i : i + size]) for i in range(0, len(stream), size))
     assert shown + noise_filter.rest() == b"mine\n/job:worker/replica:0/task:1\n"
 
 
 def test_noise_in_the_middle_of_a_progress_bar() -> None:
-    noise_filter = NoiseFilter()
+    noise_filter = TfLogFilter()
     assert noise_filter.feed(b"\r10%|#  ") == b"\r10%|#  "
     assert noise_filter.feed(NOISE[1]) == b""
     assert noise_filter.feed(b"\r20%|## ") == b"\r20%|## "

@@ -13,17 +13,17 @@ from tfdist.net.line_socket import LineError
 
 STOP = messages.Stop(143, "SIGTERM")
 EVENTS: list[Event] = [
-    messages.Done(1, 0, True),
+    messages.WorkerDone(1, 0, True),
     messages.Released(3),
-    messages.Ended((from_signal(1, 9, last_lines=("a",)),), None, (1, 2)),
-    messages.Ended(stop=STOP),
+    messages.AttemptEnded((from_signal(1, 9, last_lines=("a",)),), None, (1, 2)),
+    messages.AttemptEnded(stop=STOP),
     messages.Beat(state(2, 7, limit=600.0)),
-    messages.Dump(),
-    messages.Stacks(1, "train.py line 3", "text", "data.py line 120", "/log"),
-    messages.StopAsked(STOP),
+    messages.DumpStacks(),
+    messages.WorkerStacks(1, "train.py line 3", "text", "data.py line 120", "/log"),
+    messages.StopRequested(STOP),
     messages.Hold(STOP),
-    messages.Begun(1, 7),
-    messages.Begun(1, None),
+    messages.BatchesBegun(1, 7),
+    messages.BatchesBegun(1, None),
     messages.StopAt(8),
     messages.Restart(2, 4.0, "why"),
     messages.GiveUp("why"),
@@ -47,12 +47,12 @@ def test_other_messages_are_no_events() -> None:
     "message",
     [
         {"event": "Explode"},
-        {"event": ["Done"]},
-        {"event": "Done", "index": 1},
-        {"event": "Done", "index": "x", "code": 0, "gone": False},
+        {"event": ["WorkerDone"]},
+        {"event": "WorkerDone", "index": 1},
+        {"event": "WorkerDone", "index": "x", "code": 0, "gone": False},
         {"event": "Beat", "state": {"index": 1}},
         {"event": "Released", "code": 0, "more": 1},
-        {"event": "Ended", "failures": 3, "stop": None, "blamed": []},
+        {"event": "AttemptEnded", "failures": 3, "stop": None, "blamed": []},
     ],
 )
 def test_what_is_not_understood_is_an_error(message: dict[str, Any]) -> None:

@@ -10,23 +10,23 @@ from collections.abc import Iterator
 import pytest
 
 from tfdist.launch.agent.failures import from_signal
-from tfdist.launch.peers.messages import Ended, Event, GiveUp, Hold, Restart, Stop
-from tfdist.launch.peers.peer_links import Link, Linked
+from tfdist.launch.peers.messages import AttemptEnded, Event, GiveUp, Hold, Restart, Stop
+from tfdist.launch.peers.peer_links import PeerLink, PeerLinks
 from tfdist.net.line_socket import LineSocket
 
 STOP = Stop(143, "SIGTERM to the launcher on a")
-FAILED = Ended((from_signal(1, 9),))
+FAILED = AttemptEnded((from_signal(1, 9),))
 AGAIN = Restart(1, 1.0, "why")
 
 
 @pytest.fixture
-def pair() -> Iterator[tuple[Linked, Linked]]:
+def pair() -> Iterator[tuple[PeerLinks, PeerLinks]]:
     """The leader, which starts worker 0, and the follower, which starts worker 1."""
     ours, theirs = socket.socketpair()
     for end in (ours, theirs):
         end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 200_000)  # machines give more or less by themselves
-    leader = Linked([Link(LineSocket(ours), "b", (1,), ("b:1",))], leads=True, remote=(1,))
-    follower = Linked([Link(LineSocket(theirs), "a", (0,), ("a:1",))], leads=False, remote=(0,))
+    leader = PeerLinks([PeerLink(LineSocket(ours), "b", (1,), ("b:1",))], leads=True, remote=(1,))
+    follower = PeerLinks([PeerLink(LineSocket(theirs), "a", (0,), ("a:1",))], leads=False, remote=(0,))
     with contextlib.closing(leader), contextlib.closing(follower):
         yield leader, follower
 
@@ -35,43 +35,43 @@ def kinds(events: list[Event]) -> list[str]:
     return [type(event).__name__ for event in events]
 
 
-def test_a_launcher_that_hangs_up_is_lost(pair: tuple[Linked, Linked]) -> None:
+def test_a_launcher_that_hangs_up_is_lost(pair: tuple[PeerLinks, PeerLinks]) -> None:
     leader, follower = pair
     assert follower.is_connected()
     leader.close()
     (event,) = follower.events()
-    assert isinstance(event, Ended) and [failure.kind for failure in event.failures] == ["lost"]
+    assert isinstance(event, AttemptEnded) and [failure.kind for failure in event.failures] == ["lost"]
     assert not follower.is_connected()
     assert follower.events() == []
 
 
-def test_at_the_end_of_an_attempt_nobody_is_lost(pair: tuple[Linked, Linked]) -> None:
+def test_at_the_end_of_an_attempt_nobody_is_lost(pair: tuple[PeerLinks, PeerLinks]) -> None:
     leader, follower = pair
     leader.tell(FAILED)
     leader.close()
     assert follower.events() == [FAILED]
 
 
-def test_who_hung_up_between_two_attempts_is_lost_in_the_next(pair: tuple[Linked, Linked]) -> None:
+def test_who_hung_up_between_two_attempts_is_lost_in_the_next(pair: tuple[PeerLinks, PeerLinks]) -> None:
     leader, follower = pair
     leader.tell(FAILED)
     leader.tell(AGAIN)
     leader.close()
     assert follower.events() == [FAILED, AGAIN]
     follower.begin_again()
-    assert kinds(follower.events()) == ["Ended"]
+    assert kinds(follower.events()) == ["AttemptEnded"]
 
 
-def test_what_is_kept_comes_once_more_and_first(pair: tuple[Linked, Linked]) -> None:
+def test_what_is_kept_comes_once_more_and_first(pair: tuple[PeerLinks, PeerLinks]) -> None:
     leader, follower = pair
     leader.tell(GiveUp("why"))
-    follower.keep([AGAIN, Ended(stop=STOP)])
-    assert follower.events() == [AGAIN, Ended(stop=STOP), GiveUp("why")]
+    follower.keep([AGAIN, AttemptEnded(stop=STOP)])
+    assert follower.events() == [AGAIN, AttemptEnded(stop=STOP), GiveUp("why")]
     assert follower.events() == []
 
 
-@pytest.mark.parametrize("event", [AGAIN, GiveUp("why"), Hold(STOP), Ended(stop=STOP)])
-def test_what_comes_while_failures_are_joined_is_not_lost(pair: tuple[Linked, Linked], event: Event) -> None:
+@pytest.mark.parametrize("event", [AGAIN, GiveUp("why"), Hold(STOP), AttemptEnded(stop=STOP)])
+def test_what_comes_while_failures_are_joined_is_not_lost(pair: tuple[PeerLinks, PeerLinks], event: Event) -> None:
     leader, follower = pair
     leader.tell(FAILED)
     leader.tell(event)
@@ -80,7 +80,7 @@ def test_what_comes_while_failures_are_joined_is_not_lost(pair: tuple[Linked, Li
     assert follower.events() == [event]
 
 
-def test_launchers_join_their_failures(pair: tuple[Linked, Linked]) -> None:
+def test_launchers_join_their_failures(pair: tuple[PeerLinks, PeerLinks]) -> None:
     leader, follower = pair
     own = from_signal(0, 9)
     follower.settle(FAILED.failures, 0.0)
@@ -89,12 +89,12 @@ def test_launchers_join_their_failures(pair: tuple[Linked, Linked]) -> None:
     assert follower.settle([], 5.0) == everybodys
 
 
-def test_who_does_not_join_in_is_lost(pair: tuple[Linked, Linked]) -> None:
+def test_who_does_not_join_in_is_lost(pair: tuple[PeerLinks, PeerLinks]) -> None:
     leader, _ = pair
     assert [failure.kind for failure in leader.settle((), 0.0)] == ["lost"]
 
 
-def test_the_failures_of_an_attempt_are_not_those_of_the_next(pair: tuple[Linked, Linked]) -> None:
+def test_the_failures_of_an_attempt_are_not_those_of_the_next(pair: tuple[PeerLinks, PeerLinks]) -> None:
     leader, follower = pair
     for number in (9, 6):
         follower.settle([from_signal(1, number)], 0.0)
@@ -105,7 +105,7 @@ def test_the_failures_of_an_attempt_are_not_those_of_the_next(pair: tuple[Linked
         follower.begin_again()
 
 
-def test_what_the_socket_does_not_take_at_once_goes_on_later(pair: tuple[Linked, Linked]) -> None:
+def test_what_the_socket_does_not_take_at_once_goes_on_later(pair: tuple[PeerLinks, PeerLinks]) -> None:
     leader, follower = pair
     said = [GiveUp(f"{number} {'x' * 100_000}") for number in range(20)]
     for event in said:

@@ -19,11 +19,11 @@ from tests.waiting import until
 from tfdist.cluster import Address, Cluster, Membership, discover
 from tfdist.errors import FormingError, RunDirError, TfdistError
 from tfdist.launch.agent.failures import from_signal
-from tfdist.launch.peers.messages import Done, Ended, Released, Stop
+from tfdist.launch.peers.messages import AttemptEnded, Released, Stop, WorkerDone
 from tfdist.launch.rendezvous.form_cluster import form
 from tfdist.launch.rendezvous.join_barrier import Formed
 from tfdist.launch.rendezvous.peer_discovery import RollCall
-from tfdist.launch.signals import Signals, Stopped
+from tfdist.launch.signals import LauncherStopped, Signals
 from tfdist.net import hello as hello_module
 from tfdist.net.bounded_wait import wait_for
 from tfdist.net.hello import Hello
@@ -348,7 +348,7 @@ def test_a_signal_while_forming_ends_it_for_all(make: Callable[[int], Launchers]
     futures = {index: launchers.start(index, timeout=1000) for index in (0, 1)}
     launchers.pass_until_said(TWO_OF_THREE, 0, 1)
     launchers.signals[stopped].received.append(2)
-    with pytest.raises(Stopped) as ours:
+    with pytest.raises(LauncherStopped) as ours:
         futures[stopped].result(20)
     with pytest.raises(FormingError, match="SIGINT") as theirs:
         futures[other].result(20)
@@ -357,28 +357,28 @@ def test_a_signal_while_forming_ends_it_for_all(make: Callable[[int], Launchers]
 
 def test_news_reach_every_launcher(make: Callable[[int], Launchers]) -> None:
     leader, first, second = make(3).form((0,), (1,), (2,))
-    first.control.tell(Done(1, 3, False))
-    assert wait_for_events(leader) == [Done(1, 3, False)]
+    first.control.tell(WorkerDone(1, 3, False))
+    assert wait_for_events(leader) == [WorkerDone(1, 3, False)]
     failure = from_signal(2, 6)
-    second.control.tell(Ended((failure,)))
-    assert wait_for_events(leader) == [Ended((failure,))]
-    assert wait_for_events(first) == [Ended((failure,))]
+    second.control.tell(AttemptEnded((failure,)))
+    assert wait_for_events(leader) == [AttemptEnded((failure,))]
+    assert wait_for_events(first) == [AttemptEnded((failure,))]
 
 
 def test_long_reports_reach_every_launcher(make: Callable[[int], Launchers]) -> None:
     """The tracebacks and last lines of many workers, both ways; longer than what a socket takes at once."""
     leader, first, second = make(3).form((0,), (1,), (2,))
     failures = tuple(replace(from_signal(index, 6), traceback="x" * 1_500_000) for index in (1, 2))
-    first.control.tell(Ended(failures))
+    first.control.tell(AttemptEnded(failures))
     pool = ThreadPoolExecutor(1)
     heard = pool.submit(wait_for_events, second)
     with pool:
         while not (events := leader.control.events()):
             first.control.events()  # sends on what did not fit
-        assert events == [Ended(failures)]
+        assert events == [AttemptEnded(failures)]
         while not heard.done():
             leader.control.events()
-        assert heard.result() == [Ended(failures)]
+        assert heard.result() == [AttemptEnded(failures)]
 
 
 def test_the_release_ends_without_a_loss(make: Callable[[int], Launchers]) -> None:
@@ -391,7 +391,7 @@ def test_the_release_ends_without_a_loss(make: Callable[[int], Launchers]) -> No
 
 def test_a_stop_reaches_every_launcher(make: Callable[[int], Launchers]) -> None:
     leader, first, second = make(3).form((0,), (1,), (2,))
-    first.control.tell(Ended(stop=Stop(130, "Ctrl-C")))
+    first.control.tell(AttemptEnded(stop=Stop(130, "Ctrl-C")))
     assert wait_for_events(leader)[0].stop == Stop(130, "Ctrl-C")
     assert wait_for_events(second)[0].stop == Stop(130, "Ctrl-C")
 

@@ -12,7 +12,7 @@ import pytest
 from tests.unit.launch.rendezvous.test_form_cluster import GO, TWO_OF_THREE, Launchers, wait_for_events
 from tfdist.cluster import Address, Cluster
 from tfdist.errors import FormingError
-from tfdist.launch.peers.messages import Done, Ended, Released, Stop
+from tfdist.launch.peers.messages import AttemptEnded, Released, Stop, WorkerDone
 
 SECRET, OTHER = "5f0c1e-not-to-be-seen", "another-not-to-be-seen"
 
@@ -28,9 +28,9 @@ def test_launchers_with_the_token_meet_and_go_on_talking(launchers: Launchers) -
     assert [each.go for each in (leader, first, second)] == [GO] * 3
     for index, each in ((1, first), (2, second)):
         for code in (3, 4, 5):
-            each.control.tell(Done(index, code, False))
-            assert wait_for_events(leader) == [Done(index, code, False)]
-    first.control.tell(Ended(stop=Stop(130, "Ctrl-C")))
+            each.control.tell(WorkerDone(index, code, False))
+            assert wait_for_events(leader) == [WorkerDone(index, code, False)]
+    first.control.tell(AttemptEnded(stop=Stop(130, "Ctrl-C")))
     assert wait_for_events(leader)[0].stop == wait_for_events(second)[0].stop == Stop(130, "Ctrl-C")
 
 
@@ -140,10 +140,10 @@ def test_the_token_is_not_on_the_wire(launchers: Launchers, monkeypatch: pytest.
 
     monkeypatch.setattr(socket, "getaddrinfo", detour)
     leader, first, second = launchers.form((0,), (1,), (2,), token=SECRET)
-    first.control.tell(Done(1, 3, False))
-    assert wait_for_events(leader) == [Done(1, 3, False)]
+    first.control.tell(WorkerDone(1, 3, False))
+    assert wait_for_events(leader) == [WorkerDone(1, 3, False)]
     leader.control.tell(Released(0))
     assert wait_for_events(first) == [Released(0)]
     heard = bytes(wire.heard)
-    assert b'"proof"' in heard and b'"Done"' in heard and b'"Released"' in heard
+    assert b'"proof"' in heard and b'"WorkerDone"' in heard and b'"Released"' in heard
     assert b"not-to-be-seen" not in heard

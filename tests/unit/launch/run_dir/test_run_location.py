@@ -7,7 +7,7 @@ import pytest
 
 from tfdist.errors import FormingError, RunDirError
 from tfdist.launch.run_dir import run_location
-from tfdist.launch.run_dir.run_location import create_place, join_place
+from tfdist.launch.run_dir.run_location import create_run_location, join_run_location
 
 
 @pytest.fixture(autouse=True)
@@ -17,71 +17,73 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_default_directory_is_handed_out_relative(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    place = create_place(None, name="digits", overwrite=False, seed=None)
+    place = create_run_location(None, name="digits", overwrite=False, seed=None)
     assert place.shown.startswith("runs/digits-")
     assert place.run_dir.path == tmp_path / place.shown
     assert 0 <= place.seed < 2**31
-    assert create_place(None, name="digits", overwrite=False, seed=7).seed == 7
+    assert create_run_location(None, name="digits", overwrite=False, seed=7).seed == 7
 
 
 def test_a_shared_directory_is_joined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    chief = create_place("r", name="n", overwrite=False, seed=1)
-    other = join_place(chief.go(), None, name="n", overwrite=True)
+    chief = create_run_location("r", name="n", overwrite=False, seed=1)
+    other = join_run_location(chief.go(), None, name="n", overwrite=True)
     assert other.run_dir == chief.run_dir
     assert (other.seed, other.attempt, other.job) == (1, 0, chief.job)
     assert chief.writes_failure and not other.writes_failure
 
 
 def test_a_directory_that_is_not_shared_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    chief = create_place(str(tmp_path / "a" / "r"), name="n", overwrite=False, seed=1)
+    chief = create_run_location(str(tmp_path / "a" / "r"), name="n", overwrite=False, seed=1)
     (tmp_path / "b").mkdir()
     monkeypatch.chdir(tmp_path / "b")
-    other = join_place({**chief.go(), "run_dir": "runs/r"}, None, name="n", overwrite=False)
+    other = join_run_location({**chief.go(), "run_dir": "runs/r"}, None, name="n", overwrite=False)
     assert other.run_dir.path == tmp_path / "b" / "runs" / "r"
     assert other.writes_failure
     # Its own --run-dir is this host's business.
-    own = join_place(chief.go(), str(tmp_path / "own"), name="n", overwrite=False)
+    own = join_run_location(chief.go(), str(tmp_path / "own"), name="n", overwrite=False)
     assert own.run_dir.path == tmp_path / "own"
 
 
 def test_an_earlier_run_of_that_name_is_kept_unless_it_may_go(tmp_path: Path) -> None:
-    chief = create_place(str(tmp_path / "a"), name="n", overwrite=False, seed=1)
-    earlier = create_place(str(tmp_path / "b"), name="n", overwrite=False, seed=1)
+    chief = create_run_location(str(tmp_path / "a"), name="n", overwrite=False, seed=1)
+    earlier = create_run_location(str(tmp_path / "b"), name="n", overwrite=False, seed=1)
     log = earlier.run_dir.log_file(1, 0)
     log.write_text("earlier")
     with pytest.raises(RunDirError, match="--overwrite"):
-        join_place(chief.go(), str(tmp_path / "b"), name="n", overwrite=False)
+        join_run_location(chief.go(), str(tmp_path / "b"), name="n", overwrite=False)
     assert log.exists()
-    join_place(chief.go(), str(tmp_path / "b"), name="n", overwrite=True)
+    join_run_location(chief.go(), str(tmp_path / "b"), name="n", overwrite=True)
     assert not log.exists()
 
 
 def test_launchers_that_share_a_directory_with_each_other_alone_do_not_collide(tmp_path: Path) -> None:
-    chief = create_place(str(tmp_path / "a"), name="n", overwrite=False, seed=1)
+    chief = create_run_location(str(tmp_path / "a"), name="n", overwrite=False, seed=1)
     with ThreadPoolExecutor(4) as pool:
-        jobs = [pool.submit(join_place, chief.go(), str(tmp_path / "b"), name="n", overwrite=True) for _ in range(4)]
+        jobs = [
+            pool.submit(join_run_location, chief.go(), str(tmp_path / "b"), name="n", overwrite=True) for _ in range(4)
+        ]
         places = [job.result(timeout=20) for job in jobs]
     assert sum(place.writes_failure for place in places) == 1
 
 
 def test_nonsense_is_refused() -> None:
     with pytest.raises(FormingError, match="same version"):
-        join_place({"seed": 1}, None, name="n", overwrite=False)
+        join_run_location({"seed": 1}, None, name="n", overwrite=False)
 
 
 def test_a_run_that_goes_on_keeps_its_seed_and_counts_its_starts_on(tmp_path: Path) -> None:
     path = str(tmp_path / "r")
-    first = create_place(path, name="n", overwrite=False, seed=None, resume="auto")
+    first = create_run_location(path, name="n", overwrite=False, seed=None, resume="auto")
     first.run_dir.log_file(0, first.attempt).write_text("")
-    again = create_place(path, name="n", overwrite=False, seed=None, resume="must")
+    again = create_run_location(path, name="n", overwrite=False, seed=None, resume="must")
     assert (again.seed, again.attempt) == (first.seed, 1)
     assert again.job != first.job
-    assert create_place(path, name="n", overwrite=False, seed=5, resume="auto").seed == 5
+    assert create_run_location(path, name="n", overwrite=False, seed=5, resume="auto").seed == 5
 
 
 def test_only_the_chiefs_host_must_have_what_is_resumed(tmp_path: Path) -> None:
-    create_place(str(tmp_path / "a"), name="n", overwrite=False, seed=1)
-    chief = create_place(str(tmp_path / "a"), name="n", overwrite=False, seed=None, resume="must")
-    other = join_place(chief.go(), str(tmp_path / "b"), name="n", overwrite=False, resume="must")
+    create_run_location(str(tmp_path / "a"), name="n", overwrite=False, seed=1)
+    chief = create_run_location(str(tmp_path / "a"), name="n", overwrite=False, seed=None, resume="must")
+    other = join_run_location(chief.go(), str(tmp_path / "b"), name="n", overwrite=False, resume="must")
     assert (other.seed, other.attempt) == (1, chief.attempt)

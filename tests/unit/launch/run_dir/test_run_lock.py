@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tfdist.errors import RunDirError
-from tfdist.launch.run_dir.run_lock import RunHold
+from tfdist.launch.run_dir.run_lock import RunLock
 from tfdist.rundir import create_run_dir
 from tfdist.rundir.layout import RunDir
 
@@ -13,20 +13,20 @@ from tfdist.rundir.layout import RunDir
 def test_a_run_directory_is_one_jobs_alone_while_that_lives(tmp_path: Path) -> None:
     run = create_run_dir(tmp_path / "a", name="n")
     other = create_run_dir(tmp_path / "b", name="n")
-    with RunHold() as first, RunHold() as second:
+    with RunLock() as first, RunLock() as second:
         first.take(run)
         first.take(run)
         second.take(other)
         with pytest.raises(RunDirError, match="still running"):
             second.take(run)
-    with RunHold() as third:
+    with RunLock() as third:
         third.take(run)
         third.take(other)
 
 
 def test_a_directory_that_replaces_an_earlier_run_stays_held(tmp_path: Path) -> None:
     run = create_run_dir(tmp_path / "a", name="n")
-    with RunHold() as first, RunHold() as second:
+    with RunLock() as first, RunLock() as second:
         first.take(run)
         create_run_dir(tmp_path / "a", name="n", overwrite=True)
         with pytest.raises(RunDirError, match="still running"):
@@ -34,6 +34,6 @@ def test_a_directory_that_replaces_an_earlier_run_stays_held(tmp_path: Path) -> 
 
 
 def test_nothing_is_held_where_nothing_is(tmp_path: Path) -> None:
-    with RunHold() as hold:
+    with RunLock() as hold:
         hold.take(RunDir(tmp_path / "absent"))
     assert not (tmp_path / "absent").exists()

@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.launch.test_environment import ALONE
 from tfdist.errors import UsageError
-from tfdist.launch.worker.keras_choice import check
+from tfdist.launch.worker.keras_choice import check_keras_choice
 
 
 @pytest.mark.parametrize(
@@ -14,7 +14,7 @@ from tfdist.launch.worker.keras_choice import check
     [{}, {"KERAS_BACKEND": ""}, {"KERAS_BACKEND": "tensorflow"}, {"TF_USE_LEGACY_KERAS": "0"}],
 )
 def test_keras_3_on_tensorflow_is_what_workers_get(environ: dict[str, str]) -> None:
-    check(environ)
+    check_keras_choice(environ)
     assert ALONE.to_environ(environ)["KERAS_BACKEND"] == "tensorflow"
 
 
@@ -27,4 +27,4 @@ def test_keras_3_on_tensorflow_is_what_workers_get(environ: dict[str, str]) -> N
 )
 def test_another_keras_is_refused(environ: dict[str, str], told: str) -> None:
     with pytest.raises(UsageError, match=told):
-        check(environ)
+        check_keras_choice(environ)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tfdist.launch.worker.launcher_channel import WorkerChannel
+from tfdist.launch.worker.launcher_channel import LauncherChannel
 
 
 def fail(value: Any) -> None:
@@ -20,17 +20,17 @@ ANSWERS = {"hold": lambda value: {"begun": 7, "to": value}, "stop": lambda value
 
 
 @pytest.fixture
-def launcher() -> Iterator[tuple[socket.socket, WorkerChannel, threading.Event]]:
+def launcher() -> Iterator[tuple[socket.socket, LauncherChannel, threading.Event]]:
     ours, theirs = socket.socketpair()
     lost = threading.Event()
-    channel = WorkerChannel(theirs.detach(), on_lost=lost.set, answers=ANSWERS)
+    channel = LauncherChannel(theirs.detach(), on_lost=lost.set, answers=ANSWERS)
     with ours:
         yield ours, channel, lost
     assert channel._watcher is None or not (channel._watcher.join(60), channel._watcher.is_alive())[1]
     channel._socket.close()
 
 
-def test_a_worker_is_done_when_it_is_released(launcher: tuple[socket.socket, WorkerChannel, threading.Event]) -> None:
+def test_a_worker_is_done_when_it_is_released(launcher: tuple[socket.socket, LauncherChannel, threading.Event]) -> None:
     ours, channel, lost = launcher
     ours.sendall(b'{"release": true}\n')
     assert channel.finished(3, timeout=5)
@@ -39,14 +39,14 @@ def test_a_worker_is_done_when_it_is_released(launcher: tuple[socket.socket, Wor
     assert not lost.is_set()
 
 
-def test_a_worker_does_not_wait_for_ever(launcher: tuple[socket.socket, WorkerChannel, threading.Event]) -> None:
+def test_a_worker_does_not_wait_for_ever(launcher: tuple[socket.socket, LauncherChannel, threading.Event]) -> None:
     _, channel, _ = launcher
     assert not channel.finished(0, timeout=0.01)
 
 
 @pytest.mark.parametrize("last_words", [b"", b'{"other": 1}\n', b"nonsense\n"])
 def test_a_worker_learns_that_its_launcher_is_gone(
-    launcher: tuple[socket.socket, WorkerChannel, threading.Event], last_words: bytes
+    launcher: tuple[socket.socket, LauncherChannel, threading.Event], last_words: bytes
 ) -> None:
     ours, channel, lost = launcher
     channel.watch()
@@ -56,7 +56,7 @@ def test_a_worker_learns_that_its_launcher_is_gone(
     assert not channel.finished(0, timeout=0.01)
 
 
-def test_a_worker_tells_of_its_error(launcher: tuple[socket.socket, WorkerChannel, threading.Event]) -> None:
+def test_a_worker_tells_of_its_error(launcher: tuple[socket.socket, LauncherChannel, threading.Event]) -> None:
     ours, channel, _ = launcher
     channel.failed({"message": "The disk is full"})
     assert json.loads(ours.recv(100)) == {"failed": {"message": "The disk is full"}}
@@ -64,7 +64,7 @@ def test_a_worker_tells_of_its_error(launcher: tuple[socket.socket, WorkerChanne
     channel.failed({"message": "nobody listens"})
 
 
-def test_a_worker_answers(launcher: tuple[socket.socket, WorkerChannel, threading.Event]) -> None:
+def test_a_worker_answers(launcher: tuple[socket.socket, LauncherChannel, threading.Event]) -> None:
     ours, channel, _ = launcher
     channel.watch()
     ours.sendall(b'{"unknown": 1}\n{"stop": {}}\n{"hold": true}\n')
@@ -73,7 +73,7 @@ def test_a_worker_answers(launcher: tuple[socket.socket, WorkerChannel, threadin
 
 
 def test_an_answer_that_fails_is_no_end(
-    launcher: tuple[socket.socket, WorkerChannel, threading.Event], caplog: pytest.LogCaptureFixture
+    launcher: tuple[socket.socket, LauncherChannel, threading.Event], caplog: pytest.LogCaptureFixture
 ) -> None:
     ours, channel, lost = launcher
     channel.watch()
@@ -90,7 +90,7 @@ def test_an_answer_that_fails_is_no_end(
 
 
 def test_a_launcher_that_does_not_listen_stops_no_beat(
-    launcher: tuple[socket.socket, WorkerChannel, threading.Event],
+    launcher: tuple[socket.socket, LauncherChannel, threading.Event],
 ) -> None:
     ours, channel, _ = launcher
     for step in range(10_000):
@@ -104,7 +104,7 @@ def test_a_launcher_that_does_not_listen_stops_no_beat(
     channel.beat({"step": -1})
 
 
-def test_a_worker_tells_of_a_signal(launcher: tuple[socket.socket, WorkerChannel, threading.Event]) -> None:
+def test_a_worker_tells_of_a_signal(launcher: tuple[socket.socket, LauncherChannel, threading.Event]) -> None:
     ours, channel, _ = launcher
     channel.signalled(15)
     assert json.loads(ours.recv(100)) == {"signal": 15}

@@ -9,10 +9,10 @@ from tfdist.reports.ledger.account_builder import account
 from tfdist.reports.ledger.account_summary import headlines
 from tfdist.reports.ledger.chart_columns import columns
 from tfdist.reports.ledger.recovery import recoveries
-from tfdist.rundir.ledger_lines import Entry, Kind, Phase
+from tfdist.rundir.ledger_lines import AttemptPhase, LedgerEntry, TimeKind
 
 
-def found(entries: list[Entry]) -> Account:
+def found(entries: list[LedgerEntry]) -> Account:
     made = account(entries)
     assert made is not None
     return made
@@ -35,20 +35,30 @@ FIT = did(0, 5.0, 9.0, compile=1, step=3, steps=(0, 10))
         ([running(0, 2.0, 0.0)], {"start-up": 2}, 0.0),
         # What the chief could not write any more is lost.
         (
-            [running(0, 2.0, 0.0), FIT, over(0, 10.0, Phase.FAILED)],
+            [running(0, 2.0, 0.0), FIT, over(0, 10.0, AttemptPhase.FAILED)],
             {"start-up": 5, "compile": 1, "step": 3, "restart": 1},
             0.3,
         ),
         (
-            [running(0, 2.0, 0.0), FIT, over(0, 10.0, Phase.STOPPED)],
+            [running(0, 2.0, 0.0), FIT, over(0, 10.0, AttemptPhase.STOPPED)],
             {"start-up": 5, "compile": 1, "step": 3, "other": 1},
             0.3,
         ),
         # A start that came to nothing.
-        ([running(0, 2.0, 0.0), over(0, 6.0, Phase.RESTARTING), running(1, 7.0)], {"start-up": 2, "restart": 5}, 0.0),
+        (
+            [running(0, 2.0, 0.0), over(0, 6.0, AttemptPhase.RESTARTING), running(1, 7.0)],
+            {"start-up": 2, "restart": 5},
+            0.0,
+        ),
         # The time between two starts by hand is nobody's.
         (
-            [running(0, 2.0, 0.0), FIT, over(0, 10.0, Phase.STOPPED), running(1, 1002.0, 1000.0), over(1, 1004.0)],
+            [
+                running(0, 2.0, 0.0),
+                FIT,
+                over(0, 10.0, AttemptPhase.STOPPED),
+                running(1, 1002.0, 1000.0),
+                over(1, 1004.0),
+            ],
             {"start-up": 7, "compile": 1, "step": 3, "other": 3},
             3 / 14,
         ),
@@ -76,7 +86,7 @@ FIT = did(0, 5.0, 9.0, compile=1, step=3, steps=(0, 10))
         ([running(1, 2.0, 0.0), FIT, over(1, 10.0)], {"start-up": 2, "other": 8}, 0.0),
     ],
 )
-def test_every_second_has_one_place(entries: list[Entry], seconds: dict[str, float], goodput: float) -> None:
+def test_every_second_has_one_place(entries: list[LedgerEntry], seconds: dict[str, float], goodput: float) -> None:
     made = found(entries)
     assert spent(made) == seconds
     assert sum(made.seconds.values()) == pytest.approx(made.wall)
@@ -106,9 +116,9 @@ def test_steps_done_again_are_no_goodput() -> None:
 
 def test_where_all_was_done_for_nothing_goodput_is_nothing() -> None:
     """And not a little less, which would read -0.0 %: 0.1 * 3 / 3 is more than 0.1."""
-    entries = [running(0, 0.0, 0.0), did(0, 0.0, 1.0, step=0.1, steps=(0, 3)), over(0, 1.0, Phase.RESTARTING)]
+    entries = [running(0, 0.0, 0.0), did(0, 0.0, 1.0, step=0.1, steps=(0, 3)), over(0, 1.0, AttemptPhase.RESTARTING)]
     made = found([*entries, running(1, 1.0), did(1, 1.0, 2.0, compile=1, steps=(0, 1))])
-    assert (made.goodput, made.seconds[Kind.REPLAY]) == (0.0, 0.1)
+    assert (made.goodput, made.seconds[TimeKind.REPLAY]) == (0.0, 0.1)
     assert headlines(made)[0].startswith("goodput 0.0 %: ")
 
 
@@ -116,7 +126,7 @@ def test_an_attempt_that_begins_anew_makes_all_before_it_vain() -> None:
     entries = [*killed_once(), running(2, 201.0, 200.0), did(2, 201.0, 211.0, step=10, steps=(0, 5))]
     made = found(entries)
     assert [attempt.lost for attempt in made.attempts] == [60, 40, 0]
-    assert (made.steps, made.seconds[Kind.STEP], made.away) == (5, pytest.approx(10.0), 100.0)
+    assert (made.steps, made.seconds[TimeKind.STEP], made.away) == (5, pytest.approx(10.0), 100.0)
 
 
 def test_nothing_has_begun() -> None:
@@ -128,21 +138,21 @@ def test_columns_have_all_of_the_time() -> None:
     made = found(killed_once())
     cut = columns(made, 7)
     assert [sum(column.values()) for column in cut] == pytest.approx([100 / 7] * 7)
-    for kind in Kind:
+    for kind in TimeKind:
         assert sum(column.get(kind, 0.0) for column in cut) == pytest.approx(made.seconds[kind])
     assert columns(found([running(0, 0.0, 0.0)])) == []
 
 
 def test_a_long_run_has_an_account_of_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sums, steps and what a restart took are those of one with every line for itself."""
-    entries: list[Entry] = [running(0, 2.0, since=0.0), did(0, 2.0, 4.0, compile=2), did(0, 4.0, 5.0, compile=1)]
+    entries: list[LedgerEntry] = [running(0, 2.0, since=0.0), did(0, 2.0, 4.0, compile=2), did(0, 4.0, 5.0, compile=1)]
     now, step = 5.0, 0
     for number in range(1000):
         spent = {"step": 4.0, "input": 1.0} if number % 7 else {"evaluation": 5.0}
         steps = 20 if number % 7 else 0
         entries.append(did(0, now, now + 5.0, steps=(step, step + steps), **spent))
         now, step = now + 5.0 + number % 3, step + steps
-    entries += [over(0, now, Phase.RESTARTING, step=step), running(1, now + 1.0)]
+    entries += [over(0, now, AttemptPhase.RESTARTING, step=step), running(1, now + 1.0)]
     entries.append(did(1, now + 1.0, now + 9.0, compile=2, step=6, steps=(step - 200, step)))
     whole = found(entries)
     monkeypatch.setattr(account_builder, "_MOST_SPANS", 64)

@@ -11,10 +11,10 @@ from tfdist.reports.ledger import account_json, account_table, html_chart
 from tfdist.reports.ledger.account import Account, AttemptAccount
 from tfdist.reports.ledger.account_builder import account
 from tfdist.reports.ledger.account_summary import LABELS, clock
-from tfdist.rundir.ledger_lines import Entry, Kind, Phase, Turn
+from tfdist.rundir.ledger_lines import AttemptPhase, LedgerEntry, LedgerEvent, TimeKind
 
 
-def found(entries: list[Entry]) -> Account:
+def found(entries: list[LedgerEntry]) -> Account:
     made = account(entries)
     assert made is not None
     return made
@@ -52,22 +52,26 @@ def test_a_launcher_that_was_killed() -> None:
 
 
 def test_many_attempts_are_cut_short() -> None:
-    entries: list[Entry] = [running(0, 1.0, since=0.0)]
+    entries: list[LedgerEntry] = [running(0, 1.0, since=0.0)]
     for attempt in range(1, 100):
-        entries += [over(attempt - 1, attempt + 0.5, Phase.RESTARTING), running(attempt, attempt + 1.0)]
+        entries += [over(attempt - 1, attempt + 0.5, AttemptPhase.RESTARTING), running(attempt, attempt + 1.0)]
     text = account_table.render("digits", "/runs/a", found(entries))
     assert text.endswith("and 80 before; --json has all")
 
 
 def test_a_message_does_nothing_to_a_terminal_or_a_page() -> None:
-    entries = [running(0, 1.0, since=0.0), Turn(0, 2.0, Phase.RESTARTING, why="\x1b[2J<b>"), running(1, 3.0)]
+    entries = [
+        running(0, 1.0, since=0.0),
+        LedgerEvent(0, 2.0, AttemptPhase.RESTARTING, why="\x1b[2J<b>"),
+        running(1, 3.0),
+    ]
     assert "?[2J<b>" in account_table.render("digits", "/runs/a", found(entries))
     assert "<b>" not in html_chart.render("<b>", "/runs/<b>", found(entries))
 
 
 def test_the_document_adds_up() -> None:
     made = json.loads(json.dumps(account_json.to_json("digits", "/runs/a", found(killed_once()))))
-    assert set(made["seconds"]) == {kind.value for kind in Kind}
+    assert set(made["seconds"]) == {kind.value for kind in TimeKind}
     assert abs(sum(made["seconds"].values()) - made["wall"]) < 1e-9
     assert made["goodput"] == made["seconds"]["step"] / made["wall"]
     assert [attempt["why"] for attempt in made["attempts"]] == ["worker 1: killed by SIGKILL", ""]

@@ -7,12 +7,12 @@ import pytest
 from tests.unit.reports.ledger.lines import did, killed_once, over, running
 from tfdist.reports.ledger.account_builder import account
 from tfdist.reports.ledger.recovery import PARTS, Recovery, recoveries
-from tfdist.rundir.ledger_lines import Entry, Phase
+from tfdist.rundir.ledger_lines import AttemptPhase, LedgerEntry
 
 FAILED = [running(0, 2.0, 0.0), did(0, 5.0, 9.0, step=4, steps=(0, 10))]
 
 
-def found(entries: list[Entry]) -> tuple[Recovery, ...]:
+def found(entries: list[LedgerEntry]) -> tuple[Recovery, ...]:
     made = account(entries)
     assert made is not None
     return recoveries(made.attempts)
@@ -28,7 +28,7 @@ def test_the_parts_of_a_restart() -> None:
 
 
 def test_a_line_that_has_further_steps_gives_what_came_before_the_first() -> None:
-    entries = [*FAILED, over(0, 12.0, Phase.RESTARTING, step=12, noticed=11.0), running(1, 13.0)]
+    entries = [*FAILED, over(0, 12.0, AttemptPhase.RESTARTING, step=12, noticed=11.0), running(1, 13.0)]
     entries.append(did(1, 13.0, 33.0, start_up=4, forming=1, building=2, restore=3, compile=5, step=4, input=1,
                        steps=(10, 40)))  # fmt: skip
     (recovery,) = found(entries)
@@ -37,7 +37,12 @@ def test_a_line_that_has_further_steps_gives_what_came_before_the_first() -> Non
 
 
 def test_a_restart_that_came_to_no_step_leaves_what_is_done_again_to_the_next() -> None:
-    entries = [*FAILED, over(0, 12.0, Phase.RESTARTING, step=12), running(1, 13.0), over(1, 15.0, Phase.RESTARTING)]
+    entries = [
+        *FAILED,
+        over(0, 12.0, AttemptPhase.RESTARTING, step=12),
+        running(1, 13.0),
+        over(1, 15.0, AttemptPhase.RESTARTING),
+    ]
     entries += [running(2, 17.0), did(2, 17.0, 20.0, compile=3, steps=(8, 9))]
     (recovery,) = found(entries)
     assert (recovery.attempt, recovery.again, recovery.whole) == (2, 4, 5.0)
@@ -45,7 +50,7 @@ def test_a_restart_that_came_to_no_step_leaves_what_is_done_again_to_the_next() 
 
 @pytest.mark.parametrize("noticed", [None, 13.5])
 def test_a_notice_that_is_not_known_or_of_another_clock_takes_no_time(noticed: float | None) -> None:
-    entries = [*FAILED, over(0, 12.0, Phase.RESTARTING, noticed=noticed), running(1, 13.0)]
+    entries = [*FAILED, over(0, 12.0, AttemptPhase.RESTARTING, noticed=noticed), running(1, 13.0)]
     (recovery,) = found([*entries, did(1, 14.0, 16.0, compile=2, steps=(10, 11))])
     assert recovery.seconds["ending"] == 0.0 and recovery.whole == 4.0
 
@@ -55,10 +60,15 @@ def test_a_notice_that_is_not_known_or_of_another_clock_takes_no_time(noticed: f
     [
         FAILED,
         # It has come to no step, yet or at all.
-        [*FAILED, over(0, 12.0, Phase.RESTARTING), running(1, 13.0), did(1, 14.0, 16.0, start_up=2)],
+        [*FAILED, over(0, 12.0, AttemptPhase.RESTARTING), running(1, 13.0), did(1, 14.0, 16.0, start_up=2)],
         # By hand.
-        [*FAILED, over(0, 12.0, Phase.FAILED), running(1, 113.0, 112.0), did(1, 114.0, 116.0, step=2, steps=(0, 5))],
+        [
+            *FAILED,
+            over(0, 12.0, AttemptPhase.FAILED),
+            running(1, 113.0, 112.0),
+            did(1, 114.0, 116.0, step=2, steps=(0, 5)),
+        ],
     ],
 )
-def test_what_is_no_restart(entries: list[Entry]) -> None:
+def test_what_is_no_restart(entries: list[LedgerEntry]) -> None:
     assert found(entries) == ()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tfdist.rundir import ledger_lines
-from tfdist.rundir.ledger_lines import Kind, Stretch
+from tfdist.rundir.ledger_lines import LedgerInterval, TimeKind
 from tfdist.training.supervision import ledger_writer
 from tfdist.training.supervision.ledger_writer import TimeAccount
 
@@ -25,21 +25,21 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "ledger.jsonl"
 
 
-def stretches(file: Path) -> list[Stretch]:
-    return [entry for entry in ledger_lines.read(file).entries if isinstance(entry, Stretch)]
+def stretches(file: Path) -> list[LedgerInterval]:
+    return [entry for entry in ledger_lines.read_ledger(file).entries if isinstance(entry, LedgerInterval)]
 
 
 @pytest.fixture
 def written(monkeypatch: pytest.MonkeyPatch) -> threading.Semaphore:
     """Counts the lines that were written."""
     count = threading.Semaphore(0)
-    append = ledger_lines.append
+    append = ledger_lines.append_entry
 
-    def note(file: Path, entry: ledger_lines.Entry) -> None:
+    def note(file: Path, entry: ledger_lines.LedgerEntry) -> None:
         append(file, entry)
         count.release()
 
-    monkeypatch.setattr(ledger_lines, "append", note)
+    monkeypatch.setattr(ledger_lines, "append_entry", note)
     return count
 
 
@@ -53,13 +53,13 @@ def test_the_chief_writes_what_its_time_went_to(file: Path, written: threading.S
         clock.now = 104.0
         account.end_batches(3, 33)
         assert written.acquire(timeout=20)
-        with account.spending(Kind.CHECKPOINT):
+        with account.spending(TimeKind.CHECKPOINT):
             clock.now = 106.0
     account.close()
     account.close()
     assert stretches(file) == [
-        Stretch(2, 100.0, 104.0, {"start-up": 3.0, "compile": 1.0}, steps=3, step=33),
-        Stretch(2, 104.0, 106.0, {"checkpoint": 2.0}, steps=0, step=33),
+        LedgerInterval(2, 100.0, 104.0, {"start-up": 3.0, "compile": 1.0}, steps=3, step=33),
+        LedgerInterval(2, 104.0, 106.0, {"checkpoint": 2.0}, steps=0, step=33),
     ]
 
 

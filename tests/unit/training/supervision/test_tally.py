@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tfdist.rundir.ledger_lines import Kind
+from tfdist.rundir.ledger_lines import TimeKind
 from tfdist.training.supervision.tally import Tally
 
 Event = Callable[[Tally, float], None]
@@ -58,9 +58,9 @@ def restore(tally: Tally, now: float) -> None:
     tally.end_part(now)
 
 
-STEP, COMPILE, START_UP, EVALUATION = Kind.STEP, Kind.COMPILE, Kind.START_UP, Kind.EVALUATION
-CHECKPOINT, CALLBACK, OTHER = Kind.CHECKPOINT, Kind.CALLBACK, Kind.OTHER
-FORMING, BUILDING, RESTORE = Kind.FORMING, Kind.BUILDING, Kind.RESTORE
+STEP, COMPILE, START_UP, EVALUATION = TimeKind.STEP, TimeKind.COMPILE, TimeKind.START_UP, TimeKind.EVALUATION
+CHECKPOINT, CALLBACK, OTHER = TimeKind.CHECKPOINT, TimeKind.CALLBACK, TimeKind.OTHER
+FORMING, BUILDING, RESTORE = TimeKind.FORMING, TimeKind.BUILDING, TimeKind.RESTORE
 
 
 @pytest.mark.parametrize(
@@ -73,8 +73,10 @@ FORMING, BUILDING, RESTORE = Kind.FORMING, Kind.BUILDING, Kind.RESTORE
         ({2: save, 4: fit, 9: batch}, {START_UP: 3, CHECKPOINT: 1, COMPILE: 5, STEP: 11}),
         # Once the workers have found one another, and wherever a checkpoint is restored.
         ({3: form, 7: fit, 9: batch}, {START_UP: 2, FORMING: 1, BUILDING: 4, COMPILE: 2, STEP: 11}),
-        ({3: form, 6: restore, 7: fit, 9: restore, 11: batch},
-         {START_UP: 2, FORMING: 1, BUILDING: 3, RESTORE: 2, COMPILE: 3, STEP: 9}),
+        (
+            {3: form, 6: restore, 7: fit, 9: restore, 11: batch},
+            {START_UP: 2, FORMING: 1, BUILDING: 3, RESTORE: 2, COMPILE: 3, STEP: 9},
+        ),
         # The end of an epoch lasts until the next batch begins.
         ({4: fit, 9: batch, 10: epoch_end, 15: batch}, {START_UP: 4, COMPILE: 5, STEP: 7, CALLBACK: 4}),
         # An evaluation inside of a fit compiles once.
@@ -90,7 +92,7 @@ FORMING, BUILDING, RESTORE = Kind.FORMING, Kind.BUILDING, Kind.RESTORE
         ({3: batch, 6: batch}, {START_UP: 2, COMPILE: 1, STEP: 1, OTHER: 16}),
     ],
 )
-def test_every_second_has_one_place(events: dict[int, Event], seconds: dict[Kind, float]) -> None:
+def test_every_second_has_one_place(events: dict[int, Event], seconds: dict[TimeKind, float]) -> None:
     tally = Tally(0.0)
     for now, event in events.items():
         event(tally, now)
@@ -110,15 +112,15 @@ def test_stretches_follow_one_another() -> None:
 @pytest.mark.parametrize(
     ("waits", "taken"),
     [
-        ([(5, 0.0), (8, 2.0)], {COMPILE: 1, STEP: 7, Kind.INPUT: 2}),
+        ([(5, 0.0), (8, 2.0)], {COMPILE: 1, STEP: 7, TimeKind.INPUT: 2}),
         # What was waited before the first look belongs to compiling.
         ([(5, 3.0)], {COMPILE: 1, STEP: 9}),
-        ([(5, 3.0), (8, 5.0)], {COMPILE: 1, STEP: 7, Kind.INPUT: 2}),
+        ([(5, 3.0), (8, 5.0)], {COMPILE: 1, STEP: 7, TimeKind.INPUT: 2}),
         ([(5, 0.0), (8, -0.001)], {COMPILE: 1, STEP: 9}),  # a clock that was set
-        ([(5, 0.0), (8, 30.0)], {COMPILE: 1, STEP: 0, Kind.INPUT: 9}),
+        ([(5, 0.0), (8, 30.0)], {COMPILE: 1, STEP: 0, TimeKind.INPUT: 9}),
     ],
 )
-def test_waiting_for_data_is_no_step(waits: list[tuple[float, float]], taken: dict[Kind, float]) -> None:
+def test_waiting_for_data_is_no_step(waits: list[tuple[float, float]], taken: dict[TimeKind, float]) -> None:
     tally = Tally(0.0)
     fit(tally, 0)
     batch(tally, 1)
@@ -136,5 +138,5 @@ def test_a_wait_that_is_longer_than_a_stretch_comes_off_the_next() -> None:
     tally.take(10.0)
     batch(tally, 12)
     tally.waited(5.0)
-    assert tally.take(13.0).seconds == {STEP: 0, Kind.INPUT: 3}
-    assert tally.take(20.0).seconds == {STEP: 5, Kind.INPUT: 2}
+    assert tally.take(13.0).seconds == {STEP: 0, TimeKind.INPUT: 3}
+    assert tally.take(20.0).seconds == {STEP: 5, TimeKind.INPUT: 2}
