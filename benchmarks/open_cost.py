@@ -78,12 +78,12 @@ def _open(path: Path, middle: bool = False) -> Any:
     from tfdist.data.formats.tfrecord_sources import ParsedTFRecordSource
     from tfdist.data.pipeline import build
     from tfdist.order.position import Position
-    from tfdist.runtime.distribute import take_rest
+    from tfdist.runtime.distribute import take_partial_epoch
 
     source = ParsedTFRecordSource(str(path), lambda record: record)
     step = len(source) // BATCH // 2 if middle else 0
     batches = build(source, batch_size=BATCH, shuffle=True, seed=1, begin=Position(0, step))
-    rest = take_rest(batches)
+    rest = take_partial_epoch(batches)
     return batches if rest is None else rest.batches
 
 

@@ -23,7 +23,7 @@ from tfdist.data.sources import ArraySource
 from tfdist.errors import RunDirError
 from tfdist.keras_repairs.base import training_state
 from tfdist.keras_repairs.forward.gathered_metrics import copies
-from tfdist.keras_repairs.inputs.epoch_iterator import Feed
+from tfdist.keras_repairs.inputs.epoch_iterator import BatchIterator
 from tfdist.keras_repairs.loop import multi_step_execution
 from tfdist.order.position import START
 from tfdist.training.checkpoints.checkpoint_callback import Keeper
@@ -196,8 +196,8 @@ def test_it_saves_at_just_the_steps_asked_for(replicas: int, tmp_path: Path, mon
     """Where several steps run in one execution, too: it ends with the one to be saved."""
     monkeypatch.setattr(multi_step_execution, "steps_at_once", lambda seconds: 64)
     executed = []
-    take = Feed.take
-    monkeypatch.setattr(Feed, "take", lambda feed, n: executed.append(n) or take(feed, n))
+    take = BatchIterator.take
+    monkeypatch.setattr(BatchIterator, "take", lambda feed, n: executed.append(n) or take(feed, n))
     run = Run(tmp_path, every=5, keep=100)
     run.fit(strategy_of(replicas))
     total = STEPS * EPOCHS

@@ -20,7 +20,7 @@ from tfdist.data.pipeline import _dealt
 from tfdist.data.sources import ArraySource, Source
 from tfdist.data.worker_consistency import Agreed, agree
 from tfdist.errors import DataError, UsageError
-from tfdist.runtime.distribute import Epochs
+from tfdist.runtime.distribute import EpochCounter
 
 Say = dict[str, Any]
 
@@ -95,7 +95,7 @@ def test_shares_make_full_batches_of_all_samples(tmp_path: Path, replicas: int, 
         )
         order, steps = _dealt(Agreed(source, sizes, worker), 6, 3, True, replicas)
         ids = range(worker * each, (worker + 1) * each)
-        numbers = SampleNumbers(order, steps, ids, 0, Epochs())
+        numbers = SampleNumbers(order, steps, ids, 0, EpochCounter())
         read = [y.numpy() + first for _, y in source.batches(numbers)]
         assert len(read) == len(steps) * each
         labels.append([np.concatenate(read[step * each : (step + 1) * each]) for step in range(len(steps))])

@@ -18,7 +18,7 @@ from tfdist.data.formats.tfrecord_sources import ExampleSource, ParsedTFRecordSo
 from tfdist.data.ops.sample_indices import SampleNumbers
 from tfdist.errors import DataError, UsageError
 from tfdist.order.epoch_order import Order, Steps
-from tfdist.runtime.distribute import Epochs
+from tfdist.runtime.distribute import EpochCounter
 
 FEATURES = {"x": tf.io.FixedLenFeature([2], tf.float32), "y": tf.io.FixedLenFeature([], tf.int64)}
 Open = Callable[..., Any]
@@ -88,7 +88,7 @@ def test_more_replicas_than_records(strategy: tf.distribute.Strategy, tmp_path: 
 def numbers_of(
     samples: int, batch_size: int, replicas: int = 1, replica_ids: Sequence[int] = (0,)
 ) -> SampleNumbers:
-    return SampleNumbers(Order(samples), Steps(samples, batch_size, replicas), replica_ids, 0, Epochs())
+    return SampleNumbers(Order(samples), Steps(samples, batch_size, replicas), replica_ids, 0, EpochCounter())
 
 
 def test_several_features_make_a_dict(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from tfdist.order.epoch_order import Order, Steps
 from tfdist.order.per_worker_order import ShareSteps
 from tfdist.order.position import Position
 from tfdist.runtime.default_seed import set_default_seed
-from tfdist.runtime.distribute import as_shares, take_rest
+from tfdist.runtime.distribute import as_replica_batches, take_partial_epoch
 
 SIZES = [(1, 4), (2, 4), (8, 4), (9, 4), (10, 4), (11, 1), (7, 100), (225, 32)]
 
@@ -63,8 +63,8 @@ def test_a_training_begins_with_the_rest_of_an_epoch(
         expected_epoch(Order(10, 7, True).of(epoch), batch_size, strategy.num_replicas_in_sync)
         for epoch in (2, 3, 4)
     ]
-    rest = take_rest(later)
-    assert take_rest(later) is None, "it comes once"
+    rest = take_partial_epoch(later)
+    assert take_partial_epoch(later) is None, "it comes once"
     if done:
         assert rest is not None and rest.done == done
         assert read_epoch(rest.batches, strategy) == expected.pop(0)[done:]
@@ -89,7 +89,7 @@ class Countless:
 def test_a_training_goes_on_in_the_middle_of_a_trillion_samples(strategy: tf.distribute.Strategy) -> None:
     done = 10**10 // 3
     later = build(Countless(), batch_size=100, shuffle=True, seed=7, strategy=strategy, begin=Position(3, done))
-    rest = take_rest(later)
+    rest = take_partial_epoch(later)
     assert rest is not None
     expected = Order(10**12, 7, True).at(3, np.arange(done * 100, done * 100 + 300)).reshape(3, 100).tolist()
     read = [
@@ -201,7 +201,7 @@ def test_what_replicas_are_told_of_the_pieces_of_all(steps: Steps | ShareSteps) 
     y = np.arange(steps.num_samples)
     feed = _Feed(ArraySource(y, y), Order(steps.num_samples), steps, None, Expectations())
     strategy = mirrored(3)
-    for step in as_shares(_batches(feed, strategy, Position(0, 0))):
+    for step in as_replica_batches(_batches(feed, strategy, Position(0, 0))):
         rows = [len(piece) for piece in strategy.experimental_local_results(step.data[1])]
         (total, *_), (counting, *_), (largest, *_) = (
             strategy.experimental_local_results(value) for value in (step.total, step.counting, step.largest)

@@ -17,7 +17,7 @@ from tfdist.data.pipeline import build
 from tfdist.data.sources import ArraySource
 from tfdist.errors import DataError, UsageError
 from tfdist.order.position import Position
-from tfdist.runtime.distribute import take_rest
+from tfdist.runtime.distribute import take_partial_epoch
 
 
 def noisy(sample: tuple[tf.Tensor, tf.Tensor], seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -64,7 +64,7 @@ def test_augmentation_goes_on_inside_an_epoch() -> None:
     one = tf.distribute.get_strategy()
     options = {"batch_size": 4, "shuffle": True, "seed": 3, "augment": noisy}
     whole = build(source(10), begin=Position(2), **options)
-    rest = take_rest(build(source(10), begin=Position(2, 1), **options))
+    rest = take_partial_epoch(build(source(10), begin=Position(2, 1), **options))
     assert rest is not None
     np.testing.assert_array_equal(read(rest.batches, one), read(whole, one)[4:])
 

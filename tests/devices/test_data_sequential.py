@@ -25,7 +25,7 @@ from tfdist.errors import DataError, UsageError
 from tfdist.order.position import Position
 from tfdist.order.sequential_order import LaneOrder, Lanes
 from tfdist.runtime.distribute import order_of as order_noted
-from tfdist.runtime.distribute import take_rest
+from tfdist.runtime.distribute import take_partial_epoch
 
 LAYOUTS = [[10], [5, 5], [0, 3, 0, 7, 0], [1] * 10, [40, 3, 25]]
 
@@ -78,7 +78,7 @@ def test_a_training_begins_with_the_rest_of_an_epoch(
     sizes = [40, 3, 25]
     source = ParsedTFRecordSource(write(str(tmp_path), sizes), parse, shuffle_buffer=16)
     later = build(source, batch_size=8, shuffle=True, seed=3, strategy=strategy, begin=Position(2, done))
-    rest = take_rest(later)
+    rest = take_partial_epoch(later)
     assert rest is not None
     expected = [
         expected_epoch(epoch_of(order_of(sizes, 8), epoch), 8, strategy.num_replicas_in_sync) for epoch in (2, 3)

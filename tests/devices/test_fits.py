@@ -23,7 +23,7 @@ from tfdist.checkpoint.checkpoint_files import stored
 from tfdist.errors import RunDirError, UsageError
 from tfdist.keras_repairs.files.weights_copy import WeightsCopy
 from tfdist.keras_repairs.forward.gathered_metrics import copies
-from tfdist.keras_repairs.install import Hooks, repairs
+from tfdist.keras_repairs.install import RepairHooks, repairs
 from tfdist.rundir import RunDir
 from tfdist.training.checkpoints.checkpoint_options import Keeping, Wish
 from tfdist.training.checkpoints.fit_registry import Fits
@@ -99,7 +99,9 @@ class Script:
 @contextlib.contextmanager
 def installed(fits: Fits) -> Iterator[None]:
     """The repairs as a process of its own has them: they know the fits of one start."""
-    hooks = Hooks(imposed_seed=SEED, extra_callbacks=lambda given: [] if given is None else fits.callbacks_for(given))
+    hooks = RepairHooks(
+        imposed_seed=SEED, extra_callbacks=lambda given: [] if given is None else fits.callbacks_for(given)
+    )
     with pytest.MonkeyPatch.context() as patch:
         for repair in repairs(hooks):
             original = getattr(repair.owner, repair.name)

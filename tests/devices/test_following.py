@@ -14,10 +14,10 @@ import tensorflow as tf
 
 from tests.devices.mirrored import mirrored
 from tfdist.keras_repairs.loop import multi_step_execution
-from tfdist.keras_repairs.registry import Hooks, repairs
+from tfdist.keras_repairs.registry import RepairHooks, repairs
 from tfdist.launch.environment import Assignment
 from tfdist.rundir import State, ledger_lines
-from tfdist.runtime.step_meter import Meter
+from tfdist.runtime.step_meter import StepMeter
 from tfdist.training.supervision.heartbeat import Heartbeat
 from tfdist.training.supervision.ledger_writer import TimeAccount
 from tfdist.training.supervision.stop_requests import Stopping
@@ -40,10 +40,10 @@ class Notes:
         finally:
             self.said.append(f"/{call}")
 
-    def begin(self, call: str, steps: int) -> None:
+    def begin_execution(self, call: str, steps: int) -> None:
         self.said.append((call, steps))
 
-    def end(self, call: str, steps: int) -> None:
+    def end_execution(self, call: str, steps: int) -> None:
         assert self.said[-1] == (call, steps)
 
     @contextlib.contextmanager
@@ -54,7 +54,7 @@ class Notes:
         finally:
             self.said.append("/saving")
 
-    def got_on(self) -> None:
+    def callback_done(self) -> None:
         self.said.append("got on")
 
     def batches(self, call: str) -> int:
@@ -66,7 +66,7 @@ class Notes:
 def notes(monkeypatch: pytest.MonkeyPatch) -> Notes:
     """Told by the repairs, which are made anew for this test."""
     notes = Notes()
-    for repair in repairs(Hooks(listener=notes)):
+    for repair in repairs(RepairHooks(listener=notes)):
         original = getattr(repair.owner, repair.name)
         monkeypatch.setattr(repair.owner, repair.name, repair.make(getattr(original, "__wrapped__", original)))
     return notes
@@ -155,7 +155,7 @@ def test_what_a_listener_raises_ends_the_fit_before_its_batch(
             raise SystemExit(143)
         notes.said.append((call, steps))
 
-    monkeypatch.setattr(notes, "begin", begin)
+    monkeypatch.setattr(notes, "begin_execution", begin)
     with strategy.scope(), pytest.raises(SystemExit):
         made = model()
         made.fit(*data(), batch_size=8, verbose=0)
@@ -204,8 +204,8 @@ def test_a_heartbeat_that_follows(notes: Notes, tmp_path: Path, monkeypatch: pyt
     assignment = Assignment(run_dir=str(tmp_path), seed=1, index=0, num_workers=1, target_kind="script", target="x.py")
     heartbeat = Heartbeat(tmp_path / "state.json", assignment)
     account = TimeAccount(tmp_path / "ledger.jsonl", 0)
-    follower = Follower(heartbeat, Stopping(grace=1), account, Meter())
-    for name in ("calling", "begin", "end"):
+    follower = Follower(heartbeat, Stopping(grace=1), account, StepMeter())
+    for name in ("calling", "begin_execution", "end_execution"):
         monkeypatch.setattr(notes, name, getattr(follower, name))
     model(steps_per_execution=4).fit(
         *data(), batch_size=8, epochs=3, validation_split=0.1, callbacks=[follower.callback()], verbose=0

@@ -20,7 +20,7 @@ from tfdist import on_chief, on_every_worker
 from tfdist.errors import UsageError
 from tfdist.keras_repairs.callbacks import backup_and_restore
 from tfdist.keras_repairs.callbacks.callback_placement import runs_here
-from tfdist.keras_repairs.callbacks.decision_watch import Watch
+from tfdist.keras_repairs.callbacks.decision_watch import DecisionPoints
 
 pytestmark = pytest.mark.usefixtures("repaired")
 
@@ -195,29 +195,29 @@ def asynchronous() -> callbacks.Callback:
 @pytest.mark.parametrize(
     ("given", "watch"),
     [
-        ([], Watch()),
+        ([], DecisionPoints()),
         (
             [callbacks.ModelCheckpoint("x.keras", save_freq=3), callbacks.CSVLogger("x"), callbacks.History()],
-            Watch(batches=True),
+            DecisionPoints(batches=True),
         ),
-        ([Quiet()], Watch()),  # epochs are shared always
-        ([StopsAt(3)], Watch(train=True, batches=True)),
-        ([OldName()], Watch(train=True, begins=True, batches=True)),
-        ([asynchronous()], Watch(batches=True)),  # Keras may tell it of a batch too late to stop anything
-        ([callbacks.LambdaCallback(on_epoch_end=print)], Watch()),
-        ([callbacks.LambdaCallback(on_train_batch_begin=print)], Watch(train=True, begins=True, batches=True)),
-        ([callbacks.LambdaCallback(on_test_batch_end=print)], Watch(test=True)),
-        ([Evaluating()], Watch(test=True)),
-        ([callbacks.LambdaCallback(on_predict_batch_end=print)], Watch(predict=True)),
-        ([callbacks.TerminateOnNaN()], Watch(train=True, nan=True, batches=True)),
-        ([callbacks.EarlyStopping()], Watch()),
-        ([callbacks.EarlyStopping(restore_best_weights=True)], Watch(best=True)),
-        ([callbacks.BackupAndRestore("x")], Watch(backups=1)),
+        ([Quiet()], DecisionPoints()),  # epochs are shared always
+        ([StopsAt(3)], DecisionPoints(train=True, batches=True)),
+        ([OldName()], DecisionPoints(train=True, begins=True, batches=True)),
+        ([asynchronous()], DecisionPoints(batches=True)),  # Keras may tell it of a batch too late to stop anything
+        ([callbacks.LambdaCallback(on_epoch_end=print)], DecisionPoints()),
+        ([callbacks.LambdaCallback(on_train_batch_begin=print)], DecisionPoints(train=True, begins=True, batches=True)),
+        ([callbacks.LambdaCallback(on_test_batch_end=print)], DecisionPoints(test=True)),
+        ([Evaluating()], DecisionPoints(test=True)),
+        ([callbacks.LambdaCallback(on_predict_batch_end=print)], DecisionPoints(predict=True)),
+        ([callbacks.TerminateOnNaN()], DecisionPoints(train=True, nan=True, batches=True)),
+        ([callbacks.EarlyStopping()], DecisionPoints()),
+        ([callbacks.EarlyStopping(restore_best_weights=True)], DecisionPoints(best=True)),
+        ([callbacks.BackupAndRestore("x")], DecisionPoints(backups=1)),
     ],
 )
-def test_what_is_watched(given: list[Any], watch: Watch) -> None:
-    assert Watch.of(given) == watch
-    assert Watch.of_any([Watch().to_row(), watch.to_row()]) == watch
+def test_what_is_watched(given: list[Any], watch: DecisionPoints) -> None:
+    assert DecisionPoints.of(given) == watch
+    assert DecisionPoints.of_any([DecisionPoints().to_row(), watch.to_row()]) == watch
 
 
 @pytest.mark.parametrize(

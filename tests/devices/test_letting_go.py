@@ -12,7 +12,7 @@ import tensorflow as tf
 from tests.devices.mirrored import mirrored
 from tests.exactness.table import classifier, numbers
 from tfdist import keras_repairs
-from tfdist.keras_repairs.inputs.epoch_iterator import Feed
+from tfdist.keras_repairs.inputs.epoch_iterator import BatchIterator
 
 SAMPLES, BATCH = 61, 4
 
@@ -20,13 +20,13 @@ SAMPLES, BATCH = 61, 4
 def references_of_fit(model: Any, monkeypatch: pytest.MonkeyPatch) -> list[weakref.ref[Any]]:
     """To the feeds and iterators of a `fit` with a validation that is over, and to its datasets."""
     kept: list[weakref.ref[Any]] = []
-    original = Feed.__init__
+    original = BatchIterator.__init__
 
-    def noting(self: Feed, iterator: Any, *args: Any) -> None:
+    def noting(self: BatchIterator, iterator: Any, *args: Any) -> None:
         original(self, iterator, *args)
         kept.extend([weakref.ref(self), weakref.ref(iterator)])
 
-    monkeypatch.setattr(Feed, "__init__", noting)
+    monkeypatch.setattr(BatchIterator, "__init__", noting)
     x, y = numbers(SAMPLES)
     data = tf.data.Dataset.from_tensor_slices((x.astype("float32"), y)).batch(BATCH)
     held_out = data.take(2)

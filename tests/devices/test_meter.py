@@ -14,7 +14,7 @@ import tensorflow as tf
 from tests.devices.mirrored import mirrored
 from tfdist.keras_repairs.install import install
 from tfdist.runtime import step_meter as module
-from tfdist.runtime.step_meter import Meter, meter_of, use_meter
+from tfdist.runtime.step_meter import StepMeter, meter_of, use_meter
 from tfdist.runtime.transport.ring_all_reduce import Ring
 
 
@@ -44,7 +44,7 @@ class Clock:
 
 @pytest.mark.parametrize("where", ["step", "branch", "loop", "eager"])
 def test_counts_the_time_between_input_and_result(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    meter, clock = Meter(), Clock()
+    meter, clock = StepMeter(), Clock()
     monkeypatch.setattr(tf, "timestamp", clock.timestamp)
 
     def step(x: tf.Tensor) -> tf.Tensor:
@@ -79,7 +79,7 @@ def control_inputs(function: Any, *specs: tf.TensorSpec) -> dict[str, set[str]]:
 
 
 def test_no_sum_waits_for_the_clock_or_for_the_last_input() -> None:
-    meter, ring = Meter(), Ring(2)
+    meter, ring = StepMeter(), Ring(2)
     big = tf.TensorSpec([1 << 20])
 
     def plain(x: tf.Tensor, y: tf.Tensor) -> Any:
@@ -101,7 +101,7 @@ def test_samples_of_a_fit_are_counted_once() -> None:
 
     for strategy in (tf.distribute.get_strategy(), mirrored(3)):
         before = meter_of(strategy)
-        meter = Meter()
+        meter = StepMeter()
         use_meter(strategy, meter)
         try:
             with strategy.scope():
@@ -130,20 +130,20 @@ class Source:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.asked = threading.Semaphore(0)
         self.trains = False
-        time_after, fetching = module._time_after, Meter.fetching
+        time_after, fetching = module._time_after, StepMeter.fetching
 
         def time_after_and_ask(values: module.Values) -> tf.Tensor:
             seconds = time_after(values)
             return seconds if len(values) else self._ask_after(seconds)
 
         @contextlib.contextmanager
-        def fetching_and_ask(meter: Meter) -> Iterator[None]:
+        def fetching_and_ask(meter: StepMeter) -> Iterator[None]:
             with fetching(meter):
                 self.asked.release()
                 yield
 
         monkeypatch.setattr(module, "_time_after", time_after_and_ask)
-        monkeypatch.setattr(Meter, "fetching", fetching_and_ask)
+        monkeypatch.setattr(StepMeter, "fetching", fetching_and_ask)
 
     def _ask_after(self, seconds: tf.Tensor) -> tf.Tensor:
         """The same seconds; what waits for them is asked for."""
@@ -182,7 +182,7 @@ def test_waiting_for_data_is_counted_in_training_alone(
 
     source = Source(monkeypatch)
     strategy = tf.distribute.get_strategy() if replicas == 1 else mirrored(replicas)
-    before, meter = meter_of(strategy), Meter()
+    before, meter = meter_of(strategy), StepMeter()
     use_meter(strategy, meter)
     data = source.dataset()
     data = data if outside else data.apply(tf.data.experimental.assert_cardinality(BATCHES))

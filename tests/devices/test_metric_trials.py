@@ -16,7 +16,7 @@ from tests.exactness.comparing import assert_same
 from tests.exactness.table import classifier, numbers
 from tests.marks import slow
 from tfdist.errors import UnsupportedError
-from tfdist.keras_repairs.forward.metric_trials import Scalars, try_out
+from tfdist.keras_repairs.forward.metric_trials import ScalarKind, try_out
 
 pytestmark = pytest.mark.usefixtures("repaired", "float64")
 
@@ -106,13 +106,13 @@ class Never(Sum):
 
 
 EXACT = {
-    PeakRatio: Scalars.SUMS,
-    PeakRatioOfBatches: Scalars.MEANS,
-    SumOfMeans: Scalars.MEANS,
-    SumOfSums: Scalars.SUMS,
-    Weighted: Scalars.SUMS,
-    MadeOfOthers: Scalars.SUMS,
-    Wrapped: Scalars.MEANS,
+    PeakRatio: ScalarKind.SUMS,
+    PeakRatioOfBatches: ScalarKind.MEANS,
+    SumOfMeans: ScalarKind.MEANS,
+    SumOfSums: ScalarKind.SUMS,
+    Weighted: ScalarKind.SUMS,
+    MadeOfOthers: ScalarKind.SUMS,
+    Wrapped: ScalarKind.MEANS,
 }
 
 
@@ -138,7 +138,7 @@ def test_what_can_be_told_exact_is(replicas: int) -> None:
 
 
 @pytest.mark.parametrize(("metric", "scalars"), EXACT.items())
-def test_what_scalars_are_taken_for(metric: type[keras.metrics.Metric], scalars: Scalars) -> None:
+def test_what_scalars_are_taken_for(metric: type[keras.metrics.Metric], scalars: ScalarKind) -> None:
     assert try_out(metric(name="measured"), SPEC, SPEC) is scalars
 
 

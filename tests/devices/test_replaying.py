@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfdist.keras_repairs.inputs.dataset_determinism import why_not_replayed
+from tfdist.keras_repairs.inputs.dataset_determinism import why_not_deterministic
 
 Make = Callable[[], tf.data.Dataset]
 
@@ -47,7 +47,7 @@ def seeded() -> Iterator[None]:
     ],
 )
 def test_nothing_is_left_to_chance(make: Make) -> None:
-    assert why_not_replayed(make()) == ""
+    assert why_not_deterministic(make()) == ""
 
 
 @pytest.mark.usefixtures("seeded")
@@ -64,10 +64,10 @@ def test_nothing_is_left_to_chance(make: Make) -> None:
     ],
 )
 def test_what_is_left_to_chance_is_named(make: Make, why: str) -> None:
-    assert why_not_replayed(make()).startswith(why)
+    assert why_not_deterministic(make()).startswith(why)
 
 
 def test_a_shuffle_needs_a_seed() -> None:
     tf.random.set_seed(None)
-    assert why_not_replayed(numbers().shuffle(5)) == "it shuffles and TensorFlow has no global seed"
-    assert why_not_replayed(numbers()) == ""
+    assert why_not_deterministic(numbers().shuffle(5)) == "it shuffles and TensorFlow has no global seed"
+    assert why_not_deterministic(numbers()) == ""

@@ -17,7 +17,7 @@ from tests.exactness.comparing import assert_same
 from tests.exactness.table import classifier, numbers
 from tests.marks import slow
 from tfdist import on_chief
-from tfdist.keras_repairs.optimizer.accumulator_reduction import saves_inside_epochs
+from tfdist.keras_repairs.optimizer.accumulator_reduction import checkpoint_frequency_digest
 
 pytestmark = pytest.mark.usefixtures("repaired", "float64")
 
@@ -162,6 +162,6 @@ def test_an_optimizer_of_another_size_is_not_loaded() -> None:
 def test_workers_know_whether_they_save_the_same() -> None:
     checkpoint = functools.partial(callbacks.ModelCheckpoint, "m.keras")
     each, other, none = checkpoint(save_freq=4), checkpoint(save_freq=5), checkpoint()
-    assert saves_inside_epochs([none, each]) == saves_inside_epochs([each])
-    assert len({saves_inside_epochs(given) for given in ([], [each], [other], [each, other])}) == 4
-    assert saves_inside_epochs([on_chief(each)]) == saves_inside_epochs([each])
+    assert checkpoint_frequency_digest([none, each]) == checkpoint_frequency_digest([each])
+    assert len({checkpoint_frequency_digest(given) for given in ([], [each], [other], [each, other])}) == 4
+    assert checkpoint_frequency_digest([on_chief(each)]) == checkpoint_frequency_digest([each])

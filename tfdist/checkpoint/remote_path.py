@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfdist.checkpoint.checkpoint_draft import Content
-from tfdist.runtime.remote_file_calls import as_os_error, asked
+from tfdist.runtime.remote_file_calls import as_os_error, bounded_call
 
 _BLOCK = 4 << 20
 
@@ -49,16 +49,16 @@ class RemotePath:
 
     def exists(self) -> bool:
         """Whether there is such a file."""
-        return bool(asked(self._url, lambda: tf.io.gfile.exists(self._url)))
+        return bool(bounded_call(self._url, lambda: tf.io.gfile.exists(self._url)))
 
     def stat(self) -> Status:
         """Its size."""
-        return Status(asked(self._url, lambda: tf.io.gfile.stat(self._url).length))
+        return Status(bounded_call(self._url, lambda: tf.io.gfile.stat(self._url).length))
 
     def iterdir(self) -> Iterator[RemotePath]:
         """What lies in it."""
         try:
-            names = asked(self._url, lambda: tf.io.gfile.listdir(self._url))
+            names = bounded_call(self._url, lambda: tf.io.gfile.listdir(self._url))
         except FileNotFoundError:
             self.stat()  # `listdir` says so of what it cannot reach, too
             raise
@@ -84,15 +84,15 @@ class RemotePath:
 
     def mkdir(self) -> None:
         """Makes it a directory, with those above it, where the file system has such."""
-        asked(self._url, lambda: tf.io.gfile.makedirs(self._url))
+        bounded_call(self._url, lambda: tf.io.gfile.makedirs(self._url))
 
     def unlink(self) -> None:
         """Removes the file."""
-        asked(self._url, lambda: tf.io.gfile.remove(self._url))
+        bounded_call(self._url, lambda: tf.io.gfile.remove(self._url))
 
     def rmtree(self) -> None:
         """Removes the directory and all that is in it."""
-        asked(self._url, lambda: tf.io.gfile.rmtree(self._url))
+        bounded_call(self._url, lambda: tf.io.gfile.rmtree(self._url))
 
 
 class _Reader(io.RawIOBase):
@@ -105,7 +105,7 @@ class _Reader(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        block = asked(str(self._path), lambda: self._file.read(len(buffer)))
+        block = bounded_call(str(self._path), lambda: self._file.read(len(buffer)))
         buffer[: len(block)] = block
         return len(block)
 

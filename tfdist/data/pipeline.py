@@ -23,14 +23,14 @@ from tfdist.order.position import START, Position
 from tfdist.order.sequential_order import LaneOrder, Lanes
 from tfdist.runtime.default_seed import default_seed
 from tfdist.runtime.distribute import (
-    Epochs,
-    Ordered,
-    Share,
-    after_rest,
+    EpochCounter,
+    PipelineOrder,
+    ReplicaBatch,
     no_autotune_options,
     note_order,
     per_replica,
-    with_shares,
+    with_partial_epoch,
+    with_replica_batches,
 )
 
 Batches: TypeAlias = tf.data.Dataset | tf.distribute.DistributedDataset
@@ -127,7 +127,7 @@ def _build(
     if not begin.step:
         return _batches(feed, strategy, begin), feed.facts
     later = _batches(feed, strategy, Position(begin.epoch + 1))
-    return after_rest(later, begin.step, lambda: _batches(feed, strategy, begin)), feed.facts
+    return with_partial_epoch(later, begin.step, lambda: _batches(feed, strategy, begin)), feed.facts
 
 
 def _dealt(
@@ -161,7 +161,7 @@ class _Feed:
     augment: Augment | None
     expectations: Expectations
 
-    def batches(self, replica_ids: Sequence[int], first_step: int, epochs: Epochs) -> tf.data.Dataset:
+    def batches(self, replica_ids: Sequence[int], first_step: int, epochs: EpochCounter) -> tf.data.Dataset:
         """The batches of some replicas, step by step; each iterator takes the next of `epochs`."""
         numbers = SampleNumbers(self.order, self.steps, replica_ids, first_step, epochs)
         inspects = self.expectations != Expectations()
@@ -193,9 +193,9 @@ def _batches(feed: _Feed, strategy: tf.distribute.Strategy, begin: Position) -> 
     """The batches from `begin` to the end of its epoch; with every further iterator, those of the next epoch."""
     steps = feed.steps
     # People may iterate over the one and train on the other.
-    epochs, epochs_of_shares = Epochs(begin.epoch), Epochs(begin.epoch)
+    epochs, epochs_of_shares = EpochCounter(begin.epoch), EpochCounter(begin.epoch)
 
-    def make(replica_ids: Sequence[int], epochs: Epochs = epochs) -> tf.data.Dataset:
+    def make(replica_ids: Sequence[int], epochs: EpochCounter = epochs) -> tf.data.Dataset:
         batches = feed.batches(replica_ids, begin.step, epochs)
         counted = batches.apply(tf.data.experimental.assert_cardinality(_left(replica_ids)))
         return counted.prefetch(PREFETCHED_STEPS * len(replica_ids)).with_options(no_autotune_options())
@@ -206,21 +206,21 @@ def _batches(feed: _Feed, strategy: tf.distribute.Strategy, begin: Position) -> 
         # Of shares of one's own a piece may be larger than an even part of the batch.
         largest = tf.constant(steps.num_replicas * steps.largest_piece(range(steps.num_replicas)), tf.int64)
 
-        def share(data: Any, number: tf.Tensor) -> Share:
+        def share(data: Any, number: tf.Tensor) -> ReplicaBatch:
             step = number // each
-            return Share(data, _samples_in(steps, step), _replicas_in(steps, step), largest)
+            return ReplicaBatch(data, _samples_in(steps, step), _replicas_in(steps, step), largest)
 
         return tf.data.Dataset.zip(make(replica_ids, epochs_of_shares), batches).map(share)
 
     def _left(replica_ids: Sequence[int]) -> int:
         return (len(steps) - begin.step) * len(replica_ids)
 
-    def ordered(epochs: Epochs) -> Ordered:
-        return Ordered(epochs, lambda place: _batches(feed, strategy, place), feed.facts)
+    def ordered(epochs: EpochCounter) -> PipelineOrder:
+        return PipelineOrder(epochs, lambda place: _batches(feed, strategy, place), feed.facts)
 
     if steps.num_replicas == 1:
         return note_order(make([0]), ordered(epochs))
-    return with_shares(
+    return with_replica_batches(
         per_replica(make, strategy), lambda: note_order(per_replica(make_shares, strategy), ordered(epochs_of_shares))
     )
 

@@ -10,17 +10,17 @@ from tfdist.keras_repairs import keras_versions
 from tfdist.keras_repairs.callbacks import callback_list
 from tfdist.keras_repairs.loop import fit_listeners, trainer
 from tfdist.keras_repairs.optimizer import gradient_reduction
-from tfdist.keras_repairs.registry import Hooks, Repair, repairs
+from tfdist.keras_repairs.registry import Repair, RepairHooks, repairs
 
 _MARK = "_tfdist_repair"
 
 
 def install(
     imposed_seed: int | None = None,
-    extra_callbacks: callback_list.Extra = callback_list.none_extra,
+    extra_callbacks: callback_list.ExtraCallbacks = callback_list.none_extra,
     on_batch: trainer.Observer | None = None,
     on_gradients: gradient_reduction.Observer | None = None,
-    listener: fit_listeners.Listener | None = None,
+    listener: fit_listeners.FitListener | None = None,
 ) -> None:
     """Installs every repair in this process; what is installed already stays.
 
@@ -32,7 +32,7 @@ def install(
         on_gradients: Likewise with the gradients of the global batch, before they are clipped; one a variable or None.
         listener: Told of every `fit`, `evaluate` and `predict`, and of every execution in them.
     """
-    hooks = Hooks(imposed_seed, extra_callbacks, on_batch, on_gradients, listener or fit_listeners.Nobody())
+    hooks = RepairHooks(imposed_seed, extra_callbacks, on_batch, on_gradients, listener or fit_listeners.NoListener())
     todo = [repair for repair in repairs(hooks) if not _is_installed(repair)]
     originals = {repair.path: getattr(repair.owner, repair.name) for repair in todo}
     keras_versions.check(keras.__version__, originals, {repair.path: repair.known for repair in todo})

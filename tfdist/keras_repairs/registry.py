@@ -63,14 +63,14 @@ _DATASETS = tuple(
 
 
 @dataclass(frozen=True)
-class Hooks:
+class RepairHooks:
     """What the rest of tfdist adds to the repairs; the arguments of `install`."""
 
     imposed_seed: int | None = None
-    extra_callbacks: callback_list.Extra = callback_list.none_extra
+    extra_callbacks: callback_list.ExtraCallbacks = callback_list.none_extra
     on_batch: trainer.Observer | None = None
     on_gradients: gradient_reduction.Observer | None = None
-    listener: fit_listeners.Listener = fit_listeners.Nobody()
+    listener: fit_listeners.FitListener = fit_listeners.NoListener()
 
 
 @dataclass(frozen=True)
@@ -97,18 +97,18 @@ class Repair:
         return f"{getattr(self.owner, '__qualname__', self.owner.__name__)}.{self.name}"
 
 
-def repairs(hooks: Hooks = Hooks()) -> tuple[Repair, ...]:
+def repairs(hooks: RepairHooks = RepairHooks()) -> tuple[Repair, ...]:
     """Every repair, in the order of a run."""
     return (*_of_data(hooks), *_of_the_forward_pass(), *_of_gradients(hooks), *_of_results(hooks), *_of_files(hooks))
 
 
-def _of_data(hooks: Hooks) -> tuple[Repair, ...]:
+def _of_data(hooks: RepairHooks) -> tuple[Repair, ...]:
     """Of set-up, data, and how the steps of a model are built and run over them."""
     model, iterator = trainer_module.TensorFlowTrainer, trainer_module.TFEpochIterator
     make_function = functools.partial(trainer.make_function, observer=hooks.on_batch, listener=hooks.listener)
     make_predict_function = functools.partial(trainer.make_predict_function, listener=hooks.listener)
     fit, evaluate = (
-        functools.partial(fit_listeners.told, call=call, listener=hooks.listener) for call in ("fit", "evaluate")
+        functools.partial(fit_listeners.notifying, call=call, listener=hooks.listener) for call in ("fit", "evaluate")
     )
     arrays = array_data_adapter.ArrayDataAdapter
     array_dataset = functools.partial(array_shuffle.array_dataset, imposed_seed=hooks.imposed_seed)
@@ -163,7 +163,7 @@ def _of_the_forward_pass() -> tuple[Repair, ...]:
     )
 
 
-def _of_gradients(hooks: Hooks) -> tuple[Repair, ...]:
+def _of_gradients(hooks: RepairHooks) -> tuple[Repair, ...]:
     """Of optimizers."""
     optimizer = optimizer_module.TFOptimizer
     scaler = keras.optimizers.LossScaleOptimizer
@@ -185,7 +185,7 @@ def _of_gradients(hooks: Hooks) -> tuple[Repair, ...]:
     )
 
 
-def _of_results(hooks: Hooks) -> tuple[Repair, ...]:
+def _of_results(hooks: RepairHooks) -> tuple[Repair, ...]:
     """Of what the steps return, and of the callbacks that see it."""
     model = trainer_module.TensorFlowTrainer
     predict = functools.partial(predictions.predict, listener=hooks.listener)
@@ -207,7 +207,7 @@ def _of_results(hooks: Hooks) -> tuple[Repair, ...]:
     )
 
 
-def _of_files(hooks: Hooks) -> tuple[Repair, ...]:
+def _of_files(hooks: RepairHooks) -> tuple[Repair, ...]:
     """Of what is saved and loaded."""
     writer = functools.partial(model_saving.writer, listener=hooks.listener)
     load_own_variables = accumulator_reduction.load_own_variables

@@ -18,7 +18,7 @@ import tensorflow as tf
 from tfdist.errors import UsageError
 from tfdist.runtime.distribute import local_replicas
 from tfdist.runtime.step_meter import meter_of
-from tfdist.runtime.transport.object_exchange import Exchange
+from tfdist.runtime.transport.object_exchange import ObjectExchange
 from tfdist.runtime.transport.ring_all_reduce import sum_now
 
 _REDUCTIONS: dict[str, Callable[..., Any]] = {"sum": np.sum, "max": np.max, "min": np.min, "mean": np.mean}
@@ -106,4 +106,6 @@ def _exchange(content: bytes, kind: str, strategy: tf.distribute.Strategy) -> li
     if workers == 1:
         return [content]
     with contextlib.nullcontext() if meter is None else meter.waiting():
-        return Exchange(worker_rank(strategy), workers, functools.partial(sum_now, workers=workers))(content, kind)
+        return ObjectExchange(worker_rank(strategy), workers, functools.partial(sum_now, workers=workers))(
+            content, kind
+        )

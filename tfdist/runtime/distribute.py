@@ -17,7 +17,7 @@ _ORDERED = "_tfdist_ordered"
 _REST = "_tfdist_rest"
 
 
-class Whole(NamedTuple):
+class GlobalBatch(NamedTuple):
     """A whole global batch, the same on every replica, which each cuts its piece from inside of its step.
 
     Attributes:
@@ -27,7 +27,7 @@ class Whole(NamedTuple):
     data: Any
 
 
-class Share(NamedTuple):
+class ReplicaBatch(NamedTuple):
     """A replica's piece of a global batch, as the repaired `fit`, `evaluate` and `predict` pass it to the replica.
 
     Attributes:
@@ -64,10 +64,10 @@ def local_replicas(strategy: tf.distribute.Strategy, worker: int | None = None) 
     return range(index * per_worker, (index + 1) * per_worker)
 
 
-def with_shares(
+def with_replica_batches(
     distributed: tf.distribute.DistributedDataset, make: Callable[[], tf.distribute.DistributedDataset]
 ) -> tf.distribute.DistributedDataset:
-    """Notes how to make the same batches as `Share`s, which spare `fit` to count the samples of each global batch.
+    """Records how to make the same batches as `ReplicaBatch`es, which save `fit` counting each global batch's samples.
 
     Args:
         distributed: What people iterate over and give to `fit`; returned.
@@ -77,13 +77,13 @@ def with_shares(
     return distributed
 
 
-def as_shares(distributed: tf.distribute.DistributedDataset) -> tf.distribute.DistributedDataset:
-    """The batches of `distributed` as `Share`s where it is known how to make them, else as they are."""
+def as_replica_batches(distributed: tf.distribute.DistributedDataset) -> tf.distribute.DistributedDataset:
+    """The batches of `distributed` as `ReplicaBatch`s where it is known how to make them, else as they are."""
     make = getattr(distributed, _SHARES, None)
     return distributed if make is None else make()
 
 
-class Epochs:
+class EpochCounter:
     """Counts the epochs that iterators over one dataset begin, in each of its parts that must know them.
 
     Args:
@@ -117,7 +117,7 @@ class Epochs:
 
 
 @dataclass(frozen=True)
-class Ordered:
+class PipelineOrder:
     """What is known of batches whose order is tfdist's own.
 
     Attributes:
@@ -126,24 +126,24 @@ class Ordered:
         facts: What the order depends on, by name.
     """
 
-    epochs: Epochs
+    epochs: EpochCounter
     begin: Callable[[Position], Any]
     facts: Mapping[str, Any]
 
 
-def note_order(batches: Any, ordered: Ordered) -> Any:
+def note_order(batches: Any, ordered: PipelineOrder) -> Any:
     """Notes the order of `batches`, which are returned."""
     setattr(batches, _ORDERED, ordered)
     return batches
 
 
-def order_of(batches: Any) -> Ordered | None:
+def order_of(batches: Any) -> PipelineOrder | None:
     """What `note_order` has noted; None for batches of which it has noted nothing."""
     return getattr(batches, _ORDERED, None)
 
 
 @dataclass(frozen=True)
-class Rest:
+class PartialEpoch:
     """What is left of an epoch that was begun before this process.
 
     Attributes:
@@ -155,7 +155,7 @@ class Rest:
     batches: Any
 
 
-def after_rest(later: Any, done: int, make: Callable[[], Any]) -> Any:
+def with_partial_epoch(later: Any, done: int, make: Callable[[], Any]) -> Any:
     """Notes that a training on `later` begins with the rest of another epoch.
 
     Args:
@@ -167,13 +167,13 @@ def after_rest(later: Any, done: int, make: Callable[[], Any]) -> Any:
     return later
 
 
-def take_rest(batches: Any) -> Rest | None:
+def take_partial_epoch(batches: Any) -> PartialEpoch | None:
     """What a training on `batches` begins with, where that is the rest of an epoch; once, afterwards None."""
     done, make = getattr(batches, _REST, (0, None))
     if make is None:
         return None
     setattr(batches, _REST, (0, None))
-    return Rest(done, make())
+    return PartialEpoch(done, make())
 
 
 def per_replica(

@@ -29,7 +29,7 @@ _NUMBERS = {
 }
 
 
-def asked(url: str, call: Callable[[], T]) -> T:
+def bounded_call(url: str, call: Callable[[], T]) -> T:
     """What a call returns.
 
     Args:

@@ -17,7 +17,7 @@ _DIGEST_BYTES = 16
 
 
 @dataclass(frozen=True)
-class Part:
+class ReplicaCopies:
     """A variable, or the replicas' variables behind one.
 
     Attributes:
@@ -31,7 +31,7 @@ class Part:
     is_saved: bool = False
 
 
-def read(parts: Mapping[str, Part], strategy: tf.distribute.Strategy) -> dict[str, np.ndarray]:
+def read(parts: Mapping[str, ReplicaCopies], strategy: tf.distribute.Strategy) -> dict[str, np.ndarray]:
     """The values of all replicas; all workers call this together.
 
     Args:
@@ -49,7 +49,9 @@ def read(parts: Mapping[str, Part], strategy: tf.distribute.Strategy) -> dict[st
     return {name: gathered.get(name, mine[name][:1]) for name in parts if name in gathered or not parts[name].is_saved}
 
 
-def write(values: Mapping[str, np.ndarray], parts: Mapping[str, Part], strategy: tf.distribute.Strategy) -> None:
+def write(
+    values: Mapping[str, np.ndarray], parts: Mapping[str, ReplicaCopies], strategy: tf.distribute.Strategy
+) -> None:
     """Gives variables what `read` returned, in a process with as many replicas or another number; on every worker.
 
     With another number of replicas, the first gets the sum of what adds up and the others zero; of anything else all

@@ -18,7 +18,7 @@ Values = Sequence[tf.Tensor | tf.IndexedSlices]
 
 
 @dataclass(frozen=True)
-class Reading:
+class MeterReading:
     """What a meter shows.
 
     Attributes:
@@ -32,7 +32,7 @@ class Reading:
     fetched: float = 0.0
 
 
-class Meter:
+class StepMeter:
     """Counts inside of compiled steps, in three variables that belong to this worker alone, and beside them.
 
     An addition to a variable and a look at the clock are all that a step pays. The clock is looked at on the CPU: on a
@@ -95,18 +95,18 @@ class Meter:
         finally:
             self.waited_outside += time.perf_counter() - begun
 
-    def read(self) -> Reading:
+    def read(self) -> MeterReading:
         """What was counted until now; while a step runs, maybe a part of it."""
         fetched = float(self._fetched.numpy()) + self._fetched_outside
-        return Reading(float(self._samples.numpy()), float(self._waited.numpy()), fetched)
+        return MeterReading(float(self._samples.numpy()), float(self._waited.numpy()), fetched)
 
 
-def use_meter(strategy: tf.distribute.Strategy, meter: Meter) -> None:
+def use_meter(strategy: tf.distribute.Strategy, meter: StepMeter) -> None:
     """Makes the steps of `strategy` count on `meter`."""
     setattr(strategy, _ATTRIBUTE, meter)
 
 
-def meter_of(strategy: tf.distribute.Strategy) -> Meter | None:
+def meter_of(strategy: tf.distribute.Strategy) -> StepMeter | None:
     """The meter in use."""
     return getattr(strategy, _ATTRIBUTE, None)
 

@@ -19,7 +19,7 @@ _IMPLEMENTATION = {
 
 
 @dataclass(frozen=True)
-class Choice:
+class StrategyChoice:
     """A strategy's kind and collectives, with the reason.
 
     Attributes:
@@ -33,7 +33,7 @@ class Choice:
     reason: str
 
 
-def choose(devices: Sequence[str], *, workers: int, logical: bool, communication: str = "auto") -> Choice:
+def choose(devices: Sequence[str], *, workers: int, logical: bool, communication: str = "auto") -> StrategyChoice:
     """Chooses strategy and collectives from what there is.
 
     Args:
@@ -54,19 +54,19 @@ def choose(devices: Sequence[str], *, workers: int, logical: bool, communication
         )
     if workers > 1:
         if communication != "auto":
-            return Choice("multi_worker", communication, "as asked for by --communication")
+            return StrategyChoice("multi_worker", communication, "as asked for by --communication")
         if on_gpu and not logical:
-            return Choice("multi_worker", "nccl", "the replicas are on GPUs")
-        return Choice("multi_worker", "ring", "NCCL needs a physical GPU for every replica")
+            return StrategyChoice("multi_worker", "nccl", "the replicas are on GPUs")
+        return StrategyChoice("multi_worker", "ring", "NCCL needs a physical GPU for every replica")
     if len(devices) == 1:
-        return Choice("one", "none", "one worker with one device")
+        return StrategyChoice("one", "none", "one worker with one device")
     if on_gpu and not logical and communication != "ring":
-        return Choice("mirrored", "nccl", "several GPUs of one machine")
-    return Choice("mirrored", "copy", "the devices of one process copy to one another")
+        return StrategyChoice("mirrored", "nccl", "several GPUs of one machine")
+    return StrategyChoice("mirrored", "copy", "the devices of one process copy to one another")
 
 
 def make(
-    choice: Choice, devices: Sequence[str], *, addresses: Sequence[str] = (), index: int = 0
+    choice: StrategyChoice, devices: Sequence[str], *, addresses: Sequence[str] = (), index: int = 0
 ) -> tf.distribute.Strategy:
     """Makes the chosen strategy; for one device TensorFlow's default, which adds nothing.
 

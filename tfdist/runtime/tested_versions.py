@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Tested:
+class VersionRange:
     """A range of versions.
 
     Attributes:
@@ -36,5 +36,5 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", version)[:2])
 
 
-TENSORFLOW = Tested("tensorflow", "2.21", "2.22")
-KERAS = Tested("keras", "3.15", "3.16")
+TENSORFLOW = VersionRange("tensorflow", "2.21", "2.22")
+KERAS = VersionRange("keras", "3.15", "3.16")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tfdist.runtime.distribute import Epochs
+from tfdist.runtime.distribute import EpochCounter
 
 
 def test_each_part_counts_for_itself_and_all_are_set_together() -> None:
-    epochs = Epochs(3)
+    epochs = EpochCounter(3)
     assert epochs.next == 3
     one, other = epochs.part(), epochs.part()
     assert (one(), one(), other()) == (3, 4, 3)

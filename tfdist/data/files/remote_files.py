@@ -105,10 +105,10 @@ def _asked(what: str, name: str, call: Callable[[ModuleType], Any]) -> Any:
     # Imported here: a plan of local files need not load TensorFlow.
     import tensorflow as tf
 
-    from tfdist.runtime.remote_file_calls import asked
+    from tfdist.runtime.remote_file_calls import bounded_call
 
     try:
-        return asked(name, lambda: call(tf.io.gfile))
+        return bounded_call(name, lambda: call(tf.io.gfile))
     except OSError as error:
         raise DataError(
             f"Cannot {what} {name}: {error.strerror}. Expected files that this user may read, on a file system that "

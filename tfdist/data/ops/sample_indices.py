@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tfdist.data.ops.python_functions import CountedCalls, call_python
 from tfdist.order.epoch_order import Steps
 from tfdist.order.per_worker_order import SampleOrder, ShareSteps
-from tfdist.runtime.distribute import Epochs
+from tfdist.runtime.distribute import EpochCounter
 
 BLOCK_SAMPLES = 1 << 14
 """Samples whose numbers are computed in one call of Python: enough to make the call's own cost small."""
@@ -34,7 +34,7 @@ class SampleNumbers:
     steps: Steps | ShareSteps
     replica_ids: Sequence[int]
     first_step: int
-    epochs: Epochs
+    epochs: EpochCounter
 
     @property
     def largest(self) -> int:

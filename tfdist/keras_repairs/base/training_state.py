@@ -16,34 +16,36 @@ from keras.src.trainers.compile_utils import CompileMetrics
 from tfdist.keras_repairs.forward.gathered_metrics import GatheredMetric, copies
 from tfdist.keras_repairs.inputs.symbolic_build import build_parts
 from tfdist.keras_repairs.optimizer.model_optimizers import optimizers_of
-from tfdist.runtime.replica_values import Part
+from tfdist.runtime.replica_values import ReplicaCopies
 
 _GLOBAL_SEEDS = "global_seed_generator"
 _GLOBAL_SEEDS_NAME = "seeds/global"
 _LOGS = "_tfdist_logs_before"
 
 
-def lasting_parts(model: keras.Model) -> dict[str, Part]:
+def persistent_state(model: keras.Model) -> dict[str, ReplicaCopies]:
     """Statistics that are not synchronised, and gradients that are being accumulated, each by a name of its own.
 
     Args:
         model: Built and compiled, with its optimizer and its metrics.
     """
-    found = {f"weights/{number}": Part(copies(v), False, True) for number, v in enumerate(_not_trained(model))}
-    return found | {f"accumulated/{number}": Part(copies(v), True) for number, v in enumerate(_accumulators(model))}
+    found = {f"weights/{number}": ReplicaCopies(copies(v), False, True) for number, v in enumerate(_not_trained(model))}
+    return found | {
+        f"accumulated/{number}": ReplicaCopies(copies(v), True) for number, v in enumerate(_accumulators(model))
+    }
 
 
-def passing_parts(model: keras.Model, *, metrics: bool) -> dict[str, Part]:
+def transient_state(model: keras.Model, *, metrics: bool) -> dict[str, ReplicaCopies]:
     """What an evaluation changes: seeds and metrics, each by a name of its own.
 
     Args:
         model: Built and compiled, with its metrics.
         metrics: Whether metrics count: between two epochs they mean nothing.
     """
-    found = {f"seeds/{number}": Part(copies(v), False) for number, v in enumerate(_seeds(model))}
+    found = {f"seeds/{number}": ReplicaCopies(copies(v), False) for number, v in enumerate(_seeds(model))}
     generator = global_state.get_global_attribute(_GLOBAL_SEEDS)
     if generator is not None:
-        found[_GLOBAL_SEEDS_NAME] = Part(copies(generator.state), False)
+        found[_GLOBAL_SEEDS_NAME] = ReplicaCopies(copies(generator.state), False)
     return found | (dict(_metrics(model)) if metrics else {})
 
 
@@ -96,12 +98,12 @@ def _accumulators(model: keras.Model) -> list[keras.Variable]:
     return [v for optimizer in optimizers_of(model) for v in getattr(optimizer, "_accumulated_gradients", None) or ()]
 
 
-def _metrics(model: keras.Model) -> Iterator[tuple[str, Part]]:
+def _metrics(model: keras.Model) -> Iterator[tuple[str, ReplicaCopies]]:
     number = 0
     for metric in _single_metrics(model):
         is_whole = isinstance(metric, GatheredMetric)
         for variable in metric.metric.variables if is_whole else metric.variables:
-            yield f"metrics/{number}", Part(copies(variable), not is_whole)
+            yield f"metrics/{number}", ReplicaCopies(copies(variable), not is_whole)
             number += 1
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfdist.keras_repairs.optimizer.accumulator_reduction import settle_before_checkpoint
+from tfdist.keras_repairs.optimizer.accumulator_reduction import reduce_before_checkpoint
 from tfdist.runtime.collectives import all_reduce, broadcast, worker_count, worker_rank
 from tfdist.runtime.transport.chief_broadcast import file_from_chief
 
@@ -48,7 +48,7 @@ def back_up(original: Function) -> Function:
     def repaired(self: Any) -> None:
         strategy = self.model.distribute_strategy
         if self.save_freq != "epoch":
-            settle_before_checkpoint(self.model)
+            reduce_before_checkpoint(self.model)
         if worker_count(strategy) == 1:
             original(self)
         elif worker_rank(strategy) == 0:

@@ -12,15 +12,15 @@ import tensorflow as tf
 
 from tfdist.errors import UnsupportedError, UsageError
 from tfdist.keras_repairs.callbacks.callback_placement import runs_here
-from tfdist.keras_repairs.callbacks.chief_decisions import Decisions
-from tfdist.keras_repairs.callbacks.decision_watch import Watch
+from tfdist.keras_repairs.callbacks.chief_decisions import ChiefDecisions
+from tfdist.keras_repairs.callbacks.decision_watch import DecisionPoints
 from tfdist.keras_repairs.loop import multi_step_execution
-from tfdist.keras_repairs.loop.fit_listeners import Between, Listener
+from tfdist.keras_repairs.loop.fit_listeners import CallbackProgress, FitListener
 from tfdist.keras_repairs.optimizer import accumulator_reduction
 from tfdist.runtime.collectives import all_gather, worker_count, worker_rank
 
 Function = Callable[..., Any]
-Extra = Callable[[Sequence[Any] | None], Sequence[keras.callbacks.Callback]]
+ExtraCallbacks = Callable[[Sequence[Any] | None], Sequence[keras.callbacks.Callback]]
 
 
 def none_extra(given: Sequence[Any] | None) -> Sequence[keras.callbacks.Callback]:
@@ -28,7 +28,7 @@ def none_extra(given: Sequence[Any] | None) -> Sequence[keras.callbacks.Callback
     return ()
 
 
-def callback_list_init(original: Function, extra: Extra, listener: Listener) -> Function:
+def callback_list_init(original: Function, extra: ExtraCallbacks, listener: FitListener) -> Function:
     """Repairs `CallbackList.__init__`.
 
     Args:
@@ -50,7 +50,7 @@ def callback_list_init(original: Function, extra: Extra, listener: Listener) -> 
         # fit's own, or one that a script makes for it.
         trains = bool(kwargs.get("add_history") or "steps" not in kwargs)
         added = [*extra(kept if trains else None), *_decisions(watch, kept, model.distribute_strategy)]
-        if any(isinstance(callback, Decisions) or hasattr(callback, "steps_to_look") for callback in added):
+        if any(isinstance(callback, ChiefDecisions) or hasattr(callback, "steps_until_due") for callback in added):
             # Keras may tell callbacks of a batch in a thread; what the workers agree on must come in one order.
             self._async_train = self._async_test = self._async_predict = False
         for callback in added:
@@ -58,7 +58,7 @@ def callback_list_init(original: Function, extra: Extra, listener: Listener) -> 
             callback.set_params(self.params)
             self.callbacks.append(callback)
         if accumulator_reduction.is_needed(model):
-            self.callbacks.insert(0, accumulator_reduction.Settling())
+            self.callbacks.insert(0, accumulator_reduction.AccumulatorReduction())
             self.callbacks[0].set_model(model)
         if trains:
             multi_step_execution.note_watched(model, watch.batches or multi_step_execution.any_watches(added))
@@ -74,7 +74,7 @@ def save_checkpoint(original: Function) -> Function:
     def repaired(self: Any, epoch: int, batch: int | None, logs: Any) -> None:
         strategy = self.model.distribute_strategy
         if batch is not None:
-            accumulator_reduction.settle_before_checkpoint(self.model)
+            accumulator_reduction.reduce_before_checkpoint(self.model)
         if worker_count(strategy) == 1 or worker_rank(strategy) == 0:
             original(self, epoch, batch, logs)
             return
@@ -84,32 +84,38 @@ def save_checkpoint(original: Function) -> Function:
     return repaired
 
 
-def _shared(given: Sequence[Any], strategy: tf.distribute.Strategy) -> tuple[list[Any], Watch, bool]:
+def _shared(given: Sequence[Any], strategy: tf.distribute.Strategy) -> tuple[list[Any], DecisionPoints, bool]:
     """The callbacks that run on this worker, what all workers must agree on, whether all come to each checkpoint."""
     if strategy.num_replicas_in_sync == 1:
-        return list(given), Watch.of(given), True
+        return list(given), DecisionPoints.of(given), True
     _check_orbax(given, strategy)
     kept = [callback for callback in given if runs_here(callback, is_chief=worker_rank(strategy) == 0)]
-    own = [*Watch.of(given).to_row(), accumulator_reduction.saves_inside_epochs(kept), _lacks_tensorboard(given)]
+    own = [
+        *DecisionPoints.of(given).to_row(),
+        accumulator_reduction.checkpoint_frequency_digest(kept),
+        _lacks_tensorboard(given),
+    ]
     rows = all_gather(np.array(own, np.int32), strategy)
     _check_tensorboard(rows[:, -1])
     _check_backups(rows[:, -3])
-    watch = Watch.of_any(rows[:, :-2].tolist())
+    watch = DecisionPoints.of_any(rows[:, :-2].tolist())
     return kept, watch, bool((rows[:, -2] == rows[0, -2]).all())
 
 
-def _with_listener_between(callbacks: Sequence[Any], given: Sequence[Any], listener: Listener) -> list[Any]:
+def _with_listener_between(callbacks: Sequence[Any], given: Sequence[Any], listener: FitListener) -> list[Any]:
     """`callbacks`, with the listener told after each of the `given` ones but the last, whose end others tell."""
     between = {id(callback) for callback in given[:-1]}
-    told = ((callback, Between(listener)) if id(callback) in between else (callback,) for callback in callbacks)
+    told = (
+        (callback, CallbackProgress(listener)) if id(callback) in between else (callback,) for callback in callbacks
+    )
     return [callback for group in told for callback in group]
 
 
-def _decisions(watch: Watch, kept: Sequence[Any], strategy: tf.distribute.Strategy) -> list[Decisions]:
+def _decisions(watch: DecisionPoints, kept: Sequence[Any], strategy: tf.distribute.Strategy) -> list[ChiefDecisions]:
     """What makes all workers follow the chief's decisions."""
     if strategy.num_replicas_in_sync == 1 or not (worker_count(strategy) > 1 or watch.nan):
         return []
-    return [Decisions(watch, kept, strategy)]
+    return [ChiefDecisions(watch, kept, strategy)]
 
 
 def _check_orbax(given: Sequence[Any], strategy: tf.distribute.Strategy) -> None:

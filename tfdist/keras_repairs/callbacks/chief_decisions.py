@@ -14,7 +14,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfdist.keras_repairs.callbacks.decision_watch import Watch, brings_back_best
+from tfdist.keras_repairs.callbacks.decision_watch import DecisionPoints, brings_back_best
 from tfdist.keras_repairs.optimizer.model_optimizers import optimizers_of
 from tfdist.runtime.collectives import all_gather, gather_objects, worker_count
 from tfdist.runtime.transport.chief_broadcast import variables_from_chief
@@ -22,7 +22,7 @@ from tfdist.runtime.transport.chief_broadcast import variables_from_chief
 Logs = Mapping[str, Any] | None
 
 
-class Decisions(keras.callbacks.Callback):
+class ChiefDecisions(keras.callbacks.Callback):
     """Stands last in the list of callbacks of every worker.
 
     Stopping is agreed on at the begin and the end of every epoch, and after every batch where a callback may stop
@@ -34,7 +34,7 @@ class Decisions(keras.callbacks.Callback):
         strategy: Of more than one replica.
     """
 
-    def __init__(self, watch: Watch, callbacks: Sequence[Any], strategy: tf.distribute.Strategy) -> None:
+    def __init__(self, watch: DecisionPoints, callbacks: Sequence[Any], strategy: tf.distribute.Strategy) -> None:
         super().__init__()
         self._watch = watch
         self._callbacks = callbacks

@@ -25,7 +25,7 @@ _KNOWN = ("keras.", "tfdist.")
 
 
 @dataclass(frozen=True)
-class Watch:
+class DecisionPoints:
     """What is to be shared by the workers.
 
     Attributes:
@@ -49,7 +49,7 @@ class Watch:
     backups: int = 0
 
     @classmethod
-    def of(cls, callbacks: Sequence[Any]) -> Watch:
+    def of(cls, callbacks: Sequence[Any]) -> DecisionPoints:
         """What `callbacks` make necessary."""
         nan = any(isinstance(callback, keras.callbacks.TerminateOnNaN) for callback in callbacks)
         return cls(
@@ -68,7 +68,7 @@ class Watch:
         return [int(getattr(self, field.name)) for field in fields(self)]
 
     @classmethod
-    def of_any(cls, rows: Sequence[Sequence[int]]) -> Watch:
+    def of_any(cls, rows: Sequence[Sequence[int]]) -> DecisionPoints:
         """What at least one of several workers, which may have been given different callbacks, makes necessary."""
         largest: dict[str, Any] = {field.name: max(row[i] for row in rows) for i, field in enumerate(fields(cls))}
         flags: dict[str, Any] = {name: bool(value) for name, value in largest.items()}

@@ -18,7 +18,7 @@ from unittest import mock
 import tensorflow as tf
 from keras.src.utils import io_utils
 
-from tfdist.keras_repairs.loop.fit_listeners import Listener
+from tfdist.keras_repairs.loop.fit_listeners import FitListener
 from tfdist.rundir.temp_names import remove_abandoned, temp_path
 from tfdist.runtime.collectives import barrier, worker_count, worker_rank
 from tfdist.runtime.local_variables import local_variables
@@ -26,7 +26,7 @@ from tfdist.runtime.local_variables import local_variables
 Function = Callable[..., Any]
 
 
-def writer(original: Function, listener: Listener) -> Function:
+def writer(original: Function, listener: FitListener) -> Function:
     """Repairs a function `(model, filepath, ...)` that writes one file, several files or a directory."""
 
     def repaired(model: Any, filepath: Any, *args: Any, **kwargs: Any) -> Any:

@@ -30,7 +30,7 @@ _FIRST = 2
 _TOLERANCE = 1e-4
 
 
-class Scalars(enum.Enum):
+class ScalarKind(enum.Enum):
     """What the scalars are that a metric gives to `Mean` and `Sum` without a weight; it may give none."""
 
     SUMS = "sums over the samples of the batch"
@@ -42,7 +42,7 @@ def share_on_trial() -> float | None:
     return _share.get()
 
 
-def try_out(metric: keras.metrics.Metric, y_true: tf.Tensor, y_pred: tf.Tensor) -> Scalars | None:
+def try_out(metric: keras.metrics.Metric, y_true: tf.Tensor, y_pred: tf.Tensor) -> ScalarKind | None:
     """Tries whether the state after five samples is the sum of the states after two and after three.
 
     Args:
@@ -62,7 +62,7 @@ def try_out(metric: keras.metrics.Metric, y_true: tf.Tensor, y_pred: tf.Tensor) 
         true = generator.integers(0, 2, _shape(y_true)).astype(y_true.dtype.as_numpy_dtype)
         pred = generator.uniform(0.05, 0.95, _shape(y_pred)).astype(y_pred.dtype.as_numpy_dtype)
         try:
-            for scalars in Scalars:
+            for scalars in ScalarKind:
                 if _adds_up(metric, true, pred, scalars):
                     return scalars
         except (ValueError, TypeError, tf.errors.OpError) as error:
@@ -82,9 +82,9 @@ def try_out(metric: keras.metrics.Metric, y_true: tf.Tensor, y_pred: tf.Tensor) 
     )
 
 
-def _adds_up(metric: keras.metrics.Metric, true: np.ndarray, pred: np.ndarray, scalars: Scalars) -> bool:
+def _adds_up(metric: keras.metrics.Metric, true: np.ndarray, pred: np.ndarray, scalars: ScalarKind) -> bool:
     def state_after(part: slice) -> list[np.ndarray]:
-        share = len(true[part]) / _SAMPLES if scalars is Scalars.MEANS else None
+        share = len(true[part]) / _SAMPLES if scalars is ScalarKind.MEANS else None
         with setting(_share, share):
             return _state_after(metric, true[part], pred[part])
 

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from tfdist.keras_repairs.base.replica_step import current_step
 from tfdist.keras_repairs.base.warn_once import warn_once
-from tfdist.keras_repairs.forward.metric_trials import Scalars, share_on_trial, try_out
+from tfdist.keras_repairs.forward.metric_trials import ScalarKind, share_on_trial, try_out
 
 Function = Callable[..., Any]
 
@@ -47,7 +47,7 @@ def of_scalar(original: Function) -> Function:
         values = tf.cast(values, self.dtype)
         # A mean over no sample is NaN, and NaN times a weight of 0 is, too.
         values = tf.where(step.samples > 0, values, tf.zeros_like(values))
-        if sample_weight is None and _scalars_of(self) is not Scalars.SUMS:
+        if sample_weight is None and _scalars_of(self) is not ScalarKind.SUMS:
             sample_weight = step.share(values.dtype)
         return original(self, values, sample_weight)
 
@@ -81,7 +81,7 @@ def warn_of_untried(model: Any) -> None:
             )
 
 
-def _note(metric: keras.metrics.Metric, scalars: Scalars | None) -> None:
+def _note(metric: keras.metrics.Metric, scalars: ScalarKind | None) -> None:
     """Notes on a metric, and on those that it is made of, what the scalars are that it updates them with."""
     for part in [metric, *metric._metrics]:
         object.__setattr__(part, _SCALARS, scalars)
@@ -89,5 +89,5 @@ def _note(metric: keras.metrics.Metric, scalars: Scalars | None) -> None:
             _note(part, scalars)
 
 
-def _scalars_of(metric: keras.metrics.Metric) -> Scalars | None:
+def _scalars_of(metric: keras.metrics.Metric) -> ScalarKind | None:
     return getattr(metric, _SCALARS, None)

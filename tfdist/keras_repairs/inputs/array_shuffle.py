@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager import context
 
-from tfdist.runtime.distribute import Epochs
+from tfdist.runtime.distribute import EpochCounter
 
 Function = Callable[..., Any]
 _EPOCHS = "_tfdist_epochs"
@@ -38,7 +38,7 @@ def array_dataset(original: Function, imposed_seed: int | None) -> Function:
         if context.global_seed() != imposed_seed:
             return original(self)
         # Counted for each dataset, not over all: an iterator that is opened and never read must not shift the next fit.
-        epochs = Epochs()
+        epochs = EpochCounter()
         setattr(self, _EPOCHS, epochs)
         with mock.patch.object(tf.random, "shuffle", _epoch_shuffle(imposed_seed, next(datasets), epochs.part())):
             return original(self)
@@ -46,7 +46,7 @@ def array_dataset(original: Function, imposed_seed: int | None) -> Function:
     return repaired
 
 
-def epochs_of(adapter: Any) -> Epochs | None:
+def epochs_of(adapter: Any) -> EpochCounter | None:
     """Counts the epochs of the last dataset of an adapter of arrays; None where Keras's order stands."""
     return getattr(adapter, _EPOCHS, None)
 

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.warn_once import warn_once
-from tfdist.runtime.distribute import Share, as_shares, local_replicas, per_replica
+from tfdist.runtime.distribute import ReplicaBatch, as_replica_batches, local_replicas, per_replica
 
 _Policy = tf.data.experimental.AutoShardPolicy
 
@@ -22,7 +22,7 @@ _Policy = tf.data.experimental.AutoShardPolicy
 def distribute(dataset: Any, strategy: tf.distribute.Strategy) -> Any:
     """Cuts every global batch of `dataset` into the replicas' pieces; what is distributed already stays as it is."""
     if isinstance(dataset, tf.distribute.DistributedDataset):
-        return as_shares(dataset)
+        return as_replica_batches(dataset)
     _check_policy(dataset, strategy)
     replicas = strategy.num_replicas_in_sync
 
@@ -45,11 +45,11 @@ def piece(batch: Any, index: Any, replicas: int) -> Any:
     return tf.nest.map_structure(lambda leaf: _slice(leaf, start, stop) if _has_rows(leaf) else leaf, batch)
 
 
-def share_of(batch: Any, largest: tf.Tensor, index: Any, replicas: int) -> Share:
-    """`piece` of the global batch `batch`, with what is to be known of that; `largest` as in `Share`."""
+def replica_batch_of(batch: Any, largest: tf.Tensor, index: Any, replicas: int) -> ReplicaBatch:
+    """`piece` of the global batch `batch`, with what is to be known of that; `largest` as in `ReplicaBatch`."""
     total = rows(batch)
     # Cut as evenly as can be: of fewer samples than replicas, as many have one.
-    return Share(piece(batch, index, replicas), total, tf.minimum(total, replicas), largest)
+    return ReplicaBatch(piece(batch, index, replicas), total, tf.minimum(total, replicas), largest)
 
 
 def rows(batch: Any) -> tf.Tensor:
@@ -76,11 +76,13 @@ def _first(batch: Any) -> Any:
 
 def _pieces(dataset: tf.data.Dataset, ids: Sequence[int], replicas: int) -> tf.data.Dataset:
     def of_all(batch: Any, largest: tf.Tensor) -> tf.data.Dataset:
-        return tf.data.Dataset.range(ids[0], ids[-1] + 1).map(lambda index: share_of(batch, largest, index, replicas))
+        return tf.data.Dataset.range(ids[0], ids[-1] + 1).map(
+            lambda index: replica_batch_of(batch, largest, index, replicas)
+        )
 
     sized = dataset.scan(tf.constant(0, tf.int64), _with_largest)
     if len(ids) == 1:
-        return sized.map(lambda batch, largest: share_of(batch, largest, ids[0], replicas)).prefetch(2)
+        return sized.map(lambda batch, largest: replica_batch_of(batch, largest, ids[0], replicas)).prefetch(2)
     cut = sized.flat_map(of_all)
     steps = int(dataset.cardinality())
     if steps != tf.data.UNKNOWN_CARDINALITY:

@@ -12,8 +12,8 @@ from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
 from tensorflow.python.eager import context
 
 from tfdist.keras_repairs.inputs import array_shuffle
-from tfdist.keras_repairs.inputs.dataset_determinism import why_not_replayed
-from tfdist.keras_repairs.inputs.epoch_iterator import begin_after, whole_batches
+from tfdist.keras_repairs.inputs.dataset_determinism import why_not_deterministic
+from tfdist.keras_repairs.inputs.epoch_iterator import start_partial_epoch, whole_batches
 from tfdist.order.position import Position
 from tfdist.runtime import distribute
 
@@ -22,7 +22,7 @@ _FITTING = "_tfdist_fits_under_way"
 
 
 @dataclass(frozen=True)
-class Data:
+class FitData:
     """What a `fit` is given, as far as it decides the order of the samples.
 
     Attributes:
@@ -66,29 +66,29 @@ def iterator_of_fit(model: Any) -> Any:
     return iterator
 
 
-def describe(iterator: Any) -> Data:
+def describe(iterator: Any) -> FitData:
     """What is known of the data of a `fit`, whose iterator is Keras's `TFEpochIterator`."""
     adapter, steps = iterator.data_adapter, iterator.num_batches
     ordered = _ordered(iterator)
     if ordered is not None:
         facts = dict(ordered.facts)
-        data = Data("a pipeline of tfdist.data", steps, facts["batch_size"], facts["samples"], facts)
+        data = FitData("a pipeline of tfdist.data", steps, facts["batch_size"], facts["samples"], facts)
     elif isinstance(adapter, ArrayDataAdapter):
         data = _of_arrays(adapter, steps)
     elif isinstance(adapter, TFDatasetAdapter) and isinstance(whole_batches(iterator), tf.data.Dataset):
-        why_not = why_not_replayed(whole_batches(iterator))
-        data = Data("a tf.data.Dataset", steps, facts={"steps": steps}, why_not=why_not)
+        why_not = why_not_deterministic(whole_batches(iterator))
+        data = FitData("a tf.data.Dataset", steps, facts={"steps": steps}, why_not=why_not)
     else:
         name = type(adapter).__name__.removesuffix("Adapter").removesuffix("Data")
-        return Data(f"a {name}", steps, why_not="Python code of the script's decides its order")
+        return FitData(f"a {name}", steps, why_not="Python code of the script's decides its order")
     asked, known = iterator.steps_per_epoch, adapter.num_batches
     if not data.why_not and asked and not _is_endless(iterator) and asked != known:
         # Epochs begin anywhere in the data.
-        return Data(data.kind, steps, why_not="steps_per_epoch is not the number of its batches")
+        return FitData(data.kind, steps, why_not="steps_per_epoch is not the number of its batches")
     return data
 
 
-def go_on(iterator: Any, epochs: int, step: int) -> None:
+def fast_forward(iterator: Any, epochs: int, step: int) -> None:
     """Makes a `fit` that has begun no epoch go on where another one on the same data ended.
 
     Args:
@@ -98,7 +98,7 @@ def go_on(iterator: Any, epochs: int, step: int) -> None:
     """
     batches = whole_batches(iterator)
     if _is_endless(iterator):
-        begin_after(iterator, step, batches.skip(epochs * iterator.steps_per_epoch + step))
+        start_partial_epoch(iterator, step, batches.skip(epochs * iterator.steps_per_epoch + step))
         return
     count = _epochs(iterator)
     if count is None:
@@ -107,16 +107,16 @@ def go_on(iterator: Any, epochs: int, step: int) -> None:
         count.next += epochs
     ordered = _ordered(iterator)
     if step and ordered is not None:
-        begin_after(iterator, step, ordered.begin(Position(ordered.epochs.next, step)))
+        start_partial_epoch(iterator, step, ordered.begin(Position(ordered.epochs.next, step)))
         ordered.epochs.next += 1
     elif step:
-        begin_after(iterator, step, batches.skip(step))
+        start_partial_epoch(iterator, step, batches.skip(step))
         if count is not None and step == iterator.num_batches:
             # Nothing of that epoch is read any more.
             count.next += 1
 
 
-def _of_arrays(adapter: Any, steps: int | None) -> Data:
+def _of_arrays(adapter: Any, steps: int | None) -> FitData:
     samples, batch_size = int(adapter._num_samples), int(adapter._batch_size)
     shuffle = adapter._shuffle if isinstance(adapter._shuffle, str) else bool(adapter._shuffle)
     is_own = array_shuffle.epochs_of(adapter) is not None
@@ -124,15 +124,15 @@ def _of_arrays(adapter: Any, steps: int | None) -> Data:
     why_not = ""
     if shuffle and not is_own and context.global_seed() is None:
         why_not = "they are shuffled and TensorFlow has no global seed"
-    return Data("arrays", steps, batch_size, samples, facts, why_not)
+    return FitData("arrays", steps, batch_size, samples, facts, why_not)
 
 
-def _ordered(iterator: Any) -> distribute.Ordered | None:
+def _ordered(iterator: Any) -> distribute.PipelineOrder | None:
     """What is known of a pipeline of tfdist.data: of the batches that the replicas get."""
     return distribute.order_of(iterator._distributed_dataset)
 
 
-def _epochs(iterator: Any) -> distribute.Epochs | None:
+def _epochs(iterator: Any) -> distribute.EpochCounter | None:
     """What counts the epochs of data whose order is tfdist's."""
     ordered = _ordered(iterator)
     return array_shuffle.epochs_of(iterator.data_adapter) if ordered is None else ordered.epochs

@@ -18,7 +18,7 @@ _CHANCE = ("Random", "Stateful", "Multinomial", "TruncatedNormal", "Parameterize
 _SHUFFLE = "Shuffle"
 
 
-def why_not_replayed(dataset: tf.data.Dataset) -> str:
+def why_not_deterministic(dataset: tf.data.Dataset) -> str:
     """Why nothing is known of the batches that another process will get; empty where they are the same."""
     if dataset.options().deterministic is False:
         return "its options allow any order (deterministic=False)"

@@ -13,8 +13,8 @@ from keras.src.trainers.epoch_iterator import EpochIterator
 from tfdist.keras_repairs.inputs.data_adapters import distribute
 from tfdist.keras_repairs.inputs.same_data_check import check_same_data
 from tfdist.keras_repairs.inputs.whole_reads import warn_of_whole_reading
-from tfdist.runtime.distribute import Rest, take_rest
-from tfdist.runtime.step_meter import Meter
+from tfdist.runtime.distribute import PartialEpoch, take_partial_epoch
+from tfdist.runtime.step_meter import StepMeter
 
 Function = Callable[..., Any]
 _REST = "_tfdist_rest"
@@ -45,9 +45,9 @@ def whole_batches(iterator: Any) -> Any:
     return getattr(iterator, _WHOLE)
 
 
-def begin_after(iterator: Any, done: int, batches: Any) -> None:
+def start_partial_epoch(iterator: Any, done: int, batches: Any) -> None:
     """Makes the next epoch of a `TFEpochIterator` go on after `done` steps, with `batches`."""
-    setattr(iterator, _BEGUN, Rest(done, batches))
+    setattr(iterator, _BEGUN, PartialEpoch(done, batches))
 
 
 def epoch_iterator_source(original: Function) -> Function:
@@ -78,7 +78,7 @@ def epoch_steps(original: Function) -> Function:
     """
 
     def repaired(self: Any) -> Iterator[tuple[int, int, Any]]:
-        rest = self.__dict__.pop(_BEGUN, None) or take_rest(whole_batches(self))
+        rest = self.__dict__.pop(_BEGUN, None) or take_partial_epoch(whole_batches(self))
         if rest is not None:
             setattr(self, _REST, rest)
         done = 0 if rest is None else rest.done
@@ -93,7 +93,7 @@ def _cut(batches: Any, strategy: tf.distribute.Strategy) -> Any:
 
 
 @dataclass(frozen=True)
-class Batch:
+class FetchedBatch:
     """A batch that was fetched outside of a compiled step.
 
     Attributes:
@@ -106,8 +106,8 @@ class Batch:
     spec: Any
 
 
-class Feed(Iterator[Any]):
-    """An iterator of TensorFlow's, and how far it goes. Under several replicas it gives `Batch`es.
+class BatchIterator(Iterator[Any]):
+    """An iterator of TensorFlow's, and how far it goes. Under several replicas it gives `FetchedBatch`es.
 
     Attributes:
         iterator: TensorFlow's.
@@ -126,7 +126,7 @@ class Feed(Iterator[Any]):
         self.iterator = iterator
         self.left = left
         self.calls: dict[object, Function] = {}
-        self.meter: Meter | None = None
+        self.meter: StepMeter | None = None
         self._steps_per_epoch = steps_per_epoch
         self._taken = done
         self._is_distributed = isinstance(iterator, tf.distribute.DistributedIterator)
@@ -139,7 +139,7 @@ class Feed(Iterator[Any]):
         except StopIteration:
             raise tf.errors.OutOfRangeError(None, None, "End of sequence") from None
         self.take(1)
-        return Batch(batch, self.iterator.element_spec) if self._is_distributed else batch
+        return FetchedBatch(batch, self.iterator.element_spec) if self._is_distributed else batch
 
     def take(self, steps: int) -> int:
         """Counts up to `steps` as taken by whoever uses `iterator` itself; returns how many there are."""
@@ -162,16 +162,14 @@ class Feed(Iterator[Any]):
 class _Source:
     """What Keras takes an iterator of, for every epoch."""
 
-    def __init__(
-        self, dataset: Any, steps: float | None, steps_per_epoch: int | None = None, done: int = 0
-    ) -> None:
+    def __init__(self, dataset: Any, steps: float | None, steps_per_epoch: int | None = None, done: int = 0) -> None:
         self._dataset = dataset
         self._steps = steps
         self._steps_per_epoch = steps_per_epoch
         self._done = done
 
-    def __iter__(self) -> Feed:
-        return Feed(iter(self._dataset), self._steps, self._steps_per_epoch, self._done)
+    def __iter__(self) -> BatchIterator:
+        return BatchIterator(iter(self._dataset), self._steps, self._steps_per_epoch, self._done)
 
 
 def _steps(adapter: Any, dataset: Any, done: int) -> float | None:

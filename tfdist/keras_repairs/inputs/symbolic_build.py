@@ -12,7 +12,7 @@ from keras.src.trainers.data_adapters import data_adapter_utils
 
 from tfdist.keras_repairs.base import refusals
 from tfdist.keras_repairs.inputs import data_position
-from tfdist.runtime.distribute import Share
+from tfdist.runtime.distribute import ReplicaBatch
 
 Function = Callable[..., Any]
 
@@ -67,7 +67,7 @@ def _specs(element_spec: Any) -> Any:
         spec = getattr(spec, "_value_specs", (spec,))[0]
         return None if isinstance(spec, tf.NoneTensorSpec | tf.OptionalSpec) else spec
 
-    return tf.nest.map_structure(of_one, element_spec.data if isinstance(element_spec, Share) else element_spec)
+    return tf.nest.map_structure(of_one, element_spec.data if isinstance(element_spec, ReplicaBatch) else element_spec)
 
 
 def _symbolic(spec: Any) -> Any:

@@ -13,73 +13,73 @@ import keras
 import tensorflow as tf
 
 from tfdist.keras_repairs.inputs import data_position
-from tfdist.keras_repairs.inputs.epoch_iterator import Feed
+from tfdist.keras_repairs.inputs.epoch_iterator import BatchIterator
 
 Function = Callable[..., Any]
-Call = Literal["fit", "evaluate", "predict"]
+TrainerMethod = Literal["fit", "evaluate", "predict"]
 
 
-class Listener(Protocol):
+class FitListener(Protocol):
     """What the repairs tell. Whatever it raises ends the call that it was told of."""
 
-    def calling(self, call: Call) -> contextlib.AbstractContextManager[None]:
+    def calling(self, call: TrainerMethod) -> contextlib.AbstractContextManager[None]:
         """Entered around a call of `fit`, `evaluate` or `predict`, which may be inside of another."""
 
-    def begin(self, call: Call, steps: int) -> None:
+    def begin_execution(self, call: TrainerMethod, steps: int) -> None:
         """`steps` batches are about to run in one execution; of `call` or, where none is under way, as by itself."""
 
-    def end(self, call: Call, steps: int) -> None:
+    def end_execution(self, call: TrainerMethod, steps: int) -> None:
         """They have run."""
 
     def saving(self) -> contextlib.AbstractContextManager[None]:
         """Entered while a model or its weights are written."""
 
-    def got_on(self) -> None:
+    def callback_done(self) -> None:
         """A callback has done its part at the begin or end of an epoch or of a `fit`; others may follow."""
 
 
-class Nobody:
+class NoListener:
     """A listener that does nothing."""
 
-    def calling(self, call: Call) -> contextlib.AbstractContextManager[None]:
+    def calling(self, call: TrainerMethod) -> contextlib.AbstractContextManager[None]:
         return contextlib.nullcontext()
 
-    def begin(self, call: Call, steps: int) -> None:
+    def begin_execution(self, call: TrainerMethod, steps: int) -> None:
         return
 
-    def end(self, call: Call, steps: int) -> None:
+    def end_execution(self, call: TrainerMethod, steps: int) -> None:
         return
 
     def saving(self) -> contextlib.AbstractContextManager[None]:
         return contextlib.nullcontext()
 
-    def got_on(self) -> None:
+    def callback_done(self) -> None:
         return
 
 
-class Between(keras.callbacks.Callback):
+class CallbackProgress(keras.callbacks.Callback):
     """Stands after another callback, and tells that it is done where it may have taken long."""
 
     async_safe = True
 
-    def __init__(self, listener: Listener) -> None:
+    def __init__(self, listener: FitListener) -> None:
         super().__init__()
         self._listener = listener
 
     def on_train_begin(self, logs: Any = None) -> None:
-        self._listener.got_on()
+        self._listener.callback_done()
 
     def on_train_end(self, logs: Any = None) -> None:
-        self._listener.got_on()
+        self._listener.callback_done()
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        self._listener.got_on()
+        self._listener.callback_done()
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        self._listener.got_on()
+        self._listener.callback_done()
 
 
-def told(original: Function, call: Call, listener: Listener) -> Function:
+def notifying(original: Function, call: TrainerMethod, listener: FitListener) -> Function:
     """Repairs `TensorFlowTrainer.fit`, `evaluate` and `predict`: the listener knows when one is under way."""
 
     def repaired(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -99,29 +99,29 @@ def _noted(model: Any) -> Iterator[None]:
         data_position.note_fitting(model, False)
 
 
-def run_told(listener: Listener, call: Call, steps: int, run: Callable[[], Any]) -> Any:
+def run_notifying(listener: FitListener, call: TrainerMethod, steps: int, run: Callable[[], Any]) -> Any:
     """What `run` returns, which executes so many steps."""
-    listener.begin(call, steps)
+    listener.begin_execution(call, steps)
     outputs = run()
-    listener.end(call, steps)
+    listener.end_execution(call, steps)
     return outputs
 
 
-def told_of_executions(function: Function, model: Any, call: Call, listener: Listener) -> Function:
+def notifying_executions(function: Function, model: Any, call: TrainerMethod, listener: FitListener) -> Function:
     """What Keras calls with an iterator, on one replica, for every `steps_per_execution` steps."""
 
     def execute(iterator: Any) -> Any:
-        several = isinstance(iterator, tf.data.Iterator | tf.distribute.DistributedIterator | Feed)
+        several = isinstance(iterator, tf.data.Iterator | tf.distribute.DistributedIterator | BatchIterator)
         steps = model.steps_per_execution if several else 1
-        return run_told(listener, call, steps, lambda: function(iterator))
+        return run_notifying(listener, call, steps, lambda: function(iterator))
 
     return execute
 
 
-def told_of_predictions(function: Function, listener: Listener) -> Function:
+def notifying_predictions(function: Function, listener: FitListener) -> Function:
     """What Keras calls with a list of batches to predict."""
 
     def execute(batches: Any) -> Any:
-        return run_told(listener, "predict", len(batches), lambda: function(batches))
+        return run_notifying(listener, "predict", len(batches), lambda: function(batches))
 
     return execute

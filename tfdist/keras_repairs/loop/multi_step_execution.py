@@ -4,7 +4,7 @@ Calling a compiled step from Python costs about a millisecond, which is a good p
 `steps_per_execution` for that, which callbacks notice. Where no callback looks at batches, the steps of some
 hundredths of a second run in one execution, and Keras is given its result for each of them.
 
-A callback that looks at some batches alone says so by a method `steps_to_look()`: an execution then ends with the batch
+A callback that needs some batches only says so with a method `steps_until_due()`: an execution then ends with the batch
 that it wants to see.
 """
 
@@ -17,7 +17,7 @@ from typing import Any
 
 import keras
 
-from tfdist.keras_repairs.inputs.epoch_iterator import Feed
+from tfdist.keras_repairs.inputs.epoch_iterator import BatchIterator
 
 SECONDS = 0.05
 """How long one execution of several steps may take, about."""
@@ -33,7 +33,7 @@ _LOOKS = "_tfdist_looks_at_batches"
 _AHEAD = "_tfdist_runs_ahead"
 
 
-class Ahead:
+class MultiStepExecutor:
     """Executes one step for each call, or some steps at once and none for the next calls.
 
     Args:
@@ -41,11 +41,11 @@ class Ahead:
         agree: Makes one number of those that the workers pass: all must execute the same steps together.
     """
 
-    def __init__(self, run: Callable[[Feed, int], Any], agree: Callable[[float], float]) -> None:
+    def __init__(self, run: Callable[[BatchIterator, int], Any], agree: Callable[[float], float]) -> None:
         self._run = run
         self._agree = agree
         # Weakly: this object lives as long as the model, and must keep no epoch's data.
-        self._feed: Callable[[], Feed | None] = lambda: None
+        self._feed: Callable[[], BatchIterator | None] = lambda: None
         self._ahead = 0
         self._outputs: Any = None
         self._timed: list[float] = []
@@ -56,7 +56,7 @@ class Ahead:
         """Steps that were executed and that Keras has not asked for yet."""
         return self._ahead
 
-    def __call__(self, feed: Feed, *, watched: bool, most: float = float("inf")) -> Any:
+    def __call__(self, feed: BatchIterator, *, watched: bool, most: float = float("inf")) -> Any:
         """The outputs of the next step, or of one up to `most` - 1 steps later unless it is `watched`."""
         if self._ahead and feed is self._feed():
             self._ahead -= 1
@@ -94,15 +94,15 @@ def is_watched(model: Any) -> bool:
 
 def note_looks(model: Any, callbacks: Iterable[Any]) -> None:
     """Notes on `model`, whose `fit` begins, those of `callbacks` that look at some batches alone."""
-    object.__setattr__(model, _LOOKS, [callback for callback in callbacks if hasattr(callback, "steps_to_look")])
+    object.__setattr__(model, _LOOKS, [callback for callback in callbacks if hasattr(callback, "steps_until_due")])
 
 
-def steps_to_look(model: Any) -> float:
+def steps_until_due(model: Any) -> float:
     """After how many steps, at least 1, a callback wants to look at `model`; the same on all workers."""
-    return max(1, min((callback.steps_to_look() for callback in getattr(model, _LOOKS, ())), default=float("inf")))
+    return max(1, min((callback.steps_until_due() for callback in getattr(model, _LOOKS, ())), default=float("inf")))
 
 
-def note_ahead(model: Any, ahead: Ahead) -> None:
+def note_ahead(model: Any, ahead: MultiStepExecutor) -> None:
     """Notes on `model` what executes its training steps."""
     object.__setattr__(model, _AHEAD, ahead)
 

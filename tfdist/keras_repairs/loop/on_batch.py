@@ -9,7 +9,7 @@ import keras
 import tensorflow as tf
 from keras.src.backend.tensorflow import trainer as trainer_module
 
-from tfdist.runtime.distribute import Whole
+from tfdist.runtime.distribute import GlobalBatch
 
 Function = Callable[..., Any]
 
@@ -62,13 +62,15 @@ def predict_on_batch(original: Function) -> Function:
     return repaired
 
 
-def whole(batch: Any) -> Whole:
+def whole(batch: Any) -> GlobalBatch:
     """One batch of arrays, the same on every worker, of which each replica takes its piece while it runs.
 
     So a step is traced by the shape of the global batch, on every worker at the same time: pieces of one size here and
     of two there would be traced, and their collectives counted, differently.
     """
-    return Whole(keras.tree.map_structure(lambda leaf: None if leaf is None else tf.convert_to_tensor(leaf), batch))
+    return GlobalBatch(
+        keras.tree.map_structure(lambda leaf: None if leaf is None else tf.convert_to_tensor(leaf), batch)
+    )
 
 
 def _on_batch(model: Any, function: Function, batch: Any, return_dict: bool) -> Any:

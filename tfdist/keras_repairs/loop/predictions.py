@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfdist.keras_repairs.forward.gather_rows import all_rows
-from tfdist.keras_repairs.loop.fit_listeners import Listener, told
+from tfdist.keras_repairs.loop.fit_listeners import FitListener, notifying
 from tfdist.runtime.collectives import worker_count, worker_rank
 
 Function = Callable[..., Any]
@@ -32,7 +32,7 @@ def predictions_on_chief() -> Iterator[None]:
         _on_chief.reset(token)
 
 
-def predict(original: Function, listener: Listener) -> Function:
+def predict(original: Function, listener: FitListener) -> Function:
     """Repairs `TensorFlowTrainer.predict`: heeds `predictions_on_chief`, and the listener knows of it."""
 
     def repaired(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -47,7 +47,7 @@ def predict(original: Function, listener: Listener) -> Function:
         finally:
             self.predict_function = whole
 
-    return told(repaired, "predict", listener)
+    return notifying(repaired, "predict", listener)
 
 
 def gather(value: Any, strategy: tf.distribute.Strategy) -> Any:

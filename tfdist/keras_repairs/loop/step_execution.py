@@ -9,15 +9,15 @@ from typing import Any, Protocol
 import tensorflow as tf
 from keras.src.backend.tensorflow import trainer as trainer_module
 
-from tfdist.keras_repairs.inputs.epoch_iterator import Batch, Feed
-from tfdist.keras_repairs.loop.fit_listeners import Call, Listener, run_told
-from tfdist.keras_repairs.loop.multi_step_execution import Ahead, is_watched, note_ahead, steps_to_look
+from tfdist.keras_repairs.inputs.epoch_iterator import BatchIterator, FetchedBatch
+from tfdist.keras_repairs.loop.fit_listeners import FitListener, TrainerMethod, run_notifying
+from tfdist.keras_repairs.loop.multi_step_execution import MultiStepExecutor, is_watched, note_ahead, steps_until_due
 from tfdist.runtime.collectives import all_reduce
 
 Function = Callable[..., Any]
 
 
-class Step(Protocol):
+class StepFunction(Protocol):
     """One step as each replica runs it."""
 
     can_loop: bool
@@ -26,7 +26,7 @@ class Step(Protocol):
     def __call__(self, batch: Any) -> Any: ...
 
 
-def execution(model: Any, step: Step, call: Call, listener: Listener) -> Function:
+def execution(model: Any, step: StepFunction, call: TrainerMethod, listener: FitListener) -> Function:
     """What Keras calls with an iterator for every `steps_per_execution` steps.
 
     Args:
@@ -38,24 +38,24 @@ def execution(model: Any, step: Step, call: Call, listener: Listener) -> Functio
     one_step = one_step_of(model, step, "auto")
     run_steps = _steps_of_feed(one_step, step)
 
-    def run(feed: Feed, steps: int) -> Any:
-        return run_told(listener, call, steps, lambda: run_steps(feed, steps))
+    def run(feed: BatchIterator, steps: int) -> Any:
+        return run_notifying(listener, call, steps, lambda: run_steps(feed, steps))
 
     def run_one(batch: Any) -> Any:
-        return run_told(listener, call, 1, lambda: one_step(batch))
+        return run_notifying(listener, call, 1, lambda: one_step(batch))
 
-    run_ahead = Ahead(run, lambda seconds: float(all_reduce(seconds, "max", model.distribute_strategy)))
+    run_ahead = MultiStepExecutor(run, lambda seconds: float(all_reduce(seconds, "max", model.distribute_strategy)))
 
     if call == "fit":
         note_ahead(model, run_ahead)
 
     def execute(iterator: Any) -> Any:
         steps = model.steps_per_execution
-        if isinstance(iterator, Feed) and iterator.left is not None and not model.run_eagerly:
+        if isinstance(iterator, BatchIterator) and iterator.left is not None and not model.run_eagerly:
             if steps == 1:
                 # Where training is to stop already, Keras stops after the next batch.
                 watched = call != "fit" or is_watched(model) or not step.can_loop or model.stop_training
-                return run_ahead(iterator, watched=watched, most=steps_to_look(model) if call == "fit" else 1)
+                return run_ahead(iterator, watched=watched, most=steps_until_due(model) if call == "fit" else 1)
             return run(iterator, iterator.take(steps))
         # Batch by batch: in the last execution there may be fewer than `steps`, but never none.
         outputs = run_one(next(iterator))
@@ -66,7 +66,7 @@ def execution(model: Any, step: Step, call: Call, listener: Listener) -> Functio
     return execute
 
 
-def _steps_of_feed(one_step: Function, step: Step) -> Callable[[Feed, int], Any]:
+def _steps_of_feed(one_step: Function, step: StepFunction) -> Callable[[BatchIterator, int], Any]:
     """Runs a number of steps of an iterator, in one execution where that can be."""
 
     def several_steps(iterator: Any, steps: tf.Tensor) -> Any:
@@ -78,7 +78,7 @@ def _steps_of_feed(one_step: Function, step: Step) -> Callable[[Feed, int], Any]
     from_one = _FromIterator(lambda iterator: one_step(next(iterator)))
     from_several = _FromIterator(several_steps)
 
-    def run(feed: Feed, steps: int) -> Any:
+    def run(feed: BatchIterator, steps: int) -> Any:
         if steps > 1 and step.can_loop:
             return from_several(feed, tf.constant(steps))
         for _ in range(steps):
@@ -99,7 +99,7 @@ class _FromIterator:
         self._function = function
         self._compiled: dict[Any, Function] = {}
 
-    def __call__(self, feed: Feed, *tensors: tf.Tensor) -> Any:
+    def __call__(self, feed: BatchIterator, *tensors: tf.Tensor) -> Any:
         call = feed.calls.get(self)
         if call is None:
             call = feed.calls[self] = self._for(feed.iterator)
@@ -143,10 +143,10 @@ def one_step_of(model: Any, step: Function, reduction: str, *, jit_compile: bool
         return by_spec[-1][1]
 
     def one_step(batch: Any) -> Any:
-        values = batch.values if isinstance(batch, Batch) else batch
+        values = batch.values if isinstance(batch, FetchedBatch) else batch
         if model.run_eagerly:
             return on_values(values)
-        return of_spec(batch.spec)(values) if isinstance(batch, Batch) else compiled(values)
+        return of_spec(batch.spec)(values) if isinstance(batch, FetchedBatch) else compiled(values)
 
     return one_step
 

@@ -12,21 +12,26 @@ from tfdist.keras_repairs.base.replica_step import ReplicaStep, replica_step, th
 from tfdist.keras_repairs.base.training_state import logs_before
 from tfdist.keras_repairs.base.user_overrides import is_overridden, is_users_step
 from tfdist.keras_repairs.forward import metrics
-from tfdist.keras_repairs.inputs.data_adapters import rows, share_of, static_rows
-from tfdist.keras_repairs.inputs.epoch_iterator import Batch, Feed
+from tfdist.keras_repairs.inputs.data_adapters import replica_batch_of, rows, static_rows
+from tfdist.keras_repairs.inputs.epoch_iterator import BatchIterator, FetchedBatch
 from tfdist.keras_repairs.loop import predictions
-from tfdist.keras_repairs.loop.fit_listeners import Call, Listener, told_of_executions, told_of_predictions
+from tfdist.keras_repairs.loop.fit_listeners import (
+    FitListener,
+    TrainerMethod,
+    notifying_executions,
+    notifying_predictions,
+)
 from tfdist.keras_repairs.loop.step_execution import execution, one_step_of
 from tfdist.runtime.collectives import worker_count
-from tfdist.runtime.distribute import Share, Whole, local_replicas
-from tfdist.runtime.step_meter import Meter, meter_of
+from tfdist.runtime.distribute import GlobalBatch, ReplicaBatch, local_replicas
+from tfdist.runtime.step_meter import StepMeter, meter_of
 from tfdist.runtime.transport import replica_sums
 
 Function = Callable[..., Any]
 Observer = Callable[[Any], None]
 
 
-def make_function(original: Function, observer: Observer | None, listener: Listener) -> Function:
+def make_function(original: Function, observer: Observer | None, listener: FitListener) -> Function:
     """Repairs `TensorFlowTrainer._make_function`: each replica's step knows its share of the global batch.
 
     Args:
@@ -37,12 +42,12 @@ def make_function(original: Function, observer: Observer | None, listener: Liste
 
     def repaired(self: Any, step_function: Function) -> Function:
         name = "train_step" if step_function == self.train_step else "test_step"
-        call: Call = "fit" if name == "train_step" else "evaluate"
+        call: TrainerMethod = "fit" if name == "train_step" else "evaluate"
         if self.distribute_strategy.num_replicas_in_sync == 1:
             meter = meter_of(self.distribute_strategy) if call == "fit" and not self.jit_compile else None
             step = _metered(_observed(step_function, observer), meter)
             function = _taking_feeds(self, step, original(self, step))
-            return told_of_executions(_timing_feeds(function, meter), self, call, listener)
+            return notifying_executions(_timing_feeds(function, meter), self, call, listener)
         users = is_users_step(self, name)
         step = _observed(step_function, observer)
         metrics.warn_of_untried(self)
@@ -54,7 +59,7 @@ def make_function(original: Function, observer: Observer | None, listener: Liste
     return repaired
 
 
-def make_predict_function(original: Function, listener: Listener) -> Function:
+def make_predict_function(original: Function, listener: FitListener) -> Function:
     """Repairs `TensorFlowTrainer.make_predict_function` as `_make_function`; outputs are joined in input order."""
 
     def repaired(self: Any, force: bool = False) -> Any:
@@ -62,7 +67,7 @@ def make_predict_function(original: Function, listener: Listener) -> Function:
             return original(self, force)
         if self.distribute_strategy.num_replicas_in_sync == 1:
             original(self, force)
-            self.predict_function = told_of_predictions(self.predict_function, listener)
+            self.predict_function = notifying_predictions(self.predict_function, listener)
             return None
         one_step = one_step_of(self, _Step(self, self.predict_step), "concat")
 
@@ -70,7 +75,7 @@ def make_predict_function(original: Function, listener: Listener) -> Function:
             outputs = [one_step(batch) for batch in batches]
             return tf.nest.map_structure(lambda *parts: trainer_module.concat(list(parts)), *outputs)
 
-        self.predict_function = told_of_predictions(several_steps, listener)
+        self.predict_function = notifying_predictions(several_steps, listener)
         return None
 
     return repaired
@@ -132,14 +137,14 @@ class _Step:
 
     def __call__(self, batch: Any) -> Any:
         batch = _given(batch)
-        if isinstance(batch, Whole):
-            batch = _share_of(batch.data, self._strategy.num_replicas_in_sync)
+        if isinstance(batch, GlobalBatch):
+            batch = _replica_batch_of(batch.data, self._strategy.num_replicas_in_sync)
         step = _step_of(batch, self._strategy.num_replicas_in_sync, **self._options)
         if self._meter is not None and _is_first_here(self._strategy):
-            self._meter.arrive(batch.data if isinstance(batch, Share) else batch)
+            self._meter.arrive(batch.data if isinstance(batch, ReplicaBatch) else batch)
             self._meter.count(step.total)
         with replica_step(step):
-            outputs = self._function(batch.data if isinstance(batch, Share) else batch)
+            outputs = self._function(batch.data if isinstance(batch, ReplicaBatch) else batch)
         self.can_loop = not (self._has_peers and step.gathers)
         return outputs
 
@@ -155,13 +160,13 @@ def _is_first_here(strategy: tf.distribute.Strategy) -> bool:
     return replica is not None and int(replica) == local_replicas(strategy).start
 
 
-def _share_of(whole: Any, replicas: int) -> Share:
+def _replica_batch_of(whole: Any, replicas: int) -> ReplicaBatch:
     replica = tf.distribute.get_replica_context().replica_id_in_sync_group
-    return share_of(whole, rows(whole), replica, replicas)
+    return replica_batch_of(whole, rows(whole), replica, replicas)
 
 
 def _step_of(batch: Any, replicas: int, **options: bool) -> ReplicaStep:
-    if isinstance(batch, Share):
+    if isinstance(batch, ReplicaBatch):
         samples, fixed = rows(batch.data), static_rows(batch.data)
         capacity = -(-batch.largest // replicas)
         return ReplicaStep(samples, batch.total, batch.counting, fixed, capacity=capacity, **options)
@@ -203,7 +208,7 @@ def _observed(step_function: Function, observer: Observer | None) -> Function:
     return step
 
 
-def _metered(step_function: Function, meter: Meter | None) -> Function:
+def _metered(step_function: Function, meter: StepMeter | None) -> Function:
     """A step of the one replica, whose samples are counted, and the waiting for them."""
     if meter is None:
         return step_function
@@ -225,20 +230,20 @@ def _taking_feeds(model: Any, step: Function, function: Function) -> Function:
     one_step = one_step_of(model, lambda data: step(_given(data)), "auto", jit_compile=bool(model.jit_compile))
 
     def execute(iterator: Any) -> Any:
-        if not isinstance(iterator, Feed):
+        if not isinstance(iterator, BatchIterator):
             return function(iterator)
-        return one_step(Batch(next(iterator), iterator.iterator.element_spec))
+        return one_step(FetchedBatch(next(iterator), iterator.iterator.element_spec))
 
     return execute
 
 
-def _timing_feeds(function: Function, meter: Meter | None) -> Function:
+def _timing_feeds(function: Function, meter: StepMeter | None) -> Function:
     """What Keras calls with an iterator; the time in which it fetches batches outside of compiled steps is counted."""
     if meter is None:
         return function
 
     def execute(iterator: Any) -> Any:
-        if isinstance(iterator, Feed):
+        if isinstance(iterator, BatchIterator):
             iterator.meter = meter
         return function(iterator)
 

@@ -23,14 +23,14 @@ Function = Callable[..., Any]
 _ATTRIBUTE = "_tfdist_saves_together"
 
 
-class Settling(keras.callbacks.Callback):
+class AccumulatorReduction(keras.callbacks.Callback):
     """Stands first in the list of callbacks of every worker: whoever saves at the end of an epoch comes after it."""
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        settle(self.model)
+        reduce_accumulators(self.model)
 
 
-def settle(model: Any) -> None:
+def reduce_accumulators(model: Any) -> None:
     """Gives the first replica what all have accumulated for `model`'s optimizers. All workers call this together.
 
     Without an accumulation under way, which all replicas know of themselves, it costs nothing.
@@ -40,13 +40,13 @@ def settle(model: Any) -> None:
         return
     for optimizer in optimizers_of(model):
         for accumulator in _accumulators(optimizer) if _is_under_way(optimizer) else ():
-            _settle(accumulator.value, strategy)
+            _sum_into_first(accumulator.value, strategy)
 
 
-def settle_before_checkpoint(model: Any) -> None:
-    """`settle`, inside of an epoch, unless some workers have no such checkpoint and so would not come."""
+def reduce_before_checkpoint(model: Any) -> None:
+    """`reduce_accumulators`, inside of an epoch, unless some workers have no such checkpoint and so would not come."""
     if getattr(model, _ATTRIBUTE, False):
-        settle(model)
+        reduce_accumulators(model)
 
 
 def note_saved_together(model: Any, together: bool) -> None:
@@ -54,7 +54,7 @@ def note_saved_together(model: Any, together: bool) -> None:
     object.__setattr__(model, _ATTRIBUTE, together)
 
 
-def saves_inside_epochs(callbacks: Sequence[Any]) -> int:
+def checkpoint_frequency_digest(callbacks: Sequence[Any]) -> int:
     """A number that is the same on two workers whose callbacks write the same checkpoints inside of epochs."""
     kinds = keras.callbacks.ModelCheckpoint | keras.callbacks.BackupAndRestore
     frequencies = [(type(saver).__name__, saver.save_freq) for saver in callbacks if isinstance(saver, kinds)]
@@ -75,7 +75,7 @@ def load_own_variables(original: Function) -> Function:
         original(self, store)
         # With another number of variables Keras loads none, and warns.
         if len(store.keys()) == len(self.variables):
-            _leave_to_first(gradient_accumulation.inner_of(self))
+            _clear_other_replicas(gradient_accumulation.inner_of(self))
 
     return repaired
 
@@ -85,7 +85,7 @@ def set_weights(original: Function) -> Function:
 
     def repaired(self: Any, weights: Any) -> None:
         original(self, weights)
-        _leave_to_first(self)
+        _clear_other_replicas(self)
 
     return repaired
 
@@ -99,7 +99,7 @@ def _accumulators(optimizer: Any) -> Sequence[Any]:
     return getattr(optimizer, "_accumulated_gradients", ())
 
 
-def _settle(value: Any, strategy: tf.distribute.Strategy) -> None:
+def _sum_into_first(value: Any, strategy: tf.distribute.Strategy) -> None:
     """Outside of the replicas: one collective a variable, in full precision however gradients travel."""
     if not isinstance(value, tf.distribute.DistributedValues):
         return
@@ -115,7 +115,7 @@ def _settle(value: Any, strategy: tf.distribute.Strategy) -> None:
         copy.assign(total if replica == 0 else tf.zeros_like(copy))
 
 
-def _leave_to_first(optimizer: Any) -> None:
+def _clear_other_replicas(optimizer: Any) -> None:
     for accumulator in _accumulators(optimizer):
         value = accumulator.value
         if isinstance(value, tf.distribute.DistributedValues):

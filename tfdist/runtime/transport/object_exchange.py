@@ -23,7 +23,7 @@ _REST_BYTES = 256
 
 
 @dataclass(frozen=True)
-class Exchange:
+class ObjectExchange:
     """One worker's part in exchanges between workers.
 
     Attributes:

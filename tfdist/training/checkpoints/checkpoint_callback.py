@@ -47,7 +47,7 @@ class Keeper(keras.callbacks.Callback):
     """
 
     ignores_batches = True
-    """But for those after `steps_to_look` steps."""
+    """But for those after `steps_until_due` steps."""
 
     def __init__(
         self,
@@ -77,9 +77,9 @@ class Keeper(keras.callbacks.Callback):
         self._values: dict[str, np.ndarray] = {}
         self._before_test: dict[str, np.ndarray] | None = None
 
-    def steps_to_look(self) -> float:
+    def steps_until_due(self) -> float:
         """In how many steps of the training this callback wants to see one end; the same on all workers."""
-        return self._due.steps_to_look(self._total)
+        return self._due.steps_until_due(self._total)
 
     def save_now(self) -> str | None:
         """Saves, on all workers together, between two batches; for a training that is to end before its end.
@@ -102,7 +102,7 @@ class Keeper(keras.callbacks.Callback):
             self._values = self._checkpoints.replica_values()
             with self._strategy.scope():
                 training_state.prepare(self._values)
-            self._give_back({**training_state.lasting_parts(self.model), **self._passing(metrics=False)})
+            self._give_back({**training_state.persistent_state(self.model), **self._passing(metrics=False)})
             if RANDOM in self._values:
                 random_state.write(self._values[RANDOM], self._strategy)
         self._due.begin(self._total)
@@ -175,7 +175,7 @@ class Keeper(keras.callbacks.Callback):
             passing = self._before_test
             if passing is None:
                 passing = self._read_passing(metrics=self._position.step > 0)
-            lasting = replica_values.read(training_state.lasting_parts(self.model), self._strategy)
+            lasting = replica_values.read(training_state.persistent_state(self.model), self._strategy)
             values = lasting | passing | self._own_values()
             if self._is_chief:
                 self._begin_to_write(values, metrics)
@@ -217,10 +217,10 @@ class Keeper(keras.callbacks.Callback):
         values = replica_values.read(self._passing(metrics=metrics), self._strategy)
         return values | {RANDOM: random_state.read(self._strategy)}
 
-    def _passing(self, *, metrics: bool) -> dict[str, replica_values.Part]:
-        return training_state.passing_parts(self.model, metrics=metrics)
+    def _passing(self, *, metrics: bool) -> dict[str, replica_values.ReplicaCopies]:
+        return training_state.transient_state(self.model, metrics=metrics)
 
-    def _give_back(self, parts: Mapping[str, replica_values.Part]) -> None:
+    def _give_back(self, parts: Mapping[str, replica_values.ReplicaCopies]) -> None:
         try:
             replica_values.write(self._values, parts, self._strategy)
         except ValueError as error:

@@ -34,7 +34,7 @@ class Due:
         """A checkpoint was made, or tried: the time until the next one begins."""
         self._saved_time = time.monotonic()
 
-    def steps_to_look(self, step: int) -> float:
+    def steps_until_due(self, step: int) -> float:
         """In how many steps after `step` it must be asked next, at most; infinity where it need not be."""
         return min(self._policy.steps_until_due(step), self._look_at - step)
 

@@ -18,7 +18,7 @@ from tfdist.checkpoint import Checkpoints, Policy, Summary
 from tfdist.errors import UsageError
 from tfdist.keras_repairs.base import training_state
 from tfdist.keras_repairs.inputs import data_position
-from tfdist.keras_repairs.inputs.data_position import Data
+from tfdist.keras_repairs.inputs.data_position import FitData
 from tfdist.training.checkpoints import callback_state, csv_logs
 from tfdist.training.checkpoints.checkpoint_callback import Keeper, Logs, Saving
 from tfdist.training.checkpoints.checkpoint_options import Keeping
@@ -93,7 +93,7 @@ class FitKeeper(Keeper):
         self._file = record
         self._begun = begun
         self._ended = ended
-        self._data: Data | None = None
+        self._data: FitData | None = None
         self._before = 0
         self._first_epoch: int | None = None
         self._states: dict[str, Any] = {}
@@ -196,7 +196,7 @@ class FitKeeper(Keeper):
         self._first_epoch, self._mark = kept["first_epoch"], kept["mark"]
         self._before = resumed.total - resumed.step
         if not self._data.why_not:
-            data_position.go_on(iterator, resumed.epoch - kept["first_epoch"], resumed.step)
+            data_position.fast_forward(iterator, resumed.epoch - kept["first_epoch"], resumed.step)
         # Where Keras's own BackupAndRestore leaves the epoch to begin with.
         epochs = self.params["epochs"]
         self.model._initial_epoch = next_epoch = epochs if kept["stopped"] else resumed.epoch

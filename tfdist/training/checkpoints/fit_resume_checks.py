@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tfdist.errors import RunDirError, UnsupportedError
-from tfdist.keras_repairs.inputs.data_position import Data
+from tfdist.keras_repairs.inputs.data_position import FitData
 
 
-def check_same_data(there: Mapping[str, Any], data: Data) -> None:
+def check_same_data(there: Mapping[str, Any], data: FitData) -> None:
     """Checks that global batches are those of the `fit` that is to go on.
 
     Raises:
@@ -26,7 +26,7 @@ def check_same_data(there: Mapping[str, Any], data: Data) -> None:
             )
 
 
-def check_place(done: int, data: Data) -> None:
+def check_place(done: int, data: FitData) -> None:
     """Checks that a `fit` on `data` can begin after `done` steps of an epoch.
 
     Raises:
@@ -68,7 +68,7 @@ def check_optimizers(there: Sequence[int], here: Sequence[int]) -> None:
         )
 
 
-def not_within_epochs(data: Data) -> str:
+def not_within_epochs(data: FitData) -> str:
     """What is said of a `fit` whose checkpoints can be made at the ends of epochs alone."""
     return (
         "Checkpoints of this fit are made at the ends of its epochs alone, and an epoch that is killed begins again: "

@@ -35,7 +35,7 @@ class Session:
     """
 
     strategy: tf.distribute.Strategy
-    choice: strategies.Choice
+    choice: strategies.StrategyChoice
     devices: tuple[str, ...]
     index: int
     num_workers: int

@@ -18,7 +18,7 @@ from tfdist.rundir.ledger_lines import TimeKind
 from tfdist.runtime import collectives, devices
 from tfdist.runtime import strategy as strategies
 from tfdist.runtime.default_seed import set_default_seed
-from tfdist.runtime.step_meter import Meter, use_meter
+from tfdist.runtime.step_meter import StepMeter, use_meter
 from tfdist.runtime.transport import replica_sums
 from tfdist.training.checkpoints.fit_registry import Fits
 from tfdist.training.probes.recorder import Recorder
@@ -64,7 +64,7 @@ def _request_of(place: JobPlace, request: devices.DeviceRequest) -> devices.Devi
     return request
 
 
-def _make_strategy(place: JobPlace, choice: strategies.Choice, names: Sequence[str]) -> tf.distribute.Strategy:
+def _make_strategy(place: JobPlace, choice: strategies.StrategyChoice, names: Sequence[str]) -> tf.distribute.Strategy:
     """Makes the strategy, with several workers once all of them have come, and puts it in force."""
     several = place.num_workers > 1
     with (
@@ -96,7 +96,7 @@ def _agreed_seed(place: JobPlace, strategy: tf.distribute.Strategy) -> int | Non
 def _session_of(
     place: JobPlace,
     strategy: tf.distribute.Strategy,
-    choice: strategies.Choice,
+    choice: strategies.StrategyChoice,
     names: Sequence[str],
     seed: int | None,
 ) -> Session:
@@ -147,7 +147,7 @@ def _install_repairs(place: JobPlace, strategy: tf.distribute.Strategy, seed: in
     tracer = None if place.trace is None else place.trace(strategy)
     follower = None
     if place.line is not None:
-        meter = Meter()
+        meter = StepMeter()
         use_meter(strategy, meter)
         follower = Follower(place.line.heartbeat, place.line.stopping, place.line.account, meter)
     tellers = [teller for teller in (follower, recorder, tracer) if teller is not None]

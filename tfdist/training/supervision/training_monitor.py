@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import keras
 
-from tfdist.keras_repairs.loop.fit_listeners import Call
+from tfdist.keras_repairs.loop.fit_listeners import TrainerMethod
 from tfdist.rundir.ledger_lines import TimeKind
-from tfdist.runtime.step_meter import Meter
+from tfdist.runtime.step_meter import StepMeter
 from tfdist.training.supervision.heartbeat import Heartbeat
 from tfdist.training.supervision.ledger_writer import TimeAccount
 from tfdist.training.supervision.step_rate import Mark, Pace
@@ -30,7 +30,7 @@ class Follower:
         meter: What the steps count on.
     """
 
-    def __init__(self, heartbeat: Heartbeat, stopping: Stopping, account: TimeAccount, meter: Meter) -> None:
+    def __init__(self, heartbeat: Heartbeat, stopping: Stopping, account: TimeAccount, meter: StepMeter) -> None:
         self._heartbeat = heartbeat
         self._stopping = stopping
         self._account = account
@@ -47,7 +47,7 @@ class Follower:
         return _Callback(self, self._heartbeat)
 
     @contextlib.contextmanager
-    def calling(self, call: Call) -> Iterator[None]:
+    def calling(self, call: TrainerMethod) -> Iterator[None]:
         """Around a `fit`, `evaluate` or `predict`."""
         trains = call == "fit"
         with (
@@ -61,7 +61,7 @@ class Follower:
                 self.pause()
                 self._left = None if trains else self._left
 
-    def begin(self, call: Call, steps: int) -> None:
+    def begin_execution(self, call: TrainerMethod, steps: int) -> None:
         """Batches are about to run.
 
         Raises:
@@ -75,7 +75,7 @@ class Follower:
             self._since = time.perf_counter()
             self._outside_since = self._meter.waited_outside
 
-    def end(self, call: Call, steps: int) -> None:
+    def end_execution(self, call: TrainerMethod, steps: int) -> None:
         """They have run."""
         trained = self._trained(steps) if call == "fit" else 0
         self._heartbeat.end_batches(trained)
@@ -91,7 +91,7 @@ class Follower:
         with self._heartbeat.saving(), self._account.spending(TimeKind.CHECKPOINT):
             yield
 
-    def got_on(self) -> None:
+    def callback_done(self) -> None:
         """A callback is done."""
         self._heartbeat.move()
 

@@ -43,9 +43,9 @@ def due(steps: int | None, seconds: float | None) -> Due:
 def test_by_the_number_of_steps_nobody_is_asked(clock: Clock) -> None:
     made = due(3, None)
     assert [step for step in range(1, 10) if made.is_due(step)] == [3, 6, 9]
-    assert [made.steps_to_look(step) for step in (0, 1, 2, 3)] == [3, 2, 1, 3]
+    assert [made.steps_until_due(step) for step in (0, 1, 2, 3)] == [3, 2, 1, 3]
     assert clock.asked == 0
-    assert due(None, None).steps_to_look(5) == math.inf
+    assert due(None, None).steps_until_due(5) == math.inf
 
 
 def test_by_the_clock_it_comes_with_few_looks(clock: Clock) -> None:
@@ -65,7 +65,7 @@ def test_the_chiefs_clock_counts(clock: Clock) -> None:
     made = due(None, 100.0)
     clock.chief_says = [1.0, 7.0]
     assert made.is_due(1)
-    assert made.steps_to_look(1) == 7
+    assert made.steps_until_due(1) == 7
     clock.now = 1000.0
     assert not made.is_due(5)  # nobody looks before it was agreed on
     clock.chief_says = [0.0, 1.0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tfdist.errors import RunDirError, UnsupportedError
-from tfdist.keras_repairs.inputs.data_position import Data
+from tfdist.keras_repairs.inputs.data_position import FitData
 from tfdist.training.checkpoints.fit_resume_checks import (
     check_executions,
     check_optimizers,
@@ -13,7 +13,7 @@ from tfdist.training.checkpoints.fit_resume_checks import (
     not_within_epochs,
 )
 
-ARRAYS = Data("arrays", 5, 8, 40, {"samples": 40, "seed": 3})
+ARRAYS = FitData("arrays", 5, 8, 40, {"samples": 40, "seed": 3})
 KEPT = {"kind": "arrays", "samples": 40, "seed": 3}
 
 
@@ -51,5 +51,5 @@ def test_an_optimizer_that_is_not_built_is_refused_with_what_to_call() -> None:
 
 def test_why_not_within_an_epoch_is_said() -> None:
     assert "its data is a tf.data.Dataset, and it calls Python code." in not_within_epochs(
-        Data("a tf.data.Dataset", None, why_not="it calls Python code")
+        FitData("a tf.data.Dataset", None, why_not="it calls Python code")
     )
