@@ -120,14 +120,16 @@ class _Saver:
         import tensorflow as tf
 
         from tfdist.checkpoint import Checkpoints, Policy, Retention, Summary
-        from tfdist.training.checkpoints.checkpoint_callback import Keeper
+        from tfdist.training.checkpoints.checkpoint_callback import CheckpointCallback
 
         strategy = tf.distribute.get_strategy()
         self.waits: list[float] = []
         self.folder = folder
         self.checkpoints = Checkpoints(folder, Retention(1), strategy)
         facts = Summary(0, 0, 0, 0, BATCH, steps * BATCH, 1, 1, 0.0)
-        self.keeper = Keeper(self.checkpoints, Policy(every), facts, steps, dict, None, strategy, self._saving)
+        self.keeper = CheckpointCallback(
+            self.checkpoints, Policy(every), facts, steps, dict, None, strategy, self._saving
+        )
 
     @property
     def size(self) -> int:

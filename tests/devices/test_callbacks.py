@@ -12,7 +12,7 @@ import tensorflow as tf
 from tests.exactness.table import classifier, numbers
 from tfdist.errors import RunDirError
 from tfdist.rundir import RunDir
-from tfdist.training.run_callbacks import Progress, Record, metrics_line
+from tfdist.training.run_callbacks import ProgressCallback, RunRecordCallback, metrics_line
 from tfdist.training.tensorboard_events import EventFile
 
 
@@ -20,7 +20,9 @@ def fit(run: RunDir, epochs: int) -> dict[str, list[float]]:
     x, y = numbers(20)
     model = classifier()
     model.compile("sgd", "sparse_categorical_crossentropy", metrics=["accuracy"])
-    history = model.fit(x.astype("float32"), y, epochs=epochs, validation_split=0.5, callbacks=[Record(run)], verbose=0)
+    history = model.fit(
+        x.astype("float32"), y, epochs=epochs, validation_split=0.5, callbacks=[RunRecordCallback(run)], verbose=0
+    )
     return history.history
 
 
@@ -50,7 +52,7 @@ def test_events_have_keras_names(tmp_path: Path) -> None:
 
 def test_a_disk_that_takes_nothing_ends_no_training(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     run = RunDir(tmp_path / "gone")
-    record = Record(run)
+    record = RunRecordCallback(run)
     record.on_epoch_end(0, {"loss": 0.5})
     assert "The record of epoch 1 is not written. The training goes on without." in caplog.text
     run.path.mkdir()
@@ -71,7 +73,7 @@ def test_events_that_may_be_cut_short_are_followed_by_another_file(
 ) -> None:
     """What comes behind half a record of a file is read by nobody."""
     run = RunDir(tmp_path)
-    record = Record(run)
+    record = RunRecordCallback(run)
     record.on_epoch_end(0, {"loss": 0.5})
 
     def fail(self: EventFile, step: int, values: dict[str, float]) -> None:
@@ -89,7 +91,7 @@ def test_a_metric_with_several_values_is_recorded_one_by_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     logs = {"loss": 0.1, "f1_score": np.array([0.5, 1.0], np.float32)}
-    record, progress = Record(RunDir(tmp_path)), Progress(epochs=1, samples=1)
+    record, progress = RunRecordCallback(RunDir(tmp_path)), ProgressCallback(epochs=1, samples=1)
     record.on_epoch_end(0, logs)
     progress.on_epoch_end(0, logs)
     assert record.history == {"loss": [0.1], "f1_score[0]": [0.5], "f1_score[1]": [1.0]}
@@ -100,7 +102,7 @@ def test_progress_says_one_line_an_epoch(capsys: pytest.CaptureFixture[str]) -> 
     x, y = numbers(20)
     model = classifier()
     model.compile("sgd", "sparse_categorical_crossentropy")
-    progress = Progress(epochs=2, samples=20)
+    progress = ProgressCallback(epochs=2, samples=20)
     model.fit(x.astype("float32"), y, epochs=2, callbacks=[progress], verbose=0)
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[:2] for line in lines] == [["epoch", "1/2"], ["epoch", "2/2"]]
@@ -111,7 +113,7 @@ def test_progress_says_one_line_an_epoch(capsys: pytest.CaptureFixture[str]) -> 
 
 def test_progress_says_how_much_of_the_steps_time_waited_for_data(capsys: pytest.CaptureFixture[str]) -> None:
     fetched = iter([0.0, 0.0, 1e6, 0.0, 1e-9])
-    progress = Progress(epochs=2, samples=20, fetched=lambda: next(fetched))
+    progress = ProgressCallback(epochs=2, samples=20, fetched=lambda: next(fetched))
     for epoch in range(2):
         progress.on_epoch_begin(epoch)
         progress.on_train_batch_end(0)

@@ -23,7 +23,7 @@ from tfdist.checkpoint import Checkpoints, Policy, Retention, Summary
 from tfdist.checkpoint.background_writer import writer
 from tfdist.checkpoint.checkpoint_files import Stored, stored
 from tfdist.keras_repairs.files.weights_copy import WeightsCopy
-from tfdist.training.checkpoints.checkpoint_callback import Keeper
+from tfdist.training.checkpoints.checkpoint_callback import CheckpointCallback
 
 EPOCHS = 2
 SECONDS = 50.0
@@ -64,13 +64,13 @@ def fit(
     every: int | None = 2,
     model: keras.Model | None = None,
     saving: Callable[[], Any] = contextlib.nullcontext,
-    after: Callable[[Keeper], None] = lambda keeper: None,
+    after: Callable[[CheckpointCallback], None] = lambda keeper: None,
 ) -> keras.Model:
     """Trains on one device; what `acts` has for a step comes before the checkpoint after it, `after` behind it."""
     strategy = tf.distribute.get_strategy()
     checkpoints = Checkpoints(folder, retention or Retention(100), strategy, when_busy=when_busy)
     facts = Summary(0, 0, 0, 4, BATCH, STEPS * BATCH, 1, 1, 0.0)
-    keeper = Keeper(checkpoints, Policy(every), facts, STEPS, dict, None, strategy, saving)
+    keeper = CheckpointCallback(checkpoints, Policy(every), facts, STEPS, dict, None, strategy, saving)
     model = model or compiled(sequential())
     last = Told(dict.fromkeys(range(STEPS * EPOCHS), lambda: after(keeper)))
     model.fit(batches(), epochs=EPOCHS, verbose=0, callbacks=[Told(acts or {}), keeper, last])
@@ -232,7 +232,7 @@ def test_after_the_training_nothing_holds_the_copy(tmp_path: Path) -> None:
     """The model keeps its callbacks."""
     copies: list[weakref.ref[WeightsCopy]] = []
 
-    def look(keeper: Keeper) -> None:
+    def look(keeper: CheckpointCallback) -> None:
         if keeper._weights is not None:
             copies.append(weakref.ref(keeper._weights))
 

@@ -26,7 +26,7 @@ from tfdist.keras_repairs.forward.gathered_metrics import copies
 from tfdist.keras_repairs.inputs.epoch_iterator import BatchIterator
 from tfdist.keras_repairs.loop import multi_step_execution
 from tfdist.order.position import START
-from tfdist.training.checkpoints.checkpoint_callback import Keeper
+from tfdist.training.checkpoints.checkpoint_callback import CheckpointCallback
 
 pytestmark = pytest.mark.usefixtures("repaired")
 
@@ -70,7 +70,7 @@ def scheduled() -> Any:
 class Ends(keras.callbacks.Callback):
     """Saves and ends the training at the k-th call of one of the callbacks' methods, and so makes steps run singly."""
 
-    def __init__(self, keeper: Keeper, method: str, call: int) -> None:
+    def __init__(self, keeper: CheckpointCallback, method: str, call: int) -> None:
         super().__init__()
         self.keeper, self.left, self.said = keeper, call, ""
         setattr(self, method, self.count)
@@ -117,7 +117,7 @@ class Run:
         replicas = strategy.num_replicas_in_sync
         facts = Summary(0, 0, 0, 4, BATCH, SAMPLES, 1, replicas, 0.0, (), {}, {}, {}, {})
         policy = Policy(self.every, self.seconds)
-        keeper = Keeper(checkpoints, policy, facts, STEPS, lambda: self.history, resumed, strategy)
+        keeper = CheckpointCallback(checkpoints, policy, facts, STEPS, lambda: self.history, resumed, strategy)
         callbacks = [keras.callbacks.LambdaCallback(on_epoch_end=self._record), keeper]
         callbacks += [Ends(keeper, *end)] if end else []
         try:

@@ -25,9 +25,9 @@ from tfdist.keras_repairs.files.weights_copy import WeightsCopy
 from tfdist.keras_repairs.forward.gathered_metrics import copies
 from tfdist.keras_repairs.install import RepairHooks, repairs
 from tfdist.rundir import RunDir
-from tfdist.training.checkpoints.checkpoint_options import Keeping, Wish
-from tfdist.training.checkpoints.fit_registry import Fits
-from tfdist.training.run_callbacks import Record
+from tfdist.training.checkpoints.checkpoint_options import CheckpointOptions, CheckpointRequest
+from tfdist.training.checkpoints.fit_registry import FitRegistry
+from tfdist.training.run_callbacks import RunRecordCallback
 from tfdist.training.session.libraries import seed_all
 
 SAMPLES, BATCH, SEED = 45, 6, 11
@@ -76,8 +76,8 @@ class Script:
         """Runs it to its end, or until the k-th call of a callback's method; returns whether it came to its end."""
         keras.backend.clear_session()
         seed_all(SEED)
-        self.keeping = Keeping(RunDir(self.folder), every_steps=self.every, resume=resume)
-        self.fits = Fits(self.strategy, self.keeping, seed=SEED)
+        self.keeping = CheckpointOptions(RunDir(self.folder), every_steps=self.every, resume=resume)
+        self.fits = FitRegistry(self.strategy, self.keeping, seed=SEED)
         self.method, self.left = method, call
         self.history, self.values, self.drawn = [], [], []
         with installed(self.fits), self.strategy.scope():
@@ -97,7 +97,7 @@ class Script:
 
 
 @contextlib.contextmanager
-def installed(fits: Fits) -> Iterator[None]:
+def installed(fits: FitRegistry) -> Iterator[None]:
     """The repairs as a process of its own has them: they know the fits of one start."""
     hooks = RepairHooks(
         imposed_seed=SEED, extra_callbacks=lambda given: [] if given is None else fits.callbacks_for(given)
@@ -354,7 +354,7 @@ def test_what_cannot_be_made_right_is_refused(tmp_path: Path) -> None:
     script.body = one_fit(units=4)
     with pytest.raises(RunDirError, match="another model or optimizer"):
         script.run()
-    wish = Wish(Keeping(RunDir(tmp_path), resume="auto", is_asked_for=True), None)
+    wish = CheckpointRequest(CheckpointOptions(RunDir(tmp_path), resume="auto", is_asked_for=True), None)
     script.body = one_fit(callbacks=[wish, keras.callbacks.BackupAndRestore(tmp_path / "backup")])
     with pytest.raises(UsageError, match="tfdist.callbacks.* and BackupAndRestore"):
         script.run()
@@ -379,8 +379,8 @@ def test_more_epochs_are_trained_and_what_came_after_them_begins_anew(tmp_path: 
 
 def test_the_record_of_a_script_goes_on(tmp_path: Path) -> None:
     def body(script: Script) -> None:
-        record = Record(RunDir(tmp_path))
-        one_fit(callbacks=[record, Wish(script.keeping, record)], epochs=3)(script)
+        record = RunRecordCallback(RunDir(tmp_path))
+        one_fit(callbacks=[record, CheckpointRequest(script.keeping, record)], epochs=3)(script)
 
     script = Script(tmp_path, body)
     assert not script.run("on_train_batch_begin", 2 * STEPS + 2)

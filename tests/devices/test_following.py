@@ -19,9 +19,9 @@ from tfdist.launch.environment import Assignment
 from tfdist.rundir import State, ledger_lines
 from tfdist.runtime.step_meter import StepMeter
 from tfdist.training.supervision.heartbeat import Heartbeat
-from tfdist.training.supervision.ledger_writer import TimeAccount
-from tfdist.training.supervision.stop_requests import Stopping
-from tfdist.training.supervision.training_monitor import Follower
+from tfdist.training.supervision.ledger_writer import LedgerWriter
+from tfdist.training.supervision.stop_requests import StopRequests
+from tfdist.training.supervision.training_monitor import TrainingMonitor
 
 SAMPLES = 41
 
@@ -203,8 +203,8 @@ def test_a_heartbeat_that_follows(notes: Notes, tmp_path: Path, monkeypatch: pyt
     """Steps are counted where the last execution of an epoch has fewer than the others, on one replica, too."""
     assignment = Assignment(run_dir=str(tmp_path), seed=1, index=0, num_workers=1, target_kind="script", target="x.py")
     heartbeat = Heartbeat(tmp_path / "state.json", assignment)
-    account = TimeAccount(tmp_path / "ledger.jsonl", 0)
-    follower = Follower(heartbeat, Stopping(grace=1), account, StepMeter())
+    account = LedgerWriter(tmp_path / "ledger.jsonl", 0)
+    follower = TrainingMonitor(heartbeat, StopRequests(grace=1), account, StepMeter())
     for name in ("calling", "begin_execution", "end_execution"):
         monkeypatch.setattr(notes, name, getattr(follower, name))
     model(steps_per_execution=4).fit(

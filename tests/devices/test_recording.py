@@ -15,10 +15,10 @@ import tensorflow as tf
 from tests.devices.mirrored import mirrored
 from tfdist.keras_repairs.base.model_facts import model_facts
 from tfdist.launch.recording_request import RecordingRequest
-from tfdist.training.probes.perturbation import nudge
-from tfdist.training.probes.recorder import Recorded, Recorder
+from tfdist.training.probes.perturbation import perturb_weights
+from tfdist.training.probes.recorder import Recorder, RecordingComplete
 from tfdist.training.probes.recording_file import Recording
-from tfdist.training.probes.step_fingerprints import Observer, fingerprint
+from tfdist.training.probes.step_fingerprints import StepFingerprints, fingerprint
 from tfdist.training.probes.weight_samples import MOST_ELEMENTS
 
 X = np.random.default_rng(1).normal(size=(7, 4)).astype(np.float32)
@@ -86,7 +86,7 @@ def test_what_has_no_rows_is_left_out() -> None:
 @pytest.mark.parametrize("replicas", [2, 3])
 def test_gradients_count_once_and_data_of_all_replicas(replicas: int) -> None:
     strategy = mirrored(replicas)
-    observer = Observer(strategy)
+    observer = StepFingerprints(strategy)
     slices = tf.IndexedSlices(tf.constant([[1.0], [2.0]]), tf.constant([1, 1]), tf.constant([3, 1]))
 
     def step() -> None:
@@ -147,7 +147,7 @@ def test_a_nudge_is_a_rounding_error_and_always_the_same() -> None:
         keras.utils.set_random_seed(3)
         model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(100)])
         before = model.get_weights()[0]
-        nudge(model)
+        perturb_weights(model)
         return before, model.get_weights()[0]
 
     before, after = nudged()
@@ -165,7 +165,7 @@ def test_a_recording_of_one_fit(tmp_path: Path) -> None:
     model.compile("sgd", "mse", metrics=["mae"])
     seen: list[np.ndarray] = []
     look = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: seen.append(model.get_weights()[0]))
-    with pytest.raises(Recorded) as end:
+    with pytest.raises(RecordingComplete) as end:
         model.fit(X, X[:, 0], batch_size=3, epochs=9, verbose=0, shuffle=False, validation_data=(X, X[:, 0]),
                   callbacks=[recorder.callback(), look])  # fmt: skip
     assert end.value.code == 0
@@ -204,7 +204,7 @@ def test_large_weights_are_sampled_in_every_column(tmp_path: Path) -> None:
     model = keras.Sequential([keras.Input((1024,)), keras.layers.Dense(columns, use_bias=False)])
     model.layers[0].kernel.assign(np.tile(np.arange(columns), (1024, 1)))
     model.compile("sgd", "mse")
-    with pytest.raises(Recorded):
+    with pytest.raises(RecordingComplete):
         model.fit(np.zeros((2, 1024)), np.zeros((2, columns)), verbose=0, callbacks=[recorder.callback()])
     recording = Recording.read(tmp_path / "worker-0.npz")
     assert recording is not None

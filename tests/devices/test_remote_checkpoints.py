@@ -24,7 +24,7 @@ from tfdist.checkpoint.remote_store import RemoteStore
 from tfdist.checkpoint.store import Store, open_store
 from tfdist.errors import RunDirError
 from tfdist.runtime import remote_file_calls
-from tfdist.training.checkpoints.checkpoint_callback import Keeper
+from tfdist.training.checkpoints.checkpoint_callback import CheckpointCallback
 
 CONTENT = {"model.weights.h5": b"weights" * 9, "replicas.npz": b"rows", "summary.json": b"{}"}
 
@@ -184,7 +184,7 @@ def fit(url: str, epochs: int) -> list[np.ndarray]:
     resumed = None if found is None else found[0]
     model.optimizer.build(model.trainable_variables)
     facts = Summary(0, 0, 0, 3, 4, 24, 1, 1, 0.0)
-    keeper = Keeper(checkpoints, Policy(4), facts, 6, dict, resumed, strategy)
+    keeper = CheckpointCallback(checkpoints, Policy(4), facts, 6, dict, resumed, strategy)
     begin = 0 if resumed is None else resumed.epoch
     model.fit(data, initial_epoch=begin, epochs=epochs, verbose=0, shuffle=False, callbacks=[keeper])
     assert writer().wait(50)

@@ -21,7 +21,7 @@ from tests.waiting import until
 from tfdist.launch.environment import Assignment
 from tfdist.launch.worker.launcher_channel import LauncherChannel
 from tfdist.rundir import ErrorRecord, RunDir, State, WorkerState
-from tfdist.training.supervision.ledger_writer import TimeAccount
+from tfdist.training.supervision.ledger_writer import LedgerWriter
 
 
 def main() -> None:
@@ -89,7 +89,7 @@ class Trainer:
     def _account_for(self, steps: int) -> None:
         """From the step that the last `step` has said."""
         begun = self._begun or 0
-        account = TimeAccount(RunDir(Path(self._assignment.run_dir)).ledger_file, self._assignment.attempt)
+        account = LedgerWriter(RunDir(Path(self._assignment.run_dir)).ledger_file, self._assignment.attempt)
         with account.calling(trains=True):
             for step in range(begun + 1, steps + 1):
                 account.begin_batches()

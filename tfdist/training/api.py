@@ -17,13 +17,13 @@ from tfdist.runtime import collectives
 from tfdist.training.checkpoints.checkpoint_options import (
     EVERY_MINUTES,
     KEEP,
-    Keeping,
-    Wish,
+    CheckpointOptions,
+    CheckpointRequest,
     is_restart,
     is_verified,
     wanted_resume,
 )
-from tfdist.training.run_callbacks import Record
+from tfdist.training.run_callbacks import RunRecordCallback
 from tfdist.training.session import current_session as session
 
 
@@ -79,14 +79,14 @@ def callbacks(
     restarted = resume is None and assignment is not None and is_restart(assignment)
     if resume is None:
         resume = "never" if assignment is None else wanted_resume(assignment)
-    keeping = Keeping(
+    keeping = CheckpointOptions(
         run, every_steps, every_minutes, keep, resume, overwrite, is_asked_for=True, is_restart=restarted
     )
     record = None
     if here.is_chief:
         _make(run)
-        record = Record(run)
-    return [*([] if record is None else [record]), Wish(keeping, record)]
+        record = RunRecordCallback(run)
+    return [*([] if record is None else [record]), CheckpointRequest(keeping, record)]
 
 
 def _make(run: RunDir) -> None:

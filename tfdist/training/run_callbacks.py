@@ -14,13 +14,13 @@ import keras
 from tfdist.errors import RunDirError
 from tfdist.rundir import RunDir, atomic_files
 from tfdist.training.metric_values import numbers
-from tfdist.training.supervision.input_wait import Wait, WaitClock
+from tfdist.training.supervision.input_wait import InputWait, InputWaitClock
 from tfdist.training.tensorboard_events import EventFile
 
 _log = logging.getLogger("tfdist")
 
 
-class Record(keras.callbacks.Callback):
+class RunRecordCallback(keras.callbacks.Callback):
     """Writes `metrics.jsonl`, `history.json` and TensorBoard's `events/` at the end of every epoch.
 
     A disk that takes nothing must not end the training: it is said, and the record of the next epoch has this one too,
@@ -92,7 +92,7 @@ class Record(keras.callbacks.Callback):
             self._events[run].add(epoch, scalars)
 
 
-class Progress(keras.callbacks.Callback):
+class ProgressCallback(keras.callbacks.Callback):
     """Prints one line an epoch with its metrics, the samples a second and how much of its time waited for data.
 
     Args:
@@ -111,9 +111,9 @@ class Progress(keras.callbacks.Callback):
         self._epochs = epochs
         self._samples = samples
         self._before = before
-        self._clock = WaitClock(fetched)
+        self._clock = InputWaitClock(fetched)
         self._rates: list[float] = []
-        self._waits: list[Wait] = []
+        self._waits: list[InputWait] = []
 
     @property
     def samples_per_second(self) -> float:
@@ -122,7 +122,7 @@ class Progress(keras.callbacks.Callback):
         return rates[len(rates) // 2] if rates else 0.0
 
     @property
-    def wait(self) -> Wait | None:
+    def wait(self) -> InputWait | None:
         """The epoch that waited for data as long as the others do, the median one of the same epochs."""
         waits = sorted(self._waits[1:] or self._waits, key=lambda wait: wait.share)
         return waits[len(waits) // 2] if waits else None

@@ -14,8 +14,8 @@ from tfdist.errors import UsageError, WorkerFailedError
 from tfdist.launch.environment import Assignment
 from tfdist.rundir import RunDir, State
 from tfdist.training.supervision.error_report import report
-from tfdist.training.supervision.launcher_link import Line, dump_on_signal, line_of
-from tfdist.training.supervision.stop_requests import Stopped
+from tfdist.training.supervision.launcher_link import LauncherLink, dump_on_signal, link_of
+from tfdist.training.supervision.stop_requests import WorkerStopped
 
 _EXIT_SECONDS = 10.0
 """How long the exit handlers of a script may take."""
@@ -34,7 +34,7 @@ def main() -> None:
     # The launcher sends the signal to workers that have told of themselves, and without a handler they would die of it.
     dump_on_signal(assignment)
     # Opened before anything slow: from now on the launcher is watched, and hears of this worker.
-    line = line_of(assignment)
+    line = link_of(assignment)
     _set_up_logging(assignment)
     end.code = _run(assignment, line)
     watchdog = threading.Timer(_EXIT_SECONDS, end)
@@ -58,7 +58,7 @@ class _End:
         os._exit(self.code)
 
 
-def _run(assignment: Assignment, line: Line) -> int:
+def _run(assignment: Assignment, line: LauncherLink) -> int:
     try:
         with contextlib.closing(line.account):
             code = _target(assignment)
@@ -78,11 +78,11 @@ def _target(assignment: Assignment) -> int:
     # Imported here: from now on it takes seconds, and the launcher must be watched from the first moment.
     if assignment.target_kind == "config":
         from tfdist.training.config_run.run_config import run_config
-        from tfdist.training.probes.recorder import Recorded
+        from tfdist.training.probes.recorder import RecordingComplete
 
         try:
             run_config(assignment)
-        except (Recorded, Stopped) as end:
+        except (RecordingComplete, WorkerStopped) as end:
             return int(end.code or 0)
         return 0
     from tfdist.training.script_run.run_script import run_script

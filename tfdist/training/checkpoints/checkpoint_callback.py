@@ -21,16 +21,16 @@ from tfdist.keras_repairs.loop import multi_step_execution
 from tfdist.order.position import START, Position
 from tfdist.runtime import random_state, replica_values
 from tfdist.runtime.collectives import broadcast, worker_rank
-from tfdist.training.checkpoints.checkpoint_schedule import Due
+from tfdist.training.checkpoints.checkpoint_schedule import CheckpointSchedule
 
 Logs = Mapping[str, Any] | None
-Saving = Callable[[], contextlib.AbstractContextManager[None]]
+ContextFactory = Callable[[], contextlib.AbstractContextManager[None]]
 
 RANDOM = "random"
 """The name of the random states that no model holds, among a checkpoint's values."""
 
 
-class Keeper(keras.callbacks.Callback):
+class CheckpointCallback(keras.callbacks.Callback):
     """Saves when it is due, between two batches that are the same on all workers; give it to `fit` on each of them.
 
     It comes after the callback that keeps the run's record, so that an epoch's checkpoint has the epoch's record.
@@ -58,11 +58,11 @@ class Keeper(keras.callbacks.Callback):
         record: Callable[[], Mapping[str, Any]],
         resumed: Summary | None,
         strategy: tf.distribute.Strategy,
-        saving: Saving = contextlib.nullcontext,
+        saving: ContextFactory = contextlib.nullcontext,
     ) -> None:
         super().__init__()
         self._checkpoints = checkpoints
-        self._due = Due(policy, strategy)
+        self._due = CheckpointSchedule(policy, strategy)
         self._facts = facts
         self._steps = steps
         self._record = record

@@ -12,7 +12,7 @@ import keras
 from tfdist.errors import UsageError
 from tfdist.launch.environment import Assignment, Resume
 from tfdist.rundir import RunDir
-from tfdist.training.run_callbacks import Record
+from tfdist.training.run_callbacks import RunRecordCallback
 
 EVERY_MINUTES = 10.0
 """Between two checkpoints of a script, where it does not say."""
@@ -21,7 +21,7 @@ KEEP = 3
 
 
 @dataclass(frozen=True)
-class Keeping:
+class CheckpointOptions:
     """How the checkpoints of a `fit` are made.
 
     Attributes:
@@ -85,17 +85,17 @@ def is_verified(assignment: Assignment | None) -> bool:
     return assignment is not None and not (assignment.recording is None and assignment.trace is None)
 
 
-def keeping_of_start(assignment: Assignment | None) -> Keeping | None:
+def options_of_start(assignment: Assignment | None) -> CheckpointOptions | None:
     """What the way in which a script was started asks for: checkpoints where it may have to go on, else None."""
     if assignment is None or assignment.target_kind == "config" or assignment.recording is not None:
         return None
     resume = wanted_resume(assignment)
     if resume == "never" and not assignment.max_restarts:
         return None
-    return Keeping(RunDir(Path(assignment.run_dir)), resume=resume, is_restart=is_restart(assignment))
+    return CheckpointOptions(RunDir(Path(assignment.run_dir)), resume=resume, is_restart=is_restart(assignment))
 
 
-class Wish(keras.callbacks.Callback):
+class CheckpointRequest(keras.callbacks.Callback):
     """Stands among the callbacks of a `fit` and says what is to be kept of it; does nothing itself.
 
     Args:
@@ -106,7 +106,7 @@ class Wish(keras.callbacks.Callback):
     async_safe = True
     ignores_batches = True
 
-    def __init__(self, keeping: Keeping, record: Record | None) -> None:
+    def __init__(self, keeping: CheckpointOptions, record: RunRecordCallback | None) -> None:
         super().__init__()
         self.keeping = keeping
         self.record = record

@@ -11,7 +11,7 @@ from tfdist.checkpoint import Policy
 from tfdist.runtime.collectives import broadcast
 
 
-class Due:
+class CheckpointSchedule:
     """Knows it on every worker, the same on all. Call its methods together, with the same steps.
 
     Args:

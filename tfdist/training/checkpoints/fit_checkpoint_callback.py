@@ -20,9 +20,9 @@ from tfdist.keras_repairs.base import training_state
 from tfdist.keras_repairs.inputs import data_position
 from tfdist.keras_repairs.inputs.data_position import FitData
 from tfdist.training.checkpoints import callback_state, csv_logs
-from tfdist.training.checkpoints.checkpoint_callback import Keeper, Logs, Saving
-from tfdist.training.checkpoints.checkpoint_options import Keeping
-from tfdist.training.checkpoints.checkpoint_schedule import Due
+from tfdist.training.checkpoints.checkpoint_callback import CheckpointCallback, ContextFactory, Logs
+from tfdist.training.checkpoints.checkpoint_options import CheckpointOptions
+from tfdist.training.checkpoints.checkpoint_schedule import CheckpointSchedule
 from tfdist.training.checkpoints.fit_resume_checks import (
     check_executions,
     check_optimizers,
@@ -30,13 +30,13 @@ from tfdist.training.checkpoints.fit_resume_checks import (
     check_same_data,
     not_within_epochs,
 )
-from tfdist.training.run_callbacks import Record
+from tfdist.training.run_callbacks import RunRecordCallback
 
 _log = logging.getLogger("tfdist")
 
 
 @dataclass(frozen=True)
-class Fit:
+class RegisteredFit:
     """One `fit` of a script, as its checkpoints know it.
 
     Attributes:
@@ -48,7 +48,7 @@ class Fit:
     """
 
     number: int
-    keeping: Keeping
+    keeping: CheckpointOptions
     checkpoints: Checkpoints
     after: str = ""
     resumed: Summary | None = None
@@ -60,7 +60,7 @@ class Fit:
         return Policy(self.keeping.every_steps, None if minutes is None else minutes * 60.0)
 
 
-class FitKeeper(Keeper):
+class FitCheckpointCallback(CheckpointCallback):
     """Stands last among the callbacks of a `fit`, on every worker.
 
     Args:
@@ -78,14 +78,14 @@ class FitKeeper(Keeper):
 
     def __init__(
         self,
-        fit: Fit,
+        fit: RegisteredFit,
         given: Sequence[Any],
-        record: Record | None,
+        record: RunRecordCallback | None,
         facts: Summary,
         strategy: tf.distribute.Strategy,
         begun: Callable[[], None],
         ended: Callable[[str, int], None],
-        saving: Saving = contextlib.nullcontext,
+        saving: ContextFactory = contextlib.nullcontext,
     ) -> None:
         super().__init__(fit.checkpoints, fit.policy, facts, 0, self._kept, fit.resumed, strategy, saving)
         self._fit = fit
@@ -109,7 +109,7 @@ class FitKeeper(Keeper):
         self._steps = data.steps or 0
         self._facts = dataclasses.replace(self._facts, batch_size=data.batch_size, samples=data.samples)
         if data.why_not:
-            self._due = Due(Policy(), self._strategy)
+            self._due = CheckpointSchedule(Policy(), self._strategy)
             if self._is_chief:
                 _log.warning("%s", not_within_epochs(data))
         if self._resumed is None:

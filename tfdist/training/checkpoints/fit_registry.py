@@ -25,18 +25,18 @@ from tfdist.checkpoint import Checkpoints, Retention, Summary, checkpoint_files
 from tfdist.errors import RunDirError, UsageError
 from tfdist.runtime.collectives import gather_objects, worker_count, worker_rank
 from tfdist.training.checkpoints import csv_logs
-from tfdist.training.checkpoints.checkpoint_callback import Saving
-from tfdist.training.checkpoints.checkpoint_options import Keeping, Wish
-from tfdist.training.checkpoints.fit_checkpoint_callback import Fit, FitKeeper
+from tfdist.training.checkpoints.checkpoint_callback import ContextFactory
+from tfdist.training.checkpoints.checkpoint_options import CheckpointOptions, CheckpointRequest
+from tfdist.training.checkpoints.fit_checkpoint_callback import FitCheckpointCallback, RegisteredFit
 from tfdist.training.checkpoints.resume_log import change_of, note_resume
 from tfdist.training.session.libraries import versions
 from tfdist.training.supervision.heartbeat import Heartbeat
-from tfdist.training.supervision.stop_requests import Stopping
+from tfdist.training.supervision.stop_requests import StopRequests
 
 _log = logging.getLogger("tfdist")
 
 
-class Fits:
+class FitRegistry:
     """The `fit`s of this process.
 
     Args:
@@ -54,14 +54,14 @@ class Fits:
     def __init__(
         self,
         strategy: tf.distribute.Strategy,
-        keeping: Keeping | None,
-        saving: Saving = contextlib.nullcontext,
-        restoring: Saving = contextlib.nullcontext,
+        keeping: CheckpointOptions | None,
+        saving: ContextFactory = contextlib.nullcontext,
+        restoring: ContextFactory = contextlib.nullcontext,
         *,
         seed: int | None = None,
         job: str = "",
         attempt: int = 0,
-        stopping: Stopping | None = None,
+        stopping: StopRequests | None = None,
         heartbeat: Heartbeat | None = None,
     ) -> None:
         self._strategy = strategy
@@ -78,7 +78,7 @@ class Fits:
         self._mark = ""
         self._steps = 0
         self._appending: list[keras.callbacks.CSVLogger] = []
-        self._current: FitKeeper | None = None
+        self._current: FitCheckpointCallback | None = None
         if stopping is not None:
             stopping.at_stop(self._save_now)
 
@@ -95,7 +95,7 @@ class Fits:
         for logger in self._appending:
             logger.append = False
         self._appending = []
-        wish = next((callback for callback in given if isinstance(callback, Wish)), None)
+        wish = next((callback for callback in given if isinstance(callback, CheckpointRequest)), None)
         self._check_workers(wish)
         keeping = self._keeping if wish is None else wish.keeping
         if keeping is None or self._restores_itself(given, keeping):
@@ -105,7 +105,7 @@ class Fits:
             self._tell(fit, fit.resumed)
             self._appending = csv_logs.append(given)
         record = None if wish is None else wish.record
-        self._current = FitKeeper(
+        self._current = FitCheckpointCallback(
             fit, given, record, self._facts(), self._strategy, self._begin, self._end, self._saving
         )
         return [self._current]
@@ -115,7 +115,7 @@ class Fits:
         if self._is_chief and self._keeping is not None and not self._numbers:
             _log.warning("Nothing was kept of this script: checkpoints are made of Keras's fit, which it did not call.")
 
-    def _find(self, keeping: Keeping) -> Fit:
+    def _find(self, keeping: CheckpointOptions) -> RegisteredFit:
         """The next `fit` of a directory, with the checkpoint that it goes on from."""
         is_first = not self._numbers
         number = self._numbers[keeping.run.path]
@@ -139,13 +139,13 @@ class Fits:
                 f"There is nothing to resume in {checkpoints.folder}. Expected a checkpoint that is whole in it. "
                 "Received: --resume must. Give the directory of the run that is to go on, or begin with --resume auto."
             )
-        return Fit(number, keeping, checkpoints, self._mark, resumed)
+        return RegisteredFit(number, keeping, checkpoints, self._mark, resumed)
 
-    def _is_earlier(self, resumed: Summary, keeping: Keeping) -> bool:
+    def _is_earlier(self, resumed: Summary, keeping: CheckpointOptions) -> bool:
         """Whether a checkpoint is of a training that this one was not asked to go on with."""
         return keeping.resume == "never" or (keeping.is_restart and resumed.job != self._job)
 
-    def _is_of_this_past(self, resumed: Summary, keeping: Keeping) -> bool:
+    def _is_of_this_past(self, resumed: Summary, keeping: CheckpointOptions) -> bool:
         if self._is_earlier(resumed, keeping):
             return False
         if "fit" not in resumed.record:
@@ -160,7 +160,7 @@ class Fits:
             for entry in checkpoint_files.stored(Path(checkpoints.folder)):
                 checkpoint_files.remove(entry)
 
-    def _tell(self, fit: Fit, resumed: Summary) -> None:
+    def _tell(self, fit: RegisteredFit, resumed: Summary) -> None:
         replicas = self._strategy.num_replicas_in_sync
         if self._heartbeat is not None:
             self._heartbeat.resume(resumed.epoch, self._steps + resumed.total)
@@ -174,7 +174,7 @@ class Fits:
         change = change_of(resumed, replicas)
         print(f"tfdist: fit {fit.number + 1} goes on {place}{change}", file=sys.stderr, flush=True)
 
-    def _check_workers(self, wish: Wish | None) -> None:
+    def _check_workers(self, wish: CheckpointRequest | None) -> None:
         """All workers must be given the callbacks, or none: each would wait for the others."""
         if worker_count(self._strategy) == 1:
             return
@@ -186,7 +186,7 @@ class Fits:
                 f"a fit without it on worker {without}. Give it to fit on every worker; only the chief writes."
             )
 
-    def _restores_itself(self, given: Sequence[Any], keeping: Keeping) -> bool:
+    def _restores_itself(self, given: Sequence[Any], keeping: CheckpointOptions) -> bool:
         if not any(isinstance(callback, keras.callbacks.BackupAndRestore) for callback in given):
             return False
         if keeping.is_asked_for:

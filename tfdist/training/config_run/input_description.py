@@ -8,10 +8,10 @@ import tensorflow as tf
 
 from tfdist.config.data_sections import GeneratorSource, ImagesSource, SourceConfig, TextSource, TfrecordSource
 from tfdist.config.dotted_path import resolve_callable
-from tfdist.training.supervision.input_wait import Input
+from tfdist.training.supervision.input_wait import InputDescription
 
 
-def input_of(section: SourceConfig) -> Input:
+def input_of(section: SourceConfig) -> InputDescription:
     """Describes the input that a section of the config stands for.
 
     Args:
@@ -20,7 +20,7 @@ def input_of(section: SourceConfig) -> Input:
     parse, spec = _parse_of(section)
     features = section.features or {} if isinstance(section, TfrecordSource) else {}
     images = isinstance(section, ImagesSource) or any(feature.dtype == "image" for feature in features.values())
-    return Input(
+    return InputDescription(
         format=section.format,
         decodes=images,
         python=parse if parse and _runs_python(parse, spec) else "",

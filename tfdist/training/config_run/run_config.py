@@ -17,7 +17,7 @@ from tfdist.order.position import Position
 from tfdist.rundir import State, atomic_files
 from tfdist.runtime.devices import DeviceRequest
 from tfdist.runtime.step_meter import waited_for_data
-from tfdist.training.checkpoints.checkpoint_callback import Keeper
+from tfdist.training.checkpoints.checkpoint_callback import CheckpointCallback
 from tfdist.training.checkpoints.resume_log import note_resume
 from tfdist.training.config_run.model_building import build_model
 from tfdist.training.config_run.provenance import write_config
@@ -30,7 +30,7 @@ from tfdist.training.config_run.run_resume import (
 )
 from tfdist.training.config_run.run_summary import closing, done_before, opening
 from tfdist.training.config_run.shape_diagnosis import misfit
-from tfdist.training.run_callbacks import Progress, Record
+from tfdist.training.run_callbacks import ProgressCallback, RunRecordCallback
 from tfdist.training.session import current_session as sessions
 from tfdist.training.session.libraries import versions
 from tfdist.training.session.session import Session
@@ -77,8 +77,8 @@ def _train(session: Session, config: RunConfig, beginning: Beginning) -> None:
         build(model, inputs.train)
         session.heartbeat.resume(resumed.epoch, resumed.total)
     begun = beginning.position.step * config.data.batch_size
-    progress = Progress(config.fit.epochs, inputs.samples, begun, lambda: waited_for_data(session.strategy))
-    record = Record(session.run, None if resumed is None else resumed.record)
+    progress = ProgressCallback(config.fit.epochs, inputs.samples, begun, lambda: waited_for_data(session.strategy))
+    record = RunRecordCallback(session.run, None if resumed is None else resumed.record)
     keeper = _keeper(session, config, inputs, beginning, record)
     session.stopping.at_stop(keeper.save_now)
     _fit(model, inputs, config, beginning, [progress, record, keeper] if session.is_chief else [keeper])
@@ -90,7 +90,9 @@ def _train(session: Session, config: RunConfig, beginning: Beginning) -> None:
         print(closing(session, config, inputs.samples, progress, record), flush=True)
 
 
-def _keeper(session: Session, config: RunConfig, inputs: _Inputs, beginning: Beginning, record: Record) -> Keeper:
+def _keeper(
+    session: Session, config: RunConfig, inputs: _Inputs, beginning: Beginning, record: RunRecordCallback
+) -> CheckpointCallback:
     """What makes the checkpoints; its `save_now` is what the run does when it is stopped before its end."""
     section = config.checkpoint
     facts = Summary(
@@ -108,7 +110,7 @@ def _keeper(session: Session, config: RunConfig, inputs: _Inputs, beginning: Beg
         order=inputs.order,
         job=session.job,
     )
-    return Keeper(
+    return CheckpointCallback(
         beginning.checkpoints,
         Policy(section.every_steps, section.every_minutes and section.every_minutes * 60.0),
         facts,
@@ -141,9 +143,7 @@ def _device_request(assignment: Assignment, config: RunConfig) -> DeviceRequest:
 
 def _load_data(session: Session, config: RunConfig, begin: Position) -> _Inputs:
     section = config.data
-    train = data.from_config(
-        section.train, section.batch_size, session.seed, session.strategy, "data.train", begin
-    )
+    train = data.from_config(section.train, section.batch_size, session.seed, session.strategy, "data.train", begin)
     validation = None
     if section.validation is not None:
         # One evaluation an epoch: where it is shuffled, its order is the one that the epoch would have had.

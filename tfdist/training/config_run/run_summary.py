@@ -9,9 +9,9 @@ from tfdist.config.data_sections import SourceConfig
 from tfdist.training.checkpoints.resume_log import change_of
 from tfdist.training.config_run.input_description import input_of
 from tfdist.training.config_run.run_resume import Beginning
-from tfdist.training.run_callbacks import Progress, Record, metrics_line
+from tfdist.training.run_callbacks import ProgressCallback, RunRecordCallback, metrics_line
 from tfdist.training.session.session import Session
-from tfdist.training.supervision.input_wait import Wait, remedy
+from tfdist.training.supervision.input_wait import InputWait, remedy
 
 
 def opening(session: Session, config: RunConfig, beginning: Beginning) -> str:
@@ -32,7 +32,9 @@ def done_before(session: Session, config: RunConfig) -> str:
     )
 
 
-def closing(session: Session, config: RunConfig, samples: int, progress: Progress, record: Record) -> str:
+def closing(
+    session: Session, config: RunConfig, samples: int, progress: ProgressCallback, record: RunRecordCallback
+) -> str:
     """The lines that a run ends with: where, how fast, with which metrics, and where the model lies."""
     last = {name: values[-1] for name, values in record.history.items()}
     return "\n".join(
@@ -47,7 +49,7 @@ def closing(session: Session, config: RunConfig, samples: int, progress: Progres
     )
 
 
-def _waiting(section: SourceConfig, wait: Wait | None) -> Iterator[str]:
+def _waiting(section: SourceConfig, wait: InputWait | None) -> Iterator[str]:
     """How long steps waited for their data, where that is worth a remedy."""
     if wait is not None and wait.is_much:
         advice = remedy(input_of(section), wait)

@@ -12,7 +12,7 @@ _SPACING = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bflo
 _HALF = ("float16", "bfloat16")
 
 
-def nudge(model: keras.Model) -> None:
+def perturb_weights(model: keras.Model) -> None:
     """Multiplies every element of the trainable weights with 1 + e or 1 - e, the same ones in every run.
 
     e is four times the spacing of numbers in the weight's dtype, relative to them; or half of that in the dtype that

@@ -11,14 +11,14 @@ import tensorflow as tf
 from tfdist.keras_repairs.base.model_facts import model_facts
 from tfdist.launch.recording_request import RecordingRequest
 from tfdist.training.metric_values import loss_scale, metric_values
-from tfdist.training.probes.perturbation import nudge
+from tfdist.training.probes.perturbation import perturb_weights
 from tfdist.training.probes.recording_file import Moment, Recording
-from tfdist.training.probes.step_fingerprints import Observer
-from tfdist.training.probes.step_hooks import Stepping
+from tfdist.training.probes.step_fingerprints import StepFingerprints
+from tfdist.training.probes.step_hooks import StepObserverCallback
 from tfdist.training.probes.weight_samples import sample
 
 
-class Recorded(SystemExit):
+class RecordingComplete(SystemExit):
     """Ends the worker once its recording is complete: as the script's own exit, with code 0."""
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class Recorder:
     """
 
     def __init__(self, request: RecordingRequest, index: int, strategy: tf.distribute.Strategy) -> None:
-        self.observer = Observer(strategy)
+        self.observer = StepFingerprints(strategy)
         self._steps = request.steps
         self._nudged = request.nudged
         self._file = request.file(index)
@@ -49,7 +49,7 @@ class Recorder:
 
     def callback(self) -> keras.callbacks.Callback:
         """A new callback that tells this recorder of one `fit`; of `evaluate` and `predict` it records nothing."""
-        return Stepping(self)
+        return StepObserverCallback(self)
 
     def begin_fit(self, model: keras.Model, epoch_steps: int | None) -> None:
         """Records the model as it is before the first step of a `fit`, and sees to its steps.
@@ -61,7 +61,7 @@ class Recorder:
         self._models.append({**model_facts(model), "epoch_steps": epoch_steps})
         self._record(model)
         if self._nudged and len(self._models) == 1:
-            nudge(model)
+            perturb_weights(model)
 
     def begin_epoch(self) -> None:
         """Notes where the steps of an epoch begin to count."""
@@ -82,7 +82,7 @@ class Recorder:
         self._record(model, metric_values(model, logs), None if accumulates else norm / self._scale, data)
         if self._step >= self._steps:
             self.write()
-            raise Recorded
+            raise RecordingComplete
 
     def end_epoch(self, epoch: int, logs: Mapping[str, Any]) -> None:
         """Nothing: the metrics of an epoch are those after its last step."""

@@ -16,7 +16,7 @@ _NAN, _INFINITY, _NEGATIVE_INFINITY = 5.0990195135927845, 7.280109889280518, 9.4
 """What stands for each in a sum of which it would leave nothing to compare."""
 
 
-class Observer:
+class StepFingerprints:
     """Two sums over whatever a step does, in variables of the strategy.
 
     Make it under the strategy, on every worker, before the first step.

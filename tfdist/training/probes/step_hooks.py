@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import keras
 
 
-class Looker(Protocol):
+class StepObserver(Protocol):
     """Looks at the steps of every `fit` of a process, on every worker."""
 
     def begin_fit(self, model: keras.Model, epoch_steps: int | None) -> None:
@@ -30,10 +30,10 @@ class Looker(Protocol):
         """After the last step."""
 
 
-class Stepping(keras.callbacks.Callback):
+class StepObserverCallback(keras.callbacks.Callback):
     """Tells a looker of one `fit`; of `evaluate` and `predict` it tells nothing."""
 
-    def __init__(self, looker: Looker) -> None:
+    def __init__(self, looker: StepObserver) -> None:
         super().__init__()
         self._looker = looker
 
@@ -59,7 +59,7 @@ class Stepping(keras.callbacks.Callback):
 class _Seen:
     """What Keras calls with an iterator for one step, or several that run at once, and the looker after it."""
 
-    def __init__(self, execute: Callable[[Any], Any], looker: Looker, model: keras.Model) -> None:
+    def __init__(self, execute: Callable[[Any], Any], looker: StepObserver, model: keras.Model) -> None:
         self.execute = execute
         self._looker = looker
         self._model = model

@@ -16,7 +16,7 @@ from tfdist.rundir import atomic_files
 
 
 @dataclass(frozen=True)
-class Steps:
+class TracedSteps:
     """One execution of training steps.
 
     Attributes:
@@ -33,7 +33,7 @@ class Steps:
 
 
 @dataclass(frozen=True)
-class Epoch:
+class TracedEpoch:
     """The end of an epoch.
 
     Attributes:
@@ -56,8 +56,8 @@ class Trace:
         epochs: In order.
     """
 
-    steps: tuple[Steps, ...] = ()
-    epochs: tuple[Epoch, ...] = ()
+    steps: tuple[TracedSteps, ...] = ()
+    epochs: tuple[TracedEpoch, ...] = ()
 
     @property
     def begun(self) -> int | None:
@@ -75,17 +75,17 @@ class Trace:
         lines = path.read_text().splitlines(keepends=True) if path.exists() else []
         # The last one may have been cut by the kill.
         entries = [json.loads(line) for line in lines if line.endswith("\n")]
-        steps = tuple(Steps(**entry) for entry in entries if "data" in entry)
-        return cls(steps, tuple(Epoch(**entry) for entry in entries if "logs" in entry))
+        steps = tuple(TracedSteps(**entry) for entry in entries if "data" in entry)
+        return cls(steps, tuple(TracedEpoch(**entry) for entry in entries if "logs" in entry))
 
 
-def write_line(file: TextIO, entry: Steps | Epoch) -> None:
+def write_line(file: TextIO, entry: TracedSteps | TracedEpoch) -> None:
     """Appends an entry to an open file that is flushed at every line: it outlives the process."""
     file.write(json.dumps(dataclasses.asdict(entry)) + "\n")
 
 
 @dataclass(frozen=True)
-class End:
+class TracedEnd:
     """The weights and the optimizer's state at the end of a `fit`, on one worker.
 
     Attributes:
@@ -104,7 +104,7 @@ class End:
             np.savez(temporary, text=np.frombuffer(text.encode(), np.uint8), **arrays)
 
     @classmethod
-    def read(cls, path: Path) -> End | None:
+    def read(cls, path: Path) -> TracedEnd | None:
         """What a worker of this version wrote; None when there is none."""
         if not path.exists():
             return None

@@ -16,10 +16,10 @@ from tfdist.checkpoint.checkpoint_files import stored
 from tfdist.launch.environment import Assignment
 from tfdist.launch.trace_request import TraceRequest
 from tfdist.rundir import RunDir
-from tfdist.training.probes.recorder import Recorded
-from tfdist.training.probes.step_fingerprints import Observer
-from tfdist.training.probes.step_hooks import Stepping
-from tfdist.training.probes.trace_file import End, Epoch, Steps, digest, write_line
+from tfdist.training.probes.recorder import RecordingComplete
+from tfdist.training.probes.step_fingerprints import StepFingerprints
+from tfdist.training.probes.step_hooks import StepObserverCallback
+from tfdist.training.probes.trace_file import TracedEnd, TracedEpoch, TracedSteps, digest, write_line
 from tfdist.training.probes.weight_samples import sample
 from tfdist.training.supervision.heartbeat import Heartbeat
 
@@ -39,7 +39,7 @@ class Tracer:
     def __init__(
         self, request: TraceRequest, assignment: Assignment, heartbeat: Heartbeat, strategy: tf.distribute.Strategy
     ) -> None:
-        self.observer = Observer(strategy)
+        self.observer = StepFingerprints(strategy)
         self._strategy = strategy
         self._heartbeat = heartbeat
         self._last = request.steps
@@ -52,7 +52,7 @@ class Tracer:
 
     def callback(self) -> keras.callbacks.Callback:
         """A new callback that tells this tracer of one `fit`."""
-        return Stepping(self)
+        return StepObserverCallback(self)
 
     def begin_fit(self, model: keras.Model, epoch_steps: int | None) -> None:
         """Nothing: where a run begins, its first step tells."""
@@ -70,17 +70,17 @@ class Tracer:
         _, data = self.observer.read()
         step = self._heartbeat.state.step
         self._look_for_checkpoints()
-        write_line(self._file, Steps(step, step - self._before, data, self._made))
+        write_line(self._file, TracedSteps(step, step - self._before, data, self._made))
         if self._last is not None and step >= self._last:
             self.end_fit(model)
-            raise Recorded
+            raise RecordingComplete
         if self._kill is not None and step >= self._kill.step and self._made:
             os.kill(os.getpid(), signal.SIGKILL)
 
     def end_epoch(self, epoch: int, logs: Mapping[str, Any]) -> None:
         """Writes down what the epoch came to."""
         values = {name: float(value) for name, value in logs.items() if np.ndim(value) == 0}
-        write_line(self._file, Epoch(self._heartbeat.state.step, epoch, values))
+        write_line(self._file, TracedEpoch(self._heartbeat.state.step, epoch, values))
 
     def end_fit(self, model: keras.Model) -> None:
         """Writes down the weights and the optimizer's state."""
@@ -91,7 +91,7 @@ class Tracer:
             path: digest(tf.convert_to_tensor(variable.value).numpy())
             for path, variable in zip(elements, variables, strict=True)
         }
-        End(digests, elements).write(self._end_file)
+        TracedEnd(digests, elements).write(self._end_file)
 
     def _look_for_checkpoints(self) -> None:
         found = furthest_checkpoint(self._folder)

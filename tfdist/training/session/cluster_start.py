@@ -15,14 +15,14 @@ import sys
 from collections.abc import Iterator
 
 from tfdist.cluster.cluster_spec import Cluster
-from tfdist.training.supervision.launcher_link import Line
+from tfdist.training.supervision.launcher_link import LauncherLink
 
 _PR_SET_PDEATHSIG = 1
 """Linux: sets the signal that this process gets when the thread that started it ends."""
 
 
 @contextlib.contextmanager
-def forming(index: int, cluster: Cluster | None, seconds: float, line: Line | None) -> Iterator[None]:
+def forming(index: int, cluster: Cluster | None, seconds: float, line: LauncherLink | None) -> Iterator[None]:
     """Around the forming of a cluster of several workers.
 
     Args:

@@ -9,7 +9,7 @@ from tfdist.cluster.discover import discover
 from tfdist.launch.environment import Assignment
 from tfdist.runtime.devices import DeviceRequest
 from tfdist.training.session.session_setup import Session, set_up
-from tfdist.training.session.worker_context import JobPlace, place_of
+from tfdist.training.session.worker_context import WorkerContext, context_of
 from tfdist.training.supervision.worker_signals import tell_of
 
 
@@ -42,7 +42,7 @@ def current() -> Session:
         if assignment is not None:
             return start(assignment, requested_devices(assignment))
         membership = discover()
-        return _start(JobPlace(membership.local[0], membership.cluster), DeviceRequest())
+        return _start(WorkerContext(membership.local[0], membership.cluster), DeviceRequest())
 
 
 def start(assignment: Assignment, request: DeviceRequest) -> Session:
@@ -54,7 +54,7 @@ def start(assignment: Assignment, request: DeviceRequest) -> Session:
         RuntimeError: This process has a session, or is starting one.
         UsageError: What was asked for does not fit this machine.
     """
-    place = place_of(assignment)
+    place = context_of(assignment)
     session = _start(place, request)
     if place.line is not None and place.line.channel is not None:
         # Not before: TensorFlow installs a SIGTERM handler of its own when the cluster forms.
@@ -62,7 +62,7 @@ def start(assignment: Assignment, request: DeviceRequest) -> Session:
     return session
 
 
-def _start(place: JobPlace, request: DeviceRequest) -> Session:
+def _start(place: WorkerContext, request: DeviceRequest) -> Session:
     with _process.lock:
         if _process.session is not None or _process.is_starting:
             raise RuntimeError(

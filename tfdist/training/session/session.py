@@ -8,10 +8,10 @@ import tensorflow as tf
 
 from tfdist.rundir import RunDir
 from tfdist.runtime import strategy as strategies
-from tfdist.training.checkpoints.checkpoint_callback import Saving
-from tfdist.training.checkpoints.fit_registry import Fits
+from tfdist.training.checkpoints.checkpoint_callback import ContextFactory
+from tfdist.training.checkpoints.fit_registry import FitRegistry
 from tfdist.training.supervision.heartbeat import Heartbeat
-from tfdist.training.supervision.stop_requests import Stopping
+from tfdist.training.supervision.stop_requests import StopRequests
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,10 @@ class Session:
     job: str
     run: RunDir | None
     heartbeat: Heartbeat | None
-    stopping: Stopping | None
-    saving: Saving
-    restoring: Saving
-    fits: Fits
+    stopping: StopRequests | None
+    saving: ContextFactory
+    restoring: ContextFactory
+    fits: FitRegistry
 
     @property
     def is_chief(self) -> bool:

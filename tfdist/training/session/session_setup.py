@@ -20,21 +20,21 @@ from tfdist.runtime import strategy as strategies
 from tfdist.runtime.default_seed import set_default_seed
 from tfdist.runtime.step_meter import StepMeter, use_meter
 from tfdist.runtime.transport import replica_sums
-from tfdist.training.checkpoints.fit_registry import Fits
+from tfdist.training.checkpoints.fit_registry import FitRegistry
 from tfdist.training.probes.recorder import Recorder
 from tfdist.training.probes.recording_setup import devices_for, impose
 from tfdist.training.session.cluster_start import forming
 from tfdist.training.session.libraries import check_libraries, seed_all
 from tfdist.training.session.session import Session
-from tfdist.training.session.worker_context import JobPlace
-from tfdist.training.supervision.launcher_link import Line
-from tfdist.training.supervision.training_monitor import Follower
+from tfdist.training.session.worker_context import WorkerContext
+from tfdist.training.supervision.launcher_link import LauncherLink
+from tfdist.training.supervision.training_monitor import TrainingMonitor
 from tfdist.training.supervision.watchdog import Watchdog
 
 _log = logging.getLogger("tfdist")
 
 
-def set_up(place: JobPlace, request: devices.DeviceRequest) -> Session:
+def set_up(place: WorkerContext, request: devices.DeviceRequest) -> Session:
     """Makes a session. Call it once a process, before TensorFlow touches a device.
 
     Raises:
@@ -54,7 +54,7 @@ def set_up(place: JobPlace, request: devices.DeviceRequest) -> Session:
     return session
 
 
-def _request_of(place: JobPlace, request: devices.DeviceRequest) -> devices.DeviceRequest:
+def _request_of(place: WorkerContext, request: devices.DeviceRequest) -> devices.DeviceRequest:
     """The devices to use; a recorded run has its own, and its own compilation and precision too."""
     if place.recording is None:
         return request
@@ -64,7 +64,9 @@ def _request_of(place: JobPlace, request: devices.DeviceRequest) -> devices.Devi
     return request
 
 
-def _make_strategy(place: JobPlace, choice: strategies.StrategyChoice, names: Sequence[str]) -> tf.distribute.Strategy:
+def _make_strategy(
+    place: WorkerContext, choice: strategies.StrategyChoice, names: Sequence[str]
+) -> tf.distribute.Strategy:
     """Makes the strategy, with several workers once all of them have come, and puts it in force."""
     several = place.num_workers > 1
     with (
@@ -81,7 +83,7 @@ def _make_strategy(place: JobPlace, choice: strategies.StrategyChoice, names: Se
     return strategy
 
 
-def _agreed_seed(place: JobPlace, strategy: tf.distribute.Strategy) -> int | None:
+def _agreed_seed(place: WorkerContext, strategy: tf.distribute.Strategy) -> int | None:
     """Seeds this process with the run's seed; without a launcher several workers draw one together."""
     seed = place.seed
     if seed is not None:
@@ -94,7 +96,7 @@ def _agreed_seed(place: JobPlace, strategy: tf.distribute.Strategy) -> int | Non
 
 
 def _session_of(
-    place: JobPlace,
+    place: WorkerContext,
     strategy: tf.distribute.Strategy,
     choice: strategies.StrategyChoice,
     names: Sequence[str],
@@ -103,7 +105,7 @@ def _session_of(
     heartbeat, stopping = (None, None) if place.line is None else (place.line.heartbeat, place.line.stopping)
     saving = contextlib.nullcontext if place.line is None else functools.partial(_saving, place.line)
     restoring = functools.partial(_spending, place.line, TimeKind.RESTORE)
-    fits = Fits(
+    fits = FitRegistry(
         strategy,
         place.keeping,
         saving,
@@ -132,24 +134,26 @@ def _session_of(
 
 
 @contextlib.contextmanager
-def _saving(line: Line) -> Iterator[None]:
+def _saving(line: LauncherLink) -> Iterator[None]:
     with line.heartbeat.saving(), line.account.spending(TimeKind.CHECKPOINT):
         yield
 
 
-def _spending(line: Line | None, kind: TimeKind) -> contextlib.AbstractContextManager[None]:
+def _spending(line: LauncherLink | None, kind: TimeKind) -> contextlib.AbstractContextManager[None]:
     """Around what the ledger counts as a kind of its own."""
     return contextlib.nullcontext() if line is None else line.account.spending(kind)
 
 
-def _install_repairs(place: JobPlace, strategy: tf.distribute.Strategy, seed: int | None, fits: Fits) -> None:
+def _install_repairs(
+    place: WorkerContext, strategy: tf.distribute.Strategy, seed: int | None, fits: FitRegistry
+) -> None:
     recorder = None if place.recording is None else Recorder(place.recording, place.index, strategy)
     tracer = None if place.trace is None else place.trace(strategy)
     follower = None
     if place.line is not None:
         meter = StepMeter()
         use_meter(strategy, meter)
-        follower = Follower(place.line.heartbeat, place.line.stopping, place.line.account, meter)
+        follower = TrainingMonitor(place.line.heartbeat, place.line.stopping, place.line.account, meter)
     tellers = [teller for teller in (follower, recorder, tracer) if teller is not None]
     observer = recorder.observer if recorder is not None else tracer and tracer.observer
 

@@ -15,10 +15,10 @@ from tfdist.errors import WorkerFailedError
 from tfdist.launch.environment import Assignment
 from tfdist.launch.recording_request import RecordingRequest
 from tfdist.rundir import RunDir
-from tfdist.training.checkpoints.checkpoint_options import Keeping, keeping_of_start
+from tfdist.training.checkpoints.checkpoint_options import CheckpointOptions, options_of_start
 from tfdist.training.probes.tracer import Tracer
 from tfdist.training.supervision.error_report import report
-from tfdist.training.supervision.launcher_link import Line, line_of
+from tfdist.training.supervision.launcher_link import LauncherLink, link_of
 
 _LAUNCHERS_SECONDS = 30.0
 """By which the launcher is to be first to say that a worker hangs."""
@@ -31,7 +31,7 @@ def _end_with(error: WorkerFailedError) -> None:
 
 
 @dataclass(frozen=True)
-class JobPlace:
+class WorkerContext:
     """One worker's place in its job.
 
     Attributes:
@@ -59,10 +59,10 @@ class JobPlace:
     end: Callable[[WorkerFailedError], None] = _end_with
     seed: int | None = None
     run: RunDir | None = None
-    line: Line | None = None
+    line: LauncherLink | None = None
     recording: RecordingRequest | None = None
     trace: Callable[[tf.distribute.Strategy], Tracer] | None = None
-    keeping: Keeping | None = None
+    keeping: CheckpointOptions | None = None
     attempt: int = 0
     job: str = ""
 
@@ -77,14 +77,14 @@ class JobPlace:
         return max(1, len(self.addresses))
 
 
-def place_of(assignment: Assignment) -> JobPlace:
+def context_of(assignment: Assignment) -> WorkerContext:
     """The place of a worker that `tfdist train` started.
 
     Raises:
         RunDirError: The run directory cannot be written.
     """
-    line = line_of(assignment)
-    return JobPlace(
+    line = link_of(assignment)
+    return WorkerContext(
         assignment.index,
         None if assignment.cluster is None else Cluster.parse(assignment.cluster),
         communication=assignment.communication,
@@ -96,13 +96,13 @@ def place_of(assignment: Assignment) -> JobPlace:
         line=line,
         recording=assignment.recording,
         trace=assignment.trace and functools.partial(Tracer, assignment.trace, assignment, line.heartbeat),
-        keeping=keeping_of_start(assignment),
+        keeping=options_of_start(assignment),
         attempt=assignment.attempt,
         job=assignment.job,
     )
 
 
-def _watchdog_seconds(assignment: Assignment, line: Line) -> float:
+def _watchdog_seconds(assignment: Assignment, line: LauncherLink) -> float:
     """How long a call into TensorFlow may take now: somewhat longer than a launcher, which knows more, waits."""
     limit = line.heartbeat.state.limit
     seconds = assignment.first_step_timeout if limit is None else limit

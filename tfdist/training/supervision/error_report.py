@@ -10,7 +10,7 @@ from pathlib import Path
 from tfdist.errors import RunDirError, WorkerFailedError
 from tfdist.launch.environment import Assignment
 from tfdist.rundir import ErrorRecord, RunDir, State
-from tfdist.training.supervision.launcher_link import line_of
+from tfdist.training.supervision.launcher_link import link_of
 
 
 def report(error: BaseException, assignment: Assignment) -> int:
@@ -24,7 +24,7 @@ def report(error: BaseException, assignment: Assignment) -> int:
     known = explained(error, has_peers=assignment.num_workers > 1)
     code = known.exit_code if known is not None else WorkerFailedError.exit_code
     shown = known or error
-    line = line_of(assignment)
+    line = link_of(assignment)
     state = line.heartbeat.state if line.heartbeat.has_begun else None
     record = ErrorRecord(
         index=assignment.index,

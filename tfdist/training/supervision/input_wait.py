@@ -17,7 +17,7 @@ _SATURATED = 0.75
 
 
 @dataclass(frozen=True)
-class Input:
+class InputDescription:
     """What is known of the input of a training.
 
     Attributes:
@@ -36,7 +36,7 @@ class Input:
 
 
 @dataclass(frozen=True)
-class Wait:
+class InputWait:
     """One stretch of training.
 
     Attributes:
@@ -60,7 +60,7 @@ class Wait:
         return self.share > MUCH and self.waited > MUCH_SECONDS
 
 
-class WaitClock:
+class InputWaitClock:
     """Measures a stretch of steps.
 
     Args:
@@ -87,14 +87,14 @@ class WaitClock:
         """A step is done. It takes a microsecond."""
         self._last = (self._clock(), self._cpu())
 
-    def end(self) -> Wait:
+    def end(self) -> InputWait:
         """What the stretch amounts to, which ended with the last step."""
         seconds, cpu = (last - begun for last, begun in zip(self._last, self._begun, strict=True))
         seconds = max(seconds, 1e-9)
-        return Wait(seconds, self._fetched() - self._fetched_before, cpu / seconds)
+        return InputWait(seconds, self._fetched() - self._fetched_before, cpu / seconds)
 
 
-def remedy(source: Input, wait: Wait) -> str:
+def remedy(source: InputDescription, wait: InputWait) -> str:
     """The one change that would help most, in a sentence."""
     if source.python:
         return (

@@ -16,13 +16,13 @@ from tfdist.launch.worker.launcher_channel import NATIVE_DUMP, LauncherChannel
 from tfdist.rundir import RunDir
 from tfdist.training.supervision import thread_stacks
 from tfdist.training.supervision.heartbeat import Heartbeat
-from tfdist.training.supervision.ledger_writer import TimeAccount
-from tfdist.training.supervision.stop_requests import Stopping
+from tfdist.training.supervision.ledger_writer import LedgerWriter
+from tfdist.training.supervision.stop_requests import StopRequests
 from tfdist.training.supervision.worker_signals import tell_of
 
 
 @dataclass(frozen=True)
-class Line:
+class LauncherLink:
     """A worker's ties to its launcher.
 
     Attributes:
@@ -34,12 +34,12 @@ class Line:
 
     channel: LauncherChannel | None
     heartbeat: Heartbeat
-    stopping: Stopping
-    account: TimeAccount
+    stopping: StopRequests
+    account: LedgerWriter
 
 
 @functools.cache
-def line_of(assignment: Assignment) -> Line:
+def link_of(assignment: Assignment) -> LauncherLink:
     """The line of the worker that has this assignment; the first call opens it. It takes no TensorFlow.
 
     Raises:
@@ -47,8 +47,8 @@ def line_of(assignment: Assignment) -> Line:
     """
     run = RunDir(Path(assignment.run_dir))
     log = run.log_file(assignment.index, assignment.attempt)
-    account = TimeAccount(run.ledger_file if assignment.index == 0 else None, assignment.attempt)
-    stopping = Stopping(assignment.grace)
+    account = LedgerWriter(run.ledger_file if assignment.index == 0 else None, assignment.attempt)
+    stopping = StopRequests(assignment.grace)
     channel = None
     if assignment.channel_fd is not None:
         channel = LauncherChannel(
@@ -61,7 +61,7 @@ def line_of(assignment: Assignment) -> Line:
         )
         channel.watch()
     tell = None if channel is None else lambda state: channel.beat(state.to_dict())
-    return Line(channel, Heartbeat(run.state_file(assignment.index), assignment, tell), stopping, account)
+    return LauncherLink(channel, Heartbeat(run.state_file(assignment.index), assignment, tell), stopping, account)
 
 
 def dump_on_signal(assignment: Assignment) -> None:

@@ -23,7 +23,7 @@ _LINES = 1000
 _log = logging.getLogger("tfdist")
 
 
-class TimeAccount:
+class LedgerWriter:
     """Keeps a worker's tally, and writes the chief's. Its methods take microseconds; they belong into the main thread.
 
     A thread writes, so that no step waits for a disk, and so that a step which hangs is accounted for as well.

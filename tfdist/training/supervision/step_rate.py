@@ -11,7 +11,7 @@ SECONDS = 5.0
 
 
 @dataclass(frozen=True)
-class Mark:
+class StepMark:
     """What had been done when some batch was done.
 
     Attributes:
@@ -27,13 +27,13 @@ class Mark:
     waited: float
 
 
-class Pace:
+class StepRate:
     """Keeps the marks of the last steps."""
 
     def __init__(self) -> None:
-        self._marks: deque[Mark] = deque()
+        self._marks: deque[StepMark] = deque()
 
-    def add(self, mark: Mark) -> None:
+    def add(self, mark: StepMark) -> None:
         """Adds a mark later than all before."""
         self._marks.append(mark)
         while len(self._marks) > 2 and _spans_enough(self._marks[1], mark):
@@ -51,11 +51,11 @@ class Pace:
             return 0.0
         return max(0.0, span.seconds - span.waited) / span.steps
 
-    def _span(self) -> Mark:
+    def _span(self) -> StepMark:
         if len(self._marks) < 2:
-            return Mark(0, 0.0, 0.0, 0.0)
+            return StepMark(0, 0.0, 0.0, 0.0)
         first, last = self._marks[0], self._marks[-1]
-        return Mark(
+        return StepMark(
             last.steps - first.steps,
             last.seconds - first.seconds,
             last.samples - first.samples,
@@ -63,5 +63,5 @@ class Pace:
         )
 
 
-def _spans_enough(first: Mark, last: Mark) -> bool:
+def _spans_enough(first: StepMark, last: StepMark) -> bool:
     return last.steps - first.steps >= STEPS and last.seconds - first.seconds >= SECONDS

@@ -22,7 +22,7 @@ EXTRA_SECONDS = 5.0
 Save = Callable[[], str | None]
 
 
-class Stopped(SystemExit):
+class WorkerStopped(SystemExit):
     """Ends the worker's script at a batch's end, as its own `sys.exit(code)` would."""
 
     def __init__(self, code: int) -> None:
@@ -36,7 +36,7 @@ class _Stop:
     code: int
 
 
-class Stopping:
+class StopRequests:
     """This worker's part in a stop of all workers.
 
     Batches are counted from the process's start: those of training, and those of evaluation inside of a `fit`. All
@@ -106,7 +106,7 @@ class Stopping:
                 self._begun += batches if self._fits else 0
                 return
         self._save(stop)
-        raise Stopped(stop.code)
+        raise WorkerStopped(stop.code)
 
     def _place_to_stop(self) -> _Stop | None:
         """The stop that is due now; None when the next batches are to run."""

@@ -12,15 +12,15 @@ from tfdist.keras_repairs.loop.fit_listeners import TrainerMethod
 from tfdist.rundir.ledger_lines import TimeKind
 from tfdist.runtime.step_meter import StepMeter
 from tfdist.training.supervision.heartbeat import Heartbeat
-from tfdist.training.supervision.ledger_writer import TimeAccount
-from tfdist.training.supervision.step_rate import Mark, Pace
-from tfdist.training.supervision.stop_requests import Stopping
+from tfdist.training.supervision.ledger_writer import LedgerWriter
+from tfdist.training.supervision.step_rate import StepMark, StepRate
+from tfdist.training.supervision.stop_requests import StopRequests
 
 MARK_SECONDS = 0.25
 """Between two looks at the meter: each costs some tens of microseconds."""
 
 
-class Follower:
+class TrainingMonitor:
     """Listens to the repaired Keras in the main thread.
 
     Args:
@@ -30,12 +30,12 @@ class Follower:
         meter: What the steps count on.
     """
 
-    def __init__(self, heartbeat: Heartbeat, stopping: Stopping, account: TimeAccount, meter: StepMeter) -> None:
+    def __init__(self, heartbeat: Heartbeat, stopping: StopRequests, account: LedgerWriter, meter: StepMeter) -> None:
         self._heartbeat = heartbeat
         self._stopping = stopping
         self._account = account
         self._meter = meter
-        self._pace = Pace()
+        self._pace = StepRate()
         self._steps = 0
         self._seconds = self._outside = self._outside_since = 0.0
         self._since: float | None = None
@@ -124,7 +124,7 @@ class Follower:
             self._marked = now
             reading = self._meter.read()
             self._account.waited(reading.fetched)
-            self._pace.add(Mark(self._steps, self._seconds, reading.samples, reading.waited + self._outside))
+            self._pace.add(StepMark(self._steps, self._seconds, reading.samples, reading.waited + self._outside))
             self._heartbeat.pace(self._pace.rate(), self._pace.busy())
 
 
@@ -132,7 +132,7 @@ class _Callback(keras.callbacks.Callback):
     async_safe = True
     ignores_batches = True
 
-    def __init__(self, follower: Follower, heartbeat: Heartbeat) -> None:
+    def __init__(self, follower: TrainingMonitor, heartbeat: Heartbeat) -> None:
         super().__init__()
         self._follower = follower
         self._heartbeat = heartbeat

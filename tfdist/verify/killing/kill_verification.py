@@ -10,7 +10,7 @@ from tfdist.launch.job import run_job
 from tfdist.launch.signals import Signals
 from tfdist.launch.trace_request import Kill, TraceRequest
 from tfdist.rundir import RunDir
-from tfdist.training.probes.trace_file import End, Trace
+from tfdist.training.probes.trace_file import Trace, TracedEnd
 from tfdist.verify.interruption import STOPPED, Interrupted, check
 from tfdist.verify.killing.kill_plan import choose_kills
 from tfdist.verify.killing.kill_results import KilledAttempt, KillVerification
@@ -126,6 +126,6 @@ def _read(request: TraceRequest, run: RunDir, workers: int) -> TracedRun:
     attempts: list[tuple[Trace, ...]] = []
     while request.steps_file(0, number := len(attempts)).exists() or run.log_file(0, number).exists():
         attempts.append(tuple(Trace.read(request.steps_file(worker, number)) for worker in range(workers)))
-    ends = tuple(End.read(request.end_file(worker)) for worker in range(workers))
+    ends = tuple(TracedEnd.read(request.end_file(worker)) for worker in range(workers))
     record = run.history_file.read_text() if run.history_file.exists() else None
     return TracedRun(tuple(attempts) or ((Trace(),),), ends, record)

@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from tfdist.training.probes.trace_file import End, Steps, Trace
+from tfdist.training.probes.trace_file import Trace, TracedEnd, TracedSteps
 from tfdist.verify.recording_comparison import relative, relative_arrays
 from tfdist.verify.tolerance import Tolerance
 
@@ -29,7 +29,7 @@ class TracedRun:
     """
 
     attempts: tuple[tuple[Trace, ...], ...]
-    ends: tuple[End | None, ...]
+    ends: tuple[TracedEnd | None, ...]
     record: str | None = None
 
     @property
@@ -89,7 +89,7 @@ def _samples(whole: TracedRun, killed: TracedRun) -> Finding:
     return Finding("samples", compared, None if left is None else f"step {left} was never trained", left)
 
 
-def _other_samples(steps: Steps, other: Steps | None) -> str:
+def _other_samples(steps: TracedSteps, other: TracedSteps | None) -> str:
     if other is None:
         return f"step {steps.step} has no counterpart in the untouched run"
     return f"step {steps.step} was trained on other samples"
@@ -140,7 +140,7 @@ def _weights(whole: TracedRun, killed: TracedRun) -> Finding:
     return Finding("weights", compared)
 
 
-def _parted_weights(expected: End, end: End) -> tuple[str, int, float] | None:
+def _parted_weights(expected: TracedEnd, end: TracedEnd) -> tuple[str, int, float] | None:
     """The weight that is furthest apart, how many others are, and how far it is; None where all bytes are the same."""
     names = [
         name
@@ -154,7 +154,7 @@ def _parted_weights(expected: End, end: End) -> tuple[str, int, float] | None:
     return names[worst], len(names) - 1, float(distances[worst])
 
 
-def _distance(one: End, other: End, name: str) -> float:
+def _distance(one: TracedEnd, other: TracedEnd, name: str) -> float:
     if name not in one.elements or name not in other.elements:
         return math.inf
     return relative_arrays(one.elements[name], other.elements[name])

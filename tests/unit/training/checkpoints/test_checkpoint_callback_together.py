@@ -14,7 +14,7 @@ import tensorflow as tf
 from tfdist.checkpoint import Policy, Summary
 from tfdist.keras_repairs.loop import multi_step_execution
 from tfdist.training.checkpoints import checkpoint_callback as module
-from tfdist.training.checkpoints.checkpoint_callback import Keeper
+from tfdist.training.checkpoints.checkpoint_callback import CheckpointCallback
 
 FACTS = Summary(0, 0, 0, 1, 4, 40, 2, 2, 0.0)
 
@@ -67,7 +67,7 @@ class Wire:
         return {}
 
 
-def train(keeper: Keeper, model: keras.Model, steps: int) -> None:
+def train(keeper: CheckpointCallback, model: keras.Model, steps: int) -> None:
     keeper.set_model(model)
     keeper.on_train_begin()
     keeper.on_epoch_begin(0)
@@ -90,7 +90,7 @@ def test_a_checkpoint_that_is_left_out_is_left_out_by_all(
         wire.be(rank)
         # A worker that asked for itself would find nothing under way.
         checkpoints = Checkpoints(busy if rank == 0 else set())
-        keeper = Keeper(checkpoints, Policy(2), FACTS, 8, dict, None, tf.distribute.get_strategy())  # type: ignore[arg-type]
+        keeper = CheckpointCallback(checkpoints, Policy(2), FACTS, 8, dict, None, tf.distribute.get_strategy())  # type: ignore[arg-type]
         train(keeper, model, 8)
         assert checkpoints.saved == (saved if rank == 0 else [])
     assert wire.said[0] == wire.said[1]

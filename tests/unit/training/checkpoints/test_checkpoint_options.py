@@ -11,14 +11,14 @@ from tfdist.errors import UsageError
 from tfdist.launch.environment import Assignment
 from tfdist.launch.recording_request import RecordingRequest
 from tfdist.rundir import RunDir
-from tfdist.training.checkpoints.checkpoint_options import Keeping, keeping_of_start
+from tfdist.training.checkpoints.checkpoint_options import CheckpointOptions, options_of_start
 
 RUN = RunDir(Path("/runs/a"))
 
 
-def started(**changes: Any) -> Keeping | None:
+def started(**changes: Any) -> CheckpointOptions | None:
     fields = {"run_dir": "/runs/a", "seed": 1, "index": 0, "num_workers": 1, "target_kind": "script", "target": "a.py"}
-    return keeping_of_start(Assignment(**{**fields, **changes}))
+    return options_of_start(Assignment(**{**fields, **changes}))
 
 
 @pytest.mark.parametrize(
@@ -52,11 +52,11 @@ def test_nothing_is_kept_unasked(changes: dict[str, Any]) -> None:
 
 
 def test_nothing_is_kept_without_a_launcher() -> None:
-    assert keeping_of_start(None) is None
+    assert options_of_start(None) is None
 
 
 def test_each_fit_has_a_folder_and_the_first_that_of_a_config() -> None:
-    folders = [Keeping(RUN).folder(fit) for fit in range(3)]
+    folders = [CheckpointOptions(RUN).folder(fit) for fit in range(3)]
     assert folders == [RUN.checkpoints_dir, RUN.checkpoints_dir / "fit-2", RUN.checkpoints_dir / "fit-3"]
 
 
@@ -76,4 +76,4 @@ def test_each_fit_has_a_folder_and_the_first_that_of_a_config() -> None:
 )
 def test_what_cannot_be_is_named(options: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match=next(iter(options))):
-        Keeping(RUN, **options)
+        CheckpointOptions(RUN, **options)

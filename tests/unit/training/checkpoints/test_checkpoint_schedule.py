@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from tfdist.checkpoint import Policy
 from tfdist.training.checkpoints import checkpoint_schedule as module
-from tfdist.training.checkpoints.checkpoint_schedule import Due
+from tfdist.training.checkpoints.checkpoint_schedule import CheckpointSchedule
 
 
 class Clock:
@@ -34,8 +34,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return Clock(monkeypatch)
 
 
-def due(steps: int | None, seconds: float | None) -> Due:
-    made = Due(Policy(steps, seconds), tf.distribute.get_strategy())
+def due(steps: int | None, seconds: float | None) -> CheckpointSchedule:
+    made = CheckpointSchedule(Policy(steps, seconds), tf.distribute.get_strategy())
     made.begin(0)
     return made
 

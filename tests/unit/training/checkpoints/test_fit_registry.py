@@ -14,9 +14,9 @@ from tfdist.checkpoint import Summary
 from tfdist.errors import RunDirError, UsageError
 from tfdist.rundir import RunDir
 from tfdist.training.checkpoints import fit_registry as module
-from tfdist.training.checkpoints.checkpoint_options import Keeping, Wish
-from tfdist.training.checkpoints.fit_checkpoint_callback import FitKeeper
-from tfdist.training.checkpoints.fit_registry import Fits
+from tfdist.training.checkpoints.checkpoint_options import CheckpointOptions, CheckpointRequest
+from tfdist.training.checkpoints.fit_checkpoint_callback import FitCheckpointCallback
+from tfdist.training.checkpoints.fit_registry import FitRegistry
 
 JOB = "this job"
 
@@ -42,14 +42,16 @@ def found(monkeypatch: pytest.MonkeyPatch) -> dict[str, Summary]:
     return there
 
 
-def fits_of(tmp_path: Path, resume: Any = "auto", **options: Any) -> Fits:
-    return Fits(tf.distribute.get_strategy(), Keeping(RunDir(tmp_path), resume=resume, **options), seed=1, job=JOB)
+def fits_of(tmp_path: Path, resume: Any = "auto", **options: Any) -> FitRegistry:
+    return FitRegistry(
+        tf.distribute.get_strategy(), CheckpointOptions(RunDir(tmp_path), resume=resume, **options), seed=1, job=JOB
+    )
 
 
-def resumed(fits: Fits, given: Any = ()) -> Summary | None:
+def resumed(fits: FitRegistry, given: Any = ()) -> Summary | None:
     """The checkpoint that the next fit goes on from."""
     (keeper,) = fits.callbacks_for(given)
-    assert isinstance(keeper, FitKeeper)
+    assert isinstance(keeper, FitCheckpointCallback)
     return keeper._resumed
 
 
@@ -77,7 +79,7 @@ def test_after_a_fit_that_has_trained_all_begin_anew(tmp_path: Path, found: dict
 def test_each_directory_counts_its_own(tmp_path: Path, found: dict[str, Summary]) -> None:
     found |= {"checkpoints": summary("a", "")}
     fits = fits_of(tmp_path / "run")
-    other = Wish(Keeping(RunDir(tmp_path / "other"), is_asked_for=True, overwrite=True), None)
+    other = CheckpointRequest(CheckpointOptions(RunDir(tmp_path / "other"), is_asked_for=True, overwrite=True), None)
     resumed(fits)
     assert resumed(fits, [other]) is None
     assert [fits._numbers[(tmp_path / name)] for name in ("run", "other")] == [1, 1]
@@ -121,10 +123,10 @@ def test_must_asks_for_the_first_fit_alone(tmp_path: Path, found: dict[str, Summ
 def test_all_workers_must_be_given_the_callbacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "worker_count", lambda strategy: 2)
     monkeypatch.setattr(module, "gather_objects", lambda value, strategy: [value, False])
-    fits = Fits(tf.distribute.get_strategy(), None)
+    fits = FitRegistry(tf.distribute.get_strategy(), None)
     assert fits.callbacks_for([]) == []
     with pytest.raises(UsageError, match="a fit without it on worker 1"):
-        fits.callbacks_for([Wish(Keeping(RunDir(tmp_path), is_asked_for=True), None)])
+        fits.callbacks_for([CheckpointRequest(CheckpointOptions(RunDir(tmp_path), is_asked_for=True), None)])
 
 
 @pytest.mark.usefixtures("found")
@@ -134,7 +136,9 @@ def test_keras_own_backup_is_left_alone(tmp_path: Path, caplog: pytest.LogCaptur
         assert fits_of(tmp_path).callbacks_for([backup]) == []
     assert "left to it" in caplog.text
     with pytest.raises(UsageError, match="Expected one of them"):
-        fits_of(tmp_path).callbacks_for([backup, Wish(Keeping(RunDir(tmp_path), is_asked_for=True), None)])
+        fits_of(tmp_path).callbacks_for(
+            [backup, CheckpointRequest(CheckpointOptions(RunDir(tmp_path), is_asked_for=True), None)]
+        )
 
 
 def test_what_keras_would_begin_anew_goes_on(tmp_path: Path, found: dict[str, Summary]) -> None:
@@ -156,7 +160,7 @@ def test_a_script_without_a_fit_is_told_so(tmp_path: Path, caplog: pytest.LogCap
         fits = fits_of(tmp_path)
         resumed(fits)
         fits.say_what_was_kept()
-        Fits(tf.distribute.get_strategy(), None).say_what_was_kept()
+        FitRegistry(tf.distribute.get_strategy(), None).say_what_was_kept()
         assert caplog.text == ""
         fits_of(tmp_path).say_what_was_kept()
     assert "Nothing was kept of this script" in caplog.text

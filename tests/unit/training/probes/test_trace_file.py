@@ -4,9 +4,13 @@ from pathlib import Path
 
 import numpy as np
 
-from tfdist.training.probes.trace_file import End, Epoch, Steps, Trace, digest, write_line
+from tfdist.training.probes.trace_file import Trace, TracedEnd, TracedEpoch, TracedSteps, digest, write_line
 
-ENTRIES = (Steps(6, 2, 0.1, 5), Epoch(6, 1, {"loss": float("inf"), "val_loss": 0.3}), Steps(7, 1, 2.0, 5))
+ENTRIES = (
+    TracedSteps(6, 2, 0.1, 5),
+    TracedEpoch(6, 1, {"loss": float("inf"), "val_loss": 0.3}),
+    TracedSteps(7, 1, 2.0, 5),
+)
 
 
 def test_a_trace_comes_back(tmp_path: Path) -> None:
@@ -32,12 +36,12 @@ def test_who_was_killed_before_the_first_step_has_none(tmp_path: Path) -> None:
 
 def test_an_end_comes_back(tmp_path: Path) -> None:
     array = np.float32([1.0, -0.0])
-    End({"dense/kernel": digest(array)}, {"dense/kernel": array}).write(tmp_path / "end.npz")
-    end = End.read(tmp_path / "end.npz")
+    TracedEnd({"dense/kernel": digest(array)}, {"dense/kernel": array}).write(tmp_path / "end.npz")
+    end = TracedEnd.read(tmp_path / "end.npz")
     assert end is not None
     assert end.digests == {"dense/kernel": digest(array)}
     np.testing.assert_array_equal(end.elements["dense/kernel"], array)
-    assert End.read(tmp_path / "none.npz") is None
+    assert TracedEnd.read(tmp_path / "none.npz") is None
 
 
 def test_a_digest_tells_what_is_equal_and_not_the_same() -> None:

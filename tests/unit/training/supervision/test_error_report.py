@@ -10,7 +10,7 @@ from tfdist.errors import DataError
 from tfdist.launch.environment import Assignment
 from tfdist.rundir import ErrorRecord, RunDir, State, WorkerState, create_run_dir
 from tfdist.training.supervision.error_report import report
-from tfdist.training.supervision.launcher_link import line_of
+from tfdist.training.supervision.launcher_link import link_of
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_an_error_before_any_step_has_none(assignment: Assignment) -> None:
 
 
 def test_an_error_says_at_which_step(assignment: Assignment) -> None:
-    heartbeat = line_of(assignment).heartbeat
+    heartbeat = link_of(assignment).heartbeat
     with heartbeat.calling(trains=True):
         heartbeat.begin_epoch(1)
         heartbeat.begin_batches()

@@ -4,24 +4,25 @@ from collections.abc import Iterator
 
 import pytest
 
-from tfdist.training.supervision.input_wait import Input, Wait, WaitClock, remedy
+from tfdist.training.supervision.input_wait import InputDescription, InputWait, InputWaitClock, remedy
 
 
 def test_a_stretch_ends_with_its_last_step() -> None:
     waited: Iterator[float] = iter([1.0, 1.0, 1.5])
     now: Iterator[float] = iter([0.0, 10.0, 12.0, 14.0])
     cpu: Iterator[float] = iter([0.0, 5.0, 8.0, 11.0])
-    clock = WaitClock(lambda: next(waited), lambda: next(now), lambda: next(cpu))
+    clock = InputWaitClock(lambda: next(waited), lambda: next(now), lambda: next(cpu))
     clock.begin()
     clock.step()
     clock.step()
-    assert clock.end() == Wait(seconds=4.0, waited=0.5, busy=1.5)
+    assert clock.end() == InputWait(seconds=4.0, waited=0.5, busy=1.5)
 
 
 @pytest.mark.parametrize(
-    ("wait", "share"), [(Wait(4.0, 1.0, 1.0), 0.25), (Wait(1.0, 1.1, 1.0), 1.0), (Wait(0.0, 0.0, 0.0), 0.0)]
+    ("wait", "share"),
+    [(InputWait(4.0, 1.0, 1.0), 0.25), (InputWait(1.0, 1.1, 1.0), 1.0), (InputWait(0.0, 0.0, 0.0), 0.0)],
 )
-def test_the_part_that_waited(wait: Wait, share: float) -> None:
+def test_the_part_that_waited(wait: InputWait, share: float) -> None:
     assert wait.share == share
 
 
@@ -29,21 +30,29 @@ def test_the_part_that_waited(wait: Wait, share: float) -> None:
     ("seconds", "waited", "much"), [(20.0, 2.5, True), (20.0, 1.5, False), (1.0, 0.9, False), (2.0, 1.1, True)]
 )
 def test_what_is_worth_a_remedy(seconds: float, waited: float, much: bool) -> None:
-    assert Wait(seconds, waited, 1.0).is_much is much
+    assert InputWait(seconds, waited, 1.0).is_much is much
 
 
 @pytest.mark.parametrize(
     ("source", "busy", "told"),
     [
-        (Input("tfrecord", False, "my.parse", "my.parse", 4), 1.0, "my.parse runs Python code for each sample"),
-        (Input("csv", False, "", "", 4), 4.0, "tfdist data shard"),
-        (Input("text", False, "", "my.vectorize", 4), 1.2, "tfdist data shard"),
-        (Input("tfrecord", True, "", "", 4), 1.0, "1.0 of 4 cores are busy, so the files come too slowly"),
-        (Input("images", True, "", "my.augment", 4), 1.0, "`tfdist data shard` makes a few large files"),
-        (Input("tfrecord", False, "", "my.parse", 4), 3.9, "what my.parse does alike in every epoch"),
-        (Input("images", True, "", "", 4), 3.5, "store the images in about the size that they are resized to"),
-        (Input("npz", False, "", "", 2), 2.0, "2.0 of 2 cores are busy: give the run more of them"),
+        (
+            InputDescription("tfrecord", False, "my.parse", "my.parse", 4),
+            1.0,
+            "my.parse runs Python code for each sample",
+        ),
+        (InputDescription("csv", False, "", "", 4), 4.0, "tfdist data shard"),
+        (InputDescription("text", False, "", "my.vectorize", 4), 1.2, "tfdist data shard"),
+        (InputDescription("tfrecord", True, "", "", 4), 1.0, "1.0 of 4 cores are busy, so the files come too slowly"),
+        (InputDescription("images", True, "", "my.augment", 4), 1.0, "`tfdist data shard` makes a few large files"),
+        (InputDescription("tfrecord", False, "", "my.parse", 4), 3.9, "what my.parse does alike in every epoch"),
+        (
+            InputDescription("images", True, "", "", 4),
+            3.5,
+            "store the images in about the size that they are resized to",
+        ),
+        (InputDescription("npz", False, "", "", 2), 2.0, "2.0 of 2 cores are busy: give the run more of them"),
     ],
 )
-def test_the_one_change_that_would_help_most(source: Input, busy: float, told: str) -> None:
-    assert told in remedy(source, Wait(10.0, 2.0, busy))
+def test_the_one_change_that_would_help_most(source: InputDescription, busy: float, told: str) -> None:
+    assert told in remedy(source, InputWait(10.0, 2.0, busy))

@@ -8,7 +8,7 @@ import pytest
 from tfdist.rundir import ledger_lines
 from tfdist.rundir.ledger_lines import LedgerInterval, TimeKind
 from tfdist.training.supervision import ledger_writer
-from tfdist.training.supervision.ledger_writer import TimeAccount
+from tfdist.training.supervision.ledger_writer import LedgerWriter
 
 
 class Clock:
@@ -46,7 +46,7 @@ def written(monkeypatch: pytest.MonkeyPatch) -> threading.Semaphore:
 def test_the_chief_writes_what_its_time_went_to(file: Path, written: threading.Semaphore) -> None:
     """A first line as soon as a step is done."""
     clock = Clock()
-    account = TimeAccount(file, 2, clock)
+    account = LedgerWriter(file, 2, clock)
     clock.now = 103.0
     with account.calling(trains=True):
         account.begin_batches()
@@ -67,7 +67,7 @@ def test_lines_come_while_the_main_thread_is_busy(
     file: Path, written: threading.Semaphore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ledger_writer, "INTERVAL", 0.01)
-    account = TimeAccount(file, 0)
+    account = LedgerWriter(file, 0)
     for _ in range(3):
         assert written.acquire(timeout=20)
     account.close()
@@ -83,7 +83,7 @@ def test_lines_become_fewer_as_an_attempt_gets_old(age: float, seconds: float) -
 
 def test_other_workers_write_nothing(tmp_path: Path) -> None:
     before = set(threading.enumerate())  # some of which may be about to end
-    account = TimeAccount(None, 0)
+    account = LedgerWriter(None, 0)
     with account.calling(trains=True):
         account.end_batches(1, 1)
     assert set(threading.enumerate()) <= before
@@ -92,7 +92,7 @@ def test_other_workers_write_nothing(tmp_path: Path) -> None:
 
 
 def test_a_disk_that_takes_nothing_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    account = TimeAccount(tmp_path / "absent" / "ledger.jsonl", 0)
+    account = LedgerWriter(tmp_path / "absent" / "ledger.jsonl", 0)
     account._write()
     account.close()
     assert caplog.text.count("The ledger of the run's time cannot be written") == 1

@@ -2,15 +2,15 @@ from __future__ import annotations
 
 import pytest
 
-from tfdist.training.supervision.step_rate import SECONDS, STEPS, Mark, Pace
+from tfdist.training.supervision.step_rate import SECONDS, STEPS, StepMark, StepRate
 
 
-def paced(*, steps: int, seconds: float, samples: float = 32, waited: float = 0.0, marks: int) -> Pace:
+def paced(*, steps: int, seconds: float, samples: float = 32, waited: float = 0.0, marks: int) -> StepRate:
     """A pace after `marks` marks of so many steps each, with the seconds, samples and waiting of one step."""
-    pace = Pace()
+    pace = StepRate()
     for i in range(marks):
         done = i * steps
-        pace.add(Mark(done, done * seconds, done * samples, done * waited))
+        pace.add(StepMark(done, done * seconds, done * samples, done * waited))
     return pace
 
 
@@ -37,11 +37,11 @@ def test_samples_that_nobody_counts_have_no_rate() -> None:
 @pytest.mark.parametrize("seconds", [0.001, 0.1, 2.0])
 def test_only_the_last_steps_count(seconds: float) -> None:
     """After a slow beginning, of steps that are 100 times as long."""
-    pace = Pace()
+    pace = StepRate()
     begun = 100 * seconds * STEPS
-    pace.add(Mark(0, 0.0, 0.0, 0.0))
+    pace.add(StepMark(0, 0.0, 0.0, 0.0))
     steps = 0
     while steps * seconds < 2 * SECONDS or steps < 2 * STEPS:
-        pace.add(Mark(STEPS + steps, begun + steps * seconds, 32.0 * (STEPS + steps), 0.0))
+        pace.add(StepMark(STEPS + steps, begun + steps * seconds, 32.0 * (STEPS + steps), 0.0))
         steps += 10
     assert pace.rate() == pytest.approx(32 / seconds)
