@@ -24,7 +24,7 @@ import tensorflow as tf
 from tfdist.checkpoint import Checkpoints, Retention, Summary, checkpoint_files
 from tfdist.errors import RunDirError, UsageError
 from tfdist.runtime.collectives import gather_objects, worker_count, worker_rank
-from tfdist.training.checkpoints import csv_logs
+from tfdist.training.checkpoints import csv_logger_files
 from tfdist.training.checkpoints.checkpoint_callback import ContextFactory
 from tfdist.training.checkpoints.checkpoint_options import CheckpointOptions, CheckpointRequest
 from tfdist.training.checkpoints.fit_checkpoint_callback import FitCheckpointCallback, RegisteredFit
@@ -103,7 +103,7 @@ class FitRegistry:
         fit = self._find(keeping)
         if fit.resumed is not None:
             self._tell(fit, fit.resumed)
-            self._appending = csv_logs.append(given)
+            self._appending = csv_logger_files.append(given)
         record = None if wish is None else wish.record
         self._current = FitCheckpointCallback(
             fit, given, record, self._facts(), self._strategy, self._begin, self._end, self._saving

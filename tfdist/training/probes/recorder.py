@@ -14,7 +14,7 @@ from tfdist.training.metric_values import loss_scale, metric_values
 from tfdist.training.probes.perturbation import perturb_weights
 from tfdist.training.probes.recording_file import Moment, Recording
 from tfdist.training.probes.step_fingerprints import StepFingerprints
-from tfdist.training.probes.step_hooks import StepObserverCallback
+from tfdist.training.probes.step_observer import StepObserverCallback
 from tfdist.training.probes.weight_samples import sample
 
 

@@ -18,7 +18,7 @@ from tfdist.launch.trace_request import TraceRequest
 from tfdist.rundir import RunDir
 from tfdist.training.probes.recorder import RecordingComplete
 from tfdist.training.probes.step_fingerprints import StepFingerprints
-from tfdist.training.probes.step_hooks import StepObserverCallback
+from tfdist.training.probes.step_observer import StepObserverCallback
 from tfdist.training.probes.trace_file import TracedEnd, TracedEpoch, TracedSteps, digest, write_line
 from tfdist.training.probes.weight_samples import sample
 from tfdist.training.supervision.heartbeat import Heartbeat
