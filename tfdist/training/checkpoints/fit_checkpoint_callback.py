@@ -19,7 +19,7 @@ from tfdist.errors import UsageError
 from tfdist.keras_repairs.base import training_state
 from tfdist.keras_repairs.inputs import data_position
 from tfdist.keras_repairs.inputs.data_position import FitData
-from tfdist.training.checkpoints import callback_state, csv_logs
+from tfdist.training.checkpoints import callback_state, csv_logger_files
 from tfdist.training.checkpoints.checkpoint_callback import CheckpointCallback, ContextFactory, Logs
 from tfdist.training.checkpoints.checkpoint_options import CheckpointOptions
 from tfdist.training.checkpoints.checkpoint_schedule import CheckpointSchedule
@@ -116,7 +116,7 @@ class FitCheckpointCallback(CheckpointCallback):
             super().on_train_begin(logs)
         else:
             self._go_on(iterator, self._resumed)
-        self._log_sizes = csv_logs.sizes(self._given)
+        self._log_sizes = csv_logger_files.sizes(self._given)
 
     def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
         if self._data is None:
@@ -143,7 +143,7 @@ class FitCheckpointCallback(CheckpointCallback):
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         if self._data is not None:
             self._before += self._position.step
-            self._log_sizes = csv_logs.sizes(self._given)
+            self._log_sizes = csv_logger_files.sizes(self._given)
             super().on_epoch_end(epoch, logs)
 
     def on_train_end(self, logs: Logs = None) -> None:
@@ -201,7 +201,7 @@ class FitCheckpointCallback(CheckpointCallback):
         epochs = self.params["epochs"]
         self.model._initial_epoch = next_epoch = epochs if kept["stopped"] else resumed.epoch
         if self._is_chief and next_epoch < epochs:
-            csv_logs.cut(self._given, kept.get("csv_logs", ()), next_epoch)
+            csv_logger_files.cut(self._given, kept.get("csv_logs", ()), next_epoch)
 
     def _own_values(self) -> dict[str, np.ndarray]:
         try:
