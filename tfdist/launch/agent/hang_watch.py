@@ -7,7 +7,7 @@ from typing import Any
 
 from tfdist.errors import RunDirError
 from tfdist.launch.agent.failures import Failure
-from tfdist.launch.agent.hang_detection import STOPPED, ProgressClock, explain_hang
+from tfdist.launch.agent.hang_blame import STOPPED, ProgressClock, explain_hang
 from tfdist.launch.agent.stack_requests import StackRequest
 from tfdist.launch.peers.coordinator import Coordinator
 from tfdist.launch.peers.messages import Beat, DumpStacks, Event, WorkerStacks

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.launch.fakes import state
-from tfdist.launch.agent.hang_detection import SILENT, STOPPED, ProgressClock, explain_hang, laggards
+from tfdist.launch.agent.hang_blame import SILENT, STOPPED, ProgressClock, explain_hang, laggards
 from tfdist.launch.peers.messages import WorkerStacks
 from tfdist.rundir.worker_state import State, WorkerState
 
