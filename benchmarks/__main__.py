@@ -19,7 +19,7 @@ from pathlib import Path
 
 from benchmarks import image_reading, record_reading
 from benchmarks.paired_commands import compare
-from tfdist.launch.worker import allocator
+from tfdist.launch.worker import environment_defaults
 
 _STEPS = {"mlp": 2000, "cnn": 100, "wide": 40}
 _WORKER_STEPS = {"mlp": 400, "cnn": 60, "wide": 30}
@@ -48,7 +48,7 @@ def main() -> None:
 def _compare_readers(folder: Path, pairs: int, peer: str | None) -> None:
     files = record_reading.write_files(folder)
     # With the settings that workers have.
-    env = ["env", *(f"{name}={value}" for name, value in allocator.allocator_settings({}).items())]
+    env = ["env", *(f"{name}={value}" for name, value in environment_defaults.allocator_settings({}).items())]
     ours, theirs = ([*env, *_reader("benchmarks.record_reading", reader, files)] for reader in ("tfdist", "tensorflow"))
     for options, what in (([], "records"), (["--parse"], "records with their features")):
         ratio = compare([*ours, *options], [*theirs, *options], pairs=pairs)

@@ -14,7 +14,7 @@ from tfdist.cluster.tf_config import tf_config_json
 from tfdist.errors import UsageError
 from tfdist.launch.recording_request import RecordingRequest
 from tfdist.launch.trace_request import TraceRequest
-from tfdist.launch.worker import allocator, keras_choice, proxies
+from tfdist.launch.worker import environment_defaults, keras_choice, proxies
 from tfdist.net import shared_token
 
 VARIABLE = "TFDIST_WORKER"
@@ -188,7 +188,7 @@ class Assignment(WorkerOptions):
         # Python's hash() orders sets: where that decides what is built first, workers must agree.
         environ.setdefault("PYTHONHASHSEED", str(self.seed % 2**32))
         environ.update(keras_choice.keras_settings(environ))
-        environ.update(allocator.allocator_settings(environ))
+        environ.update(environment_defaults.allocator_settings(environ))
         return environ
 
     @classmethod

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from tfdist.doctor.check_result import Check, ok, warn
 from tfdist.doctor.machine.machine_facts import MachineFacts
 from tfdist.doctor.machine.nvidia_smi import Gpu, NvidiaDriver
-from tfdist.launch.worker import allocator
+from tfdist.launch.worker import environment_defaults
 
 _WORKER_MEMORY = 1 << 30
 """What an empty TensorFlow worker takes, about, with some room for a small model."""
@@ -94,7 +94,7 @@ def check_malloc(environ: Mapping[str, str]) -> Check:
     if own:
         listed = " ".join(f"{name}={value}" for name, value in own.items())
         return ok("malloc", f"as this environment sets it, tfdist adds nothing: {listed}")
-    chosen = allocator.allocator_settings(environ)
+    chosen = environment_defaults.allocator_settings(environ)
     if not chosen:
         return ok("malloc", "the system's; tfdist adds nothing where there is a GPU")
     listed = " ".join(f"{name}={value}" for name, value in chosen.items())

@@ -100,7 +100,7 @@ def test_gpus_are_judged(nvidia: NvidiaDriver, statuses: list[CheckStatus], text
 def test_malloc_says_who_sets_it(monkeypatch: pytest.MonkeyPatch) -> None:
     own = machine_checks.check_malloc({"LD_PRELOAD": "libjemalloc.so", "TF_CONFIG": "{}"})
     assert own.found.endswith("tfdist adds nothing: LD_PRELOAD=libjemalloc.so")
-    monkeypatch.setattr(machine_checks.allocator, "allocator_settings", lambda environ: {"MALLOC_ARENA_MAX": "1"})
+    monkeypatch.setattr(machine_checks.environment_defaults, "allocator_settings", lambda environ: {"MALLOC_ARENA_MAX": "1"})
     assert machine_checks.check_malloc({}).found.endswith("compute on the CPU, MALLOC_ARENA_MAX=1")
-    monkeypatch.setattr(machine_checks.allocator, "allocator_settings", lambda environ: {})
+    monkeypatch.setattr(machine_checks.environment_defaults, "allocator_settings", lambda environ: {})
     assert "where there is a GPU" in machine_checks.check_malloc({}).found

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tfdist.launch.worker.allocator import allocator_settings
+from tfdist.launch.worker.environment_defaults import allocator_settings
 
 
 def test_freed_memory_is_kept_on_the_cpu(tmp_path: Path) -> None:
