@@ -14,7 +14,12 @@ from tfdist.cluster.tf_config import tf_config_json
 from tfdist.errors import UsageError
 from tfdist.launch.recording_request import RecordingRequest
 from tfdist.launch.trace_request import TraceRequest
-from tfdist.launch.worker import environment_defaults, keras_choice, proxies
+from tfdist.launch.worker.environment_defaults import (
+    allocator_settings,
+    check_keras_choice,
+    keras_settings,
+    proxy_settings,
+)
 from tfdist.net import shared_token
 
 VARIABLE = "TFDIST_WORKER"
@@ -44,7 +49,7 @@ def check_keras(environ: Mapping[str, str] | None = None) -> None:
     Raises:
         UsageError: Another than Keras 3 on TensorFlow.
     """
-    keras_choice.check_keras_choice(os.environ if environ is None else environ)
+    check_keras_choice(os.environ if environ is None else environ)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,7 +183,7 @@ class Assignment(WorkerOptions):
         if self.cluster is not None:
             cluster = Cluster.parse(self.cluster)
             environ["TF_CONFIG"] = tf_config_json(cluster, self.index)
-            environ.update(proxies.proxy_settings(environ, cluster))
+            environ.update(proxy_settings(environ, cluster))
             # The launcher keeps the port bound while the worker runs; see holding.py.
             environ["TF_GRPC_REUSE_PORT"] = "true"
         environ["PYTHONUNBUFFERED"] = "1"
@@ -187,8 +192,8 @@ class Assignment(WorkerOptions):
         environ["TFDIST_ATTEMPT"] = str(self.attempt)
         # Python's hash() orders sets: where that decides what is built first, workers must agree.
         environ.setdefault("PYTHONHASHSEED", str(self.seed % 2**32))
-        environ.update(keras_choice.keras_settings(environ))
-        environ.update(environment_defaults.allocator_settings(environ))
+        environ.update(keras_settings(environ))
+        environ.update(allocator_settings(environ))
         return environ
 
     @classmethod

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from tfdist.cluster.membership import Membership
 from tfdist.doctor.check_result import Check, fail, ok, warn
 from tfdist.errors import ClusterError
-from tfdist.launch.worker.keras_choice import keras_objections
+from tfdist.launch.worker.environment_defaults import keras_objections
 
 _SHOWN = 200
 

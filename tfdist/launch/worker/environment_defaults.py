@@ -1,31 +1,115 @@
-"""Settings of glibc's malloc for workers that compute on the CPU.
+"""Environment variables that a worker gets where the user has chosen nothing: malloc, gRPC's proxy and Keras's backend.
 
-As soon as a dataset feeds the devices of a strategy, TensorFlow makes glibc give freed memory back at once, and every
-step then pays for getting its tensors' memory anew. One arena that keeps its memory spares that: a quarter to a half of
-a step's time was seen, on models from 3 to 98 MB. On machines with GPUs, where that memory is not the CPU's and many
-threads may decode data, malloc is left as it is.
+Each function takes the environment that the worker would have and returns what to add to it. They read no environment
+of their own and change none, so the doctor can ask them what a run would get.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
-_SETTINGS = {
+from tfdist.cluster.cluster_spec import Cluster
+from tfdist.errors import UsageError
+
+_ALLOCATOR = {
     "MALLOC_ARENA_MAX": "1",
     "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
     "MALLOC_TOP_PAD_": str(256 << 20),
 }
 _NVIDIA = Path("/dev/nvidiactl")
 
+_PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
+"""The variables in which gRPC looks for a proxy. TensorFlow's workers use gRPC, which exempts no host by itself."""
+
+_BACKEND = "KERAS_BACKEND"
+_LEGACY = "TF_USE_LEGACY_KERAS"
+_TRUE = ("1", "true", "True")
+
 
 def allocator_settings(environ: Mapping[str, str], nvidia: Path = _NVIDIA) -> dict[str, str]:
-    """What to add to a worker's environment; nothing where the user has set malloc up, or there is a GPU.
+    """Settings of glibc's malloc for workers that compute on the CPU.
+
+    As soon as a dataset feeds the devices of a strategy, TensorFlow makes glibc return freed memory to the system at
+    once, so every step has to allocate its tensors' memory again. A single arena that keeps its memory avoids that: it
+    saves a quarter to a half of the step time on models from 3 to 98 MB. On machines with GPUs tensors are not in that
+    memory and many threads may decode data, so malloc is left as it is.
 
     Args:
         environ: The environment that the worker would have.
         nvidia: The device file of NVIDIA's driver.
+
+    Returns:
+        What to add; nothing where the user has configured malloc or the machine has a GPU.
     """
     if nvidia.exists() or any(name.startswith("MALLOC_") for name in environ) or "LD_PRELOAD" in environ:
         return {}
-    return dict(_SETTINGS)
+    return dict(_ALLOCATOR)
+
+
+def proxy_settings(environ: Mapping[str, str], cluster: Cluster) -> dict[str, str]:
+    """Exempts the cluster's hosts from the proxy that the environment names for other connections.
+
+    Args:
+        environ: The environment that the worker would have.
+        cluster: All workers.
+
+    Returns:
+        What to add; nothing where no proxy is set.
+    """
+    if not any(environ.get(name) for name in _PROXIES):
+        return {}
+    # gRPC takes the first of the two that is set; `no_proxy` is also read by other libraries.
+    exempt = environ.get("no_grpc_proxy") or environ.get("no_proxy") or ""
+    hosts = dict.fromkeys(address.host for address in cluster.workers)
+    return {"no_grpc_proxy": ",".join([*filter(None, [exempt]), *hosts])}
+
+
+class KerasObjection(NamedTuple):
+    """A variable that asks for a Keras other than Keras 3 on TensorFlow, the only one that tfdist repairs.
+
+    Attributes:
+        name: What it is about, in two words.
+        variable: Its name.
+        text: What it does, and what is expected.
+    """
+
+    name: str
+    variable: str
+    text: str
+
+
+def keras_objections(environ: Mapping[str, str]) -> list[KerasObjection]:
+    """The variables of `environ` that ask for another Keras."""
+    found = []
+    if environ.get(_LEGACY) in _TRUE:
+        value = environ[_LEGACY]
+        text = f"{_LEGACY} is {value}, with which tf.keras is Keras 2. Expected Keras 3, which tfdist repairs"
+        found.append(KerasObjection("legacy Keras", _LEGACY, text))
+    if environ.get(_BACKEND, "") not in ("", "tensorflow"):
+        text = f"{_BACKEND} is {environ[_BACKEND]}. Expected tensorflow, on which tfdist trains"
+        found.append(KerasObjection("Keras backend", _BACKEND, text))
+    return found
+
+
+def check_keras_choice(environ: Mapping[str, str]) -> None:
+    """Checks which Keras `environ` asks for.
+
+    Raises:
+        UsageError: Another backend than TensorFlow, or Keras 2.
+    """
+    for _, variable, text in keras_objections(environ):
+        raise UsageError(f"{text}. Unset {variable}, or train without tfdist.")
+
+
+def keras_settings(environ: Mapping[str, str]) -> dict[str, str]:
+    """Chooses Keras's TensorFlow backend where the environment chooses none, whatever ~/.keras/keras.json says.
+
+    Args:
+        environ: The environment that the worker would have.
+
+    Returns:
+        What to add.
+    """
+    return {} if environ.get(_BACKEND) else {_BACKEND: "tensorflow"}

@@ -11,6 +11,7 @@ from tfdist.doctor.machine import machine_checks
 from tfdist.doctor.machine.machine_checks import check_gpus, check_machine, size
 from tfdist.doctor.machine.machine_facts import MachineFacts, meminfo, quota, this_machine
 from tfdist.doctor.machine.nvidia_smi import Gpu, NvidiaDriver
+from tfdist.launch.worker import environment_defaults
 
 GIB = 1 << 30
 MACHINE = MachineFacts("here", 8, 8, None, 16 * GIB, 12 * GIB, 8 * GIB, 4096, None)
@@ -100,7 +101,7 @@ def test_gpus_are_judged(nvidia: NvidiaDriver, statuses: list[CheckStatus], text
 def test_malloc_says_who_sets_it(monkeypatch: pytest.MonkeyPatch) -> None:
     own = machine_checks.check_malloc({"LD_PRELOAD": "libjemalloc.so", "TF_CONFIG": "{}"})
     assert own.found.endswith("tfdist adds nothing: LD_PRELOAD=libjemalloc.so")
-    monkeypatch.setattr(machine_checks.environment_defaults, "allocator_settings", lambda environ: {"MALLOC_ARENA_MAX": "1"})
+    monkeypatch.setattr(environment_defaults, "allocator_settings", lambda environ: {"MALLOC_ARENA_MAX": "1"})
     assert machine_checks.check_malloc({}).found.endswith("compute on the CPU, MALLOC_ARENA_MAX=1")
-    monkeypatch.setattr(machine_checks.environment_defaults, "allocator_settings", lambda environ: {})
+    monkeypatch.setattr(environment_defaults, "allocator_settings", lambda environ: {})
     assert "where there is a GPU" in machine_checks.check_malloc({}).found

@@ -1,4 +1,4 @@
-"""Which settings of malloc a worker gets."""
+"""What a worker's environment gets where the user has chosen nothing: malloc, gRPC's proxy and Keras's backend."""
 
 from __future__ import annotations
 
@@ -6,7 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from tfdist.launch.worker.environment_defaults import allocator_settings
+from tests.unit.launch.test_environment import ALONE, SECOND
+from tfdist.cluster import Cluster
+from tfdist.errors import UsageError
+from tfdist.launch.worker.environment_defaults import (
+    allocator_settings,
+    check_keras_choice,
+    proxy_settings,
+)
+
+CLUSTER = Cluster.parse("a:1,b:2,a:3,[::1f]:4")
 
 
 def test_freed_memory_is_kept_on_the_cpu(tmp_path: Path) -> None:
@@ -21,3 +30,52 @@ def test_what_the_user_chose_stays(name: str, tmp_path: Path) -> None:
 def test_machines_with_gpus_are_left_alone(tmp_path: Path) -> None:
     (tmp_path / "nvidiactl").touch()
     assert allocator_settings({}, tmp_path / "nvidiactl") == {}
+
+
+@pytest.mark.parametrize("environ", [{}, {"PATH": "/bin"}, {"https_proxy": ""}, {"no_proxy": "x"}])
+def test_without_a_proxy_nothing_is_set(environ: dict[str, str]) -> None:
+    assert proxy_settings(environ, CLUSTER) == {}
+
+
+@pytest.mark.parametrize("name", ["grpc_proxy", "https_proxy", "http_proxy"])
+def test_each_host_is_exempt_from_a_proxy(name: str) -> None:
+    assert proxy_settings({name: "http://proxy:3128"}, CLUSTER) == {"no_grpc_proxy": "a,b,::1f"}
+
+
+@pytest.mark.parametrize(
+    ("exempt", "before"),
+    [
+        ({"no_proxy": ".here,c"}, ".here,c"),
+        ({"no_grpc_proxy": "d"}, "d"),
+        ({"no_proxy": ".here", "no_grpc_proxy": "d"}, "d"),
+        ({"no_proxy": ".here", "no_grpc_proxy": ""}, ".here"),
+    ],
+)
+def test_what_the_user_exempts_stays_exempt(exempt: dict[str, str], before: str) -> None:
+    assert proxy_settings({"http_proxy": "p", **exempt}, CLUSTER)["no_grpc_proxy"] == f"{before},a,b,::1f"
+
+
+def test_workers_of_several_get_it() -> None:
+    assert SECOND.to_environ({"http_proxy": "p"})["no_grpc_proxy"] == "a,b"
+    assert "no_grpc_proxy" not in ALONE.to_environ({"http_proxy": "p"})
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [{}, {"KERAS_BACKEND": ""}, {"KERAS_BACKEND": "tensorflow"}, {"TF_USE_LEGACY_KERAS": "0"}],
+)
+def test_keras_3_on_tensorflow_is_what_workers_get(environ: dict[str, str]) -> None:
+    check_keras_choice(environ)
+    assert ALONE.to_environ(environ)["KERAS_BACKEND"] == "tensorflow"
+
+
+@pytest.mark.parametrize(
+    ("environ", "told"),
+    [
+        ({"KERAS_BACKEND": "jax"}, "KERAS_BACKEND is jax. Expected tensorflow"),
+        ({"TF_USE_LEGACY_KERAS": "1"}, "TF_USE_LEGACY_KERAS is 1, with which tf.keras is Keras 2. Expected Keras 3"),
+    ],
+)
+def test_another_keras_is_refused(environ: dict[str, str], told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        check_keras_choice(environ)
