@@ -128,7 +128,7 @@ class GroupAttempt:
             self._around.observe(self._hangs.states)
         received = self._signals.received
         if received and self._course is AttemptState.WORKING:
-            self._stopping.ask(Stop(128 + received[0], describe_signal(received[0])), self._working())
+            self._stopping.request(Stop(128 + received[0], describe_signal(received[0])), self._working())
 
     def _look_at(self, worker: Worker) -> None:
         progress = self._progress[worker.index]
@@ -168,7 +168,7 @@ class GroupAttempt:
 
     def _stop_for(self, index: int, number: int) -> None:
         """A worker of this launcher got a signal that is meant for the job."""
-        self._stopping.ask(Stop(128 + number, describe_signal(number, f"worker {index}")), self._working())
+        self._stopping.request(Stop(128 + number, describe_signal(number, f"worker {index}")), self._working())
 
     def _get_on(self, state: WorkerState) -> None:
         self._step = max(self._step, state.step)

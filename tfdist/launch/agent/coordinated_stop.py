@@ -1,10 +1,14 @@
-"""Stops the workers of an attempt at one step, so that what they save is whole."""
+"""Coordinated stop: all workers of an attempt stop after the same batch, so that the checkpoint they save is whole.
+
+A worker that stopped on its own would leave the others in a step that never ends. So every worker is held first and
+says how many batches it has begun. These counts differ by one at most, and all workers can finish as many batches as
+any of them has begun: that is where they stop.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from tfdist.launch.agent.stop_point import StopPoint
 from tfdist.launch.peers.coordinator import Coordinator
 from tfdist.launch.peers.messages import BatchesBegun, Event, Hold, Stop, StopAt, StopRequested
 from tfdist.launch.worker.worker_handle import Worker
@@ -13,98 +17,128 @@ ANSWER_SECONDS = 3.0
 """How long held workers may take to say what they have begun."""
 
 
+class StopPoint:
+    """Where held workers can all stop: decided from their answers, without any effect.
+
+    Args:
+        asked: The workers that were told to hold.
+    """
+
+    def __init__(self, asked: Iterable[int]) -> None:
+        self._silent = set(asked)
+        self._begun: dict[int, int] = {}
+
+    @property
+    def silent(self) -> tuple[int, ...]:
+        """The workers that have not answered."""
+        return tuple(sorted(self._silent))
+
+    def answer(self, index: int, begun: int | None) -> None:
+        """Records how many batches a worker has begun; None when it is not in `fit`, or is gone."""
+        self._silent.discard(index)
+        if begun is not None:
+            self._begun[index] = max(begun, self._begun.get(index, 0))
+
+    def after(self) -> int | None:
+        """After how many batches to stop; None when no worker is inside of `fit`."""
+        return max(self._begun.values(), default=None)
+
+
 class CoordinatedStop:
-    """Who asked the job to stop, and how far that is.
+    """The stop of one attempt: who asked for it, and how far it is.
 
     ::
 
-        asked --> all workers hold --> every one has said what it has begun --> all stop after the same batch
+        requested --> all workers hold --> every one has said what it has begun --> all stop after the same batch
 
     Args:
-        workers: This launcher's workers by their indices.
-        control: The line to the other launchers.
-        grace: Seconds from the asking until the workers are ended, wherever they are.
-        clock: Seconds, never going back.
+        workers: This launcher's workers by index.
+        coordinator: The connection to the other launchers.
+        grace: Seconds from the request until the workers are ended, wherever they are.
+        clock: Seconds, monotonic.
     """
 
     def __init__(
-        self, workers: Mapping[int, Worker], control: Coordinator, grace: float, clock: Callable[[], float]
+        self, workers: Mapping[int, Worker], coordinator: Coordinator, grace: float, clock: Callable[[], float]
     ) -> None:
         self._workers = workers
-        self._control = control
+        self._coordinator = coordinator
         self._grace = grace
         self._clock = clock
-        self._asked = self._deadline = 0.0
-        self._halt: StopPoint | None = None
+        self._requested_at = self._deadline = 0.0
+        self._point: StopPoint | None = None
         self._agreed = False
         self.stop: Stop | None = None
         self.why_abrupt = ""
-        """Why the workers did not stop at one step, as far as this launcher knows; empty where they did."""
+        """Why the workers did not stop after one step, as far as this launcher knows; empty where they did."""
 
-    def ask(self, stop: Stop, working: Iterable[int]) -> None:
-        """Somebody asks this launcher to stop the job, whose workers `working` are not done; again changes nothing."""
+    def request(self, stop: Stop, working: Iterable[int]) -> None:
+        """Requests the stop of the job, whose workers `working` are not done; does nothing after the first request."""
         if self.stop is not None:
             return
         self._begin(stop)
-        if self._control.leads:
+        if self._coordinator.leads:
             self._agreed = True
-            self._halt = StopPoint(working)
-            self._control.tell(Hold(stop))
+            self._point = StopPoint(working)
+            self._coordinator.tell(Hold(stop))
             self._send({"hold": True})
         else:
-            self._control.tell(StopRequested(stop))
+            self._coordinator.tell(StopRequested(stop))
 
     def hear(self, event: Event, working: Iterable[int]) -> None:
-        """Takes in what another launcher says."""
+        """Handles an event of another launcher."""
         if isinstance(event, StopRequested):
-            self.ask(event.stop, working)
+            self.request(event.stop, working)
         elif isinstance(event, Hold):
             self._begin(event.stop)
             self._agreed = True
             self._send({"hold": True})
-        elif isinstance(event, BatchesBegun) and self._halt is not None:
-            self._halt.answer(event.index, event.count)
+        elif isinstance(event, BatchesBegun) and self._point is not None:
+            self._point.answer(event.index, event.count)
         elif isinstance(event, StopAt):
             self._stop_after(event.after)
 
     def conclude(self, stop: Stop | None) -> None:
-        """The attempt has ended elsewhere, by `stop` or, None, by a failure: then a stop that was not agreed on yet is
-        to be asked for again."""
+        """The attempt has ended on another launcher, by `stop` or, None, by a failure.
+
+        After a failure, a stop that the launchers had not agreed on yet is dropped: it must be requested again.
+        """
         if stop is not None or not self._agreed:
             self.stop = stop
 
     def begun(self, index: int, count: int | None) -> None:
-        """A worker of this launcher says what it has begun, or is done."""
-        if self._halt is not None:
-            self._halt.answer(index, count)
-        elif self.stop is not None and not self._control.leads:
-            self._control.tell(BatchesBegun(index, count))
+        """A worker of this launcher says how many batches it has begun; None when it is done or not in `fit`."""
+        if self._point is not None:
+            self._point.answer(index, count)
+        elif self.stop is not None and not self._coordinator.leads:
+            self._coordinator.tell(BatchesBegun(index, count))
 
     def tick(self) -> bool:
-        """Gets on; returns whether the workers are to be ended now, wherever they are."""
+        """Advances the stop; returns whether to end the workers now, wherever they are."""
         if self.stop is None:
             return False
-        if self._halt is not None and not self._halt.silent:
-            after, self._halt = self._halt.after(), None
+        if self._point is not None and not self._point.silent:
+            after, self._point = self._point.after(), None
             if after is None:
                 self.why_abrupt = "none was inside of fit"
                 return True
-            self._deadline = self._asked + self._grace
-            self._control.tell(StopAt(after))
+            self._deadline = self._requested_at + self._grace
+            self._coordinator.tell(StopAt(after))
             self._stop_after(after)
         if self._clock() <= self._deadline:
             return False
         self.why_abrupt = f"not all had stopped within {self._grace:g} s (--grace)"
-        if self._halt is not None:
-            silent = ", ".join(map(str, self._halt.silent))
+        if self._point is not None:
+            silent = ", ".join(map(str, self._point.silent))
             self.why_abrupt = f"worker(s) {silent} did not say which step they are in"
         return True
 
     def _begin(self, stop: Stop) -> None:
         self.stop = stop
-        self._asked = self._clock()
-        # The leader's answers come soon or never; a launcher that only follows leaves the leader its time.
-        self._deadline = self._asked + (min(ANSWER_SECONDS, self._grace) if self._control.leads else self._grace)
+        self._requested_at = self._clock()
+        # Workers answer the leader within ANSWER_SECONDS or not at all; the other launchers give the leader more time.
+        limit = min(ANSWER_SECONDS, self._grace) if self._coordinator.leads else self._grace
+        self._deadline = self._requested_at + limit
 
     def _stop_after(self, after: int) -> None:
         assert self.stop is not None

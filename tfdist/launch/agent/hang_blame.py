@@ -1,4 +1,7 @@
-"""When a group hangs, and who holds it up: decided from what the workers say of themselves, without any effect."""
+"""Blame for a hang: which workers hold the others up, and which only wait for them.
+
+Decided from what the workers say of themselves, without any effect.
+"""
 
 from __future__ import annotations
 
@@ -10,55 +13,21 @@ from tfdist.launch.peers.messages import WorkerStacks
 from tfdist.rundir.worker_state import State, WorkerState
 
 STOPPED = "its process is stopped (SIGSTOP, Ctrl-Z, a debugger)"
-_MOST_CHARACTERS = 2_000_000
-"""Of the stacks of all workers to blame: they go to the other launchers in one message."""
 SILENT = "it does not answer: its machine is out of reach, or native code does not let Python run"
-
-
-class ProgressClock:
-    """When the workers of a job have last got on.
-
-    A worker counts while it trains, evaluates or predicts, and as long as one worker gets on, nobody hangs: the others
-    may wait for it.
-    """
-
-    def __init__(self) -> None:
-        self._states: dict[int, WorkerState] = {}
-        self._moved = 0.0
-
-    @property
-    def states(self) -> Mapping[int, WorkerState]:
-        """What each worker said last."""
-        return self._states
-
-    def note(self, state: WorkerState, now: float) -> None:
-        """Takes in what a worker says of itself."""
-        before = self._states.get(state.index)
-        if before is None or before.moves != state.moves or before.state != state.state:
-            self._moved = now
-        self._states[state.index] = state
-
-    def forget(self, index: int) -> None:
-        """A worker is done."""
-        self._states.pop(index, None)
-
-    def hangs_since(self, now: float) -> float | None:
-        """Seconds without any move, when that is more than any worker may take; else None."""
-        limits = [state.limit for state in self._states.values() if state.limit is not None]
-        still = now - self._moved
-        return still if limits and still > max(limits) else None
+_MAX_CHARACTERS = 2_000_000
+"""Of the stacks of all workers to blame: they go to the other launchers in one message."""
 
 
 def explain_hang(
     states: Mapping[int, WorkerState], answers: Mapping[int, WorkerStacks], logs: Mapping[int, str], seconds: float
 ) -> tuple[Failure, ...]:
-    """The failures of a hang: those that hold the others up, and those that wait for them.
+    """The failures of a hang: of the workers that hold the others up, and of those that wait for them.
 
     Args:
-        states: What each worker said last.
-        answers: Where each worker is; those that did not answer may be absent.
+        states: The latest state of each worker.
+        answers: The stacks of each worker; workers that did not answer may be absent.
         logs: Paths of the logs, as far as they are known here.
-        seconds: How long nothing has moved.
+        seconds: Time without progress.
     """
     silent = {index for index in states if _is_silent(answers.get(index))}
     late = laggards(states.values(), silent, {index for index, answer in answers.items() if answer.called})
@@ -76,7 +45,7 @@ def explain_hang(
                 address=state.address,
                 pid=state.pid,
                 type="" if index in late else WAITING,
-                traceback=answer.text[: _MOST_CHARACTERS // len(late)] if index in late else "",
+                traceback=answer.text[: _MAX_CHARACTERS // len(late)] if index in late else "",
                 epoch=None if state.is_forming else state.epoch,
                 step=None if state.is_forming else state.step,
                 log=answer.log or logs.get(index, ""),
@@ -86,15 +55,15 @@ def explain_hang(
 
 
 def laggards(states: Iterable[WorkerState], silent: Iterable[int] = (), busy: Iterable[int] = ()) -> set[int]:
-    """The workers for which the others wait: those that are least far.
+    """The workers that the others wait for: those that are least advanced.
 
-    Among equals they are those that do not answer, or else those that are busy with a function of the user, such as one
-    that loads their input: the others' are done. When nobody can be told from the others, all are returned.
+    Among equally advanced workers they are those that do not answer, or else those that are busy in a function of the
+    user, such as one that loads their input. When no worker stands out, all are returned.
 
     Args:
-        states: What each worker said last.
-        silent: Those that do not answer.
-        busy: Those in which functions of the user run besides the main thread.
+        states: The latest state of each worker.
+        silent: Workers that do not answer.
+        busy: Workers in which functions of the user run outside of the main thread.
     """
     states = list(states)
     least = min(map(_reached, states))
@@ -103,7 +72,7 @@ def laggards(states: Iterable[WorkerState], silent: Iterable[int] = (), busy: It
 
 
 def _reached(state: WorkerState) -> tuple[int, int, bool]:
-    """How far a worker is, to compare: a callback comes after a step, an evaluation later, and then the next step."""
+    """How advanced a worker is, as a sort key: after a step come callbacks, then an evaluation, then the next step."""
     return state.step, _ORDER[state.state], state.is_forming
 
 
@@ -124,14 +93,14 @@ def _is_silent(answer: WorkerStacks | None) -> bool:
 
 
 def _place(answer: WorkerStacks) -> str:
-    """Where a worker is, in words."""
+    """Where a worker is, in words, with the user's function that runs for it."""
     if not answer.called:
         return answer.where
     return f"{answer.where}, while {answer.called} runs (input pipeline, or a Python function inside of the model)"
 
 
 def _message(state: WorkerState, furthest: WorkerState, where: str, seconds: float, *, is_late: bool) -> str:
-    if state.is_forming:  # it cannot answer: TensorFlow's native code holds Python's lock there
+    if state.is_forming:  # it cannot answer: TensorFlow's native code holds the GIL there
         return f"hangs: for {seconds:.0f} s it has waited {_FORMING}" if is_late else "waits for the cluster to form"
     doing = _DOING[state.state].format(done=state.step, step=state.step + 1)
     if not is_late:

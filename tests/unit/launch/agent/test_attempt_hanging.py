@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.unit.launch.fakes import beat
 from tests.unit.launch.stories import ASKED, tell_story, training
+from tfdist.launch.agent.hang_detection import ANSWER_SECONDS
 from tfdist.launch.agent.process_termination import TERM_SECONDS
-from tfdist.launch.agent.stack_requests import SECONDS as ASKING_SECONDS
 from tfdist.launch.run_result import RunResult
 from tfdist.rundir.worker_state import State
 
@@ -19,7 +19,7 @@ def test_who_holds_the_others_up_is_named() -> None:
     assert first.traceback == "File x"
     assert [failure.index for failure in others] == [0, 2]
     assert all(failure.is_consequence for failure in others)
-    assert 11 < story.seconds < 11 + ASKING_SECONDS + TERM_SECONDS + 1
+    assert 11 < story.seconds < 11 + ANSWER_SECONDS + TERM_SECONDS + 1
     assert story.outcome.step == 418
 
 

@@ -3,32 +3,9 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.launch.fakes import state
-from tfdist.launch.agent.hang_blame import SILENT, STOPPED, ProgressClock, explain_hang, laggards
+from tfdist.launch.agent.hang_blame import SILENT, STOPPED, explain_hang, laggards
 from tfdist.launch.peers.messages import WorkerStacks
 from tfdist.rundir.worker_state import State, WorkerState
-
-
-def test_motion_of_one_is_motion_of_all() -> None:
-    motion = ProgressClock()
-    for now in range(100):
-        motion.note(state(0, 5, limit=10.0), now)
-        motion.note(state(1, now, limit=10.0), now)
-        assert motion.hangs_since(now) is None
-    assert motion.hangs_since(109.5) == 10.5
-
-
-def test_what_only_repeats_itself_does_not_move() -> None:
-    motion = ProgressClock()
-    for now in range(12):
-        motion.note(state(0, 5, limit=10.0, time=float(now)), now)
-    assert motion.hangs_since(12) == 12
-
-
-def test_who_is_done_does_not_count() -> None:
-    motion = ProgressClock()
-    motion.note(state(0, 5, limit=10.0), 0)
-    motion.forget(0)
-    assert motion.hangs_since(1000) is None
 
 
 @pytest.mark.parametrize(

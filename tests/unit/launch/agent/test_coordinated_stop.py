@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfdist.launch.agent.stop_point import StopPoint
+from tfdist.launch.agent.coordinated_stop import StopPoint
 
 
 @pytest.mark.parametrize(
@@ -15,16 +15,16 @@ from tfdist.launch.agent.stop_point import StopPoint
     ],
 )
 def test_all_stop_after_what_the_furthest_has_begun(answers: dict[int, int | None], after: int | None) -> None:
-    halt = StopPoint(answers)
+    point = StopPoint(answers)
     for index, begun in answers.items():
-        assert index in halt.silent
-        halt.answer(index, begun)
-    assert halt.silent == ()
-    assert halt.after() == after
+        assert index in point.silent
+        point.answer(index, begun)
+    assert point.silent == ()
+    assert point.after() == after
 
 
 def test_a_worker_that_left_after_its_answer_still_counts() -> None:
-    halt = StopPoint([0])
-    halt.answer(0, 5)
-    halt.answer(0, None)
-    assert halt.after() == 5
+    point = StopPoint([0])
+    point.answer(0, 5)
+    point.answer(0, None)
+    assert point.after() == 5
