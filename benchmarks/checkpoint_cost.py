@@ -119,16 +119,16 @@ class _Saver:
     def __init__(self, folder: Path, every: int, steps: int) -> None:
         import tensorflow as tf
 
-        from tfdist.checkpoint import Checkpoints, Policy, Retention, Summary
+        from tfdist.checkpoint import CheckpointManager, CheckpointSummary, RetentionPolicy, SavePolicy
         from tfdist.training.checkpoints.checkpoint_callback import CheckpointCallback
 
         strategy = tf.distribute.get_strategy()
         self.waits: list[float] = []
         self.folder = folder
-        self.checkpoints = Checkpoints(folder, Retention(1), strategy)
-        facts = Summary(0, 0, 0, 0, BATCH, steps * BATCH, 1, 1, 0.0)
+        self.checkpoints = CheckpointManager(folder, RetentionPolicy(1), strategy)
+        facts = CheckpointSummary(0, 0, 0, 0, BATCH, steps * BATCH, 1, 1, 0.0)
         self.keeper = CheckpointCallback(
-            self.checkpoints, Policy(every), facts, steps, dict, None, strategy, self._saving
+            self.checkpoints, SavePolicy(every), facts, steps, dict, None, strategy, self._saving
         )
 
     @property

@@ -75,12 +75,12 @@ def measure(small: Path, large: Path, seconds: float) -> dict[str, float]:
 
 def _open(path: Path, middle: bool = False) -> Any:
     """Batches of the records in random order, from the first step or the middle one of an epoch."""
-    from tfdist.data.formats.tfrecord_sources import ParsedTFRecordSource
+    from tfdist.data.formats.tfrecord_samples import ParsedRecordSamples
     from tfdist.data.pipeline import build
     from tfdist.order.position import Position
     from tfdist.runtime.distribute import take_partial_epoch
 
-    source = ParsedTFRecordSource(str(path), lambda record: record)
+    source = ParsedRecordSamples(str(path), lambda record: record)
     step = len(source) // BATCH // 2 if middle else 0
     batches = build(source, batch_size=BATCH, shuffle=True, seed=1, begin=Position(0, step))
     rest = take_partial_epoch(batches)

@@ -19,9 +19,9 @@ import tensorflow as tf
 from tests.devices.small_training import BATCH, STEPS, batches, compiled, datasets, sequential
 from tests.disks import small_disk
 from tfdist import keras_repairs
-from tfdist.checkpoint import Checkpoints, Policy, Retention, Summary
+from tfdist.checkpoint import CheckpointManager, CheckpointSummary, RetentionPolicy, SavePolicy
 from tfdist.checkpoint.background_writer import writer
-from tfdist.checkpoint.checkpoint_files import Stored, stored
+from tfdist.checkpoint.checkpoint_files import StoredCheckpoint, stored
 from tfdist.keras_repairs.files.weights_copy import WeightsCopy
 from tfdist.training.checkpoints.checkpoint_callback import CheckpointCallback
 
@@ -59,7 +59,7 @@ class Told(keras.callbacks.Callback):
 def fit(
     folder: Path,
     acts: dict[int, Callable[[], None]] | None = None,
-    retention: Retention | None = None,
+    retention: RetentionPolicy | None = None,
     when_busy: Any = "wait",
     every: int | None = 2,
     model: keras.Model | None = None,
@@ -68,16 +68,16 @@ def fit(
 ) -> keras.Model:
     """Trains on one device; what `acts` has for a step comes before the checkpoint after it, `after` behind it."""
     strategy = tf.distribute.get_strategy()
-    checkpoints = Checkpoints(folder, retention or Retention(100), strategy, when_busy=when_busy)
-    facts = Summary(0, 0, 0, 4, BATCH, STEPS * BATCH, 1, 1, 0.0)
-    keeper = CheckpointCallback(checkpoints, Policy(every), facts, STEPS, dict, None, strategy, saving)
+    checkpoints = CheckpointManager(folder, retention or RetentionPolicy(100), strategy, when_busy=when_busy)
+    facts = CheckpointSummary(0, 0, 0, 4, BATCH, STEPS * BATCH, 1, 1, 0.0)
+    keeper = CheckpointCallback(checkpoints, SavePolicy(every), facts, STEPS, dict, None, strategy, saving)
     model = model or compiled(sequential())
     last = Told(dict.fromkeys(range(STEPS * EPOCHS), lambda: after(keeper)))
     model.fit(batches(), epochs=EPOCHS, verbose=0, callbacks=[Told(acts or {}), keeper, last])
     return model
 
 
-def whole(folder: Path) -> list[Stored]:
+def whole(folder: Path) -> list[StoredCheckpoint]:
     return [entry for entry in reversed(stored(folder)) if entry.fault() is None]
 
 
@@ -123,7 +123,7 @@ def test_those_due_while_one_is_written_are_left_out_but_for_ends_of_epochs(
 
 
 def test_the_next_waits_for_the_one_that_is_written(tmp_path: Path, go: threading.Event) -> None:
-    checkpoints = Checkpoints(tmp_path, Retention(), tf.distribute.get_strategy())
+    checkpoints = CheckpointManager(tmp_path, RetentionPolicy(), tf.distribute.get_strategy())
     writer().start(lambda: go.wait(SECONDS))
     said: list[bool] = []
     waiting = threading.Thread(target=lambda: said.append(checkpoints.ready(5)))
@@ -152,7 +152,7 @@ def test_what_hangs_is_waited_for_once(tmp_path: Path, monkeypatch: pytest.Monke
     (tmp_path / ".step-00000005.00000000.tmp").mkdir()
     hanging = Hanging(tmp_path)
     monkeypatch.setattr("tfdist.checkpoint.checkpoint_manager.writer", lambda: hanging)
-    checkpoints = Checkpoints(tmp_path, Retention(), tf.distribute.get_strategy())
+    checkpoints = CheckpointManager(tmp_path, RetentionPolicy(), tf.distribute.get_strategy())
     assert hanging.found == [[".step-00000005.00000000.tmp"]]
     assert not checkpoints.ready(5, must=True)
     assert not checkpoints.ready(6, must=True)
@@ -163,7 +163,7 @@ def test_a_disk_that_hangs_holds_nobody_for_good(
     tmp_path: Path, go: threading.Event, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("tfdist.checkpoint.checkpoint_manager.WAIT_SECONDS", 0.01)
-    checkpoints = Checkpoints(tmp_path, Retention(), tf.distribute.get_strategy())
+    checkpoints = CheckpointManager(tmp_path, RetentionPolicy(), tf.distribute.get_strategy())
     writer().start(lambda: go.wait(SECONDS))
     with caplog.at_level(logging.WARNING, "tfdist"):
         assert not checkpoints.ready(5, must=True)
@@ -214,7 +214,7 @@ def test_the_training_tells_that_it_saves_while_it_copies_and_waits(
         yield
         inside.pop()
 
-    for owner, name in ((WeightsCopy, "take"), (Checkpoints, "ready"), (Checkpoints, "finish")):
+    for owner, name in ((WeightsCopy, "take"), (CheckpointManager, "ready"), (CheckpointManager, "finish")):
         original = getattr(owner, name)
 
         def told(*args: Any, original: Any = original, name: str = name, **kwargs: Any) -> Any:
@@ -243,9 +243,9 @@ def test_after_the_training_nothing_holds_the_copy(tmp_path: Path) -> None:
 
 
 def test_the_best_and_every_mth_are_kept(tmp_path: Path) -> None:
-    fit(tmp_path, retention=Retention(1, best="loss", every_steps=4))
+    fit(tmp_path, retention=RetentionPolicy(1, best="loss", every_steps=4))
     assert steps(tmp_path) == [4, 8, 12]
-    fit(tmp_path / "epochs", retention=Retention(1, best="loss", larger_is_better=True))
+    fit(tmp_path / "epochs", retention=RetentionPolicy(1, best="loss", larger_is_better=True))
     assert steps(tmp_path / "epochs") == [STEPS, STEPS * EPOCHS]
 
 

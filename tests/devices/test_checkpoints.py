@@ -16,10 +16,10 @@ import tensorflow as tf
 import tfdist
 from tests.devices.mirrored import mirrored
 from tests.marks import slow
-from tfdist.checkpoint import Checkpoints, Policy, Retention, Summary
+from tfdist.checkpoint import CheckpointManager, CheckpointSummary, RetentionPolicy, SavePolicy
 from tfdist.checkpoint.checkpoint_files import stored
 from tfdist.data.pipeline import build
-from tfdist.data.sources import ArraySource
+from tfdist.data.sample_source import ArraySamples
 from tfdist.errors import RunDirError
 from tfdist.keras_repairs.base import training_state
 from tfdist.keras_repairs.forward.gathered_metrics import copies
@@ -100,7 +100,7 @@ class Run:
     def fit(self, strategy: tf.distribute.Strategy, end: tuple[str, int] | None = None) -> None:
         """Trains from the latest checkpoint; with `end` until then."""
         keras.utils.set_random_seed(3)
-        checkpoints = Checkpoints(self.folder, Retention(self.keep), strategy)
+        checkpoints = CheckpointManager(self.folder, RetentionPolicy(self.keep), strategy)
         found = checkpoints.latest()
         resumed = None if found is None else found[0]
         begin = START if resumed is None else resumed.position
@@ -108,15 +108,15 @@ class Run:
         x = generator.normal(size=(SAMPLES, 5)).astype(np.float32)
         y = x[:, :3].argmax(axis=1)
         with strategy.scope():
-            data = build(ArraySource(x, y), batch_size=BATCH, shuffle=True, seed=4, strategy=strategy, begin=begin)
-            test = build(ArraySource(x[:20], y[:20]), batch_size=BATCH, strategy=strategy)
+            data = build(ArraySamples(x, y), batch_size=BATCH, shuffle=True, seed=4, strategy=strategy, begin=begin)
+            test = build(ArraySamples(x[:20], y[:20]), batch_size=BATCH, strategy=strategy)
             self.model = self._model()
         if resumed is not None:
             training_state.build(self.model, data)
         self.history = {} if resumed is None else dict(resumed.record)
         replicas = strategy.num_replicas_in_sync
-        facts = Summary(0, 0, 0, 4, BATCH, SAMPLES, 1, replicas, 0.0, (), {}, {}, {}, {})
-        policy = Policy(self.every, self.seconds)
+        facts = CheckpointSummary(0, 0, 0, 4, BATCH, SAMPLES, 1, replicas, 0.0, (), {}, {}, {}, {})
+        policy = SavePolicy(self.every, self.seconds)
         keeper = CheckpointCallback(checkpoints, policy, facts, STEPS, lambda: self.history, resumed, strategy)
         callbacks = [keras.callbacks.LambdaCallback(on_epoch_end=self._record), keeper]
         callbacks += [Ends(keeper, *end)] if end else []
@@ -223,7 +223,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_used(
     weights = newest.path / "model.weights.h5"
     weights.write_bytes(weights.read_bytes()[:-1])
     with caplog.at_level(logging.WARNING, "tfdist"):
-        found = Checkpoints(tmp_path, Retention(2), strategy_of(1)).latest()
+        found = CheckpointManager(tmp_path, RetentionPolicy(2), strategy_of(1)).latest()
     assert found is not None and found[1] == str(before.path)
     assert f"{newest.path} is damaged: model.weights.h5 has" in caplog.text
     run.fit(strategy_of(1))

@@ -14,23 +14,23 @@ import tensorflow as tf
 from tests.devices.test_data_formats import parse
 from tests.devices.test_data_sequential import write
 from tfdist.data import worker_consistency
-from tfdist.data.formats.tfrecord_sources import ParsedTFRecordSource
-from tfdist.data.ops.sample_indices import SampleNumbers
+from tfdist.data.formats.tfrecord_samples import ParsedRecordSamples
+from tfdist.data.ops.sample_indices import SampleIndices
 from tfdist.data.pipeline import _dealt
-from tfdist.data.sources import ArraySource, Source
-from tfdist.data.worker_consistency import Agreed, agree
+from tfdist.data.sample_source import ArraySamples, SampleSource
+from tfdist.data.worker_consistency import AgreedSource, agree
 from tfdist.errors import DataError, UsageError
 from tfdist.runtime.distribute import EpochCounter
 
 Say = dict[str, Any]
 
 
-def numbered(first: int, count: int) -> ArraySource:
+def numbered(first: int, count: int) -> ArraySamples:
     numbers = np.arange(first, first + count)
-    return ArraySource(numbers, numbers)
+    return ArraySamples(numbers, numbers)
 
 
-def found(source: Source) -> Say:
+def found(source: SampleSource) -> Say:
     return {"found": dataclasses.asdict(source.fingerprint())}
 
 
@@ -40,7 +40,7 @@ def as_worker_0_of_2(monkeypatch: pytest.MonkeyPatch, other: Say) -> None:
     monkeypatch.setattr(worker_consistency, "gather_objects", lambda own, strategy: [own, other])
 
 
-def agreed(open_source: Callable[[], Source], sharding: Any = "auto") -> Agreed:
+def agreed(open_source: Callable[[], SampleSource], sharding: Any = "auto") -> AgreedSource:
     return agree(open_source, sharding, tf.distribute.get_strategy())
 
 
@@ -72,7 +72,7 @@ def test_what_another_worker_cannot_open_is_an_error_here(monkeypatch: pytest.Mo
 def test_what_this_worker_cannot_open_it_tells_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     as_worker_0_of_2(monkeypatch, found(numbered(0, 5)))
     with pytest.raises(DataError, match="^Worker 0 cannot open the data, and the others can"):
-        agreed(lambda: ArraySource(np.zeros(0)))
+        agreed(lambda: ArraySamples(np.zeros(0)))
 
 
 def test_an_unknown_sharding() -> None:
@@ -89,13 +89,13 @@ def test_shares_make_full_batches_of_all_samples(tmp_path: Path, replicas: int, 
         (tmp_path / str(worker)).mkdir()
         first = sum(sizes[:worker])
         source = (
-            ParsedTFRecordSource(write(str(tmp_path / str(worker)), [size - 2, 2]), parse, shuffle_buffer=4)
+            ParsedRecordSamples(write(str(tmp_path / str(worker)), [size - 2, 2]), parse, shuffle_buffer=4)
             if in_sequence
             else numbered(0, size)
         )
-        order, steps = _dealt(Agreed(source, sizes, worker), 6, 3, True, replicas)
+        order, steps = _dealt(AgreedSource(source, sizes, worker), 6, 3, True, replicas)
         ids = range(worker * each, (worker + 1) * each)
-        numbers = SampleNumbers(order, steps, ids, 0, EpochCounter())
+        numbers = SampleIndices(order, steps, ids, 0, EpochCounter())
         read = [y.numpy() + first for _, y in source.batches(numbers)]
         assert len(read) == len(steps) * each
         labels.append([np.concatenate(read[step * each : (step + 1) * each]) for step in range(len(steps))])

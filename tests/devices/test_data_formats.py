@@ -14,10 +14,10 @@ import tensorflow as tf
 
 import tfdist.data
 from tfdist.data.data_errors import data_error_in
-from tfdist.data.formats.tfrecord_sources import ExampleSource, ParsedTFRecordSource
-from tfdist.data.ops.sample_indices import SampleNumbers
+from tfdist.data.formats.tfrecord_samples import ExampleSamples, ParsedRecordSamples
+from tfdist.data.ops.sample_indices import SampleIndices
 from tfdist.errors import DataError, UsageError
-from tfdist.order.epoch_order import Order, Steps
+from tfdist.order.epoch_order import EpochOrder, EpochSteps
 from tfdist.runtime.distribute import EpochCounter
 
 FEATURES = {"x": tf.io.FixedLenFeature([2], tf.float32), "y": tf.io.FixedLenFeature([], tf.int64)}
@@ -73,7 +73,7 @@ def test_tfrecords(strategy: tf.distribute.Strategy, tmp_path: Path, open_files:
     batches = open_files(write_shards(tmp_path, shards), batch_size=4, shuffle=True, seed=3, strategy=strategy)
     for epoch in range(2):
         x, y = flat(batches, strategy)
-        assert y.tolist() == Order(10, 3, True).of(epoch).tolist()
+        assert y.tolist() == EpochOrder(10, 3, True).of(epoch).tolist()
         assert x.tolist() == [[float(label), -float(label)] for label in y]
 
 
@@ -87,13 +87,13 @@ def test_more_replicas_than_records(strategy: tf.distribute.Strategy, tmp_path: 
 
 def numbers_of(
     samples: int, batch_size: int, replicas: int = 1, replica_ids: Sequence[int] = (0,)
-) -> SampleNumbers:
-    return SampleNumbers(Order(samples), Steps(samples, batch_size, replicas), replica_ids, 0, EpochCounter())
+) -> SampleIndices:
+    return SampleIndices(EpochOrder(samples), EpochSteps(samples, batch_size, replicas), replica_ids, 0, EpochCounter())
 
 
 def test_several_features_make_a_dict(tmp_path: Path) -> None:
     features = {**FEATURES, "z": tf.io.FixedLenFeature([], tf.int64, default_value=5)}
-    source = ExampleSource(write_shards(tmp_path, [2]), features, "y")
+    source = ExampleSamples(write_shards(tmp_path, [2]), features, "y")
     ((x, y),) = list(source.batches(numbers_of(2, batch_size=2)))
     assert (sorted(x), x["z"].numpy().tolist(), y.numpy().tolist()) == (["x", "z"], [5, 5], [0, 1])
 
@@ -122,7 +122,7 @@ def test_files_are_closed_with_the_dataset(tmp_path: Path, open_source: Open) ->
 
 def test_only_asked_records_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker reads its own pieces, and no others to fill up the smaller ones."""
-    source = ParsedTFRecordSource(write_shards(tmp_path, [10]), parse)
+    source = ParsedRecordSamples(write_shards(tmp_path, [10]), parse)
     read: list[int] = []
     original = source._reader.read
     monkeypatch.setattr(source._reader, "read", lambda indices: read.extend(indices.tolist()) or original(indices))

@@ -13,7 +13,7 @@ import tensorflow as tf
 import tfdist.data
 from tfdist.data.data_errors import data_error_in
 from tfdist.data.datasets import array_source
-from tfdist.data.formats.mapped_arrays import MappedSource
+from tfdist.data.formats.mapped_arrays import MappedSamples
 from tfdist.errors import DataError
 
 
@@ -30,7 +30,7 @@ def test_rows_are_those_of_the_arrays_in_memory(strategy: tf.distribute.Strategy
     options: dict[str, Any] = {"batch_size": 4, "shuffle": True, "seed": 1, "strategy": strategy}
     there = tfdist.data.arrays(on_disk, y, **options)
     here = tfdist.data.arrays(x, y, **options)
-    assert isinstance(array_source(on_disk, y), MappedSource)
+    assert isinstance(array_source(on_disk, y), MappedSamples)
     for _ in range(2):
         for one, other in zip(there, here, strict=True):
             pairs = zip(*(tf.nest.flatten(batch, expand_composites=True) for batch in (one, other)), strict=True)

@@ -11,14 +11,14 @@ from tensorflow.python.data.ops import multi_device_iterator_ops
 
 import tfdist.data
 from tests.devices.mirrored import mirrored
-from tfdist.data.ops.sample_indices import SampleNumbers
+from tfdist.data.ops.sample_checks import SampleChecks
+from tfdist.data.ops.sample_indices import SampleIndices
 from tfdist.data.pipeline import _batches, _Feed, build
-from tfdist.data.sample_checks import Expectations
-from tfdist.data.sources import ArraySource
+from tfdist.data.sample_source import ArraySamples
 from tfdist.errors import DataError, UsageError
 from tfdist.order.batch_split import bounds
-from tfdist.order.epoch_order import Order, Steps
-from tfdist.order.per_worker_order import ShareSteps
+from tfdist.order.epoch_order import EpochOrder, EpochSteps
+from tfdist.order.per_worker_order import WorkerShareSteps
 from tfdist.order.position import Position
 from tfdist.runtime.default_seed import set_default_seed
 from tfdist.runtime.distribute import as_replica_batches, take_partial_epoch
@@ -48,7 +48,7 @@ def test_each_epoch_has_the_planned_batches(
 ) -> None:
     batches = numbered(samples, batch_size=batch_size, shuffle=shuffle, seed=7, strategy=strategy)
     for epoch in range(3):
-        order = Order(samples, 7, shuffle).of(epoch)
+        order = EpochOrder(samples, 7, shuffle).of(epoch)
         assert read_epoch(batches, strategy) == expected_epoch(order, batch_size, strategy.num_replicas_in_sync)
 
 
@@ -56,11 +56,11 @@ def test_each_epoch_has_the_planned_batches(
 def test_a_training_begins_with_the_rest_of_an_epoch(
     strategy: tf.distribute.Strategy, done: int, batch_size: int
 ) -> None:
-    source = ArraySource(np.zeros((10, 2)), np.arange(10))
+    source = ArraySamples(np.zeros((10, 2)), np.arange(10))
     begin = Position(2, done)
     later = build(source, batch_size=batch_size, shuffle=True, seed=7, strategy=strategy, begin=begin)
     expected = [
-        expected_epoch(Order(10, 7, True).of(epoch), batch_size, strategy.num_replicas_in_sync)
+        expected_epoch(EpochOrder(10, 7, True).of(epoch), batch_size, strategy.num_replicas_in_sync)
         for epoch in (2, 3, 4)
     ]
     rest = take_partial_epoch(later)
@@ -79,7 +79,7 @@ class Countless:
     def __len__(self) -> int:
         return 10**12
 
-    def batches(self, numbers: SampleNumbers) -> tf.data.Dataset:
+    def batches(self, numbers: SampleIndices) -> tf.data.Dataset:
         return numbers.batches().map(lambda batch: (batch, batch))
 
     def name(self, number: int) -> str:
@@ -91,7 +91,7 @@ def test_a_training_goes_on_in_the_middle_of_a_trillion_samples(strategy: tf.dis
     later = build(Countless(), batch_size=100, shuffle=True, seed=7, strategy=strategy, begin=Position(3, done))
     rest = take_partial_epoch(later)
     assert rest is not None
-    expected = Order(10**12, 7, True).at(3, np.arange(done * 100, done * 100 + 300)).reshape(3, 100).tolist()
+    expected = EpochOrder(10**12, 7, True).at(3, np.arange(done * 100, done * 100 + 300)).reshape(3, 100).tolist()
     read = [
         [number for piece in strategy.experimental_local_results(y) for number in piece.numpy().tolist()]
         for _, (_, y) in zip(range(3), iter(rest.batches), strict=False)
@@ -142,8 +142,8 @@ def test_the_runs_seed_is_the_default() -> None:
     outside = read_epoch(numbered(50, batch_size=50, shuffle=True, strategy=one), one)
     set_default_seed(one, 11)
     inside = read_epoch(numbered(50, batch_size=50, shuffle=True, strategy=one), one)
-    assert outside == [[Order(50, 0, True).of(0).tolist()]]
-    assert inside == [[Order(50, 11, True).of(0).tolist()]]
+    assert outside == [[EpochOrder(50, 0, True).of(0).tolist()]]
+    assert inside == [[EpochOrder(50, 11, True).of(0).tolist()]]
 
 
 def test_deleting_an_iterator_does_not_wait(strategy: tf.distribute.Strategy, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,7 +170,7 @@ def test_deleting_an_iterator_does_not_wait(strategy: tf.distribute.Strategy, mo
 def test_impossible_arguments(options: dict[str, Any]) -> None:
     (name,) = options
     with pytest.raises(UsageError, match=f"{name}: expected an integer of . or more. Received: {options[name]}"):
-        build(ArraySource(np.ones(3)), **{"batch_size": 1, **options})
+        build(ArraySamples(np.ones(3)), **{"batch_size": 1, **options})
 
 
 @pytest.mark.parametrize("shuffle", ["no", 1000, None])
@@ -192,14 +192,14 @@ def test_what_is_no_bool_does_not_shuffle(shuffle: Any) -> None:
 )
 def test_arrays_that_cannot_be_used(x: Any, y: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
-        ArraySource(x, y)
+        ArraySamples(x, y)
 
 
-@pytest.mark.parametrize("steps", [Steps(69, 32, 3), Steps(67, 33, 3), ShareSteps((60, 8, 1), 32, 3)])
-def test_what_replicas_are_told_of_the_pieces_of_all(steps: Steps | ShareSteps) -> None:
+@pytest.mark.parametrize("steps", [EpochSteps(69, 32, 3), EpochSteps(67, 33, 3), WorkerShareSteps((60, 8, 1), 32, 3)])
+def test_what_replicas_are_told_of_the_pieces_of_all(steps: EpochSteps | WorkerShareSteps) -> None:
     """Of shares of one's own some are larger than an even part, and some empty, of however many samples."""
     y = np.arange(steps.num_samples)
-    feed = _Feed(ArraySource(y, y), Order(steps.num_samples), steps, None, Expectations())
+    feed = _Feed(ArraySamples(y, y), EpochOrder(steps.num_samples), steps, None, SampleChecks())
     strategy = mirrored(3)
     for step in as_replica_batches(_batches(feed, strategy, Position(0, 0))):
         rows = [len(piece) for piece in strategy.experimental_local_results(step.data[1])]

@@ -14,7 +14,7 @@ from tfdist.config.data_sections import CsvSource, NpzSource
 from tfdist.data import from_config
 from tfdist.data.data_errors import data_error_in
 from tfdist.data.pipeline import build
-from tfdist.data.sources import ArraySource
+from tfdist.data.sample_source import ArraySamples
 from tfdist.errors import DataError, UsageError
 from tfdist.order.position import Position
 from tfdist.runtime.distribute import take_partial_epoch
@@ -36,8 +36,8 @@ def read(batches: Any, strategy: tf.distribute.Strategy) -> np.ndarray:
     return np.concatenate(pieces)
 
 
-def source(samples: int) -> ArraySource:
-    return ArraySource(np.zeros((samples, 2)), np.arange(samples))
+def source(samples: int) -> ArraySamples:
+    return ArraySamples(np.zeros((samples, 2)), np.arange(samples))
 
 
 @pytest.mark.parametrize(("samples", "batch_size"), [(10, 4), (1, 4), (9, 9)])

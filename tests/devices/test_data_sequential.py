@@ -18,8 +18,8 @@ from tests.devices.mirrored import mirrored
 from tests.devices.test_data_formats import FEATURES, example, failure, flat, parse
 from tests.devices.test_data_pipeline import expected_epoch, read_epoch
 from tfdist import keras_repairs
-from tfdist.data.formats.generator_source import GeneratorSource
-from tfdist.data.formats.tfrecord_sources import ExampleSource, ParsedTFRecordSource
+from tfdist.data.formats.generator_samples import GeneratorSamples
+from tfdist.data.formats.tfrecord_samples import ExampleSamples, ParsedRecordSamples
 from tfdist.data.pipeline import build
 from tfdist.errors import DataError, UsageError
 from tfdist.order.position import Position
@@ -76,7 +76,7 @@ def test_a_training_begins_with_the_rest_of_an_epoch(
     strategy: tf.distribute.Strategy, tmp_path: Path, done: int
 ) -> None:
     sizes = [40, 3, 25]
-    source = ParsedTFRecordSource(write(str(tmp_path), sizes), parse, shuffle_buffer=16)
+    source = ParsedRecordSamples(write(str(tmp_path), sizes), parse, shuffle_buffer=16)
     later = build(source, batch_size=8, shuffle=True, seed=3, strategy=strategy, begin=Position(2, done))
     rest = take_partial_epoch(later)
     assert rest is not None
@@ -122,8 +122,8 @@ class Rows:
 def test_a_generator_is_known_on_another_worker(make: Any) -> None:
     """Also one that is no function, whose text has its address in memory."""
     here, there = make(), make()
-    assert GeneratorSource(here).fingerprint() == GeneratorSource(there).fingerprint()
-    assert " at 0x" not in GeneratorSource(here).name(0)
+    assert GeneratorSamples(here).fingerprint() == GeneratorSamples(there).fingerprint()
+    assert " at 0x" not in GeneratorSamples(here).name(0)
 
 
 def endless() -> Iterator[dict[str, Any]]:
@@ -141,7 +141,7 @@ def test_of_an_endless_generator_an_epoch_is_what_is_asked_for() -> None:
 
 
 def test_what_the_order_depends_on_is_noted() -> None:
-    source = GeneratorSource(numbers, samples=[13, 14], lanes=2, shuffle_buffer=16)
+    source = GeneratorSamples(numbers, samples=[13, 14], lanes=2, shuffle_buffer=16)
     facts = {"samples": 27, "batch_size": 4, "seed": 3, "shuffle": True, "augmented": True, "lanes": 2, "window": 8}
     noted = order_noted(build(source, batch_size=4, shuffle=True, seed=3, augment=lambda sample, seed: sample))
     assert noted is not None and noted.facts == facts
@@ -170,7 +170,7 @@ def test_training_gives_the_numbers_of_one_replica(tmp_path: Path) -> None:
 def test_each_file_is_opened_once_an_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the order that was made for it, nothing is read twice: not for the next batch, not at the end of a file."""
     sizes = [40, 33, 25, 1, 60, 2]
-    source = ParsedTFRecordSource(write(str(tmp_path), sizes), parse, shuffle_buffer=16, interleave=2)
+    source = ParsedRecordSamples(write(str(tmp_path), sizes), parse, shuffle_buffer=16, interleave=2)
     list(build(source, batch_size=8, shuffle=True, seed=3))
     opened: list[int] = []
     play = source._reader._reader._play
@@ -256,7 +256,7 @@ def test_a_record_that_lacks_a_feature_is_named(tmp_path: Path) -> None:
     files = write(str(tmp_path), [2])
     with tf.io.TFRecordWriter(str(tmp_path / "train-01.tfrecord.gz"), "GZIP") as writer:
         writer.write(example(0, label=False))
-    message = failure(build(ExampleSource(files, FEATURES, "y"), batch_size=4))
+    message = failure(build(ExampleSamples(files, FEATURES, "y"), batch_size=4))
     record = f"{tmp_path}/train-01.tfrecord.gz, record 0"
     assert message.startswith(f"{record} does not fit the features: Feature: y (data type: int64) is required")
 
@@ -280,7 +280,7 @@ def test_generators_that_cannot_be_used(
     function: Any, options: dict[str, Any], error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):
-        GeneratorSource(function, **options)
+        GeneratorSamples(function, **options)
 
 
 def test_a_generator_that_changes_its_mind() -> None:

@@ -17,10 +17,10 @@ from tfdist.config.data_sections import CsvSource, ImagesSource, NpzSource, Sour
 from tfdist.config.section import build
 from tfdist.data import from_config
 from tfdist.data.data_errors import data_error_in
-from tfdist.data.tools import shard_writer, sharding
-from tfdist.data.tools.process_pool import Advanced, Done
+from tfdist.data.tools import shard_job, shard_writer
+from tfdist.data.tools.process_pool import TaskProgress, TaskResult
 from tfdist.data.tools.shard_config import config_text
-from tfdist.data.tools.sharding import Sharding, ShardRequest
+from tfdist.data.tools.shard_job import ShardJob, ShardRequest
 from tfdist.errors import DataError, UsageError
 
 SAMPLES = 23
@@ -35,10 +35,10 @@ def _in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
         for task in tasks:
             advanced: list[int] = []
             result = work(task, advanced.append)
-            yield from map(Advanced, advanced)
-            yield Done(task, result)
+            yield from map(TaskProgress, advanced)
+            yield TaskResult(task, result)
 
-    monkeypatch.setattr(sharding, "run_in_processes", run)
+    monkeypatch.setattr(shard_job, "run_in_processes", run)
 
 
 def sources(folder: Path) -> dict[str, SourceConfig]:
@@ -68,7 +68,7 @@ def sources(folder: Path) -> dict[str, SourceConfig]:
 def make(section: SourceConfig, folder: Path, **more: Any) -> tuple[dict[str, Any], int]:
     """Makes shards; returns the section that reads them, and how many samples were written for it."""
     written: list[int] = []
-    with Sharding(ShardRequest(section, folder / "shards", "train", **more)) as made:
+    with ShardJob(ShardRequest(section, folder / "shards", "train", **more)) as made:
         left = made.left
         made.run(written.append)
         assert sum(written) == left and made.left == 0
@@ -104,7 +104,7 @@ def test_the_section_reads_the_shards_of_its_name_alone(tmp_path: Path, folder: 
     source, shards = sources(tmp_path)["csv"], tmp_path / folder
     sections = []
     for name in names:
-        with Sharding(ShardRequest(source, shards, name, shards=2)) as made:
+        with ShardJob(ShardRequest(source, shards, name, shards=2)) as made:
             made.run(lambda _: None)
             sections.append(made.section())
     assert len(list(shards.glob("*.tfrecord"))) == 4
@@ -203,8 +203,8 @@ def test_what_a_killed_start_left_is_removed(tmp_path: Path) -> None:
 
 def test_two_at_once(tmp_path: Path) -> None:
     request = ShardRequest(sources(tmp_path)["npz"], tmp_path / "shards", "train")
-    with Sharding(request), pytest.raises(UsageError, match="Another `tfdist data shard` is writing into"):
-        Sharding(request)
+    with ShardJob(request), pytest.raises(UsageError, match="Another `tfdist data shard` is writing into"):
+        ShardJob(request)
 
 
 def test_places_that_cannot_be_written(tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ def test_places_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for directory in (tmp_path / "file", tmp_path / "file" / "below"):
         with pytest.raises(UsageError, match="Expected DEST to be a directory that this user can write to"):
-            Sharding(ShardRequest(section, directory, "train"))
+            ShardJob(ShardRequest(section, directory, "train"))
 
 
 def test_more_shards_than_samples(tmp_path: Path) -> None:

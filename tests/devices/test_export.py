@@ -10,8 +10,8 @@ import pytest
 
 from tests.unit.checkpoint.inspection.made import run_with, save
 from tfdist.checkpoint import checkpoint_files
+from tfdist.checkpoint.inspection.checkpoint_entries import checkpoints_of
 from tfdist.checkpoint.inspection.export import export
-from tfdist.checkpoint.inspection.stored_checkpoints import checkpoints_of
 from tfdist.config import dump_yaml, load_config
 from tfdist.errors import ConfigError, UsageError
 from tfdist.rundir import RunDir, atomic_files

@@ -16,12 +16,12 @@ import pytest
 import tensorflow as tf
 
 from tfdist import keras_repairs
-from tfdist.checkpoint import Checkpoints, Policy, Retention, Summary, remote_path
+from tfdist.checkpoint import CheckpointManager, CheckpointSummary, RetentionPolicy, SavePolicy, remote_path
 from tfdist.checkpoint.background_writer import writer
 from tfdist.checkpoint.checkpoint_files import MARKER
 from tfdist.checkpoint.remote_path import RemotePath
-from tfdist.checkpoint.remote_store import RemoteStore
-from tfdist.checkpoint.store import Store, open_store
+from tfdist.checkpoint.remote_store import RemoteCheckpointStore
+from tfdist.checkpoint.store import CheckpointStore, open_store
 from tfdist.errors import RunDirError
 from tfdist.runtime import remote_file_calls
 from tfdist.training.checkpoints.checkpoint_callback import CheckpointCallback
@@ -37,19 +37,19 @@ def url() -> Iterator[str]:
         tf.io.gfile.rmtree(folder)
 
 
-def write(store: Store, step: int) -> None:
+def write(store: CheckpointStore, step: int) -> None:
     with store.writing(step) as draft:
         for name, content in CONTENT.items():
             draft.add(name, content)
 
 
-def whole(store: Store) -> list[str]:
+def whole(store: CheckpointStore) -> list[str]:
     return [entry.path.name for entry in store.stored() if entry.fault() is None]
 
 
 def test_a_url_is_a_remote_store(url: str, tmp_path: Path) -> None:
-    assert isinstance(open_store(url), RemoteStore)
-    assert not isinstance(open_store(tmp_path), RemoteStore)
+    assert isinstance(open_store(url), RemoteCheckpointStore)
+    assert not isinstance(open_store(tmp_path), RemoteCheckpointStore)
 
 
 def test_the_latest_comes_first_and_what_is_removed_is_gone(url: str) -> None:
@@ -179,12 +179,12 @@ def fit(url: str, epochs: int) -> list[np.ndarray]:
     model.compile("adam", "mse")
     x = np.random.default_rng(1).normal(size=(24, 5)).astype(np.float32)
     data = tf.data.Dataset.from_tensor_slices((x, x[:, :1])).batch(4)
-    checkpoints = Checkpoints(url, Retention(2), strategy)
+    checkpoints = CheckpointManager(url, RetentionPolicy(2), strategy)
     found = checkpoints.latest()
     resumed = None if found is None else found[0]
     model.optimizer.build(model.trainable_variables)
-    facts = Summary(0, 0, 0, 3, 4, 24, 1, 1, 0.0)
-    keeper = CheckpointCallback(checkpoints, Policy(4), facts, 6, dict, resumed, strategy)
+    facts = CheckpointSummary(0, 0, 0, 3, 4, 24, 1, 1, 0.0)
+    keeper = CheckpointCallback(checkpoints, SavePolicy(4), facts, 6, dict, resumed, strategy)
     begin = 0 if resumed is None else resumed.epoch
     model.fit(data, initial_epoch=begin, epochs=epochs, verbose=0, shuffle=False, callbacks=[keeper])
     assert writer().wait(50)
@@ -203,7 +203,7 @@ def test_a_training_goes_on_from_there(url: str) -> None:
 
 def test_a_checkpoint_that_has_gone_meanwhile_is_told(url: str) -> None:
     fit(url, 1)
-    checkpoints = Checkpoints(url, Retention(2), tf.distribute.get_strategy())
+    checkpoints = CheckpointManager(url, RetentionPolicy(2), tf.distribute.get_strategy())
     assert checkpoints.latest() is not None
     tf.io.gfile.rmtree(url)
     with pytest.raises(RunDirError, match="replicas.npz of the checkpoint .* has gone since it was looked at"):
@@ -211,7 +211,7 @@ def test_a_checkpoint_that_has_gone_meanwhile_is_told(url: str) -> None:
 
 
 def test_a_run_that_begins_does_not_take_those_of_another(url: str) -> None:
-    checkpoints = Checkpoints(url, Retention(2), tf.distribute.get_strategy())
+    checkpoints = CheckpointManager(url, RetentionPolicy(2), tf.distribute.get_strategy())
     checkpoints.check_none()
     write(open_store(url), 5)
     with pytest.raises(RunDirError, match=f"There are checkpoints of another run in {url}. Expected none"):

@@ -21,7 +21,7 @@ from tests.exactness.cases import outcome
 from tests.exactness.table import classifier, numbers
 from tfdist import keras_repairs
 from tfdist.data.pipeline import build
-from tfdist.data.sources import ArraySource
+from tfdist.data.sample_source import ArraySamples
 from tfdist.keras_repairs.base import refusals
 from tfdist.keras_repairs.files import model_saving
 from tfdist.order.position import Position
@@ -41,7 +41,7 @@ def batches_of_rest() -> list[int]:
     x, y = numbers(20)
     with mirrored(2).scope():
         model = compiled()
-        data = build(ArraySource(x, y), batch_size=4, strategy=mirrored(2), begin=Position(0, 3))
+        data = build(ArraySamples(x, y), batch_size=4, strategy=mirrored(2), begin=Position(0, 3))
         seen: list[int] = []
         count = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: seen.append(batch))
         model.fit(data, verbose=0, callbacks=[count])

@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 from tests.workers.running import tfdist
-from tfdist.order.per_worker_order import ShareSteps
+from tfdist.order.per_worker_order import WorkerShareSteps
 from tfdist.order.sequential_order import LaneOrder, Lanes
 
 SCRIPT = Path(__file__).parent / "scripts" / "shares.py"
@@ -41,7 +41,7 @@ def _feature(values: list[float]) -> tf.train.Feature:
 
 def global_batches(shares: list[tuple[np.ndarray, np.ndarray]], epoch: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """What one replica would train on: in each step, the samples that the shares give to it."""
-    steps = ShareSteps(SIZES, BATCH, len(SIZES))
+    steps = WorkerShareSteps(SIZES, BATCH, len(SIZES))
     orders = [LaneOrder(Lanes.of((size,)), BATCH // len(SIZES), 3, True) for size in SIZES]
     pieces = [steps.pieces(0, len(steps), [worker]) for worker in range(len(SIZES))]
     for step in range(len(steps)):

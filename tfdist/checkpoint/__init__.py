@@ -10,18 +10,18 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tfdist.checkpoint.checkpoint_manager import Checkpoints
-    from tfdist.checkpoint.retention_policy import Retention
-    from tfdist.checkpoint.save_policy import Policy
-    from tfdist.checkpoint.summary import Summary
+    from tfdist.checkpoint.checkpoint_manager import CheckpointManager
+    from tfdist.checkpoint.retention_policy import RetentionPolicy
+    from tfdist.checkpoint.save_policy import SavePolicy
+    from tfdist.checkpoint.summary import CheckpointSummary
 
-__all__ = ["Checkpoints", "Policy", "Retention", "Summary"]
+__all__ = ["CheckpointManager", "SavePolicy", "RetentionPolicy", "CheckpointSummary"]
 
 _MODULES = {
-    "Checkpoints": "checkpoint_manager",
-    "Policy": "save_policy",
-    "Retention": "retention_policy",
-    "Summary": "summary",
+    "CheckpointManager": "checkpoint_manager",
+    "SavePolicy": "save_policy",
+    "RetentionPolicy": "retention_policy",
+    "CheckpointSummary": "summary",
 }
 
 

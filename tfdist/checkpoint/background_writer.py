@@ -11,7 +11,7 @@ EXIT_SECONDS = 30.0
 """How long a process that ends waits for the job under way; `tfdist train` allows its workers less."""
 
 
-class Background:
+class BackgroundWriter:
     """Does one job at a time.
 
     The thread does not keep the process from ending: a disk that hangs must not. The process waits for it all the same,
@@ -53,6 +53,6 @@ class Background:
 
 
 @functools.cache
-def writer() -> Background:
+def writer() -> BackgroundWriter:
     """The one that writes this process's checkpoints."""
-    return Background()
+    return BackgroundWriter()

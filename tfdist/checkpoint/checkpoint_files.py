@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tfdist.checkpoint.checkpoint_draft import Draft, Told
+from tfdist.checkpoint.pending_checkpoint import FileDigest, PendingCheckpoint
 from tfdist.errors import RunDirError
 from tfdist.rundir import atomic_files, direct_io
 
@@ -37,12 +37,12 @@ _NAME = re.compile(r"step-(\d+)(?:\.(\d+))?")
 _TEMPORARY = ".step-*.tmp"
 
 
-Look = Callable[[Path, Told], str | None]
+FileComparison = Callable[[Path, FileDigest], str | None]
 """Says what is wrong with a file that is there, for people; None for nothing."""
 
 
 @dataclass(frozen=True, order=True)
-class Stored:
+class StoredCheckpoint:
     """A directory with the name of a checkpoint, whole or not. The later one is greater.
 
     Attributes:
@@ -73,7 +73,7 @@ class Stored:
         """
         return next(self.faults(other_bytes), None)
 
-    def faults(self, look: Look) -> Iterator[str]:
+    def faults(self, look: FileComparison) -> Iterator[str]:
         """What is wrong with the files that its marker names, one text each.
 
         Args:
@@ -85,10 +85,10 @@ class Stored:
         with _told_when_out_of_reach(self.path):
             yield from self._faults(look)
 
-    def _faults(self, look: Look) -> Iterator[str]:
+    def _faults(self, look: FileComparison) -> Iterator[str]:
         try:
             marked = json.loads((self.path / MARKER).read_bytes())["files"]
-            named = {name: Told(int(told["bytes"]), int(told["crc32"])) for name, told in marked.items()}
+            named = {name: FileDigest(int(told["bytes"]), int(told["crc32"])) for name, told in marked.items()}
         except OSError as error:
             if error.errno in _OUT_OF_REACH:
                 raise
@@ -108,13 +108,13 @@ class Stored:
                 yield fault
 
 
-def wrong_size(file: Path, told: Told) -> str | None:
+def wrong_size(file: Path, told: FileDigest) -> str | None:
     """What is wrong with a file's size."""
     size = file.stat().st_size
     return None if size == told.size else f"{file.name} has {size:,} bytes instead of {told.size:,}"
 
 
-def other_bytes(file: Path, told: Told) -> str | None:
+def other_bytes(file: Path, told: FileDigest) -> str | None:
     """What is wrong with a file, every byte of which is read."""
     wrong = wrong_size(file, told)
     if wrong is None and checksum(file) != told.checksum:
@@ -137,7 +137,7 @@ def content_of(file: Path) -> bytes:
             return b""
 
 
-def stored(folder: Path) -> list[Stored]:
+def stored(folder: Path) -> list[StoredCheckpoint]:
     """The checkpoints in a folder, the latest first; whether they are whole is not looked at.
 
     Args:
@@ -152,12 +152,12 @@ def stored(folder: Path) -> list[Stored]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     matches = [match for match in map(_NAME.fullmatch, names) if match]
-    found = [Stored(int(match[1]), int(match[2] or 0), folder / match[0]) for match in matches]
+    found = [StoredCheckpoint(int(match[1]), int(match[2] or 0), folder / match[0]) for match in matches]
     return sorted(found, reverse=True)
 
 
 @contextlib.contextmanager
-def writing(folder: Path, step: int) -> Iterator[Draft]:
+def writing(folder: Path, step: int) -> Iterator[PendingCheckpoint]:
     """Yields an empty checkpoint; it is the latest of `step` at a clean exit.
 
     Args:
@@ -170,7 +170,7 @@ def writing(folder: Path, step: int) -> Iterator[Draft]:
     beside = made = folder / f".step-{step:08d}.{secrets.token_hex(4)}.tmp"
     try:
         beside.mkdir(parents=True)
-        draft = Draft(lambda name, content: direct_io.write_uncached(beside / name, content))
+        draft = PendingCheckpoint(lambda name, content: direct_io.write_uncached(beside / name, content))
         yield draft
         atomic_files.sync(beside)
         target = folder / free_name(stored(folder), step)
@@ -186,7 +186,7 @@ def writing(folder: Path, step: int) -> Iterator[Draft]:
         raise
 
 
-def remove(checkpoint: Stored) -> None:
+def remove(checkpoint: StoredCheckpoint) -> None:
     """Removes a checkpoint, its marker first, so that none without its files is taken for whole."""
     with contextlib.suppress(OSError):  # what cannot be removed now is tried again with the next one
         (checkpoint.path / MARKER).unlink(missing_ok=True)
@@ -202,7 +202,7 @@ def remove_unfinished(folder: Path) -> None:
             remove(checkpoint)
 
 
-def free_name(entries: Sequence[Stored], step: int) -> str:
+def free_name(entries: Sequence[StoredCheckpoint], step: int) -> str:
     """The name of the next checkpoint of `step` beside those that there are."""
     taken = [entry.number for entry in entries if entry.step == step]
     return f"step-{step:08d}" + (f".{max(taken) + 1}" if taken else "")

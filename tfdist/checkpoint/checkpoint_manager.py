@@ -15,12 +15,12 @@ import numpy as np
 import tensorflow as tf
 
 from tfdist.checkpoint.background_writer import writer
-from tfdist.checkpoint.checkpoint_writer import REPLICAS, WEIGHTS, Weights, Writing
-from tfdist.checkpoint.pruning import SUMMARY, Pruning
-from tfdist.checkpoint.retention_policy import Retention
+from tfdist.checkpoint.checkpoint_writer import REPLICAS, WEIGHTS, CheckpointWriter, WeightsSnapshot
+from tfdist.checkpoint.pruning import SUMMARY, CheckpointPruner
+from tfdist.checkpoint.retention_policy import RetentionPolicy
 from tfdist.checkpoint.store import is_remote, open_store
-from tfdist.checkpoint.summary import Summary
-from tfdist.checkpoint.transfer_folder import passing_folder
+from tfdist.checkpoint.summary import CheckpointSummary
+from tfdist.checkpoint.temporary_folder import temporary_folder
 from tfdist.errors import RunDirError
 from tfdist.runtime.collectives import broadcast, worker_count, worker_rank
 from tfdist.runtime.transport.chief_broadcast import file_from_chief, text_from_chief
@@ -36,7 +36,7 @@ WhenBusy = Literal["wait", "skip"]
 _log = logging.getLogger("tfdist")
 
 
-class Checkpoints:
+class CheckpointManager:
     """Saves and restores. All workers call each method together, unless it says otherwise.
 
     One checkpoint is written at a time, in the background. Its failure is told in a warning and ends nothing.
@@ -55,7 +55,7 @@ class Checkpoints:
     def __init__(
         self,
         folder: str | Path,
-        retention: Retention,
+        retention: RetentionPolicy,
         strategy: tf.distribute.Strategy,
         when_busy: WhenBusy = "wait",
         restoring: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
@@ -66,11 +66,11 @@ class Checkpoints:
         self._restoring = restoring
         self._restored_from: str | None = None
         self._is_chief = worker_rank(strategy) == 0
-        self._job: Writing | None = None
+        self._job: CheckpointWriter | None = None
         self._seconds = 0.0
         self._hangs = False
         self._store = open_store(folder)
-        self._pruning = Pruning(self._store, retention)
+        self._pruning = CheckpointPruner(self._store, retention)
         self._has_warned = False
         if self._is_chief:
             writer().wait(WAIT_SECONDS)  # of an earlier training in this process
@@ -93,7 +93,7 @@ class Checkpoints:
         self._tell_of_wait(step, is_free, time.monotonic() - begun)
         return is_free
 
-    def save(self, weights: Weights, values: Mapping[str, np.ndarray], summary: Summary) -> None:
+    def save(self, weights: WeightsSnapshot, values: Mapping[str, np.ndarray], summary: CheckpointSummary) -> None:
         """Copies what a checkpoint needs, begins to write it in the background, and returns. On the chief, when ready.
 
         Once it is whole, those that are too many are removed.
@@ -105,7 +105,7 @@ class Checkpoints:
         """
         weights.take()
         self._seconds = self.background_seconds
-        self._job = Writing(self._store, weights, values, summary, self._pruning)
+        self._job = CheckpointWriter(self._store, weights, values, summary, self._pruning)
         writer().start(self._job.run)
 
     def finish(self, seconds: float = WAIT_SECONDS) -> bool:
@@ -152,7 +152,7 @@ class Checkpoints:
         if broadcast(self._is_chief and bool(self._store.stored()), strategy=self._strategy):
             raise of_another_run(self.folder)
 
-    def latest(self) -> tuple[Summary, str] | None:
+    def latest(self) -> tuple[CheckpointSummary, str] | None:
         """The latest checkpoint that is whole, and its path on the chief's machine; None when there is none.
 
         One that is damaged is named in a warning, and the one before is taken.
@@ -163,9 +163,9 @@ class Checkpoints:
             return None
         found = json.loads(text)
         self._restored_from = found["path"]
-        return Summary.from_dict(found["summary"]), found["path"]
+        return CheckpointSummary.from_dict(found["summary"]), found["path"]
 
-    def restore_weights(self, model: keras.Model, summary: Summary) -> None:
+    def restore_weights(self, model: keras.Model, summary: CheckpointSummary) -> None:
         """Gives a model the weights, and its optimizer the state, of the checkpoint that `latest` has found.
 
         Args:
@@ -208,7 +208,7 @@ class Checkpoints:
         if worker_count(self._strategy) == 1 and not is_remote(self._restored_from):
             yield tuple(Path(self._restored_from) / name for name in names)
             return
-        with passing_folder() as folder:
+        with temporary_folder() as folder:
             paths = tuple(folder / name for name in names)
             for path in paths:
                 if not file_from_chief(f"{self._restored_from}/{path.name}", path, self._strategy):

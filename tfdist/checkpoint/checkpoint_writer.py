@@ -11,9 +11,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tfdist.checkpoint.pruning import SUMMARY, Pruning
-from tfdist.checkpoint.store import Store
-from tfdist.checkpoint.summary import Summary
+from tfdist.checkpoint.pruning import SUMMARY, CheckpointPruner
+from tfdist.checkpoint.store import CheckpointStore
+from tfdist.checkpoint.summary import CheckpointSummary
 from tfdist.errors import RunDirError
 
 WEIGHTS = "model.weights.h5"
@@ -25,7 +25,7 @@ REPLICAS = "replicas.npz"
 _log = logging.getLogger("tfdist")
 
 
-class Weights(Protocol):
+class WeightsSnapshot(Protocol):
     """A model's weights and its optimizer's state, as they can be copied and written."""
 
     def take(self) -> None:
@@ -35,7 +35,7 @@ class Weights(Protocol):
         """The file that the latest copy is, uint8; in another thread, and never while `take` runs."""
 
 
-class Writing:
+class CheckpointWriter:
     """Writes one checkpoint, once; its `run` is a job for the background.
 
     Args:
@@ -51,7 +51,12 @@ class Writing:
     """
 
     def __init__(
-        self, store: Store, weights: Weights, values: Mapping[str, np.ndarray], summary: Summary, pruning: Pruning
+        self,
+        store: CheckpointStore,
+        weights: WeightsSnapshot,
+        values: Mapping[str, np.ndarray],
+        summary: CheckpointSummary,
+        pruning: CheckpointPruner,
     ) -> None:
         self.is_whole = False
         self.seconds = 0.0

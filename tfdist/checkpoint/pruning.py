@@ -7,8 +7,8 @@ import logging
 from collections.abc import Mapping
 
 from tfdist.checkpoint import checkpoint_files
-from tfdist.checkpoint.retention_policy import Retention, Saved
-from tfdist.checkpoint.store import Store
+from tfdist.checkpoint.retention_policy import CheckpointInfo, RetentionPolicy
+from tfdist.checkpoint.store import CheckpointStore
 
 SUMMARY = "summary.json"
 """What a checkpoint says of itself: a `Summary`."""
@@ -16,7 +16,7 @@ SUMMARY = "summary.json"
 _log = logging.getLogger("tfdist")
 
 
-def saved_of(entry: checkpoint_files.Stored) -> Saved:
+def saved_of(entry: checkpoint_files.StoredCheckpoint) -> CheckpointInfo:
     """What a checkpoint's summary says that matters for keeping it; one that is damaged says only its step.
 
     Raises:
@@ -26,12 +26,12 @@ def saved_of(entry: checkpoint_files.Stored) -> Saved:
         summary = json.loads(checkpoint_files.content_of(entry.path / SUMMARY))
         ends_epoch = summary["step"] == 0
         metrics = {name: float(value) for name, value in summary.get("metrics", {}).items()}
-        return Saved(entry.step, entry.number, int(summary["epoch"]) if ends_epoch else None, metrics)
+        return CheckpointInfo(entry.step, entry.number, int(summary["epoch"]) if ends_epoch else None, metrics)
     except (ValueError, KeyError, TypeError, AttributeError):
-        return Saved(entry.step, entry.number)
+        return CheckpointInfo(entry.step, entry.number)
 
 
-class Pruning:
+class CheckpointPruner:
     """Removes what a run keeps no longer.
 
     Args:
@@ -39,10 +39,10 @@ class Pruning:
         retention: Which are kept.
     """
 
-    def __init__(self, store: Store, retention: Retention) -> None:
+    def __init__(self, store: CheckpointStore, retention: RetentionPolicy) -> None:
         self._store = store
         self._retention = retention
-        self._seen: dict[tuple[int, int], Saved] = {}
+        self._seen: dict[tuple[int, int], CheckpointInfo] = {}
         self._has_warned = False
 
     def prune(self, step: int) -> None:
@@ -69,5 +69,5 @@ class Pruning:
         )
 
 
-def _key(entry: Saved) -> tuple[int, int]:
+def _key(entry: CheckpointInfo) -> tuple[int, int]:
     return entry.key

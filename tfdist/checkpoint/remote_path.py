@@ -9,14 +9,14 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfdist.checkpoint.checkpoint_draft import Content
+from tfdist.checkpoint.pending_checkpoint import FileContent
 from tfdist.runtime.remote_file_calls import as_os_error, bounded_call
 
 _BLOCK = 4 << 20
 
 
 @dataclass(frozen=True)
-class Status:
+class RemoteFileStatus:
     """What is known of a file.
 
     Attributes:
@@ -51,9 +51,9 @@ class RemotePath:
         """Whether there is such a file."""
         return bool(bounded_call(self._url, lambda: tf.io.gfile.exists(self._url)))
 
-    def stat(self) -> Status:
+    def stat(self) -> RemoteFileStatus:
         """Its size."""
-        return Status(bounded_call(self._url, lambda: tf.io.gfile.stat(self._url).length))
+        return RemoteFileStatus(bounded_call(self._url, lambda: tf.io.gfile.stat(self._url).length))
 
     def iterdir(self) -> Iterator[RemotePath]:
         """What lies in it."""
@@ -73,7 +73,7 @@ class RemotePath:
         with self.open() as content:
             return content.read()
 
-    def write_bytes(self, content: Content) -> None:
+    def write_bytes(self, content: FileContent) -> None:
         """Makes or replaces the file, in one call of whatever length: for that, whoever waits has a bound."""
         try:
             with tf.io.gfile.GFile(self._url, "wb") as target:

@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from tfdist.checkpoint import checkpoint_files
-from tfdist.checkpoint.checkpoint_draft import Draft
+from tfdist.checkpoint.pending_checkpoint import PendingCheckpoint
 from tfdist.checkpoint.remote_path import RemotePath
 from tfdist.rundir import atomic_files
 
 
-class RemoteStore:
+class RemoteCheckpointStore:
     """The checkpoints in a folder that has a URL. One process writes into it.
 
     Attributes:
@@ -28,19 +28,19 @@ class RemoteStore:
     def __init__(self, url: str) -> None:
         self.folder: Any = RemotePath(url)  # reads as a Path does
 
-    def stored(self) -> list[checkpoint_files.Stored]:
+    def stored(self) -> list[checkpoint_files.StoredCheckpoint]:
         """Those that there are, the latest first; whether they are whole is not looked at."""
         return checkpoint_files.stored(self.folder)
 
     @contextlib.contextmanager
-    def writing(self, step: int) -> Iterator[Draft]:
+    def writing(self, step: int) -> Iterator[PendingCheckpoint]:
         """Yields an empty checkpoint; it is the latest of `step` at a clean exit.
 
         Raises:
             RunDirError: It cannot be written.
         """
         target = self.folder / checkpoint_files.free_name(self.stored(), step)
-        draft = Draft(lambda name, content: (target / name).write_bytes(content))
+        draft = PendingCheckpoint(lambda name, content: (target / name).write_bytes(content))
         try:
             target.mkdir()
             yield draft
@@ -52,7 +52,7 @@ class RemoteStore:
                 raise atomic_files.write_error(str(self.folder), error) from error
             raise
 
-    def remove(self, checkpoint: checkpoint_files.Stored) -> None:
+    def remove(self, checkpoint: checkpoint_files.StoredCheckpoint) -> None:
         """Removes one, its marker first."""
         with contextlib.suppress(OSError):  # what cannot be removed now is tried again with the next one
             if checkpoint.is_marked:

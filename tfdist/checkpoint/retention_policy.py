@@ -10,7 +10,7 @@ from tfdist.config.checkpoint_section import CheckpointConfig
 
 
 @dataclass(frozen=True)
-class Saved:
+class CheckpointInfo:
     """A checkpoint, as far as it matters for keeping it.
 
     Attributes:
@@ -32,7 +32,7 @@ class Saved:
 
 
 @dataclass(frozen=True)
-class Retention:
+class RetentionPolicy:
     """Which checkpoints of a run are kept. One that any of the rules keeps is kept.
 
     Attributes:
@@ -58,7 +58,7 @@ class Retention:
                 raise ValueError(f"Expected numbers of 1 or more. Received: {self}")
 
     @classmethod
-    def of(cls, section: CheckpointConfig) -> Retention:
+    def of(cls, section: CheckpointConfig) -> RetentionPolicy:
         """Which checkpoints a config keeps."""
         return cls(
             latest=section.keep,
@@ -68,7 +68,7 @@ class Retention:
             every_epochs=section.keep_every_epochs,
         )
 
-    def obsolete(self, saved: Sequence[Saved], newest: Saved) -> list[Saved]:
+    def obsolete(self, saved: Sequence[CheckpointInfo], newest: CheckpointInfo) -> list[CheckpointInfo]:
         """Which may go once `newest` is whole.
 
         Later steps than its are of a past that the run did not go on from, and an earlier one of the same step says no
@@ -83,12 +83,12 @@ class Retention:
         kept = {entry.key for entry in standing[: self.latest]} | self.kept_for_good(standing)
         return [entry for entry in saved if entry.key not in kept]
 
-    def kept_for_good(self, saved: Sequence[Saved]) -> set[tuple[int, int]]:
+    def kept_for_good(self, saved: Sequence[CheckpointInfo]) -> set[tuple[int, int]]:
         """The keys of those that are kept however many come later."""
         best = self.best_of(saved)
         return {entry.key for entry in saved if self._keeps_for_good(entry) or entry is best}
 
-    def best_of(self, saved: Sequence[Saved]) -> Saved | None:
+    def best_of(self, saved: Sequence[CheckpointInfo]) -> CheckpointInfo | None:
         """The best by the metric, of equal ones the earliest; None where no metric is asked for, or none has it."""
         if self.best is None:
             return None
@@ -96,14 +96,14 @@ class Retention:
         sign = -1.0 if self.larger_is_better else 1.0
         return min(measured, key=lambda entry: (sign * entry.metrics[str(self.best)], entry.key), default=None)
 
-    def _keeps_for_good(self, entry: Saved) -> bool:
+    def _keeps_for_good(self, entry: CheckpointInfo) -> bool:
         by_step = self.every_steps is not None and entry.step % self.every_steps == 0
         if by_step or self.every_epochs is None or not entry.epochs:
             return by_step
         return entry.epochs % self.every_epochs == 0
 
 
-def _last_of_each_step(latest_first: Sequence[Saved]) -> Iterator[Saved]:
+def _last_of_each_step(latest_first: Sequence[CheckpointInfo]) -> Iterator[CheckpointInfo]:
     step = None
     for entry in latest_first:
         if entry.step != step:

@@ -10,7 +10,7 @@ MOST_STEPS_BETWEEN_LOOKS = 1000
 
 
 @dataclass(frozen=True)
-class Policy:
+class SavePolicy:
     """When a run saves, besides the end of every epoch.
 
     Attributes:

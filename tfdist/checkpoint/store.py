@@ -8,28 +8,28 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tfdist.checkpoint import checkpoint_files
-from tfdist.checkpoint.checkpoint_draft import Draft
+from tfdist.checkpoint.pending_checkpoint import PendingCheckpoint
 
 
-class Store(Protocol):
+class CheckpointStore(Protocol):
     """The checkpoints in one folder; `files` has what each method does."""
 
     folder: Any
 
-    def stored(self) -> list[checkpoint_files.Stored]:
+    def stored(self) -> list[checkpoint_files.StoredCheckpoint]:
         """Those that there are, the latest first."""
 
-    def writing(self, step: int) -> contextlib.AbstractContextManager[Draft]:
+    def writing(self, step: int) -> contextlib.AbstractContextManager[PendingCheckpoint]:
         """Yields an empty checkpoint, which becomes the latest of `step`."""
 
-    def remove(self, checkpoint: checkpoint_files.Stored) -> None:
+    def remove(self, checkpoint: checkpoint_files.StoredCheckpoint) -> None:
         """Removes one."""
 
     def remove_unfinished(self) -> None:
         """Removes what a writer that was killed has left behind."""
 
 
-class LocalStore:
+class LocalCheckpointStore:
     """The checkpoints in a folder of this machine. One process writes into it.
 
     Attributes:
@@ -39,15 +39,15 @@ class LocalStore:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def stored(self) -> list[checkpoint_files.Stored]:
+    def stored(self) -> list[checkpoint_files.StoredCheckpoint]:
         """Those that there are, the latest first."""
         return checkpoint_files.stored(self.folder)
 
-    def writing(self, step: int) -> contextlib.AbstractContextManager[Draft]:
+    def writing(self, step: int) -> contextlib.AbstractContextManager[PendingCheckpoint]:
         """Yields an empty checkpoint, which becomes the latest of `step`."""
         return checkpoint_files.writing(self.folder, step)
 
-    def remove(self, checkpoint: checkpoint_files.Stored) -> None:
+    def remove(self, checkpoint: checkpoint_files.StoredCheckpoint) -> None:
         """Removes one."""
         checkpoint_files.remove(checkpoint)
 
@@ -61,9 +61,9 @@ def is_remote(folder: str | Path) -> bool:
     return "://" in str(folder)
 
 
-def open_store(folder: str | Path) -> Store:
+def open_store(folder: str | Path) -> CheckpointStore:
     """The store in a folder: a path, or a URL such as `gs://bucket/run`, which loads TensorFlow."""
     if is_remote(folder):
-        remote: Store = importlib.import_module("tfdist.checkpoint.remote_store").RemoteStore(str(folder))
+        remote: CheckpointStore = importlib.import_module("tfdist.checkpoint.remote_store").RemoteStore(str(folder))
         return remote
-    return LocalStore(Path(folder))
+    return LocalCheckpointStore(Path(folder))

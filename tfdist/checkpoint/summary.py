@@ -11,7 +11,7 @@ from tfdist.rundir.json_record import JsonRecord
 
 
 @dataclass(frozen=True)
-class Summary(JsonRecord):
+class CheckpointSummary(JsonRecord):
     """One checkpoint, as a JSON file beside its arrays.
 
     Attributes:

@@ -53,8 +53,8 @@ def checkpoints() -> None:
 def ls(run_dir: str, fit: int, as_json: bool) -> None:
     """Lists steps, epochs, sizes, ages, metrics, and whether each is whole by its files' names and sizes."""
     from tfdist.checkpoint.inspection import listing
+    from tfdist.checkpoint.inspection.checkpoint_entries import checkpoints_of
     from tfdist.checkpoint.inspection.locations import fits_of
-    from tfdist.checkpoint.inspection.stored_checkpoints import checkpoints_of
 
     run, held = checkpoints_of(run_dir, fit)
     if as_json:
@@ -74,7 +74,7 @@ def ls(run_dir: str, fit: int, as_json: bool) -> None:
 def inspect(run_dir: str, fit: int, step: int | None, against: int | None, as_json: bool) -> None:
     """Shows what a checkpoint holds, or what changed between two: per variable the relative change."""
     from tfdist.checkpoint.inspection import contents
-    from tfdist.checkpoint.inspection.stored_checkpoints import check_readable, checkpoints_of, chosen
+    from tfdist.checkpoint.inspection.checkpoint_entries import check_readable, checkpoints_of, chosen
 
     _, held = checkpoints_of(run_dir, fit)
     entry = chosen(held, step)
@@ -96,8 +96,8 @@ def inspect(run_dir: str, fit: int, step: int | None, against: int | None, as_js
 @shared.as_json()
 def verify(run_dir: str, fit: int, step: int | None, as_json: bool) -> None:
     """Reads every byte and compares it with the checksums; exits with 5 and names each damaged file."""
+    from tfdist.checkpoint.inspection.checkpoint_entries import checkpoints_of, chosen
     from tfdist.checkpoint.inspection.integrity import damages
-    from tfdist.checkpoint.inspection.stored_checkpoints import checkpoints_of, chosen
 
     _, held = checkpoints_of(run_dir, fit)
     asked = held if step is None else [entry for entry in held if entry.stored.step == chosen(held, step).stored.step]
@@ -125,10 +125,10 @@ def prune(run_dir: str, fit: int, keep: int, dry_run: bool, live: bool) -> None:
 
     Those that the run's config keeps for good (checkpoint.best, keep_every_steps, keep_every_epochs) stay as well.
     """
+    from tfdist.checkpoint.inspection.checkpoint_entries import checkpoints_of
     from tfdist.checkpoint.inspection.integrity import damages
     from tfdist.checkpoint.inspection.locations import retention_of
     from tfdist.checkpoint.inspection.manual_pruning import holding, obsolete, removed
-    from tfdist.checkpoint.inspection.stored_checkpoints import checkpoints_of
     from tfdist.checkpoint.inspection.wording import bytes_text
     from tfdist.checkpoint.pruning import saved_of
 
@@ -162,8 +162,8 @@ def export(run_dir: str, fit: int, dest: str, step: int | None) -> None:
     A .weights.h5 has weights and the optimizer's state; a .keras is the whole model of a run from a config, whose code
     is run to build it. DEST is never replaced.
     """
+    from tfdist.checkpoint.inspection.checkpoint_entries import checkpoints_of, chosen
     from tfdist.checkpoint.inspection.export import export as write
-    from tfdist.checkpoint.inspection.stored_checkpoints import checkpoints_of, chosen
 
     run, held = checkpoints_of(run_dir, fit)
     entry = chosen(held, step)

@@ -15,7 +15,7 @@ from tfdist.errors import TfdistError, UsageError
 if TYPE_CHECKING:
     from tfdist.cluster.membership import Membership
     from tfdist.config import RunConfig
-    from tfdist.plan.sizes import Layout
+    from tfdist.plan.plan_inputs import ClusterSize
 
 
 @click.command(cls=Verb)
@@ -48,7 +48,7 @@ def plan(
     """
     # Imported here: YAML's parser and NumPy take longer to load than `tfdist --help` may take.
     from tfdist.config.load import load_config
-    from tfdist.data.planning import plan_run
+    from tfdist.data.config_plan import plan_run
     from tfdist.plan.plan_json import to_json
     from tfdist.plan.plan_table import render
 
@@ -57,7 +57,7 @@ def plan(
     click.echo(json.dumps(to_json(made), indent=2) if as_json else render(made))
 
 
-def _layout(workers: str | None, nproc: int | None, replicas: int | None, logical: int | None) -> Layout:
+def _layout(workers: str | None, nproc: int | None, replicas: int | None, logical: int | None) -> ClusterSize:
     if workers is not None and nproc is not None:
         raise UsageError(
             "--workers gives the whole cluster and --nproc makes one of this machine alone: give one of the two. "
@@ -81,7 +81,7 @@ def planned(config: RunConfig, membership: Membership, devices: tuple[int, ...] 
         logical: Logical devices of each.
     """
     from tfdist.config.data_sections import GeneratorSource
-    from tfdist.data.planning import plan_run
+    from tfdist.data.config_plan import plan_run
     from tfdist.plan.plan_table import render
 
     if any(isinstance(section, GeneratorSource) for section in (config.data.train, config.data.validation)):

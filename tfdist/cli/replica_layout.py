@@ -8,10 +8,10 @@ from tfdist.errors import UsageError
 
 if TYPE_CHECKING:
     from tfdist.cluster.cluster_spec import Cluster
-    from tfdist.plan.sizes import Layout
+    from tfdist.plan.plan_inputs import ClusterSize
 
 
-def layout_of(cluster: Cluster | None, gpus: int, logical: int | None, replicas: int | None = None) -> Layout:
+def layout_of(cluster: Cluster | None, gpus: int, logical: int | None, replicas: int | None = None) -> ClusterSize:
     """Returns who takes part.
 
     Args:
@@ -23,13 +23,13 @@ def layout_of(cluster: Cluster | None, gpus: int, logical: int | None, replicas:
     Raises:
         UsageError: TensorFlow cannot train so.
     """
-    from tfdist.plan.sizes import Layout
+    from tfdist.plan.plan_inputs import ClusterSize
 
     workers = 1 if cluster is None else len(cluster)
     names = [] if cluster is None else [address.host for address in cluster.workers]
     hosts = max(1, len(set(names)))
     if replicas is not None:
-        return Layout(workers, replicas, hosts)
+        return ClusterSize(workers, replicas, hosts)
     crowded = max((names.count(name) for name in set(names)), default=1)
     if 0 < gpus < crowded:
         raise UsageError(
@@ -42,7 +42,7 @@ def layout_of(cluster: Cluster | None, gpus: int, logical: int | None, replicas:
             f"one logical device each. Received: devices.logical={logical} with {workers} workers. Leave it out, start "
             "one worker, or say with --replicas how many the workers' GPUs make."
         )
-    return Layout(workers, workers * (gpus // crowded if gpus else 1) * (logical or 1), hosts)
+    return ClusterSize(workers, workers * (gpus // crowded if gpus else 1) * (logical or 1), hosts)
 
 
 def count_gpus() -> int:

@@ -9,11 +9,11 @@ import tensorflow as tf
 from tfdist.config import data_sections as sections
 from tfdist.config.dotted_path import resolve_callable
 from tfdist.data.datasets import npz_source, tfrecord_source
-from tfdist.data.formats.generator_source import GeneratorSource
+from tfdist.data.formats.generator_samples import GeneratorSamples
 from tfdist.data.formats.image_features import ImageFeature
-from tfdist.data.formats.tfrecord_sources import Feature
-from tfdist.data.pipeline import Opened, open_and_build
-from tfdist.data.sources import CsvSource, ImageSource, Source, TextSource
+from tfdist.data.formats.tfrecord_samples import Feature
+from tfdist.data.pipeline import OpenedDataset, open_and_build
+from tfdist.data.sample_source import CsvSamples, ImageSamples, SampleSource, TextSamples
 from tfdist.order.position import START, Position
 
 
@@ -24,7 +24,7 @@ def from_config(
     strategy: tf.distribute.Strategy | None = None,
     key: str = "data.train",
     begin: Position = START,
-) -> Opened:
+) -> OpenedDataset:
     """Opens what a section describes. All workers call it together.
 
     Args:
@@ -53,7 +53,7 @@ def from_config(
     )
 
 
-def _source(config: sections.SourceConfig, key: str) -> Source:
+def _source(config: sections.SourceConfig, key: str) -> SampleSource:
     match config:
         case sections.NpzSource():
             return npz_source(config.path, config.split)
@@ -72,15 +72,15 @@ def _source(config: sections.SourceConfig, key: str) -> Source:
                 interleave=config.interleave,
             )
         case sections.CsvSource():
-            return CsvSource(config.files, config.label, config.columns)
+            return CsvSamples(config.files, config.label, config.columns)
         case sections.ImagesSource():
-            return ImageSource(config.path, config.size, config.channels)
+            return ImageSamples(config.path, config.size, config.channels)
         case sections.TextSource():
             vectorize = resolve_callable(config.vectorize, f"{key}.vectorize") if config.vectorize else None
-            return TextSource(config.files, vectorize, config.label_separator)
+            return TextSamples(config.files, vectorize, config.label_separator)
         case sections.GeneratorSource():
             function = resolve_callable(config.function, f"{key}.function")
-            return GeneratorSource(
+            return GeneratorSamples(
                 function, samples=config.samples, lanes=config.lanes, shuffle_buffer=config.shuffle_buffer
             )
     raise TypeError(f"Expected the section of a format that data/ reads. Received: {type(config).__name__}")

@@ -6,7 +6,7 @@ import re
 
 import tensorflow as tf
 
-from tfdist.data.ops.record_parsing import fault_in
+from tfdist.data.ops.record_parser import fault_in
 from tfdist.errors import DataError
 
 _RAISED = re.compile(r"\bDataError: (.+?)(?=\nTraceback|\n\n|\Z)", re.DOTALL)

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from tfdist.config import data_sections as sections
 from tfdist.config.dotted_path import resolve_callable, search_in
-from tfdist.data.files.file_locations import local_file_system, random_calls_of
 from tfdist.data.files.file_patterns import matching
+from tfdist.data.files.file_systems import local_file_system, random_calls_of
 from tfdist.data.files.remote_files import is_remote
 from tfdist.data.formats.csv_files import CsvReader
 from tfdist.data.formats.image_files import ImageFiles
@@ -24,7 +24,7 @@ from tfdist.data.random_access.records import Records
 from tfdist.data.sequential.sequential_tfrecords import SequentialTFRecordReader, open_tfrecords
 from tfdist.data.sequential.tfrecord_stream import CHUNK
 from tfdist.errors import DataError
-from tfdist.plan.sizes import FileSizes, InSequence, SourceSizes
+from tfdist.plan.plan_inputs import FileSizes, SequentialRead, SourceSizes
 
 _WIDTHS = {"float32": 4, "int64": 8, "image": 4}
 
@@ -104,7 +104,7 @@ def _in_sequence(
         held_bytes=lanes.number * (lanes.window * sample + 2 * CHUNK),
         random_calls=(*calls, *_augment_calls(section)),
         local_disk=None if is_remote(name) else local_file_system(name),
-        sequence=InSequence(f"{compression}-compressed" if compression else "on another file system", lanes),
+        sequence=SequentialRead(f"{compression}-compressed" if compression else "on another file system", lanes),
     )
 
 
@@ -165,11 +165,11 @@ def _images(section: sections.ImagesSource) -> SourceSizes:
 def _generator(section: sections.GeneratorSource, key: str) -> SourceSizes:
     """Asks the function: nobody else knows."""
     # Only here: a function of the user's is the one thing that needs TensorFlow to be looked at.
-    from tfdist.data.formats.generator_source import GeneratorSource
+    from tfdist.data.formats.generator_samples import GeneratorSamples
 
     search_in(os.getcwd())
     function = resolve_callable(section.function, key)
-    source = GeneratorSource(function, None, section.samples, section.lanes, section.shuffle_buffer)
+    source = GeneratorSamples(function, None, section.samples, section.lanes, section.shuffle_buffer)
     lanes, bytes_ = source.lanes, source.sample_bytes
     names = [section.function] if section.lanes is None else [f"{section.function}({n})" for n in range(section.lanes)]
     return SourceSizes(
@@ -178,7 +178,7 @@ def _generator(section: sections.GeneratorSource, key: str) -> SourceSizes:
         bytes_,
         held_bytes=lanes.number * lanes.window * bytes_,
         random_calls=(*random_calls_of(section.function), *_augment_calls(section)),
-        sequence=InSequence("made by a function", lanes),
+        sequence=SequentialRead("made by a function", lanes),
     )
 
 

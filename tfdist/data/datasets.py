@@ -13,16 +13,16 @@ from typing import Any, TypeAlias, TypedDict, Unpack
 
 import tensorflow as tf
 
-from tfdist.data.argument_types import integer
-from tfdist.data.formats.generator_source import GeneratorSource
-from tfdist.data.formats.mapped_arrays import MappedSource, holds_mapped
+from tfdist.data.argument_checks import integer
+from tfdist.data.formats.generator_samples import GeneratorSamples
+from tfdist.data.formats.mapped_arrays import MappedSamples, holds_mapped
 from tfdist.data.formats.npz_files import read_npz
-from tfdist.data.formats.tfrecord_sources import ExampleSource, Feature, ParsedTFRecordSource
-from tfdist.data.ops.batch_reading import Augment
+from tfdist.data.formats.tfrecord_samples import ExampleSamples, Feature, ParsedRecordSamples
+from tfdist.data.ops.sample_batches import Augment
+from tfdist.data.ops.sample_checks import OnNan
 from tfdist.data.pipeline import open_and_build
 from tfdist.data.random_access.records import OnCorrupt
-from tfdist.data.sample_checks import OnNan
-from tfdist.data.sources import ArraySource, CsvSource, Files, ImageSource, Source, TextSource
+from tfdist.data.sample_source import ArraySamples, CsvSamples, FilePatterns, ImageSamples, SampleSource, TextSamples
 from tfdist.data.worker_consistency import Sharding
 from tfdist.errors import DataError, UsageError
 from tfdist.order.sequential_order import LANES, SHUFFLE_BUFFER
@@ -34,7 +34,7 @@ class _Required(TypedDict):
     batch_size: int
 
 
-class Batching(_Required, total=False):
+class BatchOptions(_Required, total=False):
     """How samples become batches: the keyword arguments of `tfdist.data.pipeline`."""
 
     shuffle: bool
@@ -46,7 +46,7 @@ class Batching(_Required, total=False):
     sharding: Sharding
 
 
-def arrays(x: Any, y: Any = None, **batching: Unpack[Batching]) -> Batches:
+def arrays(x: Any, y: Any = None, **batching: Unpack[BatchOptions]) -> Batches:
     """Batches `(x, y)` of arrays, or structures of arrays; without `y`, of `x` alone.
 
     Arrays that are mapped from a file (`numpy.load("x.npy", mmap_mode="r")`) stay there: only the rows of a batch are
@@ -58,7 +58,7 @@ def arrays(x: Any, y: Any = None, **batching: Unpack[Batching]) -> Batches:
     return _batches(lambda: array_source(x, y), batching)
 
 
-def npz(path: str | os.PathLike[str], split: str = "train", **batching: Unpack[Batching]) -> Batches:
+def npz(path: str | os.PathLike[str], split: str = "train", **batching: Unpack[BatchOptions]) -> Batches:
     """Batches of the arrays `x_SPLIT` and `y_SPLIT` of an npz file; see `read_npz` for what is read into memory.
 
     Raises:
@@ -68,7 +68,7 @@ def npz(path: str | os.PathLike[str], split: str = "train", **batching: Unpack[B
 
 
 def tfrecords(
-    files: Files,
+    files: FilePatterns,
     parse: Callable[[tf.Tensor], Any] | None = None,
     *,
     features: Mapping[str, Feature] | None = None,
@@ -76,7 +76,7 @@ def tfrecords(
     on_corrupt: OnCorrupt = "stop",
     shuffle_buffer: int = SHUFFLE_BUFFER,
     interleave: int = LANES,
-    **batching: Unpack[Batching],
+    **batching: Unpack[BatchOptions],
 ) -> Batches:
     """Batches of the records of TFRecord files.
 
@@ -112,7 +112,7 @@ def generator(
     samples: int | Sequence[int] | None = None,
     lanes: int | None = None,
     shuffle_buffer: int = SHUFFLE_BUFFER,
-    **batching: Unpack[Batching],
+    **batching: Unpack[BatchOptions],
 ) -> Batches:
     """Batches of the samples that a Python function makes, one after another.
 
@@ -133,10 +133,12 @@ def generator(
         DataError: There is no sample, or the first does not fit `output_signature`.
         UsageError: An argument is impossible.
     """
-    return _batches(lambda: GeneratorSource(function, output_signature, samples, lanes, shuffle_buffer), batching)
+    return _batches(lambda: GeneratorSamples(function, output_signature, samples, lanes, shuffle_buffer), batching)
 
 
-def csv(files: Files, label: str, columns: Sequence[str] | None = None, **batching: Unpack[Batching]) -> Batches:
+def csv(
+    files: FilePatterns, label: str, columns: Sequence[str] | None = None, **batching: Unpack[BatchOptions]
+) -> Batches:
     """Batches of the rows of CSV files of numbers, as float32: `x` [k, columns], `y` [k].
 
     Args:
@@ -148,11 +150,11 @@ def csv(files: Files, label: str, columns: Sequence[str] | None = None, **batchi
     Raises:
         DataError: A file is missing or unreadable, headers differ or lack a column, or there is no row.
     """
-    return _batches(lambda: CsvSource(files, label, columns), batching)
+    return _batches(lambda: CsvSamples(files, label, columns), batching)
 
 
 def images(
-    path: str | os.PathLike[str], size: Sequence[int], channels: int = 3, **batching: Unpack[Batching]
+    path: str | os.PathLike[str], size: Sequence[int], channels: int = 3, **batching: Unpack[BatchOptions]
 ) -> Batches:
     """Batches of the images (BMP, GIF, JPEG, PNG) of a folder with one folder a class.
 
@@ -168,15 +170,15 @@ def images(
     Raises:
         DataError: The folder is missing or unreadable, or has no image.
     """
-    return _batches(lambda: ImageSource(path, size, channels), batching)
+    return _batches(lambda: ImageSamples(path, size, channels), batching)
 
 
 def text(
-    files: Files,
+    files: FilePatterns,
     vectorize: Callable[[tf.Tensor], Any] | None = None,
     *,
     label_separator: str = "\t",
-    **batching: Unpack[Batching],
+    **batching: Unpack[BatchOptions],
 ) -> Batches:
     """Batches of the lines of text files: an integer label, a separator, the text.
 
@@ -189,20 +191,20 @@ def text(
     Raises:
         DataError: A file is missing or unreadable, or there is no line.
     """
-    return _batches(lambda: TextSource(files, vectorize, label_separator), batching)
+    return _batches(lambda: TextSamples(files, vectorize, label_separator), batching)
 
 
-def _batches(open_source: Callable[[], Source], batching: Batching) -> Batches:
+def _batches(open_source: Callable[[], SampleSource], batching: BatchOptions) -> Batches:
     return open_and_build(open_source, **batching).batches
 
 
-def array_source(x: Any, y: Any = None, origin: str = "the arrays") -> Source:
+def array_source(x: Any, y: Any = None, origin: str = "the arrays") -> SampleSource:
     """Arrays in memory or mapped from files; `origin` names them in errors."""
     arrays = x if y is None else (x, y)
-    return MappedSource(arrays, origin) if holds_mapped(arrays) else ArraySource(x, y, origin)
+    return MappedSamples(arrays, origin) if holds_mapped(arrays) else ArraySamples(x, y, origin)
 
 
-def npz_source(path: str | os.PathLike[str], split: str) -> Source:
+def npz_source(path: str | os.PathLike[str], split: str) -> SampleSource:
     """The arrays of one split of an npz file."""
     x, y = read_npz(path, split)
     try:
@@ -212,13 +214,13 @@ def npz_source(path: str | os.PathLike[str], split: str) -> Source:
 
 
 def tfrecord_source(
-    files: Files,
+    files: FilePatterns,
     parse: Callable[[tf.Tensor], Any] | None,
     features: Mapping[str, Feature] | None,
     label: str | None,
     on_corrupt: OnCorrupt = "stop",
     **sequential: int,
-) -> Source:
+) -> SampleSource:
     """The records of TFRecord files, by whichever of `parse` and `features` with `label` is given.
 
     `sequential` has `shuffle_buffer` and `interleave`, see `tfrecords`.
@@ -228,8 +230,8 @@ def tfrecord_source(
     for name, value in sequential.items():
         integer(name, value, at_least=1)
     if parse is not None and features is None and label is None:
-        return ParsedTFRecordSource(files, parse, on_corrupt, **sequential)
+        return ParsedRecordSamples(files, parse, on_corrupt, **sequential)
     if parse is None and features is not None and label is not None:
-        return ExampleSource(files, features, label, on_corrupt, **sequential)
+        return ExampleSamples(files, features, label, on_corrupt, **sequential)
     given = [name for name, value in (("parse", parse), ("features", features), ("label", label)) if value is not None]
     raise UsageError(f"Expected either parse, or features and label. Received: {', '.join(given) or 'none of them'}")

@@ -9,16 +9,16 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import tensorflow as tf
 
-from tfdist.data.argument_types import boolean, integer
+from tfdist.data.argument_checks import boolean, integer
 from tfdist.data.ops.augmentation import augmented
-from tfdist.data.ops.batch_reading import Augment, Augmentation
 from tfdist.data.ops.prefetch import PREFETCHED_STEPS
-from tfdist.data.ops.sample_indices import SampleNumbers
-from tfdist.data.sample_checks import Expectations, OnNan
-from tfdist.data.sources import SampleBySample, Sequential, Source
-from tfdist.data.worker_consistency import Agreed, Sharding, agree
-from tfdist.order.epoch_order import Order, Steps
-from tfdist.order.per_worker_order import SampleOrder, ShareOrder, ShareSteps
+from tfdist.data.ops.sample_batches import Augment, Augmentation
+from tfdist.data.ops.sample_checks import OnNan, SampleChecks
+from tfdist.data.ops.sample_indices import SampleIndices
+from tfdist.data.sample_source import PerSampleSource, SampleSource, SequentialSource
+from tfdist.data.worker_consistency import AgreedSource, Sharding, agree
+from tfdist.order.epoch_order import EpochOrder, EpochSteps
+from tfdist.order.per_worker_order import SampleOrder, WorkerShareOrder, WorkerShareSteps
 from tfdist.order.position import START, Position
 from tfdist.order.sequential_order import LaneOrder, Lanes
 from tfdist.runtime.default_seed import default_seed
@@ -36,7 +36,7 @@ from tfdist.runtime.distribute import (
 Batches: TypeAlias = tf.data.Dataset | tf.distribute.DistributedDataset
 
 
-class Opened(NamedTuple):
+class OpenedDataset(NamedTuple):
     """A source that all workers have opened.
 
     Attributes:
@@ -51,12 +51,12 @@ class Opened(NamedTuple):
 
 
 def open_and_build(
-    open_source: Callable[[], Source],
+    open_source: Callable[[], SampleSource],
     *,
     sharding: Sharding = "auto",
     strategy: tf.distribute.Strategy | None = None,
     **options: Any,
-) -> Opened:
+) -> OpenedDataset:
     """Returns the batches of a source, once all workers have it and agree on it.
 
     Args:
@@ -74,16 +74,16 @@ def open_and_build(
     strategy = strategy or tf.distribute.get_strategy()
     agreed = agree(open_source, sharding, strategy)
     batches, order = _build(agreed, strategy, **options)
-    return Opened(batches, agreed.samples, order)
+    return OpenedDataset(batches, agreed.samples, order)
 
 
-def build(source: Source, *, strategy: tf.distribute.Strategy | None = None, **options: Any) -> Batches:
+def build(source: SampleSource, *, strategy: tf.distribute.Strategy | None = None, **options: Any) -> Batches:
     """Returns the batches of a source that is known to be the same on every worker; see `_build` for the options."""
-    return _build(Agreed(source), strategy or tf.distribute.get_strategy(), **options)[0]
+    return _build(AgreedSource(source), strategy or tf.distribute.get_strategy(), **options)[0]
 
 
 def _build(
-    agreed: Agreed,
+    agreed: AgreedSource,
     strategy: tf.distribute.Strategy,
     *,
     batch_size: int,
@@ -114,7 +114,7 @@ def _build(
 
     Returns:
         For one replica a `tf.data.Dataset` of global batches; for several a `tf.distribute.DistributedDataset`. And
-        what `Opened.order` is.
+        what `OpenedDataset.order` is.
 
     Raises:
         UsageError: An argument is impossible.
@@ -123,7 +123,7 @@ def _build(
     seed = integer("seed", default_seed(strategy) if seed is None else seed, at_least=0)
     shuffle = boolean("shuffle", shuffle, "No size of a buffer is needed: all samples are shuffled.")
     order, steps = _dealt(agreed, min(batch_size, agreed.samples), seed, shuffle, strategy.num_replicas_in_sync)
-    feed = _Feed(agreed.source, order, steps, augment, Expectations(on_nan, classes))
+    feed = _Feed(agreed.source, order, steps, augment, SampleChecks(on_nan, classes))
     if not begin.step:
         return _batches(feed, strategy, begin), feed.facts
     later = _batches(feed, strategy, Position(begin.epoch + 1))
@@ -131,42 +131,42 @@ def _build(
 
 
 def _dealt(
-    agreed: Agreed, batch_size: int, seed: int, shuffle: bool, replicas: int
-) -> tuple[SampleOrder, Steps | ShareSteps]:
+    agreed: AgreedSource, batch_size: int, seed: int, shuffle: bool, replicas: int
+) -> tuple[SampleOrder, EpochSteps | WorkerShareSteps]:
     """The order of the samples that this worker can read, and which of them are whose in each step."""
     lanes = _lanes_of(agreed.source)
     if agreed.sizes is None:
-        return _order(agreed.source, lanes, batch_size, seed, shuffle), Steps(agreed.samples, batch_size, replicas)
+        return _order(agreed.source, lanes, batch_size, seed, shuffle), EpochSteps(agreed.samples, batch_size, replicas)
     # Of a share only its own worker takes samples: how many of them are in a batch changes nothing for the others.
     own = _order(agreed.source, lanes, max(1, batch_size // len(agreed.sizes)), seed, shuffle)
     before = sum(agreed.sizes[: agreed.worker])
-    return ShareOrder(own, before), ShareSteps(agreed.sizes, batch_size, replicas)
+    return WorkerShareOrder(own, before), WorkerShareSteps(agreed.sizes, batch_size, replicas)
 
 
-def _order(source: Source, lanes: Lanes | None, batch_size: int, seed: int, shuffle: bool) -> SampleOrder:
-    return Order(len(source), seed, shuffle) if lanes is None else LaneOrder(lanes, batch_size, seed, shuffle)
+def _order(source: SampleSource, lanes: Lanes | None, batch_size: int, seed: int, shuffle: bool) -> SampleOrder:
+    return EpochOrder(len(source), seed, shuffle) if lanes is None else LaneOrder(lanes, batch_size, seed, shuffle)
 
 
-def _lanes_of(source: Source) -> Lanes | None:
-    return source.lanes if isinstance(source, Sequential) else None
+def _lanes_of(source: SampleSource) -> Lanes | None:
+    return source.lanes if isinstance(source, SequentialSource) else None
 
 
 @dataclass(frozen=True)
 class _Feed:
     """The samples, how they are dealt, and what is done to each on its way."""
 
-    source: Source
+    source: SampleSource
     order: SampleOrder
-    steps: Steps | ShareSteps
+    steps: EpochSteps | WorkerShareSteps
     augment: Augment | None
-    expectations: Expectations
+    expectations: SampleChecks
 
     def batches(self, replica_ids: Sequence[int], first_step: int, epochs: EpochCounter) -> tf.data.Dataset:
         """The batches of some replicas, step by step; each iterator takes the next of `epochs`."""
-        numbers = SampleNumbers(self.order, self.steps, replica_ids, first_step, epochs)
-        inspects = self.expectations != Expectations()
+        numbers = SampleIndices(self.order, self.steps, replica_ids, first_step, epochs)
+        inspects = self.expectations != SampleChecks()
         changes = None if self.augment is None else Augmentation(numbers.seeds(), self.augment)
-        if changes is not None and not inspects and isinstance(self.source, SampleBySample):
+        if changes is not None and not inspects and isinstance(self.source, PerSampleSource):
             return self.source.augmented(numbers, changes)
         batches = self.source.batches(numbers)
         if inspects:
@@ -184,7 +184,7 @@ class _Feed:
             "seed": order.seed,
             "shuffle": order.shuffle,
             "augmented": self.augment is not None,
-            **({"shares": list(steps.sizes)} if isinstance(steps, ShareSteps) else {}),
+            **({"shares": list(steps.sizes)} if isinstance(steps, WorkerShareSteps) else {}),
             **({} if lanes is None else {"lanes": lanes.number, "window": lanes.window}),
         }
 
@@ -225,14 +225,14 @@ def _batches(feed: _Feed, strategy: tf.distribute.Strategy, begin: Position) -> 
     )
 
 
-def _samples_in(steps: Steps | ShareSteps, step: tf.Tensor) -> tf.Tensor:
+def _samples_in(steps: EpochSteps | WorkerShareSteps, step: tf.Tensor) -> tf.Tensor:
     """The samples of the global batch of a step, a scalar int64."""
     return tf.minimum(tf.constant(steps.batch_size, tf.int64), steps.num_samples - step * steps.batch_size)
 
 
-def _replicas_in(steps: Steps | ShareSteps, step: tf.Tensor) -> tf.Tensor:
+def _replicas_in(steps: EpochSteps | WorkerShareSteps, step: tf.Tensor) -> tf.Tensor:
     """How many replicas have samples of the global batch of a step, a scalar int64."""
-    if isinstance(steps, Steps):
+    if isinstance(steps, EpochSteps):
         return tf.minimum(_samples_in(steps, step), steps.num_replicas)
 
     def count(step: np.int64) -> np.int64:

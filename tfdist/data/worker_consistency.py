@@ -13,7 +13,7 @@ from typing import Any, Literal
 import tensorflow as tf
 
 from tfdist.data.fingerprints import Fingerprint
-from tfdist.data.sources import Source
+from tfdist.data.sample_source import SampleSource
 from tfdist.data.worker_differences import check_opened, check_same
 from tfdist.errors import DataError, UsageError
 from tfdist.runtime.collectives import gather_objects, worker_count, worker_rank
@@ -23,7 +23,7 @@ Sharding = Literal["auto", "none"]
 
 
 @dataclass(frozen=True)
-class Agreed:
+class AgreedSource:
     """A source that all workers have opened.
 
     Attributes:
@@ -32,7 +32,7 @@ class Agreed:
         worker: This worker's index.
     """
 
-    source: Source
+    source: SampleSource
     sizes: tuple[int, ...] | None = None
     worker: int = 0
 
@@ -42,7 +42,9 @@ class Agreed:
         return len(self.source) if self.sizes is None else sum(self.sizes)
 
 
-def agree(open_source: Callable[[], Source], sharding: Sharding, strategy: tf.distribute.Strategy) -> Agreed:
+def agree(
+    open_source: Callable[[], SampleSource], sharding: Sharding, strategy: tf.distribute.Strategy
+) -> AgreedSource:
     """Opens a source on every worker; all call this together, in the same order.
 
     Args:
@@ -59,19 +61,19 @@ def agree(open_source: Callable[[], Source], sharding: Sharding, strategy: tf.di
     workers, worker = worker_count(strategy), worker_rank(strategy)
     if workers == 1:
         source = open_source()
-        return Agreed(source, (len(source),) if sharding == "none" else None)
+        return AgreedSource(source, (len(source),) if sharding == "none" else None)
     opened, own = _try(open_source)
     said = gather_objects(own, strategy)
     check_opened([one.get("error") for one in said])
     assert opened is not None
     found = [Fingerprint(**one["found"]) for one in said]
     if sharding == "none":
-        return Agreed(opened, tuple(fingerprint.samples for fingerprint in found), worker)
+        return AgreedSource(opened, tuple(fingerprint.samples for fingerprint in found), worker)
     check_same(found)
-    return Agreed(opened)
+    return AgreedSource(opened)
 
 
-def _try(open_source: Callable[[], Source]) -> tuple[Source | None, dict[str, Any]]:
+def _try(open_source: Callable[[], SampleSource]) -> tuple[SampleSource | None, dict[str, Any]]:
     """This worker's source, and what it says of it to the others."""
     try:
         source = open_source()

@@ -18,7 +18,7 @@ from tfdist.order.permutation import MAX_SAMPLES, mixed, numbers, permuted
 
 
 @dataclass(frozen=True)
-class Order:
+class EpochOrder:
     """The order of the samples in every epoch.
 
     Attributes:
@@ -68,13 +68,13 @@ class Order:
 
 
 def sample_seeds(seed: int, epoch: int, samples: NDArray[np.int64]) -> NDArray[np.int32]:
-    """See `Order.sample_seeds`; the same for a sample in whichever order it is read."""
+    """See `EpochOrder.sample_seeds`; the same for a sample in whichever order it is read."""
     (key,) = numbers(f"samples, seed {seed}, epoch {epoch}", 1)
     return mixed(samples.astype(np.uint64), key).astype("<u8").view("<i4").astype(np.int32).reshape(-1, 2)
 
 
 @dataclass(frozen=True)
-class Steps:
+class EpochSteps:
     """How the samples of an epoch are dealt to steps and replicas.
 
     Attributes:

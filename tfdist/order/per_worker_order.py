@@ -36,7 +36,7 @@ class SampleOrder(Protocol):
 
 
 @dataclass(frozen=True)
-class ShareOrder:
+class WorkerShareOrder:
     """The order of one worker's own samples.
 
     Attributes:
@@ -67,8 +67,8 @@ class ShareOrder:
 
 
 @dataclass(frozen=True)
-class ShareSteps:
-    """How the workers' own samples are dealt to steps and replicas; the like of `tfdist.order.epoch_order.Steps`.
+class WorkerShareSteps:
+    """How the workers' own samples are dealt to steps and replicas; the like of `tfdist.order.epoch_order.EpochSteps`.
 
     Attributes:
         sizes: Samples of each worker, at least one of them positive.

@@ -53,7 +53,7 @@ class Lanes:
 
 
 @dataclass(frozen=True)
-class Layout:
+class LaneLayout:
     """How the files of an epoch lie in its lanes.
 
     Attributes:
@@ -88,7 +88,7 @@ class LaneOrder:
         self.layout = functools.lru_cache(maxsize=2)(self._lay_out)
 
     def at(self, epoch: int, places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The samples at some places of an epoch; see `tfdist.order.epoch_order.Order.at`.
+        """The samples at some places of an epoch; see `tfdist.order.epoch_order.EpochOrder.at`.
 
         What it takes grows with the number of batches that the places lie in, and not with where they are.
         """
@@ -101,7 +101,7 @@ class LaneOrder:
         return self._first[files] + records
 
     def sample_seeds(self, epoch: int, samples: NDArray[np.int64]) -> NDArray[np.int32]:
-        """What is random about samples in an epoch; see `tfdist.order.epoch_order.Order.sample_seeds`."""
+        """What is random about samples in an epoch; see `tfdist.order.epoch_order.EpochOrder.sample_seeds`."""
         return sample_seeds(self.seed, epoch, samples)
 
     def lanes_of(self, epoch: int, workers: int, worker: int) -> NDArray[np.int64]:
@@ -118,7 +118,7 @@ class LaneOrder:
             read[low : high + 1] = True
         return np.flatnonzero(read)
 
-    def _lay_out(self, epoch: int) -> Layout:
+    def _lay_out(self, epoch: int) -> LaneLayout:
         files = np.flatnonzero(self._counts)
         if self.shuffle:
             files = files[permuted(np.arange(len(files)), len(files), f"files, seed {self.seed}, epoch {epoch}")]
@@ -126,13 +126,13 @@ class LaneOrder:
         sizes = np.array([self._counts[lane].sum() for lane in lanes], np.int64)
         files = np.concatenate(lanes)
         counts = self._counts[files]
-        return Layout(sizes, np.cumsum(sizes) - sizes, files, np.cumsum(counts) - counts)
+        return LaneLayout(sizes, np.cumsum(sizes) - sizes, files, np.cumsum(counts) - counts)
 
-    def _places_in_line(self, layout: Layout, places: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _places_in_line(self, layout: LaneLayout, places: NDArray[np.int64]) -> NDArray[np.int64]:
         lanes, in_lane = self._dealt(layout, places)
         return layout.lane_starts[lanes] + in_lane
 
-    def _dealt(self, layout: Layout, places: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _dealt(self, layout: LaneLayout, places: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The lane of each place, and the place in it, both int64 [k]."""
         steps, which = np.unique(places // self._batch_size, return_inverse=True)
         starts = steps * self._batch_size

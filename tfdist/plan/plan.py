@@ -10,12 +10,12 @@ from tfdist.config.data_sections import SourceConfig
 from tfdist.config.schema import RunConfig
 from tfdist.order.batch_split import bounds
 from tfdist.order.epoch_order import num_steps
-from tfdist.plan.file_reading import Reading, readings
-from tfdist.plan.sizes import Buffering, Layout, SourceSizes
+from tfdist.plan.plan_inputs import ClusterSize, PipelineBuffers, SourceSizes
+from tfdist.plan.worker_reads import WorkerReads, worker_reads
 
 
 @dataclass(frozen=True)
-class Batch:
+class BatchSizes:
     """How a global batch is dealt.
 
     Attributes:
@@ -31,14 +31,14 @@ class Batch:
     empty: int
 
     @classmethod
-    def deal(cls, samples: int, replicas: int) -> Batch:
+    def deal(cls, samples: int, replicas: int) -> BatchSizes:
         """Deals `samples` to `replicas`."""
         sizes = [stop - start for start, stop in (bounds(samples, replicas, k) for k in range(replicas))]
         return cls(samples, min(sizes), max(sizes), sizes.count(0))
 
 
 @dataclass(frozen=True)
-class Memory:
+class MemoryEstimate:
     """Bytes that the input of one worker takes, beside what TensorFlow and Python take themselves.
 
     Attributes:
@@ -69,7 +69,7 @@ class SourcePlan:
         steps: Batches of an epoch, on every worker.
         batch: A full global batch; the only one when there are fewer samples.
         tail: The last batch of an epoch when it is smaller; None when all are full.
-        readings: What each worker reads.
+        worker_reads: What each worker reads.
         memory: Of a worker.
         prefetched: Batches of each replica that wait for their step, at the most.
     """
@@ -79,15 +79,15 @@ class SourcePlan:
     samples: int
     shuffle: bool
     steps: int
-    batch: Batch
-    tail: Batch | None
-    readings: tuple[Reading, ...]
-    memory: Memory
+    batch: BatchSizes
+    tail: BatchSizes | None
+    worker_reads: tuple[WorkerReads, ...]
+    memory: MemoryEstimate
     prefetched: int
 
 
 @dataclass(frozen=True)
-class Plan:
+class DataPlan:
     """What a run will do with its data.
 
     Attributes:
@@ -103,7 +103,7 @@ class Plan:
     """
 
     name: str
-    layout: Layout
+    layout: ClusterSize
     batch_size: int
     epochs: int
     seed: int | None
@@ -118,7 +118,9 @@ class Plan:
         return (self.train,) if self.validation is None else (self.train, self.validation)
 
 
-def make_plan(config: RunConfig, layout: Layout, sizes: Mapping[str, SourceSizes], buffering: Buffering) -> Plan:
+def make_plan(
+    config: RunConfig, layout: ClusterSize, sizes: Mapping[str, SourceSizes], buffering: PipelineBuffers
+) -> DataPlan:
     """Plans a run.
 
     Args:
@@ -133,7 +135,7 @@ def make_plan(config: RunConfig, layout: Layout, sizes: Mapping[str, SourceSizes
         return _plan_source(key, section.shuffle, data.batch_size, layout, sizes[key], buffering)
 
     optimizer, rate = _optimizer(config.compile.optimizer)
-    return Plan(
+    return DataPlan(
         name=config.name,
         layout=layout,
         batch_size=data.batch_size,
@@ -147,11 +149,11 @@ def make_plan(config: RunConfig, layout: Layout, sizes: Mapping[str, SourceSizes
 
 
 def _plan_source(
-    key: str, shuffle: bool, batch_size: int, layout: Layout, sizes: SourceSizes, buffering: Buffering
+    key: str, shuffle: bool, batch_size: int, layout: ClusterSize, sizes: SourceSizes, buffering: PipelineBuffers
 ) -> SourcePlan:
     # What the other workers have is not to be seen from here: as much as this machine, until they say so.
     samples = sizes.samples * (layout.workers if sizes.shares else 1)
-    batch = Batch.deal(min(batch_size, samples), layout.replicas)
+    batch = BatchSizes.deal(min(batch_size, samples), layout.replicas)
     rest = samples % batch.samples
     return SourcePlan(
         key=key,
@@ -160,20 +162,20 @@ def _plan_source(
         shuffle=shuffle,
         steps=num_steps(samples, batch_size),
         batch=batch,
-        tail=Batch.deal(rest, layout.replicas) if rest else None,
-        readings=readings(sizes, batch_size, layout.workers, shuffle),
+        tail=BatchSizes.deal(rest, layout.replicas) if rest else None,
+        worker_reads=worker_reads(sizes, batch_size, layout.workers, shuffle),
         memory=_memory(sizes, batch, layout, buffering),
         prefetched=buffering.prefetched,
     )
 
 
-def _memory(sizes: SourceSizes, batch: Batch, layout: Layout, buffering: Buffering) -> Memory:
+def _memory(sizes: SourceSizes, batch: BatchSizes, layout: ClusterSize, buffering: PipelineBuffers) -> MemoryEstimate:
     """Each replica's waiting batches and the one that it trains on, and what is being read."""
     one = batch.largest * sizes.sample_bytes
     reading = one
     if sizes.format == "tfrecord" and sizes.sequence is None:
         reading = buffering.groups * max(one, min(buffering.group_bytes, sizes.size))
-    return Memory(
+    return MemoryEstimate(
         sizes.held_bytes, (buffering.prefetched + 1) * layout.per_worker * one + reading, sizes.estimated
     )
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from tfdist.plan.plan import Plan, SourcePlan
+from tfdist.plan.plan import DataPlan, SourcePlan
+from tfdist.plan.plan_inputs import SequentialRead
 from tfdist.plan.plan_warnings import warnings_of
-from tfdist.plan.sizes import InSequence
 
 
-def to_json(plan: Plan) -> dict[str, Any]:
+def to_json(plan: DataPlan) -> dict[str, Any]:
     """The plan in JSON's types; sizes in bytes."""
     layout = plan.layout
     return {
@@ -63,12 +63,12 @@ def _source(source: SourcePlan) -> dict[str, Any]:
                     for place in reading.files.tolist()
                 },
             }
-            for reading in source.readings
+            for reading in source.worker_reads
         ],
     }
 
 
-def _sequence(sequence: InSequence) -> dict[str, Any]:
+def _sequence(sequence: SequentialRead) -> dict[str, Any]:
     """`read_over_at_resume`: samples of each file that is read when an epoch is gone on with, at the most."""
     lanes = sequence.lanes
     return {

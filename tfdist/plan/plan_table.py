@@ -6,11 +6,11 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 
-from tfdist.plan.file_reading import Reading
-from tfdist.plan.plan import Batch, Plan, SourcePlan
+from tfdist.plan.plan import BatchSizes, DataPlan, SourcePlan
+from tfdist.plan.plan_inputs import SequentialRead
 from tfdist.plan.plan_warnings import PlanWarning, warnings_of
-from tfdist.plan.sizes import InSequence
 from tfdist.plan.wording import counted, size_of
+from tfdist.plan.worker_reads import WorkerReads
 
 _WIDTH = 120
 _LABEL = 15
@@ -19,7 +19,7 @@ _MOST_WORKERS = 16
 _MOST_NAMES = 3
 
 
-def render(plan: Plan) -> str:
+def render(plan: DataPlan) -> str:
     """The whole plan, with its warnings at the end."""
     blocks = ["\n".join(_head(plan)), *("\n".join(_source(plan, source)) for source in plan.sources)]
     warnings = warnings_of(plan)
@@ -28,7 +28,7 @@ def render(plan: Plan) -> str:
     return "\n\n".join(blocks)
 
 
-def _head(plan: Plan) -> Iterator[str]:
+def _head(plan: DataPlan) -> Iterator[str]:
     layout = plan.layout
     yield f"{plan.name}: the plan of its data"
     where = f" on {counted(layout.hosts, 'host')}" if layout.hosts > 1 else ""
@@ -39,7 +39,7 @@ def _head(plan: Plan) -> Iterator[str]:
     yield _line("seed", "drawn when the run starts" if plan.seed is None else str(plan.seed))
 
 
-def _rate(plan: Plan) -> str:
+def _rate(plan: DataPlan) -> str:
     """The global batch is the config's on any number of replicas: that is why the rate stays, too."""
     rate = plan.learning_rate
     number = f"{rate:g}" if isinstance(rate, float | int) else rate
@@ -55,7 +55,7 @@ def _rate(plan: Plan) -> str:
     )
 
 
-def _source(plan: Plan, source: SourcePlan) -> Iterator[str]:
+def _source(plan: DataPlan, source: SourcePlan) -> Iterator[str]:
     yield f"{source.key}: {source.sizes.format}, {_what(source)}, {size_of(source.sizes.size)}"
     yield _line("samples", f"{source.samples:,}")
     epochs = f", {source.steps * plan.epochs:,} in {counted(plan.epochs, 'epoch')}" if source is plan.train else ""
@@ -81,12 +81,12 @@ def _shuffle(source: SourcePlan) -> str:
     return f"the files, and their samples in windows of {sequence.lanes.window:,}, anew in every epoch"
 
 
-def _sequence(source: SourcePlan, sequence: InSequence) -> str:
+def _sequence(source: SourcePlan, sequence: SequentialRead) -> str:
     files = sum(file.samples > 0 for file in source.sizes.files)
     return f"{sequence.why}: {sequence.lanes.number:,} of {counted(files, 'file')} at the same time, from the beginning"
 
 
-def _resume(sequence: InSequence) -> str:
+def _resume(sequence: SequentialRead) -> str:
     """What going on within an epoch costs."""
     largest = max(sequence.lanes.counts)
     return (
@@ -102,7 +102,7 @@ def _what(source: SourcePlan) -> str:
     return f"{len(files):,} {'classes' if source.sizes.format == 'images' else 'files'}"
 
 
-def _each(batch: Batch) -> str:
+def _each(batch: BatchSizes) -> str:
     if batch.smallest == batch.largest:
         return f"{batch.largest:,} on each replica"
     empty = f", none on {counted(batch.empty, 'replica')}" if batch.empty else ""
@@ -134,18 +134,18 @@ def _files(source: SourcePlan) -> Iterator[str]:
 
 
 def _workers(source: SourcePlan) -> Iterator[str]:
-    shown = source.readings[:_MOST_WORKERS]
+    shown = source.worker_reads[:_MOST_WORKERS]
     rows = [("reads", "samples", "bytes", "of")]
     for reading in shown:
         numbers = f"{reading.samples:,}", size_of(reading.bytes)
         rows.append((f"worker {reading.worker}", *numbers, _reads(source, reading)))
     yield ""
     yield from _table(rows)
-    if len(source.readings) > len(shown):
-        yield f"  and {len(source.readings) - len(shown):,} more workers alike"
+    if len(source.worker_reads) > len(shown):
+        yield f"  and {len(source.worker_reads) - len(shown):,} more workers alike"
 
 
-def _reads(source: SourcePlan, reading: Reading) -> str:
+def _reads(source: SourcePlan, reading: WorkerReads) -> str:
     names = [PurePath(file.name).name for file in source.sizes.files]
     if source.sizes.whole:
         return "all of it, into memory"
@@ -162,7 +162,7 @@ def _reads(source: SourcePlan, reading: Reading) -> str:
     return f"{len(files):,} files, {names[files[0]]} ... {names[files[-1]]}"
 
 
-def _reads_in_sequence(source: SourcePlan, reading: Reading) -> str:
+def _reads_in_sequence(source: SourcePlan, reading: WorkerReads) -> str:
     if source.shuffle:
         part = reading.bytes / max(source.sizes.size, 1)
         return f"about {part:.0%} of all bytes, other files in every epoch"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tfdist.plan.plan import Plan, SourcePlan
+from tfdist.plan.plan import DataPlan, SourcePlan
 from tfdist.plan.wording import counted, size_of
 
 _MUCH = 256 << 20
@@ -30,7 +30,7 @@ class PlanWarning:
     text: str
 
 
-def warnings_of(plan: Plan) -> tuple[PlanWarning, ...]:
+def warnings_of(plan: DataPlan) -> tuple[PlanWarning, ...]:
     """Returns what to know of a plan, what is worst first."""
     found = [*_batches(plan), *_seed(plan)]
     for source in plan.sources:
@@ -39,7 +39,7 @@ def warnings_of(plan: Plan) -> tuple[PlanWarning, ...]:
     return tuple(found)
 
 
-def _batches(plan: Plan) -> Iterator[PlanWarning]:
+def _batches(plan: DataPlan) -> Iterator[PlanWarning]:
     batch, replicas, key = plan.train.batch, plan.layout.replicas, "data.batch_size"
     if plan.batch_size > plan.train.samples:
         yield PlanWarning(
@@ -66,7 +66,7 @@ def _batches(plan: Plan) -> Iterator[PlanWarning]:
         )
 
 
-def _seed(plan: Plan) -> Iterator[PlanWarning]:
+def _seed(plan: DataPlan) -> Iterator[PlanWarning]:
     if plan.seed is None:
         yield PlanWarning(
             "no-seed",
@@ -87,7 +87,7 @@ def _random(source: SourcePlan) -> Iterator[PlanWarning]:
         )
 
 
-def _whole(plan: Plan, source: SourcePlan) -> Iterator[PlanWarning]:
+def _whole(plan: DataPlan, source: SourcePlan) -> Iterator[PlanWarning]:
     if source.sizes.whole and plan.layout.workers > 1 and max(source.sizes.size, source.sizes.held_bytes) > _MUCH:
         yield PlanWarning(
             "read-whole",
@@ -98,13 +98,13 @@ def _whole(plan: Plan, source: SourcePlan) -> Iterator[PlanWarning]:
         )
 
 
-def _sequence(plan: Plan, source: SourcePlan) -> Iterator[PlanWarning]:
+def _sequence(plan: DataPlan, source: SourcePlan) -> Iterator[PlanWarning]:
     sequence, workers = source.sizes.sequence, plan.layout.workers
     if sequence is None:
         return
     lanes, files = sequence.lanes, sum(file.samples > 0 for file in source.sizes.files)
     if lanes.number < workers and not source.sizes.shares:
-        read, size = sum(reading.bytes for reading in source.readings), source.sizes.size
+        read, size = sum(reading.bytes for reading in source.worker_reads), source.sizes.size
         yield PlanWarning(
             "few-files",
             source.key,
@@ -125,7 +125,7 @@ def _sequence(plan: Plan, source: SourcePlan) -> Iterator[PlanWarning]:
         )
 
 
-def _shares(plan: Plan, source: SourcePlan) -> Iterator[PlanWarning]:
+def _shares(plan: DataPlan, source: SourcePlan) -> Iterator[PlanWarning]:
     if source.sizes.shares and plan.layout.workers > 1:
         yield PlanWarning(
             "own-shares",
@@ -136,7 +136,7 @@ def _shares(plan: Plan, source: SourcePlan) -> Iterator[PlanWarning]:
         )
 
 
-def _disk(plan: Plan, source: SourcePlan) -> Iterator[PlanWarning]:
+def _disk(plan: DataPlan, source: SourcePlan) -> Iterator[PlanWarning]:
     if source.sizes.local_disk is not None and plan.layout.hosts > 1 and not source.sizes.shares:
         yield PlanWarning(
             "local-disk",

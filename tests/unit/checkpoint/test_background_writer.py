@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tfdist.checkpoint.background_writer import Background
+from tfdist.checkpoint.background_writer import BackgroundWriter
 
 SECONDS = 30.0
 
@@ -21,7 +21,7 @@ def go() -> Iterator[threading.Event]:
 
 
 def test_it_does_one_job_at_a_time(go: threading.Event) -> None:
-    background = Background()
+    background = BackgroundWriter()
     done = []
     background.start(lambda: (go.wait(SECONDS), done.append(1)))
     assert background.is_busy and not background.wait(0.0)
@@ -35,7 +35,7 @@ def test_it_does_one_job_at_a_time(go: threading.Event) -> None:
 
 
 def test_without_a_job_there_is_nothing_to_wait_for() -> None:
-    assert Background().wait(0.0)
+    assert BackgroundWriter().wait(0.0)
 
 
 @pytest.mark.parametrize("ending", ["", "raise SystemExit(3)", "raise ValueError('mine')"])

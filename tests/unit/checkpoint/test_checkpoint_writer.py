@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from tfdist.checkpoint.checkpoint_files import stored
-from tfdist.checkpoint.checkpoint_writer import WEIGHTS, Writing
-from tfdist.checkpoint.pruning import Pruning, saved_of
-from tfdist.checkpoint.retention_policy import Retention, Saved
+from tfdist.checkpoint.checkpoint_writer import WEIGHTS, CheckpointWriter
+from tfdist.checkpoint.pruning import CheckpointPruner, saved_of
+from tfdist.checkpoint.retention_policy import CheckpointInfo, RetentionPolicy
 from tfdist.checkpoint.store import open_store
-from tfdist.checkpoint.summary import Summary
+from tfdist.checkpoint.summary import CheckpointSummary
 from tfdist.errors import RunDirError
 
 
@@ -34,16 +34,19 @@ class FakeWeights:
         return memoryview(b"weights")
 
 
-def summary(total: int, epoch: int = 0, step: int = 1, metrics: dict[str, float] | None = None) -> Summary:
-    return Summary(epoch, step, total, 7, 32, 100, 1, 1, 0.0, metrics=metrics or {})
+def summary(total: int, epoch: int = 0, step: int = 1, metrics: dict[str, float] | None = None) -> CheckpointSummary:
+    return CheckpointSummary(epoch, step, total, 7, 32, 100, 1, 1, 0.0, metrics=metrics or {})
 
 
 def write(
-    folder: Path, told: Summary, retention: Retention | None = None, before: Callable[[], None] = lambda: None
+    folder: Path,
+    told: CheckpointSummary,
+    retention: RetentionPolicy | None = None,
+    before: Callable[[], None] = lambda: None,
 ) -> bool:
     store = open_store(folder)
-    pruning = Pruning(store, retention or Retention(2))
-    job = Writing(store, FakeWeights(before), {"seeds/0": np.arange(3)}, told, pruning)
+    pruning = CheckpointPruner(store, retention or RetentionPolicy(2))
+    job = CheckpointWriter(store, FakeWeights(before), {"seeds/0": np.arange(3)}, told, pruning)
     job.run()
     return job.is_whole
 
@@ -86,11 +89,11 @@ def test_what_is_too_much_and_out_of_reach_stays(
     for step in (5, 10):
         write(tmp_path, summary(step))
 
-    def prune(self: Pruning, step: int) -> None:
+    def prune(self: CheckpointPruner, step: int) -> None:
         raise RunDirError("out of reach")
 
     with monkeypatch.context() as patch, caplog.at_level(logging.WARNING, "tfdist"):
-        patch.setattr(Pruning, "prune", prune)
+        patch.setattr(CheckpointPruner, "prune", prune)
         assert write(tmp_path, summary(15))
     assert "Checkpoints that are too many stay until the next one is written. out of reach" in caplog.text
     assert len(names(tmp_path)) == 3
@@ -102,10 +105,10 @@ def test_the_best_is_known_from_the_disk(tmp_path: Path) -> None:
     """Another process goes on with the run: what it removes depends on nothing that only the first one knew."""
     for epochs, loss in enumerate((0.5, 0.2, 0.4, 0.3), 1):
         told = summary(10 * epochs, epochs, 0, {"loss": 1.0, "val_loss": loss})
-        write(tmp_path, told, Retention(1, best="val_loss"))
-        write(tmp_path, summary(10 * epochs + 5, epochs, 5), Retention(1, best="val_loss"))
+        write(tmp_path, told, RetentionPolicy(1, best="val_loss"))
+        write(tmp_path, summary(10 * epochs + 5, epochs, 5), RetentionPolicy(1, best="val_loss"))
     assert names(tmp_path) == ["step-00000045", "step-00000020"]
-    assert [saved_of(entry) for entry in stored(tmp_path)] == [Saved(45), Saved(20, epochs=2)]
+    assert [saved_of(entry) for entry in stored(tmp_path)] == [CheckpointInfo(45), CheckpointInfo(20, epochs=2)]
     assert saved_of(stored(tmp_path)[1]).metrics == {"loss": 1.0, "val_loss": 0.2}
 
 
@@ -114,7 +117,7 @@ def test_the_best_stays_where_it_cannot_be_reached(
     number: int, stay: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Which is not known of what goes; one that is damaged is no best any more."""
-    retention = Retention(1, best="val_loss")
+    retention = RetentionPolicy(1, best="val_loss")
     for epochs, loss in enumerate((0.2, 0.5), 1):
         write(tmp_path, summary(10 * epochs, epochs, 0, {"val_loss": loss}), retention)
     read = Path.read_bytes
@@ -138,15 +141,15 @@ def test_a_summary_that_cannot_be_read_says_only_the_step(content: str, tmp_path
     write(tmp_path, summary(5))
     entry = stored(tmp_path)[0]
     (entry.path / "summary.json").write_text(content)
-    assert saved_of(entry) == Saved(5)
+    assert saved_of(entry) == CheckpointInfo(5)
 
 
 def test_a_metric_that_no_epoch_has_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     store = open_store(tmp_path)
-    pruning = Pruning(store, Retention(1, best="val_los"))
+    pruning = CheckpointPruner(store, RetentionPolicy(1, best="val_los"))
     with caplog.at_level(logging.WARNING, "tfdist"):
         for told in (summary(5), summary(10, 1, 0, {"loss": 0.1, "val_loss": 0.2}), summary(20, 2, 0, {"loss": 0.1})):
-            Writing(store, FakeWeights(), {}, told, pruning).run()
+            CheckpointWriter(store, FakeWeights(), {}, told, pruning).run()
     assert [record.message for record in caplog.records] == [
         "checkpoint.best is val_los, which the epochs of this run do not have. Expected one of loss, val_loss. "
         "None is kept as the best."
@@ -156,4 +159,4 @@ def test_a_metric_that_no_epoch_has_is_told_once(tmp_path: Path, caplog: pytest.
 def test_a_summary_from_before_a_field_was_there_is_read() -> None:
     content = summary(5).to_dict()
     del content["metrics"]
-    assert Summary.from_dict(content) == summary(5)
+    assert CheckpointSummary.from_dict(content) == summary(5)

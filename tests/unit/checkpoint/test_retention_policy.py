@@ -4,17 +4,17 @@ import math
 
 import pytest
 
-from tfdist.checkpoint.retention_policy import Retention, Saved
+from tfdist.checkpoint.retention_policy import CheckpointInfo, RetentionPolicy
 
 NAN = math.nan
 
 
-def ends(step: int, epochs: int, loss: float | None = None, number: int = 0) -> Saved:
+def ends(step: int, epochs: int, loss: float | None = None, number: int = 0) -> CheckpointInfo:
     """A checkpoint at the end of an epoch."""
-    return Saved(step, number, epochs, {} if loss is None else {"val_loss": loss})
+    return CheckpointInfo(step, number, epochs, {} if loss is None else {"val_loss": loss})
 
 
-def gone(retention: Retention, saved: list[Saved], newest: Saved) -> list[tuple[int, int]]:
+def gone(retention: RetentionPolicy, saved: list[CheckpointInfo], newest: CheckpointInfo) -> list[tuple[int, int]]:
     return [entry.key for entry in retention.obsolete(saved, newest)]
 
 
@@ -32,7 +32,7 @@ def gone(retention: Retention, saved: list[Saved], newest: Saved) -> list[tuple[
 def test_the_latest(
     saved: list[tuple[int, int]], newest: tuple[int, int], latest: int, expected: list[tuple[int, int]]
 ) -> None:
-    assert gone(Retention(latest), [Saved(*key) for key in saved], Saved(*newest)) == expected
+    assert gone(RetentionPolicy(latest), [CheckpointInfo(*key) for key in saved], CheckpointInfo(*newest)) == expected
 
 
 @pytest.mark.parametrize(
@@ -50,33 +50,33 @@ def test_the_latest(
 )
 def test_the_best(losses: list[float | None], larger: bool, kept: list[int]) -> None:
     saved = [ends(10 * n, n, loss) for n, loss in enumerate(losses, 1)]
-    retention = Retention(1, best="val_loss", larger_is_better=larger)
+    retention = RetentionPolicy(1, best="val_loss", larger_is_better=larger)
     removed = gone(retention, saved, saved[-1])
     assert [entry.step for entry in saved if entry.key not in removed] == kept
 
 
 def test_the_best_of_a_past_that_the_run_left_is_not_the_best() -> None:
     saved = [ends(10, 1, 0.5), ends(20, 2, 0.1), ends(10, 1, 0.4, number=1)]
-    assert gone(Retention(3, best="val_loss"), saved, saved[2]) == [(10, 0), (20, 0)]
+    assert gone(RetentionPolicy(3, best="val_loss"), saved, saved[2]) == [(10, 0), (20, 0)]
 
 
 @pytest.mark.parametrize(
     ("retention", "kept"),
     [
-        (Retention(1), [45]),
-        (Retention(1, every_steps=20), [20, 40, 45]),
-        (Retention(1, every_steps=10), [10, 20, 30, 40, 45]),
-        (Retention(1, every_epochs=2), [30, 45]),  # epochs have 15 steps
-        (Retention(1, every_epochs=1), [15, 30, 45]),
-        (Retention(2, every_steps=20, every_epochs=1), [15, 20, 30, 40, 45]),
-        (Retention(2, every_epochs=3), [40, 45]),
+        (RetentionPolicy(1), [45]),
+        (RetentionPolicy(1, every_steps=20), [20, 40, 45]),
+        (RetentionPolicy(1, every_steps=10), [10, 20, 30, 40, 45]),
+        (RetentionPolicy(1, every_epochs=2), [30, 45]),  # epochs have 15 steps
+        (RetentionPolicy(1, every_epochs=1), [15, 30, 45]),
+        (RetentionPolicy(2, every_steps=20, every_epochs=1), [15, 20, 30, 40, 45]),
+        (RetentionPolicy(2, every_epochs=3), [40, 45]),
     ],
 )
-def test_every_mth_is_kept_for_good(retention: Retention, kept: list[int]) -> None:
+def test_every_mth_is_kept_for_good(retention: RetentionPolicy, kept: list[int]) -> None:
     """As a run goes on, with one made every 5 steps and at the end of every epoch of 15."""
-    saved: list[Saved] = []
+    saved: list[CheckpointInfo] = []
     for step in range(5, 50, 5):
-        newest = Saved(step, 0, step // 15 if step % 15 == 0 else None)
+        newest = CheckpointInfo(step, 0, step // 15 if step % 15 == 0 else None)
         saved.append(newest)
         removed = gone(retention, saved, newest)
         saved = [entry for entry in saved if entry.key not in removed]
@@ -84,11 +84,11 @@ def test_every_mth_is_kept_for_good(retention: Retention, kept: list[int]) -> No
 
 
 def test_one_made_within_an_epoch_counts_for_no_epoch() -> None:
-    saved = [Saved(15, 0), Saved(20, 0)]
-    assert gone(Retention(1, every_epochs=1), saved, saved[1]) == [(15, 0)]
+    saved = [CheckpointInfo(15, 0), CheckpointInfo(20, 0)]
+    assert gone(RetentionPolicy(1, every_epochs=1), saved, saved[1]) == [(15, 0)]
 
 
 @pytest.mark.parametrize("fields", [{"latest": 0}, {"every_steps": 0}, {"every_epochs": -1}])
 def test_impossible_rules(fields: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="1 or more"):
-        Retention(**fields)
+        RetentionPolicy(**fields)

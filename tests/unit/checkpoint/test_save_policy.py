@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from tfdist.checkpoint.save_policy import MOST_STEPS_BETWEEN_LOOKS, Policy
+from tfdist.checkpoint.save_policy import MOST_STEPS_BETWEEN_LOOKS, SavePolicy
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ from tfdist.checkpoint.save_policy import MOST_STEPS_BETWEEN_LOOKS, Policy
     ],
 )
 def test_by_steps(every: int | None, step: int, due: bool, until: float) -> None:
-    policy = Policy(every_steps=every)
+    policy = SavePolicy(every_steps=every)
     assert (policy.is_due_at(step), policy.steps_until_due(step)) == (due, until)
 
 
@@ -27,7 +27,7 @@ def test_by_steps(every: int | None, step: int, due: bool, until: float) -> None
     ("every", "seconds", "due"), [(60.0, 59.9, False), (60.0, 60.0, True), (60.0, 90.0, True), (None, 1e9, False)]
 )
 def test_by_the_clock(every: float | None, seconds: float, due: bool) -> None:
-    assert Policy(every_seconds=every).is_due_after(seconds) == due
+    assert SavePolicy(every_seconds=every).is_due_after(seconds) == due
 
 
 @pytest.mark.parametrize(
@@ -44,12 +44,12 @@ def test_by_the_clock(every: float | None, seconds: float, due: bool) -> None:
     ],
 )
 def test_looks_at_the_clock(every: float | None, seconds: float, per_step: float | None, steps: float) -> None:
-    assert Policy(every_seconds=every).steps_until_look(seconds, per_step) == steps
+    assert SavePolicy(every_seconds=every).steps_until_look(seconds, per_step) == steps
 
 
 def test_looks_come_closer_until_it_is_due() -> None:
     """As the workers use it: with steps of 0.1 s, a checkpoint every 60 s is at most a step late, after few looks."""
-    policy, step, looks = Policy(every_seconds=60.0), 0, 0
+    policy, step, looks = SavePolicy(every_seconds=60.0), 0, 0
     while not policy.is_due_after(step * 0.1):
         step += int(policy.steps_until_look(step * 0.1, 0.1))
         looks += 1
@@ -60,4 +60,4 @@ def test_looks_come_closer_until_it_is_due() -> None:
 @pytest.mark.parametrize("fields", [{"every_steps": 0}, {"every_steps": -1}, {"every_seconds": 0.0}])
 def test_impossible_policies(fields: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="positive"):
-        Policy(**fields)
+        SavePolicy(**fields)

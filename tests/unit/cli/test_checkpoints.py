@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from tests.unit.checkpoint.inspection.made import cut, damage, folder_of, run_with, save
 from tfdist.checkpoint.inspection import export
-from tfdist.checkpoint.inspection.stored_checkpoints import Held
+from tfdist.checkpoint.inspection.checkpoint_entries import CheckpointEntry
 from tfdist.cli.main import main
 from tfdist.launch.run_dir.run_lock import RunLock
 from tfdist.rundir import RunDir, create_run_dir
@@ -204,7 +204,7 @@ def test_what_cannot_be_read_is_no_error_of_the_exported_file(
 ) -> None:
     weights = folder_of(run, 20) / "model.weights.h5"
 
-    def checked(entry: Held) -> list[str]:
+    def checked(entry: CheckpointEntry) -> list[str]:
         weights.unlink()
         return []
 

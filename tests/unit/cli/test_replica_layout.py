@@ -5,7 +5,7 @@ import pytest
 from tfdist.cli.replica_layout import layout_of
 from tfdist.cluster.cluster_spec import Cluster
 from tfdist.errors import UsageError
-from tfdist.plan.sizes import Layout
+from tfdist.plan.plan_inputs import ClusterSize
 
 TWO_HOSTS = Cluster.parse("a:1,b:1")
 ONE_HOST = Cluster.parse("a:1,a:2")
@@ -14,20 +14,20 @@ ONE_HOST = Cluster.parse("a:1,a:2")
 @pytest.mark.parametrize(
     ("cluster", "gpus", "logical", "replicas", "expected"),
     [
-        (None, 0, None, None, Layout(1, 1)),
-        (None, 4, None, None, Layout(1, 4)),
-        (None, 0, 3, None, Layout(1, 3)),  # logical CPUs
-        (None, 2, 3, None, Layout(1, 6)),
-        (None, 0, None, 8, Layout(1, 8)),
-        (TWO_HOSTS, 0, None, None, Layout(2, 2, 2)),
-        (TWO_HOSTS, 4, None, None, Layout(2, 8, 2)),  # as many on the other host
-        (ONE_HOST, 4, None, None, Layout(2, 4, 1)),  # shared out
-        (ONE_HOST, 0, 3, 16, Layout(2, 16, 1)),  # the user knows
-        (ONE_HOST, 0, 1, None, Layout(2, 2, 1)),
+        (None, 0, None, None, ClusterSize(1, 1)),
+        (None, 4, None, None, ClusterSize(1, 4)),
+        (None, 0, 3, None, ClusterSize(1, 3)),  # logical CPUs
+        (None, 2, 3, None, ClusterSize(1, 6)),
+        (None, 0, None, 8, ClusterSize(1, 8)),
+        (TWO_HOSTS, 0, None, None, ClusterSize(2, 2, 2)),
+        (TWO_HOSTS, 4, None, None, ClusterSize(2, 8, 2)),  # as many on the other host
+        (ONE_HOST, 4, None, None, ClusterSize(2, 4, 1)),  # shared out
+        (ONE_HOST, 0, 3, 16, ClusterSize(2, 16, 1)),  # the user knows
+        (ONE_HOST, 0, 1, None, ClusterSize(2, 2, 1)),
     ],
 )
 def test_who_takes_part(
-    cluster: Cluster | None, gpus: int, logical: int | None, replicas: int | None, expected: Layout
+    cluster: Cluster | None, gpus: int, logical: int | None, replicas: int | None, expected: ClusterSize
 ) -> None:
     assert layout_of(cluster, gpus, logical, replicas) == expected
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tfdist.data.tools.process_pool import Report, Work
+from tfdist.data.tools.process_pool import ReportProgress, TaskFunction
 from tfdist.errors import DataError, UsageError
 
 
@@ -29,12 +29,12 @@ def stay() -> None:
     assert threading.Event().wait(600)
 
 
-def make_work(argument: int) -> Work:
+def make_work(argument: int) -> TaskFunction:
     """Returns work that multiplies, unless the task is a word that says what else to do."""
     if argument < 0:
         raise UsageError("no such argument")
 
-    def work(task: Any, report: Report) -> Any:
+    def work(task: Any, report: ReportProgress) -> Any:
         match task:
             case "data":
                 raise DataError("record 3 is damaged")

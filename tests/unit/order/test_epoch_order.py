@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfdist.order.epoch_order import Order, Steps, num_steps
+from tfdist.order.epoch_order import EpochOrder, EpochSteps, num_steps
 
 sizes = st.integers(1, 500)
 seeds = st.integers(0, 2**63)
@@ -14,7 +14,7 @@ epochs = st.integers(0, 1000)
 
 @given(n=sizes, seed=seeds, epoch=epochs, shuffle=st.booleans())
 def test_every_sample_comes_exactly_once(n: int, seed: int, epoch: int, shuffle: bool) -> None:
-    order = Order(n, seed, shuffle).of(epoch)
+    order = EpochOrder(n, seed, shuffle).of(epoch)
     assert order.dtype == np.int64
     assert sorted(order.tolist()) == list(range(n))
 
@@ -24,34 +24,34 @@ def test_the_same_seed_gives_the_same_order_from_any_place_on(
     n: int, seed: int, epoch: int, data: st.DataObject
 ) -> None:
     start = data.draw(st.integers(0, n))
-    order = Order(n, seed, True)
-    np.testing.assert_array_equal(order.at(epoch, np.arange(start, n)), Order(n, seed, True).of(epoch)[start:])
+    order = EpochOrder(n, seed, True)
+    np.testing.assert_array_equal(order.at(epoch, np.arange(start, n)), EpochOrder(n, seed, True).of(epoch)[start:])
 
 
 @given(n=st.integers(30, 500), seed=seeds, epoch=epochs)
 def test_another_epoch_or_seed_gives_another_order(n: int, seed: int, epoch: int) -> None:
-    order = Order(n, seed, True).of(epoch)
+    order = EpochOrder(n, seed, True).of(epoch)
     assert order.tolist() != list(range(n))
-    assert order.tolist() != Order(n, seed, True).of(epoch + 1).tolist()
-    assert order.tolist() != Order(n, seed + 1, True).of(epoch).tolist()
+    assert order.tolist() != EpochOrder(n, seed, True).of(epoch + 1).tolist()
+    assert order.tolist() != EpochOrder(n, seed + 1, True).of(epoch).tolist()
 
 
 def test_seed_and_epoch_are_not_mixed_up() -> None:
-    orders = [Order(50, seed, True).of(epoch).tolist() for seed in range(4) for epoch in range(4)]
+    orders = [EpochOrder(50, seed, True).of(epoch).tolist() for seed in range(4) for epoch in range(4)]
     assert len({tuple(order) for order in orders}) == 16
 
 
 def test_without_shuffle_every_epoch_is_in_order() -> None:
-    assert [Order(4, 7).of(epoch).tolist() for epoch in (0, 1)] == [[0, 1, 2, 3]] * 2
+    assert [EpochOrder(4, 7).of(epoch).tolist() for epoch in (0, 1)] == [[0, 1, 2, 3]] * 2
 
 
 def test_no_sample() -> None:
     with pytest.raises(ValueError, match="Received: 0"):
-        Order(0)
+        EpochOrder(0)
 
 
 def test_samples_have_seeds_of_their_own_each_epoch() -> None:
-    order = Order(1000, 7, True)
+    order = EpochOrder(1000, 7, True)
     samples = np.arange(1000)
     drawn = np.concatenate([order.sample_seeds(epoch, samples) for epoch in (0, 1)])
     assert (drawn.shape, drawn.dtype) == ((2000, 2), np.int32)
@@ -63,14 +63,14 @@ def test_samples_have_seeds_of_their_own_each_epoch() -> None:
 
 @pytest.mark.parametrize(("n", "batch", "steps"), [(0, 8, 0), (1, 8, 1), (8, 8, 1), (9, 8, 2), (1797, 128, 15)])
 def test_num_steps(n: int, batch: int, steps: int) -> None:
-    assert num_steps(n, batch) == len(Steps(n, batch)) == steps
+    assert num_steps(n, batch) == len(EpochSteps(n, batch)) == steps
 
 
 @given(n=sizes, batch=st.integers(1, 70), workers=st.integers(1, 5), devices=st.integers(1, 3), data=st.data())
 def test_global_batches_are_the_same_for_any_number_of_replicas(
     n: int, batch: int, workers: int, devices: int, data: st.DataObject
 ) -> None:
-    steps = Steps(n, batch, workers * devices)
+    steps = EpochSteps(n, batch, workers * devices)
     begin = data.draw(st.integers(0, len(steps)))
     per_worker = [
         steps.pieces(begin, len(steps), range(w * devices, (w + 1) * devices)).reshape(-1, devices, 2)
@@ -88,13 +88,13 @@ def test_global_batches_are_the_same_for_any_number_of_replicas(
 
 def test_a_batch_larger_than_all_samples_is_one_batch_of_them() -> None:
     for batch in (10, 11, 2**70):
-        steps = Steps(10, batch, 3)
+        steps = EpochSteps(10, batch, 3)
         assert steps.pieces(0, 1, range(3)).tolist() == [[0, 4], [4, 7], [7, 10]]
         assert steps.largest_piece(range(3)) == 4
 
 
 def test_the_middle_of_a_huge_epoch() -> None:
-    steps = Steps(10**12, 1000, 2)
+    steps = EpochSteps(10**12, 1000, 2)
     (piece,) = steps.pieces(10**8, 10**8 + 1, [1]).tolist()
     assert piece == [10**11 + 500, 10**11 + 1000]
-    assert len(set(Order(10**12, 3, True).at(0, np.arange(*piece)).tolist())) == 500
+    assert len(set(EpochOrder(10**12, 3, True).at(0, np.arange(*piece)).tolist())) == 500

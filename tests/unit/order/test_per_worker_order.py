@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfdist.order.epoch_order import Order
-from tfdist.order.per_worker_order import ShareOrder, ShareSteps
+from tfdist.order.epoch_order import EpochOrder
+from tfdist.order.per_worker_order import WorkerShareOrder, WorkerShareSteps
 
 
 @given(
@@ -18,7 +18,7 @@ def test_every_sample_of_every_share_comes_once_and_batches_are_full(
     sizes: list[int], batch: int, devices: int, data: st.DataObject
 ) -> None:
     workers, total = len(sizes), sum(sizes)
-    steps = ShareSteps(tuple(sizes), batch, workers * devices)
+    steps = WorkerShareSteps(tuple(sizes), batch, workers * devices)
     begin = data.draw(st.integers(0, len(steps)))
     of_step = np.zeros(len(steps) - begin, np.int64)
     for worker, size in enumerate(sizes):
@@ -37,13 +37,13 @@ def test_every_sample_of_every_share_comes_once_and_batches_are_full(
 
 
 def test_shares_are_dealt_in_proportion() -> None:
-    steps = ShareSteps((300, 100), 40, 2)
+    steps = WorkerShareSteps((300, 100), 40, 2)
     pieces = [steps.pieces(0, len(steps), [worker]) for worker in (0, 1)]
     assert [set((found[:, 1] - found[:, 0]).tolist()) for found in pieces] == [{30}, {10}]
 
 
 def test_no_two_samples_of_the_job_have_the_same_seed() -> None:
-    orders = [ShareOrder(Order(50, 7, True), before) for before in (0, 50)]
+    orders = [WorkerShareOrder(EpochOrder(50, 7, True), before) for before in (0, 50)]
     seeds = {tuple(seed) for order in orders for seed in order.sample_seeds(0, np.arange(50)).tolist()}
     assert len(seeds) == 100
-    assert orders[1].at(0, np.arange(50)).tolist() == Order(50, 7, True).of(0).tolist()
+    assert orders[1].at(0, np.arange(50)).tolist() == EpochOrder(50, 7, True).of(0).tolist()

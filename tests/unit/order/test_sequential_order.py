@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfdist.order.epoch_order import Order, Steps
+from tfdist.order.epoch_order import EpochOrder, EpochSteps
 from tfdist.order.sequential_order import LaneOrder, Lanes
 
 counts = st.lists(st.integers(0, 50), min_size=1, max_size=8).filter(any)
@@ -71,7 +71,7 @@ def test_a_worker_reads_its_lanes_and_no_others(files: tuple[int, ...], workers:
     batch, total = 16, sum(files)
     order = LaneOrder(Lanes.of(files), batch, 3, False)
     file_of = np.repeat(np.arange(len(files)), files)
-    steps = Steps(total, batch, workers)
+    steps = EpochSteps(total, batch, workers)
     for worker in range(workers):
         pieces = steps.pieces(0, len(steps), [worker])
         read = order.at(0, np.concatenate([np.arange(*piece) for piece in pieces]))
@@ -99,4 +99,4 @@ def test_samples_have_seeds_of_their_own() -> None:
 def test_a_sample_has_the_seed_that_it_has_when_it_is_read_in_any_order() -> None:
     samples = np.array([0, 7, 99])
     in_sequence = LaneOrder(Lanes.of((50, 50)), 8, 7, True).sample_seeds(2**40, samples)
-    np.testing.assert_array_equal(in_sequence, Order(100, 7, True).sample_seeds(2**40, samples))
+    np.testing.assert_array_equal(in_sequence, EpochOrder(100, 7, True).sample_seeds(2**40, samples))

@@ -6,10 +6,10 @@ from typing import Any
 
 from tfdist.config.data_sections import NpzSource
 from tfdist.config.schema import CompileConfig, DataConfig, FitConfig, ModelConfig, RunConfig
-from tfdist.plan.plan import Plan, make_plan
-from tfdist.plan.sizes import Buffering, FileSizes, Layout, SourceSizes
+from tfdist.plan.plan import DataPlan, make_plan
+from tfdist.plan.plan_inputs import ClusterSize, FileSizes, PipelineBuffers, SourceSizes
 
-BUFFERING = Buffering(prefetched=2, group_bytes=1000, groups=3)
+BUFFERING = PipelineBuffers(prefetched=2, group_bytes=1000, groups=3)
 
 
 def source(*counts: int, record: int = 100, **more: Any) -> SourceSizes:
@@ -18,7 +18,7 @@ def source(*counts: int, record: int = 100, **more: Any) -> SourceSizes:
     return SourceSizes("tfrecord", files, more.pop("sample_bytes", record), **more)
 
 
-def plan(sizes: SourceSizes, batch_size: int = 10, layout: Layout = Layout(), **more: Any) -> Plan:  # noqa: B008
+def plan(sizes: SourceSizes, batch_size: int = 10, layout: ClusterSize = ClusterSize(), **more: Any) -> DataPlan:  # noqa: B008
     """The plan of a run that trains on `sizes`."""
     validation = more.pop("validation", None)
     section = NpzSource(path="a.npz", split="train", shuffle=more.pop("shuffle", False))

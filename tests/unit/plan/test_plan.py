@@ -6,21 +6,21 @@ import pytest
 
 from tests.unit.plan.sources import plan, source
 from tfdist.order.sequential_order import Lanes
-from tfdist.plan.plan import Batch
-from tfdist.plan.sizes import InSequence, Layout, SourceSizes
+from tfdist.plan.plan import BatchSizes
+from tfdist.plan.plan_inputs import ClusterSize, SequentialRead, SourceSizes
 
 
 @pytest.mark.parametrize(
     ("samples", "replicas", "expected"),
     [
-        (32, 1, Batch(32, 32, 32, 0)),
-        (32, 4, Batch(32, 8, 8, 0)),
-        (32, 3, Batch(32, 10, 11, 0)),
-        (3, 8, Batch(3, 0, 1, 5)),
+        (32, 1, BatchSizes(32, 32, 32, 0)),
+        (32, 4, BatchSizes(32, 8, 8, 0)),
+        (32, 3, BatchSizes(32, 10, 11, 0)),
+        (3, 8, BatchSizes(3, 0, 1, 5)),
     ],
 )
-def test_a_batch_is_dealt(samples: int, replicas: int, expected: Batch) -> None:
-    assert Batch.deal(samples, replicas) == expected
+def test_a_batch_is_dealt(samples: int, replicas: int, expected: BatchSizes) -> None:
+    assert BatchSizes.deal(samples, replicas) == expected
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_the_steps_of_an_epoch(samples: int, batch_size: int, steps: int, batch:
 
 
 def test_memory_is_that_of_one_worker() -> None:
-    layout = Layout(workers=2, replicas=6)
+    layout = ClusterSize(workers=2, replicas=6)
     memory = plan(source(100, sample_bytes=7, held_bytes=1000, estimated=True), 12, layout).train.memory
     # Three replicas, each with two waiting batches of two samples and one that is trained on; three groups in work.
     assert (memory.held, memory.batches, memory.total) == (1000, 3 * 3 * 2 * 7 + 3 * 1000, 1000 + 126 + 3000)
@@ -54,7 +54,7 @@ def test_memory_is_that_of_one_worker() -> None:
         (source(100, sample_bytes=70), 50, 3 * 50 * 70),  # a batch is more than a group
         (source(100, sample_bytes=7, record=5), 10, 3 * 500),  # and all of the files less than one
         (replace(source(100, sample_bytes=70), format="csv"), 10, 10 * 70),
-        (source(100, sample_bytes=70, sequence=InSequence("GZIP", Lanes.of([100], 1, 10))), 10, 10 * 70),
+        (source(100, sample_bytes=70, sequence=SequentialRead("GZIP", Lanes.of([100], 1, 10))), 10, 10 * 70),
     ],
 )
 def test_memory_of_what_is_being_read(sizes: SourceSizes, batch_size: int, in_work: int) -> None:

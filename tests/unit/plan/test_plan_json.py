@@ -3,12 +3,12 @@ from __future__ import annotations
 import json
 
 from tests.unit.plan.sources import plan, source
+from tfdist.plan.plan_inputs import ClusterSize
 from tfdist.plan.plan_json import to_json
-from tfdist.plan.sizes import Layout
 
 
 def test_the_document_has_what_the_table_shows() -> None:
-    made = plan(source(30, 3, held_bytes=1000), layout=Layout(2, 4, hosts=2), validation=source(8, whole=True))
+    made = plan(source(30, 3, held_bytes=1000), layout=ClusterSize(2, 4, hosts=2), validation=source(8, whole=True))
     found = json.loads(json.dumps(to_json(made)))
     assert (found["workers"], found["replicas"], found["hosts"], found["batch_size"]) == (2, 4, 2, 10)
     train = found["data"]["train"]

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.plan.sources import plan, source
+from tfdist.plan.plan_inputs import ClusterSize
 from tfdist.plan.plan_table import render
-from tfdist.plan.sizes import Layout
 
 TABLE = """\
 digits: the plan of its data
@@ -36,19 +36,19 @@ warning uneven-replicas: data.batch_size: 10 samples on 4 replicas are 2 or 3 ea
 
 def test_the_table() -> None:
     sizes = source(30, 3, held_bytes=1000)
-    made = plan(sizes, layout=Layout(2, 4, hosts=2), optimizer={"name": "sgd", "learning_rate": 0.1})
+    made = plan(sizes, layout=ClusterSize(2, 4, hosts=2), optimizer={"name": "sgd", "learning_rate": 0.1})
     assert render(made) == TABLE
 
 
 def test_what_is_many_is_cut() -> None:
-    text = render(plan(source(*[10] * 20), layout=Layout(40, 40)))
+    text = render(plan(source(*[10] * 20), layout=ClusterSize(40, 40)))
     assert "  and 12 more with 120 samples, 12.0 kB\n" in text
     assert "  and 24 more workers alike\n" in text
     assert "worker 15" in text and "worker 16" not in text
 
 
 def test_a_worker_that_reads_few_of_the_files_has_them_named() -> None:
-    text = render(plan(source(5, 5, 5, 5, 5), batch_size=25, layout=Layout(5, 5)))
+    text = render(plan(source(5, 5, 5, 5, 5), batch_size=25, layout=ClusterSize(5, 5)))
     assert "worker 2         5   500 B   2.tfrecord\n" in text
 
 
@@ -65,13 +65,13 @@ def test_a_shuffled_order_and_a_single_file() -> None:
 @pytest.mark.parametrize(
     ("layout", "line"),
     [
-        (Layout(), "  replicas       1 on 1 worker"),
-        (Layout(1, 4), "  replicas       4 on 1 worker"),
-        (Layout(2, 4), "  replicas       4 on 2 workers, 2 each"),
-        (Layout(4, 4, hosts=2), "  replicas       4 on 4 workers on 2 hosts, 1 each"),
+        (ClusterSize(), "  replicas       1 on 1 worker"),
+        (ClusterSize(1, 4), "  replicas       4 on 1 worker"),
+        (ClusterSize(2, 4), "  replicas       4 on 2 workers, 2 each"),
+        (ClusterSize(4, 4, hosts=2), "  replicas       4 on 4 workers on 2 hosts, 1 each"),
     ],
 )
-def test_who_takes_part(layout: Layout, line: str) -> None:
+def test_who_takes_part(layout: ClusterSize, line: str) -> None:
     assert line in render(plan(source(100), layout=layout)).splitlines()
 
 

@@ -10,21 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.plan.sources import plan, source
-from tfdist.order.epoch_order import Steps
+from tfdist.order.epoch_order import EpochSteps
 from tfdist.order.sequential_order import LaneOrder, Lanes
-from tfdist.plan.file_reading import readings
-from tfdist.plan.plan import Plan
+from tfdist.plan.plan import DataPlan
+from tfdist.plan.plan_inputs import ClusterSize, SequentialRead, SourceSizes
 from tfdist.plan.plan_json import to_json
 from tfdist.plan.plan_table import render
 from tfdist.plan.plan_warnings import warnings_of
-from tfdist.plan.sizes import InSequence, Layout, SourceSizes
+from tfdist.plan.worker_reads import worker_reads
 
 
 def packed(*counts: int, most: int = 64, buffer: int = 1 << 14, **more: Any) -> SourceSizes:
-    return source(*counts, sequence=InSequence("GZIP-compressed", Lanes.of(counts, most, buffer)), **more)
+    return source(*counts, sequence=SequentialRead("GZIP-compressed", Lanes.of(counts, most, buffer)), **more)
 
 
-def warned(made: Plan) -> dict[str, str]:
+def warned(made: DataPlan) -> dict[str, str]:
     return {warning.name: warning.text for warning in warnings_of(made)}
 
 
@@ -37,9 +37,9 @@ def test_a_worker_reads_whole_files_and_trains_on_its_part(
     counts: list[int], batch_size: int, workers: int
 ) -> None:
     sizes = packed(*counts)
-    order, steps = LaneOrder(Lanes.of(tuple(counts)), batch_size), Steps(sum(counts), batch_size, workers)
+    order, steps = LaneOrder(Lanes.of(tuple(counts)), batch_size), EpochSteps(sum(counts), batch_size, workers)
     file_of = np.repeat(np.arange(len(counts)), counts)
-    found = readings(sizes, batch_size, workers, shuffle=False)
+    found = worker_reads(sizes, batch_size, workers, shuffle=False)
     for reading in found:
         pieces = steps.pieces(0, len(steps), [reading.worker])
         samples = order.at(0, np.concatenate([np.arange(*piece) for piece in pieces]))
@@ -52,21 +52,21 @@ def test_a_worker_reads_whole_files_and_trains_on_its_part(
 
 
 def test_one_file_is_read_by_every_worker() -> None:
-    made = plan(packed(800), 80, Layout(8, 8))
-    assert [reading.bytes for reading in made.train.readings] == [80_000] * 8
-    assert [reading.samples for reading in made.train.readings] == [100] * 8
+    made = plan(packed(800), 80, ClusterSize(8, 8))
+    assert [reading.bytes for reading in made.train.worker_reads] == [80_000] * 8
+    assert [reading.samples for reading in made.train.worker_reads] == [100] * 8
     assert "Together they read 640 kB an epoch of the 80.0 kB that there are" in warned(made)["few-files"]
 
 
 def test_the_samples_of_each_file_are_those_of_the_workers_part_of_a_batch() -> None:
-    found = readings(packed(100, 100, 100), batch_size=2, workers=3, shuffle=False)
+    found = worker_reads(packed(100, 100, 100), batch_size=2, workers=3, shuffle=False)
     assert [reading.samples for reading in found] == [150, 150, 0]
     assert [reading.file_samples.tolist() for reading in found] == [[100, 50, 0], [0, 50, 100], [0, 0, 0]]
 
 
 def test_as_many_files_as_workers_are_each_read_once() -> None:
-    made = plan(packed(*[100] * 8), 80, Layout(8, 8), shuffle=True)
-    assert [reading.bytes for reading in made.train.readings] == [10_000] * 8
+    made = plan(packed(*[100] * 8), 80, ClusterSize(8, 8), shuffle=True)
+    assert [reading.bytes for reading in made.train.worker_reads] == [10_000] * 8
     assert warned(made) == {}
 
 
@@ -78,9 +78,9 @@ def test_a_buffer_that_is_smaller_than_a_file() -> None:
 
 
 def test_shares_are_planned_as_if_all_had_as_much() -> None:
-    made = plan(source(30, 25, shares=True, local_disk="ext4"), 10, Layout(2, 2, hosts=2))
+    made = plan(source(30, 25, shares=True, local_disk="ext4"), 10, ClusterSize(2, 2, hosts=2))
     assert (made.train.samples, made.train.steps) == (110, 11)
-    assert [reading.samples for reading in made.train.readings] == [55, 55]
+    assert [reading.samples for reading in made.train.worker_reads] == [55, 55]
     assert list(warned(made)) == ["own-shares"]
     assert warned(plan(source(30, shares=True))) == {}, "one worker has all of it"
 

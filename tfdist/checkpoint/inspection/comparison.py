@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from tfdist.checkpoint.inspection.stored_checkpoints import Held
-from tfdist.checkpoint.inspection.stored_variables import Variable
+from tfdist.checkpoint.inspection.checkpoint_entries import CheckpointEntry
+from tfdist.checkpoint.inspection.stored_variables import StoredVariable
 
 _FACTS = ("seed", "batch_size", "samples", "workers", "replicas", "config", "versions")
 """What a summary says that may change between two checkpoints without any training."""
 
 
 @dataclass(frozen=True)
-class Change:
+class VariableChange:
     """A variable of two checkpoints.
 
     Attributes:
@@ -35,13 +35,13 @@ class Change:
     relative: float | None = None
 
 
-def changes(before: Mapping[str, Variable], after: Mapping[str, Variable]) -> list[Change]:
+def changes(before: Mapping[str, StoredVariable], after: Mapping[str, StoredVariable]) -> list[VariableChange]:
     """Every variable of the two, in the order of `after`; those that are gone come last."""
     found = [_change(name, before.get(name), variable) for name, variable in after.items()]
     return found + [_change(name, variable, None) for name, variable in before.items() if name not in after]
 
 
-def changed_facts(before: Held, after: Held) -> dict[str, tuple[Any, Any]]:
+def changed_facts(before: CheckpointEntry, after: CheckpointEntry) -> dict[str, tuple[Any, Any]]:
     """What the summaries say otherwise, config and versions by their dotted keys; name -> before and after."""
     first, second = ({key: entry.told.get(key) for key in _FACTS} for entry in (before, after))
     flat_first, flat_second = _flat(first), _flat(second)
@@ -50,11 +50,11 @@ def changed_facts(before: Held, after: Held) -> dict[str, tuple[Any, Any]]:
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
-def _change(name: str, before: Variable | None, after: Variable | None) -> Change:
+def _change(name: str, before: StoredVariable | None, after: StoredVariable | None) -> VariableChange:
     relative = None
     if before is not None and after is not None and before.shape == after.shape:
         relative = _relative(before.read(), after.read())
-    return Change(name, _kind(before), _kind(after), relative)
+    return VariableChange(name, _kind(before), _kind(after), relative)
 
 
 def _relative(before: np.ndarray | None, after: np.ndarray | None) -> float | None:
@@ -68,7 +68,7 @@ def _relative(before: np.ndarray | None, after: np.ndarray | None) -> float | No
     return float(np.linalg.norm(after - before)) / norm if norm else math.inf
 
 
-def _kind(variable: Variable | None) -> str:
+def _kind(variable: StoredVariable | None) -> str:
     return "" if variable is None else f"{variable.dtype} {list(variable.shape)}"
 
 

@@ -7,34 +7,34 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from tfdist.checkpoint.inspection.comparison import Change, changed_facts, changes
-from tfdist.checkpoint.inspection.stored_checkpoints import Held, mapping
-from tfdist.checkpoint.inspection.stored_variables import Variable, Variables, reading
+from tfdist.checkpoint.inspection.checkpoint_entries import CheckpointEntry, mapping
+from tfdist.checkpoint.inspection.comparison import VariableChange, changed_facts, changes
+from tfdist.checkpoint.inspection.stored_variables import StoredVariable, StoredVariables, reading
 from tfdist.checkpoint.inspection.wording import aligned, bytes_text, finite, plain
 
 _TEXTS = ("variable", "shape", "type", "before", "after", "metric", "name", "")
 
 
-def inspected(entry: Held) -> dict[str, Any]:
+def inspected(entry: CheckpointEntry) -> dict[str, Any]:
     """All that a checkpoint says of itself, and its variables; a value that `json.dumps` takes.
 
     Raises:
         DataError: Its files cannot be read.
     """
-    with Variables(entry) as variables:
+    with StoredVariables(entry) as variables:
         found = [_document(variable) for variable in variables.values()]
     with reading(entry.stored.path):
         sizes = {file.name: file.stat().st_size for file in sorted(entry.stored.path.iterdir())}
     return {"path": str(entry.stored.path), **finite(entry.told), "files": sizes, "variables": found}
 
 
-def compared(before: Held, after: Held) -> dict[str, Any]:
+def compared(before: CheckpointEntry, after: CheckpointEntry) -> dict[str, Any]:
     """What changed from one checkpoint to another; a value that `json.dumps` takes.
 
     Raises:
         DataError: A file cannot be read.
     """
-    with Variables(before) as first, Variables(after) as second:
+    with StoredVariables(before) as first, StoredVariables(after) as second:
         found = changes(first, second)
     return {
         "before": str(before.stored.path),
@@ -123,7 +123,7 @@ def _course(values: list[float | None]) -> tuple[str, ...]:
     return tuple("-" if value is None else f"{value:.4g}" for value in shown)
 
 
-def _document(variable: Variable) -> dict[str, Any]:
+def _document(variable: StoredVariable) -> dict[str, Any]:
     return {
         "name": variable.name,
         "owner": variable.owner,
@@ -133,7 +133,7 @@ def _document(variable: Variable) -> dict[str, Any]:
     }
 
 
-def _change(change: Change) -> dict[str, Any]:
+def _change(change: VariableChange) -> dict[str, Any]:
     return {
         "name": change.name,
         "before": change.before,
@@ -143,7 +143,7 @@ def _change(change: Change) -> dict[str, Any]:
     }
 
 
-def _what(change: Change) -> str:
+def _what(change: VariableChange) -> str:
     """In a word what became of a variable."""
     if not change.before or not change.after:
         return "added" if change.after else "removed"

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from tfdist.checkpoint.inspection.checkpoint_entries import WEIGHTS, CheckpointEntry
 from tfdist.checkpoint.inspection.integrity import damages
-from tfdist.checkpoint.inspection.stored_checkpoints import WEIGHTS, Held
 from tfdist.errors import DataError, UsageError
 from tfdist.rundir import atomic_files
 from tfdist.rundir.layout import RunDir
@@ -17,7 +17,7 @@ _MODEL_SUFFIX = ".keras"
 _BLOCK_BYTES = 1 << 20
 
 
-def export(run: RunDir, entry: Held, target: Path, *, load_model: Callable[[RunDir, Path], Any]) -> None:
+def export(run: RunDir, entry: CheckpointEntry, target: Path, *, load_model: Callable[[RunDir, Path], Any]) -> None:
     """Writes `target`, whole or not at all.
 
     `*.weights.h5` is a copy of the weights and the optimizer's state, for `load_weights` of the same model. `*.keras`

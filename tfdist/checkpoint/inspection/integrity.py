@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tfdist.checkpoint import checkpoint_files
-from tfdist.checkpoint.inspection.stored_checkpoints import Held
+from tfdist.checkpoint.inspection.checkpoint_entries import CheckpointEntry
 
 
-def damages(entry: Held) -> list[str]:
+def damages(entry: CheckpointEntry) -> list[str]:
     """Every file that is not as it was written, and how, for people. Reads all of them."""
     if not entry.stored.is_marked:
         return [entry.fault or "it was never finished"]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tfdist.checkpoint.inspection.stored_checkpoints import Held
+from tfdist.checkpoint.inspection.checkpoint_entries import CheckpointEntry
 from tfdist.checkpoint.inspection.wording import age_text, aligned, bytes_text, finite, plain
 
 _MOST_METRICS = 4
 
 
-def render(held: Sequence[Held], now: float) -> str:
+def render(held: Sequence[CheckpointEntry], now: float) -> str:
     """The table, the latest checkpoint first.
 
     Args:
@@ -23,19 +23,19 @@ def render(held: Sequence[Held], now: float) -> str:
     return plain("\n".join(aligned([head, *(_row(entry, names, now) for entry in held)], ("checkpoint", "whole"))))
 
 
-def shown_metrics(held: Sequence[Held]) -> list[str]:
+def shown_metrics(held: Sequence[CheckpointEntry]) -> list[str]:
     """The names of the metrics that a table has room for: validation first, losses first."""
     names = {name for entry in held for name in entry.metrics}
     ordered = sorted(names, key=lambda name: (not name.startswith("val_"), not name.endswith("loss"), name))
     return ordered[:_MOST_METRICS]
 
 
-def to_json(run_dir: str, held: Sequence[Held]) -> dict[str, Any]:
+def to_json(run_dir: str, held: Sequence[CheckpointEntry]) -> dict[str, Any]:
     """A value that `json.dumps` takes. Times are seconds since 1970 (UTC), sizes bytes; `epoch` counts those done."""
     return {"run_dir": run_dir, "checkpoints": [_document(entry) for entry in held]}
 
 
-def _document(entry: Held) -> dict[str, Any]:
+def _document(entry: CheckpointEntry) -> dict[str, Any]:
     return {
         "name": entry.name,
         "path": str(entry.stored.path),
@@ -50,7 +50,7 @@ def _document(entry: Held) -> dict[str, Any]:
     }
 
 
-def _row(entry: Held, names: Sequence[str], now: float) -> tuple[str, ...]:
+def _row(entry: CheckpointEntry, names: Sequence[str], now: float) -> tuple[str, ...]:
     metrics = entry.metrics
     return (
         entry.name,
@@ -63,7 +63,7 @@ def _row(entry: Held, names: Sequence[str], now: float) -> tuple[str, ...]:
     )
 
 
-def _epoch(entry: Held) -> str:
+def _epoch(entry: CheckpointEntry) -> str:
     """Epochs that are done, and the steps of the next one."""
     inside = entry.told.get("step")
     return f"{entry.epoch}+{inside}" if inside else str(entry.epoch)

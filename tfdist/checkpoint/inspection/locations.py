@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tfdist.checkpoint.retention_policy import Retention
+from tfdist.checkpoint.retention_policy import RetentionPolicy
 from tfdist.config.checkpoint_section import CheckpointConfig
 from tfdist.config.section import build
 from tfdist.errors import ConfigError, RunDirError
@@ -44,9 +44,9 @@ def fits_of(run: RunDir) -> list[int]:
     return sorted(int(match[1]) for match in map(_FIT.fullmatch, names) if match)
 
 
-def retention_of(run: RunDir) -> Retention:
+def retention_of(run: RunDir) -> RetentionPolicy:
     """What a run keeps."""
-    return Retention.of(_section(run))
+    return RetentionPolicy.of(_section(run))
 
 
 def _section(run: RunDir) -> CheckpointConfig:

@@ -7,13 +7,15 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 
 from tfdist.checkpoint import checkpoint_files
-from tfdist.checkpoint.inspection.stored_checkpoints import Held
+from tfdist.checkpoint.inspection.checkpoint_entries import CheckpointEntry
 from tfdist.errors import RunDirError
 from tfdist.launch.run_dir.run_lock import RunLock
 from tfdist.rundir.layout import RunDir
 
 
-def obsolete(held: Sequence[Held], keep: int, is_whole: Callable[[Held], bool]) -> list[Held]:
+def obsolete(
+    held: Sequence[CheckpointEntry], keep: int, is_whole: Callable[[CheckpointEntry], bool]
+) -> list[CheckpointEntry]:
     """Those that may go: all before the one with which `keep` whole ones are counted, from the latest on.
 
     The latest whole one never goes, nor does a damaged one after it. With fewer than `keep` whole ones nothing goes.
@@ -31,7 +33,7 @@ def obsolete(held: Sequence[Held], keep: int, is_whole: Callable[[Held], bool]) 
     return []
 
 
-def removed(entry: Held) -> bool:
+def removed(entry: CheckpointEntry) -> bool:
     """Removes a checkpoint; returns whether nothing of it is left."""
     checkpoint_files.remove(entry.stored)
     return not os.path.lexists(entry.stored.path)

@@ -12,7 +12,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from tfdist.checkpoint.inspection.stored_checkpoints import REPLICAS, WEIGHTS, Held
+from tfdist.checkpoint.inspection.checkpoint_entries import REPLICAS, WEIGHTS, CheckpointEntry
 from tfdist.errors import DataError
 
 _BFLOAT16 = "bfloat16"
@@ -20,7 +20,7 @@ _BFLOAT16 = "bfloat16"
 
 
 @dataclass(frozen=True)
-class Variable:
+class StoredVariable:
     """A variable of a checkpoint.
 
     Attributes:
@@ -44,18 +44,18 @@ class Variable:
         return None if values is None else float(np.linalg.norm(values))
 
 
-class Variables:
+class StoredVariables:
     """The variables of a checkpoint, while entered: its files stay open.
 
     Args:
         entry: The checkpoint.
     """
 
-    def __init__(self, entry: Held) -> None:
+    def __init__(self, entry: CheckpointEntry) -> None:
         self._folder = entry.stored.path
         self._h5: h5py.File | None = None
 
-    def __enter__(self) -> dict[str, Variable]:
+    def __enter__(self) -> dict[str, StoredVariable]:
         """The variables by their names, in the order of the files.
 
         Raises:
@@ -93,7 +93,7 @@ def reading(folder: Path) -> Iterator[None]:
         ) from error
 
 
-def _of_weights(file: h5py.File, folder: Path) -> Iterator[Variable]:
+def _of_weights(file: h5py.File, folder: Path) -> Iterator[StoredVariable]:
     found: list[tuple[str, h5py.Dataset]] = []
     file.visititems(lambda name, item: found.append((name, item)) if isinstance(item, h5py.Dataset) else None)
     for name, data in sorted(found, key=lambda pair: _natural(pair[0])):
@@ -104,7 +104,7 @@ def _of_weights(file: h5py.File, folder: Path) -> Iterator[Variable]:
         is_bfloat16 = data.attrs.get("dtype") == _BFLOAT16
         dtype = _BFLOAT16 if is_bfloat16 else str(data.dtype)
         read = _reader(data, is_bfloat16, folder)
-        yield Variable(f"{place}/{key}".lstrip("/"), shown, tuple(data.shape), dtype, read)
+        yield StoredVariable(f"{place}/{key}".lstrip("/"), shown, tuple(data.shape), dtype, read)
 
 
 def _reader(data: h5py.Dataset, is_bfloat16: bool, folder: Path) -> Callable[[], np.ndarray | None]:
@@ -116,13 +116,13 @@ def _reader(data: h5py.Dataset, is_bfloat16: bool, folder: Path) -> Callable[[],
     return read
 
 
-def _of_replicas(path: Path) -> Iterator[Variable]:
+def _of_replicas(path: Path) -> Iterator[StoredVariable]:
     if not path.exists():
         return
     with np.load(path, allow_pickle=False) as arrays:
         for name in sorted(arrays.files, key=_natural):
             values = arrays[name]
-            yield Variable(
+            yield StoredVariable(
                 f"replicas/{name}", "", values.shape, str(values.dtype), functools.partial(_numbers, values)
             )
 

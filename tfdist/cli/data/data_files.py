@@ -67,7 +67,7 @@ def for_each(
     label: str,
 ) -> list[Any]:
     """What becomes of each file, in the order of the files."""
-    from tfdist.data.tools.process_pool import Advanced, run_in_processes
+    from tfdist.data.tools.process_pool import TaskProgress, run_in_processes
 
     results: dict[Path, Any] = {}
     try:
@@ -76,7 +76,7 @@ def for_each(
             contextlib.closing(run_in_processes(make_work, argument, paths, processes or one_a_core())) as events,
         ):
             for event in events:
-                if isinstance(event, Advanced):
+                if isinstance(event, TaskProgress):
                     bar.update(event.amount)
                 else:
                     results[event.task] = event.result

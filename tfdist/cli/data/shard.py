@@ -16,7 +16,7 @@ from tfdist.errors import TfdistError, UsageError
 
 if TYPE_CHECKING:
     from tfdist.config import SourceConfig
-    from tfdist.data.tools.sharding import Sharding
+    from tfdist.data.tools.shard_job import ShardJob
 
 
 class SizeParam(click.ParamType):
@@ -65,7 +65,7 @@ def shard(ctx: click.Context, /, source: str, dest: Path, name: str | None, **op
     section of a config that reads the shards.
     """
     # Imported here: NumPy and YAML's parser take longer to load than `tfdist --help` may take.
-    from tfdist.data.tools.sharding import Sharding, ShardRequest
+    from tfdist.data.tools.shard_job import ShardJob, ShardRequest
 
     section = _section(source, options)
     chosen = name or getattr(section, "split", None) or Path(source).stem.strip("*?-_.") or "data"
@@ -73,12 +73,12 @@ def shard(ctx: click.Context, /, source: str, dest: Path, name: str | None, **op
         raise UsageError(f"--name: expected the beginning of a file name. Received: {chosen!r}")
     processes = options["processes"] or one_a_core()
     request = ShardRequest(section, dest, chosen, options["shards"], processes, options["overwrite"])
-    with Sharding(request) as sharding:
+    with ShardJob(request) as sharding:
         _run(ctx, sharding, chosen)
         click.echo(_outcome(sharding, chosen, dest))
 
 
-def _run(ctx: click.Context, sharding: Sharding, name: str) -> None:
+def _run(ctx: click.Context, sharding: ShardJob, name: str) -> None:
     kept = sharding.finished
     if kept:
         click.echo(f"{kept} of {sharding.shards} shards are finished already and stay", err=True)
@@ -98,12 +98,12 @@ def _run(ctx: click.Context, sharding: Sharding, name: str) -> None:
         raise
 
 
-def _progress(sharding: Sharding) -> str:
+def _progress(sharding: ShardJob) -> str:
     done = f"{sharding.finished} of {sharding.shards} shards are finished"
     return f"{done}, and the same command goes on with the others"
 
 
-def _outcome(sharding: Sharding, name: str, dest: Path) -> str:
+def _outcome(sharding: ShardJob, name: str, dest: Path) -> str:
     from tfdist.data.tools.shard_config import config_text
     from tfdist.plan.wording import counted, size_of
 

@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any, Protocol
 
 from tfdist.data.files.file_patterns import matching
-from tfdist.data.random_access.index_files import Stamp
+from tfdist.data.random_access.index_files import FileStamp
 from tfdist.errors import DataError
 
 _SCHEME = "://"
@@ -60,7 +60,7 @@ def opened(name: str) -> Iterator[Readable]:
         yield file
 
 
-def stamp_of(name: str) -> Stamp:
+def stamp_of(name: str) -> FileStamp:
     """The size and the time of a file of whatever file system.
 
     Raises:
@@ -68,11 +68,11 @@ def stamp_of(name: str) -> Stamp:
     """
     if not is_remote(name):
         try:
-            return Stamp.of(os.stat(name))
+            return FileStamp.of(os.stat(name))
         except OSError as error:
             raise DataError(f"Cannot read {name}: {error.strerror or error}.") from error
     status = _asked("read", name, lambda gfile: gfile.stat(name))
-    return Stamp(int(status.length), int(status.mtime_nsec))
+    return FileStamp(int(status.length), int(status.mtime_nsec))
 
 
 class _Remote:

@@ -19,7 +19,7 @@ from tfdist.errors import DataError
 
 
 @dataclass(frozen=True)
-class Columns:
+class CsvColumns:
     """Which fields of a line are read.
 
     Attributes:
@@ -31,7 +31,7 @@ class Columns:
     places: Sequence[int]
 
     @classmethod
-    def named(cls, names: Sequence[str], header: Sequence[str], path: Path) -> Columns:
+    def named(cls, names: Sequence[str], header: Sequence[str], path: Path) -> CsvColumns:
         """The columns with these names.
 
         Raises:
@@ -78,7 +78,7 @@ class CsvReader:
         self._lines = LineReader(paths, header=True)
         header = common_header(paths)
         names = list(columns) if columns is not None else [name for name in header if name != label]
-        self._columns = Columns.named([*names, label], header, paths[0])
+        self._columns = CsvColumns.named([*names, label], header, paths[0])
 
     def __len__(self) -> int:
         return len(self._lines)

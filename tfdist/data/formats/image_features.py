@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
-from tfdist.data.ops.record_parsing import reason_of
+from tfdist.data.ops.record_parser import reason_of
 from tfdist.errors import DataError
 
 

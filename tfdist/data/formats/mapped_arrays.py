@@ -11,13 +11,13 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from tfdist.data.fingerprints import Fingerprint, of_arrays
-from tfdist.data.ops.batch_reading import by_python, read_batches
-from tfdist.data.ops.sample_indices import SampleNumbers
-from tfdist.data.random_access.index_files import Stamp
+from tfdist.data.ops.sample_batches import by_python, read_batches
+from tfdist.data.ops.sample_indices import SampleIndices
+from tfdist.data.random_access.index_files import FileStamp
 from tfdist.errors import DataError
 
 
-class MappedSource:
+class MappedSamples:
     """Structures of arrays of which at least one is a `numpy.memmap`, with the samples along their first axis."""
 
     def __init__(self, arrays: Any, origin: str) -> None:
@@ -39,7 +39,7 @@ class MappedSource:
     def __len__(self) -> int:
         return self._size
 
-    def batches(self, numbers: SampleNumbers) -> tf.data.Dataset:
+    def batches(self, numbers: SampleIndices) -> tf.data.Dataset:
         """See `Source.batches`."""
         flat = read_batches(numbers.batches(), by_python(self._read, self._specs))
         return flat.map(lambda *arrays: tf.nest.pack_sequence_as(self._structure, arrays))
@@ -84,9 +84,9 @@ def _file_of(array: Any) -> Path | None:
     return None if filename is None else Path(os.fspath(filename))
 
 
-def _stamp(path: Path) -> Stamp:
+def _stamp(path: Path) -> FileStamp:
     try:
-        return Stamp.of(os.stat(path))
+        return FileStamp.of(os.stat(path))
     except OSError as error:
         raise DataError(f"Cannot read {path}: {error.strerror or error}.") from error
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tfdist.data.ops.prefetch import GROUP_BYTES, GROUP_RECORDS, PARALLEL_GROUPS, Pace
-from tfdist.data.random_access.read_buffers import Buffers
+from tfdist.data.ops.prefetch import GROUP_BYTES, GROUP_RECORDS, PARALLEL_GROUPS, ReadLimits
+from tfdist.data.random_access.read_buffers import BufferPool
 from tfdist.data.random_access.record_checksums import all_whole, first_corrupt
-from tfdist.data.random_access.record_reader import Block, RecordReader
+from tfdist.data.random_access.record_reader import RecordBlock, RecordReader
 from tfdist.data.random_access.records import OnCorrupt, Records
-from tfdist.data.random_access.scan_results import Reason
+from tfdist.data.random_access.scan_results import CorruptReason
 from tfdist.data.random_access.tfrecord_scan import FOOTER_BYTES, HEADER_BYTES
 from tfdist.errors import DataError
 
@@ -27,19 +27,19 @@ class TFRecordReader:
         """Finds the records; see `Records.open` for the errors."""
         self.records = Records.open(paths, "tfrecord", on_corrupt=on_corrupt)
         self._reader = RecordReader(self.records)
-        self._buffers = Buffers()
+        self._buffers = BufferPool()
 
     def __len__(self) -> int:
         return len(self.records)
 
     @property
-    def pace(self) -> Pace:
+    def pace(self) -> ReadLimits:
         """How `read` may be called."""
         # Each `os.pread` hands Python's lock to and fro: two threads that do so take longer than one.
         calls = PARALLEL_GROUPS if self._reader.reads_many else 1
-        return Pace(min(GROUP_RECORDS, int(GROUP_BYTES / max(self.records.mean_bytes, 1))), calls)
+        return ReadLimits(min(GROUP_RECORDS, int(GROUP_BYTES / max(self.records.mean_bytes, 1))), calls)
 
-    def read(self, indices: NDArray[np.int64]) -> Block:
+    def read(self, indices: NDArray[np.int64]) -> RecordBlock:
         """Returns the records `indices` [k].
 
         Raises:
@@ -49,7 +49,7 @@ class TFRecordReader:
         sizes = framed - FOOTER_BYTES
         if (corrupt := self._first_corrupt(data, starts, sizes)) is not None:
             raise self._corrupt(indices[corrupt : corrupt + 1])
-        return Block(data, starts, sizes)
+        return RecordBlock(data, starts, sizes)
 
     def _first_corrupt(self, data: bytes, starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> int | None:
         if len(sizes) and sizes.mean() < CHECKED_TOGETHER_BYTES:
@@ -74,4 +74,4 @@ class TFRecordReader:
         spans = self.records.locate(index)
         (number,), (record,), (start,) = spans.files.tolist(), spans.records.tolist(), spans.offsets.tolist()
         self._reader.check_unchanged(number)
-        return DataError(Reason.DATA.told(self.records.paths[number], record, start - HEADER_BYTES))
+        return DataError(CorruptReason.DATA.told(self.records.paths[number], record, start - HEADER_BYTES))

@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfdist.data.ops.batch_reading import Augmentation, parallel_parses
+from tfdist.data.ops.sample_batches import Augmentation, parallel_parses
 
 
 def augmented(batches: tf.data.Dataset, largest: int, augmentation: Augmentation) -> tf.data.Dataset:

@@ -17,7 +17,7 @@ PARALLEL_GROUPS = 2
 """Calls at the same time: the system reads for one without Python's lock, which the other has meanwhile."""
 
 
-class Pace(NamedTuple):
+class ReadLimits(NamedTuple):
     """How a function that reads records is called.
 
     Attributes:
@@ -29,5 +29,5 @@ class Pace(NamedTuple):
     calls: int
 
 
-BATCH_BY_BATCH = Pace(records=1, calls=1)
+BATCH_BY_BATCH = ReadLimits(records=1, calls=1)
 """Of what must be read in order."""

@@ -10,8 +10,8 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from tfdist.data.ops.python_functions import CountedCalls, call_python
-from tfdist.order.epoch_order import Steps
-from tfdist.order.per_worker_order import SampleOrder, ShareSteps
+from tfdist.order.epoch_order import EpochSteps
+from tfdist.order.per_worker_order import SampleOrder, WorkerShareSteps
 from tfdist.runtime.distribute import EpochCounter
 
 BLOCK_SAMPLES = 1 << 14
@@ -23,7 +23,7 @@ _ROWS = tf.TensorSpec([None], tf.int64)
 
 
 @dataclass(frozen=True)
-class SampleNumbers:
+class SampleIndices:
     """Which samples are in the batches of some replicas.
 
     Batches go step by step from `first_step` on, and within a step in the order of `replica_ids`. Each iterator of a
@@ -31,7 +31,7 @@ class SampleNumbers:
     """
 
     order: SampleOrder
-    steps: Steps | ShareSteps
+    steps: EpochSteps | WorkerShareSteps
     replica_ids: Sequence[int]
     first_step: int
     epochs: EpochCounter

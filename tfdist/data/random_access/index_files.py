@@ -36,7 +36,7 @@ SUFFIX = ".tfindex"
 
 
 @dataclass(frozen=True)
-class Stamp:
+class FileStamp:
     """By what a changed file is known.
 
     Attributes:
@@ -48,13 +48,13 @@ class Stamp:
     modified_ns: int
 
     @classmethod
-    def of(cls, status: os.stat_result) -> Stamp:
+    def of(cls, status: os.stat_result) -> FileStamp:
         """The stamp of a file with this status."""
         return cls(status.st_size, status.st_mtime_ns)
 
 
 @dataclass(frozen=True)
-class Header:
+class IndexHeader:
     """What an index file begins with.
 
     Attributes:
@@ -67,7 +67,7 @@ class Header:
 
     kind: bytes
     verified: bool
-    stamp: Stamp
+    stamp: FileStamp
     records: int
     corrupt: int
 
@@ -84,7 +84,7 @@ class Header:
         return (fields + _CHECKSUM.pack(zlib.crc32(fields))).ljust(HEADER_BYTES, b"\0")
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Header | None:
+    def from_bytes(cls, data: bytes) -> IndexHeader | None:
         """The header in `data`, or None where it is none, of another version, or damaged."""
         fields = data[: _FIELDS.size]
         if len(data) < HEADER_BYTES or not data.startswith(MAGIC):
@@ -92,7 +92,7 @@ class Header:
         if _CHECKSUM.unpack_from(data, _FIELDS.size)[0] != zlib.crc32(fields):
             return None
         _, kind, verified, size, modified_ns, records, corrupt = _FIELDS.unpack(fields)
-        return cls(kind, bool(verified), Stamp(size, modified_ns), records, corrupt)
+        return cls(kind, bool(verified), FileStamp(size, modified_ns), records, corrupt)
 
 
 def places(path: Path, cache: Path | None = None) -> tuple[Path, ...]:
@@ -110,17 +110,17 @@ def default_cache() -> Path | None:
         return None
 
 
-def read_header(path: Path) -> Header | None:
+def read_header(path: Path) -> IndexHeader | None:
     """The header of an index file, or None where there is no file, or one that is not whole."""
     try:
         with open(path, "rb") as file:
-            header = Header.from_bytes(file.read(HEADER_BYTES))
+            header = IndexHeader.from_bytes(file.read(HEADER_BYTES))
             return header if header and os.fstat(file.fileno()).st_size == header.file_bytes else None
     except OSError:
         return None
 
 
-def map_arrays(file: IO[bytes], header: Header) -> tuple[NDArray[np.int64], NDArray[np.void]]:
+def map_arrays(file: IO[bytes], header: IndexHeader) -> tuple[NDArray[np.int64], NDArray[np.void]]:
     """The starts, int64 [records + 1], mapped into memory, and the corrupt records, `CORRUPT` [corrupt]."""
     starts = np.memmap(file, "<i8", "r", HEADER_BYTES, (header.records + 1,))
     file.seek(HEADER_BYTES + starts.nbytes)

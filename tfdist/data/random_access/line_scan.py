@@ -8,14 +8,14 @@ from typing import IO
 
 import numpy as np
 
-from tfdist.data.random_access.scan_results import Found
+from tfdist.data.random_access.scan_results import ScannedRecords
 
 CHUNK = 16 << 20
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _NEWLINE, _RETURN = 10, 13
 
 
-def scan_lines(file: IO[bytes], path: Path, size: int, verify: bool) -> Iterator[Found]:
+def scan_lines(file: IO[bytes], path: Path, size: int, verify: bool) -> Iterator[ScannedRecords]:
     """Finds the lines that are not empty. They end with LF or CR LF, the last one may do without.
 
     Args:
@@ -39,9 +39,9 @@ def scan_lines(file: IO[bytes], path: Path, size: int, verify: bool) -> Iterator
             before = places + len(last) - 1
             returns = (before >= 0) & (data[before] == _RETURN)
             start = int(stops[-1]) + 1
-            yield Found(starts[stops - returns > starts], start)
+            yield ScannedRecords(starts[stops - returns > starts], start)
         position, last = position + len(chunk), chunk[-1:]
     if position - (last == b"\r") > start:
-        yield Found(np.array([start]), position)
+        yield ScannedRecords(np.array([start]), position)
     elif position > start:
-        yield Found(np.empty(0, np.int64), position)
+        yield ScannedRecords(np.empty(0, np.int64), position)

@@ -57,7 +57,7 @@ class _Calls(NamedTuple):
 _OF_MACHINE = {"x86_64": _Calls(206, 207, 208, 209), "aarch64": _Calls(0, 1, 4, 2)}
 
 
-class ManyReads:
+class AioReader:
     """Reads up to MAX_READS places of open files in one call. Safe to use from several threads.
 
     Raises:
@@ -70,7 +70,7 @@ class ManyReads:
         weakref.finalize(self, _close_all, self._free)
 
     @classmethod
-    def if_possible(cls) -> ManyReads | None:
+    def if_possible(cls) -> AioReader | None:
         """What reads so; None where the system does not."""
         try:
             return cls()

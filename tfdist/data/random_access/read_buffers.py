@@ -18,7 +18,7 @@ LARGEST_KEPT = 16 << 20
 """Bytes; larger buffers are freed after their use."""
 
 
-class Buffers:
+class BufferPool:
     """Lends buffers, one to each thread that asks. Safe to use from several threads."""
 
     def __init__(self) -> None:

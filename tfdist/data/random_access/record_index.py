@@ -20,16 +20,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfdist.data.random_access import index_files
-from tfdist.data.random_access.index_files import CORRUPT, HEADER_BYTES, Header, Stamp
+from tfdist.data.random_access.index_files import CORRUPT, HEADER_BYTES, FileStamp, IndexHeader
 from tfdist.data.random_access.line_scan import scan_lines
-from tfdist.data.random_access.scan_results import Found, Reason
+from tfdist.data.random_access.scan_results import CorruptReason, ScannedRecords
 from tfdist.data.random_access.tfrecord_scan import FRAME_BYTES, scan_tfrecord
 from tfdist.data.random_access.tfrecord_scan import HEADER_BYTES as TFRECORD_HEADER_BYTES
 from tfdist.errors import DataError
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
-Kind = Literal["tfrecord", "lines"]
+RecordKind = Literal["tfrecord", "lines"]
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class _Format:
     code: bytes
     header: int
     gap: int
-    scan: Callable[[IO[bytes], Path, int, bool], Iterator[Found]]
+    scan: Callable[[IO[bytes], Path, int, bool], Iterator[ScannedRecords]]
 
 
 _FORMATS: Mapping[str, _Format] = {
@@ -56,7 +56,7 @@ _FORMATS: Mapping[str, _Format] = {
 
 
 @dataclass(frozen=True)
-class Index:
+class RecordIndex:
     """Where the records of one file lie.
 
     Attributes:
@@ -65,13 +65,13 @@ class Index:
         stamp: Its size and time when it was indexed.
         verified: Whether the records' data was checked, too.
         starts: int64 [records + 1], bytes; the last one closes the last record. May be mapped from a file.
-        corrupt: The corrupt records, by number, with their `Reason`: `index_files.CORRUPT` [corrupt].
+        corrupt: The corrupt records, by number, with their `CorruptReason`: `index_files.CORRUPT` [corrupt].
         file: Where the index is kept; None where nothing could be written.
     """
 
     path: Path
-    kind: Kind
-    stamp: Stamp
+    kind: RecordKind
+    stamp: FileStamp
     verified: bool
     starts: NDArray[np.int64]
     corrupt: NDArray[np.void]
@@ -102,17 +102,17 @@ class Index:
     def problems(self) -> Iterator[str]:
         """What is wrong with each corrupt record, one sentence that names file, record and offset."""
         for number, reason in zip(self.corrupt["record"].tolist(), self.corrupt["reason"].tolist(), strict=True):
-            yield Reason(reason).told(self.path, number, int(self.starts[number]) - _FORMATS[self.kind].header)
+            yield CorruptReason(reason).told(self.path, number, int(self.starts[number]) - _FORMATS[self.kind].header)
 
 
 def open_index(
     path: str | os.PathLike[str],
-    kind: Kind = "tfrecord",
+    kind: RecordKind = "tfrecord",
     *,
     verify: bool = False,
     keep: bool = True,
     cache: Path | None = None,
-) -> Index:
+) -> RecordIndex:
     """The index of a data file: the one that is kept where it is fresh, else a new one, which is then kept.
 
     An index is fresh when the data file has the size and the time of modification that it had when it was indexed.
@@ -133,7 +133,7 @@ def open_index(
     path = Path(path)
     candidates = index_files.places(path, cache)
     try:
-        stamp = Stamp.of(os.stat(path))
+        stamp = FileStamp.of(os.stat(path))
         for place in candidates:
             found = _kept(path, kind, stamp, verify, place)
             if found is not None:
@@ -143,7 +143,7 @@ def open_index(
         raise DataError(f"Cannot read {path}: {error.strerror or error}.") from error
 
 
-def _kept(path: Path, kind: Kind, stamp: Stamp, verify: bool, place: Path) -> Index | None:
+def _kept(path: Path, kind: RecordKind, stamp: FileStamp, verify: bool, place: Path) -> RecordIndex | None:
     header = index_files.read_header(place)
     if header is None or header.kind != _FORMATS[kind].code or header.stamp != stamp:
         return None
@@ -151,14 +151,14 @@ def _kept(path: Path, kind: Kind, stamp: Stamp, verify: bool, place: Path) -> In
         return None
     try:
         with open(place, "rb") as file:
-            if Header.from_bytes(file.read(HEADER_BYTES)) != header:
+            if IndexHeader.from_bytes(file.read(HEADER_BYTES)) != header:
                 return None  # another process has just replaced it
-            return Index(path, kind, stamp, header.verified, *index_files.map_arrays(file, header), place)
+            return RecordIndex(path, kind, stamp, header.verified, *index_files.map_arrays(file, header), place)
     except OSError:
         return None
 
 
-def _build_somewhere(path: Path, kind: Kind, verify: bool, candidates: tuple[Path, ...]) -> Index:
+def _build_somewhere(path: Path, kind: RecordKind, verify: bool, candidates: tuple[Path, ...]) -> RecordIndex:
     """Builds the index where there is room for it: at the last in a nameless file."""
     try:
         return _build(path, kind, verify, candidates)
@@ -173,10 +173,10 @@ def _build_somewhere(path: Path, kind: Kind, verify: bool, candidates: tuple[Pat
         return _build_somewhere(path, kind, verify, candidates[1:])
 
 
-def _build(path: Path, kind: Kind, verify: bool, candidates: tuple[Path, ...]) -> Index:
+def _build(path: Path, kind: RecordKind, verify: bool, candidates: tuple[Path, ...]) -> RecordIndex:
     form = _FORMATS[kind]
     with open(path, "rb") as data, index_files.writing(candidates) as (file, place):
-        stamp = Stamp.of(os.fstat(data.fileno()))
+        stamp = FileStamp.of(os.fstat(data.fileno()))
         file.write(bytes(HEADER_BYTES))
         records, corrupt, end = 0, [], form.gap
         for found in form.scan(data, path, stamp.size, verify):
@@ -185,10 +185,10 @@ def _build(path: Path, kind: Kind, verify: bool, candidates: tuple[Path, ...]) -
             records, end = records + len(found.starts), found.end
         file.write(np.array([end], "<i8").tobytes())
         file.write(np.array(corrupt, CORRUPT).tobytes())
-        if Stamp.of(os.fstat(data.fileno())) != stamp:
+        if FileStamp.of(os.fstat(data.fileno())) != stamp:
             raise DataError(f"{path} changed while it was indexed. Wait until it is written, and start again.")
-        header = Header(form.code, verify, stamp, records, len(corrupt))
+        header = IndexHeader(form.code, verify, stamp, records, len(corrupt))
         file.seek(0)
         file.write(header.to_bytes())
         file.flush()
-        return Index(path, kind, stamp, verify, *index_files.map_arrays(file, header), place)
+        return RecordIndex(path, kind, stamp, verify, *index_files.map_arrays(file, header), place)

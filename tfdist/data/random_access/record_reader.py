@@ -13,10 +13,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tfdist.data.random_access.index_files import Stamp
-from tfdist.data.random_access.linux_aio import MAX_READS, ManyReads
+from tfdist.data.random_access.index_files import FileStamp
+from tfdist.data.random_access.linux_aio import MAX_READS, AioReader
 from tfdist.data.random_access.read_buffers import new_bytes
-from tfdist.data.random_access.records import Records, Spans
+from tfdist.data.random_access.records import Records, RecordSpans
 from tfdist.errors import DataError
 
 MAX_OPEN_FILES = 256
@@ -39,7 +39,7 @@ ANNOUNCED_CALLS = 64
 """What the so many calls after a slow one read is announced to the disk before."""
 
 
-class Block(NamedTuple):
+class RecordBlock(NamedTuple):
     """Records in one piece of memory: for TensorFlow one value, however many records, instead of an object for each.
 
     Attributes:
@@ -53,7 +53,7 @@ class Block(NamedTuple):
     sizes: NDArray[np.int64]
 
     @classmethod
-    def of(cls, records: Sequence[bytes]) -> Block:
+    def of(cls, records: Sequence[bytes]) -> RecordBlock:
         """The block of records that are in pieces already."""
         sizes = np.array([len(record) for record in records], np.int64)
         return cls(b"".join(records), np.cumsum(sizes) - sizes, sizes)
@@ -64,7 +64,7 @@ class Block(NamedTuple):
         return [self.data[start:stop] for start, stop in zip(self.starts.tolist(), stops.tolist(), strict=True)]
 
 
-class Runs(NamedTuple):
+class FileRanges(NamedTuple):
     """Parts of files that are read, each of shape [k].
 
     Attributes:
@@ -77,9 +77,9 @@ class Runs(NamedTuple):
     starts: NDArray[np.int64]
     sizes: NDArray[np.int64]
 
-    def part(self, first: int, end: int) -> Runs:
+    def part(self, first: int, end: int) -> FileRanges:
         """Those from `first` on that come before `end`."""
-        return Runs(*(column[first:end] for column in self))
+        return FileRanges(*(column[first:end] for column in self))
 
     def each(self) -> Iterator[tuple[int, int, int]]:
         """File, start and size of one after another."""
@@ -95,7 +95,7 @@ class RecordReader:
         self._checked = dict.fromkeys(range(len(records.paths)), float("-inf"))
         self._open: dict[int, int] = {}
         self._descriptors = np.full(len(records.paths), -1, np.int64)
-        self._many = ManyReads.if_possible()
+        self._many = AioReader.if_possible()
         self._most = FIRST_READS
         self._announced = 0
         self._lock = threading.Lock()
@@ -106,14 +106,14 @@ class RecordReader:
         """Whether many records are read in one call of the system, without Python's lock."""
         return self._many is not None
 
-    def read(self, samples: NDArray[np.int64], after: int = 0) -> Block:
+    def read(self, samples: NDArray[np.int64], after: int = 0) -> RecordBlock:
         """Returns the records `samples` [k], each with `after` bytes of the file that follow it.
 
         Raises:
             DataError: A file can no longer be read, or is not what it was when the run began.
         """
         if not len(samples):
-            return Block(b"", samples, samples)
+            return RecordBlock(b"", samples, samples)
         # In the order of the files, in which the system finds them sooner, and neighbours are read together.
         ordered, places = np.unique(samples, return_inverse=True)
         spans = self.records.locate(ordered)
@@ -122,10 +122,10 @@ class RecordReader:
         first = _first_of_runs(spans, self.records.gap)
         last = np.append(first[1:], len(ordered)) - 1
         starts = spans.offsets[first]
-        runs = Runs(spans.files[first], starts, spans.offsets[last] + sizes[last] - starts)
+        runs = FileRanges(spans.files[first], starts, spans.offsets[last] + sizes[last] - starts)
         # From a place in the file to one in what is read.
         shifts = np.repeat(np.cumsum(runs.sizes) - runs.sizes - starts, last - first + 1)
-        return Block(self._read_runs(runs), (spans.offsets + shifts)[places], sizes[places])
+        return RecordBlock(self._read_runs(runs), (spans.offsets + shifts)[places], sizes[places])
 
     def check_unchanged(self, number: int) -> None:
         """Checks that a file is what it was when the run began.
@@ -149,7 +149,7 @@ class RecordReader:
                 self._checked[number] = now
                 self.check_unchanged(number)
 
-    def _read_runs(self, runs: Runs) -> bytes:
+    def _read_runs(self, runs: FileRanges) -> bytes:
         """Reads runs one after another. A disk that is slow is told what follows, and fetches all of it at once."""
         data, into = new_bytes(int(runs.sizes.sum()))
         most, self._most = self._most, MAX_READS
@@ -168,14 +168,14 @@ class RecordReader:
             filled = end
         return data
 
-    def _announce(self, runs: Runs) -> None:
+    def _announce(self, runs: FileRanges) -> None:
         """Asks the system to fetch what will be read; where it does not take advice, it is read without."""
         with contextlib.suppress(OSError):
             for number, start, size in runs.each():
                 if number in self._open:
                     os.posix_fadvise(self._open[number], start, size, os.POSIX_FADV_WILLNEED)
 
-    def _read_part(self, runs: Runs, into: NDArray[np.uint8]) -> None:
+    def _read_part(self, runs: FileRanges, into: NDArray[np.uint8]) -> None:
         """Reads MAX_READS runs or fewer."""
         if self._many is not None and len(runs.files) >= MANY:
             descriptors = self._descriptors[runs.files]
@@ -212,7 +212,7 @@ class RecordReader:
         return data
 
     def _compare(self, number: int, status: os.stat_result) -> None:
-        before, now = self.records.stamps[number], Stamp.of(status)
+        before, now = self.records.stamps[number], FileStamp.of(status)
         if now == before:
             return
         what = f"{now.size} bytes instead of {before.size}" if now.size != before.size else "written again"
@@ -225,7 +225,7 @@ class RecordReader:
         return DataError(f"Cannot read {self.records.paths[number]}: {error.strerror or error}.")
 
 
-def _first_of_runs(spans: Spans, gap: int) -> NDArray[np.int64]:
+def _first_of_runs(spans: RecordSpans, gap: int) -> NDArray[np.int64]:
     """The first record of each run of records that lie one after another in a file and are read together."""
     ends = spans.offsets[:-1] + spans.sizes[:-1] + gap
     follows = (spans.files[1:] == spans.files[:-1]) & (spans.offsets[1:] == ends)

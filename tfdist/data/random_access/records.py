@@ -14,8 +14,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tfdist.data.random_access.index_files import Stamp
-from tfdist.data.random_access.record_index import Index, Kind, open_index
+from tfdist.data.random_access.index_files import FileStamp
+from tfdist.data.random_access.record_index import RecordIndex, RecordKind, open_index
 from tfdist.errors import DataError
 
 OnCorrupt = Literal["stop", "skip"]
@@ -32,7 +32,7 @@ PARALLEL_INDICES = 8
 _log = logging.getLogger("tfdist")
 
 
-class Spans(NamedTuple):
+class RecordSpans(NamedTuple):
     """Where some records lie, each of shape [k].
 
     Attributes:
@@ -62,7 +62,7 @@ class Records:
     """
 
     paths: tuple[Path, ...]
-    stamps: tuple[Stamp, ...]
+    stamps: tuple[FileStamp, ...]
     first: NDArray[np.int64]
     starts: NDArray[np.int64]
     gap: int
@@ -72,7 +72,7 @@ class Records:
     def open(
         cls,
         paths: Sequence[Path],
-        kind: Kind,
+        kind: RecordKind,
         *,
         on_corrupt: OnCorrupt = "stop",
         header: bool = False,
@@ -126,7 +126,7 @@ class Records:
         spans = self.starts[ends] - self.starts[self.first[:-1] + np.arange(len(self.paths))]
         return float(spans.sum()) / int(self.first[-1]) - self.gap
 
-    def locate(self, samples: NDArray[np.int64]) -> Spans:
+    def locate(self, samples: NDArray[np.int64]) -> RecordSpans:
         """Where samples lie; `samples` [k] are their numbers."""
         if len(self.left_out):
             before = np.searchsorted(self.left_out - np.arange(len(self.left_out)), samples, side="right")
@@ -135,10 +135,10 @@ class Records:
         slots = samples + files
         offsets = np.asarray(self.starts[slots])
         sizes = self.starts[slots + 1] - offsets - self.gap
-        return Spans(files, samples - self.first[files], offsets, np.asarray(sizes))
+        return RecordSpans(files, samples - self.first[files], offsets, np.asarray(sizes))
 
 
-def _open_all(paths: Sequence[Path], kind: Kind, verify: bool, cache: Path | None) -> list[Index]:
+def _open_all(paths: Sequence[Path], kind: RecordKind, verify: bool, cache: Path | None) -> list[RecordIndex]:
     """The indices of files, in their order.
 
     Workers that come at the same time begin with different files, so that each finds what others have built.
@@ -165,7 +165,7 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _judge(indices: Sequence[Index], on_corrupt: OnCorrupt) -> None:
+def _judge(indices: Sequence[RecordIndex], on_corrupt: OnCorrupt) -> None:
     """Stops at a corrupt record, or says how many are left out."""
     corrupt = sum(len(index.corrupt) for index in indices)
     if not corrupt:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-class Reason(IntEnum):
+class CorruptReason(IntEnum):
     """Why a record is corrupt. The numbers stand in index files."""
 
     LENGTH = 1
@@ -20,14 +20,14 @@ class Reason(IntEnum):
 
     def told(self, path: Path, record: int, offset: int) -> str:
         """What is wrong with a record that begins at `offset`, in one sentence."""
-        if self is Reason.TRUNCATED:
+        if self is CorruptReason.TRUNCATED:
             return f"{path} is truncated: it ends inside record {record}, which begins at byte {offset}."
-        what = "length" if self is Reason.LENGTH else "data"
+        what = "length" if self is CorruptReason.LENGTH else "data"
         return f"{path}, record {record}, at byte {offset}: the {what}'s checksum is wrong, the file is damaged."
 
 
 @dataclass(frozen=True)
-class Found:
+class ScannedRecords:
     """The records of one chunk of a file.
 
     Attributes:
@@ -38,4 +38,4 @@ class Found:
 
     starts: NDArray[np.int64]
     end: int
-    corrupt: Sequence[tuple[int, Reason]] = ()
+    corrupt: Sequence[tuple[int, CorruptReason]] = ()

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfdist.data.random_access.crc32c import masked_crc32c, masked_crc32c_of_each, masked_crc32c_of_lengths
-from tfdist.data.random_access.scan_results import Found, Reason
+from tfdist.data.random_access.scan_results import CorruptReason, ScannedRecords
 from tfdist.errors import DataError
 
 CHUNK = 1 << 20
@@ -31,7 +31,7 @@ _CRC = struct.Struct("<I")
 _COMPRESSED = {b"\x1f\x8b": "GZIP", b"\x78\x01": "ZLIB", b"\x78\x5e": "ZLIB", b"\x78\x9c": "ZLIB", b"\x78\xda": "ZLIB"}
 
 
-def scan_tfrecord(file: IO[bytes], path: Path, size: int, verify: bool) -> Iterator[Found]:
+def scan_tfrecord(file: IO[bytes], path: Path, size: int, verify: bool) -> Iterator[ScannedRecords]:
     """Follows the headers from record to record.
 
     Args:
@@ -54,7 +54,7 @@ def scan_tfrecord(file: IO[bytes], path: Path, size: int, verify: bool) -> Itera
         data = os.pread(scan.descriptor, step, position)
         headers, after = _walk(data)
         starts, corrupt, end = scan.check(data, headers, position, after, number)
-        yield Found(starts, end + HEADER_BYTES, corrupt)
+        yield ScannedRecords(starts, end + HEADER_BYTES, corrupt)
         number += len(starts)
         # Behind a record that is larger than a chunk, its like may follow: their data need not be read to pass them.
         step = _SMALL_CHUNK if end - position > 2 * CHUNK and not verify else CHUNK
@@ -72,7 +72,7 @@ class _Scan:
 
     def check(
         self, data: bytes, headers: list[int], position: int, after: int, number: int
-    ) -> tuple[NDArray[np.int64], list[tuple[int, Reason]], int]:
+    ) -> tuple[NDArray[np.int64], list[tuple[int, CorruptReason]], int]:
         """The starts of the records in a chunk, which of them are corrupt, and where the next header is.
 
         Args:
@@ -87,7 +87,7 @@ class _Scan:
         if bad is not None:
             return self._damaged(data, places[: bad + 1], position, number)
         if position + after > self.size or not headers:
-            reason = Reason.TRUNCATED
+            reason = CorruptReason.TRUNCATED
             if not headers:
                 places = np.zeros(1, np.int64)
             self._stop(reason, number + len(places) - 1, position + int(places[-1]))
@@ -97,26 +97,26 @@ class _Scan:
 
     def _damaged(
         self, data: bytes, places: NDArray[np.int64], position: int, number: int
-    ) -> tuple[NDArray[np.int64], list[tuple[int, Reason]], int]:
+    ) -> tuple[NDArray[np.int64], list[tuple[int, CorruptReason]], int]:
         """Like `check`, where the last of the headers at `places` is damaged."""
         where = position + int(places[-1])
         if number + len(places) == 1:
             _refuse_other_kinds(self.path, data[:2])
-        self._stop(Reason.LENGTH, number + len(places) - 1, where)
+        self._stop(CorruptReason.LENGTH, number + len(places) - 1, where)
         end = self._next_header(where + 1)
         if end == self.size and number + len(places) == 1:
             raise DataError(f"{self.path}: no record was found in it. Expected a TFRecord file.")
-        corrupt = [*self._wrong_data(data, places[:-1], position), (len(places) - 1, Reason.LENGTH)]
+        corrupt = [*self._wrong_data(data, places[:-1], position), (len(places) - 1, CorruptReason.LENGTH)]
         return places + position + HEADER_BYTES, corrupt, end
 
-    def _stop(self, reason: Reason, record: int, offset: int) -> None:
+    def _stop(self, reason: CorruptReason, record: int, offset: int) -> None:
         if self.verify:
             return
-        hint = " It may not be a TFRecord file." if record == 0 and reason is Reason.LENGTH else ""
+        hint = " It may not be a TFRecord file." if record == 0 and reason is CorruptReason.LENGTH else ""
         remedy = " Write the file again, or leave corrupt records out with on_corrupt: skip."
         raise DataError(reason.told(self.path, record, offset) + (hint or remedy))
 
-    def _wrong_data(self, data: bytes, places: NDArray[np.int64], position: int) -> list[tuple[int, Reason]]:
+    def _wrong_data(self, data: bytes, places: NDArray[np.int64], position: int) -> list[tuple[int, CorruptReason]]:
         """The records whose data is corrupt, among those whose headers stand at `places` of a chunk."""
         if not self.verify or not len(places):
             return []
@@ -125,9 +125,9 @@ class _Scan:
         inside = int(np.count_nonzero(starts + lengths + FOOTER_BYTES <= len(data)))
         stored = _unaligned(data, (starts + lengths)[:inside], FOOTER_BYTES).view("<u4").reshape(-1)
         right = masked_crc32c_of_each(data, starts[:inside], lengths[:inside]) == stored
-        wrong = [(place, Reason.DATA) for place in np.flatnonzero(~right).tolist()]
+        wrong = [(place, CorruptReason.DATA) for place in np.flatnonzero(~right).tolist()]
         if inside < len(places) and not self._is_whole(position + int(starts[-1]), int(lengths[-1])):
-            wrong.append((len(places) - 1, Reason.DATA))
+            wrong.append((len(places) - 1, CorruptReason.DATA))
         return wrong
 
     def _is_whole(self, start: int, length: int) -> bool:

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfdist.data.files.remote_files import is_remote, stamp_of
-from tfdist.data.random_access.index_files import Stamp, places, writing
+from tfdist.data.random_access.index_files import FileStamp, places, writing
 from tfdist.data.random_access.records import KEPT_FROM_BYTES, PARALLEL_INDICES
-from tfdist.data.sequential.tfrecord_stream import Compression, compression_of, read_records
+from tfdist.data.sequential.tfrecord_stream import TFRecordCompression, compression_of, read_records
 from tfdist.errors import DataError
 
 _SUFFIX = ".tfcount"
@@ -35,8 +35,8 @@ class SequentialFile:
     """
 
     name: str
-    compression: Compression | None
-    stamp: Stamp
+    compression: TFRecordCompression | None
+    stamp: FileStamp
     records: int
 
 
@@ -69,13 +69,13 @@ def count_records(names: Sequence[str], cache: Path | None = None) -> tuple[Sequ
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def check_alike(names: Sequence[str], compressions: Sequence[Compression | None]) -> None:
+def check_alike(names: Sequence[str], compressions: Sequence[TFRecordCompression | None]) -> None:
     """Checks that files are compressed in one way; empty ones fit all others.
 
     Raises:
         DataError: They are not.
     """
-    kinds: dict[Compression, str] = {}
+    kinds: dict[TFRecordCompression, str] = {}
     for name, kind in zip(names, compressions, strict=True):
         if kind is not None:
             kinds.setdefault(kind, name)
@@ -88,7 +88,9 @@ def check_alike(names: Sequence[str], compressions: Sequence[Compression | None]
         )
 
 
-def _count(name: str, compression: Compression | None, stamp: Stamp, keep: bool, cache: Path | None) -> SequentialFile:
+def _count(
+    name: str, compression: TFRecordCompression | None, stamp: FileStamp, keep: bool, cache: Path | None
+) -> SequentialFile:
     candidates = _places(name, cache)
     for place in candidates:
         records = _kept(place, stamp)
@@ -110,16 +112,16 @@ def _places(name: str, cache: Path | None) -> tuple[Path, ...]:
     return tuple(place.with_suffix(_SUFFIX) for place in found)
 
 
-def _kept(place: Path, stamp: Stamp) -> int | None:
+def _kept(place: Path, stamp: FileStamp) -> int | None:
     try:
         content = json.loads(place.read_bytes())
-        fits = Stamp(content["size"], content["modified_ns"]) == stamp
+        fits = FileStamp(content["size"], content["modified_ns"]) == stamp
         return int(content["records"]) if fits else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def _keep(candidates: Sequence[Path], stamp: Stamp, records: int) -> None:
+def _keep(candidates: Sequence[Path], stamp: FileStamp, records: int) -> None:
     """Remembers a count. It is whole or absent; where nothing can be written it will be counted again."""
     content = {"size": stamp.size, "modified_ns": stamp.modified_ns, "records": records}
     for place in candidates:

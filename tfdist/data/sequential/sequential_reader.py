@@ -18,7 +18,7 @@ from tfdist.errors import DataError
 
 T = TypeVar("T")
 
-Tape = Generator[Sequence[T], None, None]
+SampleStream = Generator[Sequence[T], None, None]
 """The samples of a file, some at a time, from its first on."""
 
 
@@ -29,7 +29,12 @@ class SequentialReader(Generic[T]):
     """
 
     def __init__(
-        self, counts: Sequence[int], names: Sequence[str], play: Callable[[int], Tape[T]], lanes: int, window: int
+        self,
+        counts: Sequence[int],
+        names: Sequence[str],
+        play: Callable[[int], SampleStream[T]],
+        lanes: int,
+        window: int,
     ) -> None:
         """Takes the files and opens none.
 
@@ -111,7 +116,7 @@ class SequentialReader(Generic[T]):
 class _Open(Generic[T]):
     """A file that is being read."""
 
-    def __init__(self, name: str, count: int, tape: Tape[T]) -> None:
+    def __init__(self, name: str, count: int, tape: SampleStream[T]) -> None:
         self._name, self._count, self._tape = name, count, tape
         self._held: dict[int, T] = {}
         self._oldest = self._read = 0

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from tfdist.data.files.remote_files import is_remote, names_of, stamp_of
 from tfdist.data.formats.tfrecord_files import TFRecordReader
 from tfdist.data.ops.prefetch import BATCH_BY_BATCH
-from tfdist.data.random_access.record_reader import Block
+from tfdist.data.random_access.record_reader import RecordBlock
 from tfdist.data.random_access.records import OnCorrupt
 from tfdist.data.sequential.record_counts import SequentialFile, count_records
-from tfdist.data.sequential.sequential_reader import SequentialReader, Tape
+from tfdist.data.sequential.sequential_reader import SampleStream, SequentialReader
 from tfdist.data.sequential.tfrecord_stream import compression_of, read_records
 from tfdist.errors import DataError
 from tfdist.order.sequential_order import LANES, SHUFFLE_BUFFER, Lanes
@@ -51,13 +51,13 @@ class SequentialTFRecordReader:
     def __len__(self) -> int:
         return len(self._reader)
 
-    def read(self, indices: NDArray[np.int64]) -> Block:
+    def read(self, indices: NDArray[np.int64]) -> RecordBlock:
         """Returns the records `indices` [k].
 
         Raises:
             DataError: A record is damaged, or its file can no longer be read or has changed.
         """
-        return Block.of(self._reader.read(indices))
+        return RecordBlock.of(self._reader.read(indices))
 
     def places(self, indices: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Where records are, as `names` says it: places in `files`, numbers in the file, both int64 [k]."""
@@ -69,7 +69,7 @@ class SequentialTFRecordReader:
         pairs = zip(files.tolist(), records.tolist(), strict=True)
         return [f"{self.files[number].name}, record {record}" for number, record in pairs]
 
-    def _play(self, number: int) -> Tape[bytes]:
+    def _play(self, number: int) -> SampleStream[bytes]:
         file = self.files[number]
         if stamp_of(file.name) != file.stamp:
             raise DataError(

@@ -18,7 +18,7 @@ from tfdist.data.random_access.crc32c import masked_crc32c_of_each, masked_crc32
 from tfdist.data.random_access.tfrecord_scan import FOOTER_BYTES, FRAME_BYTES, HEADER_BYTES
 from tfdist.errors import DataError
 
-Compression = Literal["", "GZIP", "ZLIB"]
+TFRecordCompression = Literal["", "GZIP", "ZLIB"]
 """As TensorFlow names it; empty for none."""
 
 CHUNK = 1 << 18
@@ -33,7 +33,7 @@ _HEADER = struct.Struct("<QI")
 _LENGTH = struct.Struct("<Q")
 
 
-def compression_of(name: str) -> Compression | None:
+def compression_of(name: str) -> TFRecordCompression | None:
     """How a TFRecord file is compressed; None for an empty file, which may be of any kind.
 
     Raises:
@@ -51,7 +51,7 @@ def compression_of(name: str) -> Compression | None:
     return "GZIP" if beginning[:2] == _GZIP else "ZLIB" if beginning[:2] in _ZLIB else ""
 
 
-def read_records(name: str, compression: Compression, verify: bool = True) -> Iterator[list[bytes]]:
+def read_records(name: str, compression: TFRecordCompression, verify: bool = True) -> Iterator[list[bytes]]:
     """Reads a file from its beginning to its end, some records at a time.
 
     Args:

@@ -6,14 +6,14 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tfdist.data.tools.file_checks import FileCheck, Problem
+from tfdist.data.tools.file_checks import FileCheck, FileProblem
 from tfdist.plan.wording import counted, size_of
 
 _MOST_GOOD = 20
 _MOST_PROBLEMS = 10
 
 
-def render(files: Sequence[FileCheck], missing: Sequence[Problem]) -> str:
+def render(files: Sequence[FileCheck], missing: Sequence[FileProblem]) -> str:
     """A line a file, what is wrong below it, and all together at the end."""
     return "\n".join((*_lines(files), *(problem.text for problem in missing), _total(files, missing)))
 
@@ -33,14 +33,14 @@ def _lines(files: Sequence[FileCheck]) -> Iterator[str]:
         yield f"{counted(len(good), 'file')} more: ok" if len(shown) else f"{counted(len(good), 'file')}: ok"
 
 
-def _total(files: Sequence[FileCheck], missing: Sequence[Problem]) -> str:
+def _total(files: Sequence[FileCheck], missing: Sequence[FileProblem]) -> str:
     records, size = sum(file.records for file in files), sum(file.size for file in files)
     bad = [problem for file in files for problem in file.problems]
     wrong = f"{counted(len(bad) + len(missing), 'problem')}" if bad or missing else "nothing wrong"
     return f"{counted(len(files), 'file')}, {counted(records, 'record')}, {size_of(size)}: {wrong}"
 
 
-def to_json(files: Sequence[FileCheck], missing: Sequence[Problem]) -> dict[str, Any]:
+def to_json(files: Sequence[FileCheck], missing: Sequence[FileProblem]) -> dict[str, Any]:
     """The same in JSON's types; sizes and offsets in bytes."""
     return {
         "files": [dataclasses.asdict(file) | {"path": str(file.path)} for file in files],

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from tfdist.data.random_access.scan_results import Reason
+from tfdist.data.random_access.scan_results import CorruptReason
 from tfdist.data.random_access.tfrecord_scan import HEADER_BYTES, scan_tfrecord
 from tfdist.data.sequential.tfrecord_stream import compression_of, read_records
-from tfdist.data.tools.process_pool import Report, Work
+from tfdist.data.tools.process_pool import ReportProgress, TaskFunction
 from tfdist.errors import DataError
 
 _SHARD = re.compile(r"(?P<name>.*)-(?P<shard>\d+)-of-(?P<shards>\d+)(?P<rest>\..*)?")
@@ -24,7 +24,7 @@ _MOST_MISSING = 5
 
 
 @dataclass(frozen=True)
-class Problem:
+class FileProblem:
     """Something wrong with a file.
 
     Attributes:
@@ -54,7 +54,7 @@ class FileCheck:
     path: Path
     size: int
     records: int
-    problems: tuple[Problem, ...]
+    problems: tuple[FileProblem, ...]
 
 
 def total_size(paths: Iterable[Path]) -> int:
@@ -66,12 +66,12 @@ def total_size(paths: Iterable[Path]) -> int:
     return total
 
 
-def make_checker(_: None) -> Work:
+def make_checker(_: None) -> TaskFunction:
     """Returns what checks a file, for `run_in_processes`; it reports bytes."""
     return check_file
 
 
-def check_file(path: Path, report: Report) -> FileCheck:
+def check_file(path: Path, report: ReportProgress) -> FileCheck:
     """Reads a TFRecord file from its beginning to its end; one that is compressed, to the first thing that is wrong.
 
     A file that cannot be read, or is none of TFRecord, is a finding like any other: the others are checked, too.
@@ -79,7 +79,7 @@ def check_file(path: Path, report: Report) -> FileCheck:
     return check_parts(path, report, _parts)
 
 
-class Part(NamedTuple):
+class FilePart(NamedTuple):
     """What was found in the next stretch of a file.
 
     Attributes:
@@ -90,10 +90,12 @@ class Part(NamedTuple):
 
     end: int
     records: int
-    problems: Sequence[Problem]
+    problems: Sequence[FileProblem]
 
 
-def check_parts(path: Path, report: Report, parts: Callable[[IO[bytes], Path, int], Iterable[Part]]) -> FileCheck:
+def check_parts(
+    path: Path, report: ReportProgress, parts: Callable[[IO[bytes], Path, int], Iterable[FilePart]]
+) -> FileCheck:
     """Puts together what is found in the parts of a file, among it that it cannot be read.
 
     Args:
@@ -102,7 +104,7 @@ def check_parts(path: Path, report: Report, parts: Callable[[IO[bytes], Path, in
         parts: From the open file, its name and its size to its parts, in order.
     """
     size = records = position = 0
-    problems: list[Problem] = []
+    problems: list[FileProblem] = []
     try:
         with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
@@ -112,17 +114,17 @@ def check_parts(path: Path, report: Report, parts: Callable[[IO[bytes], Path, in
                 report(min(part.end, size) - position)
                 position = min(part.end, size)
     except OSError as error:
-        problems.append(Problem(f"Cannot read {path}: {error.strerror or error}.", None, None, "unreadable"))
+        problems.append(FileProblem(f"Cannot read {path}: {error.strerror or error}.", None, None, "unreadable"))
     except DataError as error:
-        problems.append(Problem(str(error), None, None, "unreadable"))
+        problems.append(FileProblem(str(error), None, None, "unreadable"))
     report(size - position)
     return FileCheck(path, size, records - sum(problem.record is not None for problem in problems), tuple(problems))
 
 
-def _parts(file: IO[bytes], path: Path, size: int) -> Iterator[Part]:
+def _parts(file: IO[bytes], path: Path, size: int) -> Iterator[FilePart]:
     if compression := compression_of(str(path)):
         # How far in the file its records lie is not known, and behind what is wrong nothing is found again.
-        yield from (Part(0, len(found), ()) for found in read_records(str(path), compression))
+        yield from (FilePart(0, len(found), ()) for found in read_records(str(path), compression))
         return
     records = 0
     for found in scan_tfrecord(file, path, size, verify=True):
@@ -131,14 +133,14 @@ def _parts(file: IO[bytes], path: Path, size: int) -> Iterator[Part]:
             for place, reason in found.corrupt
         ]
         records += len(found.starts)
-        yield Part(found.end, len(found.starts), problems)
+        yield FilePart(found.end, len(found.starts), problems)
 
 
-def _corrupt(path: Path, record: int, offset: int, reason: Reason) -> Problem:
-    return Problem(reason.told(path, record, offset), record, offset, reason.name.lower())
+def _corrupt(path: Path, record: int, offset: int, reason: CorruptReason) -> FileProblem:
+    return FileProblem(reason.told(path, record, offset), record, offset, reason.name.lower())
 
 
-def missing_shards(paths: Iterable[Path]) -> Iterator[Problem]:
+def missing_shards(paths: Iterable[Path]) -> Iterator[FileProblem]:
     """What the files' names say: `train-00003-of-00008.tfrecord` has seven others beside it."""
     groups: dict[tuple[Path, str, str, str], None] = {}
     for path in paths:
@@ -151,4 +153,4 @@ def missing_shards(paths: Iterable[Path]) -> Iterator[Problem]:
             shown = ", ".join(missing[:_MOST_MISSING])
             more = f" and {len(missing) - _MOST_MISSING} more" if len(missing) > _MOST_MISSING else ""
             text = f"{folder}: {len(missing)} of {len(names)} shards are missing: {shown}{more}."
-            yield Problem(text, None, None, "missing")
+            yield FileProblem(text, None, None, "missing")

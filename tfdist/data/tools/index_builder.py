@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from tfdist.data.random_access.record_index import Kind, open_index
-from tfdist.data.tools.process_pool import Report, Work
+from tfdist.data.random_access.record_index import RecordKind, open_index
+from tfdist.data.tools.process_pool import ReportProgress, TaskFunction
 
 
 @dataclass(frozen=True)
-class Indexed:
+class IndexedFile:
     """The index of a file.
 
     Attributes:
@@ -24,12 +24,12 @@ class Indexed:
     place: Path | None
 
 
-def make_indexer(kind: Kind) -> Work:
+def make_indexer(kind: RecordKind) -> TaskFunction:
     """Returns what indexes a file, for `run_in_processes`; it reports files."""
 
-    def index(path: Path, report: Report) -> Indexed:
+    def index(path: Path, report: ReportProgress) -> IndexedFile:
         found = open_index(path, kind)
         report(1)
-        return Indexed(path, len(found), found.file)
+        return IndexedFile(path, len(found), found.file)
 
     return index

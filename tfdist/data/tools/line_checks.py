@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from tfdist.data.formats.csv_files import Columns, common_header
+from tfdist.data.formats.csv_files import CsvColumns, common_header
 from tfdist.data.formats.text_files import labelled
 from tfdist.data.random_access.line_scan import BYTE_ORDER_MARK
-from tfdist.data.tools.file_checks import FileCheck, Part, Problem, check_parts
-from tfdist.data.tools.process_pool import Report, Work
+from tfdist.data.tools.file_checks import FileCheck, FilePart, FileProblem, check_parts
+from tfdist.data.tools.process_pool import ReportProgress, TaskFunction
 
 _PART_LINES = 10_000
 
@@ -41,7 +41,7 @@ class CsvRules:
             DataError: A file cannot be read, headers differ, or a column is not in them.
         """
         header = common_header(paths)
-        Columns.named(columns or (), header, paths[0])
+        CsvColumns.named(columns or (), header, paths[0])
         return cls(header, columns or header)
 
 
@@ -56,12 +56,12 @@ class TextRules:
     label_separator: str
 
 
-def make_line_checker(rules: CsvRules | TextRules) -> Work:
+def make_line_checker(rules: CsvRules | TextRules) -> TaskFunction:
     """Returns what checks a file, for `run_in_processes`; it reports bytes."""
 
-    def check(path: Path, report: Report) -> FileCheck:
+    def check(path: Path, report: ReportProgress) -> FileCheck:
         if isinstance(rules, CsvRules):
-            columns = Columns.named(rules.columns, rules.header, path)
+            columns = CsvColumns.named(rules.columns, rules.header, path)
             return check_parts(path, report, functools.partial(_parts, read=columns.numbers, header=True))
         separator = rules.label_separator.encode()
         return check_parts(path, report, functools.partial(_parts, read=lambda line: labelled(line, separator)))
@@ -71,10 +71,10 @@ def make_line_checker(rules: CsvRules | TextRules) -> Work:
 
 def _parts(
     file: IO[bytes], path: Path, size: int, read: Callable[[bytes], object], header: bool = False
-) -> Iterator[Part]:
+) -> Iterator[FilePart]:
     """Reads every line that is not empty by `read`, which raises ValueError for a bad one."""
     records = end = seen = 0
-    problems: list[Problem] = []
+    problems: list[FileProblem] = []
     for number, line in enumerate(file, 1):
         start, end = end, end + len(line)
         content = line.removesuffix(b"\n").removesuffix(b"\r")
@@ -85,9 +85,9 @@ def _parts(
             try:
                 read(content)
             except ValueError as error:
-                problems.append(Problem(f"{path}, line {number}: {error}", seen + records, start, "line"))
+                problems.append(FileProblem(f"{path}, line {number}: {error}", seen + records, start, "line"))
             records += 1
         if records == _PART_LINES:
-            yield Part(end, records, problems)
+            yield FilePart(end, records, problems)
             seen, records, problems = seen + records, 0, []
-    yield Part(size, records, problems)
+    yield FilePart(size, records, problems)

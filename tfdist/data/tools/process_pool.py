@@ -23,22 +23,22 @@ from typing import Any
 from tfdist.config.dotted_path import search_in
 from tfdist.errors import DataError, TfdistError, UsageError, WorkerFailedError
 
-Report = Callable[[int], None]
-Work = Callable[[Any, Report], Any]
+ReportProgress = Callable[[int], None]
+TaskFunction = Callable[[Any, ReportProgress], Any]
 
 _END_SECONDS = 5.0
 _LOOK_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
-class Advanced:
+class TaskProgress:
     """A task came on by so much."""
 
     amount: int
 
 
 @dataclass(frozen=True)
-class Done:
+class TaskResult:
     """A task is done."""
 
     task: Any
@@ -52,8 +52,8 @@ class _Failed:
 
 
 def run_in_processes(
-    make_work: Callable[[Any], Work], argument: Any, tasks: Sequence[Any], processes: int
-) -> Generator[Advanced | Done, None, None]:
+    make_work: Callable[[Any], TaskFunction], argument: Any, tasks: Sequence[Any], processes: int
+) -> Generator[TaskProgress | TaskResult, None, None]:
     """Yields what becomes of tasks that several processes work on.
 
     Args:
@@ -77,7 +77,7 @@ def run_in_processes(
             for connection in wait(list(busy), _LOOK_SECONDS):
                 member = busy[connection]  # type: ignore[index]
                 said = member.receive()
-                if isinstance(said, Done):
+                if isinstance(said, TaskResult):
                     member.give(waiting.popleft() if waiting else None)
                 yield said
     finally:
@@ -90,7 +90,7 @@ def run_in_processes(
 class _Member:
     """One process, as the caller sees it."""
 
-    def __init__(self, make_work: Callable[[Any], Work], argument: Any) -> None:
+    def __init__(self, make_work: Callable[[Any], TaskFunction], argument: Any) -> None:
         context = multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe()
         self.task: Any = None
@@ -108,7 +108,7 @@ class _Member:
         with contextlib.suppress(BrokenPipeError):
             self.connection.send(task)
 
-    def receive(self) -> Advanced | Done:
+    def receive(self) -> TaskProgress | TaskResult:
         try:
             said = self.connection.recv()
         except (EOFError, ConnectionResetError):
@@ -149,7 +149,7 @@ def _interrupts_ignored() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _serve(connection: Connection, make_work: Callable[[Any], Work], argument: Any, directory: str) -> None:
+def _serve(connection: Connection, make_work: Callable[[Any], TaskFunction], argument: Any, directory: str) -> None:
     """The life of a process."""
     search_in(directory)
 
@@ -157,12 +157,12 @@ def _serve(connection: Connection, make_work: Callable[[Any], Work], argument: A
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(signal.SIGTERM))
 
     def report(amount: int) -> None:
-        connection.send(Advanced(amount))
+        connection.send(TaskProgress(amount))
 
     try:
         work = make_work(argument)
         while (task := connection.recv()) is not None:
-            connection.send(Done(task, work(task, report)))
+            connection.send(TaskResult(task, work(task, report)))
     except (EOFError, BrokenPipeError, ConnectionResetError):
         return  # nobody is left to work for
     except TfdistError as error:

@@ -16,7 +16,7 @@ VERSION = 1
 
 
 @dataclass(frozen=True)
-class Manifest:
+class ShardManifest:
     """The shards of one source.
 
     Attributes:
@@ -37,7 +37,7 @@ class Manifest:
     features: Mapping[str, Any] = field(default_factory=dict)
     sizes: Mapping[str, int] = field(default_factory=dict)
 
-    def differences(self, other: Manifest) -> list[str]:
+    def differences(self, other: ShardManifest) -> list[str]:
         """What the shards of `other` have been made of differently, in words; none when both make the same."""
         found = [
             f"{key}: {other.source.get(key)} then, {self.source.get(key)} now"
@@ -50,7 +50,7 @@ class Manifest:
             found.append(f"shards: {other.shards} then, {self.shards} now")
         return found
 
-    def with_shard(self, name: str, size: int, features: Mapping[str, Any]) -> Manifest:
+    def with_shard(self, name: str, size: int, features: Mapping[str, Any]) -> ShardManifest:
         """With one more finished shard.
 
         Raises:

@@ -21,21 +21,21 @@ from tfdist.errors import DataError, UsageError
 INPUT, LABEL = "x", "y"
 """The names of the two features that are written."""
 
-Columns = tuple[NDArray, NDArray]
+SampleColumns = tuple[NDArray, NDArray]
 """`x` and `y` of k samples, [k, ...] each: float32, int64 or bytes as objects."""
 
 
-class Samples(Protocol):
+class ShardableSamples(Protocol):
     """What a format must provide to be written."""
 
     def __len__(self) -> int:
         """The number of samples."""
 
-    def read(self, indices: NDArray[np.int64]) -> Columns:
+    def read(self, indices: NDArray[np.int64]) -> SampleColumns:
         """Returns the samples `indices` [k]."""
 
 
-def open_samples(section: sections.SourceConfig) -> Samples:
+def open_samples(section: sections.SourceConfig) -> ShardableSamples:
     """Opens a source.
 
     Raises:
@@ -70,7 +70,7 @@ def inputs_of(section: sections.SourceConfig) -> tuple[Path, ...]:
     return matching(section.files)
 
 
-def features_of(section: sections.SourceConfig, columns: Columns) -> Mapping[str, dict[str, Any]]:
+def features_of(section: sections.SourceConfig, columns: SampleColumns) -> Mapping[str, dict[str, Any]]:
     """The `features` of a config that reads what was written, from some samples."""
     features = {name: _feature(values) for name, values in zip((INPUT, LABEL), columns, strict=True)}
     if isinstance(section, sections.ImagesSource):
@@ -97,7 +97,7 @@ class _Arrays:
     def __len__(self) -> int:
         return len(self._arrays[0])
 
-    def read(self, indices: NDArray[np.int64]) -> Columns:
+    def read(self, indices: NDArray[np.int64]) -> SampleColumns:
         # Row by row, as large arrays are mapped from the file.
         pairs = zip(self._arrays, self._names, strict=True)
         x, y = (_writable(np.asarray(array[indices]), name) for array, name in pairs)
@@ -114,7 +114,7 @@ class _Texts:
     def __len__(self) -> int:
         return len(self._reader)
 
-    def read(self, indices: NDArray[np.int64]) -> Columns:
+    def read(self, indices: NDArray[np.int64]) -> SampleColumns:
         texts, labels = self._reader.read(indices)
         if self._vectorize is None:
             return texts, labels
@@ -141,7 +141,7 @@ class _Images:
     def __len__(self) -> int:
         return len(self._files)
 
-    def read(self, indices: NDArray[np.int64]) -> Columns:
+    def read(self, indices: NDArray[np.int64]) -> SampleColumns:
         images = np.empty(len(indices), np.object_)
         for place, index in enumerate(indices.tolist()):
             path = self._files.paths[index]

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from tfdist.config.data_sections import SourceConfig
 from tfdist.data.random_access.record_index import open_index
-from tfdist.data.tools.process_pool import Report, Work
+from tfdist.data.tools.process_pool import ReportProgress, TaskFunction
 from tfdist.data.tools.shard_manifest import check_same_kind
-from tfdist.data.tools.shard_samples import INPUT, LABEL, Samples, features_of, open_samples
+from tfdist.data.tools.shard_samples import INPUT, LABEL, ShardableSamples, features_of, open_samples
 from tfdist.errors import UsageError
 
 _TOGETHER = 256
@@ -46,7 +46,7 @@ class Shard:
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenShard:
     """What became of it.
 
     Attributes:
@@ -58,8 +58,8 @@ class Written:
     features: Mapping[str, Any]
 
 
-def make_writer(section: SourceConfig) -> Work:
-    """Opens the source, and returns what writes a `Shard` and returns what was `Written`."""
+def make_writer(section: SourceConfig) -> TaskFunction:
+    """Opens the source, and returns what writes a `Shard` and returns what was `WrittenShard`."""
     with _quiet():
         # Here, and not above: the process that hands out the work does none itself, and starts at once.
         import tensorflow as tf
@@ -68,13 +68,13 @@ def make_writer(section: SourceConfig) -> Work:
         tf.constant(0)
         samples = open_samples(section)
 
-    def write(shard: Shard, report: Report) -> Written:
+    def write(shard: Shard, report: ReportProgress) -> WrittenShard:
         return _write(section, samples, shard, report)
 
     return write
 
 
-def _write(section: SourceConfig, samples: Samples, shard: Shard, report: Report) -> Written:
+def _write(section: SourceConfig, samples: ShardableSamples, shard: Shard, report: ReportProgress) -> WrittenShard:
     import tensorflow as tf
 
     unfinished = shard.path.with_name(shard.path.name + UNFINISHED)
@@ -94,7 +94,7 @@ def _write(section: SourceConfig, samples: Samples, shard: Shard, report: Report
             f"{shard.path} could not be written: {getattr(error, 'strerror', None) or error}. Expected a directory "
             "that this user can write to, with room for the shards."
         ) from error
-    return Written(size, features)
+    return WrittenShard(size, features)
 
 
 def _settle(unfinished: Path, path: Path) -> int:

@@ -12,7 +12,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfdist.checkpoint import Checkpoints, Policy, Summary
+from tfdist.checkpoint import CheckpointManager, CheckpointSummary, SavePolicy
 from tfdist.checkpoint.checkpoint_manager import variables_of
 from tfdist.errors import RunDirError
 from tfdist.keras_repairs.base import training_state
@@ -51,12 +51,12 @@ class CheckpointCallback(keras.callbacks.Callback):
 
     def __init__(
         self,
-        checkpoints: Checkpoints,
-        policy: Policy,
-        facts: Summary,
+        checkpoints: CheckpointManager,
+        policy: SavePolicy,
+        facts: CheckpointSummary,
         steps: int,
         record: Callable[[], Mapping[str, Any]],
-        resumed: Summary | None,
+        resumed: CheckpointSummary | None,
         strategy: tf.distribute.Strategy,
         saving: ContextFactory = contextlib.nullcontext,
     ) -> None:

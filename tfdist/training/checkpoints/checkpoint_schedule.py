@@ -7,7 +7,7 @@ import time
 import numpy as np
 import tensorflow as tf
 
-from tfdist.checkpoint import Policy
+from tfdist.checkpoint import SavePolicy
 from tfdist.runtime.collectives import broadcast
 
 
@@ -19,7 +19,7 @@ class CheckpointSchedule:
         strategy: The process's strategy.
     """
 
-    def __init__(self, policy: Policy, strategy: tf.distribute.Strategy) -> None:
+    def __init__(self, policy: SavePolicy, strategy: tf.distribute.Strategy) -> None:
         self._policy = policy
         self._strategy = strategy
         self.begin(0)

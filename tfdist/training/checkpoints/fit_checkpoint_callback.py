@@ -14,7 +14,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfdist.checkpoint import Checkpoints, Policy, Summary
+from tfdist.checkpoint import CheckpointManager, CheckpointSummary, SavePolicy
 from tfdist.errors import UsageError
 from tfdist.keras_repairs.base import training_state
 from tfdist.keras_repairs.inputs import data_position
@@ -49,15 +49,15 @@ class RegisteredFit:
 
     number: int
     keeping: CheckpointOptions
-    checkpoints: Checkpoints
+    checkpoints: CheckpointManager
     after: str = ""
-    resumed: Summary | None = None
+    resumed: CheckpointSummary | None = None
 
     @property
-    def policy(self) -> Policy:
+    def policy(self) -> SavePolicy:
         """When its checkpoints are made, besides the ends of epochs."""
         minutes = self.keeping.every_minutes
-        return Policy(self.keeping.every_steps, None if minutes is None else minutes * 60.0)
+        return SavePolicy(self.keeping.every_steps, None if minutes is None else minutes * 60.0)
 
 
 class FitCheckpointCallback(CheckpointCallback):
@@ -81,7 +81,7 @@ class FitCheckpointCallback(CheckpointCallback):
         fit: RegisteredFit,
         given: Sequence[Any],
         record: RunRecordCallback | None,
-        facts: Summary,
+        facts: CheckpointSummary,
         strategy: tf.distribute.Strategy,
         begun: Callable[[], None],
         ended: Callable[[str, int], None],
@@ -109,7 +109,7 @@ class FitCheckpointCallback(CheckpointCallback):
         self._steps = data.steps or 0
         self._facts = dataclasses.replace(self._facts, batch_size=data.batch_size, samples=data.samples)
         if data.why_not:
-            self._due = CheckpointSchedule(Policy(), self._strategy)
+            self._due = CheckpointSchedule(SavePolicy(), self._strategy)
             if self._is_chief:
                 _log.warning("%s", not_within_epochs(data))
         if self._resumed is None:
@@ -178,7 +178,7 @@ class FitCheckpointCallback(CheckpointCallback):
     def _where(self) -> str:
         return super()._where() if self._steps else f"step {self._total} (epoch {self._position.epoch + 1})"
 
-    def _go_on(self, iterator: Any, resumed: Summary) -> None:
+    def _go_on(self, iterator: Any, resumed: CheckpointSummary) -> None:
         """Gives back all that was kept, and makes Keras begin with the epoch and step that come next."""
         assert self._data is not None
         kept = resumed.record["fit"]

@@ -21,7 +21,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfdist.checkpoint import Checkpoints, Retention, Summary, checkpoint_files
+from tfdist.checkpoint import CheckpointManager, CheckpointSummary, RetentionPolicy, checkpoint_files
 from tfdist.errors import RunDirError, UsageError
 from tfdist.runtime.collectives import gather_objects, worker_count, worker_rank
 from tfdist.training.checkpoints import csv_logger_files
@@ -120,8 +120,8 @@ class FitRegistry:
         is_first = not self._numbers
         number = self._numbers[keeping.run.path]
         self._numbers[keeping.run.path] += 1
-        checkpoints = Checkpoints(
-            keeping.folder(number), Retention(latest=keeping.keep), self._strategy, restoring=self._restoring
+        checkpoints = CheckpointManager(
+            keeping.folder(number), RetentionPolicy(latest=keeping.keep), self._strategy, restoring=self._restoring
         )
         found = checkpoints.latest()
         resumed = None if found is None else found[0]
@@ -141,11 +141,11 @@ class FitRegistry:
             )
         return RegisteredFit(number, keeping, checkpoints, self._mark, resumed)
 
-    def _is_earlier(self, resumed: Summary, keeping: CheckpointOptions) -> bool:
+    def _is_earlier(self, resumed: CheckpointSummary, keeping: CheckpointOptions) -> bool:
         """Whether a checkpoint is of a training that this one was not asked to go on with."""
         return keeping.resume == "never" or (keeping.is_restart and resumed.job != self._job)
 
-    def _is_of_this_past(self, resumed: Summary, keeping: CheckpointOptions) -> bool:
+    def _is_of_this_past(self, resumed: CheckpointSummary, keeping: CheckpointOptions) -> bool:
         if self._is_earlier(resumed, keeping):
             return False
         if "fit" not in resumed.record:
@@ -155,12 +155,12 @@ class FitRegistry:
             )
         return self._goes_on and resumed.record["fit"]["after"] == self._mark
 
-    def _forget(self, checkpoints: Checkpoints) -> None:
+    def _forget(self, checkpoints: CheckpointManager) -> None:
         if self._is_chief:
             for entry in checkpoint_files.stored(Path(checkpoints.folder)):
                 checkpoint_files.remove(entry)
 
-    def _tell(self, fit: RegisteredFit, resumed: Summary) -> None:
+    def _tell(self, fit: RegisteredFit, resumed: CheckpointSummary) -> None:
         replicas = self._strategy.num_replicas_in_sync
         if self._heartbeat is not None:
             self._heartbeat.resume(resumed.epoch, self._steps + resumed.total)
@@ -198,8 +198,8 @@ class FitRegistry:
             _log.warning("A fit with BackupAndRestore is left to it: the interrupted epoch is trained again.")
         return True
 
-    def _facts(self) -> Summary:
-        return Summary(
+    def _facts(self) -> CheckpointSummary:
+        return CheckpointSummary(
             epoch=0,
             step=0,
             total=0,

@@ -6,14 +6,16 @@ import json
 import logging
 import time
 
-from tfdist.checkpoint import Summary
+from tfdist.checkpoint import CheckpointSummary
 from tfdist.errors import RunDirError
 from tfdist.rundir import RunDir, atomic_files
 
 _log = logging.getLogger("tfdist")
 
 
-def note_resume(run: RunDir, resumed: Summary, *, workers: int, replicas: int, attempt: int, fit: int = 0) -> None:
+def note_resume(
+    run: RunDir, resumed: CheckpointSummary, *, workers: int, replicas: int, attempt: int, fit: int = 0
+) -> None:
     """Adds a line to a run's record of where it went on; on the chief. A disk that is full costs the line alone.
 
     Args:
@@ -50,6 +52,6 @@ def _before(run: RunDir) -> str:
         return ""
 
 
-def change_of(resumed: Summary, replicas: int) -> str:
+def change_of(resumed: CheckpointSummary, replicas: int) -> str:
     """What changed since a checkpoint was made, for the line that says where a training goes on; mostly nothing."""
     return "" if resumed.replicas == replicas else f", which was on {resumed.replicas} replicas"

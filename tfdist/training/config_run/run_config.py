@@ -9,7 +9,7 @@ from typing import Any
 import keras
 
 from tfdist import data
-from tfdist.checkpoint import Policy, Summary
+from tfdist.checkpoint import CheckpointSummary, SavePolicy
 from tfdist.config import RunConfig, load_config, to_dict
 from tfdist.keras_repairs.base.training_state import build
 from tfdist.launch.environment import Assignment
@@ -95,7 +95,7 @@ def _keeper(
 ) -> CheckpointCallback:
     """What makes the checkpoints; its `save_now` is what the run does when it is stopped before its end."""
     section = config.checkpoint
-    facts = Summary(
+    facts = CheckpointSummary(
         epoch=0,
         step=0,
         total=0,
@@ -112,7 +112,7 @@ def _keeper(
     )
     return CheckpointCallback(
         beginning.checkpoints,
-        Policy(section.every_steps, section.every_minutes and section.every_minutes * 60.0),
+        SavePolicy(section.every_steps, section.every_minutes and section.every_minutes * 60.0),
         facts,
         steps_per_epoch(config, inputs.samples),
         lambda: record.kept,

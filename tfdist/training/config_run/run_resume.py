@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from tfdist.checkpoint import Checkpoints, Retention, Summary
+from tfdist.checkpoint import CheckpointManager, CheckpointSummary, RetentionPolicy
 from tfdist.checkpoint.checkpoint_manager import of_another_run
 from tfdist.config import RunConfig
 from tfdist.errors import RunDirError
@@ -43,8 +43,8 @@ class Beginning:
         is_done: Whether there is nothing to train.
     """
 
-    checkpoints: Checkpoints
-    resumed: Summary | None = None
+    checkpoints: CheckpointManager
+    resumed: CheckpointSummary | None = None
     path: str = ""
     is_done: bool = False
 
@@ -62,8 +62,8 @@ def find_beginning(session: Session, assignment: Assignment, config: RunConfig) 
     """
     section = config.checkpoint
     folder = section.directory or session.run.checkpoints_dir
-    checkpoints = Checkpoints(
-        folder, Retention.of(section), session.strategy, when_busy=section.when_busy, restoring=session.restoring
+    checkpoints = CheckpointManager(
+        folder, RetentionPolicy.of(section), session.strategy, when_busy=section.when_busy, restoring=session.restoring
     )
     wanted = wanted_resume(assignment)
     if wanted == "never":
@@ -89,7 +89,7 @@ def find_beginning(session: Session, assignment: Assignment, config: RunConfig) 
 
 
 def check_same_order(
-    summary: Summary,
+    summary: CheckpointSummary,
     *,
     seed: int | None = None,
     batch_size: int | None = None,

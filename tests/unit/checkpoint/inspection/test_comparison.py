@@ -13,17 +13,17 @@ import pytest
 
 from tests.unit.checkpoint.inspection.made import damage, folder_of, run_with, save
 from tfdist.checkpoint.inspection import contents
+from tfdist.checkpoint.inspection.checkpoint_entries import checkpoints_of, chosen
 from tfdist.checkpoint.inspection.comparison import changes
 from tfdist.checkpoint.inspection.contents import compared, inspected, render, render_changes
 from tfdist.checkpoint.inspection.listing import to_json
-from tfdist.checkpoint.inspection.stored_checkpoints import checkpoints_of, chosen
-from tfdist.checkpoint.inspection.stored_variables import Variable, Variables
+from tfdist.checkpoint.inspection.stored_variables import StoredVariable, StoredVariables
 from tfdist.errors import DataError
 
 
-def variable(name: str, values: Any, dtype: str = "float32") -> Variable:
+def variable(name: str, values: Any, dtype: str = "float32") -> StoredVariable:
     array = None if values is None else np.asarray(values, np.float64)
-    return Variable(name, "", () if array is None else array.shape, dtype, lambda: array)
+    return StoredVariable(name, "", () if array is None else array.shape, dtype, lambda: array)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_variables_of_every_type(tmp_path: Path) -> None:
     with h5py.File(folder_of(run, 10) / "model.weights.h5", "a") as file:
         data = file["layers/dense/vars"].create_dataset("0", data=halves)
         data.attrs["dtype"] = "bfloat16"  # as Keras does
-    with Variables(checkpoints_of(run.path)[1][0]) as found:
+    with StoredVariables(checkpoints_of(run.path)[1][0]) as found:
         shown = {name: (v.owner, v.shape, v.dtype, v.norm()) for name, v in found.items()}
         values = found["layers/dense/0"].read()
     assert list(shown) == [

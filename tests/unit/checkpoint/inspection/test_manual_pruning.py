@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from tfdist.checkpoint.checkpoint_files import Stored
+from tfdist.checkpoint.checkpoint_files import StoredCheckpoint
+from tfdist.checkpoint.inspection.checkpoint_entries import CheckpointEntry
 from tfdist.checkpoint.inspection.manual_pruning import obsolete
-from tfdist.checkpoint.inspection.stored_checkpoints import Held
 
 
-def held(step: int) -> Held:
-    return Held(Stored(step, 0, Path(f"step-{step}")), 1)
+def held(step: int) -> CheckpointEntry:
+    return CheckpointEntry(StoredCheckpoint(step, 0, Path(f"step-{step}")), 1)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_the_latest_whole_ones_stay(whole: str, keep: int, going: list[int]) -> 
 def test_only_those_that_stay_are_read() -> None:
     asked: list[int] = []
 
-    def is_whole(entry: Held) -> bool:
+    def is_whole(entry: CheckpointEntry) -> bool:
         asked.append(entry.stored.step)
         return True
 

@@ -15,9 +15,9 @@ from tfdist.cli.main import main
 from tfdist.config.data_sections import CsvSource, ImagesSource, NpzSource, TextSource
 from tfdist.data.random_access.crc32c import masked_crc32c
 from tfdist.data.random_access.record_index import open_index
-from tfdist.data.tools import sharding
-from tfdist.data.tools.index_builder import Indexed
-from tfdist.data.tools.sharding import ShardRequest
+from tfdist.data.tools import shard_job
+from tfdist.data.tools.index_builder import IndexedFile
+from tfdist.data.tools.shard_job import ShardRequest
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +45,7 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[ShardRequest]:
         found.append(request)
         raise Requested
 
-    monkeypatch.setattr(sharding, "Sharding", make)
+    monkeypatch.setattr(shard_job, "ShardJob", make)
     return found
 
 
@@ -111,7 +111,7 @@ def test_ctrl_c_says_how_far_it_came(monkeypatch: pytest.MonkeyPatch) -> None:
         raise KeyboardInterrupt
         yield
 
-    monkeypatch.setattr(sharding, "run_in_processes", interrupted)
+    monkeypatch.setattr(shard_job, "run_in_processes", interrupted)
     result = run("shard a.npz out --shards 2")
     assert result.exit_code == 130
     assert "stopped: Ctrl-C, SIGINT; 0 of 2 shards are finished, and the same command goes on" in result.stderr
@@ -167,7 +167,7 @@ def test_index(tmp_path: Path) -> None:
 
 def test_an_index_that_cannot_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_records("b.tfrecord", 1)
-    monkeypatch.setattr(index, "for_each", lambda *_: [Indexed(path, 1, None)])
+    monkeypatch.setattr(index, "for_each", lambda *_: [IndexedFile(path, 1, None)])
     result = run("index b.tfrecord")
     assert result.exit_code == 2
     assert "The index of b.tfrecord can be kept neither beside it nor in ~/.cache/tfdist" in result.stderr

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tfdist.data.random_access.linux_aio import MAX_READS, ManyReads
+from tfdist.data.random_access.linux_aio import MAX_READS, AioReader
 
 SIZES = (1000, 50_000)
 
@@ -27,8 +27,8 @@ def open_files(tmp_path: Path) -> Iterator[list[int]]:
 
 
 @pytest.fixture(name="many")
-def open_many() -> ManyReads:
-    many = ManyReads.if_possible()
+def open_many() -> AioReader:
+    many = AioReader.if_possible()
     if many is None:
         pytest.skip("this system does not read many places in one call")
     return many
@@ -48,7 +48,7 @@ def each(descriptors: np.ndarray, offsets: np.ndarray, sizes: np.ndarray) -> byt
 
 
 @pytest.mark.parametrize("count", [1, 7, MAX_READS])
-def test_reads_what_single_reads_find(many: ManyReads, descriptors: list[int], count: int) -> None:
+def test_reads_what_single_reads_find(many: AioReader, descriptors: list[int], count: int) -> None:
     into = np.zeros(100 * MAX_READS, np.uint8)
     for seed in range(20):
         places = draw(descriptors, count, seed)
@@ -57,7 +57,7 @@ def test_reads_what_single_reads_find(many: ManyReads, descriptors: list[int], c
 
 
 @pytest.mark.parametrize("wrong", ["past the end", "no file", "no file first"])
-def test_says_when_something_cannot_be_read(many: ManyReads, descriptors: list[int], wrong: str) -> None:
+def test_says_when_something_cannot_be_read(many: AioReader, descriptors: list[int], wrong: str) -> None:
     into = np.zeros(3000, np.uint8)
     files, offsets, sizes = draw(descriptors, 20, seed=1)
     if wrong == "past the end":
@@ -70,7 +70,7 @@ def test_says_when_something_cannot_be_read(many: ManyReads, descriptors: list[i
     assert into[: places[2].sum()].tobytes() == each(*places)
 
 
-def test_several_threads(many: ManyReads, descriptors: list[int]) -> None:
+def test_several_threads(many: AioReader, descriptors: list[int]) -> None:
     failed = []
 
     def read(thread: int) -> None:
@@ -91,7 +91,7 @@ def test_several_threads(many: ManyReads, descriptors: list[int]) -> None:
 
 def test_other_machines_do_without(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "vax")
-    assert ManyReads.if_possible() is None
+    assert AioReader.if_possible() is None
 
 
 def contexts() -> int:
@@ -99,13 +99,13 @@ def contexts() -> int:
     return Path("/proc/self/maps").read_text().count("/[aio]")
 
 
-def test_nothing_is_left_behind(many: ManyReads) -> None:
+def test_nothing_is_left_behind(many: AioReader) -> None:
     gc.collect()
     before = contexts()
     if not before:
         pytest.skip("this system does not show what is mapped")
     try:
-        several = [ManyReads() for _ in range(5)]
+        several = [AioReader() for _ in range(5)]
     except OSError:
         pytest.skip("other processes of this machine have all that it allows")
     assert contexts() == before + 5

@@ -21,7 +21,7 @@ Write = Callable[[str, Iterable[bytes]], Path]
 RECORDS = [b"first", b"", b"the third record", bytes(3000), b"last"]
 
 
-def contents(path: Path, found: record_index.Index) -> list[bytes]:
+def contents(path: Path, found: record_index.RecordIndex) -> list[bytes]:
     data = path.read_bytes()
     offsets, sizes = found.spans(np.arange(len(found)))
     return [data[start : start + size] for start, size in zip(offsets.tolist(), sizes.tolist(), strict=True)]
@@ -100,7 +100,7 @@ def test_a_stale_index_is_made_anew(write_tfrecord: Write, change: Callable[[Pat
     change(path)
     found = open_index(path)
     assert contents(path, found) == RECORDS * (len(found) // len(RECORDS))
-    assert found.stamp == index_files.Stamp.of(path.stat())
+    assert found.stamp == index_files.FileStamp.of(path.stat())
 
 
 def test_an_index_of_another_kind_is_made_anew(write_tfrecord: Write) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfdist.data.random_access import record_reader, records
-from tfdist.data.random_access.linux_aio import ManyReads
+from tfdist.data.random_access.linux_aio import AioReader
 from tfdist.data.random_access.record_reader import RecordReader
 from tfdist.data.random_access.records import Records
 from tfdist.errors import DataError
@@ -132,8 +132,8 @@ def test_records_one_after_another_are_read_together(tmp_path: Path, monkeypatch
 def test_many_records_here_and_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: bool) -> None:
     """In one call of the system where there is such a call, and one by one."""
     if not at_once:
-        monkeypatch.setattr(ManyReads, "if_possible", lambda: None)
-    elif ManyReads.if_possible() is None:
+        monkeypatch.setattr(AioReader, "if_possible", lambda: None)
+    elif AioReader.if_possible() is None:
         pytest.skip("this system does not read many places in one call")
     lines = [str(number) * (number % 7 + 1) for number in range(2000)]
     paths = write(tmp_path, a="\n".join(lines[:1500]) + "\n", b="\n".join(lines[1500:]) + "\n")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tfdist.data.sequential.sequential_reader import SequentialReader
 from tfdist.errors import DataError
-from tfdist.order.epoch_order import Steps
+from tfdist.order.epoch_order import EpochSteps
 from tfdist.order.sequential_order import LaneOrder, Lanes
 
 
@@ -51,7 +51,7 @@ def test_every_worker_reads_its_pieces_and_each_file_once(
 ) -> None:
     files = tuple(counts)
     lanes = Lanes.of(files, most, buffer)
-    order, steps = LaneOrder(lanes, batch, 7, True), Steps(sum(files), batch, workers)
+    order, steps = LaneOrder(lanes, batch, 7, True), EpochSteps(sum(files), batch, workers)
     for worker in range(workers):
         tapes = Tapes(files)
         reader = tapes.reader(lanes.number, lanes.window)

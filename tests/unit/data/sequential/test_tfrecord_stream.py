@@ -11,20 +11,20 @@ from pathlib import Path
 import pytest
 
 from tests.unit.data.conftest import WriteTFRecord
-from tfdist.data.random_access.index_files import Stamp
+from tfdist.data.random_access.index_files import FileStamp
 from tfdist.data.sequential import record_counts
 from tfdist.data.sequential.record_counts import count_records
-from tfdist.data.sequential.tfrecord_stream import CHUNK, Compression, compression_of, read_records
+from tfdist.data.sequential.tfrecord_stream import CHUNK, TFRecordCompression, compression_of, read_records
 from tfdist.errors import DataError
 
 RECORDS = [b"", b"a", b"some" * 100, os.urandom(3 * CHUNK), b"last"]
-PACK: dict[Compression, Callable[[bytes], bytes]] = {"": bytes, "GZIP": gzip.compress, "ZLIB": zlib.compress}
+PACK: dict[TFRecordCompression, Callable[[bytes], bytes]] = {"": bytes, "GZIP": gzip.compress, "ZLIB": zlib.compress}
 Write = Callable[..., Path]
 
 
 @pytest.fixture
 def write(write_tfrecord: WriteTFRecord) -> Write:
-    def write(name: str, records: list[bytes], compression: Compression = "GZIP") -> Path:
+    def write(name: str, records: list[bytes], compression: TFRecordCompression = "GZIP") -> Path:
         path = write_tfrecord(name, records)
         path.write_bytes(PACK[compression](path.read_bytes()))
         return path
@@ -32,13 +32,13 @@ def write(write_tfrecord: WriteTFRecord) -> Write:
     return write
 
 
-def read(path: Path, compression: Compression = "GZIP") -> list[bytes]:
+def read(path: Path, compression: TFRecordCompression = "GZIP") -> list[bytes]:
     return [record for records in read_records(str(path), compression) for record in records]
 
 
 @pytest.mark.parametrize("compression", list(PACK))
 @pytest.mark.parametrize("records", [RECORDS, [], [b"x" * 100] * 10_000], ids=["sizes", "none", "many"])
-def test_records_come_in_their_order(write: Write, compression: Compression, records: list[bytes]) -> None:
+def test_records_come_in_their_order(write: Write, compression: TFRecordCompression, records: list[bytes]) -> None:
     path = write("a", records, compression)
     assert read(path, compression) == records
     assert compression_of(str(path)) == (compression if records or compression else None)
@@ -128,7 +128,7 @@ def test_counts_are_kept_beside_the_data_until_it_changes(
 
 
 def test_the_count_of_a_remote_file_is_found_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stamp, found = Stamp(100_000_000, 7), []
+    stamp, found = FileStamp(100_000_000, 7), []
     monkeypatch.setattr(record_counts, "compression_of", lambda name: "GZIP")
     monkeypatch.setattr(record_counts, "stamp_of", lambda name: stamp)
     monkeypatch.setattr(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tfdist.data.tools.check_report import render, to_json
-from tfdist.data.tools.file_checks import FileCheck, Problem, check_file, missing_shards, total_size
+from tfdist.data.tools.file_checks import FileCheck, FileProblem, check_file, missing_shards, total_size
 
 Write = Callable[..., Path]
 RECORDS = [b"first", b"", b"the third record", bytes(3000)]
@@ -106,8 +106,8 @@ def test_missing_shards(tmp_path: Path, there: list[str], asked: int, missing: l
 
 
 def test_what_people_and_machines_are_told() -> None:
-    bad = Problem("b, record 1, at byte 9: wrong.", 1, 9, "data")
-    gone = Problem("c: 1 of 2 shards are missing.", None, None, "missing")
+    bad = FileProblem("b, record 1, at byte 9: wrong.", 1, 9, "data")
+    gone = FileProblem("c: 1 of 2 shards are missing.", None, None, "missing")
     files = [FileCheck(Path("a"), 1500, 10, ()), FileCheck(Path("b"), 500, 4, (bad,) * 12)]
     assert render(files[:1], ()).splitlines() == [
         "a          10 records   1.50 kB   ok",

@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.data.work import make_work
 from tfdist.data.tools import process_pool
-from tfdist.data.tools.process_pool import Advanced, Done, run_in_processes
+from tfdist.data.tools.process_pool import TaskProgress, TaskResult, run_in_processes
 from tfdist.errors import DataError, UsageError, WorkerFailedError
 
 
@@ -22,8 +22,8 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_each_task_is_done_once() -> None:
     events = list(run_in_processes(make_work, 10, range(1, 8), processes=2))
-    assert sorted((e.task, e.result) for e in events if isinstance(e, Done)) == [(n, 10 * n) for n in range(1, 8)]
-    assert sum(event.amount for event in events if isinstance(event, Advanced)) == 28 + 7
+    assert sorted((e.task, e.result) for e in events if isinstance(e, TaskResult)) == [(n, 10 * n) for n in range(1, 8)]
+    assert sum(event.amount for event in events if isinstance(event, TaskProgress)) == 28 + 7
     assert not multiprocessing.active_children()
 
 
@@ -52,7 +52,7 @@ def test_what_goes_wrong_in_a_process_ends_all(
 
 def test_whoever_stops_listening_ends_all() -> None:
     with contextlib.closing(run_in_processes(make_work, 1, ["stay", "stay"], processes=2)) as events:
-        assert next(events) == Advanced(1)
+        assert next(events) == TaskProgress(1)
         assert len(multiprocessing.active_children()) == 2
     assert not multiprocessing.active_children()
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tfdist.data.tools.shard_manifest import Manifest, digest_of, shard_name
+from tfdist.data.tools.shard_manifest import ShardManifest, digest_of, shard_name
 from tfdist.errors import DataError, UsageError
 
-MANIFEST = Manifest({"format": "npz", "split": "train"}, "abc", 10, 2, ("cat", "dog"))
+MANIFEST = ShardManifest({"format": "npz", "split": "train"}, "abc", 10, 2, ("cat", "dog"))
 FEATURES = {"x": {"dtype": "float32", "shape": [2]}, "y": {"dtype": "int64"}}
 
 
@@ -33,9 +33,9 @@ def test_what_is_different(changes: dict[str, Any], expected: list[str]) -> None
 def test_it_is_read_as_it_was_written(tmp_path: Path) -> None:
     manifest = MANIFEST.with_shard("a", 5, FEATURES).with_shard("b", 6, FEATURES)
     (tmp_path / "m.json").write_text(json.dumps(manifest.to_json()))
-    assert Manifest.read(tmp_path / "m.json") == manifest
+    assert ShardManifest.read(tmp_path / "m.json") == manifest
     assert manifest.sizes == {"a": 5, "b": 6}
-    assert Manifest.read(tmp_path / "absent.json") is None
+    assert ShardManifest.read(tmp_path / "absent.json") is None
 
 
 def test_shards_of_another_kind() -> None:
@@ -47,7 +47,7 @@ def test_shards_of_another_kind() -> None:
 def test_what_is_no_manifest(tmp_path: Path, content: str) -> None:
     (tmp_path / "m.json").write_text(content)
     with pytest.raises(UsageError, match="m.json does not say what the shards beside it were made of"):
-        Manifest.read(tmp_path / "m.json")
+        ShardManifest.read(tmp_path / "m.json")
 
 
 def test_a_digest_changes_with_a_file(tmp_path: Path) -> None:

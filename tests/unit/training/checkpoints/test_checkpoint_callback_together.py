@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfdist.checkpoint import Policy, Summary
+from tfdist.checkpoint import CheckpointSummary, SavePolicy
 from tfdist.keras_repairs.loop import multi_step_execution
 from tfdist.training.checkpoints import checkpoint_callback as module
 from tfdist.training.checkpoints.checkpoint_callback import CheckpointCallback
 
-FACTS = Summary(0, 0, 0, 1, 4, 40, 2, 2, 0.0)
+FACTS = CheckpointSummary(0, 0, 0, 1, 4, 40, 2, 2, 0.0)
 
 
 class Checkpoints:
@@ -30,7 +30,7 @@ class Checkpoints:
     def ready(self, step: int, *, must: bool = False) -> bool:
         return must or step not in self.busy
 
-    def save(self, weights: Any, values: Any, summary: Summary) -> None:
+    def save(self, weights: Any, values: Any, summary: CheckpointSummary) -> None:
         self.saved.append(summary.total)
 
     def finish(self) -> bool:
@@ -90,7 +90,7 @@ def test_a_checkpoint_that_is_left_out_is_left_out_by_all(
         wire.be(rank)
         # A worker that asked for itself would find nothing under way.
         checkpoints = Checkpoints(busy if rank == 0 else set())
-        keeper = CheckpointCallback(checkpoints, Policy(2), FACTS, 8, dict, None, tf.distribute.get_strategy())  # type: ignore[arg-type]
+        keeper = CheckpointCallback(checkpoints, SavePolicy(2), FACTS, 8, dict, None, tf.distribute.get_strategy())  # type: ignore[arg-type]
         train(keeper, model, 8)
         assert checkpoints.saved == (saved if rank == 0 else [])
     assert wire.said[0] == wire.said[1]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfdist.checkpoint import Policy
+from tfdist.checkpoint import SavePolicy
 from tfdist.training.checkpoints import checkpoint_schedule as module
 from tfdist.training.checkpoints.checkpoint_schedule import CheckpointSchedule
 
@@ -35,7 +35,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def due(steps: int | None, seconds: float | None) -> CheckpointSchedule:
-    made = CheckpointSchedule(Policy(steps, seconds), tf.distribute.get_strategy())
+    made = CheckpointSchedule(SavePolicy(steps, seconds), tf.distribute.get_strategy())
     made.begin(0)
     return made
 

@@ -10,7 +10,7 @@ import keras
 import pytest
 import tensorflow as tf
 
-from tfdist.checkpoint import Summary
+from tfdist.checkpoint import CheckpointSummary
 from tfdist.errors import RunDirError, UsageError
 from tfdist.rundir import RunDir
 from tfdist.training.checkpoints import fit_registry as module
@@ -21,24 +21,24 @@ from tfdist.training.checkpoints.fit_registry import FitRegistry
 JOB = "this job"
 
 
-def summary(mark: str, after: str, total: int = 10, job: str = JOB) -> Summary:
+def summary(mark: str, after: str, total: int = 10, job: str = JOB) -> CheckpointSummary:
     record = {"fit": {"mark": mark, "after": after}}
-    return Summary(1, 2, total, 1, 8, 40, 1, 1, 0.0, record=record, job=job)
+    return CheckpointSummary(1, 2, total, 1, 8, 40, 1, 1, 0.0, record=record, job=job)
 
 
 @pytest.fixture
-def found(monkeypatch: pytest.MonkeyPatch) -> dict[str, Summary]:
+def found(monkeypatch: pytest.MonkeyPatch) -> dict[str, CheckpointSummary]:
     """By the folder's name, the latest checkpoint in it."""
-    there: dict[str, Summary] = {}
+    there: dict[str, CheckpointSummary] = {}
 
     class Checkpoints:
         def __init__(self, folder: Path, *_: Any, **__: Any) -> None:
             self.folder = folder
 
-        def latest(self) -> tuple[Summary, str] | None:
+        def latest(self) -> tuple[CheckpointSummary, str] | None:
             return (there[self.folder.name], str(self.folder)) if self.folder.name in there else None
 
-    monkeypatch.setattr(module, "Checkpoints", Checkpoints)
+    monkeypatch.setattr(module, "CheckpointManager", Checkpoints)
     return there
 
 
@@ -48,14 +48,14 @@ def fits_of(tmp_path: Path, resume: Any = "auto", **options: Any) -> FitRegistry
     )
 
 
-def resumed(fits: FitRegistry, given: Any = ()) -> Summary | None:
+def resumed(fits: FitRegistry, given: Any = ()) -> CheckpointSummary | None:
     """The checkpoint that the next fit goes on from."""
     (keeper,) = fits.callbacks_for(given)
     assert isinstance(keeper, FitCheckpointCallback)
     return keeper._resumed
 
 
-def test_fits_go_on_along_the_chain_of_their_marks(tmp_path: Path, found: dict[str, Summary]) -> None:
+def test_fits_go_on_along_the_chain_of_their_marks(tmp_path: Path, found: dict[str, CheckpointSummary]) -> None:
     found |= {"checkpoints": summary("a", ""), "fit-2": summary("b", "a"), "fit-3": summary("c", "of another past")}
     fits = fits_of(tmp_path)
     assert resumed(fits) is found["checkpoints"]
@@ -67,7 +67,7 @@ def test_fits_go_on_along_the_chain_of_their_marks(tmp_path: Path, found: dict[s
     assert len(lines) == 2
 
 
-def test_after_a_fit_that_has_trained_all_begin_anew(tmp_path: Path, found: dict[str, Summary]) -> None:
+def test_after_a_fit_that_has_trained_all_begin_anew(tmp_path: Path, found: dict[str, CheckpointSummary]) -> None:
     found |= {"checkpoints": summary("a", ""), "fit-2": summary("b", "a")}
     fits = fits_of(tmp_path)
     assert resumed(fits) is found["checkpoints"]
@@ -76,7 +76,7 @@ def test_after_a_fit_that_has_trained_all_begin_anew(tmp_path: Path, found: dict
     assert resumed(fits) is None
 
 
-def test_each_directory_counts_its_own(tmp_path: Path, found: dict[str, Summary]) -> None:
+def test_each_directory_counts_its_own(tmp_path: Path, found: dict[str, CheckpointSummary]) -> None:
     found |= {"checkpoints": summary("a", "")}
     fits = fits_of(tmp_path / "run")
     other = CheckpointRequest(CheckpointOptions(RunDir(tmp_path / "other"), is_asked_for=True, overwrite=True), None)
@@ -91,11 +91,11 @@ def test_each_directory_counts_its_own(tmp_path: Path, found: dict[str, Summary]
         ("must", {}, {}, "nothing to resume"),
         ("never", {}, {"checkpoints": summary("a", "")}, "of an earlier training"),
         ("auto", {"is_restart": True}, {"checkpoints": summary("a", "", job="another")}, "of an earlier training"),
-        ("auto", {}, {"checkpoints": Summary(1, 2, 10, 1, 8, 40, 1, 1, 0.0)}, "of a config's run"),
+        ("auto", {}, {"checkpoints": CheckpointSummary(1, 2, 10, 1, 8, 40, 1, 1, 0.0)}, "of a config's run"),
     ],
 )
 def test_what_is_refused(
-    tmp_path: Path, found: dict[str, Summary], resume: str, options: Any, there: Any, message: str
+    tmp_path: Path, found: dict[str, CheckpointSummary], resume: str, options: Any, there: Any, message: str
 ) -> None:
     found |= there
     with pytest.raises(RunDirError, match=message) as caught:
@@ -103,7 +103,9 @@ def test_what_is_refused(
     assert caught.value.exit_code == 2
 
 
-def test_a_restart_goes_on_with_what_its_job_has_made_alone(tmp_path: Path, found: dict[str, Summary]) -> None:
+def test_a_restart_goes_on_with_what_its_job_has_made_alone(
+    tmp_path: Path, found: dict[str, CheckpointSummary]
+) -> None:
     """A job that was killed before its first fit has not replaced yet what was there before it."""
     found |= {"checkpoints": summary("a", "", job="another")}
     options = {"is_asked_for": True, "overwrite": True, "is_restart": True}
@@ -112,7 +114,7 @@ def test_a_restart_goes_on_with_what_its_job_has_made_alone(tmp_path: Path, foun
     assert resumed(fits_of(tmp_path, **options)) is found["checkpoints"]
 
 
-def test_must_asks_for_the_first_fit_alone(tmp_path: Path, found: dict[str, Summary]) -> None:
+def test_must_asks_for_the_first_fit_alone(tmp_path: Path, found: dict[str, CheckpointSummary]) -> None:
     found |= {"checkpoints": summary("a", "")}
     fits = fits_of(tmp_path, "must")
     resumed(fits)
@@ -141,7 +143,7 @@ def test_keras_own_backup_is_left_alone(tmp_path: Path, caplog: pytest.LogCaptur
         )
 
 
-def test_what_keras_would_begin_anew_goes_on(tmp_path: Path, found: dict[str, Summary]) -> None:
+def test_what_keras_would_begin_anew_goes_on(tmp_path: Path, found: dict[str, CheckpointSummary]) -> None:
     logger = keras.callbacks.CSVLogger(tmp_path / "log.csv")
     appending = keras.callbacks.CSVLogger(tmp_path / "all.csv", append=True)
     fits = fits_of(tmp_path)

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from tfdist.checkpoint import Summary
+from tfdist.checkpoint import CheckpointSummary
 from tfdist.rundir import RunDir
 from tfdist.training.checkpoints.resume_log import change_of, note_resume
 
-SUMMARY = Summary(
+SUMMARY = CheckpointSummary(
     epoch=2, step=4, total=54, seed=1, batch_size=8, samples=200, workers=2, replicas=4, time=0.0
 )  # fmt: skip
 

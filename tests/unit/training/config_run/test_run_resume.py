@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from tfdist.checkpoint import Summary
+from tfdist.checkpoint import CheckpointSummary
 from tfdist.config.checkpoint_section import CheckpointConfig
 from tfdist.errors import RunDirError
 from tfdist.launch.environment import Assignment, Resume
@@ -42,9 +42,9 @@ def test_a_restart_goes_on_with_what_its_own_job_has_made(
     job: str, goes_on: bool, run: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In a checkpoint.directory that another run uses, too: an attempt that ended early has not refused it yet."""
-    found = Summary(1, 2, 6, 7, 4, 100, 1, 1, 0.0, job=job)
+    found = CheckpointSummary(1, 2, 6, 7, 4, 100, 1, 1, 0.0, job=job)
     checkpoints = SimpleNamespace(folder="elsewhere", latest=lambda: (found, "elsewhere/step-00000006"))
-    monkeypatch.setattr(module, "Checkpoints", lambda *_, **__: checkpoints)
+    monkeypatch.setattr(module, "CheckpointManager", lambda *_, **__: checkpoints)
     strategy = tf.distribute.get_strategy()
     session: Any = SimpleNamespace(run=run, strategy=strategy, restoring=contextlib.nullcontext, is_chief=True, seed=7)
     config: Any = SimpleNamespace(
@@ -89,7 +89,7 @@ def test_a_damaged_note_says_nothing(run: RunDir, content: str) -> None:
     ],
 )
 def test_another_order_of_samples_is_refused(given: dict[str, Any], message: str) -> None:
-    summary = Summary(1, 2, 6, 7, 32, 100, 1, 1, 0.0, order={"shares": [60, 40], "shuffle": True})
+    summary = CheckpointSummary(1, 2, 6, 7, 32, 100, 1, 1, 0.0, order={"shares": [60, 40], "shuffle": True})
     check_same_order(summary, seed=7, batch_size=32, samples=100, order={"shares": [60, 40], "shuffle": True})
     check_same_order(summary, order={"lanes": 3})
     with pytest.raises(RunDirError, match=message):

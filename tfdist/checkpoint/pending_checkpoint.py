@@ -9,12 +9,12 @@ from typing import Any
 
 FORMAT = 2
 
-Content = bytes | memoryview
+FileContent = bytes | memoryview
 """Of a file; a memoryview is of uint8."""
 
 
 @dataclass(frozen=True)
-class Told:
+class FileDigest:
     """What a marker says of a file.
 
     Attributes:
@@ -26,18 +26,18 @@ class Told:
     checksum: int
 
 
-class Draft:
+class PendingCheckpoint:
     """The files of a checkpoint.
 
     Args:
         write: Writes one by its name, whole; where there is a disk, the disk has it when it returns.
     """
 
-    def __init__(self, write: Callable[[str, Content], None]) -> None:
+    def __init__(self, write: Callable[[str, FileContent], None]) -> None:
         self._write = write
-        self._told: dict[str, Told] = {}
+        self._told: dict[str, FileDigest] = {}
 
-    def add(self, name: str, content: Content) -> None:
+    def add(self, name: str, content: FileContent) -> None:
         """Writes a file.
 
         Args:
@@ -49,7 +49,7 @@ class Draft:
             OSError: It cannot be written.
         """
         self._write(name, content)
-        self._told[name] = Told(len(content), zlib.crc32(content))
+        self._told[name] = FileDigest(len(content), zlib.crc32(content))
 
     def marker(self) -> dict[str, Any]:
         """What the marker is to say, in JSON's types."""

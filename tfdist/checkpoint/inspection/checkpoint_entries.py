@@ -22,7 +22,7 @@ REPLICAS = "replicas.npz"
 
 
 @dataclass(frozen=True)
-class Held:
+class CheckpointEntry:
     """A checkpoint, and what it says of itself.
 
     Attributes:
@@ -32,7 +32,7 @@ class Held:
         fault: What is wrong with it as far as names and sizes tell; None for nothing.
     """
 
-    stored: checkpoint_files.Stored
+    stored: checkpoint_files.StoredCheckpoint
     size: int
     told: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     fault: str | None = None
@@ -63,7 +63,7 @@ class Held:
         return {name: float(value) for name, value in found.items() if isinstance(value, int | float)}
 
 
-def checkpoints_of(run_dir: str | Path, fit: int = 1) -> tuple[RunDir, list[Held]]:
+def checkpoints_of(run_dir: str | Path, fit: int = 1) -> tuple[RunDir, list[CheckpointEntry]]:
     """The run and the checkpoints of one of its `fit`s, the latest first.
 
     Args:
@@ -85,7 +85,7 @@ def checkpoints_of(run_dir: str | Path, fit: int = 1) -> tuple[RunDir, list[Held
     return run, held
 
 
-def chosen(held: Sequence[Held], step: int | None) -> Held:
+def chosen(held: Sequence[CheckpointEntry], step: int | None) -> CheckpointEntry:
     """The latest checkpoint of a step; without a step the latest that is whole, by names and sizes.
 
     Raises:
@@ -104,7 +104,7 @@ def chosen(held: Sequence[Held], step: int | None) -> Held:
     return found
 
 
-def check_readable(entry: Held) -> None:
+def check_readable(entry: CheckpointEntry) -> None:
     """Raises `DataError` when a file of a checkpoint is absent or cut short."""
     if entry.fault is not None:
         raise DataError(
@@ -113,13 +113,13 @@ def check_readable(entry: Held) -> None:
         )
 
 
-def _held(stored: checkpoint_files.Stored) -> Held:
+def _held(stored: checkpoint_files.StoredCheckpoint) -> CheckpointEntry:
     try:
         size = sum(file.stat().st_size for file in stored.path.iterdir())
     except OSError:
         size = 0  # removed meanwhile, by the run itself
     told, unreadable = _summary(stored.path / SUMMARY)
-    return Held(stored, size, told, _fault(stored) or unreadable)
+    return CheckpointEntry(stored, size, told, _fault(stored) or unreadable)
 
 
 def _summary(file: Path) -> tuple[Mapping[str, Any], str | None]:
@@ -130,7 +130,7 @@ def _summary(file: Path) -> tuple[Mapping[str, Any], str | None]:
     return (told, None) if isinstance(told, dict) else ({}, f"{SUMMARY} is damaged")
 
 
-def _fault(stored: checkpoint_files.Stored) -> str | None:
+def _fault(stored: checkpoint_files.StoredCheckpoint) -> str | None:
     """What is wrong by names and sizes: quick, and blind to a byte that has changed."""
     if not stored.is_marked:
         return "it was never finished, or is being written"

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from tfdist.order.batch_split import bounds
 from tfdist.order.epoch_order import num_steps
 from tfdist.order.sequential_order import LaneOrder, Lanes
-from tfdist.plan.sizes import SourceSizes
+from tfdist.plan.plan_inputs import SourceSizes
 
 
 @dataclass(frozen=True)
-class Reading:
+class WorkerReads:
     """What one worker reads in an epoch.
 
     Attributes:
@@ -44,7 +44,7 @@ class Reading:
         return np.flatnonzero(self.file_bytes)
 
 
-def readings(sizes: SourceSizes, batch_size: int, workers: int, shuffle: bool) -> tuple[Reading, ...]:
+def worker_reads(sizes: SourceSizes, batch_size: int, workers: int, shuffle: bool) -> tuple[WorkerReads, ...]:
     """Returns what each worker reads in an epoch.
 
     Args:
@@ -68,19 +68,19 @@ def readings(sizes: SourceSizes, batch_size: int, workers: int, shuffle: bool) -
         part, exact = samples / ends[-1], np.diff(before)
         mine = np.rint(counts * part).astype(np.int64) if shuffle else exact
         share = 1.0 if sizes.whole else part if shuffle else exact / np.maximum(counts, 1)
-        found.append(Reading(worker, samples, mine, np.rint(bytes_ * share).astype(np.int64)))
+        found.append(WorkerReads(worker, samples, mine, np.rint(bytes_ * share).astype(np.int64)))
     return tuple(found)
 
 
-def _all_of(sizes: SourceSizes) -> Reading:
+def _all_of(sizes: SourceSizes) -> WorkerReads:
     """The reading of a worker that has all of the files to itself."""
     counts = np.array([file.samples for file in sizes.files], np.int64)
-    return Reading(0, sizes.samples, counts, np.array([file.size for file in sizes.files], np.int64))
+    return WorkerReads(0, sizes.samples, counts, np.array([file.size for file in sizes.files], np.int64))
 
 
 def _in_sequence(
     sizes: SourceSizes, lanes: Lanes, batch_size: int, workers: int, shuffle: bool
-) -> Iterator[Reading]:
+) -> Iterator[WorkerReads]:
     """What is read of lanes: all of each, by every worker that takes a sample of it."""
     whole = _all_of(sizes)
     order = LaneOrder(lanes, batch_size, shuffle=shuffle)
@@ -97,7 +97,7 @@ def _in_sequence(
         else:
             part, mine = read[lane_of], whole.file_samples * _parts(layout.sizes, first, last)[lane_of]
         bytes_ = np.rint(whole.file_bytes * part).astype(np.int64)
-        yield Reading(worker, samples, np.rint(mine).astype(np.int64), bytes_)
+        yield WorkerReads(worker, samples, np.rint(mine).astype(np.int64), bytes_)
 
 
 def _parts(sizes: NDArray[np.int64], first: float, last: float) -> NDArray[np.float64]:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import tensorflow as tf
 
-from tfdist.data.argument_types import integer
+from tfdist.data.argument_checks import integer
 from tfdist.data.ops.python_functions import CountedCalls, call_python
 from tfdist.errors import DataError, UsageError
 
@@ -16,7 +16,7 @@ OnNan = Literal["keep", "stop"]
 
 
 @dataclass(frozen=True)
-class Expectations:
+class SampleChecks:
     """What every sample must be.
 
     Attributes:

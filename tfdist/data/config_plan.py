@@ -5,14 +5,14 @@ from __future__ import annotations
 from tfdist.config import RunConfig
 from tfdist.data.dataset_sizes import measure
 from tfdist.data.ops.prefetch import GROUP_BYTES, PARALLEL_GROUPS, PREFETCHED_STEPS
-from tfdist.plan.plan import Plan, make_plan
-from tfdist.plan.sizes import Buffering, Layout
+from tfdist.plan.plan import DataPlan, make_plan
+from tfdist.plan.plan_inputs import ClusterSize, PipelineBuffers
 
 # One more group than are read at the same time is being cut into batches.
-_BUFFERING = Buffering(prefetched=PREFETCHED_STEPS, group_bytes=GROUP_BYTES, groups=PARALLEL_GROUPS + 1)
+_BUFFERING = PipelineBuffers(prefetched=PREFETCHED_STEPS, group_bytes=GROUP_BYTES, groups=PARALLEL_GROUPS + 1)
 
 
-def plan_run(config: RunConfig, layout: Layout) -> Plan:
+def plan_run(config: RunConfig, layout: ClusterSize) -> DataPlan:
     """Plans what a run will do with its data.
 
     Args:

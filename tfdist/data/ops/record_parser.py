@@ -33,7 +33,7 @@ _AROUND = re.compile(r"^(Error in user-defined function .*? with iterator: [\w:\
 _SCOPE = re.compile(r"\btfdist_parse_(\d+)")
 
 
-class Parsing:
+class RecordParser:
     """A function that makes a sample of what was read of it, and the search for the sample on which it failed.
 
     Args:
@@ -97,7 +97,7 @@ def fault_in(text: str) -> DataError | None:
 
 
 @functools.cache
-def _under_way() -> WeakValueDictionary[int, Parsing]:
+def _under_way() -> WeakValueDictionary[int, RecordParser]:
     """Those of this process, by the numbers in their scopes."""
     return WeakValueDictionary()
 

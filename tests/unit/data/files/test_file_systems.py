@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tfdist.data.files.file_locations import local_file_system, random_calls_of
+from tfdist.data.files.file_systems import local_file_system, random_calls_of
 
 MOUNTS = """\
 /dev/sda1 / ext4 rw 0 0

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tfdist.data.ops.python_functions import CountedCalls, call_python
-from tfdist.data.ops.sample_indices import SampleNumbers
+from tfdist.data.ops.sample_indices import SampleIndices
 
 
 def parallel_parses() -> int:
@@ -17,7 +17,7 @@ def parallel_parses() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-Load = Callable[[tf.Tensor], tuple[tf.Tensor, ...]]
+LoadSamples = Callable[[tf.Tensor], tuple[tf.Tensor, ...]]
 """In a graph, from the numbers of samples, int64 [k], to tensors [k, ...]."""
 
 
@@ -37,7 +37,7 @@ class Augmentation(NamedTuple):
     augment: Augment
 
 
-def by_python(read: Callable[..., Any], specs: Sequence[tf.TensorSpec]) -> Load:
+def by_python(read: Callable[..., Any], specs: Sequence[tf.TensorSpec]) -> LoadSamples:
     """Loads samples by a Python function.
 
     Args:
@@ -48,7 +48,7 @@ def by_python(read: Callable[..., Any], specs: Sequence[tf.TensorSpec]) -> Load:
     return lambda numbers: call_python(counted, [numbers], specs)
 
 
-def read_batches(indices: tf.data.Dataset, load: Load) -> tf.data.Dataset:
+def read_batches(indices: tf.data.Dataset, load: LoadSamples) -> tf.data.Dataset:
     """Reads one batch of samples for each batch of sample numbers, in order.
 
     Args:
@@ -61,7 +61,7 @@ def read_batches(indices: tf.data.Dataset, load: Load) -> tf.data.Dataset:
     return indices.map(lambda numbers: tuple(load(numbers)))
 
 
-class Filled(NamedTuple):
+class PaddedBatches(NamedTuple):
     """Batches that are filled up to one size, as `Dataset.batch` and functions of fixed shapes need it.
 
     Attributes:
@@ -74,7 +74,7 @@ class Filled(NamedTuple):
     size: int
 
 
-def read_filled(numbers: SampleNumbers, load: Load) -> Filled:
+def read_filled(numbers: SampleIndices, load: LoadSamples) -> PaddedBatches:
     """Reads batches, filled up by repeating a sample.
 
     Args:
@@ -82,7 +82,7 @@ def read_filled(numbers: SampleNumbers, load: Load) -> Filled:
         load: Loads them.
     """
     batches = numbers.filled().map(lambda row, count: (count, tuple(load(row))))
-    return Filled(batches, max(numbers.largest, 1))
+    return PaddedBatches(batches, max(numbers.largest, 1))
 
 
 def cut_filled(count: tf.Tensor, rows: Any) -> Any:
@@ -90,7 +90,9 @@ def cut_filled(count: tf.Tensor, rows: Any) -> Any:
     return tf.nest.map_structure(lambda tensor: tensor[:count], rows)
 
 
-def parse_each(filled: Filled, parse: Callable[..., Any], augmentation: Augmentation | None = None) -> tf.data.Dataset:
+def parse_each(
+    filled: PaddedBatches, parse: Callable[..., Any], augmentation: Augmentation | None = None
+) -> tf.data.Dataset:
     """Makes batches with a function in TensorFlow's operations that parses one sample at a time.
 
     Samples of all batches are parsed in parallel and batched again. What they are filled up with is cut after the

@@ -13,13 +13,15 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from tfdist.data.ops.batch_reading import Filled, by_python
-from tfdist.data.ops.prefetch import Pace
-from tfdist.data.ops.sample_indices import SampleNumbers
-from tfdist.data.random_access.record_reader import Block
+from tfdist.data.ops.prefetch import ReadLimits
+from tfdist.data.ops.sample_batches import PaddedBatches, by_python
+from tfdist.data.ops.sample_indices import SampleIndices
+from tfdist.data.random_access.record_reader import RecordBlock
 
 
-def read_groups(numbers: SampleNumbers, read: Callable[[NDArray[np.int64]], Block], pace: Pace) -> Filled:
+def read_groups(
+    numbers: SampleIndices, read: Callable[[NDArray[np.int64]], RecordBlock], pace: ReadLimits
+) -> PaddedBatches:
     """Reads records, batch by batch, by a Python function that returns many of them in one block.
 
     Args:
@@ -43,4 +45,4 @@ def read_groups(numbers: SampleNumbers, read: Callable[[NDArray[np.int64]], Bloc
 
     together = max(1, pace.records // width)
     groups = numbers.filled().batch(together).map(load_group, num_parallel_calls=pace.calls)
-    return Filled(groups.flat_map(cut), width)
+    return PaddedBatches(groups.flat_map(cut), width)

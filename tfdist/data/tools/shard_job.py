@@ -19,14 +19,14 @@ from tfdist.config.data_sections import ImagesSource, SourceConfig
 from tfdist.data.dataset_sizes import measure
 from tfdist.data.formats.image_files import ImageFiles
 from tfdist.data.random_access.index_files import places as index_places
-from tfdist.data.tools.process_pool import Advanced, run_in_processes
+from tfdist.data.tools.process_pool import TaskProgress, run_in_processes
 from tfdist.data.tools.shard_directory import locked, make_directory, unwritable
-from tfdist.data.tools.shard_manifest import Manifest, digest_of, shard_name
+from tfdist.data.tools.shard_manifest import ShardManifest, digest_of, shard_name
 from tfdist.data.tools.shard_samples import LABEL, inputs_of
 from tfdist.data.tools.shard_writer import UNFINISHED, Shard, make_writer
 from tfdist.errors import RunDirError, UsageError
 from tfdist.order.batch_split import bounds
-from tfdist.plan.sizes import SourceSizes
+from tfdist.plan.plan_inputs import SourceSizes
 from tfdist.rundir import atomic_files
 
 _SHARD_BYTES = 128_000_000
@@ -55,7 +55,7 @@ class ShardRequest:
     overwrite: bool = False
 
 
-class Sharding:
+class ShardJob:
     """Shards in the making. A context: while it is open, no other one writes shards of this name here."""
 
     def __init__(self, request: ShardRequest) -> None:
@@ -73,14 +73,14 @@ class Sharding:
         make_directory(request.directory)
         self._stack.enter_context(locked(request.directory))
         try:
-            before = Manifest.read(self._path)
+            before = ShardManifest.read(self._path)
             shards = request.shards or (before.shards if before else _suitable(sizes))
             self._manifest = self._beginning(before, _planned(section, sizes.samples, shards))
         except BaseException:
             self._stack.close()
             raise
 
-    def __enter__(self) -> Sharding:
+    def __enter__(self) -> ShardJob:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -127,7 +127,7 @@ class Sharding:
         try:
             with contextlib.closing(events):
                 for event in events:
-                    if isinstance(event, Advanced):
+                    if isinstance(event, TaskProgress):
                         advance(event.amount)
                         continue
                     self._save(self._manifest.with_shard(str(event.task), event.result.size, event.result.features))
@@ -156,7 +156,7 @@ class Sharding:
             if name not in self._manifest.sizes
         ]
 
-    def _beginning(self, before: Manifest | None, planned: Manifest) -> Manifest:
+    def _beginning(self, before: ShardManifest | None, planned: ShardManifest) -> ShardManifest:
         """The manifest to begin with: of what was made before, that which is still there."""
         directory, name = self._request.directory, self._request.name
         if before is None:
@@ -177,7 +177,7 @@ class Sharding:
         there = {shard: size for shard, size in before.sizes.items() if _size(directory / shard) == size}
         return dataclasses.replace(before, sizes=there, features=before.features if there else {})
 
-    def _remove(self, manifest: Manifest) -> None:
+    def _remove(self, manifest: ShardManifest) -> None:
         """Removes the shards that a manifest names, and then it."""
         with self._writing(self._path):
             for shard in manifest.sizes:
@@ -185,7 +185,7 @@ class Sharding:
                     path.unlink(missing_ok=True)
             self._path.unlink()
 
-    def _save(self, manifest: Manifest) -> None:
+    def _save(self, manifest: ShardManifest) -> None:
         self._manifest = manifest
         with self._writing(self._path):
             atomic_files.write_json(self._path, manifest.to_json())
@@ -206,12 +206,12 @@ class Sharding:
             raise unwritable(path, error.__cause__ or error) from error
 
 
-def _planned(section: SourceConfig, samples: int, shards: int) -> Manifest:
+def _planned(section: SourceConfig, samples: int, shards: int) -> ShardManifest:
     if shards > samples:
         raise UsageError(f"--shards: expected at most one for each of {samples} samples. Received: --shards {shards}")
     classes = ImageFiles.find(section.path).classes if isinstance(section, ImagesSource) else ()
     source: Mapping[str, Any] = json.loads(json.dumps(dataclasses.asdict(section)))
-    return Manifest(source, digest_of(inputs_of(section)), samples, shards, classes)
+    return ShardManifest(source, digest_of(inputs_of(section)), samples, shards, classes)
 
 
 def _suitable(sizes: SourceSizes) -> int:

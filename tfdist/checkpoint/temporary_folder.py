@@ -14,7 +14,7 @@ _NAME = "tfdist-checkpoint"
 
 
 @contextlib.contextmanager
-def passing_folder() -> Iterator[Path]:
+def temporary_folder() -> Iterator[Path]:
     """Yields an empty folder, only for this user, that is gone when the block ends.
 
     What a process that was killed inside of such a block has left is removed by the next one.

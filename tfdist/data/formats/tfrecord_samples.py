@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 
 from tfdist.data.fingerprints import Fingerprint, of_files
 from tfdist.data.formats.image_features import ImageFeature
-from tfdist.data.ops.batch_reading import Augmentation, Filled, cut_filled, parallel_parses, parse_each
-from tfdist.data.ops.grouped_reading import read_groups
-from tfdist.data.ops.record_parsing import Parsing, reason_of
-from tfdist.data.ops.sample_indices import SampleNumbers
-from tfdist.data.random_access.record_reader import Block
+from tfdist.data.ops.record_groups import read_groups
+from tfdist.data.ops.record_parser import RecordParser, reason_of
+from tfdist.data.ops.sample_batches import Augmentation, PaddedBatches, cut_filled, parallel_parses, parse_each
+from tfdist.data.ops.sample_indices import SampleIndices
+from tfdist.data.random_access.record_reader import RecordBlock
 from tfdist.data.random_access.records import OnCorrupt
+from tfdist.data.sample_source import FilePatterns
 from tfdist.data.sequential.sequential_tfrecords import SequentialTFRecordReader, TFRecords, open_tfrecords
-from tfdist.data.sources import Files
 from tfdist.errors import DataError
 from tfdist.order.sequential_order import Lanes
 
@@ -30,7 +30,7 @@ class _Records:
     """What is the same however records become samples."""
 
     _reader: TFRecords
-    _parsing: Parsing
+    _parsing: RecordParser
     _what: str
 
     def __len__(self) -> int:
@@ -52,7 +52,7 @@ class _Records:
     def _open(self, reader: TFRecords, parse: Callable[[tf.Tensor], Any], what: str, batched: bool) -> None:
         """Takes the records and what makes samples of them, and tries it on the first record."""
         self._reader, self._what = reader, what
-        self._parsing = Parsing(parse, lambda numbers: (reader.read(numbers).cut(),), self._misfit, batched)
+        self._parsing = RecordParser(parse, lambda numbers: (reader.read(numbers).cut(),), self._misfit, batched)
         (first,) = reader.read(np.zeros(1, np.int64)).cut()
         try:
             with tf.device("CPU:0"):
@@ -60,10 +60,10 @@ class _Records:
         except tf.errors.OpError as error:
             raise self._misfit(0, reason_of(error)) from error
 
-    def _in_groups(self, numbers: SampleNumbers) -> Filled:
+    def _in_groups(self, numbers: SampleIndices) -> PaddedBatches:
         return read_groups(numbers, self._read, pace=self._reader.pace)
 
-    def _read(self, numbers: NDArray[np.int64]) -> Block:
+    def _read(self, numbers: NDArray[np.int64]) -> RecordBlock:
         self._parsing.note(numbers)
         return self._reader.read(numbers)
 
@@ -71,11 +71,11 @@ class _Records:
         return DataError(f"{self.name(number)} does not fit {self._what}: {reason}")
 
 
-class ParsedTFRecordSource(_Records):
+class ParsedRecordSamples(_Records):
     """TFRecord files with a function that parses one record."""
 
     def __init__(
-        self, files: Files, parse: Callable[[tf.Tensor], Any], on_corrupt: OnCorrupt = "stop", **sequential: int
+        self, files: FilePatterns, parse: Callable[[tf.Tensor], Any], on_corrupt: OnCorrupt = "stop", **sequential: int
     ) -> None:
         """Looks up where the records lie, and tries `parse` on the first.
 
@@ -84,21 +84,21 @@ class ParsedTFRecordSource(_Records):
         """
         self._open(open_tfrecords(files, on_corrupt, **sequential), parse, "the parse function", batched=False)
 
-    def batches(self, numbers: SampleNumbers) -> tf.data.Dataset:
+    def batches(self, numbers: SampleIndices) -> tf.data.Dataset:
         """See `Source.batches`."""
         return self.augmented(numbers, None)
 
-    def augmented(self, numbers: SampleNumbers, augmentation: Augmentation | None) -> tf.data.Dataset:
+    def augmented(self, numbers: SampleIndices, augmentation: Augmentation | None) -> tf.data.Dataset:
         """See `SampleBySample.augmented`."""
         return parse_each(self._in_groups(numbers), self._parsing.parse, augmentation)
 
 
-class ExampleSource(_Records):
+class ExampleSamples(_Records):
     """TFRecord files of `tf.train.Example`, read by the names and types of their features."""
 
     def __init__(
         self,
-        files: Files,
+        files: FilePatterns,
         features: Mapping[str, Feature],
         label: str,
         on_corrupt: OnCorrupt = "stop",
@@ -119,7 +119,7 @@ class ExampleSource(_Records):
         self._label = label
         self._open(open_tfrecords(files, on_corrupt, **sequential), self._samples, "the features", batched=True)
 
-    def batches(self, numbers: SampleNumbers) -> tf.data.Dataset:
+    def batches(self, numbers: SampleIndices) -> tf.data.Dataset:
         """See `Source.batches`."""
         batches = self._in_groups(numbers).batches
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from tfdist.checkpoint.transfer_folder import passing_folder
+from tfdist.checkpoint.temporary_folder import temporary_folder
 
 KILLED_INSIDE = """
 import os, signal
-from tfdist.checkpoint.transfer_folder import passing_folder
+from tfdist.checkpoint.temporary_folder import temporary_folder
 
-with passing_folder() as folder:
+with temporary_folder() as folder:
     (folder / "weights").write_bytes(b"much")
     os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -28,7 +28,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_it_is_this_users_alone_and_gone_at_the_end(temporary: Path) -> None:
-    with pytest.raises(KeyError), passing_folder() as folder:
+    with pytest.raises(KeyError), temporary_folder() as folder:
         assert folder.parent == temporary
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
         (folder / "weights").write_bytes(b"much")
@@ -41,6 +41,6 @@ def test_what_a_killed_process_left_is_removed_and_what_another_one_uses_stays(t
     killed = subprocess.run([sys.executable, "-c", KILLED_INSIDE], env=environ, timeout=60)
     assert killed.returncode == -signal.SIGKILL
     (left,) = temporary.iterdir()
-    with passing_folder() as first, passing_folder() as second:
+    with temporary_folder() as first, temporary_folder() as second:
         assert not left.exists()
         assert sorted(temporary.iterdir()) == sorted([first, second])

@@ -11,11 +11,11 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from tfdist.data.argument_types import integer
+from tfdist.data.argument_checks import integer
 from tfdist.data.fingerprints import Fingerprint
-from tfdist.data.ops.batch_reading import by_python, read_batches
-from tfdist.data.ops.sample_indices import SampleNumbers
-from tfdist.data.sequential.sequential_reader import SequentialReader, Tape
+from tfdist.data.ops.sample_batches import by_python, read_batches
+from tfdist.data.ops.sample_indices import SampleIndices
+from tfdist.data.sequential.sequential_reader import SampleStream, SequentialReader
 from tfdist.errors import DataError, UsageError
 from tfdist.order.sequential_order import SHUFFLE_BUFFER, Lanes
 
@@ -23,7 +23,7 @@ Leaves = tuple[NDArray, ...]
 """A sample's arrays, flattened."""
 
 
-class GeneratorSource:
+class GeneratorSamples:
     """A function that returns an iterable over samples, the same ones in the same order whenever it is called.
 
     Attributes:
@@ -69,7 +69,7 @@ class GeneratorSource:
         """Bytes of the first sample's arrays."""
         return sum(leaf.nbytes for leaf in self._zeroth)
 
-    def batches(self, numbers: SampleNumbers) -> tf.data.Dataset:
+    def batches(self, numbers: SampleIndices) -> tf.data.Dataset:
         """See `Source.batches`."""
         specs = [tf.TensorSpec([None, *spec.shape], spec.dtype) for spec in self._specs]
         flat = read_batches(numbers.batches(), by_python(self._read, specs))
@@ -120,7 +120,7 @@ class GeneratorSource:
                 f"{type(found).__name__}"
             ) from error
 
-    def _play(self, lane: int) -> Tape[Leaves]:
+    def _play(self, lane: int) -> SampleStream[Leaves]:
         for number, sample in enumerate(self._iterator(lane)):
             yield (self._leaves(lane, number, sample),)
 

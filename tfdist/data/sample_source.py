@@ -15,7 +15,8 @@ from tfdist.data.fingerprints import Fingerprint, of_arrays, of_files
 from tfdist.data.formats.csv_files import CsvReader
 from tfdist.data.formats.image_files import ImageFiles
 from tfdist.data.formats.text_files import TextReader
-from tfdist.data.ops.batch_reading import (
+from tfdist.data.ops.record_parser import RecordParser
+from tfdist.data.ops.sample_batches import (
     Augmentation,
     by_python,
     parallel_parses,
@@ -23,21 +24,20 @@ from tfdist.data.ops.batch_reading import (
     read_batches,
     read_filled,
 )
-from tfdist.data.ops.record_parsing import Parsing
-from tfdist.data.ops.sample_indices import SampleNumbers
+from tfdist.data.ops.sample_indices import SampleIndices
 from tfdist.errors import DataError
 from tfdist.order.sequential_order import Lanes
 
-Files = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+FilePatterns = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
-class Source(Protocol):
+class SampleSource(Protocol):
     """What a format must provide."""
 
     def __len__(self) -> int:
         """The number of samples, at least 1."""
 
-    def batches(self, numbers: SampleNumbers) -> tf.data.Dataset:
+    def batches(self, numbers: SampleIndices) -> tf.data.Dataset:
         """Returns a dataset of the batches of these samples, in their order; a batch may be empty."""
 
     def name(self, number: int) -> str:
@@ -48,7 +48,7 @@ class Source(Protocol):
 
 
 @runtime_checkable
-class Sequential(Protocol):
+class SequentialSource(Protocol):
     """What a source has beside, when it may be one that can only be read in sequence."""
 
     @property
@@ -57,14 +57,14 @@ class Sequential(Protocol):
 
 
 @runtime_checkable
-class SampleBySample(Protocol):
+class PerSampleSource(Protocol):
     """What a source has beside, when its samples are made one by one: they are augmented before they are batched."""
 
-    def augmented(self, numbers: SampleNumbers, augmentation: Augmentation | None) -> tf.data.Dataset:
-        """Like `Source.batches`, with every sample augmented."""
+    def augmented(self, numbers: SampleIndices, augmentation: Augmentation | None) -> tf.data.Dataset:
+        """Like `SampleSource.batches`, with every sample augmented."""
 
 
-class ArraySource:
+class ArraySamples:
     """Arrays in memory: `x` and `y` are arrays or structures of arrays with the samples along their first axis."""
 
     def __init__(self, x: Any, y: Any = None, origin: str = "the arrays") -> None:
@@ -88,64 +88,64 @@ class ArraySource:
     def __len__(self) -> int:
         return self._size
 
-    def batches(self, numbers: SampleNumbers) -> tf.data.Dataset:
-        """See `Source.batches`."""
+    def batches(self, numbers: SampleIndices) -> tf.data.Dataset:
+        """See `SampleSource.batches`."""
         return numbers.batches().map(
             lambda batch: tf.nest.map_structure(lambda array: tf.gather(array, batch), self._arrays)
         )
 
     def name(self, number: int) -> str:
-        """See `Source.name`."""
+        """See `SampleSource.name`."""
         return f"{self._origin}, sample {number}"
 
     def fingerprint(self) -> Fingerprint:
-        """See `Source.fingerprint`."""
+        """See `SampleSource.fingerprint`."""
         return of_arrays(tf.nest.flatten(self._arrays), self._size)
 
 
-class CsvSource:
+class CsvSamples:
     """CSV files of numbers: `x` is float32 [columns], `y` a float32."""
 
-    def __init__(self, files: Files, label: str, columns: Sequence[str] | None = None) -> None:
+    def __init__(self, files: FilePatterns, label: str, columns: Sequence[str] | None = None) -> None:
         """Reads the headers and finds the rows; see `CsvReader` for the errors."""
         self._reader = CsvReader(matching(files), label, columns)
 
     def __len__(self) -> int:
         return len(self._reader)
 
-    def batches(self, numbers: SampleNumbers) -> tf.data.Dataset:
-        """See `Source.batches`."""
+    def batches(self, numbers: SampleIndices) -> tf.data.Dataset:
+        """See `SampleSource.batches`."""
         x = tf.TensorSpec([None, self._reader.num_features], tf.float32)
         return read_batches(numbers.batches(), by_python(self._reader.read, [x, tf.TensorSpec([None], tf.float32)]))
 
     def name(self, number: int) -> str:
-        """See `Source.name`."""
+        """See `SampleSource.name`."""
         return self._reader.name(number)
 
     def fingerprint(self) -> Fingerprint:
-        """See `Source.fingerprint`."""
+        """See `SampleSource.fingerprint`."""
         return of_files(self._reader.records.paths, len(self))
 
 
-class TextSource:
+class TextSamples:
     """Text files with a labelled text a line: `x` is a string or what `vectorize` makes of it, `y` an int64."""
 
     def __init__(
         self,
-        files: Files,
+        files: FilePatterns,
         vectorize: Callable[[tf.Tensor], Any] | None = None,
         label_separator: str = "\t",
     ) -> None:
         """Finds the lines; see `TextReader` for the errors."""
         self._reader = TextReader(matching(files), label_separator)
         self._vectorize = vectorize
-        self._parsing = Parsing(self._vectorized, self._reader.read, self._misfit, batched=True)
+        self._parsing = RecordParser(self._vectorized, self._reader.read, self._misfit, batched=True)
 
     def __len__(self) -> int:
         return len(self._reader)
 
-    def batches(self, numbers: SampleNumbers) -> tf.data.Dataset:
-        """See `Source.batches`."""
+    def batches(self, numbers: SampleIndices) -> tf.data.Dataset:
+        """See `SampleSource.batches`."""
         specs = [tf.TensorSpec([None], tf.string), tf.TensorSpec([None], tf.int64)]
         lines = read_batches(numbers.batches(), by_python(self._read, specs))
         if self._vectorize is None:
@@ -164,41 +164,41 @@ class TextSource:
         return DataError(f"{self.name(number)} does not fit the vectorize function: {reason}")
 
     def name(self, number: int) -> str:
-        """See `Source.name`."""
+        """See `SampleSource.name`."""
         return self._reader.name(number)
 
     def fingerprint(self) -> Fingerprint:
-        """See `Source.fingerprint`."""
+        """See `SampleSource.fingerprint`."""
         return of_files(self._reader.records.paths, len(self))
 
 
-class ImageSource:
+class ImageSamples:
     """A folder of images: `x` is float32 [height, width, channels] from 0 to 255, `y` the int64 number of its class."""
 
     def __init__(self, path: str | os.PathLike[str], size: Sequence[int], channels: int = 3) -> None:
         """Lists the images; see `ImageFiles.find` for the errors."""
         self._folder, self._files = path, ImageFiles.find(path)
         self._size, self._channels = tuple(size), channels
-        self._parsing = Parsing(self._decode, self._listed, self._undecodable)
+        self._parsing = RecordParser(self._decode, self._listed, self._undecodable)
 
     def __len__(self) -> int:
         return len(self._files)
 
-    def batches(self, numbers: SampleNumbers) -> tf.data.Dataset:
-        """See `Source.batches`."""
+    def batches(self, numbers: SampleIndices) -> tf.data.Dataset:
+        """See `SampleSource.batches`."""
         return self.augmented(numbers, None)
 
-    def augmented(self, numbers: SampleNumbers, augmentation: Augmentation | None) -> tf.data.Dataset:
-        """See `SampleBySample.augmented`."""
+    def augmented(self, numbers: SampleIndices, augmentation: Augmentation | None) -> tf.data.Dataset:
+        """See `PerSampleSource.augmented`."""
         specs = [tf.TensorSpec([None], tf.string), tf.TensorSpec([None], tf.int64)]
         return parse_each(read_filled(numbers, by_python(self._list, specs)), self._parsing.parse, augmentation)
 
     def name(self, number: int) -> str:
-        """See `Source.name`."""
+        """See `SampleSource.name`."""
         return str(self._files.paths[number])
 
     def fingerprint(self) -> Fingerprint:
-        """See `Source.fingerprint`."""
+        """See `SampleSource.fingerprint`."""
         return of_files(self._files.paths, len(self), self._folder)
 
     def _list(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.object_], NDArray[np.int64]]:

@@ -25,7 +25,7 @@ class FileSizes:
 
 
 @dataclass(frozen=True)
-class InSequence:
+class SequentialRead:
     """Files that are read from their beginnings.
 
     Attributes:
@@ -62,7 +62,7 @@ class SourceSizes:
     whole: bool = False
     random_calls: tuple[str, ...] = ()
     local_disk: str | None = None
-    sequence: InSequence | None = None
+    sequence: SequentialRead | None = None
     shares: bool = False
 
     @cached_property
@@ -77,7 +77,7 @@ class SourceSizes:
 
 
 @dataclass(frozen=True)
-class Layout:
+class ClusterSize:
     """Who takes part.
 
     Attributes:
@@ -110,7 +110,7 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class Buffering:
+class PipelineBuffers:
     """How many batches a pipeline holds at once.
 
     Attributes:
