@@ -13,7 +13,7 @@ import pytest
 from tests.waiting import until
 from tests.workers.launching import Launcher, Launchers, left_behind
 from tfdist.rundir import RunDir, State, WorkerState
-from tfdist.rundir.error_record import JobState
+from tfdist.rundir.job_state import JobState
 
 RESTARTS = 20 if os.environ.get("TFDIST_SLOW_TESTS") else 4
 

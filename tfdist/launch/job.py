@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from tfdist.cluster.membership import Membership
 from tfdist.errors import TfdistError
 from tfdist.launch.agent.dependencies import Dependencies
-from tfdist.launch.agent.failures import from_start
+from tfdist.launch.agent.failure_diagnosis import from_start
 from tfdist.launch.agent.job_phases import JobLifecycle, JobPhase
 from tfdist.launch.agent.launcher_effects import LauncherEffects
 from tfdist.launch.agent.worker_group import WorkerGroup

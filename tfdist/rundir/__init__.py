@@ -1,7 +1,7 @@
 """The run directory: what lies where, how it is made, and how files get into it whole."""
 
 from tfdist.rundir.creation import create_run_dir, join_run_dir
-from tfdist.rundir.error_record import ErrorRecord
+from tfdist.rundir.job_state import ErrorRecord
 from tfdist.rundir.layout import RunDir
 from tfdist.rundir.worker_state import State, WorkerState
 

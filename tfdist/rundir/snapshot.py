@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from tfdist.errors import RunDirError
-from tfdist.rundir.error_record import JobState
-from tfdist.rundir.failure_record import FailureRecord
+from tfdist.rundir.failure import FailureRecord
+from tfdist.rundir.job_state import JobState
 from tfdist.rundir.json_record import JsonRecord, is_finite
 from tfdist.rundir.layout import RunDir
 from tfdist.rundir.worker_state import WorkerState

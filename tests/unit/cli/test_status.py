@@ -18,8 +18,8 @@ from click.testing import CliRunner
 
 from tfdist.cli.main import main
 from tfdist.rundir import RunDir, State, WorkerState, create_run_dir
-from tfdist.rundir.error_record import JobState
-from tfdist.rundir.failure_record import FailureRecord
+from tfdist.rundir.failure import FailureRecord
+from tfdist.rundir.job_state import JobState
 
 COMMAND = [sys.executable, "-m", "tfdist", "status"]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tfdist.launch.agent.dependencies import Dependencies
-from tfdist.launch.agent.failures import Failure, first_to_last, from_signal
+from tfdist.launch.agent.failure_diagnosis import Failure, first_to_last, from_signal
 from tfdist.launch.environment import Assignment
 from tfdist.launch.peers.messages import Event
 from tfdist.launch.signals import Signals

@@ -13,8 +13,8 @@ import pytest
 
 from tfdist.errors import RunDirError
 from tfdist.rundir import RunDir, State, WorkerState, create_run_dir
-from tfdist.rundir.error_record import JobState
-from tfdist.rundir.failure_record import FailureRecord
+from tfdist.rundir.failure import FailureRecord
+from tfdist.rundir.job_state import JobState
 from tfdist.rundir.snapshot import read_run
 
 STATE = WorkerState(

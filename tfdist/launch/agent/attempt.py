@@ -11,7 +11,7 @@ from tfdist.errors import TfdistError
 from tfdist.launch.agent.coordinated_stop import CoordinatedStop
 from tfdist.launch.agent.dependencies import Dependencies
 from tfdist.launch.agent.exit_policy import ExitAction, WorkerExit, decide_exit
-from tfdist.launch.agent.failures import Failure, first_to_last, from_exit, from_start
+from tfdist.launch.agent.failure_diagnosis import Failure, first_to_last, from_exit, from_start
 from tfdist.launch.agent.hang_detection import HangDetector
 from tfdist.launch.agent.process_termination import SETTLE_SECONDS, end_all, kill_all, wait_until_left
 from tfdist.launch.environment import Assignment

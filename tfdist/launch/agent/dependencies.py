@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tfdist.launch.agent.failures import Failure
+from tfdist.launch.agent.failure_diagnosis import Failure
 from tfdist.launch.environment import Assignment
 from tfdist.launch.peers.coordinator import Coordinator
 from tfdist.launch.signals import Signals

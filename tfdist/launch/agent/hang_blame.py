@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 
-from tfdist.launch.agent.failures import WAITING, Failure
+from tfdist.launch.agent.failure_diagnosis import WAITING, Failure
 from tfdist.launch.peers.messages import WorkerStacks
 from tfdist.rundir.worker_state import State, WorkerState
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from tfdist.errors import RunDirError
-from tfdist.launch.agent.failures import Failure
+from tfdist.launch.agent.failure_diagnosis import Failure
 from tfdist.launch.agent.hang_blame import STOPPED, explain_hang
 from tfdist.launch.peers.coordinator import Coordinator
 from tfdist.launch.peers.messages import Beat, DumpStacks, Event, WorkerStacks

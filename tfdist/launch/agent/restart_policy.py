@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tfdist.launch.agent.failures import Failure
+from tfdist.launch.agent.failure_diagnosis import Failure
 
 FIRST_DELAY_SECONDS = 1.0
 MOST_DELAY_SECONDS = 60.0

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tfdist.launch.agent.attempt import GroupAttempt
 from tfdist.launch.agent.dependencies import Dependencies
-from tfdist.launch.agent.failures import Failure, first_to_last
+from tfdist.launch.agent.failure_diagnosis import Failure, first_to_last
 from tfdist.launch.agent.job_phases import JobLifecycle, JobPhase
 from tfdist.launch.agent.process_termination import SETTLE_SECONDS
 from tfdist.launch.agent.restart_policy import RestartAfter, RestartPolicy

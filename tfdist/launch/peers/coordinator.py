@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from tfdist.launch.agent.failures import Failure, first_to_last
+from tfdist.launch.agent.failure_diagnosis import Failure, first_to_last
 from tfdist.launch.peers.messages import Event
 from tfdist.net.line_socket import LineSocket
 

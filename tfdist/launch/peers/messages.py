@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfdist.errors import RunDirError
-from tfdist.launch.agent.failures import Failure
+from tfdist.launch.agent.failure_diagnosis import Failure
 from tfdist.net.line_socket import LineError, Message
 from tfdist.rundir.worker_state import WorkerState
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tfdist.launch.agent.failures import Failure, first_to_last
+from tfdist.launch.agent.failure_diagnosis import Failure, first_to_last
 from tfdist.launch.peers.messages import AttemptEnded, Event, Released, from_message, outlives_attempt, to_message
 from tfdist.net.bounded_wait import wait_for
 from tfdist.net.line_socket import LineError, LineSocket, Message

@@ -6,7 +6,7 @@ import signal
 import textwrap
 from collections.abc import Sequence
 
-from tfdist.launch.agent.failures import Failure
+from tfdist.launch.agent.failure_diagnosis import Failure
 from tfdist.launch.peers.messages import Restart
 from tfdist.launch.run_result import RunResult
 from tfdist.launch.worker.launcher_channel import CALLED

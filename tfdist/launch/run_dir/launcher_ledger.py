@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tfdist.errors import RunDirError
-from tfdist.launch.agent.failures import Failure
+from tfdist.launch.agent.failure_diagnosis import Failure
 from tfdist.launch.run_result import RunResult
 from tfdist.rundir import ledger_lines
 from tfdist.rundir.ledger_lines import AttemptPhase

@@ -12,14 +12,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from tfdist.errors import RunDirError
-from tfdist.launch.agent.failures import Failure, from_record, from_signal
+from tfdist.launch.agent.failure_diagnosis import Failure, from_record, from_signal
 from tfdist.launch.agent.job_phases import JobPhase
 from tfdist.launch.agent.oom_detection import OomKillCount
 from tfdist.launch.environment import Assignment
 from tfdist.launch.run_dir.run_location import RunLocation
 from tfdist.launch.worker.worker_handle import Worker, process_facts
 from tfdist.rundir.atomic_files import write_json
-from tfdist.rundir.error_record import ErrorRecord, JobState
+from tfdist.rundir.job_state import ErrorRecord, JobState
 from tfdist.rundir.temp_names import remove_abandoned
 from tfdist.rundir.worker_state import State, WorkerState
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tfdist.reports.status.run_status import RunCondition, RunStatus, WorkerStatus
-from tfdist.rundir.failure_record import FailureRecord
+from tfdist.rundir.failure import FailureRecord
 
 _COLUMNS: Sequence[tuple[str, Callable[[WorkerStatus], str]]] = (
     ("worker", lambda row: str(row.state.index)),

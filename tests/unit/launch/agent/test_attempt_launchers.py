@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.launch.fakes import beat, state
 from tests.unit.launch.stories import ABORT, DONE, HANGS, finished, holding, tell_story, training
-from tfdist.launch.agent.failures import from_signal
+from tfdist.launch.agent.failure_diagnosis import from_signal
 from tfdist.launch.peers.messages import (
     AttemptEnded,
     BatchesBegun,

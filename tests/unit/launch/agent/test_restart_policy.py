@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tfdist.launch.agent.failures import Failure
+from tfdist.launch.agent.failure_diagnosis import Failure
 from tfdist.launch.agent.restart_policy import MOST_DELAY_SECONDS, NoRestart, RestartAfter, RestartPolicy
 
 

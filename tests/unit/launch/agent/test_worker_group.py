@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.unit.launch.fakes import Stage, assignments, beat, stage
-from tfdist.launch.agent.failures import Failure, from_signal
+from tfdist.launch.agent.failure_diagnosis import Failure, from_signal
 from tfdist.launch.agent.job_phases import JobLifecycle, JobPhase
 from tfdist.launch.agent.worker_group import WorkerGroup
 from tfdist.launch.peers.messages import AttemptEnded, GiveUp, Hold, Restart, Stop, StopRequested, WorkerDone

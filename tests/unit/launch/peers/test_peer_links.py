@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tfdist.launch.agent.failures import from_signal
+from tfdist.launch.agent.failure_diagnosis import from_signal
 from tfdist.launch.peers.messages import AttemptEnded, Event, GiveUp, Hold, Restart, Stop
 from tfdist.launch.peers.peer_links import PeerLink, PeerLinks
 from tfdist.net.line_socket import LineSocket

@@ -18,7 +18,7 @@ import pytest
 from tests.waiting import until
 from tfdist.cluster import Address, Cluster, Membership, discover
 from tfdist.errors import FormingError, RunDirError, TfdistError
-from tfdist.launch.agent.failures import from_signal
+from tfdist.launch.agent.failure_diagnosis import from_signal
 from tfdist.launch.peers.messages import AttemptEnded, Released, Stop, WorkerDone
 from tfdist.launch.rendezvous.form_cluster import form
 from tfdist.launch.rendezvous.join_barrier import Formed

@@ -7,8 +7,8 @@ from typing import Any
 
 from tfdist.reports.status.run_status import RunStatus, judge
 from tfdist.rundir import RunDir, State, WorkerState
-from tfdist.rundir.error_record import JobState
-from tfdist.rundir.failure_record import FailureRecord
+from tfdist.rundir.failure import FailureRecord
+from tfdist.rundir.job_state import JobState
 from tfdist.rundir.process_presence import Presence
 from tfdist.rundir.snapshot import Snapshot
 

@@ -6,11 +6,18 @@ import signal
 import pytest
 
 from tfdist.errors import RunDirError
-from tfdist.launch.agent.failures import Failure, first_to_last, from_exit, from_record, from_signal, from_start
+from tfdist.launch.agent.failure_diagnosis import (
+    Failure,
+    first_to_last,
+    from_exit,
+    from_record,
+    from_signal,
+    from_start,
+)
 from tfdist.launch.peers.messages import Stop
 from tfdist.launch.run_dir.failure_report import render_report
 from tfdist.launch.run_result import RunResult
-from tfdist.rundir.error_record import ErrorRecord
+from tfdist.rundir.job_state import ErrorRecord
 
 
 def failure(index: int, time: float, type: str = "ValueError", **fields: object) -> Failure:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from tfdist.errors import ClusterError, DataError, FormingError, TfdistError, WorkerFailedError
-from tfdist.rundir.error_record import ErrorRecord
+from tfdist.rundir.job_state import ErrorRecord
 
 FailureKind = Literal["exception", "usage", "data", "signal", "memory", "exit", "start", "hang", "lost"]
 
