@@ -28,7 +28,7 @@ def main() -> None:
     assignment = Assignment.from_environ()
     assert assignment is not None and assignment.channel_fd is not None
     trainer = Trainer(assignment)
-    channel = LauncherChannel(assignment.channel_fd, answers=trainer.answers())
+    channel = LauncherChannel(assignment.channel_fd, handlers=trainer.answers())
     trainer.channel = channel
     channel.watch()
     run = RunDir(Path(assignment.run_dir))

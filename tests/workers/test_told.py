@@ -10,7 +10,7 @@ import pytest
 
 from tests.waiting import until
 from tests.workers.tied import Tied, tied_workers
-from tfdist.launch.worker.launcher_channel import CALLED
+from tfdist.launch.worker.channel_protocol import CALLED
 from tfdist.rundir import ErrorRecord, WorkerState
 
 PREPARED = """

@@ -150,7 +150,7 @@ class GroupAttempt:
             self._update(replace(progress, gone=True), exit_code if progress.code is None else progress.code)
 
     def _take(self, worker: Worker, message: Message) -> None:
-        """Takes in one message of a worker; its protocol is that of channel.py."""
+        """Handles one message of a worker; see `channel_protocol`."""
         match message:
             case {"finished": int(code)}:
                 self._update(self._progress[worker.index], code)

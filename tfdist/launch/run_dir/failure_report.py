@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from tfdist.launch.agent.failure_diagnosis import Failure
 from tfdist.launch.peers.messages import Restart
 from tfdist.launch.run_result import RunResult
-from tfdist.launch.worker.launcher_channel import CALLED
+from tfdist.launch.worker.channel_protocol import CALLED
 
 _MESSAGE_CHARACTERS = 300
 

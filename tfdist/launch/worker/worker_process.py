@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, cast
 
 from tfdist.launch.environment import Assignment
 from tfdist.launch.logs.output_pump import STDERR, STDOUT, OutputPump, Terminal
-from tfdist.launch.worker.launcher_channel import NATIVE_DUMP
+from tfdist.launch.worker.channel_protocol import NATIVE_DUMP
 from tfdist.net.line_socket import LineError, LineSocket, Message
 
 WORKER_MODULE = "tfdist.training.worker"

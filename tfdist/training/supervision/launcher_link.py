@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from tfdist.launch.environment import Assignment
-from tfdist.launch.worker.launcher_channel import NATIVE_DUMP, LauncherChannel
+from tfdist.launch.worker.channel_protocol import NATIVE_DUMP
+from tfdist.launch.worker.launcher_channel import LauncherChannel
 from tfdist.rundir import RunDir
 from tfdist.training.supervision import thread_stacks
 from tfdist.training.supervision.heartbeat import Heartbeat
@@ -53,7 +54,7 @@ def link_of(assignment: Assignment) -> LauncherLink:
     if assignment.channel_fd is not None:
         channel = LauncherChannel(
             assignment.channel_fd,
-            answers={
+            handlers={
                 "hold": lambda _: {"begun": stopping.hold()},
                 "stop": lambda stop: stopping.stop(int(stop["after"]), int(stop["code"])),
                 "dump": lambda _: _dump(log),

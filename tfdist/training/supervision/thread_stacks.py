@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
-from tfdist.launch.worker.launcher_channel import CALLED
+from tfdist.launch.worker.channel_protocol import CALLED
 from tfdist.training.supervision.exception_causes import is_users
 
 MOST_CHARACTERS = 100_000

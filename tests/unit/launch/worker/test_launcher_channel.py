@@ -23,7 +23,7 @@ ANSWERS = {"hold": lambda value: {"begun": 7, "to": value}, "stop": lambda value
 def launcher() -> Iterator[tuple[socket.socket, LauncherChannel, threading.Event]]:
     ours, theirs = socket.socketpair()
     lost = threading.Event()
-    channel = LauncherChannel(theirs.detach(), on_lost=lost.set, answers=ANSWERS)
+    channel = LauncherChannel(theirs.detach(), on_lost=lost.set, handlers=ANSWERS)
     with ours:
         yield ours, channel, lost
     assert channel._watcher is None or not (channel._watcher.join(60), channel._watcher.is_alive())[1]
