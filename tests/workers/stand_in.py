@@ -20,7 +20,8 @@ from typing import Any
 from tests.waiting import until
 from tfdist.launch.environment import Assignment
 from tfdist.launch.worker.launcher_channel import LauncherChannel
-from tfdist.rundir import ErrorRecord, RunDir, State, WorkerState
+from tfdist.rundir import Failure, RunDir, State, WorkerState
+from tfdist.rundir.failure import kind_of_error
 from tfdist.training.supervision.ledger_writer import LedgerWriter
 
 
@@ -38,7 +39,7 @@ def main() -> None:
         of_all, of_this = "*", str(assignment.index)
         if index in (of_all, of_this, f"{of_all}@{assignment.attempt}", f"{of_this}@{assignment.attempt}"):
             if action == "tell":
-                channel.failed(error_of(value, 2, assignment).to_dict())
+                channel.failed(error_of(value, 2, assignment).error_content())
                 os._exit(2)
             code = trainer.act(action, value) or act(action, value, assignment, run) or code
     channel.finished(code, timeout=30)
@@ -262,16 +263,17 @@ def listen(assignment: Assignment) -> None:
 
 
 def fail(message: str, code: int, assignment: Assignment, run: RunDir) -> None:
-    error_of(message, code, assignment).write(run.error_file(assignment.index, assignment.attempt))
+    error_of(message, code, assignment).write_error(run.error_file(assignment.index, assignment.attempt))
     os._exit(code)
 
 
-def error_of(message: str, code: int, assignment: Assignment) -> ErrorRecord:
-    return ErrorRecord(
+def error_of(message: str, code: int, assignment: Assignment) -> Failure:
+    return Failure(
         index=assignment.index,
         host=socket.gethostname(),
         pid=os.getpid(),
         exit_code=code,
+        kind=kind_of_error(code),
         type=message.partition(" ")[0],
         message=message,
         traceback=f"Traceback (most recent call last):\n  stand-in\n{message}\n",

@@ -11,7 +11,7 @@ import pytest
 from tests.waiting import until
 from tests.workers.tied import Tied, tied_workers
 from tfdist.launch.worker.channel_protocol import CALLED
-from tfdist.rundir import ErrorRecord, WorkerState
+from tfdist.rundir import Failure, WorkerState
 
 PREPARED = """
 import threading
@@ -163,7 +163,7 @@ model.fit(tf.data.Dataset.from_generator(batches, output_signature=signature), v
 def test_an_error_says_at_which_step(tmp_path: Path) -> None:
     with tied_workers(tmp_path, PREPARED + RAISES, count=1) as (worker,):
         assert worker.process.wait(60) == 4
-        record = ErrorRecord.read(worker.run.error_file(0, 0))
+        record = Failure.read(worker.run.error_file(0, 0))
         assert record is not None
         assert (record.type, record.epoch, record.step) == ("InterruptedError", 1, 14)
         state = WorkerState.read(worker.run.state_file(0))

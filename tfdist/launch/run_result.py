@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tfdist.launch.agent.failure_diagnosis import Failure
 from tfdist.launch.peers.messages import Stop
+from tfdist.rundir.failure import Failure
 
 
 @dataclass(frozen=True)

@@ -1,28 +1,55 @@
-"""The failure that ended a run, as its launcher left it for people and programs."""
+"""One worker's failure: the record that workers and launchers pass on and write, and how it is put into words.
+
+A worker that an exception ends writes its `error_file`, with the fields of `ERROR_FIELDS`. Its launcher adds what it
+knows of the process. The chief's launcher writes all fields of the job's first failure into the `failure_file`, with
+the other failures as its `consequences`.
+"""
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
+from typing import Any, Literal, Self
 
+from tfdist.errors import ClusterError, DataError, WorkerFailedError
+from tfdist.rundir.atomic_files import write_json
 from tfdist.rundir.json_record import JsonRecord, is_finite
+
+FailureKind = Literal["exception", "usage", "data", "signal", "memory", "exit", "start", "hang", "lost"]
+
+ERROR_FIELDS = ("index", "host", "pid", "exit_code", "type", "message", "traceback", "time", "epoch", "step")
+"""The fields of an `error_file`, in its order."""
+
+_KINDS: dict[int, FailureKind] = {ClusterError.exit_code: "usage", DataError.exit_code: "data"}
+
+
+def kind_of_error(exit_code: int) -> FailureKind:
+    """The kind of the failure of a worker that an exception ended, by the code that it exits with."""
+    return _KINDS.get(exit_code, "exception")
 
 
 @dataclass(frozen=True)
-class FailureRecord(JsonRecord):
-    """What a reader wants of the run directory's `failure_file`; the file has more.
+class Failure(JsonRecord):
+    """One worker's failure.
 
     Attributes:
-        index: The worker that failed first.
+        index: The worker's place in the cluster; 0 is the chief.
         host: Its machine's name.
-        time: When, in seconds since 1970 (UTC).
-        kind: What kind of failure, such as `exception`, `signal` or `hang`.
+        time: When it failed, in seconds since 1970 (UTC) by that machine's clock.
+        kind: `exception`, `usage` and `data` (the worker's error file says so), `signal`, `memory` (the kernel killed
+            it because memory was full), `exit` (it left while others needed it), `start` (its process could not be
+            started), `hang` (nothing moved for too long), `lost` (its launcher or its machine is gone).
         message: What happened.
+        address: Its host:port; None when there is one worker.
         pid: Its process id; None when it had none.
-        exit_code: What the job exits with.
-        type: The exception's class, or the signal's name; empty without either.
-        epoch: The epoch that it was in, from 0; None when it never said.
-        step: Batches trained since the run began; None when it never said.
+        exit_code: What the job exits with when this is its first failure.
+        type: The exception's class, such as `ValueError` or `tfdist.errors.DataError`, or the signal's name; empty
+            without either.
+        traceback: The exception's traceback, or the stacks of a worker that hangs; empty without either.
+        epoch: The epoch that it was in, from 0; None when it had not begun to train or evaluate, or never said.
+        step: Batches trained since the run began; None likewise.
         log: Path of its log on its machine; empty without one.
+        last_lines: The end of its log, oldest line first.
 
     Raises:
         ValueError: A value has another type.
@@ -31,35 +58,68 @@ class FailureRecord(JsonRecord):
     index: int
     host: str
     time: float
-    kind: str
+    kind: FailureKind
     message: str
+    address: str | None = None
     pid: int | None = None
-    exit_code: int | None = None
+    exit_code: int = WorkerFailedError.exit_code
     type: str = ""
+    traceback: str = ""
     epoch: int | None = None
     step: int | None = None
     log: str = ""
+    last_lines: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        texts = (self.host, self.kind, self.message, self.type, self.log)
-        known = [value for value in (self.pid, self.exit_code, self.epoch, self.step) if value is not None]
-        is_sound = all(isinstance(text, str) for text in texts) and is_finite(self.time)
-        if not is_sound or not all(isinstance(number, int) for number in (self.index, *known)):
+        object.__setattr__(self, "last_lines", tuple(self.last_lines))
+        texts = [self.host, self.kind, self.message, self.type, self.traceback, self.log, *self.last_lines]
+        texts += [] if self.address is None else [self.address]
+        numbers = [number for number in (self.pid, self.epoch, self.step) if number is not None]
+        numbers += [self.index, self.exit_code]
+        are_texts = all(isinstance(text, str) for text in texts)
+        if not are_texts or not is_finite(self.time) or not all(isinstance(number, int) for number in numbers):
             raise ValueError("expected texts for what happened and numbers for where")
 
-    @property
-    def what(self) -> str:
-        """What happened, with the exception's class, in one line."""
-        said = f"{self.type}: {self.message}" if self.kind == "exception" and self.type else self.message
-        return " ".join(said.split())
+    @classmethod
+    def from_dict(cls, content: Any) -> Self:
+        """See `JsonRecord.from_dict`. An error file has no kind: it follows from the exit code.
+
+        Raises:
+            RunDirError: A field is missing or has an impossible value.
+        """
+        if isinstance(content, dict) and "kind" not in content:
+            code = content.get("exit_code")
+            content = {**content, "kind": kind_of_error(code) if isinstance(code, int) else "exception"}
+        return super().from_dict(content)
+
+    def error_content(self) -> dict[str, Any]:
+        """What a worker says of the exception that ends it, in JSON's types: the content of its error file."""
+        return {name: getattr(self, name) for name in ERROR_FIELDS}
+
+    def write_error(self, path: str | os.PathLike[str]) -> None:
+        """Makes or replaces an error file, atomically; `read` reads it. Raises `RunDirError` when it cannot."""
+        write_json(path, self.error_content())
 
     @property
     def who(self) -> str:
-        """The worker, its place and its process."""
+        """The worker, where it ran and its process: `worker 1 (host2, host2:20000, pid 812)`."""
+        where = self.host if self.address is None else f"{self.host}, {self.address}"
         process = "" if self.pid is None else f", pid {self.pid}"
-        return f"worker {self.index} ({self.host}{process})"
+        return f"worker {self.index} ({where}{process})"
 
     @property
     def when(self) -> str:
-        """Where in the training it was, in words; empty when it never said."""
+        """Where in the training it was: `in epoch 3 after step 418`; empty when it never said."""
         return "" if self.step is None else f"in epoch {(self.epoch or 0) + 1} after step {self.step}"
+
+    @property
+    def what(self) -> str:
+        """What happened. Errors of tfdist explain themselves; of other exceptions the class comes first."""
+        return f"{self.type}: {self.message}" if self.kind == "exception" and self.type else self.message
+
+    def what_in_line(self, max_characters: int | None = None) -> str:
+        """What happened, in one line of at most `max_characters`."""
+        line = " ".join(self.what.split())
+        if max_characters is None or len(line) <= max_characters:
+            return line
+        return line[: max_characters - 3] + "..."

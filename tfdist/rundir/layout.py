@@ -105,5 +105,5 @@ class RunDir:
         return self.state_dir / f"worker-{index}.json"
 
     def error_file(self, index: int, attempt: int) -> Path:
-        """The `ErrorRecord` that worker `index` left in its start number `attempt` (JSON)."""
+        """The `Failure` that worker `index` wrote in its start number `attempt` (JSON)."""
         return self.state_dir / f"worker-{index}.{attempt}.error.json"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from tfdist.errors import RunDirError
-from tfdist.rundir.failure import FailureRecord
+from tfdist.rundir.failure import Failure
 from tfdist.rundir.job_state import JobState
 from tfdist.rundir.json_record import JsonRecord, is_finite
 from tfdist.rundir.layout import RunDir
@@ -49,8 +49,8 @@ class Snapshot:
     workers: tuple[WorkerState, ...]
     unreadable: dict[int, str]
     absent: tuple[int, ...]
-    failure: FailureRecord | None
-    earlier: dict[int, FailureRecord]
+    failure: Failure | None
+    earlier: dict[int, Failure]
 
 
 def read_run(run: RunDir) -> Snapshot:
@@ -79,7 +79,7 @@ def read_run(run: RunDir) -> Snapshot:
         workers=tuple(states[index] for index in sorted(states)),
         unreadable=dict(sorted(unreadable.items())),
         absent=tuple(index for index in range(max(known, default=-1)) if index not in known),
-        failure=_record_or_none(FailureRecord, run.failure_file),
+        failure=_record_or_none(Failure, run.failure_file),
         earlier=_earlier_failures(run, job),
     )
 
@@ -155,9 +155,9 @@ def _job(run: RunDir) -> JobState | None:
     return job if is_finite(job.time) else None
 
 
-def _earlier_failures(run: RunDir, job: JobState | None) -> dict[int, FailureRecord]:
+def _earlier_failures(run: RunDir, job: JobState | None) -> dict[int, Failure]:
     attempts = () if job is None else (job.attempt - 1, job.attempt)
-    records = {attempt: _record_or_none(FailureRecord, run.attempt_failure_file(attempt)) for attempt in attempts}
+    records = {attempt: _record_or_none(Failure, run.attempt_failure_file(attempt)) for attempt in attempts}
     return {attempt: record for attempt, record in records.items() if record is not None}
 
 

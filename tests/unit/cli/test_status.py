@@ -18,7 +18,7 @@ from click.testing import CliRunner
 
 from tfdist.cli.main import main
 from tfdist.rundir import RunDir, State, WorkerState, create_run_dir
-from tfdist.rundir.failure import FailureRecord
+from tfdist.rundir.failure import Failure
 from tfdist.rundir.job_state import JobState
 
 COMMAND = [sys.executable, "-m", "tfdist", "status"]
@@ -61,7 +61,7 @@ def test_json_once(run: RunDir) -> None:
 
 def test_a_failed_run_is_no_failed_command(run: RunDir) -> None:
     say(run, "failed")
-    FailureRecord(1, "h", time.time(), "exception", "boom", type="ValueError").write(run.failure_file)
+    Failure(1, "h", time.time(), "exception", "boom", type="ValueError").write(run.failure_file)
     result = CliRunner().invoke(main, ["status", str(run)])
     assert result.exit_code == 0
     assert result.stdout.splitlines()[1] == "failed: worker 1 (h) failed: ValueError: boom"

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from tfdist.launch.agent.dependencies import Dependencies
-from tfdist.launch.agent.failure_diagnosis import Failure, first_to_last, from_signal
+from tfdist.launch.agent.failure_diagnosis import from_signal
+from tfdist.launch.agent.first_failure import first_to_last
 from tfdist.launch.environment import Assignment
 from tfdist.launch.peers.messages import Event
 from tfdist.launch.signals import Signals
 from tfdist.launch.worker.worker_handle import Worker
 from tfdist.net.line_socket import Message
+from tfdist.rundir.failure import Failure
 from tfdist.rundir.worker_state import State, WorkerState
 
 

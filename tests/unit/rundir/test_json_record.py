@@ -7,15 +7,13 @@ from pathlib import Path
 import pytest
 
 from tfdist.errors import RunDirError
-from tfdist.rundir import ErrorRecord, State, WorkerState
+from tfdist.rundir import Failure, State, WorkerState
 from tfdist.rundir.json_record import JsonRecord
 
 STATE = WorkerState(
     index=1, address="h:20000", host="h", pid=12, attempt=0, state=State.STEP, epoch=2, step=30, time=5.5
 )
-ERROR = ErrorRecord(
-    index=1, host="h", pid=12, exit_code=5, type="DataError", message="no\nsample", traceback="Traceback", time=5.5
-)
+ERROR = Failure(index=1, host="h", time=5.5, kind="data", message="no\nsample", pid=12, exit_code=5, traceback="T")
 
 
 @pytest.mark.parametrize("record", [STATE, dataclasses.replace(STATE, address=None), ERROR])

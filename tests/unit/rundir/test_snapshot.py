@@ -13,14 +13,14 @@ import pytest
 
 from tfdist.errors import RunDirError
 from tfdist.rundir import RunDir, State, WorkerState, create_run_dir
-from tfdist.rundir.failure import FailureRecord
+from tfdist.rundir.failure import Failure
 from tfdist.rundir.job_state import JobState
 from tfdist.rundir.snapshot import read_run
 
 STATE = WorkerState(
     index=0, address="h:20000", host="h", pid=12, attempt=0, state=State.STEP, epoch=2, step=30, time=5.5, busy=0.25
 )
-FAILURE = FailureRecord(index=1, host="h", time=6.5, kind="exception", message="no\nsample", type="ValueError")
+FAILURE = Failure(index=1, host="h", time=6.5, kind="exception", message="no\nsample", type="ValueError")
 
 
 @pytest.fixture
@@ -154,18 +154,3 @@ def test_the_directory_above_names_the_newest_run(tmp_path: Path) -> None:
         os.utime(made.run_file, (100 - age, 100 - age))
     with pytest.raises(RunDirError, match=f"newest run in it is {tmp_path}/runs/a"):
         read_run(RunDir(tmp_path / "runs"))
-
-
-def test_a_failure_in_words() -> None:
-    assert FAILURE.what == "ValueError: no sample"
-    assert (FAILURE.who, FAILURE.when) == ("worker 1 (h)", "")
-    full = dataclasses.replace(FAILURE, pid=7, epoch=2, step=418, kind="signal", type="SIGKILL", message="killed")
-    assert (full.who, full.when, full.what) == ("worker 1 (h, pid 7)", "in epoch 3 after step 418", "killed")
-
-
-@pytest.mark.parametrize(
-    "changed", [{"message": 1}, {"step": "4"}, {"index": None}, {"time": math.nan}, {"exit_code": math.inf}]
-)
-def test_a_failure_has_the_types_that_it_says(changed: dict[str, object]) -> None:
-    with pytest.raises(RunDirError, match="FailureRecord"):
-        FailureRecord.from_dict(FAILURE.to_dict() | changed)

@@ -11,7 +11,8 @@ from tfdist.errors import TfdistError
 from tfdist.launch.agent.coordinated_stop import CoordinatedStop
 from tfdist.launch.agent.dependencies import Dependencies
 from tfdist.launch.agent.exit_policy import ExitAction, WorkerExit, decide_exit
-from tfdist.launch.agent.failure_diagnosis import Failure, first_to_last, from_exit, from_start
+from tfdist.launch.agent.failure_diagnosis import from_exit, from_start
+from tfdist.launch.agent.first_failure import first_to_last
 from tfdist.launch.agent.hang_detection import HangDetector
 from tfdist.launch.agent.process_termination import SETTLE_SECONDS, end_all, kill_all, wait_until_left
 from tfdist.launch.environment import Assignment
@@ -21,6 +22,7 @@ from tfdist.launch.signals import describe_signal
 from tfdist.launch.worker.worker_handle import Worker, process_facts
 from tfdist.net.bounded_wait import Source
 from tfdist.net.line_socket import Message
+from tfdist.rundir.failure import Failure
 from tfdist.rundir.worker_state import State, WorkerState
 
 _TICK_SECONDS = 0.2

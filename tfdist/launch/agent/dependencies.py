@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tfdist.launch.agent.failure_diagnosis import Failure
 from tfdist.launch.environment import Assignment
 from tfdist.launch.peers.coordinator import Coordinator
 from tfdist.launch.signals import Signals
 from tfdist.launch.worker.worker_handle import Worker
 from tfdist.net.bounded_wait import Source, wait_for
+from tfdist.rundir.failure import Failure
 from tfdist.rundir.worker_state import WorkerState
 
 StartWorker = Callable[[Assignment], Worker]

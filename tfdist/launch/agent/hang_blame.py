@@ -8,8 +8,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 
-from tfdist.launch.agent.failure_diagnosis import WAITING, Failure
+from tfdist.launch.agent.first_failure import WAITING
 from tfdist.launch.peers.messages import WorkerStacks
+from tfdist.rundir.failure import Failure
 from tfdist.rundir.worker_state import State, WorkerState
 
 STOPPED = "its process is stopped (SIGSTOP, Ctrl-Z, a debugger)"

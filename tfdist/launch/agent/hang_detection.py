@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from tfdist.errors import RunDirError
-from tfdist.launch.agent.failure_diagnosis import Failure
 from tfdist.launch.agent.hang_blame import STOPPED, explain_hang
 from tfdist.launch.peers.coordinator import Coordinator
 from tfdist.launch.peers.messages import Beat, DumpStacks, Event, WorkerStacks
 from tfdist.launch.worker.worker_handle import Worker
+from tfdist.rundir.failure import Failure
 from tfdist.rundir.worker_state import WorkerState
 
 ANSWER_SECONDS = 4.0

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tfdist.launch.agent.failure_diagnosis import Failure
+from tfdist.launch.agent.first_failure import is_consequence
+from tfdist.rundir.failure import Failure
 
 FIRST_DELAY_SECONDS = 1.0
 MOST_DELAY_SECONDS = 60.0
@@ -89,7 +90,7 @@ def _fingerprint(failure: Failure) -> tuple[str, int | None] | None:
 
     That is how a worker fails when a connection breaks, too: it is an exception, and its cause is elsewhere.
     """
-    if failure.kind != "exception" or failure.is_consequence:
+    if failure.kind != "exception" or is_consequence(failure):
         return None
     return failure.type, failure.step
 

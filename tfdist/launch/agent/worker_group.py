@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tfdist.launch.agent.attempt import GroupAttempt
 from tfdist.launch.agent.dependencies import Dependencies
-from tfdist.launch.agent.failure_diagnosis import Failure, first_to_last
+from tfdist.launch.agent.first_failure import first_to_last
 from tfdist.launch.agent.job_phases import JobLifecycle, JobPhase
 from tfdist.launch.agent.process_termination import SETTLE_SECONDS
 from tfdist.launch.agent.restart_policy import RestartAfter, RestartPolicy
@@ -15,6 +15,7 @@ from tfdist.launch.environment import Assignment
 from tfdist.launch.peers.messages import AttemptEnded, Event, GiveUp, Hold, Restart, Stop, StopRequested
 from tfdist.launch.run_result import RunResult
 from tfdist.launch.signals import describe_signal
+from tfdist.rundir.failure import Failure
 
 _TICK_SECONDS = 0.2
 _VERDICT_SECONDS = 3 * SETTLE_SECONDS

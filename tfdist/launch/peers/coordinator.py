@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from tfdist.launch.agent.failure_diagnosis import Failure, first_to_last
+from tfdist.launch.agent.first_failure import first_to_last
 from tfdist.launch.peers.messages import Event
 from tfdist.net.line_socket import LineSocket
+from tfdist.rundir.failure import Failure
 
 
 class Coordinator(Protocol):

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfdist.errors import RunDirError
-from tfdist.launch.agent.failure_diagnosis import Failure
 from tfdist.net.line_socket import LineError, Message
+from tfdist.rundir.failure import Failure
 from tfdist.rundir.worker_state import WorkerState
 
 
@@ -183,7 +183,7 @@ def _stop(value: Any) -> Stop | None:
 
 
 _PARTS: dict[str, Callable[[Any], Any]] = {
-    "failures": lambda values: tuple(Failure.from_json(value) for value in values),
+    "failures": lambda values: tuple(Failure.from_dict(value) for value in values),
     "blamed": lambda values: tuple(int(value) for value in values),
     "stop": _stop,
     "state": WorkerState.from_dict,

@@ -7,10 +7,12 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tfdist.launch.agent.failure_diagnosis import Failure, first_to_last
+from tfdist.errors import RunDirError
+from tfdist.launch.agent.first_failure import first_to_last
 from tfdist.launch.peers.messages import AttemptEnded, Event, Released, from_message, outlives_attempt, to_message
 from tfdist.net.bounded_wait import wait_for
 from tfdist.net.line_socket import LineError, LineSocket, Message
+from tfdist.rundir.failure import Failure
 
 # A machine that vanishes without a word is found out by the kernel: silent for 10 s, then 4 probes 5 s apart.
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 4))
@@ -137,10 +139,10 @@ class PeerLinks:
         try:
             for message in link.line.receive():
                 if "settle" in message:
-                    self._settled[link] = [Failure.from_json(failure) for failure in message["settle"]]
+                    self._settled[link] = [Failure.from_dict(failure) for failure in message["settle"]]
                 elif (event := from_message(message)) is not None:
                     events.append(event)
-        except (LineError, ValueError, TypeError):
+        except (LineError, RunDirError, TypeError):
             # Who does not speak this language any more is as good as gone.
             link.line.close()
         return events
@@ -156,6 +158,6 @@ class PeerLinks:
         return all(link in self._settled or link in self._gone for link in self._links)
 
     def _send_settled(self, failures: Sequence[Failure]) -> None:
-        message: Message = {"settle": [failure.to_json() for failure in first_to_last(failures)]}
+        message: Message = {"settle": [failure.to_dict() for failure in first_to_last(failures)]}
         for link in self._links:
             link.line.send(message)

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from tfdist.errors import RunDirError
-from tfdist.launch.agent.failure_diagnosis import Failure
 from tfdist.launch.run_result import RunResult
 from tfdist.rundir import ledger_lines
 from tfdist.rundir.ledger_lines import AttemptPhase
 
-_MOST_CHARACTERS = 300
+_MAX_CHARACTERS = 300
 
 
 class LauncherLedger:
@@ -60,9 +59,7 @@ def _why(outcome: RunResult) -> str:
     """What ended an attempt, in one line; empty when it came to its end."""
     if outcome.stop is not None:
         return outcome.stop.why
-    return _failure(outcome.failures[0]) if outcome.failures else ""
-
-
-def _failure(failure: Failure) -> str:
-    said = f"{failure.type}: {failure.message}" if failure.kind == "exception" and failure.type else failure.message
-    return f"worker {failure.index}: {' '.join(said.split())}"[:_MOST_CHARACTERS]
+    if not outcome.failures:
+        return ""
+    first = outcome.failures[0]
+    return f"worker {first.index}: {first.what_in_line()}"[:_MAX_CHARACTERS]

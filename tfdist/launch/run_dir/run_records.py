@@ -12,14 +12,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from tfdist.errors import RunDirError
-from tfdist.launch.agent.failure_diagnosis import Failure, from_record, from_signal
+from tfdist.launch.agent.failure_diagnosis import from_error, from_signal
 from tfdist.launch.agent.job_phases import JobPhase
 from tfdist.launch.agent.oom_detection import OomKillCount
 from tfdist.launch.environment import Assignment
 from tfdist.launch.run_dir.run_location import RunLocation
 from tfdist.launch.worker.worker_handle import Worker, process_facts
 from tfdist.rundir.atomic_files import write_json
-from tfdist.rundir.job_state import ErrorRecord, JobState
+from tfdist.rundir.failure import Failure
+from tfdist.rundir.job_state import JobState
 from tfdist.rundir.temp_names import remove_abandoned
 from tfdist.rundir.worker_state import State, WorkerState
 
@@ -45,17 +46,17 @@ class ExitDiagnosis:
         """The failure of a worker that ended with `code`; None when it left by itself or by the launcher's will."""
         record = self._record(worker)
         if record is not None:
-            return from_record(record, **process_facts(worker))
+            return from_error(record, **process_facts(worker))
         if code < 0 and not worker.ended_by_launcher:
             killed = self._kills[worker.index].grew(self._count())
             return from_signal(worker.index, -code, out_of_memory=killed, **process_facts(worker))
         return None
 
-    def _record(self, worker: Worker) -> ErrorRecord | None:
+    def _record(self, worker: Worker) -> Failure | None:
         try:
             if worker.told is not None:
-                return ErrorRecord.from_dict(worker.told)
-            return ErrorRecord.read(self._place.run_dir.error_file(worker.index, worker.attempt))
+                return Failure.from_dict(worker.told)
+            return Failure.read(self._place.run_dir.error_file(worker.index, worker.attempt))
         except RunDirError:
             # Cut short, by a full disk say: then the exit code alone has to tell.
             return None
@@ -98,7 +99,7 @@ def close_state(place: RunLocation, assignment: Assignment) -> None:
 
 def write_failure(file: Path, failures: tuple[Failure, ...]) -> None:
     """Writes the first failure, and the others as its consequences, into a file of the run directory."""
-    first, *others = [failure.to_json() for failure in failures]
+    first, *others = [failure.to_dict() for failure in failures]
     try:
         write_json(file, {**first, "consequences": others})
     except RunDirError as error:

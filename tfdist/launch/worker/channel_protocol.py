@@ -1,4 +1,4 @@
-"""The protocol between a worker and its launcher: lines of JSON, one object each, over a socket that the worker inherits.
+"""The protocol between a worker and its launcher: JSON lines, one object each, over a socket that the worker inherits.
 
 The worker sends:
 

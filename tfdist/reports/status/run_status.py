@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from tfdist.launch.agent.job_phases import JobPhase
 from tfdist.launch.agent.stragglers import STEPS, WorkerLag, lags
-from tfdist.rundir.failure import FailureRecord
+from tfdist.rundir.failure import Failure
 from tfdist.rundir.process_presence import Presence
 from tfdist.rundir.snapshot import Snapshot
 from tfdist.rundir.worker_state import State, WorkerState
@@ -90,7 +90,7 @@ class RunStatus:
     course: RunCondition
     attempt: int
     reason: str
-    failure: FailureRecord | None
+    failure: Failure | None
     rows: tuple[WorkerStatus, ...]
 
 

@@ -6,6 +6,9 @@ from typing import Any
 
 from tfdist.reports.status.run_status import RunStatus, WorkerStatus
 
+_FAILURE = ("index", "host", "time", "kind", "message", "pid", "exit_code", "type", "epoch", "step", "log")
+"""The fields of a `Failure` that are shown: neither tracebacks nor the end of the log."""
+
 
 def to_json(status: RunStatus) -> dict[str, Any]:
     """A value that `json.dumps` takes. Times are seconds since 1970 (UTC), durations seconds; epochs count from 0."""
@@ -19,7 +22,7 @@ def to_json(status: RunStatus) -> dict[str, Any]:
         "over": status.course.is_over,
         "attempt": status.attempt,
         "reason": status.reason,
-        "failure": None if status.failure is None else status.failure.to_dict(),
+        "failure": None if status.failure is None else {name: getattr(status.failure, name) for name in _FAILURE},
         "workers": [_worker(row) for row in status.rows],
         "unreadable": [{"index": index, "why": why} for index, why in snapshot.unreadable.items()],
         "absent": list(snapshot.absent),

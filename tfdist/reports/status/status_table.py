@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tfdist.reports.status.run_status import RunCondition, RunStatus, WorkerStatus
-from tfdist.rundir.failure import FailureRecord
+from tfdist.rundir.failure import Failure
 
 _COLUMNS: Sequence[tuple[str, Callable[[WorkerStatus], str]]] = (
     ("worker", lambda row: str(row.state.index)),
@@ -88,10 +88,9 @@ def _course(status: RunStatus) -> str:
     return said + (f", attempt {status.attempt}" if status.attempt else "")
 
 
-def _what(failure: FailureRecord) -> str:
-    said = failure.what
-    shortened = said if len(said) <= _MESSAGE_CHARACTERS else said[: _MESSAGE_CHARACTERS - 3] + "..."
-    return " ".join(filter(None, (failure.who, "failed", failure.when))) + f": {shortened}"
+def _what(failure: Failure) -> str:
+    where = " ".join(filter(None, (failure.who, "failed", failure.when)))
+    return f"{where}: {failure.what_in_line(_MESSAGE_CHARACTERS)}"
 
 
 def _table(rows: Sequence[WorkerStatus]) -> list[str]:

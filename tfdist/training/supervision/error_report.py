@@ -9,7 +9,8 @@ from pathlib import Path
 
 from tfdist.errors import RunDirError, WorkerFailedError
 from tfdist.launch.environment import Assignment
-from tfdist.rundir import ErrorRecord, RunDir, State
+from tfdist.rundir import Failure, RunDir, State
+from tfdist.rundir.failure import kind_of_error
 from tfdist.training.supervision.launcher_link import link_of
 
 
@@ -26,11 +27,12 @@ def report(error: BaseException, assignment: Assignment) -> int:
     shown = known or error
     line = link_of(assignment)
     state = line.heartbeat.state if line.heartbeat.has_begun else None
-    record = ErrorRecord(
+    failure = Failure(
         index=assignment.index,
         host=socket.gethostname(),
         pid=os.getpid(),
         exit_code=code,
+        kind=kind_of_error(code),
         type=f"{type(shown).__module__}.{type(shown).__qualname__}".removeprefix("builtins."),
         message=str(shown),
         traceback=traceback_of(error),
@@ -39,17 +41,17 @@ def report(error: BaseException, assignment: Assignment) -> int:
         step=None if state is None else state.step,
     )
     try:
-        _leave(record, RunDir(Path(assignment.run_dir)), assignment.attempt)
+        _leave(failure, RunDir(Path(assignment.run_dir)), assignment.attempt)
     except (OSError, RunDirError):
         # A full disk, most likely, which may be the very error.
         if line.channel is not None:
-            line.channel.failed(record.to_dict())
+            line.channel.failed(failure.error_content())
     line.heartbeat.enter(State.FAILED)
     return code
 
 
-def _leave(record: ErrorRecord, run: RunDir, attempt: int) -> None:
-    record.write(run.error_file(record.index, attempt))
+def _leave(failure: Failure, run: RunDir, attempt: int) -> None:
+    failure.write_error(run.error_file(failure.index, attempt))
     # Into the log alone: on the terminal the launcher shows the traceback once, with the worker's name.
-    with run.log_file(record.index, attempt).open("a") as log:
-        log.write(record.traceback)
+    with run.log_file(failure.index, attempt).open("a") as log:
+        log.write(failure.traceback)

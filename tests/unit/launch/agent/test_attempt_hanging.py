@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.unit.launch.fakes import beat
 from tests.unit.launch.stories import ASKED, tell_story, training
+from tfdist.launch.agent.first_failure import is_consequence
 from tfdist.launch.agent.hang_detection import ANSWER_SECONDS
 from tfdist.launch.agent.process_termination import TERM_SECONDS
 from tfdist.launch.run_result import RunResult
@@ -18,7 +19,7 @@ def test_who_holds_the_others_up_is_named() -> None:
     assert "has not reached step 419" in first.message and "train.py line 3" in first.message
     assert first.traceback == "File x"
     assert [failure.index for failure in others] == [0, 2]
-    assert all(failure.is_consequence for failure in others)
+    assert all(is_consequence(failure) for failure in others)
     assert 11 < story.seconds < 11 + ANSWER_SECONDS + TERM_SECONDS + 1
     assert story.outcome.step == 418
 

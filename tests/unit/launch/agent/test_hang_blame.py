@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.launch.fakes import state
+from tfdist.launch.agent.first_failure import is_consequence
 from tfdist.launch.agent.hang_blame import SILENT, STOPPED, explain_hang, laggards
 from tfdist.launch.peers.messages import WorkerStacks
 from tfdist.rundir.worker_state import State, WorkerState
@@ -37,7 +38,7 @@ def test_a_function_of_the_input_that_hangs_is_named_with_its_log() -> None:
         1: WorkerStacks(1, "train.py line 9", "", "data.py line 3", "/log"),
     }
     first, second = explain_hang(states, answers, {}, 61.0)
-    assert first.is_consequence and not second.is_consequence
+    assert is_consequence(first) and not is_consequence(second)
     assert "It is in step 6: train.py line 9, while data.py line 3 runs (input pipeline" in second.message
     assert second.log == "/log"
 
@@ -49,10 +50,10 @@ def test_a_cluster_that_does_not_form_is_told_with_its_remedy() -> None:
             "hangs: for 19 s it has waited for TensorFlow to form the cluster, for which each worker must reach all "
             "others on their ports: `tfdist doctor --workers ...` finds out whether they do"
         )
-        assert (failure.epoch, failure.step, failure.is_consequence) == (None, None, False)
+        assert (failure.epoch, failure.step, is_consequence(failure)) == (None, None, False)
     states = {0: forming[0], 1: state(1, 0, state=State.STARTING, limit=None)}
     waits, hangs = explain_hang(states, {1: WorkerStacks(1, "train.py line 3", "")}, {}, 19.0)
-    assert waits.is_consequence and waits.message == "waits for the cluster to form"
+    assert is_consequence(waits) and waits.message == "waits for the cluster to form"
     assert "It is outside of fit, evaluate and predict: train.py line 3" in hangs.message
 
 
@@ -67,7 +68,7 @@ def test_the_one_that_did_not_arrive_comes_first() -> None:
     )
     assert (late.traceback, late.log, late.epoch, late.step) == ("stacks 2", "/log", 3, 416)
     assert by_index[0].message == "waits in step 418: train.py line 0"
-    assert not late.is_consequence and by_index[0].is_consequence and by_index[1].is_consequence
+    assert not is_consequence(late) and is_consequence(by_index[0]) and is_consequence(by_index[1])
 
 
 @pytest.mark.parametrize("answer", [STOPPED, None])
@@ -76,6 +77,6 @@ def test_who_does_not_answer_is_suspected(answer: str | None) -> None:
     answers = {0: WorkerStacks(0, "train.py line 1", "")}
     if answer is not None:
         answers[1] = WorkerStacks(1, answer, "")
-    late = next(failure for failure in explain_hang(states, answers, {}, 61.0) if not failure.is_consequence)
+    late = next(failure for failure in explain_hang(states, answers, {}, 61.0) if not is_consequence(failure))
     assert late.index == 1
     assert (answer or SILENT) in late.message

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from tfdist.launch.agent.failure_diagnosis import Failure
 from tfdist.launch.agent.restart_policy import MOST_DELAY_SECONDS, NoRestart, RestartAfter, RestartPolicy
+from tfdist.rundir.failure import Failure
 
 
 def failure(kind: Any = "signal", *, index: int = 0, type: str = "SIGKILL", step: int | None = 5) -> Failure:

@@ -7,13 +7,13 @@ from typing import Any
 
 from tfdist.reports.status.run_status import RunStatus, judge
 from tfdist.rundir import RunDir, State, WorkerState
-from tfdist.rundir.failure import FailureRecord
+from tfdist.rundir.failure import Failure
 from tfdist.rundir.job_state import JobState
 from tfdist.rundir.process_presence import Presence
 from tfdist.rundir.snapshot import Snapshot
 
 NOW = 10_000.0
-FAILURE = FailureRecord(
+FAILURE = Failure(
     index=1,
     host="h1",
     time=NOW - 50,

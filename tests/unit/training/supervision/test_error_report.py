@@ -8,7 +8,7 @@ import pytest
 
 from tfdist.errors import DataError
 from tfdist.launch.environment import Assignment
-from tfdist.rundir import ErrorRecord, RunDir, State, WorkerState, create_run_dir
+from tfdist.rundir import Failure, RunDir, State, WorkerState, create_run_dir
 from tfdist.training.supervision.error_report import report
 from tfdist.training.supervision.launcher_link import link_of
 
@@ -19,14 +19,14 @@ def assignment(tmp_path: Path) -> Assignment:
     return Assignment(str(run.path), 7, index=0, num_workers=1, target_kind="script", target="x.py")
 
 
-def left_of(error: Exception, assignment: Assignment) -> tuple[int, ErrorRecord, WorkerState]:
+def left_of(error: Exception, assignment: Assignment) -> tuple[int, Failure, WorkerState]:
     """The exit code, the error file and the last state of a worker that raises an error."""
     try:
         raise error
     except type(error) as raised:
         code = report(raised, assignment)
     run = RunDir(assignment.run_dir)
-    record, state = ErrorRecord.read(run.error_file(0, 0)), WorkerState.read(run.state_file(0))
+    record, state = Failure.read(run.error_file(0, 0)), WorkerState.read(run.state_file(0))
     assert record is not None and state is not None
     assert run.log_file(0, 0).read_text() == record.traceback
     return code, record, state

@@ -1,0 +1,50 @@
+"""What the launcher prints of a job that failed or was stopped."""
+
+from __future__ import annotations
+
+from tfdist.launch.agent.failure_diagnosis import from_exit, from_signal
+from tfdist.launch.peers.messages import Stop
+from tfdist.launch.run_dir.failure_report import render_report
+from tfdist.launch.run_result import RunResult
+from tfdist.rundir.failure import Failure
+
+
+def failure(index: int, time: float, type: str = "ValueError", **fields: object) -> Failure:
+    return Failure(index, "h", time, "exception", "boom", type=type, **fields)  # type: ignore[arg-type]
+
+
+def test_the_report_blames_the_first_and_lists_the_others() -> None:
+    first = failure(1, 1.0, address="h:2", pid=7, log="/r/logs/worker-1.0.log", traceback="Traceback\n  here\n")
+    other = failure(0, 2.0, "UnavailableError", traceback="Traceback\n  elsewhere\n")
+    report = render_report(RunResult(4, (first, other)))
+    assert report.splitlines()[0] == "error: worker 1 (h, h:2, pid 7) failed: ValueError: boom"
+    assert "  here" in report and "elsewhere" not in report
+    assert "/r/logs/worker-1.0.log (on h)" in report
+    assert "worker 0 (h): UnavailableError: boom" in report
+
+
+def test_an_error_that_explains_itself_has_no_traceback_unless_asked_for() -> None:
+    error = Failure(
+        0, "h", 1.0, "data", "No samples.", exit_code=5, type="tfdist.errors.DataError", traceback="Traceback"
+    )
+    result = RunResult(5, (error,))
+    assert "Traceback" not in render_report(result)
+    assert "failed: No samples." in render_report(result)
+    assert "Traceback" in render_report(result, verbose=True)
+
+
+def test_without_a_traceback_the_end_of_the_log_is_shown() -> None:
+    report = render_report(RunResult(4, (from_exit(0, 3, last_lines=("one", "two")),)))
+    assert "exited with code 3" in report and "    two" in report
+
+
+def test_a_stop_is_said_and_success_is_silent() -> None:
+    stop = Stop(143, "SIGTERM to h")
+    assert render_report(RunResult(143, stop=stop)) == "stopped: SIGTERM to h; all workers have ended"
+    abrupt = render_report(
+        RunResult(143, (from_signal(1, 15), from_signal(0, 9)), stop, advice="none was inside of fit")
+    )
+    assert "ended where they were, not after the same step: none was inside of fit" in abrupt
+    # The one that got the signal did not fail.
+    assert "worker 0 (" in abrupt and "worker 1 (" not in abrupt
+    assert render_report(RunResult(0)) == render_report(RunResult(7)) == ""
