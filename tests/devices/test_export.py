@@ -49,7 +49,7 @@ def test_a_model_with_its_optimizer(tmp_path: Path) -> None:
     (tmp_path / "model.weights.h5").unlink()
     export(run, checkpoints_of(run.path)[1][0], tmp_path / "out.keras", load_model=load_model)
 
-    opened = keras.models.load_model(tmp_path / "out.keras", load_model=load_model)
+    opened = keras.models.load_model(tmp_path / "out.keras")
     np.testing.assert_array_equal(opened.predict(x, verbose=0), trained.predict(x, verbose=0))
     for there, here in zip(opened.optimizer.variables, trained.optimizer.variables, strict=True):
         np.testing.assert_array_equal(there, here)

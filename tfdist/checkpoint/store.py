@@ -64,6 +64,7 @@ def is_remote(folder: str | Path) -> bool:
 def open_store(folder: str | Path) -> CheckpointStore:
     """The store in a folder: a path, or a URL such as `gs://bucket/run`, which loads TensorFlow."""
     if is_remote(folder):
-        remote: CheckpointStore = importlib.import_module("tfdist.checkpoint.remote_store").RemoteStore(str(folder))
+        remote_store = importlib.import_module("tfdist.checkpoint.remote_store")
+        remote: CheckpointStore = remote_store.RemoteCheckpointStore(str(folder))
         return remote
     return LocalCheckpointStore(Path(folder))
