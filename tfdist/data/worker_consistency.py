@@ -1,12 +1,12 @@
-"""Do all workers read the same data, or each its own share? Asked once, before the first step.
+"""Agreement of the workers on their data, before the first step: all see the same data, or each has its own share.
 
-What one worker finds wrong all workers raise, so none waits for another that has ended.
+What one worker finds wrong all workers raise, with the same words, so none waits for another that has ended.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -14,12 +14,14 @@ import tensorflow as tf
 
 from tfdist.data.fingerprints import Fingerprint
 from tfdist.data.sample_source import SampleSource
-from tfdist.data.worker_differences import check_opened, check_same
 from tfdist.errors import DataError, UsageError
 from tfdist.runtime.collectives import gather_objects, worker_count, worker_rank
 
 Sharding = Literal["auto", "none"]
 """Whether all workers see the same data, which is dealt to them, or each sees its own share alone."""
+
+_TOLD = 4
+"""Workers that an error names."""
 
 
 @dataclass(frozen=True)
@@ -63,10 +65,10 @@ def agree(
         source = open_source()
         return AgreedSource(source, (len(source),) if sharding == "none" else None)
     opened, own = _try(open_source)
-    said = gather_objects(own, strategy)
-    check_opened([one.get("error") for one in said])
+    messages = gather_objects(own, strategy)
+    check_opened([one.get("error") for one in messages])
     assert opened is not None
-    found = [Fingerprint(**one["found"]) for one in said]
+    found = [Fingerprint(**one["found"]) for one in messages]
     if sharding == "none":
         return AgreedSource(opened, tuple(fingerprint.samples for fingerprint in found), worker)
     check_same(found)
@@ -74,9 +76,54 @@ def agree(
 
 
 def _try(open_source: Callable[[], SampleSource]) -> tuple[SampleSource | None, dict[str, Any]]:
-    """This worker's source, and what it says of it to the others."""
+    """This worker's source, and its message to the other workers."""
     try:
         source = open_source()
         return source, {"found": dataclasses.asdict(source.fingerprint())}
     except DataError as error:
         return None, {"error": str(error)}
+
+
+def check_same(found: Sequence[Fingerprint]) -> None:
+    """Compares what the workers see.
+
+    Raises:
+        DataError: It is not the same.
+    """
+    others = [worker for worker, fingerprint in enumerate(found) if fingerprint != found[0]]
+    if not others:
+        return
+    shown = [0, *others[: _TOLD - 1]]
+    told = "; ".join(f"worker {worker} has {found[worker]}" for worker in shown)
+    more = f"; and {len(others) - _TOLD + 1} more that differ from worker 0" if len(others) >= _TOLD else ""
+    same = len({(fingerprint.samples, fingerprint.parts) for fingerprint in found}) == 1
+    alike = " Their names and numbers are the same, and what is in them is not." if same else ""
+    workers = len(found)
+    raise DataError(
+        f"The workers see different data: {told}{more}.{alike} It looks as if each worker's data were its own share "
+        f"already: dealt to the workers once more, each would train on 1/{workers * workers} of all samples and not on "
+        f"1/{workers}. If it is, say so with sharding: none in the data's section of the config (in Python "
+        'sharding="none"). If it is not, give every worker the same files with the same content.'
+    )
+
+
+def check_opened(errors: Sequence[str | None]) -> None:
+    """Looks at what went wrong on each worker, None where nothing did.
+
+    Raises:
+        DataError: Something did; with the same words on every worker.
+    """
+    failed = [index for index, error in enumerate(errors) if error is not None]
+    if not failed:
+        return
+    first = errors[failed[0]]
+    if len(failed) == len(errors) and len(set(errors)) == 1:
+        raise DataError(str(first))
+    names = ", ".join(map(str, failed[:_TOLD])) + (", ..." if len(failed) > _TOLD else "")
+    who = f"Worker {names} cannot" if len(failed) == 1 else f"Workers {names} cannot"
+    if len(failed) == len(errors):
+        raise DataError(f"No worker can open its data. Worker {failed[0]} says: {first}")
+    raise DataError(
+        f"{who} open the data, and the others can. Worker {failed[0]} says: {first} Every worker needs the files at "
+        "the same path, or with sharding: none files of its own."
+    )

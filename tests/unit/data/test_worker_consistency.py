@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tfdist.data.fingerprints import Fingerprint
-from tfdist.data.worker_differences import check_opened, check_same
+from tfdist.data.worker_consistency import check_opened, check_same
 from tfdist.errors import DataError
 
 ONE = Fingerprint(10, "1 file (a)", 1)
