@@ -31,7 +31,7 @@ def save():
     np.save(f"weights{{index}}", np.concatenate([w.ravel() for w in model.get_weights()]))
     return f"weights{{index}}.npy"
 
-session.current().stopping.at_stop(save)
+session.current().stop_requests.at_stop(save)
 
 class Slow(keras.callbacks.Callback):
     ignores_batches = {unwatched}

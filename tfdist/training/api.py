@@ -69,12 +69,13 @@ def callbacks(
         RunDirError: The chief cannot make the directory.
     """
     here, assignment = session.current(), Assignment.from_environ()
-    if run_dir is None and here.run is None:
+    own = None if assignment is None else RunDir(Path(assignment.run_dir))
+    if run_dir is None and own is None:
         raise UsageError(
             "tfdist.callbacks() without a directory writes into that of `tfdist train`, which did not start this "
             "process. Give it one: tfdist.callbacks('runs/a')."
         )
-    run = here.run if run_dir is None or is_verified(assignment) else RunDir(Path(run_dir))
+    run = own if run_dir is None or is_verified(assignment) else RunDir(Path(run_dir))
     assert run is not None
     restarted = resume is None and assignment is not None and is_restart(assignment)
     if resume is None:

@@ -34,9 +34,9 @@ def main() -> None:
     # The launcher sends the signal to workers that have told of themselves, and without a handler they would die of it.
     dump_on_signal(assignment)
     # Opened before anything slow: from now on the launcher is watched, and hears of this worker.
-    line = link_of(assignment)
+    link = link_of(assignment)
     _set_up_logging(assignment)
-    end.code = _run(assignment, line)
+    end.code = _run(assignment, link)
     watchdog = threading.Timer(_EXIT_SECONDS, end)
     watchdog.daemon = True
     watchdog.start()
@@ -58,12 +58,12 @@ class _End:
         os._exit(self.code)
 
 
-def _run(assignment: Assignment, line: LauncherLink) -> int:
+def _run(assignment: Assignment, link: LauncherLink) -> int:
     try:
-        with contextlib.closing(line.account):
+        with contextlib.closing(link.ledger):
             code = _target(assignment)
-        line.heartbeat.enter(State.FINISHED if code == 0 else State.FAILED)
-        channel = line.channel
+        link.heartbeat.enter(State.FINISHED if code == 0 else State.FAILED)
+        channel = link.channel
         if channel is not None and not channel.finished(code, assignment.step_timeout * _FINISH_FACTOR):
             raise WorkerFailedError(
                 f"This worker was done, and the others were not within {assignment.step_timeout * _FINISH_FACTOR:.0f} "

@@ -12,7 +12,6 @@ from tfdist.errors import UsageError
 from tfdist.launch.environment import Assignment
 from tfdist.launch.recording_request import RecordingRequest
 from tfdist.launch.trace_request import TraceRequest
-from tfdist.rundir import RunDir
 from tfdist.training import api
 from tfdist.training.checkpoints.checkpoint_options import CheckpointOptions, CheckpointRequest
 from tfdist.training.run_callbacks import RunRecordCallback
@@ -28,8 +27,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     def ask(assigned: dict[str, Any] | None, *arguments: Any, **options: Any) -> CheckpointOptions:
         fields = {"run_dir": OWN, "seed": 1, "index": 0, "num_workers": 1, "target_kind": "script", "target": "a.py"}
         assignment = None if assigned is None else Assignment(**{**fields, **assigned})
-        run = None if assignment is None else RunDir(Path(OWN))
-        monkeypatch.setattr(api.session, "current", lambda: SimpleNamespace(run=run, is_chief=True))
+        monkeypatch.setattr(api.session, "current", lambda: SimpleNamespace(is_chief=True))
         monkeypatch.setattr(Assignment, "from_environ", lambda: assignment)
         record, wish = api.callbacks(*arguments, **options)
         assert isinstance(record, RunRecordCallback) and isinstance(wish, CheckpointRequest)

@@ -47,7 +47,7 @@ class FitRegistry:
         seed: The run's; None where there is none.
         job: The job's; empty without a launcher.
         attempt: Starts of the run before this one.
-        stopping: Told what to save when the worker stops; None without a launcher.
+        stop_requests: Told what to save when the worker stops; None without a launcher.
         heartbeat: Told where a `fit` goes on; None without a launcher.
     """
 
@@ -61,7 +61,7 @@ class FitRegistry:
         seed: int | None = None,
         job: str = "",
         attempt: int = 0,
-        stopping: StopRequests | None = None,
+        stop_requests: StopRequests | None = None,
         heartbeat: Heartbeat | None = None,
     ) -> None:
         self._strategy = strategy
@@ -79,8 +79,8 @@ class FitRegistry:
         self._steps = 0
         self._appending: list[keras.callbacks.CSVLogger] = []
         self._current: FitCheckpointCallback | None = None
-        if stopping is not None:
-            stopping.at_stop(self._save_now)
+        if stop_requests is not None:
+            stop_requests.at_stop(self._save_now)
 
     def callbacks_for(self, given: Sequence[Any]) -> list[keras.callbacks.Callback]:
         """What a `fit` with the callbacks `given` gets besides; all workers call it together.

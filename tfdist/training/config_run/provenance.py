@@ -11,17 +11,17 @@ from tfdist.config.yaml_types import Dumper
 from tfdist.launch.environment import Assignment
 from tfdist.rundir import atomic_files
 from tfdist.training.session.libraries import versions
-from tfdist.training.session.session import Session
+from tfdist.training.session.session import LaunchedSession
 
 
-def write_config(session: Session, config: RunConfig) -> None:
+def write_config(session: LaunchedSession, config: RunConfig) -> None:
     """Writes the resolved config with the seed that is used and the versions; `tfdist train` can run it again."""
     atomic_files.write_text(
         session.run.config_file, dump_yaml(dataclasses.replace(config, seed=session.seed), versions()), durable=False
     )
 
 
-def write_script(session: Session, assignment: Assignment) -> None:
+def write_script(session: LaunchedSession, assignment: Assignment) -> None:
     """Writes what was run, with which arguments, and the seed of whatever it does not seed itself."""
     content = {
         assignment.target_kind: assignment.target,

@@ -33,7 +33,7 @@ from tfdist.training.config_run.shape_diagnosis import misfit
 from tfdist.training.run_callbacks import ProgressCallback, RunRecordCallback
 from tfdist.training.session import current_session as sessions
 from tfdist.training.session.libraries import versions
-from tfdist.training.session.session import Session
+from tfdist.training.session.session import LaunchedSession
 from tfdist.training.supervision.exception_causes import explained
 
 
@@ -67,7 +67,7 @@ def run_config(assignment: Assignment) -> None:
     _train(session, config, beginning)
 
 
-def _train(session: Session, config: RunConfig, beginning: Beginning) -> None:
+def _train(session: LaunchedSession, config: RunConfig, beginning: Beginning) -> None:
     """From the data to the saved model."""
     inputs = _load_data(session, config, beginning.position)
     model = build_model(config, session.strategy)
@@ -80,7 +80,7 @@ def _train(session: Session, config: RunConfig, beginning: Beginning) -> None:
     progress = ProgressCallback(config.fit.epochs, inputs.samples, begun, lambda: waited_for_data(session.strategy))
     record = RunRecordCallback(session.run, None if resumed is None else resumed.record)
     keeper = _keeper(session, config, inputs, beginning, record)
-    session.stopping.at_stop(keeper.save_now)
+    session.stop_requests.at_stop(keeper.save_now)
     _fit(model, inputs, config, beginning, [progress, record, keeper] if session.is_chief else [keeper])
     session.heartbeat.enter(State.SAVING)
     if session.is_chief:
@@ -91,7 +91,7 @@ def _train(session: Session, config: RunConfig, beginning: Beginning) -> None:
 
 
 def _keeper(
-    session: Session, config: RunConfig, inputs: _Inputs, beginning: Beginning, record: RunRecordCallback
+    session: LaunchedSession, config: RunConfig, inputs: _Inputs, beginning: Beginning, record: RunRecordCallback
 ) -> CheckpointCallback:
     """What makes the checkpoints; its `save_now` is what the run does when it is stopped before its end."""
     section = config.checkpoint
@@ -141,7 +141,7 @@ def _device_request(assignment: Assignment, config: RunConfig) -> DeviceRequest:
     )
 
 
-def _load_data(session: Session, config: RunConfig, begin: Position) -> _Inputs:
+def _load_data(session: LaunchedSession, config: RunConfig, begin: Position) -> _Inputs:
     section = config.data
     train = data.from_config(section.train, section.batch_size, session.seed, session.strategy, "data.train", begin)
     validation = None

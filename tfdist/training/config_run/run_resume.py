@@ -19,7 +19,7 @@ from tfdist.order.position import START, Position
 from tfdist.rundir import RunDir, atomic_files
 from tfdist.runtime.collectives import broadcast
 from tfdist.training.checkpoints.checkpoint_options import is_restart, wanted_resume
-from tfdist.training.session.session import Session
+from tfdist.training.session.session import LaunchedSession
 
 _IN_WORDS = {
     "shuffle": "data.train.shuffle",
@@ -54,7 +54,7 @@ class Beginning:
         return START if self.resumed is None else self.resumed.position
 
 
-def find_beginning(session: Session, assignment: Assignment, config: RunConfig) -> Beginning:
+def find_beginning(session: LaunchedSession, assignment: Assignment, config: RunConfig) -> Beginning:
     """Looks for a checkpoint as `--resume` says; all workers call it together.
 
     Raises:

@@ -10,11 +10,11 @@ from tfdist.training.checkpoints.resume_log import change_of
 from tfdist.training.config_run.input_description import input_of
 from tfdist.training.config_run.run_resume import Beginning
 from tfdist.training.run_callbacks import ProgressCallback, RunRecordCallback, metrics_line
-from tfdist.training.session.session import Session
+from tfdist.training.session.session import LaunchedSession
 from tfdist.training.supervision.input_wait import InputWait, remedy
 
 
-def opening(session: Session, config: RunConfig, beginning: Beginning) -> str:
+def opening(session: LaunchedSession, config: RunConfig, beginning: Beginning) -> str:
     """The line that a run begins with: what trains, on what, where it writes, and where it goes on if it does."""
     line = f"{config.name}: training on {describe(session)}; run directory {session.run}"
     resumed = beginning.resumed
@@ -25,7 +25,7 @@ def opening(session: Session, config: RunConfig, beginning: Beginning) -> str:
     return f"{line}\n{config.name}: goes on {place} from {beginning.path}{change}"
 
 
-def done_before(session: Session, config: RunConfig) -> str:
+def done_before(session: LaunchedSession, config: RunConfig) -> str:
     """The line of a run that came to its end before."""
     return (
         f"{config.name}: was done before, {config.fit.epochs} epochs; nothing to train. model {session.run.model_file}"
@@ -33,7 +33,7 @@ def done_before(session: Session, config: RunConfig) -> str:
 
 
 def closing(
-    session: Session, config: RunConfig, samples: int, progress: ProgressCallback, record: RunRecordCallback
+    session: LaunchedSession, config: RunConfig, samples: int, progress: ProgressCallback, record: RunRecordCallback
 ) -> str:
     """The lines that a run ends with: where, how fast, with which metrics, and where the model lies."""
     last = {name: values[-1] for name, values in record.history.items()}
@@ -56,7 +56,7 @@ def _waiting(section: SourceConfig, wait: InputWait | None) -> Iterator[str]:
         yield f"  input    {100 * wait.share:.0f} % of the steps' time waited for data. {advice}"
 
 
-def describe(session: Session) -> str:
+def describe(session: LaunchedSession) -> str:
     """`2 workers, 2 replicas (MultiWorkerMirroredStrategy, ring)`."""
     replicas = session.strategy.num_replicas_in_sync
     kind = "GPU" if session.devices[0].startswith("/device:GPU") else "CPU"

@@ -23,14 +23,14 @@ def run_script(assignment: Assignment) -> int:
     Returns:
         The exit code that python would end with; what the script raises is raised.
     """
-    session = sessions.current()
+    session = sessions.start(assignment, sessions.requested_devices(assignment))
     if session.is_chief:
         write_script(session, assignment)
     adopt_strategies(session)
     if session.choice.kind != "one":
         adopt_settings()
     code = _execute(assignment)
-    session.fits.say_what_was_kept()
+    session.fit_registry.say_what_was_kept()
     return code
 
 

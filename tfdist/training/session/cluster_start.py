@@ -22,16 +22,16 @@ _PR_SET_PDEATHSIG = 1
 
 
 @contextlib.contextmanager
-def forming(index: int, cluster: Cluster | None, seconds: float, line: LauncherLink | None) -> Iterator[None]:
+def forming(index: int, cluster: Cluster | None, seconds: float, link: LauncherLink | None) -> Iterator[None]:
     """Around the forming of a cluster of several workers.
 
     Args:
         index: This worker's.
         cluster: All workers.
         seconds: How long it may take; see `bounded`.
-        line: The ties to the launcher, which then says what is waited for; None without one.
+        link: The connection to the launcher, which then says what is waited for; None without one.
     """
-    if line is None:
+    if link is None:
         print(
             f"tfdist: worker {index} waits until all of {cluster} have come, for {seconds:g} s at most. Each must "
             "reach every other on its port: `tfdist doctor --workers ...` finds out whether they do.",
@@ -39,8 +39,8 @@ def forming(index: int, cluster: Cluster | None, seconds: float, line: LauncherL
             flush=True,
         )
     with (
-        contextlib.nullcontext() if line is None else line.heartbeat.forming(),
-        bounded(seconds, has_launcher=line is not None and line.channel is not None),
+        contextlib.nullcontext() if link is None else link.heartbeat.forming(),
+        bounded(seconds, has_launcher=link is not None and link.channel is not None),
     ):
         yield
 

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Callable
+from typing import TypeVar
 
 from tfdist.cluster.discover import discover
 from tfdist.launch.environment import Assignment
 from tfdist.runtime.devices import DeviceRequest
-from tfdist.training.session.session_setup import Session, set_up
+from tfdist.training.session.session import LaunchedSession, Session
+from tfdist.training.session.session_setup import set_up, set_up_launched
 from tfdist.training.session.worker_context import WorkerContext, context_of
 from tfdist.training.supervision.worker_signals import tell_of
+
+_S = TypeVar("_S", bound=Session)
 
 
 class _Process:
@@ -42,10 +47,11 @@ def current() -> Session:
         if assignment is not None:
             return start(assignment, requested_devices(assignment))
         membership = discover()
-        return _start(WorkerContext(membership.local[0], membership.cluster), DeviceRequest())
+        context = WorkerContext(membership.local[0], membership.cluster)
+        return _start(lambda: set_up(context, DeviceRequest()))
 
 
-def start(assignment: Assignment, request: DeviceRequest) -> Session:
+def start(assignment: Assignment, request: DeviceRequest) -> LaunchedSession:
     """Starts the session of a worker that `tfdist train` started, before TensorFlow touches a device.
 
     From then on `current` returns it.
@@ -54,15 +60,16 @@ def start(assignment: Assignment, request: DeviceRequest) -> Session:
         RuntimeError: This process has a session, or is starting one.
         UsageError: What was asked for does not fit this machine.
     """
-    place = context_of(assignment)
-    session = _start(place, request)
-    if place.line is not None and place.line.channel is not None:
+    context = context_of(assignment)
+    session = _start(lambda: set_up_launched(context, request))
+    channel = context.link.channel
+    if channel is not None:
         # Not before: TensorFlow installs a SIGTERM handler of its own when the cluster forms.
-        tell_of(signal.SIGTERM, place.line.channel.signalled)
+        tell_of(signal.SIGTERM, channel.signalled)
     return session
 
 
-def _start(place: WorkerContext, request: DeviceRequest) -> Session:
+def _start(make: Callable[[], _S]) -> _S:
     with _process.lock:
         if _process.session is not None or _process.is_starting:
             raise RuntimeError(
@@ -71,10 +78,11 @@ def _start(place: WorkerContext, request: DeviceRequest) -> Session:
             )
         _process.is_starting = True
         try:
-            _process.session = set_up(place, request)
+            session = make()
         finally:
             _process.is_starting = False
-        return _process.session
+        _process.session = session
+        return session
 
 
 def requested_devices(assignment: Assignment) -> DeviceRequest:

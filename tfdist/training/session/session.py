@@ -14,7 +14,7 @@ from tfdist.training.supervision.heartbeat import Heartbeat
 from tfdist.training.supervision.stop_requests import StopRequests
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Session:
     """What one worker process trains with.
 
@@ -24,14 +24,8 @@ class Session:
         devices: The names of this worker's devices.
         index: This worker's index; 0 is the chief.
         num_workers: Workers of the cluster.
-        seed: The run's seed, the same on every worker; None in a lone process that `tfdist train` did not start.
-        job: The job's id, different for every start by hand; empty when `tfdist train` did not start this process.
-        run: The run directory, or None when `tfdist train` did not start this process.
-        heartbeat: Reports this worker's state, or None when `tfdist train` did not start this process.
-        stopping: Stops this worker together with all others, or None likewise.
-        saving: Entered while the training waits for a save.
-        restoring: Entered while a checkpoint is read to resume from.
-        fits: The `fit`s of a script.
+        seed: The run's seed, the same on every worker; None in a single process that `tfdist train` did not start.
+        fit_registry: The `fit`s of a script.
     """
 
     strategy: tf.distribute.Strategy
@@ -40,15 +34,32 @@ class Session:
     index: int
     num_workers: int
     seed: int | None
-    job: str
-    run: RunDir | None
-    heartbeat: Heartbeat | None
-    stopping: StopRequests | None
-    saving: ContextFactory
-    restoring: ContextFactory
-    fits: FitRegistry
+    fit_registry: FitRegistry
 
     @property
     def is_chief(self) -> bool:
         """Whether this worker writes the files of which a run has one."""
         return self.index == 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaunchedSession(Session):
+    """The session of a worker that `tfdist train` started.
+
+    Attributes:
+        seed: The run's seed, the same on every worker.
+        job: The job's id, different for every start by hand.
+        run: The run directory.
+        heartbeat: Reports this worker's state.
+        stop_requests: Stops this worker together with all others.
+        saving: Entered while the training waits for a save.
+        restoring: Entered while a checkpoint is read to resume from.
+    """
+
+    seed: int
+    job: str
+    run: RunDir
+    heartbeat: Heartbeat
+    stop_requests: StopRequests
+    saving: ContextFactory
+    restoring: ContextFactory

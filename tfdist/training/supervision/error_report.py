@@ -25,8 +25,8 @@ def report(error: BaseException, assignment: Assignment) -> int:
     known = explained(error, has_peers=assignment.num_workers > 1)
     code = known.exit_code if known is not None else WorkerFailedError.exit_code
     shown = known or error
-    line = link_of(assignment)
-    state = line.heartbeat.state if line.heartbeat.has_begun else None
+    link = link_of(assignment)
+    state = link.heartbeat.state if link.heartbeat.has_begun else None
     failure = Failure(
         index=assignment.index,
         host=socket.gethostname(),
@@ -44,9 +44,9 @@ def report(error: BaseException, assignment: Assignment) -> int:
         _leave(failure, RunDir(Path(assignment.run_dir)), assignment.attempt)
     except (OSError, RunDirError):
         # A full disk, most likely, which may be the very error.
-        if line.channel is not None:
-            line.channel.failed(failure.error_content())
-    line.heartbeat.enter(State.FAILED)
+        if link.channel is not None:
+            link.channel.failed(failure.error_content())
+    link.heartbeat.enter(State.FAILED)
     return code
 
 

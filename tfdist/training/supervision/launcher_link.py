@@ -29,40 +29,40 @@ class LauncherLink:
     Attributes:
         channel: The socket to it; None for a worker that was started without one.
         heartbeat: Tells what this worker does.
-        stopping: Stops this worker with all others.
-        account: Knows what this worker's time goes to; the chief's writes it into the run's ledger.
+        stop_requests: Stops this worker with all others.
+        ledger: Knows what this worker's time goes to; the chief's writes it into the run's ledger.
     """
 
     channel: LauncherChannel | None
     heartbeat: Heartbeat
-    stopping: StopRequests
-    account: LedgerWriter
+    stop_requests: StopRequests
+    ledger: LedgerWriter
 
 
 @functools.cache
 def link_of(assignment: Assignment) -> LauncherLink:
-    """The line of the worker that has this assignment; the first call opens it. It takes no TensorFlow.
+    """The link of the worker that has this assignment; the first call opens it. It takes no TensorFlow.
 
     Raises:
         RunDirError: The run directory cannot be written.
     """
     run = RunDir(Path(assignment.run_dir))
     log = run.log_file(assignment.index, assignment.attempt)
-    account = LedgerWriter(run.ledger_file if assignment.index == 0 else None, assignment.attempt)
-    stopping = StopRequests(assignment.grace)
+    ledger = LedgerWriter(run.ledger_file if assignment.index == 0 else None, assignment.attempt)
+    stop_requests = StopRequests(assignment.grace)
     channel = None
     if assignment.channel_fd is not None:
         channel = LauncherChannel(
             assignment.channel_fd,
             handlers={
-                "hold": lambda _: {"begun": stopping.hold()},
-                "stop": lambda stop: stopping.stop(int(stop["after"]), int(stop["code"])),
+                "hold": lambda _: {"begun": stop_requests.hold()},
+                "stop": lambda stop: stop_requests.stop(int(stop["after"]), int(stop["code"])),
                 "dump": lambda _: _dump(log),
             },
         )
         channel.watch()
     tell = None if channel is None else lambda state: channel.beat(state.to_dict())
-    return LauncherLink(channel, Heartbeat(run.state_file(assignment.index), assignment, tell), stopping, account)
+    return LauncherLink(channel, Heartbeat(run.state_file(assignment.index), assignment, tell), stop_requests, ledger)
 
 
 def dump_on_signal(assignment: Assignment) -> None:
