@@ -205,31 +205,6 @@ def test_a_minimum_of_no_sample_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
         least()
 
 
-POOLING = """
-import tests.devices.conftest
-from keras.src.backend.tensorflow import nn
-from tests.devices.mirrored import mirrored
-from tests.exactness.cases import outcome
-from tfdist import keras_repairs
-
-keras_repairs.install()
-nn.{taken_out} = nn.{taken_out}.__wrapped__
-print("begun", flush=True)
-with mirrored(3).scope():
-    outcome("max_pooling_in_float32", {samples})
-print("done", flush=True)
-"""
-
-
-@pytest.mark.parametrize("taken_out", ["max_pool", "adaptive_max_pool"])
-def test_a_maximum_of_no_sample_ends_the_process(taken_out: str) -> None:
-    """Not so with all repairs, as `test_exactness` shows."""
-    code = POOLING.format(taken_out=taken_out, samples=SAMPLES)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=150)
-    assert done.stdout == "begun\n"
-    assert done.returncode < 0, done.stderr
-
-
 def test_replicas_draw_the_same_masks(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(set(map(tuple, masks(3, seed=3)))) == 6
     take_out("SeedGenerator.next", monkeypatch)

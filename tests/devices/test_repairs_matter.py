@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.devices import test_repairs_alone
+from tests.devices import test_onednn_repairs, test_repairs_alone
 from tests.devices.mirrored import mirrored
 from tests.devices.references import of_one_replica
 from tests.devices.taking_out import take_out
@@ -33,10 +33,6 @@ TAKEN_OUT = [
     ("Mean.update_state", ["metrics_of_ones_own", "own_step_with_a_total"]),
     ("Sum.update_state", ["own_step_with_a_total"]),
     ("BatchNormalization._moments", ["synchronized_statistics_of_masked_inputs"]),
-    ("keras.src.backend.tensorflow.nn.conv", ["convolutions_in_float32"]),
-    ("keras.src.backend.tensorflow.nn.depthwise_conv", ["convolutions_in_float32"]),
-    ("keras.src.backend.tensorflow.nn.separable_conv", ["convolutions_in_float32"]),
-    ("keras.src.backend.tensorflow.nn.conv_transpose", ["transposed_convolution_in_float32"]),
     ("keras.src.backend.tensorflow.numpy.add", ["layers_that_run_eagerly"]),
     ("keras.src.backend.tensorflow.numpy.max", ["layers_that_run_eagerly"]),
     # Clipped, distilled and accumulated gradients are reduced first.
@@ -68,13 +64,21 @@ IN_OTHER_TESTS = {
     "MetricsList.update_state": "test_metrics_are_not_refused",
     "keras.src.backend.tensorflow.nn._compute_moments": "test_statistics_of_no_sample_are_nan",
     "keras.src.backend.tensorflow.numpy.min": "test_a_minimum_of_no_sample_is_refused",
-    "keras.src.backend.tensorflow.nn.max_pool": "test_a_maximum_of_no_sample_ends_the_process",
-    "keras.src.backend.tensorflow.nn.adaptive_max_pool": "test_a_maximum_of_no_sample_ends_the_process",
     "SeedGenerator.next": "test_replicas_draw_the_same_masks",
     "BaseOptimizer.load_own_variables": "test_what_is_loaded_counts_on_each_replica",
     "BaseOptimizer.set_weights": "test_what_is_loaded_counts_on_each_replica",
 }
 """The repair, and the test of `test_repairs_alone` that takes it out."""
+
+WITH_ONEDNN = {
+    "keras.src.backend.tensorflow.nn.conv": "test_case_fails_without_its_repair",
+    "keras.src.backend.tensorflow.nn.depthwise_conv": "test_case_fails_without_its_repair",
+    "keras.src.backend.tensorflow.nn.separable_conv": "test_case_fails_without_its_repair",
+    "keras.src.backend.tensorflow.nn.conv_transpose": "test_case_fails_without_its_repair",
+    "keras.src.backend.tensorflow.nn.max_pool": "test_a_maximum_of_no_sample_ends_the_process",
+    "keras.src.backend.tensorflow.nn.adaptive_max_pool": "test_a_maximum_of_no_sample_ends_the_process",
+}
+"""The repair, and the test of `test_onednn_repairs` that takes it out."""
 
 ON_WORKERS = {
     "keras.src.utils.file_utils.get_file": "test_scripts_together.test_files_of_callbacks_and_downloads",
@@ -107,7 +111,7 @@ SAME_NUMBERS = {
 """What changes no number of Keras's own, and why it is there."""
 
 
-QUICK = ["plain", "sparse_inputs", "own_step_with_a_total", "convolutions_in_float32", "clipnorm", "global_clipnorm"]
+QUICK = ["plain", "sparse_inputs", "own_step_with_a_total", "clipnorm", "global_clipnorm"]
 QUICK += ["clipvalue", "gradient_accumulation", "moving_average_that_overwrites", "terminate_on_nan"]
 """Cases that take a few seconds; the others are left to the slow tests."""
 
@@ -125,6 +129,7 @@ def test_case_fails_without_its_repair(path: str, name: str, monkeypatch: pytest
 
 
 def test_every_repair_is_tested_once() -> None:
-    listed = [*(path for path, _ in TAKEN_OUT), *IN_OTHER_TESTS, *ON_WORKERS, *SAME_NUMBERS]
+    listed = [*(path for path, _ in TAKEN_OUT), *IN_OTHER_TESTS, *WITH_ONEDNN, *ON_WORKERS, *SAME_NUMBERS]
     assert sorted(listed) == sorted(repair.path for repair in repairs())
     assert set(IN_OTHER_TESTS.values()) <= set(vars(test_repairs_alone))
+    assert set(WITH_ONEDNN.values()) <= set(vars(test_onednn_repairs))

@@ -78,7 +78,7 @@ def transposed_convolution_in_float32(samples: int) -> dict[str, Any]:
     model = keras.Sequential(
         [
             keras.Input((4, 4, 2)),
-            layers.Dense(3),
+            layers.Conv2D(3, 1),
             layers.Conv2DTranspose(4, 3, dtype="float32"),
             layers.Flatten(dtype="float32"),
             layers.Rescaling(0.0),
