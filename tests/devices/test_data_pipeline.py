@@ -20,8 +20,8 @@ from tfdist.order.batch_split import bounds
 from tfdist.order.epoch_order import EpochOrder, EpochSteps
 from tfdist.order.per_worker_order import WorkerShareSteps
 from tfdist.order.position import Position
-from tfdist.runtime.default_seed import set_default_seed
 from tfdist.runtime.distribute import as_replica_batches, take_partial_epoch
+from tfdist.runtime.strategy_settings import settings_of
 
 SIZES = [(1, 4), (2, 4), (8, 4), (9, 4), (10, 4), (11, 1), (7, 100), (225, 32)]
 
@@ -140,7 +140,7 @@ def test_the_current_strategy_is_the_default() -> None:
 def test_the_runs_seed_is_the_default() -> None:
     one = tf.distribute.OneDeviceStrategy("CPU:0")
     outside = read_epoch(numbered(50, batch_size=50, shuffle=True, strategy=one), one)
-    set_default_seed(one, 11)
+    settings_of(one).seed = 11
     inside = read_epoch(numbered(50, batch_size=50, shuffle=True, strategy=one), one)
     assert outside == [[EpochOrder(50, 0, True).of(0).tolist()]]
     assert inside == [[EpochOrder(50, 11, True).of(0).tolist()]]

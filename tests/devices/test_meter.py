@@ -14,7 +14,8 @@ import tensorflow as tf
 from tests.devices.mirrored import mirrored
 from tfdist.keras_repairs.install import install
 from tfdist.runtime import step_meter as module
-from tfdist.runtime.step_meter import StepMeter, meter_of, use_meter
+from tfdist.runtime.step_meter import StepMeter
+from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport.ring_all_reduce import Ring
 
 
@@ -95,23 +96,19 @@ def test_no_sum_waits_for_the_clock_or_for_the_last_input() -> None:
     assert any(name.startswith("Timestamp") for name in after)
 
 
-def test_samples_of_a_fit_are_counted_once() -> None:
+def test_samples_of_a_fit_are_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
     install()
     import keras
 
     for strategy in (tf.distribute.get_strategy(), mirrored(3)):
-        before = meter_of(strategy)
         meter = StepMeter()
-        use_meter(strategy, meter)
-        try:
-            with strategy.scope():
-                model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
-                model.compile("sgd", "mse")
-                x = np.zeros((41, 3), "float32")
-                model.fit(x, x[:, :1], batch_size=8, epochs=2, validation_split=0.5, verbose=0)
-                model.evaluate(x, x[:, :1], verbose=0)
-        finally:
-            use_meter(strategy, before)  # type: ignore[arg-type]
+        monkeypatch.setattr(settings_of(strategy), "meter", meter)
+        with strategy.scope():
+            model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+            model.compile("sgd", "mse")
+            x = np.zeros((41, 3), "float32")
+            model.fit(x, x[:, :1], batch_size=8, epochs=2, validation_split=0.5, verbose=0)
+            model.evaluate(x, x[:, :1], verbose=0)
         assert meter.read().samples == 2 * 20
         assert meter.read().waited == 0
 
@@ -182,18 +179,15 @@ def test_waiting_for_data_is_counted_in_training_alone(
 
     source = Source(monkeypatch)
     strategy = tf.distribute.get_strategy() if replicas == 1 else mirrored(replicas)
-    before, meter = meter_of(strategy), StepMeter()
-    use_meter(strategy, meter)
+    meter = StepMeter()
+    monkeypatch.setattr(settings_of(strategy), "meter", meter)
     data = source.dataset()
     data = data if outside else data.apply(tf.data.experimental.assert_cardinality(BATCHES))
     with strategy.scope():
         model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
         model.compile("sgd", "mse", jit_compile=False)
-    try:
-        model.evaluate(data, verbose=0)
-        assert meter.read().fetched == 0
-        source.trains = True
-        model.fit(data, verbose=0)
-    finally:
-        use_meter(strategy, before)  # type: ignore[arg-type]
+    model.evaluate(data, verbose=0)
+    assert meter.read().fetched == 0
+    source.trains = True
+    model.fit(data, verbose=0)
     assert meter.read().fetched > BATCHES * SLOW_SECONDS / 2

@@ -21,7 +21,6 @@ from tfdist.order.epoch_order import EpochOrder, EpochSteps
 from tfdist.order.per_worker_order import SampleOrder, WorkerShareOrder, WorkerShareSteps
 from tfdist.order.position import START, Position
 from tfdist.order.sequential_order import LaneOrder, Lanes
-from tfdist.runtime.default_seed import default_seed
 from tfdist.runtime.distribute import (
     EpochCounter,
     PipelineOrder,
@@ -32,6 +31,7 @@ from tfdist.runtime.distribute import (
     with_partial_epoch,
     with_replica_batches,
 )
+from tfdist.runtime.strategy_settings import settings_of
 
 Batches: TypeAlias = tf.data.Dataset | tf.distribute.DistributedDataset
 
@@ -120,7 +120,7 @@ def _build(
         UsageError: An argument is impossible.
     """
     batch_size = integer("batch_size", batch_size, at_least=1)
-    seed = integer("seed", default_seed(strategy) if seed is None else seed, at_least=0)
+    seed = integer("seed", settings_of(strategy).seed if seed is None else seed, at_least=0)
     shuffle = boolean("shuffle", shuffle, "No size of a buffer is needed: all samples are shuffled.")
     order, steps = _dealt(agreed, min(batch_size, agreed.samples), seed, shuffle, strategy.num_replicas_in_sync)
     feed = _Feed(agreed.source, order, steps, augment, SampleChecks(on_nan, classes))

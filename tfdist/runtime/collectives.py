@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from tfdist.errors import UsageError
 from tfdist.runtime.distribute import local_replicas
-from tfdist.runtime.step_meter import meter_of
+from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport.object_exchange import ObjectExchange
 from tfdist.runtime.transport.ring_all_reduce import sum_now
 
@@ -102,7 +102,7 @@ def barrier(strategy: tf.distribute.Strategy | None = None) -> None:
 
 
 def _exchange(content: bytes, kind: str, strategy: tf.distribute.Strategy) -> list[bytes]:
-    workers, meter = worker_count(strategy), meter_of(strategy)
+    workers, meter = worker_count(strategy), settings_of(strategy).meter
     if workers == 1:
         return [content]
     with contextlib.nullcontext() if meter is None else meter.waiting():

@@ -11,8 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfdist.runtime.local_variables import local_variables
-
-_ATTRIBUTE = "_tfdist_meter"
+from tfdist.runtime.strategy_settings import settings_of
 
 Values = Sequence[tf.Tensor | tf.IndexedSlices]
 
@@ -101,19 +100,9 @@ class StepMeter:
         return MeterReading(float(self._samples.numpy()), float(self._waited.numpy()), fetched)
 
 
-def use_meter(strategy: tf.distribute.Strategy, meter: StepMeter) -> None:
-    """Makes the steps of `strategy` count on `meter`."""
-    setattr(strategy, _ATTRIBUTE, meter)
-
-
-def meter_of(strategy: tf.distribute.Strategy) -> StepMeter | None:
-    """The meter in use."""
-    return getattr(strategy, _ATTRIBUTE, None)
-
-
 def waited_for_data(strategy: tf.distribute.Strategy) -> float:
     """Seconds that the training steps of this worker have waited for its own data; 0 where nothing counts them."""
-    meter = meter_of(strategy)
+    meter = settings_of(strategy).meter
     return 0.0 if meter is None else meter.read().fetched
 
 

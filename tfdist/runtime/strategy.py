@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import tensorflow as tf
 
 from tfdist.errors import UsageError
-from tfdist.runtime.transport.replica_sums import use_ring
+from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport.ring_all_reduce import Ring
 
 _IMPLEMENTATION = {
@@ -84,7 +84,7 @@ def make(
         )
         strategy = tf.distribute.MultiWorkerMirroredStrategy(resolver, options)
         if choice.communication == "ring" and strategy.num_replicas_in_sync == len(addresses):
-            use_ring(strategy, Ring(len(addresses)))
+            settings_of(strategy).ring = Ring(len(addresses))
         return strategy
     if choice.kind == "mirrored":
         operations = None if choice.communication == "nccl" else tf.distribute.ReductionToOneDevice()

@@ -24,7 +24,8 @@ from tfdist.keras_repairs.loop.fit_listeners import (
 from tfdist.keras_repairs.loop.step_execution import execution, one_step_of
 from tfdist.runtime.collectives import worker_count
 from tfdist.runtime.distribute import GlobalBatch, ReplicaBatch, local_replicas
-from tfdist.runtime.step_meter import StepMeter, meter_of
+from tfdist.runtime.step_meter import StepMeter
+from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport import replica_sums
 
 Function = Callable[..., Any]
@@ -44,7 +45,7 @@ def make_function(original: Function, observer: Observer | None, listener: FitLi
         name = "train_step" if step_function == self.train_step else "test_step"
         call: TrainerMethod = "fit" if name == "train_step" else "evaluate"
         if self.distribute_strategy.num_replicas_in_sync == 1:
-            meter = meter_of(self.distribute_strategy) if call == "fit" and not self.jit_compile else None
+            meter = settings_of(self.distribute_strategy).meter if call == "fit" and not self.jit_compile else None
             step = _metered(_observed(step_function, observer), meter)
             function = _taking_feeds(self, step, original(self, step))
             return notifying_executions(_timing_feeds(function, meter), self, call, listener)
@@ -53,7 +54,7 @@ def make_function(original: Function, observer: Observer | None, listener: FitLi
         metrics.warn_of_untried(self)
         has_own_logs = users or is_overridden(self, "compute_metrics")
         whole = _Step(self, _whole_logs(self, step) if has_own_logs else step, users=users, trains=call == "fit")
-        meter = meter_of(self.distribute_strategy) if call == "fit" else None
+        meter = settings_of(self.distribute_strategy).meter if call == "fit" else None
         return _timing_feeds(execution(self, whole, call, listener), meter)
 
     return repaired
@@ -129,7 +130,7 @@ class _Step:
 
     def __init__(self, model: Any, function: Function, *, users: bool = False, trains: bool = False) -> None:
         self._function = function
-        self._meter = meter_of(model.distribute_strategy) if trains else None
+        self._meter = settings_of(model.distribute_strategy).meter if trains else None
         self._strategy = model.distribute_strategy
         self._options = {"users": users, "compiles": bool(model.jit_compile)}
         self._has_peers = worker_count(self._strategy) > 1

@@ -6,21 +6,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from tfdist.runtime.step_meter import meter_of
-from tfdist.runtime.transport.ring_all_reduce import Ring
-
-_ATTRIBUTE = "_tfdist_ring"
-_COMPRESSION = "_tfdist_compression"
-
-
-def use_ring(strategy: tf.distribute.Strategy, ring: Ring) -> None:
-    """Makes the sums of `strategy` run over `ring`; without one they take TensorFlow's own path."""
-    setattr(strategy, _ATTRIBUTE, ring)
-
-
-def ring_of(strategy: tf.distribute.Strategy) -> Ring | None:
-    """What `use_ring` was given."""
-    return getattr(strategy, _ATTRIBUTE, None)
+from tfdist.runtime.strategy_settings import settings_of
 
 
 def sum_over_replicas(tensors: Sequence[tf.Tensor | tf.IndexedSlices]) -> list[tf.Tensor | tf.IndexedSlices]:
@@ -29,7 +15,7 @@ def sum_over_replicas(tensors: Sequence[tf.Tensor | tf.IndexedSlices]) -> list[t
     Sparse tensors stay sparse.
     """
     context = tf.distribute.get_replica_context()
-    ring = ring_of(context.strategy)
+    ring = settings_of(context.strategy).ring
     dense: list[int] = []
     result: list[tf.Tensor | tf.IndexedSlices] = list(tensors)
     if ring is not None and not tf.executing_eagerly():
@@ -44,22 +30,17 @@ def sum_over_replicas(tensors: Sequence[tf.Tensor | tf.IndexedSlices]) -> list[t
     return result
 
 
-def use_compression(strategy: tf.distribute.Strategy, dtype: tf.DType) -> None:
-    """Makes the gradients of `strategy` travel as `dtype`, bfloat16 or float16.
-
-    Each replica's gradient is rounded, by at most 1 part in 256 (bfloat16) or 2048 (float16, between 6e-5 and 65504:
-    below it loses more, above it becomes infinite), and so is each partial sum on the way.
-    """
-    setattr(strategy, _COMPRESSION, dtype)
-
-
 def compression() -> tf.DType | None:
-    """What gradients travel as under the current strategy; None for what they are."""
-    return getattr(tf.distribute.get_strategy(), _COMPRESSION, None)
+    """The dtype in which gradients are sent under the current strategy; None for their own."""
+    return settings_of(tf.distribute.get_strategy()).compression
 
 
 def sum_gradients(gradients: Sequence[tf.Tensor | tf.IndexedSlices]) -> list[tf.Tensor | tf.IndexedSlices]:
-    """`sum_over_replicas`, compressed where that was asked for; gradients keep their dtype."""
+    """`sum_over_replicas`, compressed where that was asked for; gradients keep their dtype.
+
+    Compression rounds each replica's gradient, by at most 1 part in 256 (bfloat16) or 2048 (float16, between 6e-5 and
+    65504: below it loses more, above it becomes infinite), and so each partial sum on the way.
+    """
     dtype = compression()
     if dtype is None:
         return _timed_sum(gradients)
@@ -71,11 +52,10 @@ def sum_gradients(gradients: Sequence[tf.Tensor | tf.IndexedSlices]) -> list[tf.
 
 def _timed_sum(tensors: Sequence[tf.Tensor | tf.IndexedSlices]) -> list[tf.Tensor | tf.IndexedSlices]:
     """`sum_over_replicas`, on the worker's meter where it runs over a ring, and so on the CPU."""
-    strategy = tf.distribute.get_strategy()
-    meter = meter_of(strategy)
-    if meter is None or getattr(strategy, _ATTRIBUTE, None) is None or not tensors:
+    settings = settings_of(tf.distribute.get_strategy())
+    if settings.meter is None or settings.ring is None or not tensors:
         return sum_over_replicas(tensors)
-    return list(meter.timed(tensors, sum_over_replicas))
+    return list(settings.meter.timed(tensors, sum_over_replicas))
 
 
 def _as(dtype: tf.DType, tensor: tf.Tensor | tf.IndexedSlices) -> tf.Tensor | tf.IndexedSlices:

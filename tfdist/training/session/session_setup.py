@@ -21,9 +21,8 @@ from tfdist.rundir import RunDir
 from tfdist.rundir.ledger_lines import TimeKind
 from tfdist.runtime import collectives, devices
 from tfdist.runtime import strategy as strategies
-from tfdist.runtime.default_seed import set_default_seed
-from tfdist.runtime.step_meter import StepMeter, use_meter
-from tfdist.runtime.transport import replica_sums
+from tfdist.runtime.step_meter import StepMeter
+from tfdist.runtime.strategy_settings import settings_of
 from tfdist.training.checkpoints.checkpoint_options import options_of_start
 from tfdist.training.checkpoints.fit_registry import FitRegistry
 from tfdist.training.probes.recorder import Recorder
@@ -81,7 +80,7 @@ def set_up_launched(context: LaunchedWorkerContext, request: devices.DeviceReque
         request = devices_for(request, assignment.recording.replicas, context.num_workers, seen)
         impose(assignment.recording)
     base = _make_strategy(context, request, link)
-    set_default_seed(base.strategy, assignment.seed)
+    settings_of(base.strategy).seed = assignment.seed
     seed_all(assignment.seed)
     saving = functools.partial(_saving, link)
     restoring = functools.partial(link.ledger.spending, TimeKind.RESTORE)
@@ -137,7 +136,7 @@ def _make_strategy(context: WorkerContext, request: devices.DeviceRequest, link:
     ):
         strategy = strategies.make(choice, names, addresses=context.addresses, index=context.index)
     if several and context.compression != "none":
-        replica_sums.use_compression(strategy, tf.as_dtype(context.compression))
+        settings_of(strategy).compression = tf.as_dtype(context.compression)
     if several:
         Watchdog(context.timeout, context.end).start()
     if choice.kind != "one":
@@ -160,7 +159,7 @@ def _install_repairs(
     assignment: Assignment, link: LauncherLink, strategy: tf.distribute.Strategy, fit_registry: FitRegistry
 ) -> None:
     meter = StepMeter()
-    use_meter(strategy, meter)
+    settings_of(strategy).meter = meter
     monitor = TrainingMonitor(link.heartbeat, link.stop_requests, link.ledger, meter)
     probe: Recorder | Tracer | None = None
     if assignment.recording is not None:

@@ -1,0 +1,38 @@
+"""What a run settles for everything under a strategy: seed of the data, compression, the worker's meter and ring."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+import tensorflow as tf
+
+if TYPE_CHECKING:
+    from tfdist.runtime.step_meter import StepMeter
+    from tfdist.runtime.transport.ring_all_reduce import Ring
+
+
+@dataclass
+class StrategySettings:
+    """The settings of one strategy.
+
+    Attributes:
+        seed: The seed of datasets that are given none: the run's, or 0 outside of a run.
+        compression: The dtype in which gradients are sent, bfloat16 or float16; None for their own.
+        meter: Counts samples and waiting time of the training steps; None where nobody reads them.
+        ring: Sums tensors over the workers; None for TensorFlow's own collectives.
+    """
+
+    seed: int = 0
+    compression: tf.DType | None = None
+    meter: StepMeter | None = None
+    ring: Ring | None = None
+
+
+_settings: WeakKeyDictionary[tf.distribute.Strategy, StrategySettings] = WeakKeyDictionary()
+
+
+def settings_of(strategy: tf.distribute.Strategy) -> StrategySettings:
+    """The settings of `strategy`, to read and to change."""
+    return _settings.setdefault(strategy, StrategySettings())
