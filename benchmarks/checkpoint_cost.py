@@ -22,6 +22,8 @@ from typing import Any
 import keras
 import numpy as np
 
+from tfdist.text import format_bytes, format_duration
+
 BATCH = 256
 
 
@@ -147,13 +149,14 @@ def _summary(name: str, every: int, costs: list[Cost], saver: _Saver) -> str:
     shares = [cost.extra / (every * cost.plain) for cost in costs]
     low, middle, high = statistics.quantiles(shares, n=4)
     work = statistics.median(cost.extra_work / (every * cost.work) for cost in costs)
-    background = saver.checkpoints.background_seconds / len(saver.waits)
+    wait = format_duration(statistics.median(saver.waits))
+    background = format_duration(saver.checkpoints.background_seconds / len(saver.waits))
     return (
-        f"{name}, one device, a checkpoint of {saver.size / 1e6:.0f} MB every {every} steps: "
+        f"{name}, one device, a checkpoint of {format_bytes(saver.size)} every {every} steps: "
         f"{middle:+.2%} of the time (a half of the pairs from {low:+.2%} to {high:+.2%}, mean "
         f"{statistics.mean(shares):+.2%} with a standard error of {_standard_error(shares):.2%}), "
-        f"{work:+.2%} of the processor's; for each the training waits {statistics.median(saver.waits) * 1e3:.0f} ms, "
-        f"and the background takes {background * 1e3:.0f} ms. Medians of {len(costs)} pairs."
+        f"{work:+.2%} of the processor's; for each the training waits {wait}, and the background takes {background}. "
+        f"Medians of {len(costs)} pairs."
     )
 
 

@@ -18,13 +18,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from benchmarks.fit import BATCH
 from tfdist.rundir import RunDir, WorkerState
+from tfdist.text import format_bytes, table
 
 _EVERY = {"mlp": 1000, "cnn": 50, "wide": 20}
 _WAIT_SECONDS = 300.0
@@ -103,20 +104,16 @@ def measure(name: str, every: int, number: int, run: RunDir) -> list[Kill]:
 
 def render(name: str, every: int, kills: list[Kill], size: int) -> str:
     """A table with a row for each part, and the medians in its last column."""
-    rows = [(part, *(kill.seconds[part] for kill in kills)) for part in kills[0].seconds]
-    rows.append(("all", *(kill.whole for kill in kills)))
-    lines = [f"{part:<10}" + "".join(f"{value:8.2f}" for value in (*values, statistics.median(values)))
-             for part, *values in rows]  # fmt: skip
-    head = f"{'seconds':<10}" + "".join(f"{f'kill {number + 1}':>8}" for number in range(len(kills))) + "  median"
-    again = ", ".join(str(kill.again) for kill in kills)
-    return "\n".join(
-        [
-            f"{name}, two workers, a checkpoint of {size / 1e6:.1f} MB every {every} steps, worker {_VICTIM} killed",
-            head,
-            *lines,
-            f"steps done again: {again}",
-        ]
-    )
+    rows = [("seconds", *(f"kill {number + 1}" for number in range(len(kills))), "median")]
+    rows += [_row(part, [kill.seconds[part] for kill in kills]) for part in kills[0].seconds]
+    rows += [_row("all", [kill.whole for kill in kills])]
+    title = f"{name}, two workers, a checkpoint of {format_bytes(size)} every {every} steps, worker {_VICTIM} killed"
+    again = f"steps done again: {', '.join(str(kill.again) for kill in kills)}"
+    return "\n".join([title, *table(rows, "l" + "r" * (len(kills) + 1)), again])
+
+
+def _row(part: str, values: Sequence[float]) -> tuple[str, ...]:
+    return part, *(f"{value:.2f}" for value in (*values, statistics.median(values)))
 
 
 @contextlib.contextmanager

@@ -6,6 +6,7 @@ import contextlib
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -96,7 +97,7 @@ def test_saving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     checkpoint_cost.main()
     *costs, summary = capsys.readouterr().out.splitlines()
     assert len(costs) == 2
-    assert summary.startswith("mlp, one device, a checkpoint of 5 MB every 50 steps: ")
+    assert re.match(r"mlp, one device, a checkpoint of 5\.\d\d MB every 50 steps: ", summary)
     assert not list(tmp_path.iterdir())
     given(monkeypatch, "mlp", "--pairs", 1)
     with pytest.raises(SystemExit):  # before it measures for minutes
@@ -193,7 +194,7 @@ def test_a_kill_is_split_up_by_the_ledger(tmp_path: Path, monkeypatch: pytest.Mo
     assert kill.again == 11
     assert kill.seconds["ending"] == pytest.approx(1.0) and kill.seconds["compile"] == pytest.approx(2.0)
     table = kill_cost.render("mlp", 10, [kill], 5_000_000).splitlines()
-    assert table[0] == "mlp, two workers, a checkpoint of 5.0 MB every 10 steps, worker 1 killed"
+    assert table[0] == "mlp, two workers, a checkpoint of 5.00 MB every 10 steps, worker 1 killed"
     assert table[2].startswith("notice") and table[-1] == "steps done again: 11"
 
 

@@ -16,6 +16,7 @@ PACKAGE = Path(tfdist.errors.__file__).parent
 
 FLOORS = {
     "errors": 0,
+    "text": 0,
     "cluster": 1,
     "order": 1,
     "config": 1,
@@ -36,8 +37,8 @@ FLOORS = {
     "__init__": 9,
     "__main__": 9,
 }
-LIGHT = {"errors", "cluster", "order", "config", "rundir", "net", "launch", "plan", "cli", "__init__", "__main__"}
-LIGHT |= {"reports", "doctor", "checkpoint.inspection"}
+LIGHT = {"errors", "text", "cluster", "order", "config", "rundir", "net", "launch", "plan", "cli", "reports", "doctor"}
+LIGHT |= {"checkpoint.inspection", "__init__", "__main__"}
 """Never import TensorFlow or Keras, at whatever place in the file."""
 
 WITHOUT_NUMPY = LIGHT - {"order", "plan", "checkpoint.inspection"}

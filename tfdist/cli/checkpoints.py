@@ -129,8 +129,8 @@ def prune(run_dir: str, fit: int, keep: int, dry_run: bool, live: bool) -> None:
     from tfdist.checkpoint.inspection.integrity import damages
     from tfdist.checkpoint.inspection.locations import retention_of
     from tfdist.checkpoint.inspection.manual_pruning import holding, obsolete, removed
-    from tfdist.checkpoint.inspection.wording import bytes_text
     from tfdist.checkpoint.pruning import saved_of
+    from tfdist.text import format_bytes
 
     run, _ = checkpoints_of(run_dir, fit)
     with holding(run, live=live or dry_run) as goes_on:
@@ -142,8 +142,8 @@ def prune(run_dir: str, fit: int, keep: int, dry_run: bool, live: bool) -> None:
         going = [entry for entry in old if saved_of(entry.stored).key not in kept]
         gone = [entry for entry in going if dry_run or removed(entry)]
         for entry in gone:
-            click.echo(f"{'would remove' if dry_run else 'removed'} {entry.name}, {bytes_text(entry.size)}")
-    click.echo(f"{len(gone)} of {len(held)} checkpoints, {bytes_text(sum(entry.size for entry in gone))}")
+            click.echo(f"{'would remove' if dry_run else 'removed'} {entry.name}, {format_bytes(entry.size)}")
+    click.echo(f"{len(gone)} of {len(held)} checkpoints, {format_bytes(sum(entry.size for entry in gone))}")
     if len(gone) < len(going):
         raise RunDirError(
             f"{len(going) - len(gone)} of {len(going)} checkpoints could not be removed. Expected a directory that "

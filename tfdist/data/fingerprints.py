@@ -12,6 +12,7 @@ import numpy as np
 
 from tfdist.data.files.remote_files import is_remote
 from tfdist.errors import DataError
+from tfdist.text import format_count
 
 _FILES_SIZED = 1024
 """Files of a source whose sizes are looked at, spread over all."""
@@ -44,7 +45,7 @@ class Fingerprint:
     checksum: int
 
     def __str__(self) -> str:
-        return f"{self.parts}, {self.samples:,} sample{'' if self.samples == 1 else 's'}"
+        return f"{self.parts}, {format_count(self.samples, 'sample')}"
 
 
 def of_files(files: Sequence[str | os.PathLike[str]], samples: int, folder: str | os.PathLike[str] = "") -> Fingerprint:
@@ -66,7 +67,7 @@ def of_files(files: Sequence[str | os.PathLike[str]], samples: int, folder: str 
     for file in _spread(local, _FILES_READ):
         checksum = _read(file, checksum)
     told = ", ".join(names[:_NAMES]) + (", ..." if len(names) > _NAMES else "")
-    return Fingerprint(samples, f"{len(names):,} file{'' if len(names) == 1 else 's'} ({told})", checksum)
+    return Fingerprint(samples, f"{format_count(len(names), 'file')} ({told})", checksum)
 
 
 def of_arrays(arrays: Sequence[Any], samples: int) -> Fingerprint:

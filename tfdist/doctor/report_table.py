@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Sequence
 
 from tfdist.doctor.check_result import Check, CheckStatus
 from tfdist.doctor.mesh.pair import Pair
 from tfdist.doctor.report import DoctorReport
+from tfdist.text import format_bytes, format_duration, table, wrap
 
-_WIDTH = 120
 _MOST_GOOD = 20
 _NAMED = 4
 _MARKS = {CheckStatus.OK: "ok", CheckStatus.WARN: "warn", CheckStatus.FAIL: "FAIL"}
@@ -35,9 +34,9 @@ def _checks(checks: Sequence[Check]) -> Iterator[str]:
     width = max((len(check.name) for check in checks), default=0)
     for check in checks:
         head = f"  {_MARKS[check.status]:4}  {check.name:{width}}  "
-        yield from _hanging(head, check.found)
+        yield wrap(check.found, head)
         if check.advice:
-            yield from _hanging(f"{' ' * (len(head) - 3)}-> ", check.advice)
+            yield wrap(check.advice, f"{' ' * (len(head) - 3)}-> ")
 
 
 def _connections(report: DoctorReport) -> Iterator[str]:
@@ -46,22 +45,17 @@ def _connections(report: DoctorReport) -> Iterator[str]:
     # Of many that are well, one line tells; what is not well has lines of its own.
     good = [pair for pair in report.pairs if pair.status is CheckStatus.OK]
     shown = [pair for pair in report.pairs if pair.status is not CheckStatus.OK or len(good) <= _MOST_GOOD]
-    rows = [_HEADINGS, *(_row(pair, report.workers) for pair in shown)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
+    heading, *lines = table([_HEADINGS, *(_row(pair, report.workers) for pair in shown)], "lllllll", indent="  ")
     if shown:
-        yield _line(_HEADINGS, widths)
-    for pair, row in zip(shown, rows[1:], strict=True):
-        yield _line(row, widths)
+        yield heading
+    for pair, line in zip(shown, lines, strict=True):
+        yield line
         if pair.status is not CheckStatus.OK:
-            yield from _hanging(" " * _INDENT, pair.found)
-            yield from _hanging(f"{' ' * (_INDENT - 3)}-> ", pair.advice)
+            yield wrap(pair.found, " " * _INDENT)
+            yield wrap(pair.advice, f"{' ' * (_INDENT - 3)}-> ")
     if len(good) > _MOST_GOOD:
         yield f"  {_summary(good)}"
     yield from _untold(report)
-
-
-def _line(row: Sequence[str], widths: Sequence[int]) -> str:
-    return "".join(f"  {cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
 def _sources(pair: Pair) -> str:
@@ -78,9 +72,9 @@ def _row(pair: Pair, workers: Sequence[str]) -> tuple[str, ...]:
         str(pair.target),
         address,
         _MARKS[pair.status],
-        "-" if pair.round_trip is None else trip(pair.round_trip),
-        "-" if pair.bandwidth is None else rate(pair.bandwidth),
-        "-" if pair.offset is None else clock(pair.offset),
+        "-" if pair.round_trip is None else format_duration(pair.round_trip),
+        "-" if pair.bandwidth is None else _rate(pair.bandwidth),
+        "-" if pair.offset is None else _ahead(pair.offset),
     )
 
 
@@ -90,7 +84,8 @@ def _summary(good: Sequence[Pair]) -> str:
     text = f"{len(good)} connections are ok"
     if not trips or not rates:
         return text
-    return f"{text}: {trip(trips[0])} to {trip(trips[-1])} round trip, {rate(rates[0])} to {rate(rates[-1])}"
+    slowest, fastest = format_duration(trips[-1]), format_duration(trips[0])
+    return f"{text}: {fastest} to {slowest} round trip, {_rate(rates[0])} to {_rate(rates[-1])}"
 
 
 def _untold(report: DoctorReport) -> Iterator[str]:
@@ -100,33 +95,13 @@ def _untold(report: DoctorReport) -> Iterator[str]:
     if silent:
         listed = ", ".join(f"{index} ({report.workers[index]})" for index in silent)
         text = f"Nothing was heard from the host of worker(s) {listed}: how it reaches the others is not known."
-        yield textwrap.fill(text, _WIDTH, initial_indent="  ", subsequent_indent="  ")
+        yield wrap(text, "  ")
 
 
-def trip(seconds: float) -> str:
-    """A round trip for people."""
-    return f"{seconds * 1000:.2f} ms"
+def _rate(bandwidth: float) -> str:
+    return f"{format_bytes(bandwidth)}/s"
 
 
-def rate(bandwidth: float) -> str:
-    """Bytes a second for people."""
-    return f"{bandwidth / 1e6:.3g} MB/s" if bandwidth < 9.995e8 else f"{bandwidth / 1e9:.3g} GB/s"
-
-
-def clock(offset: float) -> str:
-    """How far another clock is ahead, for people."""
-    return f"{offset * 1000:+.1f} ms" if abs(offset) < 1 else f"{offset:+.1f} s"
-
-
-def _hanging(head: str, text: str) -> Iterator[str]:
-    indent = " " * len(head)
-    width = max(_WIDTH, len(head) + 40)
-    for number, line in enumerate(text.splitlines() or [""]):
-        yield textwrap.fill(
-            line,
-            width,
-            initial_indent=head if number == 0 else indent,
-            subsequent_indent=indent,
-            break_long_words=False,
-            break_on_hyphens=False,
-        ).rstrip()
+def _ahead(offset: float) -> str:
+    """How far another clock is ahead of this one."""
+    return f"{'-' if offset < 0 else '+'}{format_duration(abs(offset))}"

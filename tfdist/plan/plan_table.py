@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import PurePath
 
 from tfdist.plan.plan import BatchSizes, DataPlan, SourcePlan
 from tfdist.plan.plan_inputs import SequentialRead
 from tfdist.plan.plan_warnings import PlanWarning, warnings_of
-from tfdist.plan.wording import counted, size_of
 from tfdist.plan.worker_reads import WorkerReads
+from tfdist.text import format_bytes, format_count, table, wrap
 
-_WIDTH = 120
 _LABEL = 15
+_GAP = 3
 _MOST_FILES = 8
 _MOST_WORKERS = 16
 _MOST_NAMES = 3
@@ -31,9 +30,9 @@ def render(plan: DataPlan) -> str:
 def _head(plan: DataPlan) -> Iterator[str]:
     layout = plan.layout
     yield f"{plan.name}: the plan of its data"
-    where = f" on {counted(layout.hosts, 'host')}" if layout.hosts > 1 else ""
+    where = f" on {format_count(layout.hosts, 'host')}" if layout.hosts > 1 else ""
     each = f", {layout.per_worker} each" if layout.workers > 1 else ""
-    yield _line("replicas", f"{layout.replicas:,} on {counted(layout.workers, 'worker')}{where}{each}")
+    yield _line("replicas", f"{layout.replicas:,} on {format_count(layout.workers, 'worker')}{where}{each}")
     yield _line("global batch", f"{plan.batch_size:,} samples, {_each(plan.train.batch)}")
     yield _line("learning rate", _rate(plan))
     yield _line("seed", "drawn when the run starts" if plan.seed is None else str(plan.seed))
@@ -56,9 +55,9 @@ def _rate(plan: DataPlan) -> str:
 
 
 def _source(plan: DataPlan, source: SourcePlan) -> Iterator[str]:
-    yield f"{source.key}: {source.sizes.format}, {_what(source)}, {size_of(source.sizes.size)}"
+    yield f"{source.key}: {source.sizes.format}, {_what(source)}, {format_bytes(source.sizes.size)}"
     yield _line("samples", f"{source.samples:,}")
-    epochs = f", {source.steps * plan.epochs:,} in {counted(plan.epochs, 'epoch')}" if source is plan.train else ""
+    epochs = f", {source.steps * plan.epochs:,} in {format_count(plan.epochs, 'epoch')}" if source is plan.train else ""
     yield _line("steps", f"{source.steps:,} an epoch{epochs}")
     yield _line("last batch", _tail(source))
     yield _line("shuffle", _shuffle(source))
@@ -83,7 +82,8 @@ def _shuffle(source: SourcePlan) -> str:
 
 def _sequence(source: SourcePlan, sequence: SequentialRead) -> str:
     files = sum(file.samples > 0 for file in source.sizes.files)
-    return f"{sequence.why}: {sequence.lanes.number:,} of {counted(files, 'file')} at the same time, from the beginning"
+    lanes = f"{sequence.lanes.number:,} of {format_count(files, 'file')} at the same time"
+    return f"{sequence.why}: {lanes}, from the beginning"
 
 
 def _resume(sequence: SequentialRead) -> str:
@@ -91,7 +91,7 @@ def _resume(sequence: SequentialRead) -> str:
     largest = max(sequence.lanes.counts)
     return (
         f"within an epoch, the files that it goes on in are read from their beginnings: up to {largest:,} samples of "
-        f"each of {counted(sequence.lanes.number, 'file')} are read over"
+        f"each of {format_count(sequence.lanes.number, 'file')} are read over"
     )
 
 
@@ -105,42 +105,42 @@ def _what(source: SourcePlan) -> str:
 def _each(batch: BatchSizes) -> str:
     if batch.smallest == batch.largest:
         return f"{batch.largest:,} on each replica"
-    empty = f", none on {counted(batch.empty, 'replica')}" if batch.empty else ""
+    empty = f", none on {format_count(batch.empty, 'replica')}" if batch.empty else ""
     return f"{batch.smallest:,} or {batch.largest:,} on each replica{empty}"
 
 
 def _tail(source: SourcePlan) -> str:
     if source.tail is None:
         return "as large as the others"
-    return f"{counted(source.tail.samples, 'sample')}, {_each(source.tail)}"
+    return f"{format_count(source.tail.samples, 'sample')}, {_each(source.tail)}"
 
 
 def _memory(source: SourcePlan) -> str:
     memory = source.memory
     about = "at least" if memory.estimated else "about"
     why = " (a function makes the samples: they are counted as their records)" if memory.estimated else ""
-    parts = f"{size_of(memory.held)} held, {size_of(memory.batches)} in batches"
-    return f"{about} {size_of(memory.total)} a worker: {parts}{why}"
+    parts = f"{format_bytes(memory.held)} held, {format_bytes(memory.batches)} in batches"
+    return f"{about} {format_bytes(memory.total)} a worker: {parts}{why}"
 
 
 def _files(source: SourcePlan) -> Iterator[str]:
     shown = source.sizes.files[:_MOST_FILES]
-    rows = [("file", "samples", "size"), *((file.name, f"{file.samples:,}", size_of(file.size)) for file in shown)]
+    rows = [("file", "samples", "size"), *((file.name, f"{file.samples:,}", format_bytes(file.size)) for file in shown)]
     yield ""
-    yield from _table(rows)
+    yield from table(rows, "lrr", indent="  ", gap=_GAP)
     if more := source.sizes.files[_MOST_FILES:]:
         samples, size = sum(file.samples for file in more), sum(file.size for file in more)
-        yield f"  and {len(more):,} more with {samples:,} samples, {size_of(size)}"
+        yield f"  and {len(more):,} more with {samples:,} samples, {format_bytes(size)}"
 
 
 def _workers(source: SourcePlan) -> Iterator[str]:
     shown = source.worker_reads[:_MOST_WORKERS]
     rows = [("reads", "samples", "bytes", "of")]
     for reading in shown:
-        numbers = f"{reading.samples:,}", size_of(reading.bytes)
+        numbers = f"{reading.samples:,}", format_bytes(reading.bytes)
         rows.append((f"worker {reading.worker}", *numbers, _reads(source, reading)))
     yield ""
-    yield from _table(rows)
+    yield from table(rows, "lrrl", indent="  ", gap=_GAP)
     if len(source.worker_reads) > len(shown):
         yield f"  and {len(source.worker_reads) - len(shown):,} more workers alike"
 
@@ -166,30 +166,12 @@ def _reads_in_sequence(source: SourcePlan, reading: WorkerReads) -> str:
     if source.shuffle:
         part = reading.bytes / max(source.sizes.size, 1)
         return f"about {part:.0%} of all bytes, other files in every epoch"
-    return f"{counted(len(reading.files), 'file')}, from the beginning to the end"
-
-
-def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Lines with the first column and the last from the left, numbers to the right."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        cells = [
-            cell.rjust(width) if 0 < column < 3 else cell.ljust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        yield "  " + "   ".join(cells).rstrip()
+    return f"{format_count(len(reading.files), 'file')}, from the beginning to the end"
 
 
 def _line(label: str, text: str) -> str:
-    return _hanging(f"  {label:{_LABEL}}", text)
+    return wrap(text, f"  {label:{_LABEL}}")
 
 
 def _warning(warning: PlanWarning) -> str:
-    return _hanging(f"warning {warning.name}: ", f"{warning.key}: {warning.text}", indent=2)
-
-
-def _hanging(head: str, text: str, indent: int | None = None) -> str:
-    after = " " * (len(head) if indent is None else indent)
-    return textwrap.fill(
-        text, _WIDTH, initial_indent=head, subsequent_indent=after, break_long_words=False, break_on_hyphens=False
-    )
+    return wrap(f"{warning.key}: {warning.text}", f"warning {warning.name}: ", indent=2)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tfdist.plan.plan import DataPlan, SourcePlan
-from tfdist.plan.wording import counted, size_of
+from tfdist.text import format_bytes, format_count
 
 _MUCH = 256 << 20
 """Bytes, held or read by every worker, that are worth a word."""
@@ -88,13 +88,14 @@ def _random(source: SourcePlan) -> Iterator[PlanWarning]:
 
 
 def _whole(plan: DataPlan, source: SourcePlan) -> Iterator[PlanWarning]:
-    if source.sizes.whole and plan.layout.workers > 1 and max(source.sizes.size, source.sizes.held_bytes) > _MUCH:
+    held = source.sizes.held_bytes
+    if source.sizes.whole and plan.layout.workers > 1 and max(source.sizes.size, held) > _MUCH:
         yield PlanWarning(
             "read-whole",
             source.key,
-            f"each of the {plan.layout.workers:,} workers reads all of it and holds {size_of(source.sizes.held_bytes)} "
-            f"in memory, {size_of(source.sizes.held_bytes * plan.layout.workers)} together. `tfdist data shard` makes "
-            "TFRecord files of it, of which each worker reads its own records alone.",
+            f"each of the {plan.layout.workers:,} workers reads all of it and holds {format_bytes(held)} in memory, "
+            f"{format_bytes(held * plan.layout.workers)} together. `tfdist data shard` makes TFRecord files of it, of "
+            "which each worker reads its own records alone.",
         )
 
 
@@ -108,10 +109,10 @@ def _sequence(plan: DataPlan, source: SourcePlan) -> Iterator[PlanWarning]:
         yield PlanWarning(
             "few-files",
             source.key,
-            f"{counted(files, 'file')} {sequence.why}, {lanes.number:,} read at the same time, for {workers:,} "
+            f"{format_count(files, 'file')} {sequence.why}, {lanes.number:,} read at the same time, for {workers:,} "
             "workers: the records are dealt, and each worker reads over those of the others. Together they read "
-            f"{size_of(read)} an epoch of the {size_of(size)} that there are. Write as many files as workers or more, "
-            "or files that are local and not compressed, of which each worker reads its own records alone.",
+            f"{format_bytes(read)} an epoch of the {format_bytes(size)} that there are. Write as many files as workers "
+            "or more, or files that are local and not compressed, of which each worker reads its own records alone.",
         )
     largest = max(file.samples for file in source.sizes.files)
     if source.shuffle and lanes.window < largest:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
+from tfdist.text import column_widths, table, wrap
 from tfdist.verify.recording_comparison import ComparedMoment, Comparison, Difference
 from tfdist.verify.results import ComparisonResult, ComparisonVerdict, Verification
 from tfdist.verify.tolerance import MARGIN, QuantityKind
 
-_WIDTH = 120
 _MOST_NAMES = 3
 _LONG_EPOCH = 200
 _HEADINGS: tuple[tuple[QuantityKind, str], ...] = (
@@ -30,7 +29,7 @@ def render(verification: Verification, steps: int) -> str:
         verification: What was found.
         steps: That were asked for.
     """
-    head = "\n".join(_wrapped(line) for line in _head(verification, steps)) if verification.trained else ""
+    head = "\n".join(wrap(line, indent=2) for line in _head(verification, steps)) if verification.trained else ""
     blocks = ["\n".join(_block(result)) for result in verification.results]
     return "\n\n".join([*([head] if head else []), *blocks, _verdict(verification)])
 
@@ -68,15 +67,15 @@ def _verdict(verification: Verification) -> str:
 def _block(result: ComparisonResult) -> Iterator[str]:
     yield f"{result.label} against {result.reference}" if result.reference else result.label
     if result.comparison is None:
-        yield _wrapped(f"{result.verdict.name}  {result.reason}", "  ")
+        yield _indented(f"{result.verdict.name}  {result.reason}")
         return
     yield from _table(result.comparison, result)
     if result.verdict is ComparisonVerdict.PASSED:
-        yield _wrapped(f"PASSED  the same up to rounding; {_largest(result.comparison)}", "  ")
+        yield _indented(f"PASSED  the same up to rounding; {_largest(result.comparison)}")
     else:
         yield from _parting(result.comparison, result.label)
     for cause in result.causes:
-        yield _wrapped(f"likely cause: {cause.text}", "  ")
+        yield _indented(f"likely cause: {cause.text}")
     yield from _undecided(result.comparison)
 
 
@@ -88,15 +87,12 @@ def _table(comparison: Comparison, result: ComparisonResult) -> Iterator[str]:
     for row in comparison.rows:
         numbers = [*_numbers(row, "loss"), *_numbers(row, "gradient norm")]
         lines.append([str(row.step), *numbers, *(_cell(row, kind) for kind, _ in kinds)])
-    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
-    pairs = [widths[0], widths[1] + 2 + widths[2], widths[3] + 2 + widths[4]]
-    yield _line(["", "loss, epoch so far", "gradient norm"], pairs, str.ljust) + "  largest relative difference of"
-    for line in lines:
-        yield _line(line, widths, str.rjust)
-
-
-def _line(cells: Sequence[str], widths: Sequence[int], justify: Callable[[str, int], str]) -> str:
-    return "  " + "  ".join(justify(cell, width) for cell, width in zip(cells, widths, strict=True))
+    widths = column_widths(lines)
+    loss, norm = widths[1] + 2 + widths[2], widths[3] + 2 + widths[4]
+    yield (
+        f"  {'':{widths[0]}}  {'loss, epoch so far':{loss}}  {'gradient norm':{norm}}  largest relative difference of"
+    )
+    yield from table(lines, "r" * len(widths), indent="  ")
 
 
 def _numbers(row: ComparedMoment, kind: QuantityKind) -> tuple[str, str]:
@@ -138,12 +134,12 @@ def _parting(comparison: Comparison, label: str) -> Iterator[str]:
     first = comparison.first()
     if first is None:
         return
-    yield _wrapped(f"PARTED  at step {first.step}: {_described(first, label)}", "  ")
+    yield _indented(f"PARTED  at step {first.step}: {_described(first, label)}")
     weight = comparison.first("weights")
     if weight is not None and weight is not first:
         more = next(len(row.parted("weights")) for row in comparison.rows if row.parted("weights")) - 1
         others = f", and {more} more" if more else ""
-        yield _wrapped(f"first weight: {weight.name} at step {weight.step} ({_relative(weight)}{others})", "  ")
+        yield _indented(f"first weight: {weight.name} at step {weight.step} ({_relative(weight)}{others})")
 
 
 def _described(difference: Difference, label: str) -> str:
@@ -163,12 +159,12 @@ def _undecided(comparison: Comparison) -> Iterator[str]:
     last = comparison.rows[-1]
     names = [d.name for d in last.of("weights") if not math.isfinite(d.allowed)]
     if names and len(names) < len(last.of("weights")):
-        yield _wrapped(f"not judged, as rounding alone moves them elsewhere in every run: {_named(names)}", "  ")
+        yield _indented(f"not judged, as rounding alone moves them elsewhere in every run: {_named(names)}")
     for row in comparison.rows:
         unsure = [d.kind for d in row.of("loss", "gradient norm", "metrics") if not math.isfinite(d.allowed)]
         if unsure:
             text = f"not judged from step {row.step} on, as this training multiplies rounding: {_named(unsure)}"
-            yield _wrapped(text, "  ")
+            yield _indented(text)
             return
 
 
@@ -178,5 +174,5 @@ def _named(names: Sequence[str]) -> str:
     return ", ".join(unique[:_MOST_NAMES]) + more
 
 
-def _wrapped(text: str, indent: str = "") -> str:
-    return textwrap.fill(text, _WIDTH, initial_indent=indent, subsequent_indent=indent + "  ", break_long_words=False)
+def _indented(text: str) -> str:
+    return wrap(text, "  ", indent=4)

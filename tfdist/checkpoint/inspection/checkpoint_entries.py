@@ -140,3 +140,12 @@ def _fault(stored: checkpoint_files.StoredCheckpoint) -> str | None:
 def mapping(value: Any) -> Mapping[str, Any]:
     """A part of a summary that is a mapping in whole ones; an empty one where it is something else."""
     return value if isinstance(value, dict) else {}
+
+
+def finite(value: Any) -> Any:
+    """A part of a summary for JSON, which has no infinity and no NaN: null stands for them."""
+    if isinstance(value, dict):
+        return {name: finite(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [finite(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Mapping
 from typing import Any
 
-from tfdist.checkpoint.inspection.checkpoint_entries import CheckpointEntry, mapping
+from tfdist.checkpoint.inspection.checkpoint_entries import CheckpointEntry, finite, mapping
 from tfdist.checkpoint.inspection.comparison import VariableChange, changed_facts, changes
 from tfdist.checkpoint.inspection.stored_variables import StoredVariable, StoredVariables, reading
-from tfdist.checkpoint.inspection.wording import aligned, bytes_text, finite, plain
-
-_TEXTS = ("variable", "shape", "type", "before", "after", "metric", "name", "")
+from tfdist.text import format_bytes, format_count, format_time, printable, table
 
 
 def inspected(entry: CheckpointEntry) -> dict[str, Any]:
@@ -52,8 +49,8 @@ def render(document: Mapping[str, Any]) -> str:
     if history:
         rows = [(name, *_course(values)) for name, values in history.items()]
         epochs = max(len(values) for values in history.values())
-        lines += [f"history of {epochs} epoch{'' if epochs == 1 else 's'}"]
-        lines += [*aligned([("metric", "first", "least", "most", "last"), *rows], _TEXTS), ""]
+        lines += [f"history of {format_count(epochs, 'epoch')}"]
+        lines += [*table([("metric", "first", "least", "most", "last"), *rows], "lrrrr"), ""]
     rows = [
         (
             variable["name"],
@@ -64,8 +61,8 @@ def render(document: Mapping[str, Any]) -> str:
         )
         for variable in document["variables"]
     ]
-    lines += aligned([("variable", "shape", "type", "norm", ""), *rows], _TEXTS)
-    return plain("\n".join(lines))
+    lines += table([("variable", "shape", "type", "norm", ""), *rows], "lllrl")
+    return "\n".join(map(printable, lines))
 
 
 def render_changes(document: Mapping[str, Any]) -> str:
@@ -73,22 +70,22 @@ def render_changes(document: Mapping[str, Any]) -> str:
     lines = [f"from  {document['before']}", f"to    {document['after']}, {document['steps']:+,} steps", ""]
     if document["facts"]:
         rows = [(name, _shown(pair[0]), _shown(pair[1])) for name, pair in document["facts"].items()]
-        lines += [*aligned([("name", "before", "after"), *rows], _TEXTS), ""]
+        lines += [*table([("name", "before", "after"), *rows], "lll"), ""]
     rows = [
         (change["name"], change["after"] or change["before"], _relative_text(change))
         for change in document["variables"]
     ]
-    lines += aligned([("variable", "shape", "relative change"), *rows], _TEXTS)
+    lines += table([("variable", "shape", "relative change"), *rows], "llr")
     same = sum(change["relative"] == 0 for change in document["variables"])
     lines += ["", f"{same} of {len(document['variables'])} variables are the same"]
-    return plain("\n".join(lines))
+    return "\n".join(map(printable, lines))
 
 
 def _head(document: Mapping[str, Any]) -> list[str]:
     said = document.get
     when = _when(said("time"))
     versions = ", ".join(f"{name} {version}" for name, version in mapping(said("versions")).items())
-    files = ", ".join(f"{name} {bytes_text(size)}" for name, size in document["files"].items())
+    files = ", ".join(f"{name} {format_bytes(size)}" for name, size in document["files"].items())
     return [
         f"checkpoint  {document['path']}",
         f"position    {said('total')} steps of the run: {said('epoch')} epochs and {said('step')} steps{when}",
@@ -111,7 +108,7 @@ def _are_numbers(values: list[Any]) -> bool:
 
 def _when(made: Any) -> str:
     try:
-        return f", made {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(made))}" if made else ""
+        return f", made {format_time(made)}" if made else ""
     except (TypeError, ValueError, OverflowError, OSError):
         return ""  # no time, or none that a calendar has
 

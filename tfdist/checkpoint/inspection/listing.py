@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tfdist.checkpoint.inspection.checkpoint_entries import CheckpointEntry
-from tfdist.checkpoint.inspection.wording import age_text, aligned, bytes_text, finite, plain
+from tfdist.checkpoint.inspection.checkpoint_entries import CheckpointEntry, finite
+from tfdist.text import format_bytes, format_duration, printable, table
 
 _MOST_METRICS = 4
 
@@ -20,7 +20,9 @@ def render(held: Sequence[CheckpointEntry], now: float) -> str:
     """
     names = shown_metrics(held)
     head = ("checkpoint", "step", "epoch", "size", "age", *names, "whole")
-    return plain("\n".join(aligned([head, *(_row(entry, names, now) for entry in held)], ("checkpoint", "whole"))))
+    align = "lrrrr" + "r" * len(names) + "l"
+    lines = table([head, *(_row(entry, names, now) for entry in held)], align)
+    return "\n".join(map(printable, lines))
 
 
 def shown_metrics(held: Sequence[CheckpointEntry]) -> list[str]:
@@ -56,8 +58,8 @@ def _row(entry: CheckpointEntry, names: Sequence[str], now: float) -> tuple[str,
         entry.name,
         str(entry.stored.step),
         "-" if entry.epoch is None else _epoch(entry),
-        bytes_text(entry.size),
-        "-" if entry.time is None else age_text(now - entry.time),
+        format_bytes(entry.size),
+        "-" if entry.time is None else format_duration(now - entry.time),
         *(f"{metrics[name]:.4g}" if name in metrics else "-" for name in names),
         "yes" if entry.fault is None else f"no: {entry.fault}",
     )

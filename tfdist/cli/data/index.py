@@ -25,7 +25,7 @@ def index(
     """
     from tfdist.data.files.file_patterns import matching
     from tfdist.data.tools.index_builder import make_indexer
-    from tfdist.plan.wording import counted
+    from tfdist.text import format_count
 
     for form_of_files, paths in by_format(matching(patterns), form).items():
         kind = "tfrecord" if form_of_files == "tfrecord" else "lines"
@@ -37,5 +37,5 @@ def index(
                     "the two to be a directory that this user can write to, with room for it."
                 )
         noun = "line" if kind == "lines" else "record"
-        records = counted(sum(file.records for file in found), noun)
-        click.echo(f"{counted(len(found), 'file')}, {records}: indexed beside the files or in ~/.cache/tfdist")
+        records = format_count(sum(file.records for file in found), noun)
+        click.echo(f"{format_count(len(found), 'file')}, {records}: indexed beside the files or in ~/.cache/tfdist")

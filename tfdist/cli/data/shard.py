@@ -105,10 +105,10 @@ def _progress(sharding: ShardJob) -> str:
 
 def _outcome(sharding: ShardJob, name: str, dest: Path) -> str:
     from tfdist.data.tools.shard_config import config_text
-    from tfdist.plan.wording import counted, size_of
+    from tfdist.text import format_bytes, format_count
 
-    said = f"{name}: {counted(sharding.samples, 'sample')} in {counted(sharding.shards, 'shard')} in {dest}, "
-    return f"{said}{size_of(sharding.size)}. In a config:\n\n{config_text(sharding.section())}"
+    said = f"{name}: {format_count(sharding.samples, 'sample')} in {format_count(sharding.shards, 'shard')} in {dest}, "
+    return f"{said}{format_bytes(sharding.size)}. In a config:\n\n{config_text(sharding.section())}"
 
 
 def _section(source: str, options: dict[str, Any]) -> SourceConfig:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tfdist.data.tools.file_checks import FileCheck, FileProblem
-from tfdist.plan.wording import counted, size_of
+from tfdist.text import format_bytes, format_count, table
 
 _MOST_GOOD = 20
 _MOST_PROBLEMS = 10
@@ -21,23 +21,26 @@ def render(files: Sequence[FileCheck], missing: Sequence[FileProblem]) -> str:
 def _lines(files: Sequence[FileCheck]) -> Iterator[str]:
     good = [file for file in files if not file.problems]
     shown = [file for file in files if file.problems or len(good) <= _MOST_GOOD]
-    width = max((len(str(file.path)) for file in shown), default=0)
-    for file in shown:
-        state = "damaged" if file.problems else "ok"
-        yield f"{str(file.path):{width}}   {file.records:>9,} records   {size_of(file.size):>7}   {state}"
+    for file, line in zip(shown, table([_row(file) for file in shown], "lrrl", gap=3), strict=True):
+        yield line
         for problem in file.problems[:_MOST_PROBLEMS]:
             yield f"  {problem.text}"
         if len(file.problems) > _MOST_PROBLEMS:
             yield f"  and {len(file.problems) - _MOST_PROBLEMS:,} more"
     if len(good) > _MOST_GOOD:
-        yield f"{counted(len(good), 'file')} more: ok" if len(shown) else f"{counted(len(good), 'file')}: ok"
+        yield f"{format_count(len(good), 'file')}{' more' if shown else ''}: ok"
+
+
+def _row(file: FileCheck) -> tuple[str, ...]:
+    state = "damaged" if file.problems else "ok"
+    return str(file.path), format_count(file.records, "record"), format_bytes(file.size), state
 
 
 def _total(files: Sequence[FileCheck], missing: Sequence[FileProblem]) -> str:
     records, size = sum(file.records for file in files), sum(file.size for file in files)
     bad = [problem for file in files for problem in file.problems]
-    wrong = f"{counted(len(bad) + len(missing), 'problem')}" if bad or missing else "nothing wrong"
-    return f"{counted(len(files), 'file')}, {counted(records, 'record')}, {size_of(size)}: {wrong}"
+    wrong = format_count(len(bad) + len(missing), "problem") if bad or missing else "nothing wrong"
+    return f"{format_count(len(files), 'file')}, {format_count(records, 'record')}, {format_bytes(size)}: {wrong}"
 
 
 def to_json(files: Sequence[FileCheck], missing: Sequence[FileProblem]) -> dict[str, Any]:

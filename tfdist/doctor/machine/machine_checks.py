@@ -8,22 +8,12 @@ from tfdist.doctor.check_result import Check, ok, warn
 from tfdist.doctor.machine.machine_facts import MachineFacts
 from tfdist.doctor.machine.nvidia_smi import Gpu, NvidiaDriver
 from tfdist.launch.worker import environment_defaults
+from tfdist.text import format_bytes
 
 _WORKER_MEMORY = 1 << 30
 """What an empty TensorFlow worker takes, about, with some room for a small model."""
 _NCCL_SHARED = 1 << 30
 _FEW_FILES = 1024
-_SUFFIXES = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"))
-
-
-def size(count: int | None) -> str:
-    """Bytes for people, such as `15.6 GiB`."""
-    if count is None:
-        return "unknown"
-    for unit, suffix in _SUFFIXES:
-        if count >= unit:
-            return f"{count / unit:.3g} {suffix}"
-    return f"{count} bytes"
 
 
 def check_machine(machine: MachineFacts, nvidia: NvidiaDriver, workers: int, environ: Mapping[str, str]) -> list[Check]:
@@ -59,9 +49,9 @@ def check_cores(machine: MachineFacts, workers: int) -> Check:
 
 def check_memory(machine: MachineFacts, workers: int) -> Check:
     """Whether the workers would have room to start."""
-    found = f"{size(machine.free)} free of {size(machine.memory)}"
+    found = f"{_size(machine.free)} free of {_size(machine.memory)}"
     if machine.free is not None and machine.free < workers * _WORKER_MEMORY:
-        needed = f"{workers} worker(s) take about {size(workers * _WORKER_MEMORY)} before any data"
+        needed = f"{workers} worker(s) take about {_size(workers * _WORKER_MEMORY)} before any data"
         return warn("memory", f"{found}: {needed}", "End other programs, or start fewer workers here.")
     return ok("memory", found)
 
@@ -69,7 +59,7 @@ def check_memory(machine: MachineFacts, workers: int) -> Check:
 def check_shared_memory(machine: MachineFacts, gpus: int) -> Check:
     """Whether NCCL has the shared memory that it takes between the GPUs of one machine."""
     name = "shared memory"
-    found = "no /dev/shm" if machine.shared is None else f"/dev/shm of {size(machine.shared)}"
+    found = "no /dev/shm" if machine.shared is None else f"/dev/shm of {_size(machine.shared)}"
     if gpus > 1 and (machine.shared or 0) < _NCCL_SHARED:
         advice = "In a container: docker run --shm-size=8g, or --ipc=host; in Kubernetes an emptyDir of medium Memory."
         return warn(name, f"{found}, through which NCCL joins the {gpus} GPUs: too small", advice)
@@ -114,7 +104,11 @@ def check_gpus(nvidia: NvidiaDriver) -> list[Check]:
 
 def _check_gpu(gpu: Gpu) -> Check:
     name = f"GPU {gpu.index}"
-    found = f"{gpu.name}, compute capability {gpu.capability}, {size(gpu.free)} free of {size(gpu.memory)}"
+    found = f"{gpu.name}, compute capability {gpu.capability}, {_size(gpu.free)} free of {_size(gpu.memory)}"
     if gpu.memory and gpu.free is not None and gpu.free < gpu.memory / 2:
         return warn(name, f"{found}: another program uses it", "nvidia-smi shows which. End it, or choose --devices.")
     return ok(name, found)
+
+
+def _size(count: int | None) -> str:
+    return "unknown" if count is None else format_bytes(count, binary=True)

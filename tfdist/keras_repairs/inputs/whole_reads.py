@@ -17,6 +17,7 @@ from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
 from tfdist.keras_repairs.base.warn_once import warn_once
 from tfdist.runtime.collectives import worker_count
 from tfdist.runtime.distribute import local_replicas
+from tfdist.text import format_bytes
 
 MUCH = 256 << 20
 """Bytes of arrays in every worker's memory that are worth a word."""
@@ -39,9 +40,9 @@ def warn_of_whole_reading(adapter: Any, dataset: Any, strategy: tf.distribute.St
         size = sum(int(getattr(array, "nbytes", 0)) for array in keras.tree.flatten(adapter._inputs))
         if size > MUCH:
             warn_once(
-                f"Each of the {workers} workers holds all {size / 1e9:.2f} GB of the arrays in memory and takes its "
-                "rows of them, which is exact. tfdist.data.arrays(numpy.load(file, mmap_mode='r'), ...) leaves them on "
-                "the disk, where each worker reads its own rows alone."
+                f"Each of the {workers} workers holds all {format_bytes(size)} of the arrays in memory and takes "
+                "its rows of them, which is exact. tfdist.data.arrays(numpy.load(file, mmap_mode='r'), ...) leaves "
+                "them on the disk, where each worker reads its own rows alone."
             )
     elif not isinstance(adapter, TFDatasetAdapter):
         _warn(workers, "runs all of the Python code that makes the batches")

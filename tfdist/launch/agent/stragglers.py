@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tfdist.rundir.worker_state import State, WorkerState
+from tfdist.text import format_duration
 
 SLOWER = 1.2
 """Times the median of the others that a straggler takes for a step."""
@@ -155,32 +156,25 @@ def _differs(said: WorkerLag, lag: WorkerLag) -> bool:
 def _slow(state: WorkerState, lag: WorkerLag, cost: float, steps: int) -> str:
     return (
         f"worker {state.index} ({state.host}) is a straggler: for {steps} steps it has taken {_times(lag)}, "
-        f"{100 * lag.slower:.0f} % more; every step of all workers waits {_seconds(lag.cost)} for it, "
-        f"{_seconds(cost)} so far"
+        f"{100 * lag.slower:.0f} % more; every step of all workers waits {format_duration(lag.cost)} for it, "
+        f"{format_duration(cost)} so far"
     )
 
 
 def _still_slow(state: WorkerState, lag: WorkerLag, cost: float, steps: int) -> str:
     return (
         f"worker {state.index} ({state.host}) is still a straggler: it now takes {_times(lag)}, "
-        f"{100 * lag.slower:.0f} % more; every step of all workers waits {_seconds(lag.cost)} for it, "
-        f"{_seconds(cost)} in {steps} steps so far"
+        f"{100 * lag.slower:.0f} % more; every step of all workers waits {format_duration(lag.cost)} for it, "
+        f"{format_duration(cost)} in {steps} steps so far"
     )
 
 
 def _caught_up(state: WorkerState, lag: WorkerLag, cost: float, steps: int) -> str:
     return (
         f"worker {state.index} ({state.host}) is no straggler any more: it takes {_times(lag)}; "
-        f"it has cost {_seconds(cost)} in {steps} steps"
+        f"it has cost {format_duration(cost)} in {steps} steps"
     )
 
 
 def _times(lag: WorkerLag) -> str:
-    return f"{_seconds(lag.busy)} a step, where the others take {_seconds(lag.others)}"
-
-
-def _seconds(seconds: float) -> str:
-    """Seconds in three digits, as people say them."""
-    if seconds < 0.9995:
-        return f"{seconds * 1000:.3g} ms"
-    return f"{seconds:.3g} s" if seconds < 999.5 else f"{seconds:,.0f} s"
+    return f"{format_duration(lag.busy)} a step, where the others take {format_duration(lag.others)}"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from types import MappingProxyType
 
 from tfdist.reports.ledger.account import Account, AttemptAccount
 from tfdist.rundir.ledger_lines import AttemptPhase, TimeKind
+from tfdist.text import format_clock, format_count, format_time
 
 LABELS: Mapping[TimeKind, str] = MappingProxyType(
     {
@@ -29,41 +29,29 @@ LABELS: Mapping[TimeKind, str] = MappingProxyType(
 """Every kind, in the order in which it is shown, and in words."""
 
 
-def clock(seconds: float) -> str:
-    """A length of time to a tenth of a second, so that columns of it add up: `1:02:03.4`."""
-    tenths = round(10 * seconds)
-    minutes, rest = divmod(tenths, 600)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest // 10:02}.{rest % 10}" if hours else f"{minutes}:{rest // 10:02}.{rest % 10}"
-
-
 def percent(part: float, whole: float) -> str:
     """`83.1 %`, or `-` of nothing."""
     return f"{100 * part / whole:.1f} %" if whole else "-"
 
 
-def moment(seconds: float) -> str:
-    """A time since 1970 as the wall clock of this machine shows it."""
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
-
-
 def headlines(account: Account) -> list[str]:
     """The wall time, the goodput and what happened, one sentence each."""
-    steps = f"{account.steps:,} training step{'' if account.steps == 1 else 's'}"
+    steps = format_count(account.steps, "training step")
     lines = [
-        f"goodput {percent(account.goodput, 1)}: {clock(account.seconds[TimeKind.STEP])} of {clock(account.wall)} "
-        f"wall time went into the {steps} that count"
+        f"goodput {percent(account.goodput, 1)}: {format_clock(account.seconds[TimeKind.STEP])} of "
+        f"{format_clock(account.wall)} wall time went into the {steps} that count"
     ]
     starts, restarts = len(account.attempts) - account.restarts, account.restarts
     if len(account.attempts) > 1:
-        away = f", {clock(account.away)} between them not counted" if starts > 1 else ""
-        lines.append(f"{_times(starts, 'start')} of tfdist train{away}; {_times(restarts, 'restart')} by it")
+        away = f", {format_clock(account.away)} between them not counted" if starts > 1 else ""
+        started = f"{format_count(starts, 'start')} of tfdist train{away}"
+        lines.append(f"{started}; {format_count(restarts, 'restart')} by it")
     if account.lost:
-        lines.append(f"{_times(account.lost, 'step')} done again, because they came after the last checkpoint")
+        lines.append(f"{format_count(account.lost, 'step')} done again, because they came after the last checkpoint")
     if account.attempts[-1].phase is AttemptPhase.RUNNING:
-        lines.append(f"up to {moment(account.attempts[-1].at)}: the run goes on, or its launcher was killed")
+        lines.append(f"up to {format_time(account.attempts[-1].at)}: the run goes on, or its launcher was killed")
     if account.damaged:
-        lines.append(f"{_times(account.damaged, 'line')} of the ledger cannot be read and count as what is around them")
+        lines.append(f"{format_count(account.damaged, 'line')} of the ledger cannot be read and count as those around")
     return lines
 
 
@@ -83,7 +71,3 @@ def steps_of(attempt: AttemptAccount) -> str:
         return "-"
     again = f", {attempt.lost:,} again" if attempt.lost else ""
     return f"{attempt.begun_at:,} to {attempt.reached:,}{again}"
-
-
-def _times(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tfdist.reports.ledger.account import Account
-from tfdist.reports.ledger.account_summary import LABELS, clock, endings, headlines, moment, percent, steps_of
+from tfdist.reports.ledger.account_summary import LABELS, endings, headlines, percent, steps_of
 from tfdist.reports.ledger.recovery import PARTS, Recovery, recoveries
 from tfdist.rundir.ledger_lines import TimeKind
+from tfdist.text import format_clock, format_time, printable, table
 
 _BAR = 40
 _MOST_ATTEMPTS = 20
-_LEFT = ("where the time went", "", "how it ended")
-"""Columns that begin at the left; numbers end at the right."""
 
 
 def render(name: str, run_dir: str, account: Account) -> str:
@@ -23,16 +22,17 @@ def render(name: str, run_dir: str, account: Account) -> str:
     recovered = recoveries(account.attempts)
     if recovered:
         lines += ["", "from the notice of a failure to the first step after it, in seconds", *_recoveries(recovered)]
-    return "\n".join("".join(letter if letter.isprintable() else "?" for letter in line).rstrip() for line in lines)
+    return "\n".join(map(printable, lines))
 
 
 def _kinds(account: Account) -> list[str]:
     seconds = account.seconds
     rows = [
-        (label, clock(seconds[kind]), percent(seconds[kind], account.wall), _bar(seconds[kind], account.wall))
+        (label, format_clock(seconds[kind]), percent(seconds[kind], account.wall), _bar(seconds[kind], account.wall))
         for kind, label in LABELS.items()
     ]
-    return _aligned([("where the time went", "time", "share", ""), *rows, ("wall time", clock(account.wall), "", "")])
+    head, total = ("where the time went", "time", "share", ""), ("wall time", format_clock(account.wall), "", "")
+    return table([head, *rows, total], "lrrl")
 
 
 def _attempts(account: Account) -> list[str]:
@@ -40,15 +40,15 @@ def _attempts(account: Account) -> list[str]:
     rows = [
         (
             str(attempt.number),
-            moment(attempt.since),
-            clock(attempt.at - attempt.since),
+            format_time(attempt.since),
+            format_clock(attempt.at - attempt.since),
             percent(attempt.seconds.get(TimeKind.STEP, 0.0), attempt.at - attempt.since),
             steps_of(attempt),
             ended,
         )
         for attempt, ended in zip(shown, endings(account)[-_MOST_ATTEMPTS:], strict=True)
     ]
-    lines = _aligned([("attempt", "begun", "wall time", "goodput", "steps", "how it ended"), *rows])
+    lines = table([("attempt", "begun", "wall time", "goodput", "steps", "how it ended"), *rows], "rrrrrl")
     earlier = len(account.attempts) - len(shown)
     return lines if not earlier else [*lines, f"and {earlier} before; --json has all"]
 
@@ -63,20 +63,8 @@ def _recoveries(recovered: Sequence[Recovery]) -> list[str]:
         )
         for recovery in recovered[-_MOST_ATTEMPTS:]
     ]
-    return _aligned([("attempt", "all", *PARTS, "steps again"), *rows])
+    return table([("attempt", "all", *PARTS, "steps again"), *rows], "r" * (len(PARTS) + 3))
 
 
 def _bar(part: float, whole: float) -> str:
     return "#" * round(_BAR * max(0.0, part) / whole) if whole else ""
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    left = [name in _LEFT for name in rows[0]]
-    return [
-        "  ".join(
-            cell.ljust(width) if is_left else cell.rjust(width)
-            for cell, width, is_left in zip(row, widths, left, strict=True)
-        )
-        for row in rows
-    ]

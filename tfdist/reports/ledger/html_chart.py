@@ -11,10 +11,11 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from tfdist.reports.ledger.account import Account
-from tfdist.reports.ledger.account_summary import LABELS, clock, endings, headlines, moment, percent, steps_of
+from tfdist.reports.ledger.account_summary import LABELS, endings, headlines, percent, steps_of
 from tfdist.reports.ledger.chart_columns import Column, columns
 from tfdist.reports.ledger.recovery import PARTS, Recovery, recoveries
 from tfdist.rundir.ledger_lines import TimeKind
+from tfdist.text import format_clock, format_time, printable
 
 _COLOURS: Mapping[TimeKind, str] = MappingProxyType(
     {
@@ -157,8 +158,8 @@ def _marks(account: Account) -> list[str]:
             last = x
         done += attempt.at - attempt.since
     cells.append(f'<path d="M0 {_CHART_HEIGHT}H{_WIDTH}" stroke="#111"/>')
-    end = f'<text x="{_WIDTH}" y="{_CHART_HEIGHT + 34}" text-anchor="end">{clock(account.wall)} wall time</text>'
-    return [*cells, f'<text x="0" y="{_CHART_HEIGHT + 34}">{_text(moment(account.attempts[0].since))}</text>', end]
+    end = f'<text x="{_WIDTH}" y="{_CHART_HEIGHT + 34}" text-anchor="end">{format_clock(account.wall)} wall time</text>'
+    return [*cells, f'<text x="0" y="{_CHART_HEIGHT + 34}">{_text(format_time(account.attempts[0].since))}</text>', end]
 
 
 def _box(
@@ -193,14 +194,14 @@ def _patterns() -> str:
 
 def _kinds(account: Account) -> str:
     rows = [
-        f'<tr><td class="text">{_key(kind)} {_text(label)}</td><td>{clock(account.seconds[kind])}</td>'
+        f'<tr><td class="text">{_key(kind)} {_text(label)}</td><td>{format_clock(account.seconds[kind])}</td>'
         f"<td>{percent(account.seconds[kind], account.wall)}</td></tr>"
         for kind, label in LABELS.items()
     ]
     return (
         '<table style="margin-top:1em"><tr><th class="text"></th><th>time</th><th>share</th></tr>'
         + "".join(rows)
-        + f'<tr class="sum"><td class="text">wall time</td><td>{clock(account.wall)}</td><td></td></tr></table>'
+        + f'<tr class="sum"><td class="text">wall time</td><td>{format_clock(account.wall)}</td><td></td></tr></table>'
     )
 
 
@@ -210,8 +211,8 @@ def _key(kind: TimeKind) -> str:
 
 def _attempts(account: Account) -> str:
     rows = [
-        f"<tr><td>{attempt.number}</td><td>{_text(moment(attempt.since))}</td>"
-        f"<td>{clock(attempt.at - attempt.since)}</td>"
+        f"<tr><td>{attempt.number}</td><td>{_text(format_time(attempt.since))}</td>"
+        f"<td>{format_clock(attempt.at - attempt.since)}</td>"
         f"<td>{percent(attempt.seconds.get(TimeKind.STEP, 0.0), attempt.at - attempt.since)}</td>"
         f'<td>{_text(steps_of(attempt))}</td><td class="text wide">{_text(ended)}</td></tr>'
         for attempt, ended in zip(account.attempts, endings(account), strict=True)
@@ -240,4 +241,4 @@ def _spoken(account: Account) -> str:
 
 def _text(text: str) -> str:
     # As in the table: neither a control character nor a byte of a path that is no UTF-8 may stand in a document.
-    return html.escape("".join(letter if letter.isprintable() else "?" for letter in text))
+    return html.escape(printable(text))

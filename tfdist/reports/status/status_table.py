@@ -6,21 +6,21 @@ from collections.abc import Callable, Sequence
 
 from tfdist.reports.status.run_status import RunCondition, RunStatus, WorkerStatus
 from tfdist.rundir.failure import Failure
+from tfdist.text import format_duration, printable, table
 
-_COLUMNS: Sequence[tuple[str, Callable[[WorkerStatus], str]]] = (
-    ("worker", lambda row: str(row.state.index)),
-    ("host", lambda row: row.state.host),
-    ("pid", lambda row: str(row.state.pid)),
-    ("state", lambda row: row.state.state.value),
-    ("epoch", lambda row: str(row.state.epoch + 1)),  # as Keras counts them
-    ("step", lambda row: str(row.state.step)),
-    ("samples/s", lambda row: f"{row.state.rate:,.0f}" if row.state.rate else "-"),
-    ("last move", lambda row: f"{duration(row.quiet)} ago"),
-    ("busy a step", lambda row: short(row.state.busy) if row.state.busy else "-"),
-    ("", lambda row: "; ".join(row.remarks)),
+_COLUMNS: Sequence[tuple[str, str, Callable[[WorkerStatus], str]]] = (
+    ("worker", "r", lambda row: str(row.state.index)),
+    ("host", "l", lambda row: row.state.host),
+    ("pid", "r", lambda row: str(row.state.pid)),
+    ("state", "l", lambda row: row.state.state.value),
+    ("epoch", "r", lambda row: str(row.state.epoch + 1)),  # as Keras counts them
+    ("step", "r", lambda row: str(row.state.step)),
+    ("samples/s", "r", lambda row: f"{row.state.rate:,.0f}" if row.state.rate else "-"),
+    ("last move", "r", lambda row: f"{format_duration(row.quiet)} ago"),
+    ("busy a step", "r", lambda row: format_duration(row.state.busy) if row.state.busy else "-"),
+    ("", "l", lambda row: "; ".join(row.remarks)),
 )
-_TEXTS = ("host", "state", "")
-"""Columns that begin at the left; numbers end at the right."""
+"""Heading, alignment and content of each column."""
 
 _MESSAGE_CHARACTERS = 300
 
@@ -34,42 +34,17 @@ def render(status: RunStatus, width: int | None = None, height: int | None = Non
         height: Lines that there are; of too many workers the fastest are left out. None for any.
     """
     head = _head(status)
-    table = _table(status.rows) if status.rows else []
+    body = _table(status.rows) if status.rows else []
     notes = _notes(status)
-    if height is not None and len(head) + len(table) + len(notes) > height:
+    if height is not None and len(head) + len(body) + len(notes) > height:
         room = max(2, height - len(head) - len(notes) - 1)
-        table = [*table[:room], f"and {len(table) - room} more, which are quicker"]
-    return "\n".join(_plain(line)[:width].rstrip() for line in (*head, *table, *notes))
-
-
-def _plain(line: str) -> str:
-    """A line that does nothing to a terminal but stand there, whatever an error's message has in it."""
-    return "".join(letter if letter.isprintable() else "?" for letter in line)
-
-
-def duration(seconds: float) -> str:
-    """A length of time as people say it: `0.4 s`, `12 min`, `5 h 12 min`, `3 d 4 h`."""
-    if seconds < 9.95:
-        return f"{seconds:.1f} s"
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    minutes = int(seconds // 60)
-    if minutes < 120:
-        return f"{minutes} min"
-    hours, minutes = divmod(minutes, 60)
-    if hours < 48:
-        return f"{hours} h {minutes} min"
-    return f"{hours // 24} d {hours % 24} h"
-
-
-def short(seconds: float) -> str:
-    """A step's time in three digits."""
-    return f"{1000 * seconds:.3g} ms" if seconds < 0.9995 else f"{seconds:.3g} s"
+        body = [*body[:room], f"and {len(body) - room} more, which are quicker"]
+    return "\n".join(printable(line)[:width].rstrip() for line in (*head, *body, *notes))
 
 
 def _head(status: RunStatus) -> list[str]:
     snapshot = status.snapshot
-    begun = "" if snapshot.created is None else f", begun {duration(max(0.0, status.now - snapshot.created))} ago"
+    begun = "" if snapshot.created is None else f", begun {format_duration(status.now - snapshot.created)} ago"
     lines = [f"{snapshot.name or 'run'}: {snapshot.run}{begun}", _course(status)]
     if status.failure is not None and status.failure.log:
         lines.append(f"  its log: {status.failure.log} (on {status.failure.host})")
@@ -94,13 +69,8 @@ def _what(failure: Failure) -> str:
 
 
 def _table(rows: Sequence[WorkerStatus]) -> list[str]:
-    cells = [[name for name, _ in _COLUMNS], *([show(row) for _, show in _COLUMNS] for row in rows)]
-    widths = [max(len(line[column]) for line in cells) for column in range(len(_COLUMNS))]
-    return ["  ".join(_align(*cell) for cell in zip(_COLUMNS, line, widths, strict=True)).rstrip() for line in cells]
-
-
-def _align(column: tuple[str, Callable[[WorkerStatus], str]], text: str, width: int) -> str:
-    return text.ljust(width) if column[0] in _TEXTS else text.rjust(width)
+    cells = [[name for name, _, _ in _COLUMNS], *([show(row) for _, _, show in _COLUMNS] for row in rows)]
+    return table(cells, "".join(align for _, align, _ in _COLUMNS))
 
 
 def _notes(status: RunStatus) -> list[str]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator
 
+from tfdist.text import format_count, table, wrap
 from tfdist.verify.killing.kill_results import KillVerification
 from tfdist.verify.killing.trace_comparison import Finding, FindingKind
 
-_WIDTH = 120
 _HEADINGS: dict[FindingKind, str] = {
     "resume": "each attempt begins later",
     "samples": "order of samples",
@@ -29,7 +28,7 @@ def render(verification: KillVerification) -> str:
     """The attempts, what was compared, and the verdict."""
     if verification.failure is not None:
         text = f"FAILED  {verification.failure}"
-        return f"{_wrapped(text)}\n\nverify: a run failed (exit code {verification.code})"
+        return f"{wrap(text, indent=2)}\n\nverify: a run failed (exit code {verification.code})"
     lines = [*_attempts(verification), "", *_findings(verification), ""]
     kills = len(verification.attempts) - 1
     times = "once" if kills == 1 else f"{kills} times"
@@ -38,30 +37,30 @@ def render(verification: KillVerification) -> str:
 
 
 def _attempts(verification: KillVerification) -> Iterator[str]:
-    yield f"The untouched run trained {verification.steps:,} steps. The other one:"
-    yield "  attempt  steps before  killed      after step"
+    yield f"The untouched run trained {format_count(verification.steps, 'step')}. The other one:"
+    rows = [("attempt", "steps before", "killed", "after step")]
     for number, attempt in enumerate(verification.attempts):
         killed = "-" if attempt.kill is None else f"worker {attempt.kill.worker}"
-        yield f"  {number:7}  {_number(attempt.begun):>12}  {killed:<10}  {_number(attempt.ended):>10}"
+        rows.append((str(number), _number(attempt.begun), killed, _number(attempt.ended)))
+    yield from table(rows, "rrlr", indent="  ")
 
 
 def _findings(verification: KillVerification) -> Iterator[str]:
-    width = max(len(heading) for heading in _HEADINGS.values())
-    for finding in verification.findings:
-        yield f"  {_HEADINGS[finding.what]:<{width}}  {_said(finding):<6}  {finding.compared}"
+    rows = [(_HEADINGS[finding.what], _said(finding), finding.compared) for finding in verification.findings]
+    yield from table(rows, "lll", indent="  ")
     parted = next((finding for finding in verification.findings if finding.parted), None)
     if parted is None:
         return
     yield ""
-    yield _wrapped(f"PARTED  {_HEADINGS[parted.what]}: {_place(parted)}", "  ")
+    yield _indented(f"PARTED  {_HEADINGS[parted.what]}: {_place(parted)}")
     if verification.is_repeatable is False:
         text = (
             "likely cause: the training cannot be repeated. Two untouched runs part as well: something in it is "
             "without a seed, or depends on the time; tfdist verify without --kill tells more"
         )
-        yield _wrapped(text + ".", "  ")
+        yield _indented(text + ".")
     else:
-        yield _wrapped(f"likely cause: {_LIKELY[parted.what]}", "  ")
+        yield _indented(f"likely cause: {_LIKELY[parted.what]}")
 
 
 def _said(finding: Finding) -> str:
@@ -77,5 +76,5 @@ def _number(steps: int | None) -> str:
     return "-" if steps is None else f"{steps:,}"
 
 
-def _wrapped(text: str, indent: str = "") -> str:
-    return textwrap.fill(text, _WIDTH, initial_indent=indent, subsequent_indent=indent + "  ", break_long_words=False)
+def _indented(text: str) -> str:
+    return wrap(text, "  ", indent=4)

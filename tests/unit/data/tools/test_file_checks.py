@@ -110,11 +110,11 @@ def test_what_people_and_machines_are_told() -> None:
     gone = FileProblem("c: 1 of 2 shards are missing.", None, None, "missing")
     files = [FileCheck(Path("a"), 1500, 10, ()), FileCheck(Path("b"), 500, 4, (bad,) * 12)]
     assert render(files[:1], ()).splitlines() == [
-        "a          10 records   1.50 kB   ok",
+        "a   10 records   1.50 kB   ok",
         "1 file, 10 records, 1.50 kB: nothing wrong",
     ]
     lines = render(files, (gone,)).splitlines()
-    assert lines[1] == "b           4 records     500 B   damaged"
+    assert lines[1] == "b    4 records     500 B   damaged"
     assert lines[2:] == [
         *[f"  {bad.text}"] * 10,
         "  and 2 more",

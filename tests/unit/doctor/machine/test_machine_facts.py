@@ -8,7 +8,7 @@ import pytest
 
 from tfdist.doctor.check_result import Check, CheckStatus
 from tfdist.doctor.machine import machine_checks
-from tfdist.doctor.machine.machine_checks import check_gpus, check_machine, size
+from tfdist.doctor.machine.machine_checks import check_gpus, check_machine
 from tfdist.doctor.machine.machine_facts import MachineFacts, meminfo, quota, this_machine
 from tfdist.doctor.machine.nvidia_smi import Gpu, NvidiaDriver
 from tfdist.launch.worker import environment_defaults
@@ -39,24 +39,17 @@ def test_the_time_of_a_control_group(text: str, cores: float | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "text"), [(None, "unknown"), (512, "512 bytes"), (64 << 20, "64 MiB"), (int(15.63 * GIB), "15.6 GiB")]
-)
-def test_sizes(count: int | None, text: str) -> None:
-    assert size(count) == text
-
-
-@pytest.mark.parametrize(
     ("name", "changed", "nvidia", "workers", "status", "text"),
     [
         ("cores", {}, NvidiaDriver(), 8, CheckStatus.OK, "8 of 8"),
         ("cores", {}, NvidiaDriver(), 9, CheckStatus.WARN, "8 of 8 for 9 worker(s)"),
         ("cores", {"quota": 1.5}, NvidiaDriver(), 2, CheckStatus.WARN, "limited to the time of 1.5"),
         ("cores", {"quota": 64.0}, NvidiaDriver(), 2, CheckStatus.OK, "8 of 8"),
-        ("memory", {}, NvidiaDriver(), 12, CheckStatus.OK, "12 GiB free of 16 GiB"),
-        ("memory", {}, NvidiaDriver(), 13, CheckStatus.WARN, "13 worker(s) take about 13 GiB"),
+        ("memory", {}, NvidiaDriver(), 12, CheckStatus.OK, "12.0 GiB free of 16.0 GiB"),
+        ("memory", {}, NvidiaDriver(), 13, CheckStatus.WARN, "13 worker(s) take about 13.0 GiB"),
         ("memory", {"free": None, "memory": None}, NvidiaDriver(), 99, CheckStatus.OK, "unknown free of unknown"),
-        ("shared memory", {"shared": 64 << 20}, NvidiaDriver(), 1, CheckStatus.OK, "/dev/shm of 64 MiB"),
-        ("shared memory", {"shared": 64 << 20}, NvidiaDriver((GPU,)), 1, CheckStatus.OK, "/dev/shm of 64 MiB"),
+        ("shared memory", {"shared": 64 << 20}, NvidiaDriver(), 1, CheckStatus.OK, "/dev/shm of 64.0 MiB"),
+        ("shared memory", {"shared": 64 << 20}, NvidiaDriver((GPU,)), 1, CheckStatus.OK, "/dev/shm of 64.0 MiB"),
         ("shared memory", {"shared": 64 << 20}, TWO, 1, CheckStatus.WARN, "joins the 2 GPUs: too small"),
         ("shared memory", {"shared": None}, TWO, 1, CheckStatus.WARN, "no /dev/shm"),
         ("open files", {}, NvidiaDriver(), 1, CheckStatus.OK, "at most 4096 a process"),
@@ -83,11 +76,11 @@ def test_the_machine_is_judged(
     [
         (NvidiaDriver(), [CheckStatus.OK], "no NVIDIA GPU here"),
         (NvidiaDriver(problem="nvidia-smi failed with 9: no driver"), [CheckStatus.WARN], "would compute on the CPU"),
-        (TWO, [CheckStatus.OK] * 3, "compute capability 8.0, 79 GiB free of 80 GiB"),
+        (TWO, [CheckStatus.OK] * 3, "compute capability 8.0, 79.0 GiB free of 80.0 GiB"),
         (
             NvidiaDriver((replace(GPU, free=GIB),)),
             [CheckStatus.OK, CheckStatus.WARN],
-            "1 GiB free of 80 GiB: another program uses it",
+            "1.00 GiB free of 80.0 GiB: another program uses it",
         ),
         (NvidiaDriver((replace(GPU, memory=None, free=None),)), [CheckStatus.OK] * 2, "unknown free of unknown"),
     ],

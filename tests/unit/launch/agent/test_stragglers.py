@@ -94,7 +94,7 @@ def test_it_is_said_when_it_is_over_with_the_whole_cost() -> None:
     assert [step for step, _ in said] == [50, 260]
     assert said[1][1] == (
         "worker 1 (h1) is no straggler any more: it takes 1 s a step, where the others take 1 s; "
-        "it has cost 400 s in 260 steps"
+        "it has cost 6 min in 260 steps"
     )
 
 
@@ -106,7 +106,7 @@ def test_a_marked_change_is_said_and_a_small_one_is_not() -> None:
     assert [step for step, _ in said] == [50, 450, 650]
     assert said[1][1] == (
         "worker 1 (h1) is still a straggler: it now takes 3 s a step, where the others take 1 s, 200 % more; "
-        "every step of all workers waits 2 s for it, 395 s in 450 steps so far"
+        "every step of all workers waits 2 s for it, 6 min in 450 steps so far"
     )
     assert "waits 400 ms for it" in said[2][1]
 

@@ -10,7 +10,7 @@ from tests.unit.reports.ledger.lines import killed_once, over, running
 from tfdist.reports.ledger import account_json, account_table, html_chart
 from tfdist.reports.ledger.account import Account, AttemptAccount
 from tfdist.reports.ledger.account_builder import account
-from tfdist.reports.ledger.account_summary import LABELS, clock
+from tfdist.reports.ledger.account_summary import LABELS
 from tfdist.rundir.ledger_lines import AttemptPhase, LedgerEntry, LedgerEvent, TimeKind
 
 
@@ -104,17 +104,6 @@ def test_the_picture_stands_by_itself() -> None:
     # The bar is as wide as the picture, and what is lost is hatched.
     assert abs(sum(page.widths) - 960) < 0.1
     assert {"url(#restart)", "url(#replay)"} <= page.fills
-
-
-def test_lengths_of_time() -> None:
-    assert [clock(s) for s in (0, 59.96, 61.04, 3599.99, 3723.4, 360_000)] == [
-        "0:00.0",
-        "1:00.0",
-        "1:01.0",
-        "1:00:00.0",
-        "1:02:03.4",
-        "100:00:00.0",
-    ]
 
 
 def test_a_picture_looks_at_each_attempt_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:

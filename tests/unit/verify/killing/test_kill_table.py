@@ -27,15 +27,15 @@ def test_the_same() -> None:
         render(PASSED)
         == """\
 The untouched run trained 12 steps. The other one:
-  attempt  steps before  killed      after step
-        0             0  worker 1             5
-        1             3  worker 0             8
-        2             6  -                   12
+  attempt  steps before  killed    after step
+        0             0  worker 1           5
+        1             3  worker 0           8
+        2             6  -                 12
 
-  each attempt begins later  same    2 restarts
-  order of samples           same    12 steps, of which 4 were trained again
-  history                    same    3 epochs of 1 metrics
-  final weights, to the bit  same    2 weights and variables of the optimizer, on 2 worker(s)
+  each attempt begins later  same  2 restarts
+  order of samples           same  12 steps, of which 4 were trained again
+  history                    same  3 epochs of 1 metrics
+  final weights, to the bit  same  2 weights and variables of the optimizer, on 2 worker(s)
 
 verify: killed 2 times, the same as untouched (exit code 0)"""
     )
