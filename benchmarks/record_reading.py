@@ -97,7 +97,7 @@ class _Raw:
 
     def __init__(self, pattern: str) -> None:
         from tfdist.data.files.file_patterns import matching
-        from tfdist.data.formats.tfrecord_files import TFRecordReader
+        from tfdist.data.random_access.tfrecord_reader import TFRecordReader
 
         self._reader = TFRecordReader(matching(pattern))
 

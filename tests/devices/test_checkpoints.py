@@ -18,8 +18,8 @@ from tests.devices.mirrored import mirrored
 from tests.marks import slow
 from tfdist.checkpoint import CheckpointManager, CheckpointSummary, RetentionPolicy, SavePolicy
 from tfdist.checkpoint.checkpoint_files import stored
+from tfdist.data.formats.array_samples import ArraySamples
 from tfdist.data.pipeline import build
-from tfdist.data.sample_source import ArraySamples
 from tfdist.errors import RunDirError
 from tfdist.keras_repairs.base import training_state
 from tfdist.keras_repairs.forward.gathered_metrics import copies

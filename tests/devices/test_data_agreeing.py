@@ -14,10 +14,11 @@ import tensorflow as tf
 from tests.devices.test_data_formats import parse
 from tests.devices.test_data_sequential import write
 from tfdist.data import worker_consistency
+from tfdist.data.formats.array_samples import ArraySamples
 from tfdist.data.formats.tfrecord_samples import ParsedRecordSamples
 from tfdist.data.ops.sample_indices import SampleIndices
 from tfdist.data.pipeline import _dealt
-from tfdist.data.sample_source import ArraySamples, SampleSource
+from tfdist.data.sample_source import SampleSource
 from tfdist.data.worker_consistency import AgreedSource, agree
 from tfdist.errors import DataError, UsageError
 from tfdist.runtime.distribute import EpochCounter

@@ -11,10 +11,10 @@ from tensorflow.python.data.ops import multi_device_iterator_ops
 
 import tfdist.data
 from tests.devices.mirrored import mirrored
+from tfdist.data.formats.array_samples import ArraySamples
 from tfdist.data.ops.sample_checks import SampleChecks
 from tfdist.data.ops.sample_indices import SampleIndices
 from tfdist.data.pipeline import _batches, _Feed, build
-from tfdist.data.sample_source import ArraySamples
 from tfdist.errors import DataError, UsageError
 from tfdist.order.batch_split import bounds
 from tfdist.order.epoch_order import EpochOrder, EpochSteps

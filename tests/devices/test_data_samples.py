@@ -13,8 +13,8 @@ import tfdist.data
 from tfdist.config.data_sections import CsvSource, NpzSource
 from tfdist.data import from_config
 from tfdist.data.data_errors import data_error_in
+from tfdist.data.formats.array_samples import ArraySamples
 from tfdist.data.pipeline import build
-from tfdist.data.sample_source import ArraySamples
 from tfdist.errors import DataError, UsageError
 from tfdist.order.position import Position
 from tfdist.runtime.distribute import take_partial_epoch

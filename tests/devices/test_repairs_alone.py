@@ -20,8 +20,8 @@ from tests.devices.test_refusals import REFUSED, compiled
 from tests.exactness.cases import outcome
 from tests.exactness.table import classifier, numbers
 from tfdist import keras_repairs
+from tfdist.data.formats.array_samples import ArraySamples
 from tfdist.data.pipeline import build
-from tfdist.data.sample_source import ArraySamples
 from tfdist.keras_repairs.base import refusals
 from tfdist.keras_repairs.files import model_saving
 from tfdist.order.position import Position

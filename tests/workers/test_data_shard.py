@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import yaml
 
-from tfdist.data.formats.tfrecord_files import TFRecordReader
+from tfdist.data.random_access.tfrecord_reader import TFRecordReader
 
 
 def run(folder: Path, arguments: str) -> subprocess.CompletedProcess[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tfdist.config import RunConfig
-from tfdist.data.dataset_sizes import measure
+from tfdist.data.format_registry import measure
 from tfdist.data.ops.prefetch import GROUP_BYTES, PARALLEL_GROUPS, PREFETCHED_STEPS
 from tfdist.plan.plan import DataPlan, make_plan
 from tfdist.plan.plan_inputs import ClusterSize, PipelineBuffers

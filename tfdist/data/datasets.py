@@ -13,18 +13,22 @@ from typing import Any, TypeAlias, TypedDict, Unpack
 
 import tensorflow as tf
 
-from tfdist.data.argument_checks import integer
+from tfdist.data.files.file_patterns import FilePatterns, matching
+from tfdist.data.formats.array_samples import array_source
+from tfdist.data.formats.csv_files import CsvReader
 from tfdist.data.formats.generator_samples import GeneratorSamples
-from tfdist.data.formats.mapped_arrays import MappedSamples, holds_mapped
-from tfdist.data.formats.npz_files import read_npz
-from tfdist.data.formats.tfrecord_samples import ExampleSamples, Feature, ParsedRecordSamples
+from tfdist.data.formats.image_files import ImageFiles
+from tfdist.data.formats.image_samples import ImageSamples
+from tfdist.data.formats.npz_files import npz_source
+from tfdist.data.formats.reader_samples import ReaderSamples
+from tfdist.data.formats.text_files import text_source
+from tfdist.data.formats.tfrecord_samples import Feature, tfrecord_source
 from tfdist.data.ops.sample_batches import Augment
 from tfdist.data.ops.sample_checks import OnNan
 from tfdist.data.pipeline import open_and_build
 from tfdist.data.random_access.records import OnCorrupt
-from tfdist.data.sample_source import ArraySamples, CsvSamples, FilePatterns, ImageSamples, SampleSource, TextSamples
+from tfdist.data.sample_source import SampleSource
 from tfdist.data.worker_consistency import Sharding
-from tfdist.errors import DataError, UsageError
 from tfdist.order.sequential_order import LANES, SHUFFLE_BUFFER
 
 Batches: TypeAlias = tf.data.Dataset | tf.distribute.DistributedDataset
@@ -150,7 +154,7 @@ def csv(
     Raises:
         DataError: A file is missing or unreadable, headers differ or lack a column, or there is no row.
     """
-    return _batches(lambda: CsvSamples(files, label, columns), batching)
+    return _batches(lambda: ReaderSamples(CsvReader(matching(files), label, columns)), batching)
 
 
 def images(
@@ -170,7 +174,7 @@ def images(
     Raises:
         DataError: The folder is missing or unreadable, or has no image.
     """
-    return _batches(lambda: ImageSamples(path, size, channels), batching)
+    return _batches(lambda: ImageSamples(ImageFiles.find(path), size, channels), batching)
 
 
 def text(
@@ -191,47 +195,8 @@ def text(
     Raises:
         DataError: A file is missing or unreadable, or there is no line.
     """
-    return _batches(lambda: TextSamples(files, vectorize, label_separator), batching)
+    return _batches(lambda: text_source(files, vectorize, label_separator), batching)
 
 
 def _batches(open_source: Callable[[], SampleSource], batching: BatchOptions) -> Batches:
     return open_and_build(open_source, **batching).batches
-
-
-def array_source(x: Any, y: Any = None, origin: str = "the arrays") -> SampleSource:
-    """Arrays in memory or mapped from files; `origin` names them in errors."""
-    arrays = x if y is None else (x, y)
-    return MappedSamples(arrays, origin) if holds_mapped(arrays) else ArraySamples(x, y, origin)
-
-
-def npz_source(path: str | os.PathLike[str], split: str) -> SampleSource:
-    """The arrays of one split of an npz file."""
-    x, y = read_npz(path, split)
-    try:
-        return array_source(x, y, f"{path}, split {split}")
-    except DataError as error:
-        raise DataError(f"{path}, split {split}: {error}") from error
-
-
-def tfrecord_source(
-    files: FilePatterns,
-    parse: Callable[[tf.Tensor], Any] | None,
-    features: Mapping[str, Feature] | None,
-    label: str | None,
-    on_corrupt: OnCorrupt = "stop",
-    **sequential: int,
-) -> SampleSource:
-    """The records of TFRecord files, by whichever of `parse` and `features` with `label` is given.
-
-    `sequential` has `shuffle_buffer` and `interleave`, see `tfrecords`.
-    """
-    if on_corrupt not in ("stop", "skip"):
-        raise UsageError(f"on_corrupt: expected stop or skip. Received: {on_corrupt!r}")
-    for name, value in sequential.items():
-        integer(name, value, at_least=1)
-    if parse is not None and features is None and label is None:
-        return ParsedRecordSamples(files, parse, on_corrupt, **sequential)
-    if parse is None and features is not None and label is not None:
-        return ExampleSamples(files, features, label, on_corrupt, **sequential)
-    given = [name for name, value in (("parse", parse), ("features", features), ("label", label)) if value is not None]
-    raise UsageError(f"Expected either parse, or features and label. Received: {', '.join(given) or 'none of them'}")

@@ -1,4 +1,4 @@
-"""By what the same data is known on another machine: names, sizes and a little of the content; never where it lies."""
+"""Fingerprints of data: names, sizes and a little of the content, by which other workers know the same data."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tfdist.data.files.remote_files import is_remote
+from tfdist.data.files.remote_files import is_remote, stamp_of
 from tfdist.errors import DataError
 from tfdist.text import format_count
 
@@ -63,7 +63,7 @@ def of_files(files: Sequence[str | os.PathLike[str]], samples: int, folder: str 
     checksum = zlib.crc32("\0".join(names).encode("utf-8", "surrogateescape"))
     local = [file for file in files if not is_remote(file)]
     for file in _spread(local, _FILES_SIZED):
-        checksum = zlib.crc32(b"%d" % _size(file), checksum)
+        checksum = zlib.crc32(b"%d" % stamp_of(os.fspath(file)).size, checksum)
     for file in _spread(local, _FILES_READ):
         checksum = _read(file, checksum)
     told = ", ".join(names[:_NAMES]) + (", ..." if len(names) > _NAMES else "")
@@ -90,13 +90,6 @@ def _name(file: str, folder: str | os.PathLike[str]) -> str:
 def _spread(files: Sequence[Any], most: int) -> list[Any]:
     """So many of the files at the most, the first and the last among them."""
     return [files[place] for place in np.unique(np.linspace(0, len(files) - 1, most, dtype=np.int64))] if files else []
-
-
-def _size(file: str | os.PathLike[str]) -> int:
-    try:
-        return os.stat(file).st_size
-    except OSError as error:
-        raise DataError(f"Cannot read {file}: {error.strerror or error}.") from error
 
 
 def _read(file: str | os.PathLike[str], checksum: int) -> int:

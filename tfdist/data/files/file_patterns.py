@@ -1,4 +1,4 @@
-"""Which files a pattern means."""
+"""Patterns of file names, and the local files that they match."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ import glob
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 from tfdist.errors import DataError
+
+FilePatterns: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+"""A path, a pattern such as `train-*.tfrecord`, or a list of these."""
 
 
 def check_local(path: str | os.PathLike[str]) -> None:
@@ -19,7 +23,7 @@ def check_local(path: str | os.PathLike[str]) -> None:
         )
 
 
-def matching(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> tuple[Path, ...]:
+def matching(files: FilePatterns) -> tuple[Path, ...]:
     """Returns the files that a pattern, a path or a list of these mean, in sorted order.
 
     A file that is named twice, as by a pattern and by its path, is one file.

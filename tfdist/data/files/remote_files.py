@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any, Protocol
 
-from tfdist.data.files.file_patterns import matching
+from tfdist.data.files.file_patterns import FilePatterns, matching
 from tfdist.data.random_access.index_files import FileStamp
 from tfdist.errors import DataError
 
@@ -27,7 +27,7 @@ def is_remote(path: str | os.PathLike[str]) -> bool:
     return _SCHEME in os.fspath(path)
 
 
-def names_of(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:
+def names_of(files: FilePatterns) -> tuple[str, ...]:
     """Returns the files that a pattern, a path or a list of these mean, local ones and others, in sorted order.
 
     Raises:

@@ -12,10 +12,29 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
+from tfdist.config.data_sections import CsvSource
+from tfdist.data.files.file_patterns import matching
+from tfdist.data.formats.record_sizes import sizes_of_records
 from tfdist.data.random_access.line_reader import LineReader
 from tfdist.data.random_access.line_scan import BYTE_ORDER_MARK
 from tfdist.data.random_access.records import Records
+from tfdist.data.sample_source import ArraySpec, SampleSource
 from tfdist.errors import DataError
+from tfdist.plan.plan_inputs import SourceSizes
+
+
+def open_source(section: CsvSource, key: str) -> SampleSource:
+    """See `FormatModule.open_source`."""
+    # Imported here: to look up sizes takes no TensorFlow.
+    from tfdist.data.formats.reader_samples import ReaderSamples
+
+    return ReaderSamples(CsvReader(matching(section.files), section.label, section.columns))
+
+
+def measure(section: CsvSource, key: str) -> SourceSizes:
+    """See `FormatModule.measure`."""
+    reader = CsvReader(matching(section.files), section.label, section.columns)
+    return sizes_of_records("csv", reader.records, 4 * (reader.num_features + 1))
 
 
 @dataclass(frozen=True)
@@ -91,6 +110,16 @@ class CsvReader:
     def records(self) -> Records:
         """Where the lines lie."""
         return self._lines.records
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """See `SampleReader.paths`."""
+        return self.records.paths
+
+    @property
+    def specs(self) -> tuple[ArraySpec, ...]:
+        """See `SampleReader.specs`."""
+        return ArraySpec("float32", (self.num_features,)), ArraySpec("float32")
 
     @property
     def num_features(self) -> int:

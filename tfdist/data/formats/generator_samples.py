@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -11,16 +12,42 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from tfdist.config.data_sections import GeneratorSource
+from tfdist.config.dotted_path import resolve_callable, search_in
 from tfdist.data.argument_checks import integer
+from tfdist.data.files.file_systems import random_calls_of
 from tfdist.data.fingerprints import Fingerprint
 from tfdist.data.ops.sample_batches import by_python, read_batches
 from tfdist.data.ops.sample_indices import SampleIndices
 from tfdist.data.sequential.sequential_reader import SampleStream, SequentialReader
 from tfdist.errors import DataError, UsageError
 from tfdist.order.sequential_order import SHUFFLE_BUFFER, Lanes
+from tfdist.plan.plan_inputs import FileSizes, SequentialRead, SourceSizes
 
 Leaves = tuple[NDArray, ...]
 """A sample's arrays, flattened."""
+
+
+def open_source(section: GeneratorSource, key: str) -> GeneratorSamples:
+    """See `FormatModule.open_source`."""
+    function = resolve_callable(section.function, f"{key}.function")
+    return GeneratorSamples(function, None, section.samples, section.lanes, section.shuffle_buffer)
+
+
+def measure(section: GeneratorSource, key: str) -> SourceSizes:
+    """See `FormatModule.measure`. Calls the function: nothing else knows its samples."""
+    search_in(os.getcwd())
+    source = open_source(section, key)
+    lanes, bytes_ = source.lanes, source.sample_bytes
+    names = [section.function] if section.lanes is None else [f"{section.function}({n})" for n in range(section.lanes)]
+    return SourceSizes(
+        "generator",
+        tuple(FileSizes(name, count, count * bytes_) for name, count in zip(names, lanes.counts, strict=True)),
+        bytes_,
+        held_bytes=lanes.number * lanes.window * bytes_,
+        random_calls=random_calls_of(section.function),
+        sequence=SequentialRead("made by a function", lanes),
+    )
 
 
 class GeneratorSamples:
@@ -70,18 +97,18 @@ class GeneratorSamples:
         return sum(leaf.nbytes for leaf in self._zeroth)
 
     def batches(self, numbers: SampleIndices) -> tf.data.Dataset:
-        """See `Source.batches`."""
+        """See `SampleSource.batches`."""
         specs = [tf.TensorSpec([None, *spec.shape], spec.dtype) for spec in self._specs]
         flat = read_batches(numbers.batches(), by_python(self._read, specs))
         return flat.map(lambda *leaves: tf.nest.pack_sequence_as(self._signature, leaves))
 
     def name(self, number: int) -> str:
-        """See `Source.name`."""
+        """See `SampleSource.name`."""
         (lane,), (place,) = self._reader.locate(np.array([number]))
         return f"{self._name_of(int(lane))}, sample {place}"
 
     def fingerprint(self) -> Fingerprint:
-        """See `Source.fingerprint`."""
+        """See `SampleSource.fingerprint`."""
         checksum = zlib.crc32(repr((self.lanes.counts, [leaf.tolist() for leaf in self._zeroth])).encode())
         return Fingerprint(len(self), self._called, checksum)
 

@@ -1,7 +1,8 @@
-"""Encoded images in TFRecord files: as they were in their files, decoded and resized when they are read."""
+"""Decoding of images: those of image files, and those that lie encoded in the features of TFRecord files."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import tensorflow as tf
@@ -38,10 +39,15 @@ class ImageFeature:
         size = (self.height, self.width)
 
         def one(image: tf.Tensor) -> tf.Tensor:
-            pixels = tf.io.decode_image(image, self.channels, expand_animations=False)
-            return tf.image.resize(tf.ensure_shape(pixels, [None, None, self.channels]), size)
+            return decode_image(image, size, self.channels)
 
         return tf.map_fn(one, images, fn_output_signature=tf.TensorSpec([*size, self.channels], tf.float32))
+
+
+def decode_image(image: tf.Tensor, size: Sequence[int], channels: int) -> tf.Tensor:
+    """Decodes and resizes one image, a string scalar; returns float32 [height, width, channels] from 0 to 255."""
+    pixels = tf.io.decode_image(image, channels, expand_animations=False)
+    return tf.image.resize(tf.ensure_shape(pixels, [None, None, channels]), size)
 
 
 def check_decodable(channels: int, image: bytes, name: str) -> None:

@@ -10,10 +10,36 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from tfdist.config.data_sections import ImagesSource
 from tfdist.data.files.file_patterns import check_local
+from tfdist.data.files.file_systems import local_file_system
+from tfdist.data.files.remote_files import stamp_of
+from tfdist.data.sample_source import ArraySpec, SampleSource
 from tfdist.errors import DataError
+from tfdist.plan.plan_inputs import FileSizes, SourceSizes
 
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png")
+
+
+def open_source(section: ImagesSource, key: str) -> SampleSource:
+    """See `FormatModule.open_source`."""
+    # Imported here: to look up sizes takes no TensorFlow.
+    from tfdist.data.formats.image_samples import ImageSamples
+
+    return ImageSamples(ImageFiles.find(section.path), section.size, section.channels)
+
+
+def measure(section: ImagesSource, key: str) -> SourceSizes:
+    """See `FormatModule.measure`."""
+    found = ImageFiles.find(section.path)
+    height, width = section.size
+    return SourceSizes(
+        "images",
+        tuple(found.class_sizes()),
+        4 * height * width * section.channels + 8,
+        held_bytes=sum(len(str(path)) for path in found.paths),
+        local_disk=local_file_system(section.path),
+    )
 
 
 @dataclass(frozen=True)
@@ -21,11 +47,13 @@ class ImageFiles:
     """The images of a folder.
 
     Attributes:
+        folder: Below which they are.
         classes: The names of the class folders, sorted; a label is a place in them.
         paths: The images, class by class, sorted in each.
         labels: int64 of shape [images].
     """
 
+    folder: Path
     classes: tuple[str, ...]
     paths: tuple[Path, ...]
     labels: NDArray[np.int64]
@@ -50,10 +78,32 @@ class ImageFiles:
                 f"Received: {len(classes)} folder(s)."
             )
         labels = np.repeat(np.arange(len(classes)), [len(paths) for paths in found])
-        return cls(classes, tuple(path for paths in found for path in paths), labels.astype(np.int64))
+        return cls(root, classes, tuple(path for paths in found for path in paths), labels.astype(np.int64))
 
     def __len__(self) -> int:
         return len(self.paths)
+
+    @property
+    def specs(self) -> tuple[ArraySpec, ...]:
+        """See `SampleReader.specs`."""
+        return ArraySpec("string"), ArraySpec("int64")
+
+    def read(self, indices: NDArray[np.int64]) -> tuple[NDArray[np.object_], NDArray[np.int64]]:
+        """Returns the paths, bytes as objects of shape [k], and the labels, [k], of the images `indices` [k]."""
+        paths = np.array([os.fsencode(self.paths[index]) for index in indices.tolist()], np.object_)
+        return paths, self.labels[indices]
+
+    def name(self, index: int) -> str:
+        """Names an image for errors: its path."""
+        return str(self.paths[index])
+
+    def class_sizes(self) -> Iterator[FileSizes]:
+        """One entry a class: its images stand together in the order."""
+        sizes = np.array([stamp_of(str(path)).size for path in self.paths], np.int64)
+        counts = np.bincount(self.labels, minlength=len(self.classes)).tolist()
+        bytes_ = np.bincount(self.labels, weights=sizes, minlength=len(self.classes)).astype(np.int64).tolist()
+        for name, count, size in zip(self.classes, counts, bytes_, strict=True):
+            yield FileSizes(str(self.folder / name), count, size)
 
 
 def _files_below(folder: Path) -> Iterator[Path]:

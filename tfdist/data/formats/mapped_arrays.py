@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from tfdist.data.files.remote_files import stamp_of
 from tfdist.data.fingerprints import Fingerprint, of_arrays
 from tfdist.data.ops.sample_batches import by_python, read_batches
 from tfdist.data.ops.sample_indices import SampleIndices
-from tfdist.data.random_access.index_files import FileStamp
 from tfdist.errors import DataError
 
 
@@ -34,28 +33,28 @@ class MappedSamples:
         self._arrays = [np.asanyarray(array) for array in tf.nest.flatten(arrays)]
         self._size = _common_size(self._arrays)
         self._specs = [tf.TensorSpec([None, *array.shape[1:]], _dtype(array)) for array in self._arrays]
-        self._stamps = {path: _stamp(path) for path in map(_file_of, self._arrays) if path is not None}
+        self._stamps = {path: stamp_of(path) for path in map(_file_of, self._arrays) if path is not None}
 
     def __len__(self) -> int:
         return self._size
 
     def batches(self, numbers: SampleIndices) -> tf.data.Dataset:
-        """See `Source.batches`."""
+        """See `SampleSource.batches`."""
         flat = read_batches(numbers.batches(), by_python(self._read, self._specs))
         return flat.map(lambda *arrays: tf.nest.pack_sequence_as(self._structure, arrays))
 
     def name(self, number: int) -> str:
-        """See `Source.name`."""
+        """See `SampleSource.name`."""
         return f"{self._origin}, sample {number}"
 
     def fingerprint(self) -> Fingerprint:
-        """See `Source.fingerprint`."""
+        """See `SampleSource.fingerprint`."""
         return of_arrays(self._arrays, self._size)
 
     def _read(self, indices: NDArray[np.int64]) -> list[NDArray]:
         # Before each batch: to read what a file that became shorter no longer has would end the process.
         for path, stamp in self._stamps.items():
-            if _stamp(path) != stamp:
+            if stamp_of(path) != stamp:
                 raise DataError(
                     f"{path} changed while the run was using it. Expected files that stay as they are until the run "
                     "ends. Start again once it is written."
@@ -78,17 +77,10 @@ def _rows(array: NDArray, indices: NDArray[np.int64], dtype: tf.DType) -> NDArra
     return encoded.reshape(rows.shape)
 
 
-def _file_of(array: Any) -> Path | None:
+def _file_of(array: Any) -> str | None:
     """The file that an array, or the one that it is a view of, is mapped from."""
     filename = array.filename if isinstance(array, np.memmap) else None
-    return None if filename is None else Path(os.fspath(filename))
-
-
-def _stamp(path: Path) -> FileStamp:
-    try:
-        return FileStamp.of(os.stat(path))
-    except OSError as error:
-        raise DataError(f"Cannot read {path}: {error.strerror or error}.") from error
+    return None if filename is None else os.fspath(filename)
 
 
 def _common_size(arrays: list[NDArray]) -> int:

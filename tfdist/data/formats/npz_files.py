@@ -1,22 +1,72 @@
-"""Arrays in npz files: read into memory, or mapped from the file where they are large and not compressed."""
+"""npz files: arrays that are read into memory, or mapped from the file where they are large and not compressed."""
 
 from __future__ import annotations
 
+import math
 import os
 import struct
 import zipfile
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tfdist.config.data_sections import NpzSource
+from tfdist.data.files.file_systems import local_file_system
+from tfdist.data.sample_source import SampleSource
 from tfdist.errors import DataError
+from tfdist.plan.plan_inputs import FileSizes, SourceSizes
 
 MAPPED_FROM_BYTES = 256 << 20
 """Smaller arrays are read into memory, where a batch is gathered faster."""
 
 _LOCAL_HEADER = struct.Struct("<26xHH")
 """Of a member of a zip file: how long its name and its extra field are, which stand between it and the data."""
+
+
+def open_source(section: NpzSource, key: str) -> SampleSource:
+    """See `FormatModule.open_source`."""
+    return npz_source(section.path, section.split)
+
+
+def measure(section: NpzSource, key: str) -> SourceSizes:
+    """See `FormatModule.measure`."""
+    x, y = read_headers(section.path, (f"x_{section.split}", f"y_{section.split}"))
+    samples, labels = x.shape[0], y.shape[0]
+    if samples != labels:
+        raise DataError(
+            f"{section.path}, split {section.split}: expected arrays with the same number of samples. Received: "
+            f"{samples} and {labels}"
+        )
+    if not samples:
+        raise DataError(f"{section.path}, split {section.split}: expected at least one sample. Received: none.")
+    sample = _row_bytes(x) + _row_bytes(y)
+    file = FileSizes(section.path, samples, x.stored + y.stored)
+    return SourceSizes(
+        "npz",
+        (file,),
+        sample,
+        held_bytes=samples * sum(_row_bytes(array) for array in (x, y) if not array.mapped),
+        # Of a mapped array each worker reads its own rows; labels beside it are too small to count.
+        whole=not x.mapped,
+        local_disk=local_file_system(section.path),
+    )
+
+
+def npz_source(path: str | os.PathLike[str], split: str) -> SampleSource:
+    """The arrays of one split of an npz file."""
+    # Imported here: to look up sizes takes no TensorFlow.
+    from tfdist.data.formats.array_samples import array_source
+
+    x, y = read_npz(path, split)
+    try:
+        return array_source(x, y, f"{path}, split {split}")
+    except DataError as error:
+        raise DataError(f"{path}, split {split}: {error}") from error
 
 
 def read_npz(path: str | os.PathLike[str], split: str) -> tuple[NDArray, NDArray]:
@@ -49,25 +99,87 @@ def read_npz(path: str | os.PathLike[str], split: str) -> tuple[NDArray, NDArray
 
 def _member(file: np.lib.npyio.NpzFile, path: str | os.PathLike[str], name: str) -> NDArray:
     if name not in file.files:
-        raise DataError(
-            f"{path} has no array {name}. Expected x_train, y_train, x_test and y_test, of which a split "
-            f"uses two. Received: {', '.join(file.files)}"
-        )
+        raise _lacking(path, name, file.files)
     assert file.zip is not None, "open until numpy closes it"
     member = file.zip.getinfo(f"{name}.npy")
-    if member.compress_type == zipfile.ZIP_STORED and member.file_size >= MAPPED_FROM_BYTES:
-        return _mapped(Path(path), member)
-    return file[name]
+    return _mapped(Path(path), member) if _is_mapped(member) else file[name]
+
+
+def _is_mapped(member: zipfile.ZipInfo) -> bool:
+    return member.compress_type == zipfile.ZIP_STORED and member.file_size >= MAPPED_FROM_BYTES
 
 
 def _mapped(path: Path, member: zipfile.ZipInfo) -> NDArray:
     with open(path, "rb") as file:
         file.seek(member.header_offset)
         file.seek(sum(_LOCAL_HEADER.unpack(file.read(_LOCAL_HEADER.size))), os.SEEK_CUR)
-        version = np.lib.format.read_magic(file)
-        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        shape, fortran_order, dtype = read(file)
+        shape, fortran_order, dtype = _array_header(file)
         if dtype.hasobject:
             raise ValueError(f"{member.filename} holds pickled objects")
         offset = file.tell()
     return np.memmap(path, dtype, "r", offset, shape, "F" if fortran_order else "C")
+
+
+@dataclass(frozen=True)
+class ArrayHeader:
+    """What the header of an array in an npz file says.
+
+    Attributes:
+        shape: With the samples along the first axis.
+        dtype: As it lies in the file.
+        stored: Bytes that it takes in the file.
+        mapped: Whether it is mapped from the file and read row by row, as large arrays that are not compressed are.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    stored: int
+    mapped: bool = False
+
+
+def read_headers(path: str | os.PathLike[str], names: tuple[str, ...]) -> tuple[ArrayHeader, ...]:
+    """Returns the headers of some of an npz file's arrays; nothing else of it is read.
+
+    Raises:
+        DataError: The file is missing, unreadable or damaged, or lacks an array, or one of them holds Python objects.
+    """
+    try:
+        with zipfile.ZipFile(path) as file:
+            return tuple(_header(file, path, name) for name in names)
+    except OSError as error:
+        raise DataError(f"Cannot read {path}: {error.strerror or error}.") from error
+    except (zipfile.BadZipFile, ValueError, EOFError, zlib.error, NotImplementedError) as error:
+        raise DataError(f"{path} is no npz file or is damaged: {error}.") from error
+
+
+def _header(file: zipfile.ZipFile, path: str | os.PathLike[str], name: str) -> ArrayHeader:
+    members = {member.filename.removesuffix(".npy"): member for member in file.infolist()}
+    if name not in members:
+        raise _lacking(path, name, members)
+    with file.open(members[name]) as array:
+        shape, _, dtype = _array_header(array)
+    if dtype.hasobject:
+        raise DataError(f"{path}: the array {name} holds Python objects. Expected numbers or strings.")
+    if not shape:
+        raise DataError(f"{path}: the array {name} is a single value. Expected samples along its first axis.")
+    return ArrayHeader(shape, dtype, members[name].compress_size, _is_mapped(members[name]))
+
+
+def _array_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
+    """Shape, Fortran order and type of the array that an open npy file holds; its data comes next."""
+    version = np.lib.format.read_magic(file)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    return read(file)
+
+
+def _lacking(path: str | os.PathLike[str], name: str, received: Iterable[str]) -> DataError:
+    return DataError(
+        f"{path} has no array {name}. Expected x_train, y_train, x_test and y_test, of which a split uses two. "
+        f"Received: {', '.join(received)}"
+    )
+
+
+def _row_bytes(array: ArrayHeader) -> int:
+    """Bytes of one sample's part in memory, where numbers with a point are float32."""
+    width = 4 if array.dtype.kind == "f" else array.dtype.itemsize
+    return math.prod(array.shape[1:]) * width

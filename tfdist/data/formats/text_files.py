@@ -2,14 +2,52 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tfdist.config.data_sections import TextSource
+from tfdist.config.dotted_path import resolve_callable
+from tfdist.data.files.file_patterns import FilePatterns, matching
+from tfdist.data.files.file_systems import random_calls_of
+from tfdist.data.formats.record_sizes import sizes_of_records
 from tfdist.data.random_access.line_reader import LineReader
 from tfdist.data.random_access.records import Records
+from tfdist.data.sample_source import ArraySpec, SampleSource
 from tfdist.errors import DataError
+from tfdist.plan.plan_inputs import SourceSizes
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+
+def open_source(section: TextSource, key: str) -> SampleSource:
+    """See `FormatModule.open_source`."""
+    vectorize = resolve_callable(section.vectorize, f"{key}.vectorize") if section.vectorize else None
+    return text_source(section.files, vectorize, section.label_separator)
+
+
+def measure(section: TextSource, key: str) -> SourceSizes:
+    """See `FormatModule.measure`."""
+    reader = TextReader(matching(section.files), section.label_separator)
+    calls = random_calls_of(section.vectorize) if section.vectorize else ()
+    vectorized = section.vectorize is not None
+    return sizes_of_records("text", reader.records, None, estimated=vectorized, random_calls=calls)
+
+
+def text_source(
+    files: FilePatterns, vectorize: Callable[[tf.Tensor], Any] | None = None, label_separator: str = "\t"
+) -> SampleSource:
+    """The lines of text files: `x` is a string or what `vectorize` makes of it, `y` an int64."""
+    # Imported here: to look up sizes takes no TensorFlow.
+    from tfdist.data.formats.reader_samples import ReaderSamples
+    from tfdist.data.formats.text_samples import VectorizedTextSamples
+
+    reader = TextReader(matching(files), label_separator)
+    return ReaderSamples(reader) if vectorize is None else VectorizedTextSamples(reader, vectorize)
 
 
 class TextReader:
@@ -35,6 +73,16 @@ class TextReader:
     def records(self) -> Records:
         """Where the lines lie."""
         return self._lines.records
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """See `SampleReader.paths`."""
+        return self.records.paths
+
+    @property
+    def specs(self) -> tuple[ArraySpec, ...]:
+        """See `SampleReader.specs`."""
+        return ArraySpec("string"), ArraySpec("int64")
 
     def read(self, indices: NDArray[np.int64]) -> tuple[NDArray[np.object_], NDArray[np.int64]]:
         """Returns the texts, UTF-8 bytes as objects of shape [k], and the labels, [k], of the lines `indices` [k].

@@ -1,77 +1,119 @@
-"""TFRecord files: reading their records in any order, with their checksums."""
+"""TFRecord files: which reader takes them, and their sizes."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
-
-from tfdist.data.ops.prefetch import GROUP_BYTES, GROUP_RECORDS, PARALLEL_GROUPS, ReadLimits
-from tfdist.data.random_access.read_buffers import BufferPool
-from tfdist.data.random_access.record_checksums import all_whole, first_corrupt
-from tfdist.data.random_access.record_reader import RecordBlock, RecordReader
-from tfdist.data.random_access.records import OnCorrupt, Records
-from tfdist.data.random_access.scan_results import CorruptReason
-from tfdist.data.random_access.tfrecord_scan import FOOTER_BYTES, HEADER_BYTES
+from tfdist.config.data_sections import FeatureConfig, TfrecordSource
+from tfdist.config.dotted_path import resolve_callable
+from tfdist.data.files.file_patterns import FilePatterns
+from tfdist.data.files.file_systems import local_file_system, random_calls_of
+from tfdist.data.files.remote_files import is_remote, names_of
+from tfdist.data.formats.record_sizes import sizes_of_records
+from tfdist.data.random_access.records import OnCorrupt
+from tfdist.data.random_access.tfrecord_reader import TFRecordReader
+from tfdist.data.sample_source import SampleSource
+from tfdist.data.sequential.sequential_tfrecords import SequentialTFRecordReader
+from tfdist.data.sequential.tfrecord_stream import CHUNK, compression_of
 from tfdist.errors import DataError
+from tfdist.order.sequential_order import LANES, SHUFFLE_BUFFER
+from tfdist.plan.plan_inputs import FileSizes, SequentialRead, SourceSizes
 
-CHECKED_TOGETHER_BYTES = 8 << 10
-"""Records with a smaller mean size are verified together, larger ones one by one: whichever is faster."""
+_WIDTHS = {"float32": 4, "int64": 8, "image": 4}
+
+TFRecords: TypeAlias = TFRecordReader | SequentialTFRecordReader
+"""The records of TFRecord files, which are read by their numbers."""
 
 
-class TFRecordReader:
-    """Random access to the records of TFRecord files."""
+def open_source(section: TfrecordSource, key: str) -> SampleSource:
+    """See `FormatModule.open_source`."""
+    # Imported here: to look up sizes takes no TensorFlow.
+    from tfdist.data.formats.tfrecord_samples import feature_of, tfrecord_source
 
-    def __init__(self, paths: tuple[Path, ...], on_corrupt: OnCorrupt = "stop") -> None:
-        """Finds the records; see `Records.open` for the errors."""
-        self.records = Records.open(paths, "tfrecord", on_corrupt=on_corrupt)
-        self._reader = RecordReader(self.records)
-        self._buffers = BufferPool()
+    parse = resolve_callable(section.parse, f"{key}.parse") if section.parse else None
+    features = {name: feature_of(feature) for name, feature in section.features.items()} if section.features else None
+    return tfrecord_source(
+        section.files,
+        parse,
+        features,
+        section.label,
+        section.on_corrupt,
+        shuffle_buffer=section.shuffle_buffer,
+        interleave=section.interleave,
+    )
 
-    def __len__(self) -> int:
-        return len(self.records)
 
-    @property
-    def pace(self) -> ReadLimits:
-        """How `read` may be called."""
-        # Each `os.pread` hands Python's lock to and fro: two threads that do so take longer than one.
-        calls = PARALLEL_GROUPS if self._reader.reads_many else 1
-        return ReadLimits(min(GROUP_RECORDS, int(GROUP_BYTES / max(self.records.mean_bytes, 1))), calls)
+def measure(section: TfrecordSource, key: str) -> SourceSizes:
+    """See `FormatModule.measure`."""
+    reader = open_tfrecords(section.files, section.on_corrupt, section.shuffle_buffer, section.interleave)
+    known = None if section.features is None else _example_bytes(section.features)
+    calls = random_calls_of(section.parse) if section.parse else ()
+    if isinstance(reader, SequentialTFRecordReader):
+        return _sizes_in_sequence(reader, known, calls)
+    return sizes_of_records("tfrecord", reader.records, known, estimated=known is None, random_calls=calls)
 
-    def read(self, indices: NDArray[np.int64]) -> RecordBlock:
-        """Returns the records `indices` [k].
 
-        Raises:
-            DataError: A record's checksum is wrong, or its file can no longer be read or has changed.
-        """
-        data, starts, framed = self._reader.read(indices, after=FOOTER_BYTES)
-        sizes = framed - FOOTER_BYTES
-        if (corrupt := self._first_corrupt(data, starts, sizes)) is not None:
-            raise self._corrupt(indices[corrupt : corrupt + 1])
-        return RecordBlock(data, starts, sizes)
+def open_tfrecords(
+    files: FilePatterns,
+    on_corrupt: OnCorrupt = "stop",
+    shuffle_buffer: int = SHUFFLE_BUFFER,
+    interleave: int = LANES,
+) -> TFRecords:
+    """Finds the records of files: in any order where they allow it, else in sequence.
 
-    def _first_corrupt(self, data: bytes, starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> int | None:
-        if len(sizes) and sizes.mean() < CHECKED_TOGETHER_BYTES:
-            with self._buffers.lent(len(data)) as scratch:
-                scratch[:] = np.frombuffer(data, np.uint8)
-                if all_whole(scratch, starts, sizes):
-                    return None
-        return first_corrupt(data, starts, sizes)
+    Args:
+        files: A path, a pattern, or a list of these; with a scheme, such as `gs://`, TensorFlow reads them.
+        on_corrupt: See `Records.open`.
+        shuffle_buffer: Where they are read in sequence, see `Lanes.of`.
+        interleave: Likewise, how many files are read at the same time, at the most.
 
-    def places(self, indices: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Where records are, as `names` says it: places in `records.paths`, numbers in the file, both int64 [k]."""
-        spans = self.records.locate(indices)
-        return spans.files, spans.records
+    Raises:
+        DataError: See `Records.open` and `SequentialTFRecordReader`; or records are to be left out of files that are
+            read in sequence.
+    """
+    names = names_of(files)
+    compression = next((kind for kind in map(compression_of, names) if kind is not None), "")
+    if not compression and not any(map(is_remote, names)):
+        return TFRecordReader(tuple(map(Path, names)), on_corrupt)
+    if on_corrupt == "skip":
+        raise DataError(
+            f"on_corrupt: skip was asked for, and {names[0]} is {_why(compression)}: it is read in sequence, and "
+            "behind what is corrupt nothing is found again. Use on_corrupt: stop, or files that are local and not "
+            "compressed."
+        )
+    return SequentialTFRecordReader(names, shuffle_buffer, interleave)
 
-    def names(self, indices: NDArray[np.int64]) -> list[str]:
-        """Names records for errors: each one's file and its place in it, counted from 0."""
-        files, records = self.places(indices)
-        pairs = zip(files.tolist(), records.tolist(), strict=True)
-        return [f"{self.records.paths[number]}, record {record}" for number, record in pairs]
 
-    def _corrupt(self, index: NDArray[np.int64]) -> DataError:
-        spans = self.records.locate(index)
-        (number,), (record,), (start,) = spans.files.tolist(), spans.records.tolist(), spans.offsets.tolist()
-        self._reader.check_unchanged(number)
-        return DataError(CorruptReason.DATA.told(self.records.paths[number], record, start - HEADER_BYTES))
+def _why(compression: str) -> str:
+    return f"{compression}-compressed" if compression else "on another file system"
+
+
+def _sizes_in_sequence(
+    reader: SequentialTFRecordReader, known: int | None, calls: tuple[str, ...]
+) -> SourceSizes:
+    files, lanes = reader.files, reader.lanes
+    size = sum(file.stamp.size for file in files)
+    # Of a compressed record nothing but its part of the file is known.
+    sample = round(size / len(reader)) if known is None else known
+    compression = next(file.compression for file in files if file.records)
+    name = next(file.name for file in files if file.records)
+    return SourceSizes(
+        "tfrecord",
+        tuple(FileSizes(file.name, file.records, file.stamp.size) for file in files),
+        sample,
+        known is None,
+        held_bytes=lanes.number * (lanes.window * sample + 2 * CHUNK),
+        random_calls=calls,
+        local_disk=None if is_remote(name) else local_file_system(name),
+        sequence=SequentialRead(_why(compression or ""), lanes),
+    )
+
+
+def _example_bytes(features: Mapping[str, FeatureConfig]) -> int | None:
+    """Bytes of the features of one sample; None when there are strings, whose lengths only the records know."""
+    if any(feature.dtype not in _WIDTHS for feature in features.values()):
+        return None
+    return sum(_WIDTHS[feature.dtype] * math.prod(feature.shape) for feature in features.values())

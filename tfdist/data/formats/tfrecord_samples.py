@@ -10,20 +10,55 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from tfdist.config.data_sections import FeatureConfig
+from tfdist.data.argument_checks import integer
+from tfdist.data.files.file_patterns import FilePatterns
 from tfdist.data.fingerprints import Fingerprint, of_files
 from tfdist.data.formats.image_features import ImageFeature
+from tfdist.data.formats.tfrecord_files import TFRecords, open_tfrecords
 from tfdist.data.ops.record_groups import read_groups
 from tfdist.data.ops.record_parser import RecordParser, reason_of
 from tfdist.data.ops.sample_batches import Augmentation, PaddedBatches, cut_filled, parallel_parses, parse_each
 from tfdist.data.ops.sample_indices import SampleIndices
 from tfdist.data.random_access.record_reader import RecordBlock
 from tfdist.data.random_access.records import OnCorrupt
-from tfdist.data.sample_source import FilePatterns
-from tfdist.data.sequential.sequential_tfrecords import SequentialTFRecordReader, TFRecords, open_tfrecords
-from tfdist.errors import DataError
+from tfdist.data.sample_source import SampleSource
+from tfdist.data.sequential.sequential_tfrecords import SequentialTFRecordReader
+from tfdist.errors import DataError, UsageError
 from tfdist.order.sequential_order import Lanes
 
 Feature: TypeAlias = tf.io.FixedLenFeature | ImageFeature
+
+
+def tfrecord_source(
+    files: FilePatterns,
+    parse: Callable[[tf.Tensor], Any] | None,
+    features: Mapping[str, Feature] | None,
+    label: str | None,
+    on_corrupt: OnCorrupt = "stop",
+    **sequential: int,
+) -> SampleSource:
+    """The records of TFRecord files, by whichever of `parse` and `features` with `label` is given.
+
+    `sequential` has `shuffle_buffer` and `interleave`, see `tfdist.data.tfrecords`.
+    """
+    if on_corrupt not in ("stop", "skip"):
+        raise UsageError(f"on_corrupt: expected stop or skip. Received: {on_corrupt!r}")
+    for name, value in sequential.items():
+        integer(name, value, at_least=1)
+    if parse is not None and features is None and label is None:
+        return ParsedRecordSamples(files, parse, on_corrupt, **sequential)
+    if parse is None and features is not None and label is not None:
+        return ExampleSamples(files, features, label, on_corrupt, **sequential)
+    given = [name for name, value in (("parse", parse), ("features", features), ("label", label)) if value is not None]
+    raise UsageError(f"Expected either parse, or features and label. Received: {', '.join(given) or 'none of them'}")
+
+
+def feature_of(config: FeatureConfig) -> Feature:
+    """The feature that a config describes."""
+    if config.dtype == "image":
+        return ImageFeature(*config.shape)
+    return tf.io.FixedLenFeature(tuple(config.shape), tf.as_dtype(config.dtype))
 
 
 class _Records:
@@ -37,16 +72,16 @@ class _Records:
         return len(self._reader)
 
     def name(self, number: int) -> str:
-        """See `Source.name`."""
+        """See `SampleSource.name`."""
         return self._reader.names(np.array([number]))[0]
 
     def fingerprint(self) -> Fingerprint:
-        """See `Source.fingerprint`."""
+        """See `SampleSource.fingerprint`."""
         return of_files(_files_of(self._reader), len(self))
 
     @property
     def lanes(self) -> Lanes | None:
-        """See `Sequential.lanes`."""
+        """See `SequentialSource.lanes`."""
         return self._reader.lanes if isinstance(self._reader, SequentialTFRecordReader) else None
 
     def _open(self, reader: TFRecords, parse: Callable[[tf.Tensor], Any], what: str, batched: bool) -> None:
@@ -85,11 +120,11 @@ class ParsedRecordSamples(_Records):
         self._open(open_tfrecords(files, on_corrupt, **sequential), parse, "the parse function", batched=False)
 
     def batches(self, numbers: SampleIndices) -> tf.data.Dataset:
-        """See `Source.batches`."""
+        """See `SampleSource.batches`."""
         return self.augmented(numbers, None)
 
     def augmented(self, numbers: SampleIndices, augmentation: Augmentation | None) -> tf.data.Dataset:
-        """See `SampleBySample.augmented`."""
+        """See `PerSampleSource.augmented`."""
         return parse_each(self._in_groups(numbers), self._parsing.parse, augmentation)
 
 
@@ -120,7 +155,7 @@ class ExampleSamples(_Records):
         self._open(open_tfrecords(files, on_corrupt, **sequential), self._samples, "the features", batched=True)
 
     def batches(self, numbers: SampleIndices) -> tf.data.Dataset:
-        """See `Source.batches`."""
+        """See `SampleSource.batches`."""
         batches = self._in_groups(numbers).batches
 
         def parse(count: tf.Tensor, rows: tuple[tf.Tensor, ...]) -> Any:

@@ -1,22 +1,18 @@
-"""TFRecord files that are compressed or on another file system: read in sequence, each record with its checksums."""
+"""Reader of TFRecord files that are compressed or on another file system: in sequence, with checksums verified."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tfdist.data.files.remote_files import is_remote, names_of, stamp_of
-from tfdist.data.formats.tfrecord_files import TFRecordReader
+from tfdist.data.files.remote_files import stamp_of
 from tfdist.data.ops.prefetch import BATCH_BY_BATCH
 from tfdist.data.random_access.record_reader import RecordBlock
-from tfdist.data.random_access.records import OnCorrupt
 from tfdist.data.sequential.record_counts import SequentialFile, count_records
 from tfdist.data.sequential.sequential_reader import SampleStream, SequentialReader
-from tfdist.data.sequential.tfrecord_stream import compression_of, read_records
+from tfdist.data.sequential.tfrecord_stream import read_records
 from tfdist.errors import DataError
 from tfdist.order.sequential_order import LANES, SHUFFLE_BUFFER, Lanes
 
@@ -78,42 +74,3 @@ class SequentialTFRecordReader:
             )
         assert file.compression is not None, "an empty file has no records"
         yield from read_records(file.name, file.compression)
-
-
-TFRecords = TFRecordReader | SequentialTFRecordReader
-"""The records of TFRecord files, which are read by their numbers."""
-
-
-def open_tfrecords(
-    files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-    on_corrupt: OnCorrupt = "stop",
-    shuffle_buffer: int = SHUFFLE_BUFFER,
-    interleave: int = LANES,
-) -> TFRecords:
-    """Finds the records of files: in any order where they allow it, else in sequence.
-
-    Args:
-        files: A path, a pattern, or a list of these; with a scheme, such as `gs://`, TensorFlow reads them.
-        on_corrupt: See `Records.open`.
-        shuffle_buffer: Where they are read in sequence, see `Lanes.of`.
-        interleave: Likewise, how many files are read at the same time, at the most.
-
-    Raises:
-        DataError: See `Records.open` and `SequentialTFRecordReader`; or records are to be left out of files that are
-            read in sequence.
-    """
-    names = names_of(files)
-    compression = next((kind for kind in map(compression_of, names) if kind is not None), "")
-    if not compression and not any(map(is_remote, names)):
-        return TFRecordReader(tuple(map(Path, names)), on_corrupt)
-    if on_corrupt == "skip":
-        raise DataError(
-            f"on_corrupt: skip was asked for, and {names[0]} is {_why(compression)}: it is read in sequence, and "
-            "behind what is corrupt nothing is found again. Use on_corrupt: stop, or files that are local and not "
-            "compressed."
-        )
-    return SequentialTFRecordReader(names, shuffle_buffer, interleave)
-
-
-def _why(compression: str) -> str:
-    return f"{compression}-compressed" if compression else "on another file system"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tfdist.data.formats import npz_files
-from tfdist.data.formats.npz_files import read_npz
+from tfdist.data.formats.npz_files import read_headers, read_npz
 from tfdist.errors import DataError
 
 
@@ -55,3 +55,34 @@ def test_files_that_cannot_be_used(tmp_path: Path, write, message: str) -> None:
     write(path)
     with pytest.raises(DataError, match=message):
         read_npz(path, "train")
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_headers_give_shape_and_type(tmp_path: Path, save: object) -> None:
+    path = tmp_path / "a.npz"
+    save(path, x_train=np.zeros((100, 3, 4)), y_train=np.arange(100, dtype=np.uint8))  # type: ignore[operator]
+    x, y = read_headers(path, ("x_train", "y_train"))
+    assert (x.shape, x.dtype, y.shape, y.dtype) == ((100, 3, 4), np.float64, (100,), np.uint8)
+    assert x.stored >= 9600 if save is np.savez else x.stored < 1000
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("absent.npz", "Cannot read .*absent.npz: No such file or directory"),
+        ("text.npz", "text.npz is no npz file or is damaged"),
+        ("cut.npz", "cut.npz is no npz file or is damaged"),
+        ("other.npz", "other.npz has no array x_train. .* Received: a, b"),
+        ("objects.npz", "the array x_train holds Python objects"),
+        ("scalar.npz", "the array x_train is a single value"),
+        (".", "Cannot read .*: Is a directory"),
+    ],
+)
+def test_headers_that_cannot_be_used(tmp_path: Path, name: str, expected: str) -> None:
+    (tmp_path / "text.npz").write_text("no archive")
+    np.savez(tmp_path / "other.npz", a=1, b=2)
+    (tmp_path / "cut.npz").write_bytes((tmp_path / "other.npz").read_bytes()[:-30])
+    np.savez(tmp_path / "objects.npz", x_train=np.array([object()]))
+    np.savez(tmp_path / "scalar.npz", x_train=np.array(3))
+    with pytest.raises(DataError, match=expected):
+        read_headers(tmp_path / name, ("x_train",))

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tfdist.data.formats.tfrecord_files import CHECKED_TOGETHER_BYTES, TFRecordReader
 from tfdist.data.random_access.record_index import open_index
+from tfdist.data.random_access.tfrecord_reader import CHECKED_TOGETHER_BYTES, TFRecordReader
 from tfdist.errors import DataError
 
 Write = Callable[..., Path]

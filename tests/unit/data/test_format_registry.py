@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tfdist.config.data_sections import (
+    FORMATS,
     CsvSource,
     FeatureConfig,
     GeneratorSource,
@@ -18,13 +19,24 @@ from tfdist.config.data_sections import (
     TextSource,
     TfrecordSource,
 )
-from tfdist.data.dataset_sizes import measure
-from tfdist.data.formats import npz_headers
+from tfdist.data.format_registry import format_module, measure
+from tfdist.data.formats import npz_files
 from tfdist.errors import DataError
 
 Write = Callable[..., Path]
 FEATURES = {"x": FeatureConfig(dtype="float32", shape=[8, 2]), "y": FeatureConfig(dtype="int64")}
 TEXT = FEATURES | {"x": FeatureConfig(dtype="string")}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_of_a_config_has_a_module(name: str) -> None:
+    module = format_module(name)
+    assert callable(module.open_source) and callable(module.measure)
+
+
+def test_an_unknown_format() -> None:
+    with pytest.raises(TypeError, match="Expected a format that data/ reads: npz, .*. Received: parquet"):
+        format_module("parquet")
 
 
 def test_npz(tmp_path: Path) -> None:
@@ -39,7 +51,7 @@ def test_npz(tmp_path: Path) -> None:
 def test_a_large_array_stays_on_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, save: Callable[..., None], whole: bool, held: int
 ) -> None:
-    monkeypatch.setattr(npz_headers, "MAPPED_FROM_BYTES", 400)
+    monkeypatch.setattr(npz_files, "MAPPED_FROM_BYTES", 400)
     save(tmp_path / "a.npz", x_train=np.zeros((10, 4)), y_train=np.zeros(10, np.int64))
     sizes = measure(NpzSource(path=str(tmp_path / "a.npz"), split="train"))
     assert (sizes.whole, sizes.held_bytes, sizes.sample_bytes) == (whole, held, 24)

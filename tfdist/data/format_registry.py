@@ -1,0 +1,82 @@
+"""Registry of the formats that a config can name: the module that opens each as samples and knows its sizes.
+
+A module imports TensorFlow only where it makes tensors, so that a plan, which asks for sizes alone, does not load it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+from collections.abc import Mapping
+from typing import Any, Protocol, cast
+
+from tfdist.config.data_sections import SourceConfig
+from tfdist.data.files.file_systems import random_calls_of
+from tfdist.data.sample_source import SampleSource
+from tfdist.plan.plan_inputs import SourceSizes
+
+_MODULES: Mapping[str, str] = {
+    "npz": "npz_files",
+    "tfrecord": "tfrecord_files",
+    "csv": "csv_files",
+    "images": "image_files",
+    "text": "text_files",
+    "generator": "generator_samples",
+}
+"""Format -> its module in `tfdist.data.formats`."""
+
+
+class FormatModule(Protocol):
+    """What the module of a format must have."""
+
+    def open_source(self, section: Any, key: str) -> SampleSource:
+        """Opens what a section of this format describes.
+
+        Args:
+            section: The section, of this format's class.
+            key: Its dotted key, such as `data.train`, for the errors.
+
+        Raises:
+            ConfigError: A dotted path does not import or names no function.
+            DataError: The data is missing, damaged or empty.
+        """
+
+    def measure(self, section: Any, key: str) -> SourceSizes:
+        """Returns the sizes of the same, after the same checks, without reading samples.
+
+        `random_calls` are those of the format's own functions; `augment` and `sharding` are dealt with for all formats.
+        """
+
+
+def format_module(name: str) -> FormatModule:
+    """The module of a format.
+
+    Raises:
+        TypeError: There is none.
+    """
+    if name not in _MODULES:
+        raise TypeError(f"Expected a format that data/ reads: {', '.join(_MODULES)}. Received: {name}")
+    return cast(FormatModule, importlib.import_module(f"tfdist.data.formats.{_MODULES[name]}"))
+
+
+def open_source(section: SourceConfig, key: str) -> SampleSource:
+    """Opens what a section describes; see `FormatModule.open_source`."""
+    return format_module(section.format).open_source(section, key)
+
+
+def measure(section: SourceConfig, key: str = "data.train") -> SourceSizes:
+    """Returns the sizes of what a section describes, after the checks that the run would make at its start.
+
+    Args:
+        section: The section; the function of a generator is looked for in the working directory, too.
+        key: Its dotted key, for the errors.
+
+    Raises:
+        ConfigError: The function of a generator cannot be imported.
+        DataError: The data is missing, damaged or empty.
+    """
+    sizes = format_module(section.format).measure(section, key)
+    # What `augment` draws random numbers with beside the seed that it is given.
+    augment = random_calls_of(section.augment) if section.augment else ()
+    calls = (*sizes.random_calls, *augment)
+    return dataclasses.replace(sizes, random_calls=calls, shares=section.sharding == "none")

@@ -1,0 +1,56 @@
+"""Image files decoded to tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from tfdist.data.fingerprints import Fingerprint, of_files
+from tfdist.data.formats.image_features import decode_image
+from tfdist.data.formats.image_files import ImageFiles
+from tfdist.data.formats.reader_samples import ReaderSamples
+from tfdist.data.ops.record_parser import RecordParser
+from tfdist.data.ops.sample_batches import Augmentation, parse_each, read_filled
+from tfdist.data.ops.sample_indices import SampleIndices
+from tfdist.errors import DataError
+
+
+class ImageSamples(ReaderSamples):
+    """A folder of images: `x` is float32 [height, width, channels] from 0 to 255, `y` the int64 number of its class."""
+
+    def __init__(self, files: ImageFiles, size: Sequence[int], channels: int = 3) -> None:
+        """Takes the images.
+
+        Args:
+            files: Where they are.
+            size: `(height, width)` to which each is resized.
+            channels: 1, 3 or 4.
+        """
+        super().__init__(files)
+        self._files, self._size, self._channels = files, tuple(size), channels
+        self._parser = RecordParser(self._decode, files.read, self._undecodable)
+
+    def batches(self, numbers: SampleIndices) -> tf.data.Dataset:
+        """See `SampleSource.batches`."""
+        return self.augmented(numbers, None)
+
+    def augmented(self, numbers: SampleIndices, augmentation: Augmentation | None) -> tf.data.Dataset:
+        """See `PerSampleSource.augmented`."""
+        return parse_each(read_filled(numbers, self._load()), self._parser.parse, augmentation)
+
+    def fingerprint(self) -> Fingerprint:
+        """See `SampleSource.fingerprint`."""
+        return of_files(self._files.paths, len(self), self._files.folder)
+
+    def _read(self, numbers: NDArray[np.int64]) -> Sequence[NDArray]:
+        self._parser.note(numbers)
+        return super()._read(numbers)
+
+    def _decode(self, path: tf.Tensor, label: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        return decode_image(tf.io.read_file(path), self._size, self._channels), label
+
+    def _undecodable(self, number: int, reason: str) -> DataError:
+        return DataError(f"Cannot read the image {self.name(number)}: {reason}")

@@ -1,0 +1,77 @@
+"""Reader of TFRecord files: any record by its number, with its checksum verified."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tfdist.data.ops.prefetch import GROUP_BYTES, GROUP_RECORDS, PARALLEL_GROUPS, ReadLimits
+from tfdist.data.random_access.read_buffers import BufferPool
+from tfdist.data.random_access.record_checksums import all_whole, first_corrupt
+from tfdist.data.random_access.record_reader import RecordBlock, RecordReader
+from tfdist.data.random_access.records import OnCorrupt, Records
+from tfdist.data.random_access.scan_results import CorruptReason
+from tfdist.data.random_access.tfrecord_scan import FOOTER_BYTES, HEADER_BYTES
+from tfdist.errors import DataError
+
+CHECKED_TOGETHER_BYTES = 8 << 10
+"""Records with a smaller mean size are verified together, larger ones one by one: whichever is faster."""
+
+
+class TFRecordReader:
+    """Random access to the records of TFRecord files."""
+
+    def __init__(self, paths: tuple[Path, ...], on_corrupt: OnCorrupt = "stop") -> None:
+        """Finds the records; see `Records.open` for the errors."""
+        self.records = Records.open(paths, "tfrecord", on_corrupt=on_corrupt)
+        self._reader = RecordReader(self.records)
+        self._buffers = BufferPool()
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    @property
+    def pace(self) -> ReadLimits:
+        """How `read` may be called."""
+        # Each `os.pread` hands Python's lock to and fro: two threads that do so take longer than one.
+        calls = PARALLEL_GROUPS if self._reader.reads_many else 1
+        return ReadLimits(min(GROUP_RECORDS, int(GROUP_BYTES / max(self.records.mean_bytes, 1))), calls)
+
+    def read(self, indices: NDArray[np.int64]) -> RecordBlock:
+        """Returns the records `indices` [k].
+
+        Raises:
+            DataError: A record's checksum is wrong, or its file can no longer be read or has changed.
+        """
+        data, starts, framed = self._reader.read(indices, after=FOOTER_BYTES)
+        sizes = framed - FOOTER_BYTES
+        if (corrupt := self._first_corrupt(data, starts, sizes)) is not None:
+            raise self._corrupt(indices[corrupt : corrupt + 1])
+        return RecordBlock(data, starts, sizes)
+
+    def _first_corrupt(self, data: bytes, starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> int | None:
+        if len(sizes) and sizes.mean() < CHECKED_TOGETHER_BYTES:
+            with self._buffers.lent(len(data)) as scratch:
+                scratch[:] = np.frombuffer(data, np.uint8)
+                if all_whole(scratch, starts, sizes):
+                    return None
+        return first_corrupt(data, starts, sizes)
+
+    def places(self, indices: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Where records are, as `names` says it: places in `records.paths`, numbers in the file, both int64 [k]."""
+        spans = self.records.locate(indices)
+        return spans.files, spans.records
+
+    def names(self, indices: NDArray[np.int64]) -> list[str]:
+        """Names records for errors: each one's file and its place in it, counted from 0."""
+        files, records = self.places(indices)
+        pairs = zip(files.tolist(), records.tolist(), strict=True)
+        return [f"{self.records.paths[number]}, record {record}" for number, record in pairs]
+
+    def _corrupt(self, index: NDArray[np.int64]) -> DataError:
+        spans = self.records.locate(index)
+        (number,), (record,), (start,) = spans.files.tolist(), spans.records.tolist(), spans.offsets.tolist()
+        self._reader.check_unchanged(number)
+        return DataError(CorruptReason.DATA.told(self.records.paths[number], record, start - HEADER_BYTES))
