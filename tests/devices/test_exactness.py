@@ -9,7 +9,7 @@ import pytest
 from tests.devices.mirrored import mirrored
 from tests.devices.references import of_one_replica
 from tests.exactness.cases import CASES, names_by_default, outcome
-from tests.exactness.comparing import assert_same_case
+from tests.exactness.comparison import assert_same_case
 from tests.exactness.results import COUNTS, SIZES, Comparison, recorded
 
 SLOW = bool(os.environ.get("TFDIST_SLOW_TESTS"))

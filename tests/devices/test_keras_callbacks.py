@@ -14,7 +14,7 @@ import pytest
 import tensorflow as tf
 
 from tests.devices.mirrored import mirrored
-from tests.exactness.comparing import assert_same
+from tests.exactness.comparison import assert_same
 from tests.marks import slow
 from tfdist import on_chief, on_every_worker
 from tfdist.errors import UsageError

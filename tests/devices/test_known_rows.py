@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.exactness.comparing import assert_same
+from tests.exactness.comparison import assert_same
 
 pytestmark = pytest.mark.usefixtures("repaired", "float64")
 

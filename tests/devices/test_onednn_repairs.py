@@ -22,9 +22,9 @@ import tests.devices.conftest
 import pytest
 from tests.devices.mirrored import mirrored
 from tests.devices.references import of_one_replica
-from tests.devices.taking_out import take_out
+from tests.devices.repair_removal import take_out
 from tests.exactness.cases import outcome
-from tests.exactness.comparing import assert_same_case
+from tests.exactness.comparison import assert_same_case
 
 name, samples, *taken_out = sys.argv[1:]
 expected = of_one_replica(name, int(samples))

@@ -9,7 +9,7 @@ import pytest
 from keras import layers, ops
 
 from tests.devices.mirrored import mirrored
-from tests.exactness.comparing import assert_same
+from tests.exactness.comparison import assert_same
 from tests.exactness.table import numbers
 from tests.marks import slow
 

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from tests.devices.mirrored import mirrored
-from tests.exactness.comparing import assert_same
+from tests.exactness.comparison import assert_same
 from tfdist.keras_repairs.forward import xla_loops
 
 pytestmark = pytest.mark.usefixtures("repaired", "float64")

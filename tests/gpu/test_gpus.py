@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.workers.running import ROOT, tfdist
+from tests.workers.cli_process import ROOT, tfdist
 
 tf = pytest.importorskip("tensorflow")
 GPUS = len(tf.config.list_physical_devices("GPU"))

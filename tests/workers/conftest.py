@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from tests.ports import free_ports
-from tests.workers import launching
+from tests.workers import launcher_processes
 
 
 @pytest.fixture
-def launchers(tmp_path: Path) -> Iterator[launching.Launchers]:
+def launchers(tmp_path: Path) -> Iterator[launcher_processes.Launchers]:
     """Starts launchers with stand-in workers; afterwards none of their processes is left."""
-    with launching.launchers(tmp_path) as started:
+    with launcher_processes.launchers(tmp_path) as started:
         yield started
 
 

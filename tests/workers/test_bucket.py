@@ -11,8 +11,8 @@ import pytest
 
 from tests.bucket import Bucket, bucket
 from tests.waiting import until
-from tests.workers.resumed import STEPS, write_config
-from tests.workers.running import begun, tfdist
+from tests.workers.cli_process import begun, tfdist
+from tests.workers.resumable_model import STEPS, write_config
 from tfdist.rundir import RunDir, WorkerState
 
 SECONDS = 100

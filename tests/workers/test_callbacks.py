@@ -11,8 +11,8 @@ from typing import Any
 import keras
 import pytest
 
-from tests.exactness.comparing import assert_same
-from tests.workers.running import tfdist
+from tests.exactness.comparison import assert_same
+from tests.workers.cli_process import tfdist
 
 SCRIPTS = Path(__file__).parent / "scripts"
 BOUND = 200  # seconds; three dozen fits

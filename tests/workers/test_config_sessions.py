@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.marks import slow
-from tests.workers.running import ROOT, tfdist
+from tests.workers.cli_process import ROOT, tfdist
 from tfdist.rundir import RunDir
 
 BOUND = 120

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tests.waiting import until
-from tests.workers.launching import REPOSITORY, left_behind, marked
+from tests.workers.launcher_processes import REPOSITORY, left_behind, marked
 from tfdist.net.port_lease import PortHold
 
 

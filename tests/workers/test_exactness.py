@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from tests.exactness.cases import CASES, names_by_default
-from tests.exactness.comparing import assert_same_case
+from tests.exactness.comparison import assert_same_case
 from tests.exactness.results import COUNTS, SIZES, Comparison, recorded
-from tests.workers.running import tfdist
+from tests.workers.cli_process import tfdist
 
 SLOW = bool(os.environ.get("TFDIST_SLOW_TESTS"))
 JOBS = [(count, samples) for count in COUNTS for samples in SIZES] if SLOW else [(2, 65)]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.waiting import until
-from tests.workers.launching import Launcher, Launchers
+from tests.workers.launcher_processes import Launcher, Launchers
 from tfdist.cluster import Cluster
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.waiting import until
-from tests.workers.launching import Launchers, marked
+from tests.workers.launcher_processes import Launchers, marked
 
 PORT = 20_000
 

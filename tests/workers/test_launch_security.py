@@ -16,7 +16,7 @@ import pytest
 
 from tests.descriptors import descriptors
 from tests.waiting import until
-from tests.workers.launching import Launcher, Launchers, marked
+from tests.workers.launcher_processes import Launcher, Launchers, marked
 from tests.workers.test_launch_hosts import listens, start_both
 from tfdist.cluster import Cluster
 from tfdist.cluster.interfaces import own_addresses
@@ -80,7 +80,7 @@ def test_a_token_is_the_launchers_alone(launchers: Launchers, workers: str) -> N
     both = start_both(launchers, workers, prefix=with_token(SECRET), args=args, show="all", verbose=True)
     pids = gate.wait()
     seen = "\n".join(command_lines(each.mark) for each in both)
-    assert "tests.workers.stand_in" in seen and "not-to-be-seen" not in seen
+    assert "tests.workers.stand_in_worker" in seen and "not-to-be-seen" not in seen
     for pid in pids:  # the workers' own environment, as anybody of this user reads it
         environ = Path(f"/proc/{pid}/environ").read_bytes()
         assert b"TFDIST_WORKER" in environ and b"not-to-be-seen" not in environ

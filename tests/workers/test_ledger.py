@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.workers.launching import Launchers
+from tests.workers.launcher_processes import Launchers
 from tfdist.reports.ledger.account import Account
 from tfdist.reports.ledger.account_builder import account
 from tfdist.reports.ledger.recovery import recoveries

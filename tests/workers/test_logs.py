@@ -10,8 +10,8 @@ import pytest
 
 from tests.marks import slow
 from tests.waiting import until
-from tests.workers.launching import Launchers, marked
-from tests.workers.running import tfdist
+from tests.workers.cli_process import tfdist
+from tests.workers.launcher_processes import Launchers, marked
 from tfdist.rundir import RunDir
 
 NOISE = "I0000 00:00:1795252786.569737    4695 port.cc:153] oneDNN custom operations are on."

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.waiting import until
-from tests.workers.launching import Launcher, Launchers, left_behind
+from tests.workers.launcher_processes import Launcher, Launchers, left_behind
 from tfdist.rundir import RunDir, State, WorkerState
 from tfdist.rundir.job_state import JobState
 

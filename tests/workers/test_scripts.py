@@ -9,8 +9,8 @@ import keras
 import pytest
 
 from tests.marks import slow
-from tests.workers.running import tfdist
-from tests.workers.scripting import BOUND, SCRIPTS, assert_close, said, train
+from tests.workers.cli_process import tfdist
+from tests.workers.worker_scripts import BOUND, SCRIPTS, assert_close, said, train
 
 
 def test_what_python_gives_a_script(tmp_path: Path) -> None:

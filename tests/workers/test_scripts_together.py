@@ -22,8 +22,8 @@ import pytest
 import yaml
 
 from tests.ports import free_ports
-from tests.workers.running import ROOT
-from tests.workers.scripting import BOUND, SCRIPTS, all_said, assert_close, said, train
+from tests.workers.cli_process import ROOT
+from tests.workers.worker_scripts import BOUND, SCRIPTS, all_said, assert_close, said, train
 from tfdist.rundir import RunDir
 
 pytestmark = pytest.mark.bound(3 * BOUND)
@@ -100,7 +100,7 @@ def test_a_script_that_seeds_nothing(job: Job, tmp_path: Path) -> None:
     seed = yaml.safe_load((job.run / "config.yaml").read_text())["seed"]
     alone = tmp_path / "alone"
     subprocess.run(
-        [sys.executable, "-m", "tests.workers.seeded", str(seed), "1", alone, SCRIPTS / "unseeded.py"],
+        [sys.executable, "-m", "tests.workers.seeded_launcher", str(seed), "1", alone, SCRIPTS / "unseeded.py"],
         cwd=ROOT, capture_output=True, timeout=BOUND, check=True,
     )  # fmt: skip
     one = said(alone, 0)

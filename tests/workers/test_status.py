@@ -10,7 +10,7 @@ import sys
 from typing import Any
 
 from tests.waiting import until
-from tests.workers.launching import REPOSITORY, Launcher, Launchers, marked
+from tests.workers.launcher_processes import REPOSITORY, Launcher, Launchers, marked
 
 
 def status(launcher: Launcher, *options: str) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests.marks import slow
-from tests.workers.running import ROOT, tfdist
+from tests.workers.cli_process import ROOT, tfdist
 from tfdist.config import load_config
 from tfdist.rundir import RunDir, State, WorkerState
 

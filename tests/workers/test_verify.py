@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.workers.running import ROOT, tfdist
+from tests.workers.cli_process import ROOT, tfdist
 
 SCRIPT = Path(__file__).parent / "scripts" / "verified.py"
 BOUND = 200  # seconds: up to five jobs, one after the other

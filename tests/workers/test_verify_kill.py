@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.workers.resumed import STEPS, write_config
-from tests.workers.running import ROOT, tfdist
+from tests.workers.cli_process import ROOT, tfdist
+from tests.workers.resumable_model import STEPS, write_config
 
 BOUND = 500  # seconds: up to five starts of workers, one after the other
 
@@ -45,7 +45,7 @@ def test_a_run_that_resumes(tmp_path: Path, workers: int, kills: int) -> None:
 
 @pytest.mark.bound(BOUND)
 def test_a_run_that_does_not_end_as_the_untouched_one(tmp_path: Path) -> None:
-    config = write_config(tmp_path, model={"build": "tests.workers.forgetful.model"}, fit={"epochs": 1})
+    config = write_config(tmp_path, model={"build": "tests.workers.forgetful_model.model"}, fit={"epochs": 1})
     done, report = verify(tmp_path, "--nproc", 1, "--kills", 1, config, code=6)
     same = {finding["what"]: finding["same"] for finding in report["comparisons"]}
     assert same == {"resume": True, "samples": True, "history": False, "weights": False}

@@ -15,7 +15,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tests.workers import resumed
+from tests.workers import resumable_model
 from tests.workers.kill_plan import Kill, planned
 from tfdist.launch.environment import Assignment
 from tfdist.rundir import RunDir, WorkerState
@@ -123,11 +123,11 @@ class Watched(keras.layers.Layer):
 
 
 def model(plain: bool = False) -> keras.Model:
-    """`resumed.model` behind a layer that sees each step."""
+    """`resumable_model.model` behind a layer that sees each step."""
     assignment = Assignment.from_environ()
     assert assignment is not None
     watch = Watch(assignment, planned(assignment.attempt))
     watch.comes("build")
     watch.watch_disk()
-    built = resumed.model(plain)
-    return keras.Sequential([keras.Input((resumed.FEATURES,)), Watched(watch), *built.layers])
+    built = resumable_model.model(plain)
+    return keras.Sequential([keras.Input((resumable_model.FEATURES,)), Watched(watch), *built.layers])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.marks import slow
-from tests.workers.running import tfdist
+from tests.workers.cli_process import tfdist
 from tfdist.rundir import RunDir
 
 SCRIPT = Path(__file__).parent / "scripts" / "dying.py"

@@ -52,12 +52,12 @@ class Launchers:
     running: list[Launcher] = field(default_factory=list)
 
     def start(self, *, folder: str = ".", prefix: Sequence[str] = (), **options: Any) -> Launcher:
-        """Starts a launcher with `options` (of `launcher.py`) in a subfolder, below a command such as `ip netns`."""
+        """Starts `stand_in_launcher.py` with `options` in a subfolder, below a command such as `ip netns`."""
         place = self.folder / folder
         place.mkdir(exist_ok=True)
         mark = f"{os.getpid()}-{time.monotonic_ns()}"
         process = subprocess.Popen(
-            [*prefix, sys.executable, "-m", "tests.workers.launcher", json.dumps(options)],
+            [*prefix, sys.executable, "-m", "tests.workers.stand_in_launcher", json.dumps(options)],
             cwd=place,
             env={**os.environ, "PYTHONPATH": str(REPOSITORY), "TFDIST_TEST_MARK": mark},
             stdin=subprocess.DEVNULL,

@@ -33,7 +33,7 @@ def write_config(folder: Path, **changes: Any) -> Path:
     np.savez(data, x_train=x[:SAMPLES], y_train=y[:SAMPLES], x_test=x[SAMPLES:], y_test=y[SAMPLES:])
     content = {
         "name": "resumed",
-        "model": {"build": "tests.workers.resumed.model"},
+        "model": {"build": "tests.workers.resumable_model.model"},
         "compile": {
             "optimizer": {"name": "adam", "learning_rate": 0.01, "use_ema": True, "gradient_accumulation_steps": 3},
             "loss": "sparse_categorical_crossentropy",

@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 
 from tests.waiting import until
+from tests.workers.cli_process import ROOT
 from tests.workers.kill_plan import Kill, draw_plan, write_plan
-from tests.workers.killed import samples_file
-from tests.workers.resumed import STEPS, end_of, write_config
-from tests.workers.running import ROOT
+from tests.workers.killed_model import samples_file
+from tests.workers.resumable_model import STEPS, end_of, write_config
 from tests.workers.test_resume import begin, both, last_step, same, same_but_for_rounding, wait_for_checkpoint
 from tfdist.rundir import RunDir, WorkerState
 
@@ -104,7 +104,7 @@ def check_attempts(run: RunDir, whole: RunDir, plan: Sequence[Kill]) -> None:
 def config_for(folder: Path, plan: Sequence[Kill], **arguments: object) -> Path:
     """A config of a training that is long enough for a plan."""
     epochs = -(-sum(kill.most_steps for kill in plan) // STEPS) + 1
-    model = {"build": "tests.workers.killed.model", "args": arguments}
+    model = {"build": "tests.workers.killed_model.model", "args": arguments}
     return write_config(folder, seed=3, model=model, fit={"epochs": epochs})
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tests.marks import slow
-from tests.workers.launching import REPOSITORY
-from tests.workers.tied import Tied, tied_workers
+from tests.workers.channel_client import Tied, tied_workers
+from tests.workers.launcher_processes import REPOSITORY
 
 SCRIPT = """
 import os, sys, time

@@ -15,7 +15,8 @@ def main() -> int:
     try:
         membership = discover(options.pop("workers", None), options.pop("index", None), options.pop("nproc", None))
         fields = {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
-        code = run_job(JobSpec(membership, "script", "none.py", worker_module="tests.workers.stand_in", **fields))
+        worker = "tests.workers.stand_in_worker"
+        code = run_job(JobSpec(membership, "script", "none.py", worker_module=worker, **fields))
     except TfdistError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.exactness.comparing import assert_same
-from tests.workers.running import tfdist
+from tests.exactness.comparison import assert_same
+from tests.workers.cli_process import tfdist
 
 SCRIPT = Path(__file__).parent / "scripts" / "accumulating.py"
 BOUND = 100

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.ports import free_ports
-from tests.workers.launching import REPOSITORY
+from tests.workers.launcher_processes import REPOSITORY
 from tfdist.launch.environment import Assignment
 from tfdist.rundir import RunDir, create_run_dir
 

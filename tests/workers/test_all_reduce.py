@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.marks import slow
-from tests.workers.running import tfdist
+from tests.workers.cli_process import tfdist
 
 SCRIPT = """
     import json, sys

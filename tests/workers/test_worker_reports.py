@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.waiting import until
-from tests.workers.tied import Tied, tied_workers
+from tests.workers.channel_client import Tied, tied_workers
 from tfdist.launch.worker.channel_protocol import CALLED
 from tfdist.rundir import Failure, WorkerState
 

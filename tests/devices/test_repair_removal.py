@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.devices import test_onednn_repairs, test_repairs_alone
+from tests.devices import test_onednn_repairs, test_single_repairs
 from tests.devices.mirrored import mirrored
 from tests.devices.references import of_one_replica
-from tests.devices.taking_out import take_out
+from tests.devices.repair_removal import take_out
 from tests.exactness.cases import outcome
-from tests.exactness.comparing import assert_same_case
+from tests.exactness.comparison import assert_same_case
 from tests.marks import slow
 from tfdist.keras_repairs.registry import repairs
 
@@ -68,7 +68,7 @@ IN_OTHER_TESTS = {
     "BaseOptimizer.load_own_variables": "test_what_is_loaded_counts_on_each_replica",
     "BaseOptimizer.set_weights": "test_what_is_loaded_counts_on_each_replica",
 }
-"""The repair, and the test of `test_repairs_alone` that takes it out."""
+"""The repair, and the test of `test_single_repairs` that takes it out."""
 
 WITH_ONEDNN = {
     "keras.src.backend.tensorflow.nn.conv": "test_case_fails_without_its_repair",
@@ -131,5 +131,5 @@ def test_case_fails_without_its_repair(path: str, name: str, monkeypatch: pytest
 def test_every_repair_is_tested_once() -> None:
     listed = [*(path for path, _ in TAKEN_OUT), *IN_OTHER_TESTS, *WITH_ONEDNN, *ON_WORKERS, *SAME_NUMBERS]
     assert sorted(listed) == sorted(repair.path for repair in repairs())
-    assert set(IN_OTHER_TESTS.values()) <= set(vars(test_repairs_alone))
+    assert set(IN_OTHER_TESTS.values()) <= set(vars(test_single_repairs))
     assert set(WITH_ONEDNN.values()) <= set(vars(test_onednn_repairs))
