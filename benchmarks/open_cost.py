@@ -78,13 +78,13 @@ def _open(path: Path, middle: bool = False) -> Any:
     from tfdist.data.formats.tfrecord_samples import ParsedRecordSamples
     from tfdist.data.pipeline import build
     from tfdist.order.position import Position
-    from tfdist.runtime.distribute import take_partial_epoch
+    from tfdist.runtime.dataset_description import take_partial_epoch
 
     source = ParsedRecordSamples(str(path), lambda record: record)
     step = len(source) // BATCH // 2 if middle else 0
     batches = build(source, batch_size=BATCH, shuffle=True, seed=1, begin=Position(0, step))
     rest = take_partial_epoch(batches)
-    return batches if rest is None else rest.batches
+    return batches if rest is None else rest.batches()
 
 
 def _seconds(act: Any) -> float:

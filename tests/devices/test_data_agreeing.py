@@ -21,7 +21,7 @@ from tfdist.data.pipeline import _dealt
 from tfdist.data.sample_source import SampleSource
 from tfdist.data.worker_consistency import AgreedSource, agree
 from tfdist.errors import DataError, UsageError
-from tfdist.runtime.distribute import EpochCounter
+from tfdist.runtime.dataset_description import EpochCounter
 
 Say = dict[str, Any]
 

@@ -18,7 +18,7 @@ from tfdist.data.formats.tfrecord_samples import ExampleSamples, ParsedRecordSam
 from tfdist.data.ops.sample_indices import SampleIndices
 from tfdist.errors import DataError, UsageError
 from tfdist.order.epoch_order import EpochOrder, EpochSteps
-from tfdist.runtime.distribute import EpochCounter
+from tfdist.runtime.dataset_description import EpochCounter
 
 FEATURES = {"x": tf.io.FixedLenFeature([2], tf.float32), "y": tf.io.FixedLenFeature([], tf.int64)}
 Open = Callable[..., Any]

@@ -16,11 +16,12 @@ from tfdist.data.ops.sample_checks import SampleChecks
 from tfdist.data.ops.sample_indices import SampleIndices
 from tfdist.data.pipeline import _batches, _Feed, build
 from tfdist.errors import DataError, UsageError
+from tfdist.keras_repairs.inputs.data_adapters import distribute
 from tfdist.order.batch_split import bounds
 from tfdist.order.epoch_order import EpochOrder, EpochSteps
 from tfdist.order.per_worker_order import WorkerShareSteps
 from tfdist.order.position import Position
-from tfdist.runtime.distribute import as_replica_batches, take_partial_epoch
+from tfdist.runtime.dataset_description import take_partial_epoch
 from tfdist.runtime.strategy_settings import settings_of
 
 SIZES = [(1, 4), (2, 4), (8, 4), (9, 4), (10, 4), (11, 1), (7, 100), (225, 32)]
@@ -67,7 +68,7 @@ def test_a_training_begins_with_the_rest_of_an_epoch(
     assert take_partial_epoch(later) is None, "it comes once"
     if done:
         assert rest is not None and rest.done == done
-        assert read_epoch(rest.batches, strategy) == expected.pop(0)[done:]
+        assert read_epoch(rest.batches(), strategy) == expected.pop(0)[done:]
     else:
         assert rest is None
     assert [read_epoch(later, strategy) for _ in expected] == expected
@@ -94,7 +95,7 @@ def test_a_training_goes_on_in_the_middle_of_a_trillion_samples(strategy: tf.dis
     expected = EpochOrder(10**12, 7, True).at(3, np.arange(done * 100, done * 100 + 300)).reshape(3, 100).tolist()
     read = [
         [number for piece in strategy.experimental_local_results(y) for number in piece.numpy().tolist()]
-        for _, (_, y) in zip(range(3), iter(rest.batches), strict=False)
+        for _, (_, y) in zip(range(3), iter(rest.batches()), strict=False)
     ]
     assert read == expected
 
@@ -201,7 +202,7 @@ def test_what_replicas_are_told_of_the_pieces_of_all(steps: EpochSteps | WorkerS
     y = np.arange(steps.num_samples)
     feed = _Feed(ArraySamples(y, y), EpochOrder(steps.num_samples), steps, None, SampleChecks())
     strategy = mirrored(3)
-    for step in as_replica_batches(_batches(feed, strategy, Position(0, 0))):
+    for step in distribute(_batches(feed, strategy, Position(0, 0)), strategy):
         rows = [len(piece) for piece in strategy.experimental_local_results(step.data[1])]
         (total, *_), (counting, *_), (largest, *_) = (
             strategy.experimental_local_results(value) for value in (step.total, step.counting, step.largest)

@@ -17,7 +17,7 @@ from tfdist.data.formats.array_samples import ArraySamples
 from tfdist.data.pipeline import build
 from tfdist.errors import DataError, UsageError
 from tfdist.order.position import Position
-from tfdist.runtime.distribute import take_partial_epoch
+from tfdist.runtime.dataset_description import take_partial_epoch
 
 
 def noisy(sample: tuple[tf.Tensor, tf.Tensor], seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -66,7 +66,7 @@ def test_augmentation_goes_on_inside_an_epoch() -> None:
     whole = build(source(10), begin=Position(2), **options)
     rest = take_partial_epoch(build(source(10), begin=Position(2, 1), **options))
     assert rest is not None
-    np.testing.assert_array_equal(read(rest.batches, one), read(whole, one)[4:])
+    np.testing.assert_array_equal(read(rest.batches(), one), read(whole, one)[4:])
 
 
 def test_augmentation_may_change_shapes_and_strings_stay(strategy: tf.distribute.Strategy) -> None:

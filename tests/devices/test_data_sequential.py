@@ -24,8 +24,7 @@ from tfdist.data.pipeline import build
 from tfdist.errors import DataError, UsageError
 from tfdist.order.position import Position
 from tfdist.order.sequential_order import LaneOrder, Lanes
-from tfdist.runtime.distribute import order_of as order_noted
-from tfdist.runtime.distribute import take_partial_epoch
+from tfdist.runtime.dataset_description import description_of, take_partial_epoch
 
 LAYOUTS = [[10], [5, 5], [0, 3, 0, 7, 0], [1] * 10, [40, 3, 25]]
 
@@ -83,7 +82,7 @@ def test_a_training_begins_with_the_rest_of_an_epoch(
     expected = [
         expected_epoch(epoch_of(order_of(sizes, 8), epoch), 8, strategy.num_replicas_in_sync) for epoch in (2, 3)
     ]
-    assert read_epoch(rest.batches, strategy) == expected[0][done:]
+    assert read_epoch(rest.batches(), strategy) == expected[0][done:]
     assert read_epoch(later, strategy) == expected[1]
 
 
@@ -143,7 +142,7 @@ def test_of_an_endless_generator_an_epoch_is_what_is_asked_for() -> None:
 def test_what_the_order_depends_on_is_noted() -> None:
     source = GeneratorSamples(numbers, samples=[13, 14], lanes=2, shuffle_buffer=16)
     facts = {"samples": 27, "batch_size": 4, "seed": 3, "shuffle": True, "augmented": True, "lanes": 2, "window": 8}
-    noted = order_noted(build(source, batch_size=4, shuffle=True, seed=3, augment=lambda sample, seed: sample))
+    noted = description_of(build(source, batch_size=4, shuffle=True, seed=3, augment=lambda sample, seed: sample)).order
     assert noted is not None and noted.facts == facts
 
 

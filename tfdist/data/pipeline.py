@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
@@ -21,16 +22,8 @@ from tfdist.order.epoch_order import EpochOrder, EpochSteps
 from tfdist.order.per_worker_order import SampleOrder, WorkerShareOrder, WorkerShareSteps
 from tfdist.order.position import START, Position
 from tfdist.order.sequential_order import LaneOrder, Lanes
-from tfdist.runtime.distribute import (
-    EpochCounter,
-    PipelineOrder,
-    ReplicaBatch,
-    no_autotune_options,
-    note_order,
-    per_replica,
-    with_partial_epoch,
-    with_replica_batches,
-)
+from tfdist.runtime.dataset_description import EpochCounter, PartialEpoch, PipelineOrder, description_of
+from tfdist.runtime.distribute import ReplicaBatch, no_autotune_options, per_replica
 from tfdist.runtime.strategy_settings import settings_of
 
 Batches: TypeAlias = tf.data.Dataset | tf.distribute.DistributedDataset
@@ -127,7 +120,8 @@ def _build(
     if not begin.step:
         return _batches(feed, strategy, begin), feed.facts
     later = _batches(feed, strategy, Position(begin.epoch + 1))
-    return with_partial_epoch(later, begin.step, lambda: _batches(feed, strategy, begin)), feed.facts
+    description_of(later).partial_epoch = PartialEpoch(begin.step, lambda: _batches(feed, strategy, begin))
+    return later, feed.facts
 
 
 def _dealt(
@@ -215,14 +209,18 @@ def _batches(feed: _Feed, strategy: tf.distribute.Strategy, begin: Position) -> 
     def _left(replica_ids: Sequence[int]) -> int:
         return (len(steps) - begin.step) * len(replica_ids)
 
-    def ordered(epochs: EpochCounter) -> PipelineOrder:
-        return PipelineOrder(epochs, lambda place: _batches(feed, strategy, place), feed.facts)
+    def ordered(batches: Batches, epochs: EpochCounter) -> Batches:
+        order = PipelineOrder(epochs, lambda place: _batches(feed, strategy, place), feed.facts)
+        description_of(batches).order = order
+        return batches
 
     if steps.num_replicas == 1:
-        return note_order(make([0]), ordered(epochs))
-    return with_replica_batches(
-        per_replica(make, strategy), lambda: note_order(per_replica(make_shares, strategy), ordered(epochs_of_shares))
+        return ordered(make([0]), epochs)
+    batches = per_replica(make, strategy)
+    description_of(batches).replica_batches = functools.cache(
+        lambda: ordered(per_replica(make_shares, strategy), epochs_of_shares)
     )
+    return batches
 
 
 def _samples_in(steps: EpochSteps | WorkerShareSteps, step: tf.Tensor) -> tf.Tensor:

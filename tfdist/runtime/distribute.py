@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 from tensorflow.python.data.ops import multi_device_iterator_ops
-
-from tfdist.order.position import Position
-
-_SHARES = "_tfdist_shares"
-_ORDERED = "_tfdist_ordered"
-_REST = "_tfdist_rest"
 
 
 class GlobalBatch(NamedTuple):
@@ -62,118 +55,6 @@ def local_replicas(strategy: tf.distribute.Strategy, worker: int | None = None) 
     per_worker = strategy.num_replicas_in_sync // max(tasks, 1)
     index = (resolver.task_id or 0) if worker is None and tasks > 1 else (worker or 0)
     return range(index * per_worker, (index + 1) * per_worker)
-
-
-def with_replica_batches(
-    distributed: tf.distribute.DistributedDataset, make: Callable[[], tf.distribute.DistributedDataset]
-) -> tf.distribute.DistributedDataset:
-    """Records how to make the same batches as `ReplicaBatch`es, which save `fit` counting each global batch's samples.
-
-    Args:
-        distributed: What people iterate over and give to `fit`; returned.
-        make: Makes the dataset that `fit` then takes; called once, at first need.
-    """
-    setattr(distributed, _SHARES, functools.cache(make))
-    return distributed
-
-
-def as_replica_batches(distributed: tf.distribute.DistributedDataset) -> tf.distribute.DistributedDataset:
-    """The batches of `distributed` as `ReplicaBatch`s where it is known how to make them, else as they are."""
-    make = getattr(distributed, _SHARES, None)
-    return distributed if make is None else make()
-
-
-class EpochCounter:
-    """Counts the epochs that iterators over one dataset begin, in each of its parts that must know them.
-
-    Args:
-        first: The epoch of the first iterator.
-    """
-
-    def __init__(self, first: int = 0) -> None:
-        self._next = first
-        self._parts: list[int] = []
-
-    def part(self) -> Callable[[], int]:
-        """A function for one part of the dataset: each call returns the next epoch, which an iterator begins."""
-        place = len(self._parts)
-        self._parts.append(self._next)
-
-        def take() -> int:
-            self._parts[place] += 1
-            return self._parts[place] - 1
-
-        return take
-
-    @property
-    def next(self) -> int:
-        """The epoch of the next iterator that is read."""
-        return self._parts[0] if self._parts else self._next
-
-    @next.setter
-    def next(self, epoch: int) -> None:
-        self._next = epoch
-        self._parts[:] = [epoch] * len(self._parts)
-
-
-@dataclass(frozen=True)
-class PipelineOrder:
-    """What is known of batches whose order is tfdist's own.
-
-    Attributes:
-        epochs: Counts the epochs; each iterator takes one.
-        begin: Makes the batches of an epoch from one of its steps on.
-        facts: What the order depends on, by name.
-    """
-
-    epochs: EpochCounter
-    begin: Callable[[Position], Any]
-    facts: Mapping[str, Any]
-
-
-def note_order(batches: Any, ordered: PipelineOrder) -> Any:
-    """Notes the order of `batches`, which are returned."""
-    setattr(batches, _ORDERED, ordered)
-    return batches
-
-
-def order_of(batches: Any) -> PipelineOrder | None:
-    """What `note_order` has noted; None for batches of which it has noted nothing."""
-    return getattr(batches, _ORDERED, None)
-
-
-@dataclass(frozen=True)
-class PartialEpoch:
-    """What is left of an epoch that was begun before this process.
-
-    Attributes:
-        done: Steps of it that are done.
-        batches: The other ones; for one iterator.
-    """
-
-    done: int
-    batches: Any
-
-
-def with_partial_epoch(later: Any, done: int, make: Callable[[], Any]) -> Any:
-    """Notes that a training on `later` begins with the rest of another epoch.
-
-    Args:
-        later: The batches of whole epochs; returned.
-        done: Steps of the first epoch that are done.
-        make: Makes the batches that are left of it, none where all are done; called when the training takes them.
-    """
-    setattr(later, _REST, (done, make))
-    return later
-
-
-def take_partial_epoch(batches: Any) -> PartialEpoch | None:
-    """What a training on `batches` begins with, where that is the rest of an epoch; once, afterwards None."""
-    done, make = getattr(batches, _REST, (0, None))
-    if make is None:
-        return None
-    setattr(batches, _REST, (0, None))
-    return PartialEpoch(done, make())
 
 
 def per_replica(

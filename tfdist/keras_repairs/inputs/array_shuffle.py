@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager import context
 
-from tfdist.runtime.distribute import EpochCounter
+from tfdist.runtime.dataset_description import EpochCounter
 
 Function = Callable[..., Any]
 _EPOCHS = "_tfdist_epochs"

@@ -14,7 +14,8 @@ import tensorflow as tf
 
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.warn_once import warn_once
-from tfdist.runtime.distribute import ReplicaBatch, as_replica_batches, local_replicas, per_replica
+from tfdist.runtime.dataset_description import description_of
+from tfdist.runtime.distribute import ReplicaBatch, local_replicas, per_replica
 
 _Policy = tf.data.experimental.AutoShardPolicy
 
@@ -22,7 +23,8 @@ _Policy = tf.data.experimental.AutoShardPolicy
 def distribute(dataset: Any, strategy: tf.distribute.Strategy) -> Any:
     """Cuts every global batch of `dataset` into the replicas' pieces; what is distributed already stays as it is."""
     if isinstance(dataset, tf.distribute.DistributedDataset):
-        return as_replica_batches(dataset)
+        make_replica_batches = description_of(dataset).replica_batches
+        return dataset if make_replica_batches is None else make_replica_batches()
     _check_policy(dataset, strategy)
     replicas = strategy.num_replicas_in_sync
 

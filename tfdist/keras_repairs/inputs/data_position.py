@@ -15,7 +15,7 @@ from tfdist.keras_repairs.inputs import array_shuffle
 from tfdist.keras_repairs.inputs.dataset_determinism import why_not_deterministic
 from tfdist.keras_repairs.inputs.epoch_iterator import start_partial_epoch, whole_batches
 from tfdist.order.position import Position
-from tfdist.runtime import distribute
+from tfdist.runtime.dataset_description import EpochCounter, PipelineOrder, description_of
 
 _ITERATOR = "_tfdist_iterator_of_fit"
 _FITTING = "_tfdist_fits_under_way"
@@ -127,12 +127,12 @@ def _of_arrays(adapter: Any, steps: int | None) -> FitData:
     return FitData("arrays", steps, batch_size, samples, facts, why_not)
 
 
-def _ordered(iterator: Any) -> distribute.PipelineOrder | None:
+def _ordered(iterator: Any) -> PipelineOrder | None:
     """What is known of a pipeline of tfdist.data: of the batches that the replicas get."""
-    return distribute.order_of(iterator._distributed_dataset)
+    return description_of(iterator._distributed_dataset).order
 
 
-def _epochs(iterator: Any) -> distribute.EpochCounter | None:
+def _epochs(iterator: Any) -> EpochCounter | None:
     """What counts the epochs of data whose order is tfdist's."""
     ordered = _ordered(iterator)
     return array_shuffle.epochs_of(iterator.data_adapter) if ordered is None else ordered.epochs

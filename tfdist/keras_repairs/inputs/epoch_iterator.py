@@ -13,7 +13,7 @@ from keras.src.trainers.epoch_iterator import EpochIterator
 from tfdist.keras_repairs.inputs.data_adapters import distribute
 from tfdist.keras_repairs.inputs.same_data_check import check_same_data
 from tfdist.keras_repairs.inputs.whole_reads import warn_of_whole_reading
-from tfdist.runtime.distribute import PartialEpoch, take_partial_epoch
+from tfdist.runtime.dataset_description import PartialEpoch, take_partial_epoch
 from tfdist.runtime.step_meter import StepMeter
 
 Function = Callable[..., Any]
@@ -47,7 +47,7 @@ def whole_batches(iterator: Any) -> Any:
 
 def start_partial_epoch(iterator: Any, done: int, batches: Any) -> None:
     """Makes the next epoch of a `TFEpochIterator` go on after `done` steps, with `batches`."""
-    setattr(iterator, _BEGUN, PartialEpoch(done, batches))
+    setattr(iterator, _BEGUN, PartialEpoch(done, lambda: batches))
 
 
 def epoch_iterator_source(original: Function) -> Function:
@@ -61,7 +61,7 @@ def epoch_iterator_source(original: Function) -> Function:
     def repaired(self: Any) -> Any:
         rest = self.__dict__.pop(_REST, None)
         done = 0 if rest is None else rest.done
-        dataset = original(self) if rest is None else _cut(rest.batches, self._distribute_strategy)
+        dataset = original(self) if rest is None else _cut(rest.batches(), self._distribute_strategy)
         steps = _steps(self.data_adapter, dataset, done)
         if self._distribute_strategy.num_replicas_in_sync > 1:
             return _Source(dataset, steps, self.steps_per_epoch, done)

@@ -1,0 +1,109 @@
+"""What a pipeline tells `fit` about the batches that it has made: their order, their epochs and where they start.
+
+It is kept beside the dataset, for as long as that lives. A dataset that a script transforms further is another one, of
+which nothing is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import tensorflow as tf
+
+from tfdist.order.position import Position
+
+
+class EpochCounter:
+    """Counts the epochs that iterators over one dataset begin, in each of its parts that must know them.
+
+    Args:
+        first: The epoch of the first iterator.
+    """
+
+    def __init__(self, first: int = 0) -> None:
+        self._next = first
+        self._parts: list[int] = []
+
+    def part(self) -> Callable[[], int]:
+        """A function for one part of the dataset: each call returns the next epoch, which an iterator begins."""
+        place = len(self._parts)
+        self._parts.append(self._next)
+
+        def take() -> int:
+            self._parts[place] += 1
+            return self._parts[place] - 1
+
+        return take
+
+    @property
+    def next(self) -> int:
+        """The epoch of the next iterator that is read."""
+        return self._parts[0] if self._parts else self._next
+
+    @next.setter
+    def next(self, epoch: int) -> None:
+        self._next = epoch
+        self._parts[:] = [epoch] * len(self._parts)
+
+
+@dataclass(frozen=True)
+class PipelineOrder:
+    """The order of batches, where it is tfdist's own.
+
+    Attributes:
+        epochs: Counts the epochs; each iterator takes one.
+        begin: Makes the batches of an epoch from one of its steps on.
+        facts: What the order depends on, by name.
+    """
+
+    epochs: EpochCounter
+    begin: Callable[[Position], Any]
+    facts: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class PartialEpoch:
+    """What is left of an epoch that was begun before this process.
+
+    Attributes:
+        done: Steps of it that are done.
+        batches: Makes the others, for one iterator; none where all are done.
+    """
+
+    done: int
+    batches: Callable[[], Any]
+
+
+@dataclass
+class DatasetDescription:
+    """What is known of one dataset.
+
+    Attributes:
+        order: The order of its batches; None where it is not tfdist's own.
+        partial_epoch: What a training on it begins with, until that takes it; None for a whole epoch.
+        replica_batches: Makes the same batches as `ReplicaBatch`es, which save `fit` counting the samples of each
+            global batch; called once, at first need.
+    """
+
+    order: PipelineOrder | None = None
+    partial_epoch: PartialEpoch | None = None
+    replica_batches: Callable[[], tf.distribute.DistributedDataset] | None = None
+
+
+# What describes a dataset must not refer to it, or neither would ever be freed.
+_descriptions: WeakKeyDictionary[Any, DatasetDescription] = WeakKeyDictionary()
+
+
+def description_of(batches: Any) -> DatasetDescription:
+    """The description of a dataset, to read and to change; an empty one of a dataset that is not tfdist's."""
+    return _descriptions.setdefault(batches, DatasetDescription())
+
+
+def take_partial_epoch(batches: Any) -> PartialEpoch | None:
+    """What a training on `batches` begins with, where that is the rest of an epoch; once, afterwards None."""
+    description = description_of(batches)
+    rest, description.partial_epoch = description.partial_epoch, None
+    return rest
