@@ -32,7 +32,7 @@ from tfdist.net.port_lease import PortHold, hold_ports
 from tfdist.rundir.layout import RunDir
 
 if TYPE_CHECKING:
-    from tfdist.launch.rendezvous.join_barrier import Formed
+    from tfdist.launch.rendezvous.join_barrier import FormedCluster
 
 
 def run_job(spec: JobSpec) -> int:
@@ -102,7 +102,7 @@ def _formed(
         yield created[0] if created else _join(spec, membership, formed), control
 
 
-def _join(spec: JobSpec, membership: Membership, formed: Formed) -> RunLocation:
+def _join(spec: JobSpec, membership: Membership, formed: FormedCluster) -> RunLocation:
     from tfdist.launch.rendezvous.config_agreement import check_settings
 
     try:

@@ -1,87 +1,78 @@
-"""Dials another launcher at one worker's address until it answers; never blocks."""
+"""Connector: dials the address of one worker until the launcher or doctor there has introduced itself; never blocks."""
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Generic
 
 from tfdist.cluster.cluster_spec import Address
-from tfdist.net.connection_attempts import Lookup, begin_connecting, finish_connecting
-from tfdist.net.hello import Hello
-from tfdist.net.introduction import ONE_TOKEN, Call, Reply, keep
-from tfdist.net.line_socket import LineError, LineSocket
-from tfdist.net.shared_token import Token
-from tfdist.net.sighting import (
-    LEFT,
-    NOT_TRIED,
-    REFUSED,
-    RESOLVING,
-    STRANGER,
-    UNRESOLVED,
-    Sighting,
-    says_nothing,
-    timed_out,
-    unreachable,
-)
+from tfdist.net.connection_attempts import Lookup, Resolver, begin_connecting, finish_connecting, look_up
+from tfdist.net.dial_outcome import DialOutcome, DialStatus, of_errno, of_first_bytes
+from tfdist.net.introduction import ONE_TOKEN, CallerSide, HelloT, Introduction, Reply
+from tfdist.net.line_socket import MAX_HELLO_BYTES, LineError, LineSocket
 
 CONNECT_SECONDS = 3.0
-ANSWER_SECONDS = 5.0
 _RETRY_SECONDS = 0.2
+_PEEKED_BYTES = 64
+_DRAINED_BYTES = 1 << 16
 
 
-class Dial:
-    """Attempts to meet the launcher of one worker.
+class Connector(Generic[HelloT]):
+    """Attempts to meet the process that speaks for one worker.
 
     Args:
         index: The worker.
-        address: Where its launcher listens while the cluster forms.
-        hello: This launcher's hello.
+        address: Where that process listens.
+        introduction: How this process introduces itself.
         link: Whether to keep the connection once the other has answered.
         clock: Seconds, never going back.
-        token: The job's secret; a launcher that cannot prove that it has it is not met.
+        resolver: Looks the address up.
 
     Attributes:
-        seen: What was seen there last; of a host with several addresses, at the one that led farthest.
+        seen: The last outcome; of a host with several addresses, at the one that led farthest.
         met: Who answered; None while nobody has.
-        mismatch: Why that launcher cannot take part, because of its token; None while nothing is known to be wrong.
+        mismatch: Why that process cannot take part, because of its token; None while nothing is known to be wrong.
         line: The connection, while there is one.
+        peer: The IP address that was dialled last; empty before the first.
     """
 
     def __init__(
         self,
         index: int,
         address: Address,
-        hello: Hello,
+        introduction: Introduction[HelloT],
         *,
         link: bool,
         clock: Callable[[], float],
-        token: Token | None = None,
+        resolver: Resolver = look_up,
     ) -> None:
         self.index = index
         self.address = address
-        self.seen = NOT_TRIED
-        self.met: Hello | None = None
+        self.seen = DialOutcome(DialStatus.NOT_TRIED)
+        self.met: HelloT | None = None
         self.mismatch: str | None = None
         self.line: LineSocket | None = None
-        self._hello = hello
+        self.peer = ""
+        self._introduction = introduction
         self._link = link
         self._clock = clock
-        self._token = token
-        self._lookup = Lookup(address, clock)
+        self._lookup = Lookup(address, clock, resolver)
         self._targets: list[Any] = []
         self._connecting: socket.socket | None = None
-        self._call: Call | None = None
-        self._best: Sighting | None = None
+        self._side: CallerSide[HelloT] | None = None
+        self._heard = False
+        self._best: DialOutcome | None = None
         self._deadline = 0.0
         self._next_try = 0.0
 
     @property
     def understood(self) -> LineSocket | None:
         """The line, if the other side takes what is said on it now."""
-        return self.line if self._token is None or self.met is not None else None
+        return self.line if self._introduction.token is None or self.met is not None else None
 
-    def waiting_for(self) -> tuple[list[LineSocket], list[socket.socket]]:
+    def waiting_for(self) -> tuple[list[LineSocket], list[Any]]:
         """What must become readable, and what writable, before `step` gets on."""
         return [self.line] if self.line else [], [self._connecting] if self._connecting else []
 
@@ -90,7 +81,7 @@ class Dial:
         if self.met is not None or self.mismatch is not None:
             return
         if self.line is not None:
-            self._hear_answer(self.line)
+            self._listen(self.line)
         elif self._connecting is not None:
             self._finish_connecting(self._connecting)
         elif self._targets:
@@ -98,9 +89,9 @@ class Dial:
         elif self._clock() >= self._next_try:
             self._look_up()
 
-    def lose(self) -> None:
-        """Forgets a launcher that has left, and begins anew."""
-        self._give_up(LEFT)
+    def lose(self, seen: DialStatus = DialStatus.LEFT) -> None:
+        """Hangs up on a process that was met, because of what was seen, and begins anew."""
+        self._give_up(DialOutcome(seen))
         self.met = None
 
     def close(self) -> None:
@@ -112,73 +103,105 @@ class Dial:
             self.line.close()
             self.line = None
 
-    def _give_up(self, seen: Sighting) -> None:
+    def _give_up(self, seen: DialOutcome) -> None:
         self.close()
-        if self._best is None or seen.depth >= self._best.depth:
+        if self._best is None or seen.status >= self._best.status:
             self._best = seen
         # Until every address has been tried, what was seen before stands, so that the two do not alternate.
-        if not self._targets or self._best.depth >= self.seen.depth:
+        if not self._targets or self._best.status >= self.seen.status:
             self.seen = self._best
         self._next_try = self._clock() + _RETRY_SECONDS
 
     def _look_up(self) -> None:
         targets = self._lookup.targets()
         if targets is None:
-            self.seen = RESOLVING if self.seen == NOT_TRIED else self.seen
+            if self.seen.status is DialStatus.NOT_TRIED:
+                self.seen = DialOutcome(DialStatus.RESOLVING)
             return
         self._targets = targets
         self._best = None
         if not targets:
-            self._give_up(UNRESOLVED)
+            self._give_up(DialOutcome(DialStatus.UNRESOLVED))
         else:
             self._connect()
 
     def _connect(self) -> None:
-        self._connecting, code = begin_connecting(self._targets.pop(0))
+        if self.seen.status < DialStatus.CONNECTING:
+            self.seen = DialOutcome(DialStatus.CONNECTING)
+        target = self._targets.pop(0)
+        self.peer = str(target[-1][0])
+        self._connecting, code = begin_connecting(target)
         self._deadline = self._clock() + CONNECT_SECONDS
         if code:
-            self._give_up(unreachable(code, CONNECT_SECONDS))
+            self._give_up(of_errno(code))
 
     def _finish_connecting(self, connection: socket.socket) -> None:
         code = finish_connecting(connection)
         if code is None:
             if self._clock() > self._deadline:
-                self._give_up(timed_out(CONNECT_SECONDS))
+                self._give_up(DialOutcome(DialStatus.TIMED_OUT))
             return
         if code:
-            self._give_up(unreachable(code, CONNECT_SECONDS))
+            self._give_up(of_errno(code))
             return
         self._connecting = None
-        self.line = LineSocket(connection)
-        self._call = Call(self._hello, self._token, link=self._link)
-        self.line.send(self._call.opening)
-        self._deadline = self._clock() + ANSWER_SECONDS
+        self.line = LineSocket(connection, MAX_HELLO_BYTES)
+        self._side = CallerSide(self._introduction, link=self._link)
+        self._heard = False
+        if self._side.opening is not None:
+            self.line.send(self._side.opening)
+        self._deadline = self._clock() + self._introduction.seconds
 
-    def _hear_answer(self, line: LineSocket) -> None:
-        assert self._call is not None
+    def _listen(self, line: LineSocket) -> None:
+        if not self._heard:
+            data = _first_bytes(line)
+            if data and not data.startswith(b"{"):
+                self._give_up(of_first_bytes(data))
+                return
+            self._heard = bool(data)
+        self._hear(line)
+
+    def _hear(self, line: LineSocket) -> None:
+        assert self._side is not None
         try:
             messages = line.receive(1)
-            reply = self._call.hear(messages[0]) if messages else None
+            reply = self._side.hear(messages[0]) if messages else None
         except LineError:
-            self._give_up(STRANGER)
+            self._give_up(DialOutcome(DialStatus.STRANGER))
             return
         if reply is not None:
             self._take_in(line, reply)
         elif line.is_closed():
-            self._give_up(REFUSED)
+            self._give_up(DialOutcome(DialStatus.CLOSED))
         elif self._clock() > self._deadline:
-            self._give_up(says_nothing(ANSWER_SECONDS))
+            self._give_up(DialOutcome(DialStatus.SILENT))
 
-    def _take_in(self, line: LineSocket, reply: Reply) -> None:
+    def _take_in(self, line: LineSocket, reply: Reply[HelloT]) -> None:
         if reply.say is not None:
             line.send(reply.say)
         if reply.mismatch is not None:
-            self.mismatch = f"the launcher of worker {self.index} ({self.address}) {reply.mismatch}. {ONE_TOKEN}"
+            speaker = self._introduction.hello.speaker
+            self.mismatch = f"the {speaker} of worker {self.index} ({self.address}) {reply.mismatch}. {ONE_TOKEN}"
             self.close()
         elif reply.met is not None:
             self.met = reply.met.hello
+            self.seen = DialOutcome(DialStatus.MET)
             self._targets.clear()
             if self._link:
-                keep(line, self._token, reply.met, "caller")
+                self._introduction.keep(line, reply.met, "caller")
             else:
                 self.close()
+
+
+def _first_bytes(line: LineSocket) -> bytes:
+    """What has come first, left to be read if it may be JSON; otherwise it shows which kind of server that is."""
+    try:
+        data = line.connection.recv(_PEEKED_BYTES, socket.MSG_PEEK)
+    except OSError:
+        # Nothing has come yet, or the other side is gone, which reading the line tells.
+        return b""
+    if data and not data.startswith(b"{"):
+        # Taken after all: hanging up on unread bytes would reset the connection of whoever sent them.
+        with contextlib.suppress(OSError):
+            line.connection.recv(_DRAINED_BYTES)
+    return data

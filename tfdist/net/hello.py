@@ -1,4 +1,4 @@
-"""What launchers say when they meet, and whether what two of them say fits together."""
+"""Hello: what a launcher or a doctor says of itself to another when they meet."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import platform
 import secrets
 import socket
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Self
 
 from tfdist.cluster.cluster_spec import Cluster
 from tfdist.net.line_socket import LineError, Message
@@ -18,18 +18,21 @@ _PACKAGES = ("tfdist", "tensorflow", "keras")
 
 @dataclass(frozen=True)
 class Hello:
-    """One launcher's introduction.
+    """A launcher's hello.
 
     Attributes:
-        launcher: Different for every launcher process.
+        speaker: What says it, in words.
+        sender: Different for every process.
         host: Its machine's name.
         cluster: The worker list that it was given.
-        local: The workers that it starts.
+        local: The workers of its machine that it speaks for.
         versions: Of what must be the same on every host.
-        protocol: The language that it speaks.
+        protocol: The version of the protocol that it speaks.
     """
 
-    launcher: str
+    speaker: ClassVar[str] = "launcher"
+
+    sender: str
     host: str
     cluster: str
     local: tuple[int, ...]
@@ -37,36 +40,44 @@ class Hello:
     protocol: int = PROTOCOL
 
     @classmethod
-    def own(cls, cluster: Cluster, local: tuple[int, ...]) -> Hello:
-        """This launcher's."""
+    def own(cls, cluster: Cluster, local: tuple[int, ...]) -> Self:
+        """This process's hello."""
         return cls(secrets.token_hex(8), socket.gethostname(), str(cluster), local, versions())
 
     def to_message(self, *, link: bool = False) -> Message:
-        """The hello as it is sent; `link` asks the launcher of the chief to keep the connection for the job's life."""
-        return {"hello": {**vars(self), "local": list(self.local)}, "link": link}
+        """The hello as it is sent; `link` asks the other side to keep the connection."""
+        fields = dict(vars(self))
+        return {"hello": {"launcher": fields.pop("sender"), **fields, "local": list(self.local)}, "link": link}
 
     @classmethod
-    def from_message(cls, message: Message) -> Hello:
-        """The hello that another launcher sent.
+    def from_message(cls, message: Message) -> Self:
+        """The hello that another process sent.
 
         Raises:
-            LineError: It is none.
+            LineError: The message is not one.
         """
         hello: Any = message.get("hello")
         try:
-            fields = {name: hello[name] for name in ("launcher", "host", "cluster", "versions", "protocol")}
+            fields = {name: hello[name] for name in ("host", "cluster", "versions", "protocol")}
+            fields["sender"] = hello["launcher"]
             local = tuple(hello["local"])
         except (TypeError, KeyError):
-            raise LineError("a message that is no hello of a tfdist launcher") from None
-        texts = [fields["launcher"], fields["host"], fields["cluster"]]
+            raise LineError(f"a message that is not the hello of a tfdist {cls.speaker}") from None
+        texts = [fields["sender"], fields["host"], fields["cluster"]]
         if not all(map(_is_text, texts)) or not _is_versions(fields["versions"]):
-            raise LineError("a hello with something else than texts")
+            raise LineError("a hello whose texts are not texts")
         if type(fields["protocol"]) is not int or not _are_indices(local, fields["cluster"].count(",") + 1):
             raise LineError("a hello without workers of its cluster")
         return cls(local=local, **fields)
 
+    def version_differences(self, other: Hello) -> list[tuple[str, str | None, str | None]]:
+        """Packages whose versions differ, each with this version and the other; None where it is missing."""
+        names = sorted({*self.versions, *other.versions})
+        pairs = [(name, self.versions.get(name), other.versions.get(name)) for name in names]
+        return [(name, here, there) for name, here, there in pairs if here != there]
 
-# A hello may come from anybody, and parts of it go to the terminal: no control characters, no other types.
+
+# A hello may come from anybody, and parts of it are printed: no control characters, no other types.
 def _is_text(value: Any) -> bool:
     return isinstance(value, str) and value.isprintable()
 
@@ -92,46 +103,3 @@ def versions() -> dict[str, str]:
         except importlib.metadata.PackageNotFoundError:
             found[package] = "unknown"
     return found
-
-
-def disagreement(mine: Hello, theirs: Hello, reached: int | None = None) -> str | None:
-    """Why two launchers cannot run one job, or None when they can.
-
-    Args:
-        mine: This launcher's hello.
-        theirs: The other's.
-        reached: The worker whose address this launcher dialled to meet the other; None when the other dialled.
-    """
-    them = f"the launcher on {theirs.host}"
-    if mine.launcher == theirs.launcher:
-        return f"the address of worker {reached} leads back to this machine, whose worker(s) are {_list(mine.local)}"
-    if mine.protocol != theirs.protocol:
-        return f"{them} speaks another version of tfdist: {theirs.versions} there, {mine.versions} here"
-    if mine.cluster != theirs.cluster:
-        same_workers = sorted(mine.cluster.split(",")) == sorted(theirs.cluster.split(","))
-        what = "the workers in another order" if same_workers else "another worker list"
-        return (
-            f"{them} was given {what}; the list must be the same, in the same order, on every host\n"
-            f"  here: {mine.cluster}\n  there: {theirs.cluster}"
-        )
-    if mine.versions != theirs.versions:
-        names = sorted({*mine.versions, *theirs.versions})
-        differing = [
-            f"{name} {mine.versions.get(name)} here and {theirs.versions.get(name)} there"
-            for name in names
-            if mine.versions.get(name) != theirs.versions.get(name)
-        ]
-        return f"{them} has other versions: {'; '.join(differing)}. Install the same on every host"
-    twice = sorted(set(mine.local) & set(theirs.local))
-    if twice:
-        return f"worker(s) {_list(twice)} are started twice: here and by {them}. Give each launcher its own --index"
-    if reached is not None and reached not in theirs.local:
-        return (
-            f"the address of worker {reached} leads to {them}, which starts worker(s) {_list(theirs.local)}. "
-            "Check what that name resolves to here, and --index there"
-        )
-    return None
-
-
-def _list(indices: tuple[int, ...] | list[int]) -> str:
-    return ", ".join(map(str, indices))

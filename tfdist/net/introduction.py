@@ -1,4 +1,4 @@
-"""How two launchers that meet introduce themselves, and prove that they have the same token: decides, sends nothing.
+"""Introduction of two processes that meet, with a proof that they share a token: decides what to say, sends nothing.
 
 ::
 
@@ -11,41 +11,78 @@
     {"proof": of hello, link, C and A}       ->
                                              <-         {"hello": ..., "proof": of all that was said}
 
-The caller proves first: a stranger who calls learns nothing that a guess at the token could be tested against. What
-the answerer says to a caller that has no token, or another one, is `{"refused": true}`.
+The caller proves first: a stranger who calls learns nothing that a guess at the token could be tested against. The
+answerer replies `{"refused": true}` to a caller that has another token or none.
+
+With a banner the answerer speaks first, and the caller says nothing until it has heard it: what listens there may be
+a running job, which must not be disturbed.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from tfdist.net.hello import Hello
-from tfdist.net.line_socket import LineError, LineSocket, Message
+from tfdist.net.line_socket import MAX_PEER_LINE_BYTES, LineError, LineSocket, Message
 from tfdist.net.shared_token import VARIABLE, Role, Token, fresh_nonce, transcript
 
+INTRODUCTION_SECONDS = 5.0
 WITHOUT_TOKEN = f"has no {VARIABLE}, and this one has one"
 WITH_TOKEN = f"has a {VARIABLE}, and this one has none"
 OTHER_TOKEN = f"has another {VARIABLE} than this one"
 ONE_TOKEN = "Set the same on every host, or on none"
 
+HelloT = TypeVar("HelloT", bound=Hello)
+
 
 @dataclass(frozen=True)
-class Met:
-    """A launcher that has introduced itself, and has proved that it has the token if there is one.
+class Introduction(Generic[HelloT]):
+    """How this process introduces itself, and how the others must.
+
+    Attributes:
+        hello: This process's hello; the others' are of its class.
+        token: The secret that all share; None where the network is trusted.
+        banner: What an answerer says first; None when the caller begins.
+        seconds: How long the other side may take.
+        line_bytes: The longest message from a process that has introduced itself.
+    """
+
+    hello: HelloT
+    token: Token | None = None
+    banner: Message | None = None
+    seconds: float = INTRODUCTION_SECONDS
+    line_bytes: int = MAX_PEER_LINE_BYTES
+
+    def read(self, message: Message) -> HelloT:
+        """The other side's hello. Raises LineError when the message is not one."""
+        return type(self.hello).from_message(message)
+
+    def keep(self, line: LineSocket, met: Met[HelloT], own: Role) -> None:
+        """Prepares the line for what follows the introduction: longer messages, sealed where there is a token."""
+        line.allow(self.line_bytes)
+        if self.token is not None:
+            other: Role = "answerer" if own == "caller" else "caller"
+            line.protect(self.token.seal(own, met.said), self.token.seal(other, met.said))
+
+
+@dataclass(frozen=True)
+class Met(Generic[HelloT]):
+    """A process that has introduced itself, and has proved that it has the token if there is one.
 
     Attributes:
         hello: Who it is.
-        link: Whether the caller asked for the line to stay.
+        link: Whether the caller asked to keep the line.
         said: All that was said, which the seals of the line depend on.
     """
 
-    hello: Hello
+    hello: HelloT
     link: bool
     said: bytes
 
 
 @dataclass(frozen=True)
-class Reply:
+class Reply(Generic[HelloT]):
     """What a message led to.
 
     Attributes:
@@ -55,105 +92,110 @@ class Reply:
     """
 
     say: Message | None = None
-    met: Met | None = None
+    met: Met[HelloT] | None = None
     mismatch: str | None = None
 
 
-def keep(line: LineSocket, token: Token | None, met: Met, own: Role) -> None:
-    """Makes of a stranger's line one that stays: for long messages, and sealed where there is a token."""
-    line.trust()
-    if token is not None:
-        other: Role = "answerer" if own == "caller" else "caller"
-        line.protect(token.seal(own, met.said), token.seal(other, met.said))
-
-
-class Call:
-    """The caller's side of one conversation.
+class CallerSide(Generic[HelloT]):
+    """The caller's side of one introduction.
 
     Args:
-        hello: This launcher's.
+        introduction: This process's.
         link: Whether to ask for the line to stay.
-        token: The job's secret, if it has one.
+
+    Attributes:
+        opening: What to send before anything has come; None when the answerer begins.
     """
 
-    def __init__(self, hello: Hello, token: Token | None, *, link: bool) -> None:
-        self.opening: Message = hello.to_message(link=link)
-        if token is not None:
-            self.opening["nonce"] = fresh_nonce()
-        self._token = token
+    def __init__(self, introduction: Introduction[HelloT], *, link: bool) -> None:
+        self._introduction = introduction
+        self._token = introduction.token
         self._link = link
+        self._request = introduction.hello.to_message(link=link)
+        if self._token is not None:
+            self._request["nonce"] = fresh_nonce()
+        self._awaits_banner = introduction.banner is not None
         self._challenge: Message | None = None
+        self.opening = None if self._awaits_banner else self._request
 
-    def hear(self, message: Message) -> Reply:
+    def hear(self, message: Message) -> Reply[HelloT]:
         """Takes in the answerer's next message.
 
         Raises:
-            LineError: It is none of a tfdist launcher.
+            LineError: It does not belong to an introduction.
         """
+        if self._awaits_banner:
+            if message != self._introduction.banner:
+                raise LineError("a message that is not the banner")
+            self._awaits_banner = False
+            return Reply(say=self._request)
         if self._token is None:
             if "nonce" in message:
                 return Reply(mismatch=WITH_TOKEN)
-            return Reply(met=Met(Hello.from_message(message), self._link, b""))
+            return Reply(met=Met(self._introduction.read(message), self._link, b""))
         if self._challenge is None:
             return self._prove(self._token, message)
         return self._check(self._token, self._challenge, message)
 
-    def _prove(self, token: Token, message: Message) -> Reply:
+    def _prove(self, token: Token, message: Message) -> Reply[HelloT]:
         if "hello" in message:
             return Reply(mismatch=WITHOUT_TOKEN)
         self._challenge = {"nonce": _nonce(message)}
-        return Reply(say={"proof": token.proof("caller", transcript(self.opening, self._challenge))})
+        return Reply(say={"proof": token.proof("caller", transcript(self._request, self._challenge))})
 
-    def _check(self, token: Token, challenge: Message, message: Message) -> Reply:
+    def _check(self, token: Token, challenge: Message, message: Message) -> Reply[HelloT]:
         if "refused" in message:
             return Reply(mismatch=OTHER_TOKEN)
-        hello = Hello.from_message(message)
-        said = transcript(self.opening, challenge, {"hello": message["hello"]})
+        hello = self._introduction.read(message)
+        said = transcript(self._request, challenge, {"hello": message["hello"]})
         if not token.proves("answerer", said, message.get("proof")):
             return Reply(mismatch=OTHER_TOKEN)
         return Reply(met=Met(hello, self._link, said))
 
 
-class Answer:
-    """The answerer's side of one conversation.
+class AnswererSide(Generic[HelloT]):
+    """The answerer's side of one introduction.
 
     Args:
-        hello: This launcher's.
-        token: The job's secret, if it has one.
+        introduction: This process's.
+
+    Attributes:
+        opening: What to send before anything has come; None when the caller begins.
     """
 
-    def __init__(self, hello: Hello, token: Token | None) -> None:
-        self._hello = hello
-        self._token = token
-        self._asked: tuple[Hello, Message, Message] | None = None
+    def __init__(self, introduction: Introduction[HelloT]) -> None:
+        self._introduction = introduction
+        self._token = introduction.token
+        self._asked: tuple[HelloT, Message, Message] | None = None
+        self.opening = introduction.banner
 
-    def hear(self, message: Message) -> Reply:
+    def hear(self, message: Message) -> Reply[HelloT]:
         """Takes in the caller's next message.
 
         Raises:
-            LineError: It is none of a tfdist launcher.
+            LineError: It does not belong to an introduction.
         """
         if self._asked is not None and self._token is not None:
             return self._check(self._token, *self._asked, message)
-        theirs = Hello.from_message(message)
+        theirs = self._introduction.read(message)
         link = message.get("link") is True
         if self._token is None:
-            say = self._hello.to_message()
-            if "nonce" in message:
-                return Reply(say, Met(theirs, link, b""), WITH_TOKEN)
-            return Reply(say, Met(theirs, link, b""))
+            mismatch = WITH_TOKEN if "nonce" in message else None
+            return Reply(self._introduction.hello.to_message(), Met(theirs, link, b""), mismatch)
         challenge = {"nonce": fresh_nonce()}
         if "nonce" not in message:
-            # The caller learns from the challenge that this launcher has a token.
+            # The caller learns from the challenge that this side has a token.
             return Reply(challenge, mismatch=WITHOUT_TOKEN)
         opening = {"hello": message["hello"], "link": link, "nonce": _nonce(message)}
         self._asked = (theirs, opening, challenge)
         return Reply(challenge)
 
-    def _check(self, token: Token, theirs: Hello, opening: Message, challenge: Message, message: Message) -> Reply:
+    def _check(
+        self, token: Token, theirs: HelloT, opening: Message, challenge: Message, message: Message
+    ) -> Reply[HelloT]:
         if not token.proves("caller", transcript(opening, challenge), message.get("proof")):
             return Reply({"refused": True}, mismatch=OTHER_TOKEN)
-        hello = self._hello.to_message()["hello"]
+        hello = self._introduction.hello.to_message()["hello"]
         said = transcript(opening, challenge, {"hello": hello})
         answer = {"hello": hello, "proof": token.proof("answerer", said)}
         return Reply(answer, Met(theirs, bool(opening["link"]), said))
@@ -162,5 +204,5 @@ class Answer:
 def _nonce(message: Message) -> str:
     nonce = message.get("nonce")
     if not isinstance(nonce, str) or not nonce:
-        raise LineError("a message of a tfdist launcher without its nonce")
+        raise LineError("an introduction without its nonce")
     return nonce

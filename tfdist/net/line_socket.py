@@ -12,6 +12,8 @@ from tfdist.net.shared_token import Seal
 MAX_LINE_BYTES = 1 << 20
 MAX_PEER_LINE_BYTES = 16 << 20
 """Between launchers that have met: the failures and stacks of all workers of a host may be in one message."""
+MAX_HELLO_BYTES = 256 * 1024
+"""From a stranger."""
 _RECEIVE_BYTES = 65536
 _MAX_RECEIVE_BYTES = 4 << 20
 """What one call reads at most: a peer that never stops talking must not keep its listener from everybody else."""
@@ -81,9 +83,9 @@ class LineSocket:
         self._sending: Seal | None = None
         self._receiving: Seal | None = None
 
-    def trust(self) -> None:
-        """Takes longer lines from here on: the peer is a launcher of this job."""
-        self._incoming.max_bytes = MAX_PEER_LINE_BYTES
+    def allow(self, max_bytes: int) -> None:
+        """Takes lines of up to `max_bytes` from here on: the peer is no stranger any more."""
+        self._incoming.max_bytes = max_bytes
 
     def protect(self, sending: Seal, receiving: Seal) -> None:
         """Seals all that is sent, and takes only what is sealed, from the next message on in both directions."""

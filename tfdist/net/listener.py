@@ -1,121 +1,116 @@
-"""Answers the launchers that dial this one's workers while the cluster forms; strangers cost it nothing."""
+"""Listener: accepts connections on this process's worker ports and exchanges introductions; never blocks."""
 
 from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic
 
-from tfdist.net.hello import Hello
-from tfdist.net.introduction import ONE_TOKEN, Answer, Met, Reply, keep
-from tfdist.net.line_socket import LineError, LineSocket
+from tfdist.errors import PortTakenError
+from tfdist.net.introduction import ONE_TOKEN, AnswererSide, HelloT, Introduction, Met, Reply
+from tfdist.net.line_socket import MAX_HELLO_BYTES, LineError, LineSocket
 from tfdist.net.port_lease import bind_reusable
-from tfdist.net.shared_token import Token
 
-HELLO_SECONDS = 5.0
 MAX_STRANGERS = 256
-_MAX_HELLO_BYTES = 256 * 1024
 _MAX_REFUSED = 4
 _BACKLOG = 1024
 
 
-@dataclass(eq=False)
-class Caller:
-    """A launcher that asked to stay on the line.
+@dataclass(frozen=True, eq=False)
+class Caller(Generic[HelloT]):
+    """A process that called and has introduced itself.
 
     Attributes:
         hello: Who it is.
-        line: The line to it.
-        missing: Workers that it has not met yet, with what it saw of them; None until it says so for the first time.
-        abort: Why it gave up, as it said it; None while it has not.
+        line: The line to it; None when it is not kept.
     """
 
-    hello: Hello
-    line: LineSocket
-    missing: dict[int, str] | None = None
-    abort: dict[str, Any] | None = None
-
-    def listen(self) -> bool:
-        """Takes in what it says. Returns False when it is gone or is not understood."""
-        try:
-            for message in self.line.receive():
-                if "missing" in message:
-                    self.missing = {int(index): str(seen) for index, seen in message["missing"].items()}
-                if isinstance(message.get("abort"), dict):
-                    self.abort = message["abort"]
-        except (LineError, AttributeError, ValueError, TypeError):
-            self.line.close()
-        return not self.line.is_closed()
+    hello: HelloT
+    line: LineSocket | None
 
 
 @dataclass(eq=False)
-class _Stranger:
+class _Stranger(Generic[HelloT]):
     line: LineSocket
     host: str
     deadline: float
-    answer: Answer
+    side: AnswererSide[HelloT]
 
 
-@dataclass
-class Answering:
-    """Listens on this launcher's ports, says hello to whoever does, and keeps callers who ask for it.
+class Listener(Generic[HelloT]):
+    """Listens on worker ports and introduces itself to whoever does; strangers cost it little and learn nothing.
 
     Args:
-        ports: Worker -> port, of the workers that are started here. The launcher holds them already.
-        hello: This launcher's hello.
+        ports: Those of the workers here. This process holds them already.
+        introduction: How this process introduces itself; callers who cannot prove that they have its token count for
+            nothing.
         clock: Seconds, never going back.
-        token: The job's secret; callers who cannot prove that they have it count for nothing.
-        keeps: Whether this is the chief's launcher, which callers may stay on the line with.
+        keeps: Whether callers may keep the line.
+
+    Attributes:
+        mismatch: Why a process that called cannot take part, because of its token; None while none did.
+        refused: Addresses whose callers did not prove that they have the token, with what is wrong; the newest few.
     """
 
-    ports: Mapping[int, int]
-    hello: Hello
-    clock: Callable[[], float]
-    token: Token | None = None
-    keeps: bool = True
-    callers: list[Caller] = field(default_factory=list)
-    hellos: list[Hello] = field(default_factory=list)
-    problem: str | None = None
-    """Why a launcher that called cannot take part, because of its token."""
-    refused: dict[str, str] = field(default_factory=dict)
-    """Addresses whose callers did not prove that they have the token, with what is wrong; the newest few."""
-    _listeners: list[socket.socket] = field(default_factory=list)
-    _strangers: list[_Stranger] = field(default_factory=list)
+    def __init__(
+        self,
+        ports: Sequence[int],
+        introduction: Introduction[HelloT],
+        clock: Callable[[], float],
+        *,
+        keeps: bool = True,
+    ) -> None:
+        self.mismatch: str | None = None
+        self.refused: dict[str, str] = {}
+        self._ports = ports
+        self._introduction = introduction
+        self._clock = clock
+        self._keeps = keeps
+        self._listeners: list[socket.socket] = []
+        self._strangers: list[_Stranger[HelloT]] = []
+        self._arrived: list[Caller[HelloT]] = []
 
     def open(self) -> None:
-        """Starts to listen. Raises OSError when it cannot."""
-        for port in self.ports.values():
-            listener = bind_reusable(port)
-            self._listeners.append(listener)
-            listener.setblocking(False)
-            listener.listen(_BACKLOG)
+        """Starts to listen.
+
+        Raises:
+            PortTakenError: It cannot.
+        """
+        try:
+            for port in self._ports:
+                listener = bind_reusable(port)
+                self._listeners.append(listener)
+                listener.setblocking(False)
+                listener.listen(_BACKLOG)
+        except OSError as error:
+            raise PortTakenError(
+                f"This {self._introduction.hello.speaker} cannot listen on its workers' ports {sorted(self._ports)}: "
+                f"{error}. Choose other ports in --workers (the same list on every host)."
+            ) from error
 
     def sources(self) -> list[Any]:
         """What becomes readable when there is something to do."""
-        return [*self._listeners, *(stranger.line for stranger in self._strangers), *(c.line for c in self.callers)]
+        return [*self._listeners, *(stranger.line for stranger in self._strangers)]
 
-    def step(self) -> None:
-        """Takes calls and hellos, without waiting. New hellos are added to `hellos`."""
+    def step(self) -> list[Caller[HelloT]]:
+        """Accepts connections and hears hellos, without waiting; returns who has introduced itself since."""
         for listener in self._listeners:
             # BlockingIOError: nobody calls; other errors belong to a caller that has left already.
             with contextlib.suppress(OSError):
                 while len(self._strangers) < 2 * MAX_STRANGERS:
-                    connection, (host, *_) = listener.accept()
-                    line = LineSocket(connection, _MAX_HELLO_BYTES)
-                    deadline = self.clock() + HELLO_SECONDS
-                    # An IPv4 address comes as ::ffff:1.2.3.4 on a socket that takes both kinds.
-                    host = host.removeprefix("::ffff:")
-                    self._strangers.append(_Stranger(line, host, deadline, Answer(self.hello, self.token)))
+                    self._accept(*listener.accept())
         # Heard before the oldest are dropped: a launcher's hello may have come behind a thousand others' silence.
         self._strangers = [stranger for stranger in self._strangers if self._still_strange(stranger)]
         for stranger in self._strangers[:-MAX_STRANGERS]:
             stranger.line.close()
         self._strangers = self._strangers[-MAX_STRANGERS:]
+        arrived, self._arrived = self._arrived, []
+        return arrived
 
-    def close_listeners(self) -> None:
-        """Stops listening and drops strangers; callers stay on the line."""
+    def close(self) -> None:
+        """Stops listening and hangs up on strangers; lines to callers stay."""
         for listener in self._listeners:
             listener.close()
         for stranger in self._strangers:
@@ -123,16 +118,19 @@ class Answering:
         self._listeners.clear()
         self._strangers.clear()
 
-    def close(self) -> None:
-        """Stops listening and hangs up on everybody."""
-        self.close_listeners()
-        for caller in self.callers:
-            caller.line.close()
+    def _accept(self, connection: socket.socket, address: tuple[Any, ...]) -> None:
+        line = LineSocket(connection, MAX_HELLO_BYTES)
+        side = AnswererSide(self._introduction)
+        if side.opening is not None:
+            line.send(side.opening)
+        # An IPv4 address comes as ::ffff:1.2.3.4 on a socket that takes both kinds.
+        host = str(address[0]).removeprefix("::ffff:")
+        self._strangers.append(_Stranger(line, host, self._clock() + self._introduction.seconds, side))
 
-    def _still_strange(self, stranger: _Stranger) -> bool:
+    def _still_strange(self, stranger: _Stranger[HelloT]) -> bool:
         try:
             messages = stranger.line.receive(1)
-            reply = stranger.answer.hear(messages[0]) if messages else Reply()
+            reply = stranger.side.hear(messages[0]) if messages else Reply[HelloT]()
         except LineError:
             stranger.line.close()
             return False
@@ -142,29 +140,25 @@ class Answering:
             self._refuse(stranger, reply.mismatch, reply.met)
         elif reply.met is not None:
             self._welcome(stranger.line, reply.met)
-        elif stranger.line.is_closed() or self.clock() > stranger.deadline:
+        elif stranger.line.is_closed() or self._clock() > stranger.deadline:
             stranger.line.close()
         else:
             return True
         return False
 
-    def _welcome(self, line: LineSocket, met: Met) -> None:
-        self.hellos.append(met.hello)
-        if not (met.link and self.keeps):
+    def _welcome(self, line: LineSocket, met: Met[HelloT]) -> None:
+        kept = met.link and self._keeps
+        if kept:
+            self._introduction.keep(line, met, "answerer")
+        else:
             line.close()
-            return
-        keep(line, self.token, met, "answerer")
-        # A launcher that calls again has lost its first line.
-        for caller in [caller for caller in self.callers if caller.hello.launcher == met.hello.launcher]:
-            caller.line.close()
-            self.callers.remove(caller)
-        self.callers.append(Caller(met.hello, line))
+        self._arrived.append(Caller(met.hello, line if kept else None))
 
-    def _refuse(self, stranger: _Stranger, mismatch: str, met: Met | None) -> None:
+    def _refuse(self, stranger: _Stranger[HelloT], mismatch: str, met: Met[HelloT] | None) -> None:
         stranger.line.close()
         if met is not None:
             # Without a token the network is trusted, and so is what a caller says of itself.
-            self.problem = f"the launcher on {met.hello.host} {mismatch}. {ONE_TOKEN}"
+            self.mismatch = f"the {met.hello.speaker} on {met.hello.host} {mismatch}. {ONE_TOKEN}"
             return
         # With one, a stranger's word must not end a run: this is told only if the cluster does not form.
         self.refused[stranger.host] = mismatch

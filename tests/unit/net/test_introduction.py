@@ -1,4 +1,4 @@
-"""Two launchers introduce themselves, without a socket."""
+"""Two processes introduce themselves, without a socket."""
 
 from __future__ import annotations
 
@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 
 from tfdist.net.hello import Hello
-from tfdist.net.introduction import OTHER_TOKEN, WITH_TOKEN, WITHOUT_TOKEN, Answer, Call, Reply
+from tfdist.net.introduction import (
+    OTHER_TOKEN,
+    WITH_TOKEN,
+    WITHOUT_TOKEN,
+    AnswererSide,
+    CallerSide,
+    Introduction,
+    Reply,
+)
 from tfdist.net.line_socket import LineError, Message
 from tfdist.net.shared_token import Token
 
@@ -26,10 +34,13 @@ class Conversation:
     """What both sides said, and what each came to know."""
 
     def __init__(self, theirs: Token | None, ours: Token | None, *, link: bool = True, change: Any = None) -> None:
-        self.call, self.answer = Call(CALLER, theirs, link=link), Answer(ANSWERER, ours)
+        self.call = CallerSide(Introduction(CALLER, theirs), link=link)
+        self.answer = AnswererSide(Introduction(ANSWERER, ours))
         self.said: list[Message] = []
-        self.caller, self.answerer = Reply(), Reply()
+        self.caller: Reply[Hello] = Reply()
+        self.answerer: Reply[Hello] = Reply()
         self._change = change or (lambda place, message: message)
+        assert self.call.opening is not None
         message: Message | None = self._carry(self.call.opening)
         while message is not None:
             self.answerer = self.answer.hear(message)
@@ -113,17 +124,17 @@ def test_what_is_changed_on_the_way_is_noticed(place: int, changed: Message) -> 
 
 def test_an_old_conversation_cannot_be_played_again() -> None:
     old = Conversation(SECRET, SECRET).said
-    answer = Answer(ANSWERER, SECRET)
+    answer = AnswererSide(Introduction(ANSWERER, SECRET))
     assert answer.hear(old[0]).met is None
     replayed = answer.hear(old[2])
     assert replayed.met is None and replayed.mismatch == OTHER_TOKEN
-    call = Call(CALLER, SECRET, link=True)
+    call = CallerSide(Introduction(CALLER, SECRET), link=True)
     assert call.hear(old[1]).met is None
     assert call.hear(old[3]).mismatch == OTHER_TOKEN
 
 
 def test_an_answerer_that_asks_for_a_proof_cannot_use_it_as_its_own() -> None:
-    call = Call(CALLER, SECRET, link=True)
+    call = CallerSide(Introduction(CALLER, SECRET), link=True)
     proof = call.hear({"nonce": "1" * 64}).say
     assert proof is not None
     assert call.hear({**ANSWERER.to_message(), **proof}).mismatch == OTHER_TOKEN
@@ -133,4 +144,24 @@ def test_an_answerer_that_asks_for_a_proof_cannot_use_it_as_its_own() -> None:
 @pytest.mark.parametrize("token", [None, SECRET])
 def test_strangers_are_no_launchers(message: Message, token: Token | None) -> None:
     with pytest.raises(LineError):
-        Answer(ANSWERER, token).hear(message)
+        AnswererSide(Introduction(ANSWERER, token)).hear(message)
+
+
+def test_with_a_banner_the_answerer_begins_and_the_caller_waits_for_it() -> None:
+    banner = {"doctor": 2}
+    call = CallerSide(Introduction(CALLER, banner=banner), link=True)
+    answer = AnswererSide(Introduction(ANSWERER, banner=banner))
+    assert call.opening is None and answer.opening == banner
+    request = call.hear(over_the_line(banner)).say
+    assert request is not None
+    answered = answer.hear(over_the_line(request))
+    assert answered.met is not None and answered.met.hello == CALLER and answered.met.link
+    assert answered.say is not None
+    met = call.hear(over_the_line(answered.say)).met
+    assert met is not None and met.hello == ANSWERER
+
+
+@pytest.mark.parametrize("message", [{}, {"doctor": 1}, {"hello": ANSWERER.to_message()["hello"]}])
+def test_another_banner_is_not_answered(message: Message) -> None:
+    with pytest.raises(LineError):
+        CallerSide(Introduction(CALLER, banner={"doctor": 2}), link=True).hear(message)

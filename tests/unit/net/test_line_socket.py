@@ -107,7 +107,7 @@ def test_a_stranger_may_say_little_and_who_is_known_may_say_more(pair: tuple[Lin
     _, other = pair
     line = LineSocket(pair[0].connection, max_bytes=100)
     message = b'{"a": "' + b"x" * 1000 + b'"}\n'
-    line.trust()
+    line.allow(2000)
     other.sendall(message)
     assert len(line.receive()) == 1
     other.sendall(message)

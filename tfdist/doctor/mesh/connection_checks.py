@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tfdist.cluster.environment_variables import run_variables
 from tfdist.cluster.membership import Membership
 from tfdist.doctor.check_result import CLUSTER, Check, fail, ok
-from tfdist.doctor.mesh.doctor_hello import Greeting
+from tfdist.doctor.mesh.doctor_hello import DoctorHello
 from tfdist.doctor.mesh.link_measurement import Clocks
-from tfdist.doctor.mesh.mesh import Meeting
+from tfdist.doctor.mesh.mesh import Mesh
 from tfdist.doctor.mesh.pair import Pair
 from tfdist.errors import PortTakenError
 from tfdist.net.connection_attempts import Resolver, look_up
@@ -54,10 +54,10 @@ def check_connections(
             except PortTakenError as error:
                 taken[index] = str(error)
         ports = [_port(index, cluster.workers[index].port, taken.get(index)) for index in membership.local]
-        greeting = Greeting.own(cluster, membership.local, token=VARIABLE in run_variables(), taken=taken)
-        meeting = Meeting(cluster, greeting, clocks, seconds, tell, resolver)
-        pairs = meeting.run()
-    lists = [_other_list(host, theirs, str(cluster)) for host, theirs in meeting.other_lists.items()]
+        hello = replace(DoctorHello.own(cluster, membership.local), token=VARIABLE in run_variables(), taken=taken)
+        mesh = Mesh(cluster, hello, clocks, seconds, tell, resolver)
+        pairs = mesh.run()
+    lists = [_other_list(host, theirs, str(cluster)) for host, theirs in mesh.other_lists.items()]
     return Connections((*ports, *lists), tuple(pairs))
 
 

@@ -1,73 +1,49 @@
-"""How two doctors introduce themselves, and whether what they say would let a job form."""
+"""The hello of a doctor, and whether two of them would let a job form."""
 
 from __future__ import annotations
 
-import secrets
-import socket
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Self
 
-from tfdist.cluster.cluster_spec import Cluster
-from tfdist.net.hello import versions
-from tfdist.net.line_socket import LineError, Message
+from tfdist.net.hello import Hello
+from tfdist.net.introduction import Introduction
+from tfdist.net.line_socket import MAX_HELLO_BYTES, LineError, Message
 
-PROTOCOL = 1
-BANNER: Message = {"doctor": PROTOCOL}
-"""What a doctor says first to whoever calls: a caller who hears something else has sent nothing, and leaves."""
+BANNER: Message = {"doctor": 2}
+"""What a doctor says first to whoever calls, with the version of the doctors' protocol."""
+DOCTOR_SECONDS = 4.0
+"""For an introduction: less than a launcher bears with a silent caller, so that it is known by its silence."""
 
 
 @dataclass(frozen=True)
-class Greeting:
-    """One doctor's introduction.
+class DoctorHello(Hello):
+    """A doctor's hello.
 
     Attributes:
-        doctor: Different for every doctor process.
-        host: Its machine's name.
-        cluster: The worker list that it was given.
-        local: The workers of its machine that it speaks for.
-        versions: Of what must be the same on every host.
         token: Whether TFDIST_TOKEN is set there.
         taken: Worker -> who has its port, for those whose port is not free.
     """
 
-    doctor: str
-    host: str
-    cluster: str
-    local: tuple[int, ...]
-    versions: dict[str, str]
-    token: bool
-    taken: dict[int, str]
+    speaker: ClassVar[str] = "doctor"
+
+    token: bool = False
+    taken: Mapping[int, str] = field(default_factory=dict)
 
     @classmethod
-    def own(cls, cluster: Cluster, local: tuple[int, ...], *, token: bool, taken: Mapping[int, str]) -> Greeting:
-        """This doctor's."""
-        return cls(secrets.token_hex(8), socket.gethostname(), str(cluster), local, versions(), token, dict(taken))
-
-    def to_message(self) -> Message:
-        """The greeting as it is sent."""
-        return {"greeting": asdict(self)}
-
-    @classmethod
-    def from_message(cls, message: Message) -> Greeting:
-        """The greeting that another doctor sent.
-
-        Raises:
-            LineError: It is none.
-        """
-        told: Any = message.get("greeting")
+    def from_message(cls, message: Message) -> Self:
+        hello = super().from_message(message)
+        told: Any = message["hello"]
         try:
-            return cls(
-                str(told["doctor"]),
-                str(told["host"]),
-                str(told["cluster"]),
-                tuple(int(index) for index in told["local"]),
-                {str(name): str(version) for name, version in told["versions"].items()},
-                bool(told["token"]),
-                {int(index): str(text) for index, text in told["taken"].items()},
-            )
+            taken = {int(index): str(text) for index, text in told["taken"].items()}
+            return replace(hello, token=bool(told["token"]), taken=taken)
         except (TypeError, KeyError, ValueError, AttributeError):
-            raise LineError("a message that is no greeting of a tfdist doctor") from None
+            raise LineError("a message that is not the hello of a tfdist doctor") from None
+
+
+def doctor_introduction(hello: DoctorHello) -> Introduction[DoctorHello]:
+    """How doctors introduce themselves: a caller stays silent until it has heard the banner of a doctor."""
+    return Introduction(hello, banner=BANNER, seconds=DOCTOR_SECONDS, line_bytes=MAX_HELLO_BYTES)
 
 
 @dataclass(frozen=True)
@@ -83,16 +59,16 @@ class Disagreement:
     advice: str
 
 
-def leads_elsewhere(mine: Greeting, theirs: Greeting, reached: int) -> Disagreement | None:
+def leads_elsewhere(mine: DoctorHello, theirs: DoctorHello, reached: int) -> Disagreement | None:
     """Whether the address of a worker leads to somebody else; None when it leads to that worker.
 
     Args:
-        mine: This doctor's greeting.
+        mine: This doctor's hello.
         theirs: That of the doctor which answered.
-        reached: The worker whose address was called.
+        reached: The worker whose address was dialled.
     """
     advice = "Check what its name resolves to on this host, and --index there."
-    if mine.doctor == theirs.doctor and reached not in mine.local:
+    if mine.sender == theirs.sender and reached not in mine.local:
         return Disagreement("the address leads back to this machine", advice)
     if reached not in theirs.local and mine.cluster == theirs.cluster:
         held = ", ".join(map(str, theirs.local))
@@ -100,7 +76,7 @@ def leads_elsewhere(mine: Greeting, theirs: Greeting, reached: int) -> Disagreem
     return None
 
 
-def disagreement(mine: Greeting, theirs: Greeting) -> Disagreement | None:
+def disagreement(mine: DoctorHello, theirs: DoctorHello) -> Disagreement | None:
     """What two hosts must have alike and have not; None when all is alike."""
     there = theirs.host
     if mine.cluster != theirs.cluster:
@@ -108,14 +84,10 @@ def disagreement(mine: Greeting, theirs: Greeting) -> Disagreement | None:
             f"{there} was given another worker list: {theirs.cluster}",
             f"Give the same list in the same order on every host. Here it is {mine.cluster}",
         )
-    differing = [
-        f"{name} {mine.versions.get(name)} here, {theirs.versions.get(name)} on {there}"
-        for name in sorted({*mine.versions, *theirs.versions})
-        if mine.versions.get(name) != theirs.versions.get(name)
-    ]
+    differing = [f"{name} {here} here, {other} on {there}" for name, here, other in mine.version_differences(theirs)]
     if differing:
         return Disagreement(f"other versions: {'; '.join(differing)}", "Install the same versions on every host.")
-    twice = sorted(set(mine.local) & set(theirs.local)) if mine.doctor != theirs.doctor else []
+    twice = sorted(set(mine.local) & set(theirs.local)) if mine.sender != theirs.sender else []
     if twice:
         listed = ", ".join(map(str, twice))
         return Disagreement(f"worker(s) {listed} are claimed here and by {there}", "Give each host its own --index.")

@@ -1,8 +1,8 @@
-"""Meets the doctors of the other hosts, measures the line to each, and gathers what all of them found.
+"""Mesh of doctors: each meets all others, measures the line to each, and gathers what all of them found.
 
-Every doctor calls every worker's address and answers on its own workers' ports. As soon as it knows how a connection
-is, it tells all that it has a line with; it leaves when it knows of all its own and has heard that the others do too,
-or when its time is up.
+Every doctor dials every worker's address and answers on its own workers' ports, as launchers do when they form a
+cluster. As soon as it knows what a connection is like, it tells all others that it has a line to; it leaves when it
+knows all its own connections and has heard that the others do too, or when its time is up.
 """
 
 from __future__ import annotations
@@ -11,29 +11,30 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from tfdist.cluster.cluster_spec import Cluster
-from tfdist.doctor.mesh.address_sightings import Kind, Sighting
-from tfdist.doctor.mesh.answering import Answering, Guest
-from tfdist.doctor.mesh.connection_verdict import SETTLE_SECONDS, Settling
-from tfdist.doctor.mesh.doctor_hello import Greeting, leads_elsewhere
-from tfdist.doctor.mesh.findings import Findings
-from tfdist.doctor.mesh.link_measurement import Clocks, Phase
-from tfdist.doctor.mesh.outgoing_link import Call
+from tfdist.doctor.mesh.connection_verdicts import SETTLE_SECONDS, ConnectionVerdicts
+from tfdist.doctor.mesh.dial_advice import describe_outcome
+from tfdist.doctor.mesh.doctor_hello import DoctorHello, doctor_introduction, leads_elsewhere
+from tfdist.doctor.mesh.known_pairs import KnownPairs
+from tfdist.doctor.mesh.link_measurement import Clocks, Phase, answer
+from tfdist.doctor.mesh.measured_link import MeasuredLink
 from tfdist.doctor.mesh.pair import Pair
 from tfdist.net.bounded_wait import wait_for
 from tfdist.net.connection_attempts import Resolver, look_up
-from tfdist.net.line_socket import LineError, LineSocket, Message
+from tfdist.net.dial_outcome import DialStatus
+from tfdist.net.line_socket import LineError, LineSocket
+from tfdist.net.listener import Listener
 
 _TICK_SECONDS = 0.05
 _QUIET_SECONDS = 1.0
 _NAMED = 4
 
 
-class Meeting:
-    """What one doctor does with the others.
+class Mesh:
+    """One doctor's part of the mesh.
 
     Args:
         cluster: All workers.
-        greeting: This doctor's: with the workers of this machine, and those whose ports are taken.
+        hello: This doctor's: with the workers of this machine, and those whose ports are taken.
         clocks: The time.
         seconds: How long it may last.
         tell: Is told how far it is, for whoever waits.
@@ -43,153 +44,175 @@ class Meeting:
     def __init__(
         self,
         cluster: Cluster,
-        greeting: Greeting,
+        hello: DoctorHello,
         clocks: Clocks,
         seconds: float,
         tell: Callable[[str], None],
         resolver: Resolver = look_up,
     ) -> None:
         self._cluster = cluster
-        self._greeting = greeting
+        self._hello = hello
         self._clocks = clocks
         self._seconds = seconds
         self._deadline = clocks.steady() + seconds
         self._tell = tell
         self._said = ""
-        ports = [cluster.workers[index].port for index in greeting.local if index not in greeting.taken]
-        self._answering = Answering(ports, greeting, clocks)
-        self._calls = {
-            index: Call(index, cluster.workers[index], greeting, clocks, resolver) for index in self._to_call()
+        introduction = doctor_introduction(hello)
+        ports = [cluster.workers[index].port for index in hello.local if index not in hello.taken]
+        self._listener = Listener(ports, introduction, clocks.steady)
+        self._callers: dict[LineSocket, DoctorHello] = {}
+        self._links = {
+            index: MeasuredLink(index, cluster.workers[index], introduction, clocks, resolver)
+            for index in self._to_dial()
         }
-        self._findings = Findings(greeting, len(cluster))
-        self._settling = Settling(greeting, clocks, self._findings)
+        self._known = KnownPairs(hello, len(cluster))
+        self._verdicts = ConnectionVerdicts(hello, clocks, self._known)
         self._strange: dict[int, float] = {}
 
     @property
     def other_lists(self) -> Mapping[str, str]:
         """Host -> worker list, of doctors that were given another."""
-        return self._findings.other_lists
+        return self._known.other_lists
 
     def run(self) -> list[Pair]:
-        """Meets them; returns what is known of every connection, ordered.
+        """Meets the other doctors; returns what is known of every connection, ordered.
 
         Raises:
             PortTakenError: This doctor cannot listen on a port that it holds.
         """
         try:
-            self._answering.open()
+            self._listener.open()
             while not self._is_over():
                 self._step()
                 self._wait()
-            for call in self._calls.values():
-                self._settling.settle_now(call)
+            for link in self._links.values():
+                self._verdicts.settle_now(link)
             self._share()
         finally:
-            self._answering.close()
-            for call in self._calls.values():
-                call.close()
-        return [pair for _, pair in sorted(self._findings.pairs.items())]
+            self._listener.close()
+            for line in self._callers:
+                line.close()
+            for link in self._links.values():
+                link.close()
+        return [pair for _, pair in sorted(self._known.pairs.items())]
 
-    def _to_call(self) -> Iterator[int]:
+    def _to_dial(self) -> Iterator[int]:
         """Every other worker, in a ring from this one on, so that not all measure their line to the same at once."""
-        local, count = self._greeting.local, len(self._cluster)
+        local, count = self._hello.local, len(self._cluster)
         for step in range(1, count + 1):
             index = (local[0] + step) % count
-            if index not in local or (len(local) > 1 and index not in self._greeting.taken):
+            if index not in local or (len(local) > 1 and index not in self._hello.taken):
                 yield index
 
     def _step(self) -> None:
-        for guest in self._answering.step(self._hear_guest):
-            self._findings.forget(guest.greeting)
-        for guest in self._answering.guests:
-            self._notice(guest.greeting)
-        for call in self._calls.values():
+        self._step_callers()
+        for link in self._links.values():
             # Of what is settled only a line that still tells something goes on.
-            if call.line is not None or not self._findings.is_settled(call.index):
-                self._step_call(call)
+            if link.line is not None or not self._known.is_settled(link.index):
+                self._step_link(link)
         self._measure()
-        for call in self._calls.values():
-            self._settling.settle(call)
+        for link in self._links.values():
+            self._verdicts.settle(link)
         self._share()
         self._say()
 
-    def _step_call(self, call: Call) -> None:
-        before = call.theirs
-        try:
-            for message in call.step():
-                self._findings.hear(call.theirs, message)
-        except LineError:
-            call.retry(Sighting(Kind.STRANGER))
-        if call.is_lost():
-            self._findings.forget(before)
-            if self._findings.is_settled(call.index):
-                call.close()
+    def _step_callers(self) -> None:
+        arrived = self._listener.step()
+        self._callers.update({caller.line: caller.hello for caller in arrived if caller.line is not None})
+        for line, theirs in list(self._callers.items()):
+            self._hear_caller(line, theirs)
+            if line.is_closed():
+                del self._callers[line]
+                self._known.forget(theirs)
             else:
-                call.retry(Sighting(Kind.LEFT))
-        self._notice(call.theirs)
-        if call.theirs is not None and not self._findings.is_ours(call.theirs):
-            self._strange.setdefault(call.index, self._clocks.steady())
+                self._notice(theirs)
+
+    def _hear_caller(self, line: LineSocket, theirs: DoctorHello) -> None:
+        line.flush()
+        try:
+            for message in line.receive():
+                answer(line, message, self._clocks)
+                self._known.hear(theirs, message)
+        except LineError:
+            line.close()
+
+    def _step_link(self, link: MeasuredLink) -> None:
+        before = link.met
+        try:
+            for message in link.receive():
+                self._known.hear(link.met, message)
+        except LineError:
+            link.lose(DialStatus.STRANGER)
+        if link.is_lost():
+            self._known.forget(before)
+            if self._known.is_settled(link.index):
+                link.close()
+            else:
+                link.lose()
+        self._notice(link.met)
+        if link.met is not None and not self._known.is_ours(link.met):
+            self._strange.setdefault(link.index, self._clocks.steady())
 
     def _wait(self) -> None:
-        readable: list[Any] = list(self._answering.sources())
+        readable: list[Any] = [*self._listener.sources(), *self._callers]
         writable: list[Any] = []
-        for call in self._calls.values():
-            reading, writing = call.waiting_for()
+        for link in self._links.values():
+            reading, writing = link.waiting_for()
             readable += reading
             writable += writing
         wait_for(readable, _TICK_SECONDS, writable)
 
-    def _hear_guest(self, guest: Guest, message: Message) -> None:
-        self._findings.hear(guest.greeting, message)
-
-    def _notice(self, theirs: Greeting | None) -> None:
+    def _notice(self, theirs: DoctorHello | None) -> None:
         if theirs is None:
             return
-        if self._findings.is_ours(theirs):
-            self._settling.notice(theirs)
+        if self._known.is_ours(theirs):
+            self._verdicts.notice(theirs)
         else:
-            self._findings.other_lists[theirs.host] = theirs.cluster
+            self._known.other_lists[theirs.host] = theirs.cluster
 
     def _measure(self) -> None:
         """One line at a time, so that they do not slow one another."""
         unsettled = self._unsettled()
-        if any(call.measurement is not None and call.measurement.phase is not Phase.DONE for call in unsettled):
+        if any(link.measurement is not None and link.measurement.phase is not Phase.DONE for link in unsettled):
             return
-        for call in unsettled:
-            theirs = call.theirs
-            if theirs is None or call.measurement is not None or call.is_lost():
+        for link in unsettled:
+            theirs = link.met
+            if theirs is None or link.measurement is not None or link.is_lost():
                 continue
-            if theirs.doctor != self._greeting.doctor and not leads_elsewhere(self._greeting, theirs, call.index):
-                call.measure()
+            if theirs.sender != self._hello.sender and not leads_elsewhere(self._hello, theirs, link.index):
+                link.measure()
                 return
 
-    def _unsettled(self) -> list[Call]:
-        return [call for call in self._calls.values() if not self._findings.is_settled(call.index)]
+    def _unsettled(self) -> list[MeasuredLink]:
+        return [link for link in self._links.values() if not self._known.is_settled(link.index)]
 
     def _share(self) -> None:
-        self._findings.share(self._lines(), complete=not self._unsettled())
+        self._known.share(self._lines(), complete=not self._unsettled())
 
     def _lines(self) -> Mapping[str, LineSocket]:
         """One line to each other doctor; rather one that it called on, where no load of ours is on its way."""
-        lines: dict[str, LineSocket] = {}
-        ends = [(call.theirs, call.line) for call in self._calls.values()]
-        ends += [(guest.greeting, guest.line) for guest in self._answering.guests]
-        for theirs, line in ends:
-            if theirs is not None and line is not None and not line.is_closed():
-                lines[theirs.doctor] = line
-        lines.pop(self._greeting.doctor, None)
+        ends = [(link.met, link.line) for link in self._links.values()]
+        ends += [(theirs, line) for line, theirs in self._callers.items()]
+        lines = {
+            theirs.sender: line
+            for theirs, line in ends
+            if theirs is not None and line is not None and not line.is_closed()
+        }
+        lines.pop(self._hello.sender, None)
         return lines
 
     def _is_over(self) -> bool:
         now = self._clocks.steady()
         # With a doctor of another list there is nothing to be finished together; it has a while to see this one.
         strange = {index for index, since in self._strange.items() if now > since + SETTLE_SECONDS}
-        others = set(range(len(self._cluster))) - set(self._greeting.local)
-        return now > self._deadline or (not self._unsettled() and others <= self._findings.finished | strange)
+        others = set(range(len(self._cluster))) - set(self._hello.local)
+        return now > self._deadline or (not self._unsettled() and others <= self._known.finished | strange)
 
     def _say(self) -> None:
-        missing = [call for call in self._unsettled() if call.theirs is None]
-        named = "; ".join(f"worker {call.index} ({call.address}): {call.sighting.found}" for call in missing[:_NAMED])
+        missing = [link for link in self._unsettled() if link.met is None]
+        named = "; ".join(
+            f"worker {link.index} ({link.address}): {describe_outcome(link.seen)}" for link in missing[:_NAMED]
+        )
         more = f"; and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
         left = self._deadline - self._clocks.steady()
         if missing and named + more != self._said and left < self._seconds - _QUIET_SECONDS:

@@ -8,9 +8,10 @@ from typing import Any
 
 from tfdist.cluster.interfaces import is_public
 from tfdist.doctor.check_result import CLUSTER, SET_RIGHT, CheckStatus, worst
-from tfdist.doctor.mesh.address_sightings import Sighting
-from tfdist.doctor.mesh.doctor_hello import Greeting, disagreement, leads_elsewhere
+from tfdist.doctor.mesh.dial_advice import advice_on, describe_outcome
+from tfdist.doctor.mesh.doctor_hello import DoctorHello, disagreement, leads_elsewhere
 from tfdist.doctor.mesh.link_measurement import Measured, Phase
+from tfdist.net.dial_outcome import DialOutcome
 from tfdist.net.line_socket import LineError, Message
 
 CLOCK_SECONDS = 2.0
@@ -81,12 +82,12 @@ class Pair:
         return cls(sources, target, status, code=code, **values)
 
 
-def unreached(mine: Greeting, target: int, sighting: Sighting) -> Pair:
+def unreached(mine: DoctorHello, target: int, seen: DialOutcome) -> Pair:
     """A worker whose doctor could not be met."""
-    return Pair(mine.local, target, CheckStatus.FAIL, sighting.found, sighting.advice)
+    return Pair(mine.local, target, CheckStatus.FAIL, describe_outcome(seen), advice_on(seen))
 
 
-def occupied(mine: Greeting, target: int, owner: str) -> Pair:
+def occupied(mine: DoctorHello, target: int, owner: str) -> Pair:
     """A worker whose port its own host could not take, as its doctor says."""
     return Pair(mine.local, target, CheckStatus.FAIL, f"its port is not free there: {owner}", _LEFT_ALONE, SET_RIGHT)
 
@@ -95,12 +96,17 @@ _LEFT_ALONE = "It was left alone. If it is a job of yours, check again when that
 
 
 def judge(
-    mine: Greeting, theirs: Greeting, target: int, address: str, measured: Measured | None, stalled: Phase | None = None
+    mine: DoctorHello,
+    theirs: DoctorHello,
+    target: int,
+    address: str,
+    measured: Measured | None,
+    stalled: Phase | None = None,
 ) -> Pair:
     """A worker whose doctor was met.
 
     Args:
-        mine: This doctor's greeting.
+        mine: This doctor's hello.
         theirs: The other's.
         target: The worker that was called.
         address: The IP address that answered.
@@ -110,7 +116,7 @@ def judge(
     findings = list(_findings(mine, theirs, target, address, measured, stalled))
     found = "; ".join(text for _, text, _ in findings)
     if not findings:
-        found = "this machine" if mine.doctor == theirs.doctor else f"{theirs.host} answers and agrees"
+        found = "this machine" if mine.sender == theirs.sender else f"{theirs.host} answers and agrees"
     numbers = (measured.round_trip, measured.offset, measured.bandwidth) if measured else (None, None, None)
     advice = " ".join(text for _, _, text in findings)
     status = worst(status for status, _, _ in findings)
@@ -118,7 +124,7 @@ def judge(
 
 
 def _findings(
-    mine: Greeting, theirs: Greeting, target: int, address: str, measured: Measured | None, stalled: Phase | None
+    mine: DoctorHello, theirs: DoctorHello, target: int, address: str, measured: Measured | None, stalled: Phase | None
 ) -> Iterator[Finding]:
     problem = leads_elsewhere(mine, theirs, target) or disagreement(mine, theirs)
     if problem is not None:
@@ -140,6 +146,6 @@ def _findings(
         ahead = "ahead of" if measured.offset > 0 else "behind"
         text = f"the clock of {theirs.host} is {abs(measured.offset):.1f} s {ahead} this one's"
         yield CheckStatus.WARN, text, "Set both with NTP (timedatectl set-ntp true): times in logs do not fit together."
-    if mine.doctor != theirs.doctor and is_public(address):
+    if mine.sender != theirs.sender and is_public(address):
         advice = "Let a firewall admit the cluster's own addresses alone, or use private addresses."
         yield CheckStatus.WARN, f"{address} is a public address, and TensorFlow's port asks for no password", advice

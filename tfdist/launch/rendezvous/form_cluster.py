@@ -1,9 +1,10 @@
-"""How the launchers of one job find one another before any worker starts.
+"""Forms the cluster: the launchers of one job find one another before any worker starts.
 
-Every launcher listens on its workers' ports and dials all others'; both sides say hello, and what does not fit ends
-the forming at once. The line from each launcher to the chief's stays: over it a launcher says whom it still misses,
-the chief's launcher says go when nobody misses anybody, and the two go on talking until the job's end (star.py).
-With a token (token.py) only launchers that prove to have it take part. Then nobody listens any more.
+Every launcher listens on its workers' ports and dials all others'; both sides introduce themselves, and what does not
+fit ends the forming at once. The line from each launcher to the chief's stays: over it a launcher says whom it still
+misses, the chief's launcher says go when none misses another, and the two keep talking until the job's end
+(`launch.peers`). With a token (`net.shared_token`) only launchers that prove to have it take part. Once the cluster has
+formed nobody listens any more.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from typing import Any
 from tfdist.cluster.cluster_spec import Cluster
 from tfdist.cluster.membership import Membership
 from tfdist.errors import FormingError
-from tfdist.launch.rendezvous.join_barrier import Following, Formed, Leading, abort
-from tfdist.launch.rendezvous.peer_discovery import RollCall
-from tfdist.launch.rendezvous.progress import Progress, print_progress
+from tfdist.launch.rendezvous.join_barrier import FollowerBarrier, FormedCluster, LeaderBarrier, abort
+from tfdist.launch.rendezvous.missing_workers import Progress, print_progress
+from tfdist.launch.rendezvous.peer_discovery import PeerDiscovery
 from tfdist.launch.signals import Signals
 from tfdist.net.bounded_wait import wait_for
 from tfdist.net.shared_token import Token
@@ -36,7 +37,7 @@ def form(
     clock: Callable[[], float] = time.monotonic,
     token: Token | None = None,
     say: Callable[[str], None] = print_progress,
-) -> Formed:
+) -> FormedCluster:
     """Meets the other launchers of a job.
 
     Args:
@@ -52,67 +53,68 @@ def form(
     Raises:
         FormingError: The others did not come in time, or do not agree; or another launcher gave up, and then with its
             text and its exit code.
-        Stopped: A signal came.
+        PortTakenError: This launcher cannot listen on a port that it holds.
+        LauncherStopped: A signal came.
         Exception: What `make_go` raises; the others are told.
     """
-    roll = RollCall(membership, cluster, clock, token)
-    part = Leading(roll, make_go) if roll.leads else Following(roll)
-    forming = _Forming(roll, part, timeout, signals, clock, Progress(say, clock))
+    discovery = PeerDiscovery(membership, cluster, clock, token)
+    barrier = LeaderBarrier(discovery, make_go) if discovery.leads else FollowerBarrier(discovery)
+    forming = _Forming(discovery, barrier, timeout, signals, clock, Progress(say, clock))
     formed = None
     try:
         formed = forming.run()
         return formed
     except Exception as error:
         # Whatever it is, the others need not wait until their time is up.
-        for line in roll.lines():
-            line.send(abort(error, roll.hello.host))
+        for line in discovery.lines():
+            line.send(abort(error, discovery.hello.host))
         raise
     finally:
-        roll.close(formed=formed is not None)
+        discovery.close(formed=formed is not None)
 
 
 class _Forming:
     def __init__(
         self,
-        roll: RollCall,
-        part: Leading | Following,
+        discovery: PeerDiscovery,
+        barrier: LeaderBarrier | FollowerBarrier,
         timeout: float,
         signals: Signals,
         clock: Callable[[], float],
         progress: Progress,
     ) -> None:
-        self._roll = roll
-        self._part = part
+        self._discovery = discovery
+        self._barrier = barrier
         self._timeout = timeout
         self._signals = signals
         self._clock = clock
         self._progress = progress
 
-    def run(self) -> Formed:
+    def run(self) -> FormedCluster:
         deadline = self._clock() + self._timeout
-        self._roll.open()
+        self._discovery.open()
         while True:
-            self._roll.step()
-            problem = self._roll.problem()
+            self._discovery.step()
+            problem = self._discovery.problem()
             if problem is not None:
                 self._linger()
                 raise FormingError(f"The launchers of this job do not agree: {problem}")
-            formed = self._part.step()
+            formed = self._barrier.step()
             if formed is not None:
-                self._progress.all_here(len(self._roll.cluster))
+                self._progress.all_here(len(self._discovery.cluster))
                 return formed
             if self._clock() > deadline:
-                raise FormingError(self._roll.absence(self._timeout))
-            self._progress.show(self._roll.waiting_text())
+                raise FormingError(self._discovery.absence(self._timeout))
+            self._progress.show(self._discovery.waiting_text())
             self._wait()
 
     def _wait(self) -> None:
-        readable, writable = self._roll.waiting_for()
+        readable, writable = self._discovery.waiting_for()
         wait_for([*readable, self._signals], _TICK_SECONDS, writable)
         self._signals.check()
 
     def _linger(self) -> None:
         deadline = self._clock() + LINGER_SECONDS
         while self._clock() < deadline:
-            self._roll.step()
+            self._discovery.step()
             self._wait()

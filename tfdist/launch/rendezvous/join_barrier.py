@@ -1,6 +1,7 @@
-"""How the launchers that have met agree to begin: the chief's leads, and says go once nobody misses anybody.
+"""Join barrier: the launchers that have met start together, once none of them misses another.
 
-The others follow: each tells it whom it still misses, and waits for its word. Who gives up says why.
+The chief's launcher leads: it sends "go" with what all must know. The others follow: each tells the leader whom it
+still misses, and waits for its word. A launcher that gives up says why.
 """
 
 from __future__ import annotations
@@ -11,16 +12,15 @@ from typing import Any
 
 from tfdist.errors import FormingError, TfdistError
 from tfdist.launch.peers.peer_links import PeerLink, PeerLinks, keep_alive
-from tfdist.launch.rendezvous.peer_discovery import CHIEF, RollCall
+from tfdist.launch.rendezvous.missing_workers import describe_outcome
+from tfdist.launch.rendezvous.peer_discovery import CHIEF, PeerDiscovery
 from tfdist.launch.signals import LauncherStopped
-from tfdist.net.connector import Dial
 from tfdist.net.hello import Hello
-from tfdist.net.line_socket import LineError, Message
-from tfdist.net.listener import Caller
+from tfdist.net.line_socket import LineError, LineSocket, Message
 
 
 @dataclass(frozen=True)
-class Formed:
+class FormedCluster:
     """A cluster that has formed.
 
     Attributes:
@@ -32,66 +32,66 @@ class Formed:
     control: PeerLinks
 
 
-class Leading:
+class LeaderBarrier:
     """The part of the chief's launcher.
 
     Args:
-        roll: Who is here.
-        make_go: Called once nobody misses anybody: what to hand out.
+        discovery: Who is here.
+        make_go: Called once none misses another: what to hand out.
     """
 
-    def __init__(self, roll: RollCall, make_go: Callable[[], dict[str, Any]]) -> None:
-        self._roll = roll
+    def __init__(self, discovery: PeerDiscovery, make_go: Callable[[], dict[str, Any]]) -> None:
+        self._discovery = discovery
         self._make_go = make_go
 
-    def step(self) -> Formed | None:
-        """Hears the others, and says go when it is time; the cluster, once it has formed.
+    def step(self) -> FormedCluster | None:
+        """Hears the followers, and sends "go" when it is time; the cluster, once it has formed.
 
         Raises:
             FormingError: Another launcher gave up.
         """
-        roll, callers = self._roll, self._roll.callers
-        # Each is heard before it is dropped: its last word may be why it leaves.
-        present = [caller for caller in callers if caller.listen()]
-        for caller in callers:
-            if caller.abort is not None:
-                raise _given_up(caller.abort)
-        for caller in callers:
-            if caller not in present:
-                roll.forget(caller)
-        callers[:] = present
-        linked = sorted(index for caller in callers for index in caller.hello.local)
-        ready = all(caller.missing == {} for caller in callers) and not roll.missing()
-        if linked != list(roll.remote) or not ready:
+        discovery, followers = self._discovery, self._discovery.followers
+        # Each is heard before it is dropped: its last message may say why it leaves.
+        present = [follower for follower in followers if follower.listen()]
+        for follower in followers:
+            if follower.abort is not None:
+                raise _given_up(follower.abort)
+        for follower in followers:
+            if follower not in present:
+                discovery.forget(follower)
+        followers[:] = present
+        linked = sorted(index for follower in followers for index in follower.hello.local)
+        ready = all(follower.missing == {} for follower in followers) and not discovery.missing()
+        if linked != list(discovery.remote) or not ready:
             return None
         go = self._make_go()
-        for caller in callers:
-            caller.line.send({"go": go})
-        return _formed(roll, go, [_link(roll, caller.hello, caller) for caller in callers])
+        for follower in followers:
+            follower.line.send({"go": go})
+        return _formed(discovery, go, [_link(discovery, follower.hello, follower.line) for follower in followers])
 
 
-class Following:
+class FollowerBarrier:
     """The part of every other launcher.
 
     Args:
-        roll: Who is here.
+        discovery: Who is here.
     """
 
-    def __init__(self, roll: RollCall) -> None:
-        self._roll = roll
+    def __init__(self, discovery: PeerDiscovery) -> None:
+        self._discovery = discovery
         self._told: dict[int, str] | None = None
 
-    def step(self) -> Formed | None:
+    def step(self) -> FormedCluster | None:
         """Tells the chief's launcher whom this one misses, and hears it; the cluster, once it has formed.
 
         Raises:
             FormingError: The chief's launcher gave up.
         """
-        chief = self._roll.dials[CHIEF]
+        chief = self._discovery.connectors[CHIEF]
         if chief.met is None or chief.line is None:
             self._told = None
             return None
-        missing = {index: seen.text for index, seen in self._roll.missing().items()}
+        missing = {index: describe_outcome(seen) for index, seen in self._discovery.missing().items()}
         if missing != self._told:
             chief.line.send({"missing": missing})
             self._told = missing
@@ -103,7 +103,8 @@ class Following:
         if messages and isinstance(messages[0].get("abort"), dict):
             raise _given_up(messages[0]["abort"])
         if messages and isinstance(messages[0].get("go"), dict):
-            return _formed(self._roll, messages[0]["go"], [_link(self._roll, chief.met, chief)])
+            link = _link(self._discovery, chief.met, chief.line)
+            return _formed(self._discovery, messages[0]["go"], [link])
         if chief.line.is_closed():
             chief.lose()
         return None
@@ -125,12 +126,11 @@ def _given_up(said: Message) -> FormingError:
     return error
 
 
-def _link(roll: RollCall, hello: Hello, end: Caller | Dial) -> PeerLink:
-    assert end.line is not None
-    addresses = tuple(str(roll.cluster.workers[index]) for index in hello.local)
-    keep_alive(end.line.connection)
-    return PeerLink(end.line, hello.host, hello.local, addresses)
+def _link(discovery: PeerDiscovery, hello: Hello, line: LineSocket) -> PeerLink:
+    addresses = tuple(str(discovery.cluster.workers[index]) for index in hello.local)
+    keep_alive(line.connection)
+    return PeerLink(line, hello.host, hello.local, addresses)
 
 
-def _formed(roll: RollCall, go: dict[str, Any], links: Sequence[PeerLink]) -> Formed:
-    return Formed(go, PeerLinks(links, leads=roll.leads, remote=roll.remote))
+def _formed(discovery: PeerDiscovery, go: dict[str, Any], links: Sequence[PeerLink]) -> FormedCluster:
+    return FormedCluster(go, PeerLinks(links, leads=discovery.leads, remote=discovery.remote))

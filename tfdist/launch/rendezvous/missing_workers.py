@@ -1,18 +1,110 @@
-"""What a launcher says when the cluster did not form in time: who is absent, and what was seen of each."""
+"""Why workers have not joined, in words: progress while the cluster forms, and the error when it does not."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tfdist.cluster.cluster_spec import Cluster
+from tfdist.net.connector import CONNECT_SECONDS
+from tfdist.net.dial_outcome import DialOutcome, DialStatus
+from tfdist.net.introduction import INTRODUCTION_SECONDS
 
+FIRST_SECONDS = 3.0
+"""A cluster that forms at once needs no progress."""
+BETWEEN_SECONDS = 5.0
 _CHIEF = 0
+_SHOWN = 4
+_TAKEN = "something else listens there"
+_REFUSED = "refuses the connection: no tfdist launcher waits there, or not any more", "connection refused"
+_STRANGER = f"takes the connection, but is no tfdist launcher: {_TAKEN}", _TAKEN
+_WORDS = {
+    DialStatus.NOT_TRIED: ("has not been tried yet", "not tried yet"),
+    DialStatus.RESOLVING: ("has a name that is still being looked up on this host", "its name is being looked up"),
+    DialStatus.CONNECTING: ("has not answered yet", "no answer yet"),
+    DialStatus.UNRESOLVED: ("has a name that does not resolve on this host", "its name does not resolve"),
+    DialStatus.TIMED_OUT: (
+        f"does not answer within {CONNECT_SECONDS:g} s: the host is down, or a firewall drops what is sent",
+        "timed out",
+    ),
+    DialStatus.REFUSED: _REFUSED,
+    DialStatus.CLOSED: _REFUSED,
+    DialStatus.SILENT: (
+        f"takes the connection, but says nothing for {INTRODUCTION_SECONDS:g} s: {_TAKEN}",
+        _TAKEN,
+    ),
+    DialStatus.STRANGER: _STRANGER,
+    DialStatus.GRPC: _STRANGER,
+    DialStatus.LEFT: ("was there, and has left again", "has left again"),
+    DialStatus.MET: ("answers", "answers"),
+}
+
+
+def describe_outcome(seen: DialOutcome) -> str:
+    """What was seen at a worker's address and what it means; follows the worker's name."""
+    if seen.status is DialStatus.UNREACHABLE:
+        return f"cannot be reached: {seen.detail}"
+    return _WORDS[seen.status][0]
+
+
+def _brief(seen: DialOutcome) -> str:
+    return seen.detail.lower() if seen.status is DialStatus.UNREACHABLE else _WORDS[seen.status][1]
+
+
+def print_progress(text: str) -> None:
+    """Writes a line of progress on stderr; a terminal that is gone must not end the job."""
+    with contextlib.suppress(OSError):
+        print(text, file=sys.stderr, flush=True)
+
+
+def waiting_text(cluster: Cluster, missing: Mapping[int, DialOutcome], others: Sequence[tuple[str, int]]) -> str:
+    """Who is here, and whom this launcher waits for.
+
+    Args:
+        cluster: All workers.
+        missing: Workers that this launcher has not met, with what it saw of them.
+        others: Host of another launcher and a worker that it has not met, as it says itself.
+    """
+    waits = [f"{cluster.workers[index]}, {_brief(seen)}" for index, seen in missing.items()]
+    waits = waits or [f"{host} to reach {cluster.workers[index]}" for host, index in others]
+    waits = waits or ["them to reach one another"]
+    more = f"; and {len(waits) - _SHOWN} more" if len(waits) > _SHOWN else ""
+    here = f"{len(cluster) - len(missing)} of {len(cluster)} workers are here"
+    return f"{here}; waiting for {'; '.join(waits[:_SHOWN])}{more}"
+
+
+class Progress:
+    """Says who is here when that changes, and not too often.
+
+    Args:
+        say: Says a line to the user.
+        clock: Seconds, never going back.
+    """
+
+    def __init__(self, say: Callable[[str], None], clock: Callable[[], float]) -> None:
+        self._say = say
+        self._clock = clock
+        self._next = clock() + FIRST_SECONDS
+        self._said: str | None = None
+
+    def show(self, text: str) -> None:
+        """Says `text` if it is new and enough time has passed since the last line."""
+        if text != self._said and self._clock() >= self._next:
+            self._say(text)
+            self._said = text
+            self._next = self._clock() + BETWEEN_SECONDS
+
+    def all_here(self, size: int) -> None:
+        """Says that the wait is over, if anything was said of it."""
+        if self._said is not None:
+            self._say(f"all {size} workers are here")
 
 
 @dataclass(frozen=True)
-class Waiting:
-    """A launcher that is on the line to the chief's.
+class WaitingLauncher:
+    """A launcher that is on the line to the chief's, as the error describes it.
 
     Attributes:
         host: Its machine's name.
@@ -27,15 +119,15 @@ class Waiting:
 
 def explain_absence(
     cluster: Cluster,
-    missing: Mapping[int, str],
+    missing: Mapping[int, DialOutcome],
     *,
     came: Mapping[int, str],
-    callers: Sequence[Waiting] | None,
+    callers: Sequence[WaitingLauncher] | None,
     remote: Sequence[int],
     refused: Mapping[str, str],
     timeout: float,
 ) -> str:
-    """The text of the error.
+    """The error's text when the cluster did not form in time.
 
     Args:
         cluster: All workers.
@@ -49,7 +141,7 @@ def explain_absence(
     lines = []
     for index, seen in missing.items():
         though = f", though its launcher on {came[index]} did reach this one" if index in came else ""
-        lines.append(_line(cluster, index, seen + though))
+        lines.append(_line(cluster, index, describe_outcome(seen) + though))
     if callers is not None:
         lines += _of_callers(cluster, [index for index in remote if index not in missing], callers)
     lines += [f"  from {host}, a launcher called that {why}" for host, why in refused.items()]
@@ -64,7 +156,7 @@ def explain_absence(
     )
 
 
-def _of_callers(cluster: Cluster, met: Sequence[int], callers: Sequence[Waiting]) -> list[str]:
+def _of_callers(cluster: Cluster, met: Sequence[int], callers: Sequence[WaitingLauncher]) -> list[str]:
     """What the chief's launcher knows of the workers elsewhere that it has met itself."""
     linked = {index for caller in callers for index in caller.workers}
     lines = [

@@ -1,27 +1,57 @@
-"""Who of a job's launchers is here while the cluster forms: every one listens for the others and dials them."""
+"""Peer discovery: this launcher listens for the other launchers of the job and dials them until it has met all."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from tfdist.cluster.cluster_spec import Cluster
 from tfdist.cluster.membership import Membership
-from tfdist.errors import PortTakenError
-from tfdist.launch.rendezvous.missing_workers import Waiting, explain_absence
-from tfdist.launch.rendezvous.progress import waiting_text
-from tfdist.net.connector import Dial
-from tfdist.net.hello import Hello, disagreement
-from tfdist.net.line_socket import LineSocket
-from tfdist.net.listener import Answering, Caller
+from tfdist.launch.rendezvous.hello_agreement import disagreement
+from tfdist.launch.rendezvous.missing_workers import WaitingLauncher, explain_absence, waiting_text
+from tfdist.net.connector import Connector
+from tfdist.net.dial_outcome import DialOutcome
+from tfdist.net.hello import Hello
+from tfdist.net.introduction import Introduction
+from tfdist.net.line_socket import LineError, LineSocket
+from tfdist.net.listener import Listener
 from tfdist.net.shared_token import Token
-from tfdist.net.sighting import Sighting
 
 CHIEF = 0
 
 
-class RollCall:
+@dataclass(eq=False)
+class Follower:
+    """A launcher that is on the line to the chief's.
+
+    Attributes:
+        hello: Who it is.
+        line: The line to it.
+        missing: Workers that it has not met yet, with what it saw of them; None until it says so for the first time.
+        abort: Why it gave up, as it said it; None while it has not.
+    """
+
+    hello: Hello
+    line: LineSocket
+    missing: dict[int, str] | None = None
+    abort: dict[str, Any] | None = None
+
+    def listen(self) -> bool:
+        """Takes in what it says. Returns False when it is gone or is not understood."""
+        try:
+            for message in self.line.receive():
+                if "missing" in message:
+                    self.missing = {int(index): str(seen) for index, seen in message["missing"].items()}
+                if isinstance(message.get("abort"), dict):
+                    self.abort = message["abort"]
+        except (LineError, AttributeError, ValueError, TypeError):
+            self.line.close()
+        return not self.line.is_closed()
+
+
+class PeerDiscovery:
     """Meets the other launchers of a job, each at the addresses of its workers.
 
     Args:
@@ -35,7 +65,8 @@ class RollCall:
         leads: Whether the chief is started here.
         remote: Workers that other launchers start.
         hello: This launcher's.
-        dials: The attempts to meet the launcher of each of those.
+        connectors: Of the worker of another launcher, the attempts to meet that launcher there.
+        followers: The launchers that are on the line to this one, which is the chief's.
     """
 
     def __init__(
@@ -45,18 +76,16 @@ class RollCall:
         self.leads = membership.has_chief
         self.remote = membership.remote
         self.hello = Hello.own(cluster, membership.local)
-        ports = {index: cluster.workers[index].port for index in membership.local}
-        self._answering = Answering(ports, self.hello, clock, token, keeps=self.leads)
-        self.dials = {
-            index: Dial(index, cluster.workers[index], self.hello, link=index == CHIEF, clock=clock, token=token)
+        self.followers: list[Follower] = []
+        introduction = Introduction(self.hello, token)
+        ports = [cluster.workers[index].port for index in membership.local]
+        self._listener = Listener(ports, introduction, clock, keeps=self.leads)
+        self.connectors = {
+            index: Connector(index, cluster.workers[index], introduction, link=index == CHIEF, clock=clock)
             for index in membership.remote
         }
+        self._unchecked: list[Hello] = []
         self._came: dict[int, Hello] = {}
-
-    @property
-    def callers(self) -> list[Caller]:
-        """The launchers that are on the line to this one, which is the chief's."""
-        return self._answering.callers
 
     def open(self) -> None:
         """Starts to listen.
@@ -64,101 +93,110 @@ class RollCall:
         Raises:
             PortTakenError: It cannot.
         """
-        try:
-            self._answering.open()
-        except OSError as error:
-            raise PortTakenError(
-                f"This launcher cannot listen on its workers' ports {sorted(self._answering.ports.values())}: {error}. "
-                "Choose other ports in --workers (the same list on every host)."
-            ) from error
+        self._listener.open()
 
     def waiting_for(self) -> tuple[list[Any], list[Any]]:
         """What must become readable, and what writable, before `step` gets on."""
-        readable: list[Any] = self._answering.sources()
+        readable: list[Any] = [*self._listener.sources(), *(follower.line for follower in self.followers)]
         writable: list[Any] = []
-        for dial in self.dials.values():
-            reading, writing = dial.waiting_for()
+        for connector in self.connectors.values():
+            reading, writing = connector.waiting_for()
             readable += reading
             writable += writing
         return readable, writable
 
     def step(self) -> None:
         """Answers and dials, without waiting."""
-        self._answering.step()
-        for dial in self.dials.values():
-            dial.step()
+        for caller in self._listener.step():
+            self._unchecked.append(caller.hello)
+            if caller.line is not None:
+                self._add_follower(Follower(caller.hello, caller.line))
+        for connector in self.connectors.values():
+            connector.step()
 
     def problem(self) -> str | None:
         """Why the launchers that were met cannot run one job; None while they can."""
-        mismatches = [self._answering.problem, *(dial.mismatch for dial in self.dials.values())]
+        mismatches = [self._listener.mismatch, *(connector.mismatch for connector in self.connectors.values())]
         mismatch = next((mismatch for mismatch in mismatches if mismatch is not None), None)
         if mismatch is not None:
             return mismatch
-        for hello in self._answering.hellos:
+        for hello in self._unchecked:
             problem = disagreement(self.hello, hello) or self._started_twice(hello)
             if problem is not None:
                 return problem
             self._came.update(dict.fromkeys(hello.local, hello))
-        self._answering.hellos.clear()
-        for dial in self.dials.values():
-            if dial.met is not None:
-                problem = disagreement(self.hello, dial.met, dial.index)
+        self._unchecked.clear()
+        for connector in self.connectors.values():
+            if connector.met is not None:
+                problem = disagreement(self.hello, connector.met, connector.index)
                 if problem is not None:
                     return problem
         return None
 
-    def forget(self, caller: Caller) -> None:
+    def forget(self, follower: Follower) -> None:
         """A launcher has left: its workers are missed again."""
-        for index in caller.hello.local:
+        for index in follower.hello.local:
             self._came.pop(index, None)
-            self.dials[index].lose()
+            self.connectors[index].lose()
 
-    def missing(self) -> dict[int, Sighting]:
+    def missing(self) -> dict[int, DialOutcome]:
         """Workers whose launchers have not been met, with what was seen of them."""
-        return {index: dial.seen for index, dial in self.dials.items() if dial.met is None}
+        return {index: connector.seen for index, connector in self.connectors.items() if connector.met is None}
 
     def waiting_text(self) -> str:
         """Who is here, and whom the launchers wait for."""
         others = [
-            (caller.hello.host, index)
-            for caller in self.callers
-            for index in sorted(set(caller.missing or ()) & set(self.remote))
+            (follower.hello.host, index)
+            for follower in self.followers
+            for index in sorted(set(follower.missing or ()) & set(self.remote))
         ]
         return waiting_text(self.cluster, self.missing(), others)
 
     def absence(self, timeout: float) -> str:
-        """What is said when not all have come in `timeout` seconds."""
-        callers = [Waiting(caller.hello.host, caller.hello.local, caller.missing or {}) for caller in self.callers]
+        """The error's text when not all have come in `timeout` seconds."""
+        waiting = [
+            WaitingLauncher(follower.hello.host, follower.hello.local, follower.missing or {})
+            for follower in self.followers
+        ]
         return explain_absence(
             self.cluster,
-            {index: seen.text for index, seen in self.missing().items()},
+            self.missing(),
             came={index: hello.host for index, hello in self._came.items()},
-            callers=callers if self.leads else None,
+            callers=waiting if self.leads else None,
             remote=self.remote,
-            refused=self._answering.refused,
+            refused=self._listener.refused,
             timeout=timeout,
         )
 
     def lines(self) -> list[LineSocket]:
         """The lines to all who can be told something now."""
-        dialled = (dial.understood for dial in self.dials.values())
-        return [line for line in itertools.chain((caller.line for caller in self.callers), dialled) if line is not None]
+        dialled = (connector.understood for connector in self.connectors.values())
+        lines = itertools.chain((follower.line for follower in self.followers), dialled)
+        return [line for line in lines if line is not None]
 
     def close(self, *, formed: bool) -> None:
         """Stops listening and dialling; once the cluster has formed, the lines between the launchers stay."""
-        self._answering.close_listeners()
-        for index, dial in self.dials.items():
+        self._listener.close()
+        for index, connector in self.connectors.items():
             if not (formed and index == CHIEF):
-                dial.close()
+                connector.close()
         if not formed:
-            self._answering.close()
+            for follower in self.followers:
+                follower.line.close()
+
+    def _add_follower(self, follower: Follower) -> None:
+        # A launcher that calls again has lost its first line.
+        for earlier in [each for each in self.followers if each.hello.sender == follower.hello.sender]:
+            earlier.line.close()
+            self.followers.remove(earlier)
+        self.followers.append(follower)
 
     def _started_twice(self, hello: Hello) -> str | None:
-        for caller in self.callers:
-            twice = sorted(set(caller.hello.local) & set(hello.local))
-            if caller.hello.launcher != hello.launcher and twice and caller.listen():
+        for follower in self.followers:
+            twice = sorted(set(follower.hello.local) & set(hello.local))
+            if follower.hello.sender != hello.sender and twice and follower.listen():
                 return (
                     f"worker(s) {', '.join(map(str, twice))} are started twice: by the launchers on "
-                    f"{caller.hello.host} and on {hello.host}. Give each launcher its own --index"
+                    f"{follower.hello.host} and on {hello.host}. Give each launcher its own --index"
                 )
         return None

@@ -17,14 +17,13 @@ from tests.unit.doctor.loopback import on_loopback
 from tfdist.cluster import Cluster, Membership
 from tfdist.cluster.cluster_spec import Address
 from tfdist.doctor.check_result import CheckStatus
-from tfdist.doctor.mesh import doctor_hello as greeting_module
 from tfdist.doctor.mesh.connection_checks import Connections, check_connections
-from tfdist.doctor.mesh.doctor_hello import Greeting
+from tfdist.doctor.mesh.doctor_hello import DoctorHello
 from tfdist.doctor.mesh.link_measurement import Clocks
-from tfdist.doctor.mesh.mesh import Meeting
+from tfdist.doctor.mesh.mesh import Mesh
 from tfdist.doctor.mesh.pair import Pair
-from tfdist.doctor.mesh.reaching import look_up
 from tfdist.errors import PortTakenError
+from tfdist.net.connection_attempts import look_up
 from tfdist.net.port_lease import PortHold
 
 CLOCKS = Clocks(time.monotonic, time.time)
@@ -50,12 +49,11 @@ class Hosts:
     said: list[str] = field(default_factory=list)
 
     def meet(self, cluster: Cluster, index: int, seconds: float = SECONDS, **changed: Any) -> Future[list[Pair]]:
-        """Starts one that speaks for worker `index`, with some of its greeting changed."""
+        """Starts one that speaks for worker `index`, with some of its hello changed."""
         clocks = changed.pop("clocks", CLOCKS)
         resolver = changed.pop("resolver", look_up)
-        greeting = replace(Greeting.own(cluster, (index,), token=False, taken={}), host=f"host{index}", **changed)
-        meeting = Meeting(cluster, greeting, clocks, seconds, self.said.append, resolver)
-        return self.pool.submit(meeting.run)
+        hello = replace(DoctorHello.own(cluster, (index,)), host=f"host{index}", **changed)
+        return self.pool.submit(Mesh(cluster, hello, clocks, seconds, self.said.append, resolver).run)
 
     def check(self, cluster: Cluster, *local: int, clocks: Clocks = CLOCKS) -> Future[Connections]:
         """Starts one that takes its ports first."""
@@ -208,8 +206,6 @@ def test_a_silent_port(hosts: Hosts) -> None:
     ("answer", "text"),
     [
         (lambda c: c.sendall(b"SSH-2.0-OpenSSH_9.2\r\n"), "no tfdist doctor of this version"),
-        (lambda c: c.sendall(b'{"doctor": 99}\n'), "no tfdist doctor of this version"),
-        (lambda c: c.sendall(b'{"doctor": 1}\n{"greeting": 7}\n'), "no tfdist doctor of this version"),
         (lambda c: None, "closes it without a word"),
     ],
 )
@@ -256,7 +252,7 @@ def test_strangers_neither_stop_nor_enter_a_meeting(hosts: Hosts) -> None:
     cluster = on_loopback(2)
     found = hosts.check(cluster, 0)
     strangers = []
-    for data in (b"GET / HTTP/1.1\r\n\r\n", b'{"greeting": {}}\n', b'{"pair": {}}\n{"done": true}\n', b""):
+    for data in (b"GET / HTTP/1.1\r\n\r\n", b'{"hello": {}}\n', b'{"pair": {}}\n{"done": true}\n', b""):
         stranger = connect(cluster.workers[0].port)
         stranger.sendall(data)
         strangers.append(stranger)
@@ -278,7 +274,3 @@ def connect(port: int) -> socket.socket:
             return socket.create_connection(("127.0.0.1", port), timeout=20)
         except ConnectionRefusedError:
             assert time.monotonic() < deadline, "nobody listens"
-
-
-def test_what_must_agree_is_what_launchers_compare() -> None:
-    assert set(greeting_module.versions()) >= {"python", "tfdist", "tensorflow", "keras"}

@@ -5,17 +5,16 @@ from typing import Any
 
 import pytest
 
-from tfdist.cluster.cluster_spec import Cluster
 from tfdist.doctor.check_result import CheckStatus
-from tfdist.doctor.mesh.address_sightings import Kind, Sighting, of_error, of_first_bytes
-from tfdist.doctor.mesh.doctor_hello import Greeting
+from tfdist.doctor.mesh.doctor_hello import DoctorHello
 from tfdist.doctor.mesh.link_measurement import Measured, Phase
 from tfdist.doctor.mesh.pair import Pair, judge, occupied, unreached
+from tfdist.net.dial_outcome import DialOutcome, DialStatus
 from tfdist.net.line_socket import LineError
 
 LIST = "a:20000,b:20000,c:20000"
-MINE = Greeting("one", "a", LIST, (0,), {"keras": "3.15.1", "tfdist": "0.1.0"}, False, {})
-THEIRS = replace(MINE, doctor="two", host="b", local=(1,))
+MINE = DoctorHello("one", "a", LIST, (0,), {"keras": "3.15.1", "tfdist": "0.1.0"})
+THEIRS = replace(MINE, sender="two", host="b", local=(1,))
 GOOD = Measured(0.001, 0.0, 1e8)
 
 
@@ -45,7 +44,7 @@ GOOD = Measured(0.001, 0.0, 1e8)
     ],
 )  # fmt: skip
 def test_a_doctor_that_was_met_is_judged(
-    theirs: Greeting, address: str, measured: Measured | None, stalled: Phase | None, status: CheckStatus, found: str
+    theirs: DoctorHello, address: str, measured: Measured | None, stalled: Phase | None, status: CheckStatus, found: str
 ) -> None:
     pair = judge(MINE, theirs, 1, address, measured, stalled)
     assert (pair.status, pair.sources, pair.target, pair.code) == (status, (0,), 1, 3)
@@ -59,34 +58,11 @@ def test_a_neighbour_of_the_same_doctor_is_this_machine() -> None:
 
 
 def test_what_was_not_met() -> None:
-    pair = unreached(MINE, 2, Sighting(Kind.UNRESOLVED))
+    pair = unreached(MINE, 2, DialOutcome(DialStatus.UNRESOLVED))
     assert (pair.status, pair.code, pair.found) == (CheckStatus.FAIL, 3, "its name does not resolve on this host")
     taken = occupied(MINE, 2, "taken by pid 7 (python train.py)")
     assert (taken.status, taken.code) == (CheckStatus.FAIL, 2)
     assert "left alone" in taken.advice
-
-
-@pytest.mark.parametrize(
-    ("sighting", "kind", "text"),
-    [
-        (of_error(111), Kind.REFUSED, "refuses the connection"),
-        (of_error(110), Kind.TIMED_OUT, "does not answer within 3 s"),
-        (of_error(113), Kind.UNREACHABLE, "cannot be reached: No route to host"),
-        (of_first_bytes(bytes.fromhex("00001804000000000000")), Kind.GRPC, "a job seems to run there"),
-        (of_first_bytes(b"SSH-2.0-OpenSSH"), Kind.STRANGER, "something else listens there"),
-        (of_first_bytes(b"\0\0"), Kind.STRANGER, "something else listens there"),
-    ],
-)
-def test_what_can_be_seen(sighting: Sighting, kind: Kind, text: str) -> None:
-    assert sighting.kind is kind
-    assert text in sighting.found
-    assert sighting.advice
-
-
-@pytest.mark.parametrize("kind", Kind)
-def test_every_sighting_has_words(kind: Kind) -> None:
-    assert Sighting(kind).found
-    assert Sighting(kind).advice or kind is Kind.MET
 
 
 def test_a_pair_travels() -> None:
@@ -110,18 +86,3 @@ def test_what_is_no_pair_is_refused(changed: dict[str, Any]) -> None:
     told = {**judge(MINE, THEIRS, 1, "", None).to_json(), **changed}
     with pytest.raises(LineError):
         Pair.from_message({"pair": told})
-
-
-def test_a_greeting_travels() -> None:
-    greeting = Greeting.own(Cluster.parse(LIST), (1, 2), token=True, taken={2: "taken by pid 7"})
-    assert Greeting.from_message(greeting.to_message()) == replace(greeting)
-
-
-@pytest.mark.parametrize(
-    "message",
-    [{}, {"greeting": None}, {"greeting": {"doctor": "x"}}, {"greeting": {**MINE.__dict__, "local": ["x"]}},
-     {"greeting": {**MINE.__dict__, "versions": []}}, {"greeting": {**MINE.__dict__, "taken": {"a": ""}}}],
-)  # fmt: skip
-def test_what_is_no_greeting_is_refused(message: dict[str, Any]) -> None:
-    with pytest.raises(LineError):
-        Greeting.from_message(message)

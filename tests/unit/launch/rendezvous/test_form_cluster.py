@@ -21,8 +21,8 @@ from tfdist.errors import FormingError, RunDirError, TfdistError
 from tfdist.launch.agent.failure_diagnosis import from_signal
 from tfdist.launch.peers.messages import AttemptEnded, Released, Stop, WorkerDone
 from tfdist.launch.rendezvous.form_cluster import form
-from tfdist.launch.rendezvous.join_barrier import Formed
-from tfdist.launch.rendezvous.peer_discovery import RollCall
+from tfdist.launch.rendezvous.join_barrier import FormedCluster
+from tfdist.launch.rendezvous.peer_discovery import PeerDiscovery
 from tfdist.launch.signals import LauncherStopped, Signals
 from tfdist.net import hello as hello_module
 from tfdist.net.bounded_wait import wait_for
@@ -65,7 +65,7 @@ class Launchers:
         timeout: float = 20,
         make_go: Callable[[], dict[str, Any]] = lambda: GO,
         token: str | None = None,
-    ) -> Future[Formed]:
+    ) -> Future[FormedCluster]:
         cluster = cluster or self.cluster
         membership = Membership(cluster, local)
         signals = self.stack.enter_context(Signals())
@@ -91,7 +91,7 @@ class Launchers:
         """What the launcher of these workers would say."""
         return json.dumps(Hello.own(self.cluster, local).to_message(link=True)).encode() + b"\n"
 
-    def form(self, *locals_: Sequence[int], token: str | None = None) -> list[Formed]:
+    def form(self, *locals_: Sequence[int], token: str | None = None) -> list[FormedCluster]:
         formed = [future.result(20) for future in [self.start(*local, token=token) for local in locals_]]
         for each in formed:
             self.stack.callback(each.control.close)
@@ -104,7 +104,7 @@ def make() -> Iterator[Callable[[int], Launchers]]:
         yield lambda size: Launchers(size, stack)
 
 
-def wait_for_events(formed: Formed) -> list[Any]:
+def wait_for_events(formed: FormedCluster) -> list[Any]:
     deadline = time.monotonic() + 60
     while not (events := formed.control.events()):
         assert time.monotonic() < deadline
@@ -208,7 +208,7 @@ def test_the_one_that_gives_up_first_ends_all(make: Callable[[int], Launchers], 
 @pytest.fixture
 def killed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Launchers that give up say nothing to the others, as if they had been killed."""
-    monkeypatch.setattr(RollCall, "lines", lambda roll: [])
+    monkeypatch.setattr(PeerDiscovery, "lines", lambda discovery: [])
 
 
 @pytest.mark.usefixtures("killed")

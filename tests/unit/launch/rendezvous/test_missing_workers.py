@@ -1,16 +1,62 @@
 from __future__ import annotations
 
+import errno
 import io
 import os
 
 import pytest
 
 from tfdist.cluster import Cluster
-from tfdist.launch.rendezvous.progress import BETWEEN_SECONDS, FIRST_SECONDS, Progress, print_progress, waiting_text
-from tfdist.net.sighting import REFUSED, STRANGER, UNRESOLVED, Sighting, timed_out
+from tfdist.launch.rendezvous.missing_workers import (
+    BETWEEN_SECONDS,
+    FIRST_SECONDS,
+    Progress,
+    describe_outcome,
+    print_progress,
+    waiting_text,
+)
+from tfdist.net.dial_outcome import DialOutcome, DialStatus, of_errno
 
 CLUSTER = Cluster.parse("host1:20000,host2:20000,host3:20000,host4:20000,host5:20000,host6:20000")
 FOUR = Cluster(CLUSTER.workers[:4])
+TWO = Cluster(CLUSTER.workers[:2])
+REFUSED, TIMED_OUT = DialOutcome(DialStatus.REFUSED), DialOutcome(DialStatus.TIMED_OUT)
+STRANGER, UNRESOLVED = DialOutcome(DialStatus.STRANGER), DialOutcome(DialStatus.UNRESOLVED)
+
+
+@pytest.mark.parametrize(
+    ("seen", "text", "brief"),
+    [
+        (of_errno(errno.EHOSTUNREACH), "cannot be reached: No route to host", "no route to host"),
+        (of_errno(errno.ENETUNREACH), "cannot be reached: Network is unreachable", "network is unreachable"),
+        (of_errno(errno.EACCES), "cannot be reached: Permission denied", "permission denied"),
+        (REFUSED, "refuses the connection: no tfdist launcher waits there, or not any more", "connection refused"),
+        (
+            TIMED_OUT,
+            "does not answer within 3 s: the host is down, or a firewall drops what is sent",
+            "timed out",
+        ),
+        (
+            DialOutcome(DialStatus.SILENT),
+            "takes the connection, but says nothing for 5 s: something else listens there",
+            "something else listens there",
+        ),
+        (
+            STRANGER,
+            "takes the connection, but is no tfdist launcher: something else listens there",
+            "something else listens there",
+        ),
+    ],
+)
+def test_what_was_seen_is_told_in_words(seen: DialOutcome, text: str, brief: str) -> None:
+    assert describe_outcome(seen) == text
+    assert waiting_text(TWO, {1: seen}, []) == f"1 of 2 workers are here; waiting for host2:20000, {brief}"
+
+
+@pytest.mark.parametrize("status", DialStatus)
+def test_every_outcome_has_words(status: DialStatus) -> None:
+    assert describe_outcome(DialOutcome(status))
+    assert not waiting_text(TWO, {1: DialOutcome(status, "detail")}, []).endswith(", ")
 
 
 @pytest.mark.parametrize(
@@ -19,7 +65,7 @@ FOUR = Cluster(CLUSTER.workers[:4])
         (FOUR, {3: REFUSED}, [], "3 of 4 workers are here; waiting for host4:20000, connection refused"),
         (
             FOUR,
-            {1: UNRESOLVED, 3: timed_out(3)},
+            {1: UNRESOLVED, 3: TIMED_OUT},
             [],
             "2 of 4 workers are here; waiting for host2:20000, its name does not resolve; host4:20000, timed out",
         ),
@@ -37,7 +83,7 @@ FOUR = Cluster(CLUSTER.workers[:4])
     ],
 )
 def test_who_is_waited_for_is_told(
-    cluster: Cluster, missing: dict[int, Sighting], others: list[tuple[str, int]], text: str
+    cluster: Cluster, missing: dict[int, DialOutcome], others: list[tuple[str, int]], text: str
 ) -> None:
     assert waiting_text(cluster, missing, others) == text
 

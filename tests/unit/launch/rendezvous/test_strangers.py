@@ -14,7 +14,7 @@ import pytest
 
 from tests.descriptors import descriptors
 from tests.unit.launch.rendezvous.test_form_cluster import GO, Launchers
-from tfdist.launch.rendezvous.join_barrier import Formed
+from tfdist.launch.rendezvous.join_barrier import FormedCluster
 from tfdist.net.hello import Hello
 from tfdist.net.line_socket import MAX_LINE_BYTES
 
@@ -37,7 +37,7 @@ def call(launchers: Launchers) -> socket.socket:
             return stranger
 
 
-def form_among(launchers: Launchers, token: str | None, trouble: Callable[[], None]) -> list[Formed]:
+def form_among(launchers: Launchers, token: str | None, trouble: Callable[[], None]) -> list[FormedCluster]:
     """Starts the chief's launcher, makes trouble for it, and then starts the other one."""
     leader = launchers.start(0, token=token, timeout=1000)
     trouble()
@@ -165,7 +165,7 @@ def test_a_hello_of_workers_that_do_not_exist_is_none(launchers: Launchers) -> N
     def trouble() -> None:
         stranger = call(launchers)
         message = hello(launchers, (1,))
-        message["hello"] = {**vars(Hello.own(launchers.cluster, (1,))), "local": [7]}
+        message["hello"] = {**Hello.own(launchers.cluster, (1,)).to_message()["hello"], "local": [7]}
         stranger.sendall(json.dumps(message).encode() + b"\n")
         with contextlib.suppress(ConnectionResetError):
             assert stranger.recv(1) == b""

@@ -9,14 +9,14 @@ import pytest
 
 from tfdist.cluster import Cluster
 from tfdist.doctor.check_result import CheckStatus
-from tfdist.doctor.mesh.doctor_hello import Greeting
-from tfdist.doctor.mesh.findings import Findings
+from tfdist.doctor.mesh.doctor_hello import DoctorHello
+from tfdist.doctor.mesh.known_pairs import KnownPairs
 from tfdist.doctor.mesh.pair import Pair
 from tfdist.net.line_socket import LineError, LineSocket, Message
 
 CLUSTER = Cluster.parse("a:20000,b:20000,c:20000")
-MINE = Greeting.own(CLUSTER, (0,), token=False, taken={})
-THEIRS = Greeting.own(CLUSTER, (1,), token=False, taken={})
+MINE = DoctorHello.own(CLUSTER, (0,))
+THEIRS = DoctorHello.own(CLUSTER, (1,))
 OWN = Pair((0,), 1, CheckStatus.OK, "b answers and agrees")
 
 
@@ -42,28 +42,28 @@ def lines() -> Iterator[tuple[LineSocket, LineSocket]]:
     ],
 )
 def test_a_doctor_tells_of_its_own_connections_alone(pair: Pair, kept: bool) -> None:
-    findings = Findings(MINE, 3)
-    findings.hear(THEIRS, told(pair))
-    assert list(findings.pairs.values()) == ([pair] if kept else [])
+    known = KnownPairs(MINE, 3)
+    known.hear(THEIRS, told(pair))
+    assert list(known.pairs.values()) == ([pair] if kept else [])
 
 
 def test_what_doctors_of_another_list_tell_is_about_other_workers() -> None:
-    findings = Findings(MINE, 3)
-    findings.hear(dataclasses.replace(THEIRS, cluster="b:20000,a:20000"), told(Pair((1,), 0, CheckStatus.OK, "fine")))
-    findings.hear(None, {"done": True})
-    assert (findings.pairs, findings.finished) == ({}, set())
+    known = KnownPairs(MINE, 3)
+    known.hear(dataclasses.replace(THEIRS, cluster="b:20000,a:20000"), told(Pair((1,), 0, CheckStatus.OK, "fine")))
+    known.hear(None, {"done": True})
+    assert (known.pairs, known.finished) == ({}, set())
     with pytest.raises(LineError):
-        findings.hear(THEIRS, {"pair": "none"})
+        known.hear(THEIRS, {"pair": "none"})
 
 
 def test_everything_is_told_once_and_again_to_who_comes_back(lines: tuple[LineSocket, LineSocket]) -> None:
     ours, theirs = lines
-    findings = Findings(MINE, 3)
-    findings.pairs[OWN.key] = OWN
-    findings.hear(THEIRS, told(Pair((1,), 0, CheckStatus.OK, "fine")))
+    known = KnownPairs(MINE, 3)
+    known.pairs[OWN.key] = OWN
+    known.hear(THEIRS, told(Pair((1,), 0, CheckStatus.OK, "fine")))
     for complete in (False, False, True, True):
-        findings.share({THEIRS.doctor: ours}, complete=complete)
+        known.share({THEIRS.sender: ours}, complete=complete)
     assert theirs.receive() == [told(OWN), {"done": True}]
-    findings.forget(THEIRS)
-    findings.share({THEIRS.doctor: ours}, complete=True)
+    known.forget(THEIRS)
+    known.share({THEIRS.sender: ours}, complete=True)
     assert theirs.receive() == [told(OWN), {"done": True}]

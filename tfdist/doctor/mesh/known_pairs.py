@@ -1,21 +1,21 @@
-"""What one doctor knows of all connections: what it has found of its own, and what the others told it of theirs."""
+"""Known pairs: every connection that this doctor found itself or was told of, and the telling of its own to others."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tfdist.doctor.mesh.doctor_hello import Greeting
+from tfdist.doctor.mesh.doctor_hello import DoctorHello
 from tfdist.doctor.mesh.pair import Pair
 from tfdist.net.line_socket import LineSocket, Message
 
 _DONE: Message = {"done": True}
 
 
-class Findings:
-    """Is told by other doctors, and tells them, each thing once.
+class KnownPairs:
+    """What one doctor knows; it tells each other doctor each of its own pairs once.
 
     Args:
-        greeting: This doctor's.
+        hello: This doctor's.
         workers: How many the cluster has.
 
     Attributes:
@@ -24,8 +24,8 @@ class Findings:
         other_lists: Host -> worker list, of doctors that were given another.
     """
 
-    def __init__(self, greeting: Greeting, workers: int) -> None:
-        self._greeting = greeting
+    def __init__(self, hello: DoctorHello, workers: int) -> None:
+        self._hello = hello
         self._workers = workers
         self.pairs: dict[tuple[int, int], Pair] = {}
         self.finished: set[int] = set()
@@ -33,14 +33,14 @@ class Findings:
         self._told: dict[str, set[tuple[int, int] | str]] = {}
 
     def is_settled(self, index: int) -> bool:
-        """Whether it is known how this doctor's connection with a worker is."""
-        return (self._greeting.local[0], index) in self.pairs
+        """Whether this doctor's connection with a worker is known."""
+        return (self._hello.local[0], index) in self.pairs
 
-    def is_ours(self, theirs: Greeting) -> bool:
+    def is_ours(self, theirs: DoctorHello) -> bool:
         """Whether another doctor was given the same worker list."""
-        return theirs.cluster == self._greeting.cluster
+        return theirs.cluster == self._hello.cluster
 
-    def hear(self, theirs: Greeting | None, message: Message) -> None:
+    def hear(self, theirs: DoctorHello | None, message: Message) -> None:
         """Takes in what another doctor tells.
 
         Raises:
@@ -55,10 +55,10 @@ class Findings:
         elif message == _DONE:
             self.finished.update(theirs.local)
 
-    def forget(self, theirs: Greeting | None) -> None:
+    def forget(self, theirs: DoctorHello | None) -> None:
         """A doctor has left: one that comes back is told everything."""
         if theirs is not None:
-            self._told.pop(theirs.doctor, None)
+            self._told.pop(theirs.sender, None)
 
     def share(self, lines: Mapping[str, LineSocket], *, complete: bool) -> None:
         """Tells every doctor on a line what it does not know yet of this one's connections.
@@ -67,7 +67,7 @@ class Findings:
             lines: One to each doctor, by what tells it from the others.
             complete: Whether those are all of this one's connections.
         """
-        own = {pair.key: pair for pair in self.pairs.values() if pair.sources == self._greeting.local}
+        own = {pair.key: pair for pair in self.pairs.values() if pair.sources == self._hello.local}
         for doctor, line in lines.items():
             told = self._told.setdefault(doctor, set())
             for key in own.keys() - told:
