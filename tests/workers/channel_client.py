@@ -17,7 +17,9 @@ from typing import Any
 
 from tests.ports import free_ports
 from tests.workers.launcher_processes import REPOSITORY
+from tfdist.config import load_config
 from tfdist.launch.environment import Assignment
+from tfdist.launch.worker.config_handover import handed_over
 from tfdist.rundir import RunDir, create_run_dir
 
 Message = dict[str, Any]
@@ -46,7 +48,7 @@ class Tied:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                pass_fds=(theirs.fileno(),),
+                pass_fds=[fd for fd in (theirs.fileno(), assignment.config_fd) if fd is not None],
                 start_new_session=True,
             )
 
@@ -110,20 +112,22 @@ def tied_workers(folder: Path, script: str, count: int = 2, **options: Any) -> I
     addresses = [f"localhost:{port}" for port in free_ports(2)] if count == 2 else [None]
     workers: list[Tied] = []
     try:
-        for index, address in enumerate(addresses):
-            assignment = Assignment(
-                run_dir=str(run.path),
-                seed=7,
-                index=index,
-                num_workers=count,
-                target=str(target),
-                local_rank=index,
-                local_size=count,
-                address=address,
-                cluster=None if count == 1 else ",".join(map(str, addresses)),
-                **options,
-            )
-            workers.append(Tied(assignment, folder))
+        with handed_over(load_config(target) if kind == "config" else None) as config_fd:
+            for index, address in enumerate(addresses):
+                assignment = Assignment(
+                    run_dir=str(run.path),
+                    seed=7,
+                    index=index,
+                    num_workers=count,
+                    target=str(target),
+                    local_rank=index,
+                    local_size=count,
+                    address=address,
+                    cluster=None if count == 1 else ",".join(map(str, addresses)),
+                    config_fd=config_fd,
+                    **options,
+                )
+                workers.append(Tied(assignment, folder))
         yield workers
     finally:
         for worker in workers:

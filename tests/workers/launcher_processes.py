@@ -17,6 +17,12 @@ from typing import Any
 from tests.waiting import until
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+_CONFIG = """
+model: {{build: tfdist.models.mlp}}
+compile: {{optimizer: sgd, loss: mse}}
+data: {{batch_size: 8, train: {{format: npz, path: x.npz, split: train}}}}
+fit: {{epochs: {epochs}}}
+"""
 
 
 @dataclass
@@ -97,6 +103,14 @@ def left_behind(mark: str) -> list[int]:
     with contextlib.suppress(AssertionError):
         until(lambda: not marked(mark), timeout=20)
     return marked(mark)
+
+
+def write_config(folder: Path, epochs: int) -> str:
+    """Makes or replaces a config in a folder, for `Launchers.start`; returns its path."""
+    folder.mkdir(exist_ok=True)
+    file = folder / "config.yaml"
+    file.write_text(_CONFIG.format(epochs=epochs))
+    return str(file)
 
 
 @contextlib.contextmanager

@@ -1,13 +1,26 @@
-"""`tfdist train` with stand-in workers, as a process of its own: the last argument is the JobSpec's fields as JSON."""
+"""`tfdist train` with stand-in workers, as a process of its own: the last argument is the JobSpec's fields as JSON.
+
+The field `config` is the path of a config file.
+"""
 
 from __future__ import annotations
 
 import json
 import sys
+from typing import Any
 
 from tfdist.cluster import discover
+from tfdist.cluster.membership import Membership
 from tfdist.errors import TfdistError
 from tfdist.launch.job import JobSpec, run_job
+
+
+def job_of(membership: Membership, config: str | None = None, **fields: Any) -> JobSpec:
+    if config is None:
+        return JobSpec(membership, "script", "none.py", **fields)
+    from tfdist.config import load_config
+
+    return JobSpec.for_config(load_config(config), membership=membership, target=config, **fields)
 
 
 def main() -> int:
@@ -15,8 +28,7 @@ def main() -> int:
     try:
         membership = discover(options.pop("workers", None), options.pop("index", None), options.pop("nproc", None))
         fields = {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
-        worker = "tests.workers.stand_in_worker"
-        code = run_job(JobSpec(membership, "script", "none.py", worker_module=worker, **fields))
+        code = run_job(job_of(membership, worker_module="tests.workers.stand_in_worker", **fields))
     except TfdistError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code

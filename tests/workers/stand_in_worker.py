@@ -19,6 +19,7 @@ from typing import Any
 
 from tests.waiting import until
 from tfdist.launch.environment import Assignment
+from tfdist.launch.worker.config_handover import receive_config
 from tfdist.launch.worker.launcher_channel import LauncherChannel
 from tfdist.rundir import Failure, RunDir, State, WorkerState
 from tfdist.rundir.failure import kind_of_error
@@ -178,6 +179,9 @@ def act(action: str, value: str, assignment: Assignment, run: RunDir) -> int:
         meet(Path(value), assignment)
     elif action == "environ":
         print(f"{value}={os.environ.get(value)}", flush=True)
+    elif action == "config":
+        config = receive_config(assignment.config_fd)
+        print(f"{config.fit.epochs} epochs of {getattr(config.data.train, 'path', None)}", flush=True)
     elif action == "assignment":
         print(f"seed={assignment.seed} run_dir={assignment.run_dir} rank={assignment.local_rank}", flush=True)
     elif action == "swallow":

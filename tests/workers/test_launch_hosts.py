@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.waiting import until
-from tests.workers.launcher_processes import Launcher, Launchers
+from tests.workers.launcher_processes import Launcher, Launchers, write_config
 from tfdist.cluster import Cluster
 
 
@@ -150,10 +150,25 @@ def test_another_list_ends_both_at_once(launchers: Launchers, workers: str) -> N
 
 
 def test_another_config_ends_both_at_once(launchers: Launchers, workers: str) -> None:
-    first = launchers.start(workers=workers, index=0, settings={"fit.epochs": 3})
-    second = launchers.start(folder="second", workers=workers, index=1, settings={"fit.epochs": 4})
+    first = launchers.start(workers=workers, index=0, config=write_config(launchers.folder / "first", 3))
+    second = launchers.start(folder="b", workers=workers, index=1, config=write_config(launchers.folder / "second", 4))
     assert [each.end() for each in (first, second)] == [3, 3]
     assert all("fit.epochs: 4 on " in each.err for each in (first, second))
+    assert all("path" not in each.err for each in (first, second))
+
+
+def test_what_a_launcher_has_read_is_what_its_workers_train(launchers: Launchers, workers: str) -> None:
+    """Each host has its own file, to which paths are relative; what is edited after the reading counts for nothing."""
+    folders = [launchers.folder / name for name in ("first", "second")]
+    files = [write_config(folder, 3) for folder in folders]
+    options: dict[str, Any] = {"workers": workers, "args": ["*:config"], "show": "all"}
+    first = launchers.start(index=0, config=files[0], **options)
+    until(lambda: listens(workers, 0))
+    write_config(folders[0], 5)
+    second = launchers.start(folder="b", index=1, config=files[1], **options)
+    assert [each.end() for each in (first, second)] == [0, 0], (first.err, second.err)
+    for each, folder in zip((first, second), folders, strict=True):
+        assert f"3 epochs of {folder}/x.npz" in each.out
 
 
 def test_a_launcher_may_come_late(launchers: Launchers, workers: str) -> None:

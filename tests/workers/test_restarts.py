@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.waiting import until
-from tests.workers.launcher_processes import Launcher, Launchers, left_behind
+from tests.workers.launcher_processes import Launcher, Launchers, left_behind, write_config
 from tfdist.rundir import RunDir, State, WorkerState
 from tfdist.rundir.job_state import JobState
 
@@ -65,6 +65,18 @@ def test_many_restarts_leave_nothing_behind(launchers: Launchers) -> None:
     assert left_behind(launcher.mark) == []
     assert not [path for path in launcher.folder.rglob("*") if ".tmp" in path.name]
     assert len(list(run_of(launcher).logs_dir.iterdir())) == 2 * (RESTARTS + 1)
+
+
+def test_a_restart_takes_the_config_that_was_read(launchers: Launchers) -> None:
+    edited = launchers.folder / "edited"
+    args = ["*:config", f"1@0:await:{edited}", "1@0:step:5", "1@0:signal:9", "*@0:hang"]
+    launcher = start(launchers, *args, config=write_config(launchers.folder, 3), max_restarts=1)
+    log = run_of(launcher).log_file(0, 0)
+    until(lambda: log.exists() and "epochs" in log.read_text())
+    write_config(launchers.folder, 4)
+    edited.touch()
+    assert launcher.end() == 0, launcher.err
+    assert launcher.out.splitlines() == [f"3 epochs of {launchers.folder}/x.npz"] * 4
 
 
 def test_restarts_without_progress_end(launchers: Launchers) -> None:

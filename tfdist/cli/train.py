@@ -97,20 +97,17 @@ def _job(target: Target, **options: Any) -> JobSpec:
     """The job: the options of the command line, and what a config says where they are silent."""
     from tfdist.launch.job_spec import JobSpec
 
-    check_overrides(target, options["overrides"])
-    name, seed = target.name, None
-    if target.kind == "config":
-        # Imported here: YAML's parser takes longer than all else that a script's launcher needs.
-        from tfdist.config.load import load_config, settings
+    overrides = options.pop("overrides")
+    check_overrides(target, overrides)
+    if target.kind != "config":
+        return JobSpec(target_kind=target.kind, target=target.target, args=target.args, name=target.name, **options)
+    # Imported here: YAML's parser takes longer than all else that a script's launcher needs.
+    from tfdist.config.load import load_config
 
-        config = load_config(target.target, options["overrides"])
-        name, seed = config.name, config.seed
-        options["settings"] = settings(config)
-        options["logical_devices"] = options["logical_devices"] or config.devices.logical
-        options["memory_limit"] = options["memory_limit"] or config.devices.memory_limit
-        if options["verbose"] and options["membership"].has_chief:
-            from tfdist.cli.plan import planned
+    config = load_config(target.target, overrides)
+    job = JobSpec.for_config(config, target=target.target, **options)
+    if job.verbose and job.membership.has_chief:
+        from tfdist.cli.plan import planned
 
-            plan = planned(config, options["membership"], options["devices"], options["logical_devices"])
-            click.echo(f"{plan}\n", err=True)
-    return JobSpec(target_kind=target.kind, target=target.target, args=target.args, name=name, seed=seed, **options)
+        click.echo(f"{planned(config, job.membership, job.devices, job.logical_devices)}\n", err=True)
+    return job

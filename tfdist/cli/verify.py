@@ -97,11 +97,10 @@ def verify(
     # Imported here: NumPy takes longer to load than `tfdist --help` may take.
     from tfdist.verify.interruption import Interrupted
 
-    name, seed = _name_and_seed(target, options["overrides"], options.pop("seed"))
-    base = {"target_kind": target.kind, "target": target.target, "name": name, "args": target.args, "seed": seed}
+    target_options = _target_options(target, options.pop("overrides"), options.pop("seed"))
     work = _kill if options.pop("kill") else _compare
     try:
-        code, said, document = work({**base, **options})
+        code, said, document = work({**target_options, **options})
     except Interrupted as interrupted:
         ctx.exit(interrupted.code)
     click.echo(said)
@@ -142,15 +141,16 @@ def _tell(line: str) -> None:
     click.echo(line, err=True)
 
 
-def _name_and_seed(target: Target, overrides: tuple[str, ...], seed: int | None) -> tuple[str, int]:
-    """Of a config, its own, unless the command line has a seed; of a script always the same one."""
-    if target.kind == "config":
-        from tfdist.config.load import load_config
+def _target_options(target: Target, overrides: tuple[str, ...], seed: int | None) -> dict[str, Any]:
+    """What a `TargetSpec` says of the target. A config has its own seed unless the command line has one."""
+    options: dict[str, Any] = {"target_kind": target.kind, "target": target.target, "args": target.args}
+    if target.kind != "config":
+        return {**options, "name": target.name, "seed": _SEED if seed is None else seed}
+    from tfdist.config.load import load_config
 
-        config = load_config(target.target, overrides)
-        own = _SEED if config.seed is None else config.seed
-        return config.name, own if seed is None else seed
-    return target.name, _SEED if seed is None else seed
+    config = load_config(target.target, overrides)
+    seeds = (number for number in (seed, config.seed, _SEED) if number is not None)
+    return {**options, "name": config.name, "config": config, "seed": next(seeds)}
 
 
 def _check_kill(ctx: click.Context, options: dict[str, Any]) -> None:

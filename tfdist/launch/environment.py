@@ -30,7 +30,7 @@ Resume = Literal["auto", "must", "never"]
 Compression = Literal["none", "bfloat16", "float16"]
 _CHOICES = {"communication": Communication, "compression": Compression, "resume": Resume}
 _SECONDS = ("first_step_timeout", "step_timeout", "grace")
-_TUPLES = ("args", "devices", "overrides")
+_TUPLES = ("args", "devices")
 
 
 def read_token(environ: Mapping[str, str] | None = None) -> shared_token.Token | None:
@@ -58,7 +58,6 @@ class WorkerOptions:
 
     Attributes:
         args: The script's own arguments.
-        overrides: KEY=VALUE texts of `--set`, for a config.
         devices: GPUs that the workers of this machine may use, by TensorFlow's index; None for all.
         logical_devices: Parts that each GPU (or the CPU, when there is none) is split into; None for no split.
         memory_limit: MiB of a logical device; None for no limit.
@@ -79,7 +78,6 @@ class WorkerOptions:
     """
 
     args: tuple[str, ...] = ()
-    overrides: tuple[str, ...] = ()
     devices: tuple[int, ...] | None = None
     logical_devices: int | None = None
     memory_limit: int | None = None
@@ -130,6 +128,7 @@ class Assignment(WorkerOptions):
         job: Different for every job, and the same in all of its attempts.
         address: This worker's host:port; None when there is one worker.
         cluster: Every worker's host:port, comma-separated; None when there is one worker.
+        config_fd: File descriptor of the config (`config_handover`); None for a script or module.
         channel_fd: File descriptor of the socket to the launcher (`LauncherChannel`).
 
     Raises:
@@ -148,6 +147,7 @@ class Assignment(WorkerOptions):
     job: str = ""
     address: str | None = None
     cluster: str | None = None
+    config_fd: int | None = None
     channel_fd: int | None = None
 
     def __post_init__(self) -> None:

@@ -28,6 +28,7 @@ from tfdist.launch.run_dir.run_location import RunLocation, create_run_location,
 from tfdist.launch.run_dir.run_lock import RunLock
 from tfdist.launch.run_result import RunResult
 from tfdist.launch.signals import LauncherStopped, Signals
+from tfdist.launch.worker.config_handover import handed_over
 from tfdist.net.port_lease import PortHold, hold_ports
 from tfdist.rundir.layout import RunDir
 
@@ -95,7 +96,7 @@ def _formed(
 
     def make_go() -> dict[str, Any]:
         created.append(create())
-        return {**created[0].go(), "settings": spec.settings}
+        return {**created[0].go(), "settings": _settings(spec)}
 
     formed = form(membership, membership.cluster, make_go, spec.start_timeout, signals, token=read_token(spec.environ))
     with contextlib.closing(formed.control) as control:
@@ -106,13 +107,22 @@ def _join(spec: JobSpec, membership: Membership, formed: FormedCluster) -> RunLo
     from tfdist.launch.rendezvous.config_agreement import check_settings
 
     try:
-        check_settings(spec.settings, formed.go.get("settings"))
+        check_settings(_settings(spec), formed.go.get("settings"))
         return join_run_location(formed.go, spec.run_dir, name=spec.name, overwrite=spec.overwrite, resume=spec.resume)
     except TfdistError as error:
         index = membership.local[0]
         failure = from_start(index, error, **_where(membership, index))
         formed.control.tell(AttemptEnded((failure,)))
         raise
+
+
+def _settings(spec: JobSpec) -> dict[str, Any] | None:
+    """What all launchers must have alike in their configs; None without a config."""
+    if spec.config is None:
+        return None
+    from tfdist.config.load import settings
+
+    return settings(spec.config)
 
 
 def _run_group(
@@ -124,7 +134,6 @@ def _run_group(
     journal: LauncherLedger,
     life: JobLifecycle,
 ) -> RunResult:
-    assignments = [_assignment(spec, membership, place, index) for index in membership.local]
     shown = {"chief": {0}, "all": set(membership.local), "none": set()}[spec.show]
     terminal = Terminal(_streams(), prefix=spec.log_prefix, whole_lines=len(shown) > 1)
     if not membership.has_chief:
@@ -134,12 +143,16 @@ def _run_group(
     keeper = LauncherEffects(spec, place, control, journal, terminal, shown)
     around = Dependencies(keeper.start, keeper.diagnosis, control, signals, spec.grace, keeper.observe)
     life.tell(keeper.enter)
-    outcome = WorkerGroup(assignments, around, life, spec.max_restarts, keeper.tell).run()
+    with handed_over(spec.config) as config_fd:
+        assignments = [_assignment(spec, membership, place, index, config_fd) for index in membership.local]
+        outcome = WorkerGroup(assignments, around, life, spec.max_restarts, keeper.tell).run()
     keeper.close(assignments, outcome)
     return outcome
 
 
-def _assignment(spec: JobSpec, membership: Membership, place: RunLocation, index: int) -> Assignment:
+def _assignment(
+    spec: JobSpec, membership: Membership, place: RunLocation, index: int, config_fd: int | None
+) -> Assignment:
     return Assignment(
         run_dir=str(place.run_dir),
         seed=place.seed,
@@ -152,6 +165,7 @@ def _assignment(spec: JobSpec, membership: Membership, place: RunLocation, index
         attempt=place.attempt,
         job=place.job,
         cluster=None if membership.cluster is None else str(membership.cluster),
+        config_fd=config_fd,
         **_where(membership, index),
         **spec.worker_options(),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from tfdist.cluster.membership import Membership
 from tfdist.errors import UsageError
@@ -12,6 +12,9 @@ from tfdist.launch.environment import TargetKind, WorkerOptions, check_seconds
 from tfdist.launch.logs.output_pump import Show
 from tfdist.launch.network_isolation import Network
 from tfdist.launch.worker.worker_process import WORKER_MODULE
+
+if TYPE_CHECKING:
+    from tfdist.config import RunConfig
 
 
 @dataclass(frozen=True)
@@ -26,7 +29,7 @@ class JobSpec(WorkerOptions):
         run_dir: Where the run writes on this machine; None for what the chief's launcher chooses.
         overwrite: Whether an earlier run there is replaced.
         seed: The run's seed; None to draw one. The chief's launcher decides for all.
-        settings: Dotted key -> value of what all launchers must have alike in their configs; None without a config.
+        config: What is trained, as the launcher read it; None for a script or a module.
         start_timeout: Seconds in which the cluster must form.
         network: `host`, or `private` for workers of one machine that nobody else can reach.
         show: Whose output the terminal shows.
@@ -45,7 +48,7 @@ class JobSpec(WorkerOptions):
     run_dir: str | None = None
     overwrite: bool = False
     seed: int | None = None
-    settings: Mapping[str, Any] | None = None
+    config: RunConfig | None = None
     start_timeout: float = 120.0
     network: Network = "host"
     show: Show = "chief"
@@ -60,3 +63,32 @@ class JobSpec(WorkerOptions):
         if self.run_dir == "":
             raise UsageError("--run-dir is empty. Expected a directory, or no --run-dir at all. Received: --run-dir ''")
         check_seconds("start_timeout", self.start_timeout)
+
+    @classmethod
+    def for_config(
+        cls,
+        config: RunConfig,
+        *,
+        seed: int | None = None,
+        logical_devices: int | None = None,
+        memory_limit: int | None = None,
+        **options: Any,
+    ) -> JobSpec:
+        """The job that trains a config; what the command line says comes before what the config says.
+
+        Args:
+            config: What is trained.
+            seed: The run's seed; None for the config's.
+            logical_devices: As in `WorkerOptions`; None for the config's.
+            memory_limit: As in `WorkerOptions`; None for the config's.
+            **options: What else `JobSpec` takes.
+        """
+        return cls(
+            target_kind="config",
+            config=config,
+            name=config.name,
+            seed=config.seed if seed is None else seed,
+            logical_devices=logical_devices or config.devices.logical,
+            memory_limit=memory_limit or config.devices.memory_limit,
+            **options,
+        )

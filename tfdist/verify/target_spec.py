@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tfdist.cluster.discover import discover
 from tfdist.launch.environment import TargetKind
 from tfdist.launch.job_spec import JobSpec
 from tfdist.launch.logs.output_pump import Show
 
-_OWN_CHECKPOINTS = "checkpoint.directory=null"
+if TYPE_CHECKING:
+    from tfdist.config import RunConfig
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class TargetSpec:
         target: Path or dotted name of what to train.
         name: What the run is called.
         args: The script's own arguments.
-        overrides: KEY=VALUE texts of `--set`.
+        config: What is trained, read once for all runs; None for a script or a module.
         seed: Of every run.
         devices: GPUs to use; None for all.
         memory_limit: MiB of a logical GPU.
@@ -38,7 +39,7 @@ class TargetSpec:
     target: str
     name: str
     args: tuple[str, ...] = ()
-    overrides: tuple[str, ...] = ()
+    config: RunConfig | None = None
     seed: int = 1
     devices: tuple[int, ...] | None = None
     memory_limit: int | None = None
@@ -56,21 +57,19 @@ class TargetSpec:
             run_dir: Where it writes all that it writes, checkpoints too: those of the user's own run stay as they are.
             **options: What else `JobSpec` takes.
         """
-        own = (_OWN_CHECKPOINTS,) if self.target_kind == "config" else ()
-        return JobSpec(
-            membership=discover(nproc=workers, environ={}),
-            target_kind=self.target_kind,
-            target=self.target,
-            args=self.args,
-            name=self.name,
-            run_dir=str(run_dir),
-            seed=self.seed,
-            overrides=(*self.overrides, *own),
-            devices=self.devices,
-            memory_limit=self.memory_limit,
-            start_timeout=self.start_timeout,
-            step_timeout=self.step_timeout,
-            show=self.show,
-            verbose=self.verbose,
-            **options,
-        )
+        options |= {
+            "membership": discover(nproc=workers, environ={}),
+            "target": self.target,
+            "run_dir": str(run_dir),
+            "seed": self.seed,
+            "devices": self.devices,
+            "memory_limit": self.memory_limit,
+            "start_timeout": self.start_timeout,
+            "step_timeout": self.step_timeout,
+            "show": self.show,
+            "verbose": self.verbose,
+        }
+        if self.config is None:
+            return JobSpec(target_kind=self.target_kind, args=self.args, name=self.name, **options)
+        own = replace(self.config, checkpoint=replace(self.config.checkpoint, directory=None))
+        return JobSpec.for_config(own, **options)

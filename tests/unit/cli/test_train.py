@@ -9,6 +9,7 @@ from click.testing import CliRunner, Result
 from tfdist.cli.main import main
 from tfdist.cli.train import train
 from tfdist.cluster import interfaces
+from tfdist.config import load_config
 from tfdist.launch import job as job_module
 from tfdist.launch.job import JobSpec
 
@@ -89,7 +90,7 @@ def test_the_defaults_are_a_contract(jobs: list[JobSpec]) -> None:
         run_dir=None,
         overwrite=False,
         seed=None,
-        overrides=(),
+        config=None,
         devices=None,
         logical_devices=None,
         memory_limit=None,
@@ -124,13 +125,15 @@ def test_a_config_says_what_the_options_do_not(jobs: list[JobSpec]) -> None:
     [job] = jobs
     assert (job.target_kind, job.target, job.args, job.name, job.seed) == ("config", "digits.yaml", (), "digits", 7)
     assert (job.logical_devices, job.memory_limit) == (2, 512)
+    assert job.config == load_config("digits.yaml")
 
 
 def test_options_after_a_config_count_before_it(jobs: list[JobSpec]) -> None:
     run("digits.yaml --set seed=8 --set name=other --logical-devices 3 --overwrite --step-timeout 5 --verbose")
     [job] = jobs
     assert (job.name, job.seed, job.logical_devices, job.memory_limit) == ("other", 8, 3, 512)
-    assert (job.overrides, job.overwrite, job.step_timeout) == (("seed=8", "name=other"), True, 5.0)
+    assert job.config == load_config("digits.yaml", ["seed=8", "name=other"])
+    assert (job.overwrite, job.step_timeout) == (True, 5.0)
 
 
 def test_the_default_config(jobs: list[JobSpec]) -> None:

@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 
 from tfdist.cli.main import main
 from tfdist.cli.verify import verify
+from tfdist.config import load_config
 from tfdist.verify import verification as run_module
 from tfdist.verify.interruption import Interrupted
 from tfdist.verify.killing import kill_verification as kill_module
@@ -102,7 +103,8 @@ def test_the_defaults_are_a_contract(asked: list[VerifySpec]) -> None:
 def test_a_config_with_options_after_it(asked: list[VerifySpec]) -> None:
     run("digits.yaml --set seed=8 --nproc 3 --replicas 1 --steps 7 --tolerance 1e-4 --also xla --also precision")
     (spec,) = asked
-    assert (spec.target_kind, spec.name, spec.seed, spec.overrides) == ("config", "digits", 8, ("seed=8",))
+    assert (spec.target_kind, spec.name, spec.seed) == ("config", "digits", 8)
+    assert spec.config == load_config("digits.yaml", ["seed=8"])
     assert (spec.nproc, spec.replicas, spec.steps, spec.tolerance) == (3, 1, 7, 1e-4)
     assert spec.also == ("xla", "precision")
 
@@ -148,7 +150,8 @@ def test_the_defaults_of_kill_are_a_contract(killed: list[KillSpec]) -> None:
 def test_kill_with_options(killed: list[KillSpec]) -> None:
     run("digits.yaml --kill --kills 5 --nproc 1 --steps 70 --set fit.epochs=3 --seed 4 --keep kept --report out.json")
     (spec,) = killed
-    assert (spec.target, spec.name, spec.overrides) == ("digits.yaml", "digits", ("fit.epochs=3",))
+    assert (spec.target, spec.name) == ("digits.yaml", "digits")
+    assert spec.config == load_config("digits.yaml", ["fit.epochs=3"])
     assert (spec.workers, spec.kills, spec.steps, spec.seed, spec.keep) == (1, 5, 70, 4, "kept")
     content = json.loads(Path("out.json").read_text())
     assert (content["target"], content["exit_code"], content["failure"]) == ("digits.yaml", 4, "so it is")

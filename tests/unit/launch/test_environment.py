@@ -19,7 +19,6 @@ SECOND = Assignment(
     target_kind="script",
     target="train.py",
     args=("--epochs", "3", ""),
-    overrides=("fit.epochs=1",),
     local_rank=1,
     local_size=2,
     devices=(0, 2),
@@ -30,6 +29,7 @@ SECOND = Assignment(
     verbose=True,
     address="b:2",
     cluster="a:1,b:2",
+    config_fd=4,
     channel_fd=5,
 )
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tfdist.cluster.membership import Membership
+from tfdist.config import CompileConfig, DataConfig, DevicesConfig, ModelConfig, NpzSource, RunConfig
 from tfdist.errors import UsageError
 from tfdist.launch.environment import Assignment, WorkerOptions
 from tfdist.launch.job_spec import JobSpec
@@ -19,6 +20,28 @@ def test_a_job_hands_all_of_them_to_its_workers() -> None:
     assert set(options) == {field.name for field in dataclasses.fields(WorkerOptions)}
     assignment = Assignment("/r", 1, 0, 1, "script", "train.py", **options)
     assert {name: getattr(assignment, name) for name in given} == given
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, (7, 2, 512)),
+        ({"seed": 0, "logical_devices": 3}, (0, 3, 512)),
+        ({"memory_limit": 64}, (7, 2, 64)),
+    ],
+)
+def test_the_command_line_comes_before_the_config(given: dict[str, Any], expected: tuple[int, int, int]) -> None:
+    config = RunConfig(
+        name="digits",
+        seed=7,
+        model=ModelConfig(build="a.b"),
+        compile=CompileConfig(optimizer="sgd", loss="mse"),
+        data=DataConfig(batch_size=8, train=NpzSource(format="npz", path="/x.npz", split="train")),
+        devices=DevicesConfig(logical=2, memory_limit=512),
+    )
+    job = JobSpec.for_config(config, membership=ALONE, target="digits.yaml", **given)
+    assert (job.target_kind, job.name, job.config) == ("config", "digits", config)
+    assert (job.seed, job.logical_devices, job.memory_limit) == expected
 
 
 @pytest.mark.parametrize(

@@ -25,17 +25,26 @@ def test_checkpoints_of_a_verified_config_stay_in_its_run_directory(
     kind: type[TargetSpec], own: tuple[str, ...], tmp_path: Path
 ) -> None:
     """Those of the user's run are neither gone on with nor removed."""
-    config = tmp_path / "config.yaml"
-    config.write_text(CONFIG)
-    job = kind("config", str(config), "digits", overrides=own).job(2, tmp_path / "run")
-    read = load_config(job.target, job.overrides)
-    assert (read.checkpoint.directory, read.checkpoint.every_steps) == (None, 7)
-    assert job.overrides[: len(own)] == own
+    file = tmp_path / "config.yaml"
+    file.write_text(CONFIG)
+    config = load_config(file, own)
+    job = kind("config", str(file), "digits", config=config).job(2, tmp_path / "run")
+    assert job.config is not None
+    assert (job.config.checkpoint.directory, job.config.checkpoint.every_steps) == (None, 7)
+    assert job.config.fit == config.fit
 
 
-def test_a_script_has_no_config_to_override(tmp_path: Path) -> None:
+def test_the_command_line_comes_before_the_config(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(f"{CONFIG}seed: 5\ndevices: {{logical: 2, memory_limit: 100}}\n")
+    spec = VerifySpec("config", str(file), "digits", config=load_config(file), seed=3, memory_limit=64)
+    job = spec.job(1, tmp_path / "run")
+    assert (job.seed, job.logical_devices, job.memory_limit) == (3, 2, 64)
+
+
+def test_a_script_has_no_config(tmp_path: Path) -> None:
     job = KillSpec("script", "train.py", "train", args=("--x",)).job(1, tmp_path)
-    assert (job.args, job.overrides) == (("--x",), ())
+    assert (job.args, job.config) == (("--x",), None)
 
 
 def test_it_runs_on_this_machine_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,7 +63,7 @@ class WorkerProcess:
                     stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE,
                     bufsize=0,
-                    pass_fds=(theirs.fileno(),),
+                    pass_fds=tuple(fd for fd in (theirs.fileno(), assignment.config_fd) if fd is not None),
                     # Ctrl-C at the terminal reaches the launcher alone; one signal reaches all that a worker started.
                     start_new_session=True,
                 )

@@ -10,12 +10,12 @@ import keras
 
 from tfdist import data
 from tfdist.checkpoint import CheckpointSummary, SavePolicy
-from tfdist.config import RunConfig, load_config, to_dict
+from tfdist.config import RunConfig, to_dict
 from tfdist.keras_repairs.base.training_state import build
 from tfdist.launch.environment import Assignment
+from tfdist.launch.worker.config_handover import receive_config
 from tfdist.order.position import Position
 from tfdist.rundir import State, atomic_files
-from tfdist.runtime.devices import DeviceRequest
 from tfdist.runtime.step_meter import waited_for_data
 from tfdist.training.checkpoints.checkpoint_callback import CheckpointCallback
 from tfdist.training.checkpoints.resume_log import note_resume
@@ -45,8 +45,9 @@ def run_config(assignment: Assignment) -> None:
         DataError: The data cannot be read or does not fit the model.
         RunDirError: The run directory cannot be written.
     """
-    config = load_config(assignment.target, assignment.overrides)
-    session = sessions.start(assignment, _device_request(assignment, config))
+    config = receive_config(assignment.config_fd)
+    request = replace(sessions.requested_devices(assignment), memory_growth=config.devices.memory_growth)
+    session = sessions.start(assignment, request)
     keras.config.set_dtype_policy(config.precision)
     beginning = find_beginning(session, assignment, config)
     if beginning.is_done:
@@ -128,17 +129,6 @@ class _Inputs:
     validation: Any
     samples: int
     order: Mapping[str, Any]
-
-
-def _device_request(assignment: Assignment, config: RunConfig) -> DeviceRequest:
-    """The command line's wishes before the config's."""
-    asked, section = sessions.requested_devices(assignment), config.devices
-    return replace(
-        asked,
-        logical=asked.logical or section.logical,
-        memory_limit=asked.memory_limit or section.memory_limit,
-        memory_growth=section.memory_growth,
-    )
 
 
 def _load_data(session: LaunchedSession, config: RunConfig, begin: Position) -> _Inputs:

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tfdist.config import RunConfig, load_config
+from tfdist.errors import UsageError
+from tfdist.launch.worker.config_handover import handed_over, receive_config
+
+CONFIG = """
+model: {build: a.b, args: {since: 2026-01-01, key: !!binary aGk=, sizes: {1: [2, 3]}, nothing: null, rate: 1e-3}}
+compile: {optimizer: {name: sgd, learning_rate: 0.1}, loss: mse}
+data: {batch_size: 8, train: {format: csv, files: "part-*.csv", label: y}}
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> RunConfig:
+    file = tmp_path / "a.yaml"
+    file.write_text(CONFIG)
+    return load_config(file)
+
+
+def test_a_worker_receives_the_config_that_was_read(config: RunConfig) -> None:
+    with handed_over(config) as fd:
+        assert fd is not None
+        assert receive_config(os.dup(fd)) == config
+
+
+def test_every_start_of_every_worker_receives_it(config: RunConfig) -> None:
+    """Descriptors that are inherited have one position in common."""
+    with handed_over(config) as fd:
+        assert fd is not None
+        assert [receive_config(os.dup(fd)) for _ in range(3)] == [config] * 3
+
+
+def test_it_may_be_larger_than_a_variable_of_the_environment(config: RunConfig) -> None:
+    args = {"names": [f"class {number}" for number in range(100_000)]}
+    large = replace(config, model=replace(config.model, args=args))
+    with handed_over(large) as fd:
+        assert fd is not None
+        assert receive_config(os.dup(fd)) == large
+
+
+def test_a_script_has_none() -> None:
+    with handed_over(None) as fd:
+        assert fd is None
+    with pytest.raises(UsageError, match="has handed over no config"):
+        receive_config(None)
+
+
+def test_nothing_stays_open(config: RunConfig) -> None:
+    before = os.listdir("/proc/self/fd")
+    with handed_over(config) as fd:
+        assert fd is not None
+        receive_config(os.dup(fd))
+    assert os.listdir("/proc/self/fd") == before
