@@ -142,19 +142,19 @@ def test_facts() -> None:
     assert "free/moving_mean" in facts["non_trainable"]
 
 
-def test_a_nudge_is_a_rounding_error_and_always_the_same() -> None:
-    def nudged() -> tuple[np.ndarray, np.ndarray]:
+def test_a_perturbation_is_a_rounding_error_and_always_the_same() -> None:
+    def perturbed() -> tuple[np.ndarray, np.ndarray]:
         keras.utils.set_random_seed(3)
         model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(100)])
         before = model.get_weights()[0]
         perturb_weights(model)
         return before, model.get_weights()[0]
 
-    before, after = nudged()
+    before, after = perturbed()
     change = np.abs(after / before - 1)
     assert (change > 1e-7).all() and (change < 1e-6).all()
     assert 100 < np.sum(after > before) < 300
-    np.testing.assert_array_equal(after, nudged()[1])
+    np.testing.assert_array_equal(after, perturbed()[1])
 
 
 def test_a_recording_of_one_fit(tmp_path: Path) -> None:

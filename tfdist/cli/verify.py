@@ -111,10 +111,10 @@ def verify(
 
 def _compare(options: dict[str, Any]) -> tuple[int, str, dict[str, Any]]:
     """One replica against several: the exit code, what to print, and the report."""
-    from tfdist.verify.verification import verify as run
-    from tfdist.verify.verification_json import to_json
-    from tfdist.verify.verification_table import render
-    from tfdist.verify.verify_spec import VerifySpec
+    from tfdist.verify.replicas.verification import verify as run
+    from tfdist.verify.replicas.verification_json import to_json
+    from tfdist.verify.replicas.verification_table import render
+    from tfdist.verify.replicas.verify_spec import VerifySpec
 
     del options["kills"]
     spec = VerifySpec(**{**options, "steps": options["steps"] or _STEPS})

@@ -20,7 +20,7 @@ class RecordingRequest:
         replicas: Replicas of the whole job: on physical GPUs where there are enough, else on logical devices.
         jit_compile: Whether models are compiled with XLA; None leaves it as they are compiled.
         precision: The Keras dtype policy in force, whatever the target sets; None leaves it to the target.
-        nudged: Whether the weights are moved by about a rounding error before the first step, on one replica.
+        perturbed: Whether the weights are moved by about a rounding error before the first step, on one replica.
     """
 
     directory: str
@@ -28,7 +28,7 @@ class RecordingRequest:
     replicas: int = 1
     jit_compile: bool | None = None
     precision: str | None = None
-    nudged: bool = False
+    perturbed: bool = False
 
     def __post_init__(self) -> None:
         if self.steps < 1 or self.replicas < 1:

@@ -1,15 +1,12 @@
-"""Signals that end a verification."""
+"""Interruption of a verification by a signal."""
 
 from __future__ import annotations
 
 from tfdist.launch.signals import LauncherStopped, Signals
 
-STOPPED = (129, 130, 143)
-"""What a job exits with that a signal to its launcher ended."""
-
 
 class Interrupted(Exception):
-    """A signal ended a run, and with it the verification.
+    """A signal ended a run and the verification.
 
     Attributes:
         code: The exit code.
@@ -20,7 +17,7 @@ class Interrupted(Exception):
         self.code = code
 
 
-def check(signals: Signals) -> None:
+def raise_if_interrupted(signals: Signals) -> None:
     """Raises `Interrupted` when a signal has come."""
     try:
         signals.check()

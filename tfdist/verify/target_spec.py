@@ -1,4 +1,4 @@
-"""What every verification is told of its target, and the job that each of its runs is."""
+"""Target of a verification, and the job that each of its runs is."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TargetSpec:
-    """What of the command line both kinds of verification have.
+    """Options that both kinds of verification share.
 
     Attributes:
         target_kind: What `target` is.
@@ -50,12 +50,12 @@ class TargetSpec:
     keep: str | None = None
 
     def job(self, workers: int, run_dir: Path, **options: Any) -> JobSpec:
-        """One run of the target, on this machine alone, whatever cluster the environment tells of.
+        """One run of the target on this machine alone, whatever cluster the environment describes.
 
         Args:
             workers: Its processes.
-            run_dir: Where it writes all that it writes, checkpoints too: those of the user's own run stay as they are.
-            **options: What else `JobSpec` takes.
+            run_dir: Where all its files go, checkpoints too: those of the user's own run stay as they are.
+            **options: Other fields of `JobSpec`.
         """
         options |= {
             "membership": discover(nproc=workers, environ={}),

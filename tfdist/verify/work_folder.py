@@ -1,4 +1,4 @@
-"""Where the runs of a verification lie, and for how long."""
+"""Work folder of a verification: its run directories, removed at the end unless they are needed."""
 
 from __future__ import annotations
 

@@ -13,13 +13,13 @@ from click.testing import CliRunner, Result
 from tfdist.cli.main import main
 from tfdist.cli.verify import verify
 from tfdist.config import load_config
-from tfdist.verify import verification as run_module
 from tfdist.verify.interruption import Interrupted
 from tfdist.verify.killing import kill_verification as kill_module
 from tfdist.verify.killing.kill_results import KillVerification
 from tfdist.verify.killing.kill_spec import KillSpec
-from tfdist.verify.results import ComparisonResult, ComparisonVerdict, Verification
-from tfdist.verify.verify_spec import VerifySpec
+from tfdist.verify.replicas import verification as run_module
+from tfdist.verify.replicas.comparison_results import ComparisonResult, ComparisonVerdict, Verification
+from tfdist.verify.replicas.verify_spec import VerifySpec
 
 CONFIG = """\
 name: digits

@@ -8,8 +8,8 @@ import pytest
 
 from tfdist.config import load_config
 from tfdist.verify.killing.kill_spec import KillSpec
+from tfdist.verify.replicas.verify_spec import VerifySpec
 from tfdist.verify.target_spec import TargetSpec
-from tfdist.verify.verify_spec import VerifySpec
 
 CONFIG = """
 model: {build: tfdist.models.mlp, args: {inputs: [4], hidden: [2], classes: 3}}

@@ -39,7 +39,7 @@ class Recorder:
     def __init__(self, request: RecordingRequest, index: int, strategy: tf.distribute.Strategy) -> None:
         self.observer = StepFingerprints(strategy)
         self._steps = request.steps
-        self._nudged = request.nudged
+        self._perturbed = request.perturbed
         self._file = request.file(index)
         self._strategy = strategy
         self._step = self._coming = self._epoch_begin = 0
@@ -60,7 +60,7 @@ class Recorder:
         """
         self._models.append({**model_facts(model), "epoch_steps": epoch_steps})
         self._record(model)
-        if self._nudged and len(self._models) == 1:
+        if self._perturbed and len(self._models) == 1:
             perturb_weights(model)
 
     def begin_epoch(self) -> None:

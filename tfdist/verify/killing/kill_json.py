@@ -1,4 +1,4 @@
-"""The report of `tfdist verify --kill` for programs: JSON."""
+"""JSON report of `tfdist verify --kill`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from tfdist.verify.killing.kill_results import KilledAttempt, KillVerification
 from tfdist.verify.killing.kill_spec import KillSpec
 from tfdist.verify.killing.trace_comparison import Finding
-from tfdist.verify.verification_json import number
+from tfdist.verify.relative_difference import json_number
 
 
 def to_json(spec: KillSpec, verification: KillVerification) -> dict[str, Any]:
@@ -42,5 +42,5 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "compared": finding.compared,
         "parted": finding.parted,
         "step": finding.step,
-        "relative": number(finding.relative),
+        "relative": json_number(finding.relative),
     }

@@ -1,4 +1,4 @@
-"""Which worker is killed at which step: drawn from a seed, where the untouched run has had a new checkpoint."""
+"""Plan of the kills: which worker after which step, drawn from a seed among steps with a new checkpoint."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tfdist.training.probes.trace_file import Trace
 
 
 def choose_kills(trace: Trace, workers: int, number: int, seed: int) -> tuple[Kill, ...]:
-    """Draws kills of which each leaves the attempt after it a later checkpoint than the one before it had.
+    """Draws kills such that each attempt resumes from a later checkpoint than the attempt before it.
 
     Args:
         trace: Of the untouched run's chief.

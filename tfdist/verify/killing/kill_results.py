@@ -1,22 +1,22 @@
-"""What `tfdist verify --kill` found."""
+"""Results of `tfdist verify --kill`: the attempts, the findings and the exit code."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from tfdist.launch.trace_request import Kill
+from tfdist.verify.exit_codes import DIFFERS
 from tfdist.verify.killing.trace_comparison import Finding
-from tfdist.verify.results import DIFFERS
 
 
 @dataclass(frozen=True)
 class KilledAttempt:
-    """One start of the run that was killed.
+    """One attempt of the killed run.
 
     Attributes:
         begun: Steps of the run that were done before; None where it was ended before its first.
         ended: Those that were done when it ended.
-        kill: What ended it; None of the last, which came to the end, and of one that failed by itself.
+        kill: What ended it; None for the last, which finished, and for one that failed by itself.
     """
 
     begun: int | None
@@ -26,13 +26,13 @@ class KilledAttempt:
 
 @dataclass(frozen=True)
 class KillVerification:
-    """All of it.
+    """Outcome of a verification under kills.
 
     Attributes:
         steps: That the untouched run trained.
         attempts: Of the run that was killed.
         findings: What was compared; empty where a run failed.
-        is_repeatable: Whether two untouched runs are the same; None where nobody had to know.
+        is_repeatable: Whether two untouched runs are the same; None where that was not tried.
         failure: Why there is nothing to compare; None where there is.
         code: The exit code.
     """
@@ -46,7 +46,7 @@ class KillVerification:
 
     @property
     def passed(self) -> bool:
-        """Whether the run that was killed ended as the other."""
+        """Whether the killed run ended as the untouched one."""
         return self.failure is None and not any(finding.parted for finding in self.findings)
 
     @property

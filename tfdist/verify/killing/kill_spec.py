@@ -1,4 +1,4 @@
-"""What `tfdist verify --kill` is asked to do."""
+"""Options of `tfdist verify --kill`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from tfdist.verify.target_spec import TargetSpec
 
 @dataclass(frozen=True)
 class KillSpec(TargetSpec):
-    """The command line. The seed is that of every run, and of the choice of the kills.
+    """Options of `tfdist verify --kill`. The seed is that of every run and of the choice of kills.
 
     Attributes:
-        workers: Of every run, as processes of this machine.
+        workers: Processes of every run, on this machine.
         kills: How often the run is killed.
-        steps: Training steps; None for all that the target trains.
+        steps: Training steps; None for as many as the target trains.
     """
 
     workers: int = 2

@@ -1,4 +1,4 @@
-"""What `tfdist verify --kill` prints."""
+"""Terminal report of `tfdist verify --kill`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _HEADINGS: dict[FindingKind, str] = {
     "weights": "final weights, to the bit",
 }
 _LIKELY: dict[FindingKind, str] = {
-    "resume": "the training does not go on from its checkpoints, or makes none after the first.",
-    "samples": "a dataset of which the position within an epoch is not known, or that is shuffled by chance: take "
-    "tfdist's own, or NumPy arrays, or one that gives the same batches in the same order in every process.",
+    "resume": "the training does not resume from its checkpoints, or makes none after the first.",
+    "samples": "a dataset whose position within an epoch is not known, or that is shuffled without a seed: use "
+    "tfdist.data, NumPy arrays, or a dataset that gives the same batches in the same order in every process.",
     "history": "a metric or a callback with a state of its own that no checkpoint holds.",
-    "weights": "a state that no checkpoint holds: of a layer or a callback in Python alone, or random numbers from "
+    "weights": "a state that no checkpoint holds: Python attributes of a layer or a callback, or random numbers from "
     "another generator than Keras's, NumPy's, Python's and TensorFlow's.",
 }
 
@@ -55,8 +55,8 @@ def _findings(verification: KillVerification) -> Iterator[str]:
     yield _indented(f"PARTED  {_HEADINGS[parted.what]}: {_place(parted)}")
     if verification.is_repeatable is False:
         text = (
-            "likely cause: the training cannot be repeated. Two untouched runs part as well: something in it is "
-            "without a seed, or depends on the time; tfdist verify without --kill tells more"
+            "likely cause: the training cannot be repeated. Two untouched runs part as well: something in it has no "
+            "seed or depends on the time; tfdist verify without --kill tells more"
         )
         yield _indented(text + ".")
     else:

@@ -1,4 +1,4 @@
-"""`tfdist verify --kill`: an untouched run, the same killed at some of its steps, and what of them is the same."""
+"""Verification under kills: an untouched run, the same run killed at some of its steps, and a comparison."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from tfdist.launch.signals import Signals
 from tfdist.launch.trace_request import Kill, TraceRequest
 from tfdist.rundir import RunDir
 from tfdist.training.probes.trace_file import Trace, TracedEnd
-from tfdist.verify.interruption import STOPPED, Interrupted, check
+from tfdist.verify.exit_codes import STOPPED
+from tfdist.verify.interruption import Interrupted, raise_if_interrupted
 from tfdist.verify.killing.kill_plan import choose_kills
 from tfdist.verify.killing.kill_results import KilledAttempt, KillVerification
 from tfdist.verify.killing.kill_spec import KillSpec
 from tfdist.verify.killing.trace_comparison import TracedRun, attempts_of, compare
-from tfdist.verify.recorded_runs import last_line
+from tfdist.verify.log_tail import last_line
 from tfdist.verify.work_folder import WorkFolder, open_folder
 
 
@@ -32,14 +33,14 @@ def verify_killed(spec: KillSpec, tell: Callable[[str], None]) -> KillVerificati
         Interrupted: A signal came.
     """
     with Signals() as signals, open_folder(spec.keep) as folder:
-        return _Work(spec, folder, tell, signals).all()
+        return _KillVerifier(spec, folder, tell, signals).verify()
 
 
 class _Failed(Exception):
-    """A run came to no end.
+    """A run failed.
 
     Attributes:
-        verification: What is to be said of it.
+        verification: The report of it.
     """
 
     def __init__(self, verification: KillVerification) -> None:
@@ -48,13 +49,13 @@ class _Failed(Exception):
 
 
 @dataclass
-class _Work:
+class _KillVerifier:
     spec: KillSpec
     folder: WorkFolder
     tell: Callable[[str], None]
     signals: Signals
 
-    def all(self) -> KillVerification:
+    def verify(self) -> KillVerification:
         try:
             return self._compared()
         except _Failed as failed:
@@ -74,7 +75,7 @@ class _Work:
         if len(killed.attempts) <= len(kills):
             raise UsageError(
                 f"The run came to its end before kill {len(killed.attempts)} of {len(kills)}: no checkpoint was made "
-                "between the begin of its last attempt and the last step. Give more epochs, or checkpoints more often "
+                "between the start of its last attempt and its last step. Give more epochs, or checkpoints more often "
                 "(in a config, --set checkpoint.every_steps=N)."
             )
         findings = compare(whole, killed)
@@ -89,7 +90,7 @@ class _Work:
 
     def _run(self, label: str, kills: tuple[Kill, ...]) -> TracedRun:
         """Runs the target to its end, through all kills."""
-        check(self.signals)
+        raise_if_interrupted(self.signals)
         many = f", {len(kills)} kills, each of which is reported as a failure" if kills else ""
         self.tell(f"running {self.spec.name} on {self.spec.workers} worker(s): {label}{many}")
         name = label.replace(" ", "-")

@@ -1,4 +1,4 @@
-"""Whether a run that was killed again and again is the one that was not: pure, on what both have traced."""
+"""Comparison of a killed run with an untouched one, by their traces: pure."""
 
 from __future__ import annotations
 
@@ -10,17 +10,14 @@ from typing import Literal
 import numpy as np
 
 from tfdist.training.probes.trace_file import Trace, TracedEnd, TracedSteps
-from tfdist.verify.recording_comparison import relative, relative_arrays
-from tfdist.verify.tolerance import Tolerance
+from tfdist.verify.relative_difference import DATA_TOLERANCE, relative, relative_arrays
 
 FindingKind = Literal["resume", "samples", "history", "weights"]
-
-_DATA = Tolerance().allowed(0, "data", "data")
 
 
 @dataclass(frozen=True)
 class TracedRun:
-    """One run.
+    """Traces of one run.
 
     Attributes:
         attempts: Of each attempt, the traces of its workers, the chief's first.
@@ -40,10 +37,10 @@ class TracedRun:
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing in which the runs are alike or not.
+    """Comparison of one kind of trace.
 
     Attributes:
-        what: Which.
+        what: The kind.
         compared: How much was compared, for people.
         parted: Where they part, the first place only; None where they are the same.
         step: Steps of the run at that place; None where it has none.
@@ -58,7 +55,7 @@ class Finding:
 
 
 def compare(whole: TracedRun, killed: TracedRun) -> tuple[Finding, ...]:
-    """Compares a run with the untouched one, causes before their effects."""
+    """Compares a killed run with the untouched one, causes before their effects."""
     return _resume(killed), _samples(whole, killed), _history(whole, killed), _weights(whole, killed)
 
 
@@ -83,7 +80,7 @@ def _samples(whole: TracedRun, killed: TracedRun) -> Finding:
     for steps in (steps for trace in traces for steps in trace.steps):
         other = expected.get((steps.step, steps.steps))
         distance = math.inf if other is None else relative(other.data, steps.data)
-        if distance > _DATA:
+        if distance > DATA_TOLERANCE:
             return Finding("samples", compared, _other_samples(steps, other), steps.step, distance)
     left = next((step for step in range(1, (whole.chief.ended or 0) + 1) if step not in done), None)
     return Finding("samples", compared, None if left is None else f"step {left} was never trained", left)

@@ -1,4 +1,4 @@
-"""What is learned from running the same on one replica twice, the second time with weights moved by a rounding error.
+"""Effects of rounding on a training, measured by a second run on one replica with perturbed weights.
 
 Where gradients are rounding alone (the bias of a layer before a normalization, of the keys of attention), optimizers
 that scale them take steps as large as elsewhere, in a direction of their own in each run: such weights can never be
@@ -8,34 +8,34 @@ compared. Other trainings multiply a rounding error with every step. Both show h
 from __future__ import annotations
 
 from tfdist.training.probes.recording_file import Recording
-from tfdist.verify.recording_comparison import ComparedMoment, Comparison, compare
-from tfdist.verify.tolerance import FLOAT32, HALF, QuantityKind, Tolerance
+from tfdist.verify.replicas.recording_comparison import ComparedMoment, Comparison, compare
+from tfdist.verify.replicas.tolerance import FLOAT32, HALF, QuantityKind, Tolerance
 
 _REPRODUCED = {False: 1e-3, True: 0.2}
-"""A first step that differs by more, in float32 and in 16 bits, has other causes than a rounding error."""
+"""A first step that differs by more, in float32 and in 16 bits, has another cause than rounding."""
 
 
-def reproduced(reference: Recording, nudged: Recording, *, half: bool) -> Comparison:
-    """Compares what one replica has alike in two runs: initial weights, data, nearly the first step, and the length.
+def reproduced(reference: Recording, perturbed: Recording, *, half: bool) -> Comparison:
+    """Compares what two runs on one replica must have in common: initial weights, data, nearly the first step, length.
 
     Args:
         reference: Of one replica.
-        nudged: The same, with weights moved after they were first recorded.
+        perturbed: The same, with weights moved after they were first recorded.
         half: Whether layers compute in 16 bits.
     """
-    rows = compare(reference, [nudged], Tolerance(_REPRODUCED[half], half=half)).rows
+    rows = compare(reference, [perturbed], Tolerance(_REPRODUCED[half], half=half)).rows
     first: tuple[QuantityKind, ...] = ("data", "loss", "gradient norm", "steps")
     later: tuple[QuantityKind, ...] = ("data", "steps")
     kinds: list[tuple[QuantityKind, ...]] = [("weights", "steps"), first, *[later] * len(rows)]
     return Comparison(tuple(ComparedMoment(row.step, tuple(row.of(*of))) for row, of in zip(rows, kinds, strict=False)))
 
 
-def measure(reference: Recording, nudged: Recording, *, half: bool) -> Tolerance:
+def measure_tolerance(reference: Recording, perturbed: Recording, *, half: bool) -> Tolerance:
     """The tolerance for everything that is compared with `reference`."""
     least = HALF if half else FLOAT32
     worst: dict[tuple[QuantityKind, str], float] = {}
     measured = {}
-    for number, row in enumerate(compare(reference, [nudged], Tolerance(least)).rows):
+    for number, row in enumerate(compare(reference, [perturbed], Tolerance(least)).rows):
         for difference in row.differences:
             key = (difference.kind, difference.name)
             # A number that happens to agree once says nothing of what may happen to it.

@@ -4,10 +4,10 @@ import math
 
 import pytest
 
-from tests.unit.verify.recordings import begin, recording, step, weights
-from tfdist.verify.recording_comparison import compare
-from tfdist.verify.rounding_effects import measure, reproduced
-from tfdist.verify.tolerance import FLOAT32, HALF, MARGIN, QuantityKind, Tolerance
+from tests.unit.verify.replicas.recordings import begin, recording, step, weights
+from tfdist.verify.replicas.recording_comparison import compare
+from tfdist.verify.replicas.rounding_effects import measure_tolerance, reproduced
+from tfdist.verify.replicas.tolerance import FLOAT32, HALF, MARGIN, QuantityKind, Tolerance
 
 ONE = recording(begin(), step(1), step(2), step(3))
 MEASURED = {(1, "loss", "loss"): 1e-4, (1, "weights", "bias"): 0.3}
@@ -37,8 +37,8 @@ def test_what_is_allowed(tolerance: Tolerance, number: int, kind: QuantityKind, 
 
 
 def test_what_rounding_did_is_allowed_tenfold_from_then_on() -> None:
-    nudged = recording(begin(), step(1), step(2, loss=1 + 1e-4), step(3))
-    tolerance = measure(ONE, nudged, half=False)
+    perturbed = recording(begin(), step(1), step(2, loss=1 + 1e-4), step(3))
+    tolerance = measure_tolerance(ONE, perturbed, half=False)
     assert compare(ONE, [recording(begin(), step(1), step(2), step(3, loss=1 + 9e-4))], tolerance).passed
     assert not compare(ONE, [recording(begin(), step(1), step(2), step(3, loss=1 + 2e-3))], tolerance).passed
     assert not compare(ONE, [recording(begin(), step(1, loss=1 + 9e-4), step(2), step(3))], tolerance).passed
@@ -49,13 +49,13 @@ def test_a_weight_that_rounding_alone_moves_is_not_judged_and_the_others_are() -
         moved = weights(kernel=[kernel, -1.0], bias=bias)
         return [begin(), step(1, weights=moved), step(2), step(3)]
 
-    tolerance = measure(recording(*with_bias(0.1)), recording(*with_bias(-0.1)), half=False)
+    tolerance = measure_tolerance(recording(*with_bias(0.1)), recording(*with_bias(-0.1)), half=False)
     assert compare(recording(*with_bias(0.1)), [recording(*with_bias(0.05))], tolerance).passed
     assert not compare(recording(*with_bias(0.1)), [recording(*with_bias(0.05, kernel=1.01))], tolerance).passed
 
 
 @pytest.mark.parametrize(
-    ("nudged", "passes"),
+    ("perturbed", "passes"),
     [
         (recording(begin(), step(1, loss=1 + 1e-5), step(2, loss=1.5), step(3, loss=9.0)), True),  # rounding grows
         (recording(begin(), step(1, loss=1.01), step(2), step(3)), False),
@@ -67,10 +67,10 @@ def test_a_weight_that_rounding_alone_moves_is_not_judged_and_the_others_are() -
     ],
     ids=["rounding", "loss", "gradient", "data", "sooner", "after one step", "initial weights"],
 )
-def test_whether_a_training_can_be_repeated(nudged: object, passes: bool) -> None:
-    assert reproduced(ONE, nudged, half=False).passed == passes
+def test_whether_a_training_can_be_repeated(perturbed: object, passes: bool) -> None:
+    assert reproduced(ONE, perturbed, half=False).passed == passes
 
 
 def test_in_16_bits_the_first_step_may_differ_more() -> None:
-    nudged = recording(begin(), step(1, loss=1.01), step(2), step(3))
-    assert reproduced(ONE, nudged, half=True).passed
+    perturbed = recording(begin(), step(1, loss=1.01), step(2), step(3))
+    assert reproduced(ONE, perturbed, half=True).passed

@@ -1,13 +1,13 @@
-"""The report of `tfdist verify` for programs: JSON."""
+"""JSON report of `tfdist verify`."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
-from tfdist.verify.recording_comparison import ComparedMoment, Comparison, Difference
-from tfdist.verify.results import ComparisonResult, Verification
-from tfdist.verify.verify_spec import VerifySpec
+from tfdist.verify.relative_difference import json_number
+from tfdist.verify.replicas.comparison_results import ComparisonResult, Verification
+from tfdist.verify.replicas.recording_comparison import ComparedMoment, Comparison, Difference
+from tfdist.verify.replicas.verify_spec import VerifySpec
 
 
 def to_json(spec: VerifySpec, verification: Verification) -> dict[str, Any]:
@@ -53,13 +53,8 @@ def _difference(difference: Difference) -> dict[str, Any]:
         "step": difference.step,
         "kind": difference.kind,
         "name": difference.name,
-        "relative": number(difference.relative),
-        "allowed": number(difference.allowed),
-        "reference": number(difference.reference),
-        "run": number(difference.other),
+        "relative": json_number(difference.relative),
+        "allowed": json_number(difference.allowed),
+        "reference": json_number(difference.reference),
+        "run": json_number(difference.other),
     }
-
-
-def number(value: float | None) -> float | str | None:
-    """A number for JSON, which has none that are not finite."""
-    return value if value is None or math.isfinite(value) else str(value)

@@ -1,4 +1,4 @@
-"""`tfdist verify`: the reference on one replica, what rounding does to it, then every run to compare with it."""
+"""Verification on replicas: the reference, the effects of rounding, then every run to compare."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from dataclasses import dataclass, field
 
 from tfdist.errors import UsageError, WorkerFailedError
 from tfdist.launch.signals import Signals
-from tfdist.verify.interruption import STOPPED, Interrupted, check
-from tfdist.verify.likely_causes import likely_causes
-from tfdist.verify.model_facts import ModelFacts
-from tfdist.verify.recorded_runs import RecordedRun, run
-from tfdist.verify.recording_comparison import Comparison, compare
-from tfdist.verify.results import ComparisonResult, ComparisonVerdict, Verification
-from tfdist.verify.rounding_effects import measure, reproduced
-from tfdist.verify.tolerance import FLOAT32, HALF, Tolerance
-from tfdist.verify.verify_spec import AGAIN, REFERENCE, Unavailable, Variant, VerifySpec, variants
+from tfdist.verify.exit_codes import STOPPED
+from tfdist.verify.interruption import Interrupted, raise_if_interrupted
+from tfdist.verify.replicas.comparison_results import ComparisonResult, ComparisonVerdict, Verification
+from tfdist.verify.replicas.likely_causes import likely_causes
+from tfdist.verify.replicas.recorded_facts import ModelFacts
+from tfdist.verify.replicas.recorded_runs import RecordedRun, run_variant
+from tfdist.verify.replicas.recording_comparison import Comparison, compare
+from tfdist.verify.replicas.rounding_effects import measure_tolerance, reproduced
+from tfdist.verify.replicas.tolerance import FLOAT32, HALF, Tolerance
+from tfdist.verify.replicas.variants import AGAIN, REFERENCE, Unavailable, Variant, variants
+from tfdist.verify.replicas.verify_spec import VerifySpec
 from tfdist.verify.work_folder import WorkFolder, open_folder
 
 
@@ -31,18 +33,18 @@ def verify(spec: VerifySpec, tell: Callable[[str], None]) -> Verification:
         Interrupted: A signal came.
     """
     with Signals() as signals, open_folder(spec.keep) as folder:
-        return _Work(spec, folder, tell, signals).all()
+        return _Verifier(spec, folder, tell, signals).verify()
 
 
 @dataclass
-class _Work:
+class _Verifier:
     spec: VerifySpec
     folder: WorkFolder
     tell: Callable[[str], None]
     signals: Signals
     runs: dict[str, RecordedRun] = field(default_factory=dict)
 
-    def all(self) -> Verification:
+    def verify(self) -> Verification:
         reference = self._run(REFERENCE)
         if reference.code:
             return Verification((self._failed(REFERENCE, reference),), FLOAT32, is_measured=False)
@@ -80,14 +82,14 @@ class _Work:
         if self.spec.tolerance is not None:
             return Tolerance(self.spec.tolerance), []
         floor = Tolerance(HALF if facts.half else FLOAT32, half=facts.half)
-        nudged = self._run(AGAIN)
-        if nudged.problem:
-            return floor, [self._failed(AGAIN, nudged)]
-        once, twice = self.runs[REFERENCE.label].recordings[0], nudged.recordings[0]
+        perturbed = self._run(AGAIN)
+        if perturbed.problem:
+            return floor, [self._failed(AGAIN, perturbed)]
+        once, twice = self.runs[REFERENCE.label].recordings[0], perturbed.recordings[0]
         comparison = reproduced(once, twice, half=facts.half)
         if not comparison.passed:
             return floor, [_judged(AGAIN, comparison, facts)]
-        return measure(once, twice, half=facts.half), []
+        return measure_tolerance(once, twice, half=facts.half), []
 
     def _result(self, variant: Variant | Unavailable, tolerance: Tolerance, facts: ModelFacts) -> ComparisonResult:
         if isinstance(variant, Unavailable):
@@ -101,7 +103,7 @@ class _Work:
         if reference is None or reference.problem:
             reason = f"there is nothing to compare it with: {variant.reference} failed"
             return ComparisonResult(variant.label, variant.reference, ComparisonVerdict.SKIPPED, reason=reason)
-        left = _what_was_not_had(variant, ModelFacts.of(other.recordings[0].facts["models"]), other)
+        left = _unmet_request(variant, ModelFacts.of(other.recordings[0].facts["models"]), other)
         if left:
             return ComparisonResult(
                 variant.label, variant.reference, ComparisonVerdict.SKIPPED, reason=f"not available here: {left}"
@@ -112,9 +114,9 @@ class _Work:
         return _judged(variant, comparison, facts)
 
     def _run(self, variant: Variant) -> RecordedRun:
-        check(self.signals)
+        raise_if_interrupted(self.signals)
         self.tell(f"running {self.spec.name} for {self.spec.steps} steps: {variant.label}")
-        done = run(self.spec, variant, self.folder.path)
+        done = run_variant(self.spec, variant, self.folder.path)
         if done.code in STOPPED:
             raise Interrupted(done.code)
         self.runs[variant.label] = done
@@ -135,7 +137,7 @@ def _judged(variant: Variant, comparison: Comparison, facts: ModelFacts) -> Comp
     return ComparisonResult(variant.label, variant.reference, ComparisonVerdict.PARTED, comparison, tuple(causes))
 
 
-def _what_was_not_had(variant: Variant, facts: ModelFacts, other: RecordedRun) -> str | None:
+def _unmet_request(variant: Variant, facts: ModelFacts, other: RecordedRun) -> str | None:
     """What a run was asked to be and was not, since the target decides it in a way that cannot be overruled."""
     models = other.recordings[0].facts["models"]
     if variant.precision == "float32" and facts.half:

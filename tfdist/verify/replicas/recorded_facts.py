@@ -1,4 +1,4 @@
-"""What of a model explains that runs part, as it was recorded."""
+"""Facts of a model that explain a difference, as they were recorded."""
 
 from __future__ import annotations
 

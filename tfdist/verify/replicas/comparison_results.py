@@ -1,4 +1,4 @@
-"""What `tfdist verify` found."""
+"""Results of a verification: the verdict and the causes of each comparison, and the exit code."""
 
 from __future__ import annotations
 
@@ -6,15 +6,13 @@ import enum
 from dataclasses import dataclass
 from typing import Any
 
-from tfdist.verify.causes import Cause
-from tfdist.verify.recording_comparison import Comparison
-
-DIFFERS = 6
-"""The exit code for runs that part."""
+from tfdist.verify.exit_codes import DIFFERS
+from tfdist.verify.replicas.cause_texts import Cause
+from tfdist.verify.replicas.recording_comparison import Comparison
 
 
 class ComparisonVerdict(enum.Enum):
-    """What a comparison came to."""
+    """Outcome of a comparison."""
 
     PASSED = "passed"  # the same, up to rounding
     PARTED = "parted"
@@ -24,12 +22,12 @@ class ComparisonVerdict(enum.Enum):
 
 @dataclass(frozen=True)
 class ComparisonResult:
-    """One comparison.
+    """Result of one comparison.
 
     Attributes:
         label: The run that was compared.
         reference: The run that it was compared with; None when it is said in the label.
-        verdict: What it came to.
+        verdict: The outcome.
         comparison: Both runs, moment by moment; None where a run is missing.
         causes: Why they parted, the likeliest first.
         reason: Why it was skipped, or how it failed.
@@ -47,7 +45,7 @@ class ComparisonResult:
 
 @dataclass(frozen=True)
 class Verification:
-    """All comparisons.
+    """Results of all comparisons.
 
     Attributes:
         results: In the order in which they were made.

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from tests.unit.verify.recordings import NO_FACTS, begin, recording, step, weights
+from tests.unit.verify.replicas.recordings import NO_FACTS, begin, recording, step, weights
 from tfdist.training.probes.recording_file import Moment
-from tfdist.verify.causes import Cause
-from tfdist.verify.recording_comparison import compare
-from tfdist.verify.results import ComparisonResult, ComparisonVerdict, Verification
-from tfdist.verify.tolerance import Tolerance
-from tfdist.verify.verification_json import to_json
-from tfdist.verify.verification_table import render
-from tfdist.verify.verify_spec import VerifySpec
+from tfdist.verify.replicas.cause_texts import Cause
+from tfdist.verify.replicas.comparison_results import ComparisonResult, ComparisonVerdict, Verification
+from tfdist.verify.replicas.recording_comparison import compare
+from tfdist.verify.replicas.tolerance import Tolerance
+from tfdist.verify.replicas.verification_json import to_json
+from tfdist.verify.replicas.verification_table import render
+from tfdist.verify.replicas.verify_spec import VerifySpec
 
 CAUSE = Cause("whole batch", "a layer that uses the whole batch")
 

@@ -1,4 +1,4 @@
-"""Where two recordings of one training part: pure, on NumPy arrays."""
+"""Comparison of two recordings of one training: pure, on NumPy arrays."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from tfdist.training.probes.recording_file import Moment, Recording
-from tfdist.verify.tolerance import QUANTITY_KINDS, QuantityKind, Tolerance
+from tfdist.verify.relative_difference import relative, relative_arrays, root_mean_square
+from tfdist.verify.replicas.tolerance import QUANTITY_KINDS, QuantityKind, Tolerance
 
 _LEAST_SCALE = 1e-3
-"""Of the typical weight: no difference is seen in relation to less, such as a bias that has hardly moved from 0."""
+"""Of the typical weight: the least magnitude that a difference is related to; a bias may hardly have moved from 0."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class ComparedMoment:
-    """One moment of both runs.
+    """Both runs at one moment.
 
     Attributes:
         step: Steps trained until then; 0 before the first.
@@ -117,37 +118,6 @@ def compare(reference: Recording, workers: Sequence[Recording], tolerance: Toler
     return Comparison(tuple(rows))
 
 
-def relative(a: float, b: float) -> float:
-    """`|a - b|` over the larger magnitude; NaN and infinities are equal to themselves alone."""
-    if a == b or (math.isnan(a) and math.isnan(b)):
-        return 0.0
-    if not (math.isfinite(a) and math.isfinite(b)):
-        return math.inf
-    return abs(a - b) / max(abs(a), abs(b))
-
-
-def relative_arrays(a: np.ndarray, b: np.ndarray, least: float = 0.0) -> float:
-    """The root mean square of the differences over that of the elements, the larger of both arrays'.
-
-    A mean, as rounding may turn the sign of a gradient element that is nearly 0, and some optimizers know signs alone.
-
-    Args:
-        a: Of any shape.
-        b: An array that differs in shape is infinitely far away.
-        least: Below this the magnitude of the elements does not count as smaller.
-    """
-    if a.shape != b.shape:
-        return math.inf
-    a, b = a.astype(np.float64), b.astype(np.float64)
-    same = (a == b) | (np.isnan(a) & np.isnan(b))
-    if same.all():
-        return 0.0
-    if not (np.isfinite(a[~same]).all() and np.isfinite(b[~same]).all()):
-        return math.inf
-    finite = np.isfinite(a)
-    return _rms(np.where(same, 0.0, a - b)) / max(_rms(a[finite]), _rms(b[finite]), least)
-
-
 _Quantity = tuple[QuantityKind, str, float, float | None, float | None]
 
 
@@ -201,13 +171,7 @@ def _least(weights: Mapping[str, np.ndarray]) -> float:
     """The magnitude below which no weight of a model is seen."""
     elements = [array.astype(np.float64).ravel() for array in weights.values()]
     every = np.concatenate(elements) if elements else np.zeros(0)
-    return _LEAST_SCALE * _rms(every[np.isfinite(every)])
-
-
-def _rms(array: np.ndarray) -> float:
-    largest = float(np.max(np.abs(array), initial=0.0))
-    # Not of the elements themselves: in float64 their squares may be infinite, or 0.
-    return largest * float(np.sqrt(np.mean(np.square(array / largest)))) if 0 < largest < math.inf else largest
+    return _LEAST_SCALE * root_mean_square(every[np.isfinite(every)])
 
 
 def _names(a: Mapping[str, object], b: Mapping[str, object]) -> list[str]:

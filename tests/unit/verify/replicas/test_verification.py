@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from tests.unit.verify.recordings import begin, recording, step
+from tests.unit.verify.replicas.recordings import begin, recording, step
 from tfdist.errors import UsageError
 from tfdist.launch.job import JobSpec
 from tfdist.rundir import RunDir
 from tfdist.training.probes.recording_file import Recording
-from tfdist.verify import recorded_runs as runs_module
 from tfdist.verify.interruption import Interrupted
-from tfdist.verify.results import ComparisonVerdict, Verification
-from tfdist.verify.verification import verify
-from tfdist.verify.verify_spec import VerifySpec
+from tfdist.verify.replicas import recorded_runs as runs_module
+from tfdist.verify.replicas.comparison_results import ComparisonVerdict, Verification
+from tfdist.verify.replicas.verification import verify
+from tfdist.verify.replicas.verify_spec import VerifySpec
 
 ONE = recording(begin(), step(1))
 OTHER = recording(begin(), step(1, loss=1.2))
@@ -84,7 +84,7 @@ def test_the_runs_of_a_verification(verified: Any, tmp_path: Path) -> None:
             (0, 1),
             9.0,
         )
-    assert [(job.membership.num_workers, job.recording.replicas, job.recording.nudged) for job in jobs.started] == [
+    assert [(job.membership.num_workers, job.recording.replicas, job.recording.perturbed) for job in jobs.started] == [
         (1, 1, False),
         (1, 1, True),
         (1, 2, False),

@@ -1,4 +1,4 @@
-"""Up to where two numbers are the same: what rounding alone does to the training at hand, with a margin."""
+"""Tolerance of a comparison: what rounding alone does to the training at hand, with a margin."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from tfdist.verify.relative_difference import DATA_TOLERANCE
+
 QuantityKind = Literal["data", "loss", "gradient norm", "weights", "metrics", "copies", "steps"]
 
 QUANTITY_KINDS: tuple[QuantityKind, ...] = ("data", "loss", "gradient norm", "weights", "metrics", "copies", "steps")
-"""What is compared, causes before their effects. Copies are those of one weight, on the replicas of one run."""
+"""What is compared, causes before their effects. Copies are the replicas' copies of one weight, within one run."""
 
 FLOAT32 = 1e-5
 """The least relative tolerance: fifty times what rounding did to losses and weights of five models in five steps."""
@@ -19,10 +21,7 @@ HALF = 2e-2
 """The same where layers compute in 16 bits; of losses, gradient norms and metrics."""
 
 MARGIN = 10
-"""How often what rounding was seen to do is allowed: another order of the sums is another draw."""
-
-_DATA = 1e-9
-"""Of sums in float64, whose order is all that differs."""
+"""How many times the measured effect of rounding is allowed: another order of the sums is another draw."""
 
 _UNDECIDED = {False: 1e-2, True: 0.2}
 """Where rounding explains more than this, in float32 and in 16 bits, nothing can be said of a number any more."""
@@ -30,7 +29,7 @@ _UNDECIDED = {False: 1e-2, True: 0.2}
 
 @dataclass(frozen=True)
 class Tolerance:
-    """What is rounding.
+    """How far two numbers may differ by rounding alone.
 
     Attributes:
         least: The least relative difference that is allowed.
@@ -48,7 +47,7 @@ class Tolerance:
         if kind == "steps":
             return 0.0  # another number is no rounding, whatever was measured
         if kind == "data":
-            return _DATA
+            return DATA_TOLERANCE
         if kind == "copies" or (kind == "weights" and number == 0):
             # Copies of one variable, and weights that nothing has been added to yet, have not been rounded twice.
             return min(self.least, FLOAT32)

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from tfdist.errors import UsageError
-from tfdist.verify.verify_spec import Unavailable, Variant, VerifySpec, variants
+from tfdist.verify.replicas.variants import Unavailable, Variant, variants
+from tfdist.verify.replicas.verify_spec import VerifySpec
 
 
 def spec(**options: Any) -> VerifySpec:
@@ -57,8 +57,3 @@ def test_which_runs(options: dict[str, Any], expected: list[Variant]) -> None:
 def test_what_cannot_be_had_here_is_said(options: dict[str, Any], reason: str | None) -> None:
     reasons = [each.reason for each in planned(replicas=1, **options) if isinstance(each, Unavailable)]
     assert [reason in said for said in reasons] == [True] if reason else not reasons
-
-
-def test_something_must_be_compared() -> None:
-    with pytest.raises(UsageError, match="nothing to compare"):
-        spec(replicas=1)

@@ -1,4 +1,4 @@
-"""What `tfdist verify` prints."""
+"""Terminal report of `tfdist verify`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator, Sequence
 
 from tfdist.text import column_widths, table, wrap
-from tfdist.verify.recording_comparison import ComparedMoment, Comparison, Difference
-from tfdist.verify.results import ComparisonResult, ComparisonVerdict, Verification
-from tfdist.verify.tolerance import MARGIN, QuantityKind
+from tfdist.verify.replicas.comparison_results import ComparisonResult, ComparisonVerdict, Verification
+from tfdist.verify.replicas.recording_comparison import ComparedMoment, Comparison, Difference
+from tfdist.verify.replicas.tolerance import MARGIN, QuantityKind
 
 _MOST_NAMES = 3
 _LONG_EPOCH = 200

@@ -1,11 +1,11 @@
-"""The causes in words, each with its remedy."""
+"""Texts of the likely causes of a difference, each with its remedy."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tfdist.verify.model_facts import ModelFacts
+from tfdist.verify.replicas.recorded_facts import ModelFacts
 
 _SHOWN = 4
 
@@ -27,16 +27,16 @@ def random_layers(facts: ModelFacts) -> Cause:
     """The loss parted, and there are layers that draw random numbers."""
     return Cause(
         "random layers",
-        f"layers that draw random numbers: {_named(facts.random_layers)}. Each replica draws its own, which is as it "
-        "should be and never equal to one replica. Set their rates to 0 for a verification of everything else.",
+        f"layers that draw random numbers: {_named(facts.random_layers)}. Each replica draws its own, which is right "
+        "and never equal to one replica. Set their rates to 0 to verify everything else.",
     )
 
 
 def statistics(facts: ModelFacts) -> Cause:
-    """There are normalizations of each replica's own."""
+    """There are normalizations with statistics of each replica's own."""
     return Cause(
         "batch statistics",
-        f"BatchNormalization that takes its statistics on each replica alone: {_named(facts.unsynchronized)}. Set "
+        f"BatchNormalization whose statistics are each replica's own: {_named(facts.unsynchronized)}. Set "
         "synchronized=True for statistics of the global batch.",
     )
 
@@ -46,8 +46,8 @@ def metric(names: Sequence[str]) -> Cause:
     return Cause(
         "metric",
         f"a metric that is no sum over samples: {_named(names)}. Keras adds up the states of the replicas. Write it "
-        "with sums, or declare it with tfdist.gathered(...). (A difference of one sample is a prediction that sits on "
-        "a tie, and rounding turned it.)",
+        "with sums, or declare it with tfdist.gathered(...). (A difference of one sample is a prediction near a tie, "
+        "which rounding turned.)",
     )
 
 
@@ -90,7 +90,7 @@ def state(paths: Sequence[str]) -> Cause:
 INITIALISATION = {
     True: Cause(
         "initialisation",
-        "an initialisation without a seed: on one replica, too, the weights begin otherwise in each run. Draw them "
+        "an initialisation without a seed: on one replica, too, the weights start differently in each run. Draw them "
         "from Keras's or NumPy's generators, which tfdist seeds, or load them from a file.",
     ),
     False: Cause(
@@ -117,7 +117,7 @@ DATA = {
 COPIES = Cause(
     "copies",
     "something that changes weights on one worker or replica alone, such as a callback or a branch on "
-    "tfdist.is_chief(): the copies of one model have parted.",
+    "tfdist.is_chief(): the replicas' copies of the model have parted.",
 )
 
 STEPS = {
@@ -148,8 +148,8 @@ OVERFLOW = Cause(
 OTHERS: Mapping[str, Cause] = {
     "xla": Cause(
         "xla",
-        "XLA, which computes some operation of the model otherwise, as it may for rounding, random numbers, and values "
-        "that are not finite.",
+        "XLA, which computes some operation of the model differently, as it may for rounding, random numbers and "
+        "values that are not finite.",
     ),
     "precision": Cause(
         "precision",
@@ -158,8 +158,8 @@ OTHERS: Mapping[str, Cause] = {
     ),
     "communication": Cause(
         "communication",
-        "the collectives: the same gradients were summed otherwise. Please report it, with the versions of TensorFlow, "
-        "NCCL and the driver.",
+        "the collectives, which summed the same gradients differently. Please report it, with the versions of "
+        "TensorFlow, NCCL and the driver.",
     ),
 }
 
@@ -179,8 +179,8 @@ ROUNDING = Cause(
 
 UNKNOWN = Cause(
     "unknown",
-    "nothing that is known of the model explains it: look at what uses the numbers of a whole batch, and at what "
-    "depends on the number of replicas.",
+    "nothing known about the model explains it: look at what uses the numbers of a whole batch, and at what depends on "
+    "the number of replicas.",
 )
 
 

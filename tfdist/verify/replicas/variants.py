@@ -1,61 +1,27 @@
-"""What `tfdist verify` is asked to do, and which runs that takes."""
+"""Variants of a run: which runs a verification compares, as far as this machine and this model have them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
 
-from tfdist.errors import UsageError
 from tfdist.launch.environment import Communication
-from tfdist.verify.likely_causes import Versus
-from tfdist.verify.target_spec import TargetSpec
-
-Also = Literal["xla", "communication", "precision"]
-
-
-@dataclass(frozen=True)
-class VerifySpec(TargetSpec):
-    """The command line.
-
-    Attributes:
-        replicas: Of the run in one process; 1 for none.
-        nproc: Workers of the run in several processes; None for none.
-        steps: Training steps.
-        tolerance: Relative; None for what rounding does to this training.
-        also: What else to compare.
-    """
-
-    replicas: int = 2
-    nproc: int | None = None
-    steps: int = 5
-    tolerance: float | None = None
-    also: tuple[Also, ...] = ()
-
-    def __post_init__(self) -> None:
-        if self.nproc == 1:
-            raise UsageError(
-                "One worker is what the others are compared with. Expected --nproc 2 or more. Received: --nproc 1"
-            )
-        if self.replicas == 1 and self.nproc is None and not self.also:
-            raise UsageError(
-                "There is nothing to compare one replica with. Expected --replicas 2 or more, --nproc N or --also "
-                f"{'|'.join(get_args(Also))}. Received: --replicas 1"
-            )
+from tfdist.verify.replicas.likely_causes import Versus
+from tfdist.verify.replicas.verify_spec import VerifySpec
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One run, beside the one that it is compared with.
+    """One run, and the run it is compared with.
 
     Attributes:
-        label: What it is called in the table.
-        versus: What it has otherwise.
+        label: Its name in the report.
+        versus: How it differs from that run.
         workers: Its processes.
         replicas: Of all its processes.
         communication: Its collectives.
         jit_compile: Whether models are compiled with XLA; None as the target has it.
         precision: The dtype policy; None as the target has it.
-        nudged: Whether the weights are moved by a rounding error.
+        perturbed: Whether the weights are moved by a rounding error.
         reference: The label of the run that it is compared with.
     """
 
@@ -66,7 +32,7 @@ class Variant:
     communication: Communication = "auto"
     jit_compile: bool | None = None
     precision: str | None = None
-    nudged: bool = False
+    perturbed: bool = False
     reference: str = "1 replica"
 
 
@@ -84,11 +50,11 @@ class Unavailable:
 
 
 REFERENCE = Variant("1 replica", "again")
-AGAIN = Variant("1 replica again", "again", nudged=True)
+AGAIN = Variant("1 replica again", "again", perturbed=True)
 
 
 def variants(spec: VerifySpec, gpus: int, *, jit_compile: bool, half: bool) -> list[Variant | Unavailable]:
-    """The runs to compare, once it is known of the reference what this machine and this model have.
+    """The runs to compare, given what the reference run has found out about this machine and this model.
 
     Args:
         spec: The command line.

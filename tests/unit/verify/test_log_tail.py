@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tfdist.verify import recorded_runs
-from tfdist.verify.recorded_runs import last_line
+from tfdist.verify.log_tail import last_line
 
 NOISE = b"W0101 00:00:00.000000     12 x.cc:1] a warning\n"
 
@@ -23,10 +22,9 @@ NOISE = b"W0101 00:00:00.000000     12 x.cc:1] a warning\n"
         (b"\xff\n", "\ufffd"),
     ],
 )
-def test_the_last_line(content: bytes, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recorded_runs, "_END_BYTES", 80)
+def test_the_last_line(content: bytes, expected: str, tmp_path: Path) -> None:
     (tmp_path / "log").write_bytes(content)
-    assert last_line(tmp_path / "log") == expected
+    assert last_line(tmp_path / "log", tail_bytes=80) == expected
 
 
 def test_no_log(tmp_path: Path) -> None:

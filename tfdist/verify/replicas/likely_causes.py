@@ -1,17 +1,17 @@
-"""Why two runs parted, most likely: decided from where they parted and from what is known of the model."""
+"""Likely causes of a difference, from where the runs part and what the model is made of."""
 
 from __future__ import annotations
 
 import math
 from typing import Literal
 
-from tfdist.verify import causes
-from tfdist.verify.causes import Cause
-from tfdist.verify.model_facts import ModelFacts
-from tfdist.verify.recording_comparison import ComparedMoment, Comparison
+from tfdist.verify.replicas import cause_texts
+from tfdist.verify.replicas.cause_texts import Cause
+from tfdist.verify.replicas.recorded_facts import ModelFacts
+from tfdist.verify.replicas.recording_comparison import ComparedMoment, Comparison
 
 Versus = Literal["again", "replicas", "xla", "precision", "communication"]
-"""What the other run has otherwise: nothing, more replicas, XLA on or off, another precision, other collectives."""
+"""How the other run differs: not at all, in its replicas, in XLA on or off, in precision, in its collectives."""
 
 _NEAR = 0.2
 """How far from R or 1/R a ratio may be: uneven batches move it."""
@@ -21,61 +21,61 @@ _ROUNDED, _GROWN = 1e-4, 1e-2
 
 
 def likely_causes(comparison: Comparison, facts: ModelFacts, versus: Versus, replicas: int) -> list[Cause]:
-    """Names what most likely made two runs part, the likeliest first; nothing when they did not.
+    """The most likely causes of a difference, the likeliest first; empty when there is none.
 
     Args:
         comparison: Of both runs.
         facts: Of their models.
-        versus: What the other run has otherwise.
+        versus: How the other run differs.
         replicas: Of the other run.
     """
     row, first = comparison.first_row, comparison.first()
     if row is None or first is None:
         return []
     if first.kind == "weights" and row is comparison.rows[0]:
-        return [causes.INITIALISATION[versus == "again"]]
+        return [cause_texts.INITIALISATION[versus == "again"]]
     if first.kind == "data":
-        return [causes.DATA[versus == "again"]]
+        return [cause_texts.DATA[versus == "again"]]
     if first.kind == "copies":
         names = [difference.name for difference in row.parted("copies")]
         is_statistics = facts.unsynchronized and set(names) <= set(facts.non_trainable)
-        return [causes.statistics(facts) if is_statistics else causes.COPIES]
+        return [cause_texts.statistics(facts) if is_statistics else cause_texts.COPIES]
     if first.kind == "steps":
-        return [causes.STEPS[versus == "again"]]
+        return [cause_texts.STEPS[versus == "again"]]
     if "float16" in facts.compute_dtypes and _overflowed_once(comparison):
-        return [causes.OVERFLOW]
+        return [cause_texts.OVERFLOW]
     if versus == "again":
-        return [causes.IRREPRODUCIBLE]
-    if versus in causes.OTHERS:
-        return [causes.OTHERS[versus]]
+        return [cause_texts.IRREPRODUCIBLE]
+    if versus in cause_texts.OTHERS:
+        return [cause_texts.OTHERS[versus]]
     return _of_replicas(comparison, row, facts, replicas)
 
 
 def _of_replicas(comparison: Comparison, row: ComparedMoment, facts: ModelFacts, replicas: int) -> list[Cause]:
     if all(difference.kind == "metrics" for each in comparison.rows for difference in each.parted()):
-        return [causes.metric([difference.name for difference in row.parted("metrics")])]
+        return [cause_texts.metric([difference.name for difference in row.parted("metrics")])]
     found = []
     if comparison.first("loss", "gradient norm"):
-        found += [causes.random_layers(facts)] if facts.random_layers else []
-        found += [causes.statistics(facts)] if facts.unsynchronized else []
+        found += [cause_texts.random_layers(facts)] if facts.random_layers else []
+        found += [cause_texts.statistics(facts)] if facts.unsynchronized else []
     elif facts.unsynchronized and comparison.first("weights"):
-        found += [causes.statistics(facts)]
+        found += [cause_texts.statistics(facts)]
     if found:
         return found
     factor = _factor(row, replicas)
     if facts.overrides:
-        return [causes.own_step(facts, factor, replicas)]
+        return [cause_texts.own_step(facts, factor, replicas)]
     paths = [difference.name for difference in row.parted("weights")]
     if not row.parted("loss", "gradient norm") and paths and set(paths) <= set(facts.non_trainable):
-        return [causes.state(paths)]
+        return [cause_texts.state(paths)]
     if factor:
-        return [causes.summed(factor, replicas)]
+        return [cause_texts.summed(factor, replicas)]
     if facts.half:
-        return [causes.HALF]
+        return [cause_texts.HALF]
     largest = max(difference.relative for difference in row.parted())
     if row is _first_trained(comparison) and largest >= _ROUNDED:
-        return [causes.WHOLE_BATCH if row.parted("loss") else causes.UNKNOWN]
-    return [causes.ROUNDING] if largest < _GROWN else [causes.UNKNOWN]
+        return [cause_texts.WHOLE_BATCH if row.parted("loss") else cause_texts.UNKNOWN]
+    return [cause_texts.ROUNDING] if largest < _GROWN else [cause_texts.UNKNOWN]
 
 
 def _first_trained(comparison: Comparison) -> ComparedMoment | None:

@@ -1,0 +1,29 @@
+"""Tail of a worker's log: its last line, for the report of a run that failed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tfdist.launch.logs.tf_log_filter import is_tf_log_line
+
+TAIL_BYTES = 1 << 20
+
+
+def last_line(log: Path, tail_bytes: int = TAIL_BYTES) -> str:
+    """The last line that a worker wrote, TensorFlow's own messages apart; empty where it has no log.
+
+    Args:
+        log: Its log file.
+        tail_bytes: At the end of the file, in which the line is looked for: a long run's log does not fit into memory.
+    """
+    try:
+        with log.open("rb") as file:
+            skipped = max(0, file.seek(0, os.SEEK_END) - tail_bytes)
+            file.seek(skipped)
+            lines = file.read(tail_bytes).splitlines()
+    except OSError:
+        return ""
+    whole = lines[1:] if skipped and len(lines) > 1 else lines
+    said = [line for line in whole if line.strip() and not is_tf_log_line(line)]
+    return said[-1].decode(errors="replace").strip() if said else ""

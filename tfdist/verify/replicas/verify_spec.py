@@ -1,0 +1,41 @@
+"""Options of `tfdist verify`, checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from tfdist.errors import UsageError
+from tfdist.verify.target_spec import TargetSpec
+
+Also = Literal["xla", "communication", "precision"]
+
+
+@dataclass(frozen=True)
+class VerifySpec(TargetSpec):
+    """Options of `tfdist verify`.
+
+    Attributes:
+        replicas: Of the run in one process; 1 for none.
+        nproc: Workers of the run in several processes; None for none.
+        steps: Training steps.
+        tolerance: Relative; None for what rounding does to this training.
+        also: What else to compare.
+    """
+
+    replicas: int = 2
+    nproc: int | None = None
+    steps: int = 5
+    tolerance: float | None = None
+    also: tuple[Also, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.nproc == 1:
+            raise UsageError(
+                "One worker is what the others are compared with. Expected --nproc 2 or more. Received: --nproc 1"
+            )
+        if self.replicas == 1 and self.nproc is None and not self.also:
+            raise UsageError(
+                "There is nothing to compare one replica with. Expected --replicas 2 or more, --nproc N or --also "
+                f"{'|'.join(get_args(Also))}. Received: --replicas 1"
+            )
