@@ -23,6 +23,8 @@ from tfdist.launch.worker.config_handover import receive_config
 from tfdist.launch.worker.launcher_channel import LauncherChannel
 from tfdist.rundir import Failure, RunDir, State, WorkerState
 from tfdist.rundir.failure import kind_of_error
+from tfdist.training.supervision.activity import Limits
+from tfdist.training.supervision.activity_tracker import ActivityTracker
 from tfdist.training.supervision.ledger_writer import LedgerWriter
 
 
@@ -91,13 +93,15 @@ class Trainer:
     def _account_for(self, steps: int) -> None:
         """From the step that the last `step` has said."""
         begun = self._begun or 0
-        account = LedgerWriter(RunDir(Path(self._assignment.run_dir)).ledger_file, self._assignment.attempt)
-        with account.calling(trains=True):
-            for step in range(begun + 1, steps + 1):
-                account.begin_batches()
+        activity = ActivityTracker(Limits(600.0, 600.0))
+        activity.resume(0, begun)
+        ledger = LedgerWriter(RunDir(Path(self._assignment.run_dir)).ledger_file, self._assignment.attempt, activity)
+        with activity.calling(trains=True):
+            for _ in range(begun, steps):
+                activity.begin_batches()
                 self._told.wait(0.01)
-                account.end_batches(1, step)
-        account.close()
+                activity.end_batches(1)
+        ledger.close()
         self._beat(steps)
 
     @property

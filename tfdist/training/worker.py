@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
 import logging
 import os
 import sys
@@ -60,9 +59,12 @@ class _End:
 
 def _run(assignment: Assignment, link: LauncherLink) -> int:
     try:
-        with contextlib.closing(link.ledger):
+        try:
             code = _target(assignment)
-        link.heartbeat.enter(State.FINISHED if code == 0 else State.FAILED)
+        finally:
+            if link.ledger is not None:
+                link.ledger.close()
+        link.heartbeat.finish(State.FINISHED if code == 0 else State.FAILED)
         channel = link.channel
         if channel is not None and not channel.finished(code, assignment.step_timeout * _FINISH_FACTOR):
             raise WorkerFailedError(

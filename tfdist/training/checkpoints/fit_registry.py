@@ -30,7 +30,7 @@ from tfdist.training.checkpoints.checkpoint_options import CheckpointOptions, Ch
 from tfdist.training.checkpoints.fit_checkpoint_callback import FitCheckpointCallback, RegisteredFit
 from tfdist.training.checkpoints.resume_log import change_of, note_resume
 from tfdist.training.session.libraries import versions
-from tfdist.training.supervision.heartbeat import Heartbeat
+from tfdist.training.supervision.activity_tracker import ActivityTracker
 from tfdist.training.supervision.stop_requests import StopRequests
 
 _log = logging.getLogger("tfdist")
@@ -48,7 +48,7 @@ class FitRegistry:
         job: The job's; empty without a launcher.
         attempt: Starts of the run before this one.
         stop_requests: Told what to save when the worker stops; None without a launcher.
-        heartbeat: Told where a `fit` goes on; None without a launcher.
+        activity: Told where a `fit` goes on; None without a launcher.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class FitRegistry:
         job: str = "",
         attempt: int = 0,
         stop_requests: StopRequests | None = None,
-        heartbeat: Heartbeat | None = None,
+        activity: ActivityTracker | None = None,
     ) -> None:
         self._strategy = strategy
         self._keeping = keeping
@@ -71,7 +71,7 @@ class FitRegistry:
         self._seed = seed
         self._job = job
         self._attempt = attempt
-        self._heartbeat = heartbeat
+        self._activity = activity
         self._is_chief = worker_rank(strategy) == 0
         self._numbers: Counter[Path] = Counter()
         self._goes_on = True
@@ -162,8 +162,8 @@ class FitRegistry:
 
     def _tell(self, fit: RegisteredFit, resumed: CheckpointSummary) -> None:
         replicas = self._strategy.num_replicas_in_sync
-        if self._heartbeat is not None:
-            self._heartbeat.resume(resumed.epoch, self._steps + resumed.total)
+        if self._activity is not None:
+            self._activity.resume(resumed.epoch, self._steps + resumed.total)
         if not self._is_chief:
             return
         workers = worker_count(self._strategy)

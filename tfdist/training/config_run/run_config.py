@@ -76,14 +76,14 @@ def _train(session: LaunchedSession, config: RunConfig, beginning: Beginning) ->
     if resumed is not None:
         check_same_order(resumed, samples=inputs.samples, order=inputs.order)
         build(model, inputs.train)
-        session.heartbeat.resume(resumed.epoch, resumed.total)
+        session.activity.resume(resumed.epoch, resumed.total)
     begun = beginning.position.step * config.data.batch_size
     progress = ProgressCallback(config.fit.epochs, inputs.samples, begun, lambda: waited_for_data(session.strategy))
     record = RunRecordCallback(session.run, None if resumed is None else resumed.record)
     keeper = _keeper(session, config, inputs, beginning, record)
     session.stop_requests.at_stop(keeper.save_now)
     _fit(model, inputs, config, beginning, [progress, record, keeper] if session.is_chief else [keeper])
-    session.heartbeat.enter(State.SAVING)
+    session.activity.enter(State.SAVING)
     if session.is_chief:
         with atomic_files.replacing(session.run.model_file) as temporary:
             model.save(temporary)

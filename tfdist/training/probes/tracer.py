@@ -21,7 +21,7 @@ from tfdist.training.probes.step_fingerprints import StepFingerprints
 from tfdist.training.probes.step_observer import StepObserverCallback
 from tfdist.training.probes.trace_file import TracedEnd, TracedEpoch, TracedSteps, digest, write_line
 from tfdist.training.probes.weight_samples import sample
-from tfdist.training.supervision.heartbeat import Heartbeat
+from tfdist.training.supervision.activity_tracker import ActivityTracker
 
 
 class Tracer:
@@ -32,16 +32,16 @@ class Tracer:
     Args:
         request: Where to, for how long, and when to be killed.
         assignment: This worker's.
-        heartbeat: Knows how many steps of the run are done.
+        activity: Knows how many steps of the run are done.
         strategy: The process's strategy.
     """
 
     def __init__(
-        self, request: TraceRequest, assignment: Assignment, heartbeat: Heartbeat, strategy: tf.distribute.Strategy
+        self, request: TraceRequest, assignment: Assignment, activity: ActivityTracker, strategy: tf.distribute.Strategy
     ) -> None:
         self.observer = StepFingerprints(strategy)
         self._strategy = strategy
-        self._heartbeat = heartbeat
+        self._activity = activity
         self._last = request.steps
         self._kill = request.kill(assignment.index, assignment.attempt)
         self._folder = RunDir(Path(assignment.run_dir)).checkpoints_dir
@@ -63,12 +63,12 @@ class Tracer:
     def begin_steps(self, model: keras.Model, batch: int) -> None:
         """Forgets what a validation since the last step has left, and notes how many steps are done."""
         self.observer.reset()
-        self._before = self._heartbeat.state.step
+        self._before = self._activity.step
 
     def end_steps(self, model: keras.Model, logs: Any) -> None:
         """Writes the steps down; ends the process after the last one asked for, or as the kill says."""
         _, data = self.observer.read()
-        step = self._heartbeat.state.step
+        step = self._activity.step
         self._look_for_checkpoints()
         write_line(self._file, TracedSteps(step, step - self._before, data, self._made))
         if self._last is not None and step >= self._last:
@@ -80,7 +80,7 @@ class Tracer:
     def end_epoch(self, epoch: int, logs: Mapping[str, Any]) -> None:
         """Writes down what the epoch came to."""
         values = {name: float(value) for name, value in logs.items() if np.ndim(value) == 0}
-        write_line(self._file, TracedEpoch(self._heartbeat.state.step, epoch, values))
+        write_line(self._file, TracedEpoch(self._activity.step, epoch, values))
 
     def end_fit(self, model: keras.Model) -> None:
         """Writes down the weights and the optimizer's state."""

@@ -10,7 +10,7 @@ from tfdist.rundir import RunDir
 from tfdist.runtime import strategy as strategies
 from tfdist.training.checkpoints.checkpoint_callback import ContextFactory
 from tfdist.training.checkpoints.fit_registry import FitRegistry
-from tfdist.training.supervision.heartbeat import Heartbeat
+from tfdist.training.supervision.activity_tracker import ActivityTracker
 from tfdist.training.supervision.stop_requests import StopRequests
 
 
@@ -50,7 +50,7 @@ class LaunchedSession(Session):
         seed: The run's seed, the same on every worker.
         job: The job's id, different for every start by hand.
         run: The run directory.
-        heartbeat: Reports this worker's state.
+        activity: What this worker does.
         stop_requests: Stops this worker together with all others.
         saving: Entered while the training waits for a save.
         restoring: Entered while a checkpoint is read to resume from.
@@ -59,7 +59,7 @@ class LaunchedSession(Session):
     seed: int
     job: str
     run: RunDir
-    heartbeat: Heartbeat
+    activity: ActivityTracker
     stop_requests: StopRequests
     saving: ContextFactory
     restoring: ContextFactory

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import logging
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -82,18 +82,17 @@ def set_up_launched(context: LaunchedWorkerContext, request: devices.DeviceReque
     base = _make_strategy(context, request, link)
     settings_of(base.strategy).seed = assignment.seed
     seed_all(assignment.seed)
-    saving = functools.partial(_saving, link)
-    restoring = functools.partial(link.ledger.spending, TimeKind.RESTORE)
+    restoring = functools.partial(link.activity.spending, TimeKind.RESTORE)
     fit_registry = FitRegistry(
         base.strategy,
         options_of_start(assignment),
-        saving,
+        link.activity.saving,
         restoring,
         seed=assignment.seed,
         job=assignment.job,
         attempt=assignment.attempt,
         stop_requests=link.stop_requests,
-        heartbeat=link.heartbeat,
+        activity=link.activity,
     )
     _install_repairs(assignment, link, base.strategy, fit_registry)
     return LaunchedSession(
@@ -106,9 +105,9 @@ def set_up_launched(context: LaunchedWorkerContext, request: devices.DeviceReque
         fit_registry=fit_registry,
         job=assignment.job,
         run=RunDir(Path(assignment.run_dir)),
-        heartbeat=link.heartbeat,
+        activity=link.activity,
         stop_requests=link.stop_requests,
-        saving=saving,
+        saving=link.activity.saving,
         restoring=restoring,
     )
 
@@ -131,7 +130,7 @@ def _make_strategy(context: WorkerContext, request: devices.DeviceRequest, link:
     _log.info("strategy %s, collectives %s: %s", choice.kind, choice.communication, choice.reason)
     several = context.num_workers > 1
     with (
-        contextlib.nullcontext() if link is None else link.ledger.spending(TimeKind.FORMING),
+        contextlib.nullcontext() if link is None else link.activity.spending(TimeKind.FORMING),
         forming(context.index, context.cluster, context.timeout(), link) if several else contextlib.nullcontext(),
     ):
         strategy = strategies.make(choice, names, addresses=context.addresses, index=context.index)
@@ -144,12 +143,6 @@ def _make_strategy(context: WorkerContext, request: devices.DeviceRequest, link:
     return _Base(strategy, choice, tuple(names))
 
 
-@contextlib.contextmanager
-def _saving(link: LauncherLink) -> Iterator[None]:
-    with link.heartbeat.saving(), link.ledger.spending(TimeKind.CHECKPOINT):
-        yield
-
-
 def _callbacks_of(fit_registry: FitRegistry, given: Sequence[Any] | None) -> list[keras.callbacks.Callback]:
     """The callbacks that a call with the callbacks `given` gets besides: of a `fit`; None stands for other calls."""
     return [] if given is None else fit_registry.callbacks_for(given)
@@ -160,12 +153,12 @@ def _install_repairs(
 ) -> None:
     meter = StepMeter()
     settings_of(strategy).meter = meter
-    monitor = TrainingMonitor(link.heartbeat, link.stop_requests, link.ledger, meter)
+    monitor = TrainingMonitor(link.activity, link.stop_requests, meter)
     probe: Recorder | Tracer | None = None
     if assignment.recording is not None:
         probe = Recorder(assignment.recording, assignment.index, strategy)
     elif assignment.trace is not None:
-        probe = Tracer(assignment.trace, assignment, link.heartbeat, strategy)
+        probe = Tracer(assignment.trace, assignment, link.activity, strategy)
 
     def extra(given: Sequence[Any] | None) -> list[keras.callbacks.Callback]:
         # A recorded run saves nothing.

@@ -88,6 +88,6 @@ def context_of(assignment: Assignment) -> LaunchedWorkerContext:
 
 def _watchdog_seconds(assignment: Assignment, link: LauncherLink) -> float:
     """How long a call into TensorFlow may take now; a launcher, if there is one, reports a hang first."""
-    limit = link.heartbeat.state.limit
+    limit = link.activity.limit
     seconds = assignment.first_step_timeout if limit is None else limit
     return seconds if link.channel is None else seconds + _LAUNCHER_SECONDS

@@ -1,10 +1,12 @@
-"""What a worker is doing, from what it is told of calls and executions. Pure: it is told the time, too."""
+"""What a worker is doing and has spent its time on, from the events it is told of. Pure: it is told the time, too."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from tfdist.rundir import State
+from tfdist.rundir.ledger_lines import TimeKind
+from tfdist.training.supervision.time_tally import TimeTally
 
 SHORT_SECONDS = 0.2
 """What happens between two batches is a callback's when it takes longer than this; else it belongs to the steps."""
@@ -24,6 +26,25 @@ class Limits:
     step: float
 
 
+@dataclass(frozen=True)
+class TimeSpent:
+    """What an interval of time was spent on.
+
+    Attributes:
+        since: When it began.
+        until: When it ended.
+        seconds: Seconds by kind; they add up to the interval.
+        steps: Training batches done.
+        step: Training batches of the run that were done with the last of them.
+    """
+
+    since: float
+    until: float
+    seconds: dict[TimeKind, float]
+    steps: int
+    step: int
+
+
 @dataclass
 class _Call:
     """A `fit`, `evaluate` or `predict` under way.
@@ -31,18 +52,22 @@ class _Call:
     Attributes:
         trains: Whether it is a `fit`.
         stepped: Whether it has done a batch.
-        running: Whether a batch runs now.
         evaluated: Whether an evaluation inside of it has done a batch.
     """
 
     trains: bool
     stepped: bool = False
-    running: bool = False
     evaluated: bool = False
 
 
 class Activity:
-    """The state of one worker. Times are in seconds since 1970.
+    """What one worker does. Times are in seconds.
+
+    Its time is start-up until the workers have formed their cluster, and from then on building until the first `fit`,
+    `evaluate` or `predict`; from the start of each of them until its first batch is done, compiling. Training batches
+    and the moments between two of them are steps; what comes between the last batch of an epoch and the first of the
+    next is a callback's, except evaluations and parts. Outside of all calls after the first it is other. A part, such
+    as a save, is counted as its own kind wherever it comes.
 
     Args:
         limits: How long it may take between moves.
@@ -51,7 +76,7 @@ class Activity:
     Attributes:
         epoch: The epoch it is in, from 0.
         step: Training batches done since the run began.
-        moves: How often it got on.
+        moves: How often it made progress.
         moved: When it last did.
         has_begun: Whether any batch has begun.
     """
@@ -62,13 +87,16 @@ class Activity:
         self.has_begun = False
         self._limits = limits
         self._outside = State.STARTING
-        self._is_forming = False
         self._calls: list[_Call] = []
-        self._saves = 0
+        self._parts: list[TimeKind] = []
+        self._is_forming = self._has_formed = self._has_stepped = self._is_running = self._is_between = False
+        self._times = TimeTally(now)
+        self._taken = now
+        self._trained = self._trained_to = 0
 
     def state(self, now: float) -> State:
         """What the worker does at the time `now`."""
-        if self._saves:
+        if TimeKind.CHECKPOINT in self._parts:
             return State.SAVING
         if not self._calls:
             return self._outside
@@ -77,7 +105,7 @@ class Activity:
             return State.COMPILING
         if not call.trains:
             return State.EVALUATING
-        return State.STEP if call.running or now - self.moved <= SHORT_SECONDS else State.CALLBACK
+        return State.STEP if self._is_running or now - self.moved <= SHORT_SECONDS else State.CALLBACK
 
     def limit(self) -> float | None:
         """Seconds that it may take to the next move; None where it may take any time."""
@@ -85,28 +113,36 @@ class Activity:
             return self._limits.first_step if self._is_forming else None
         return self._limits.step if self._calls[-1].stepped else self._limits.first_step
 
+    def take(self, now: float) -> TimeSpent:
+        """What the time since the last call, or since the beginning, was spent on."""
+        self._charge(now)
+        spent = TimeSpent(self._taken, now, self._times.take(), self._trained, self._trained_to)
+        self._taken, self._trained = now, 0
+        return spent
+
     def move(self, now: float) -> None:
-        """It got on."""
+        """It made progress."""
         self.moves += 1
         self.moved = now
 
-    def be(self, state: State, now: float) -> None:
+    def enter(self, state: State, now: float) -> None:
         """It does `state` from now on, when it is in no call."""
         self._outside = state
         self.move(now)
 
     def begin_forming(self, now: float) -> None:
-        """It waits for all workers to come."""
+        """It waits for all workers to join."""
         self._is_forming = True
         self.move(now)
 
     def end_forming(self, now: float) -> None:
-        """They have come."""
+        """They have joined."""
         self._is_forming = False
         self.move(now)
 
     def begin_call(self, *, trains: bool, now: float) -> None:
         """It begins a `fit`, or an `evaluate` or `predict`, maybe inside of another call."""
+        self._charge(now)
         # An evaluation inside of a fit compiles once for all.
         compiled = not trains and bool(self._calls) and self._calls[-1].evaluated
         self._calls.append(_Call(trains, stepped=compiled))
@@ -114,33 +150,76 @@ class Activity:
 
     def end_call(self, now: float) -> None:
         """The innermost call is over, whether it returns or raises."""
+        self._charge(now)
         ended = self._calls.pop()
+        self._is_running = False
+        self._is_between = True
         if self._calls and ended.stepped and not ended.trains:
             self._calls[-1].evaluated = True
         self.move(now)
 
-    def begin_batches(self) -> None:
+    def begin_batches(self, now: float) -> None:
         """Batches begin."""
-        self.has_begun = True
-        if self._calls:
-            self._calls[-1].running = True
-        elif self._outside is State.STARTING:
-            self._outside = State.STEP
+        self._charge(now)
+        self.has_begun = self._is_running = True
+        if not self._calls:
+            self._outside = State.STEP if self._outside is State.STARTING else self._outside
+        elif self._calls[-1].trains:
+            self._is_between = False
 
     def end_batches(self, *, trained: int, now: float) -> None:
         """They are done, with `trained` training batches among them."""
-        self.step += trained
+        self._charge(now)
+        self._is_running = False
+        self._has_stepped = True
         if self._calls:
-            self._calls[-1].running = False
             self._calls[-1].stepped = True
+        self.step += trained
+        self._trained += trained
+        self._trained_to = self.step
         self.move(now)
 
-    def begin_save(self, now: float) -> None:
-        """It begins to save, maybe inside of another save."""
-        self._saves += 1
+    def leave_steps(self, now: float) -> None:
+        """What comes until the next training batch is no part of the steps."""
+        self._charge(now)
+        self._is_between = True
+
+    def wait_for_data(self, total: float) -> None:
+        """So many seconds have training steps waited for data since the process began."""
+        self._times.wait_for_data(total)
+
+    def begin_part(self, kind: TimeKind, now: float) -> None:
+        """It does something that is counted as its own kind, maybe inside of another part."""
+        self._charge(now)
+        self._parts.append(kind)
         self.move(now)
 
-    def end_save(self, now: float) -> None:
-        """It has saved, or failed to."""
-        self._saves -= 1
+    def end_part(self, now: float) -> None:
+        """The innermost part is over, whether it succeeded or failed."""
+        self._charge(now)
+        self._has_formed |= self._parts.pop() is TimeKind.FORMING
         self.move(now)
+
+    def _charge(self, now: float) -> None:
+        self._times.charge(self._kind(), now)
+
+    def _kind(self) -> TimeKind:
+        """What its time counts as now."""
+        if self._parts:
+            return self._parts[-1]
+        if not self._calls:
+            return self._kind_outside()
+        call = self._calls[-1]
+        if not call.stepped:
+            return TimeKind.COMPILE
+        if not call.trains:
+            return TimeKind.EVALUATION
+        return TimeKind.CALLBACK if self._is_between else TimeKind.STEP
+
+    def _kind_outside(self) -> TimeKind:
+        """Outside of all calls: `train_on_batch` and its kin are steps too."""
+        if self._is_running:
+            return TimeKind.STEP if self._has_stepped else TimeKind.COMPILE
+        if self._has_stepped:
+            return TimeKind.OTHER
+        return TimeKind.BUILDING if self._has_formed else TimeKind.START_UP

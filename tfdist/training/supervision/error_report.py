@@ -26,7 +26,7 @@ def report(error: BaseException, assignment: Assignment) -> int:
     code = known.exit_code if known is not None else WorkerFailedError.exit_code
     shown = known or error
     link = link_of(assignment)
-    state = link.heartbeat.state if link.heartbeat.has_begun else None
+    reached = link.activity.snapshot() if link.activity.has_begun else None
     failure = Failure(
         index=assignment.index,
         host=socket.gethostname(),
@@ -37,8 +37,8 @@ def report(error: BaseException, assignment: Assignment) -> int:
         message=str(shown),
         traceback=traceback_of(error),
         time=time.time(),
-        epoch=None if state is None else state.epoch,
-        step=None if state is None else state.step,
+        epoch=None if reached is None else reached.epoch,
+        step=None if reached is None else reached.step,
     )
     try:
         _leave(failure, RunDir(Path(assignment.run_dir)), assignment.attempt)
@@ -46,7 +46,7 @@ def report(error: BaseException, assignment: Assignment) -> int:
         # A full disk, most likely, which may be the very error.
         if link.channel is not None:
             link.channel.failed(failure.error_content())
-    link.heartbeat.enter(State.FAILED)
+    link.heartbeat.finish(State.FAILED)
     return code
 
 

@@ -1,4 +1,4 @@
-"""What ties this process to its launcher, from its first moment: channel, heartbeat, stops, the answer to `dump`."""
+"""The link of a worker to its launcher, from its first moment: channel, heartbeat, stops, the answer to `dump`."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from tfdist.launch.worker.channel_protocol import NATIVE_DUMP
 from tfdist.launch.worker.launcher_channel import LauncherChannel
 from tfdist.rundir import RunDir
 from tfdist.training.supervision import thread_stacks
+from tfdist.training.supervision.activity import Limits
+from tfdist.training.supervision.activity_tracker import ActivityTracker
 from tfdist.training.supervision.heartbeat import Heartbeat
 from tfdist.training.supervision.ledger_writer import LedgerWriter
 from tfdist.training.supervision.stop_requests import StopRequests
@@ -24,19 +26,21 @@ from tfdist.training.supervision.worker_signals import tell_of
 
 @dataclass(frozen=True)
 class LauncherLink:
-    """A worker's ties to its launcher.
+    """What connects a worker to its launcher.
 
     Attributes:
         channel: The socket to it; None for a worker that was started without one.
-        heartbeat: Tells what this worker does.
+        activity: What this worker does.
+        heartbeat: Reports it.
         stop_requests: Stops this worker with all others.
-        ledger: Knows what this worker's time goes to; the chief's writes it into the run's ledger.
+        ledger: Writes what its time was spent on; None on workers other than the chief, whose account is the job's.
     """
 
     channel: LauncherChannel | None
+    activity: ActivityTracker
     heartbeat: Heartbeat
     stop_requests: StopRequests
-    ledger: LedgerWriter
+    ledger: LedgerWriter | None
 
 
 @functools.cache
@@ -48,7 +52,8 @@ def link_of(assignment: Assignment) -> LauncherLink:
     """
     run = RunDir(Path(assignment.run_dir))
     log = run.log_file(assignment.index, assignment.attempt)
-    ledger = LedgerWriter(run.ledger_file if assignment.index == 0 else None, assignment.attempt)
+    activity = ActivityTracker(Limits(assignment.first_step_timeout, assignment.step_timeout))
+    ledger = LedgerWriter(run.ledger_file, assignment.attempt, activity) if assignment.index == 0 else None
     stop_requests = StopRequests(assignment.grace)
     channel = None
     if assignment.channel_fd is not None:
@@ -62,7 +67,8 @@ def link_of(assignment: Assignment) -> LauncherLink:
         )
         channel.watch()
     tell = None if channel is None else lambda state: channel.beat(state.to_dict())
-    return LauncherLink(channel, Heartbeat(run.state_file(assignment.index), assignment, tell), stop_requests, ledger)
+    heartbeat = Heartbeat(run.state_file(assignment.index), assignment, activity, tell)
+    return LauncherLink(channel, activity, heartbeat, stop_requests, ledger)
 
 
 def dump_on_signal(assignment: Assignment) -> None:

@@ -1,4 +1,4 @@
-"""What the worker's training tells: to its heartbeat how far it is, and to the launcher where it may stop."""
+"""Monitor of a worker's training: tracks its activity and pace, and stops it where the launcher asks for that."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from collections.abc import Iterator
 import keras
 
 from tfdist.keras_repairs.loop.fit_listeners import TrainerMethod
-from tfdist.rundir.ledger_lines import TimeKind
 from tfdist.runtime.step_meter import StepMeter
-from tfdist.training.supervision.heartbeat import Heartbeat
-from tfdist.training.supervision.ledger_writer import LedgerWriter
+from tfdist.training.supervision.activity_tracker import ActivityTracker
 from tfdist.training.supervision.step_rate import StepMark, StepRate
 from tfdist.training.supervision.stop_requests import StopRequests
 
@@ -24,18 +22,16 @@ class TrainingMonitor:
     """Listens to the repaired Keras in the main thread.
 
     Args:
-        heartbeat: Told what the worker does.
-        stopping: Asked before every execution.
-        account: Told what the worker's time goes to.
-        meter: What the steps count on.
+        activity: Told what the worker does.
+        stop_requests: Asked before every execution.
+        meter: Counts the samples and waits of the steps.
     """
 
-    def __init__(self, heartbeat: Heartbeat, stopping: StopRequests, account: LedgerWriter, meter: StepMeter) -> None:
-        self._heartbeat = heartbeat
-        self._stopping = stopping
-        self._account = account
+    def __init__(self, activity: ActivityTracker, stop_requests: StopRequests, meter: StepMeter) -> None:
+        self._activity = activity
+        self._stop_requests = stop_requests
         self._meter = meter
-        self._pace = StepRate()
+        self._step_rate = StepRate()
         self._steps = 0
         self._seconds = self._outside = self._outside_since = 0.0
         self._since: float | None = None
@@ -44,16 +40,15 @@ class TrainingMonitor:
 
     def callback(self) -> keras.callbacks.Callback:
         """A new callback for one `fit`, `evaluate` or `predict`; it looks at no batch."""
-        return _Callback(self, self._heartbeat)
+        return _Callback(self, self._activity)
 
     @contextlib.contextmanager
     def calling(self, call: TrainerMethod) -> Iterator[None]:
         """Around a `fit`, `evaluate` or `predict`."""
         trains = call == "fit"
         with (
-            self._heartbeat.calling(trains=trains),
-            self._account.calling(trains=trains),
-            self._stopping.fitting() if trains else contextlib.nullcontext(),
+            self._activity.calling(trains=trains),
+            self._stop_requests.fitting() if trains else contextlib.nullcontext(),
         ):
             try:
                 yield
@@ -65,12 +60,11 @@ class TrainingMonitor:
         """Batches are about to run.
 
         Raises:
-            Stopped: All workers stop here.
+            WorkerStopped: All workers stop here.
         """
         if call != "predict":
-            self._stopping.begin(steps)
-        self._heartbeat.begin_batches()
-        self._account.begin_batches()
+            self._stop_requests.begin(steps)
+        self._activity.begin_batches()
         if call == "fit" and self._since is None:
             self._since = time.perf_counter()
             self._outside_since = self._meter.waited_outside
@@ -78,33 +72,30 @@ class TrainingMonitor:
     def end_execution(self, call: TrainerMethod, steps: int) -> None:
         """They have run."""
         trained = self._trained(steps) if call == "fit" else 0
-        self._heartbeat.end_batches(trained)
-        self._account.end_batches(trained, self._heartbeat.step)
+        self._activity.end_batches(trained)
         if trained:
             self._mark(trained)
         if call == "fit" and self._left == 0:
-            self._account.leave_steps()
+            self._activity.leave_steps()
 
-    @contextlib.contextmanager
-    def saving(self) -> Iterator[None]:
+    def saving(self) -> contextlib.AbstractContextManager[None]:
         """Around the writing of a model."""
-        with self._heartbeat.saving(), self._account.spending(TimeKind.CHECKPOINT):
-            yield
+        return self._activity.saving()
 
     def callback_done(self) -> None:
         """A callback is done."""
-        self._heartbeat.move()
+        self._activity.move()
 
     def begin_epoch(self, epoch: int, steps: int | None) -> None:
         """An epoch begins, counted from 0, of so many steps where that is known."""
         self.pause()
         self._left = steps
-        self._heartbeat.begin_epoch(epoch)
+        self._activity.begin_epoch(epoch)
 
     def pause(self) -> None:
         """What comes until the next training batch is no part of the steps: an evaluation, an epoch's end."""
         self._since = None
-        self._account.leave_steps()
+        self._activity.leave_steps()
 
     def _trained(self, steps: int) -> int:
         """On one replica the last execution of an epoch may have fewer steps than Keras was asked for."""
@@ -123,28 +114,28 @@ class TrainingMonitor:
         if now - self._marked >= MARK_SECONDS:
             self._marked = now
             reading = self._meter.read()
-            self._account.waited(reading.fetched)
-            self._pace.add(StepMark(self._steps, self._seconds, reading.samples, reading.waited + self._outside))
-            self._heartbeat.pace(self._pace.rate(), self._pace.busy())
+            self._activity.wait_for_data(reading.fetched)
+            self._step_rate.add(StepMark(self._steps, self._seconds, reading.samples, reading.waited + self._outside))
+            self._activity.pace(self._step_rate.rate(), self._step_rate.busy())
 
 
 class _Callback(keras.callbacks.Callback):
     async_safe = True
     ignores_batches = True
 
-    def __init__(self, follower: TrainingMonitor, heartbeat: Heartbeat) -> None:
+    def __init__(self, monitor: TrainingMonitor, activity: ActivityTracker) -> None:
         super().__init__()
-        self._follower = follower
-        self._heartbeat = heartbeat
+        self._monitor = monitor
+        self._activity = activity
 
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
-        self._follower.begin_epoch(epoch, (self.params or {}).get("steps"))
+        self._monitor.begin_epoch(epoch, (self.params or {}).get("steps"))
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
-        self._heartbeat.move()
+        self._activity.move()
 
     def on_train_begin(self, logs: dict | None = None) -> None:
-        self._heartbeat.move()
+        self._activity.move()
 
     def on_train_end(self, logs: dict | None = None) -> None:
-        self._heartbeat.move()
+        self._activity.move()

@@ -3,9 +3,11 @@ from __future__ import annotations
 import pytest
 
 from tfdist.rundir import State
+from tfdist.rundir.ledger_lines import TimeKind
 from tfdist.training.supervision.activity import SHORT_SECONDS, Activity, Limits
 
 FIRST, STEP = 100.0, 10.0
+CHECKPOINT = TimeKind.CHECKPOINT
 
 
 @pytest.fixture
@@ -14,7 +16,7 @@ def activity() -> Activity:
 
 
 def step(activity: Activity, now: float, trained: int = 1) -> None:
-    activity.begin_batches()
+    activity.begin_batches(now)
     activity.end_batches(trained=trained, now=now)
 
 
@@ -26,11 +28,11 @@ def test_a_fit(activity: Activity) -> None:
     assert seen(activity, 0) == (State.STARTING, None)
     activity.begin_call(trains=True, now=1)
     assert seen(activity, 1) == (State.COMPILING, FIRST)
-    activity.begin_batches()
+    activity.begin_batches(50)
     assert seen(activity, 50) == (State.COMPILING, FIRST)
     activity.end_batches(trained=3, now=51)
     assert seen(activity, 51) == (State.STEP, STEP)
-    activity.begin_batches()
+    activity.begin_batches(60)
     assert seen(activity, 60) == (State.STEP, STEP)
     activity.end_call(61)
     assert seen(activity, 61) == (State.STARTING, None)
@@ -49,7 +51,7 @@ def test_what_takes_long_between_batches_is_a_callback(activity: Activity) -> No
     step(activity, now=1)
     assert activity.state(1 + SHORT_SECONDS / 2) is State.STEP
     assert activity.state(1 + 2 * SHORT_SECONDS) is State.CALLBACK
-    activity.begin_batches()
+    activity.begin_batches(1 + 2 * SHORT_SECONDS)
     assert activity.state(1 + 2 * SHORT_SECONDS) is State.STEP
 
 
@@ -77,23 +79,23 @@ def test_an_evaluation_by_itself(activity: Activity) -> None:
 
 
 def test_saving_may_be_inside_of_saving_and_keeps_the_limit(activity: Activity) -> None:
-    activity.begin_save(0)
+    activity.begin_part(CHECKPOINT, 0)
     assert seen(activity, 0) == (State.SAVING, None)
-    activity.end_save(1)
+    activity.end_part(1)
     activity.begin_call(trains=True, now=1)
     step(activity, now=2)
-    activity.begin_save(3)
-    activity.begin_save(3)
-    activity.end_save(4)
+    activity.begin_part(CHECKPOINT, 3)
+    activity.begin_part(CHECKPOINT, 3)
+    activity.end_part(4)
     assert seen(activity, 4) == (State.SAVING, STEP)
-    activity.end_save(5)
+    activity.end_part(5)
     assert seen(activity, 5) == (State.STEP, STEP)
 
 
 def test_batches_outside_of_any_call_are_steps_without_a_limit(activity: Activity) -> None:
     step(activity, now=1)
     assert seen(activity, 9) == (State.STEP, None)
-    activity.be(State.FINISHED, 10)
+    activity.enter(State.FINISHED, 10)
     assert seen(activity, 10) == (State.FINISHED, None)
     assert activity.step == 1
 
@@ -101,9 +103,9 @@ def test_batches_outside_of_any_call_are_steps_without_a_limit(activity: Activit
 def test_every_event_is_a_move(activity: Activity) -> None:
     activity.begin_call(trains=True, now=1)
     step(activity, now=2)
-    activity.begin_save(3)
-    activity.end_save(4)
+    activity.begin_part(CHECKPOINT, 3)
+    activity.end_part(4)
     activity.move(5)
     activity.end_call(6)
-    activity.be(State.FINISHED, 7)
+    activity.enter(State.FINISHED, 7)
     assert (activity.moves, activity.moved) == (7, 7)

@@ -41,11 +41,11 @@ def test_an_error_before_any_step_has_none(assignment: Assignment) -> None:
 
 
 def test_an_error_says_at_which_step(assignment: Assignment) -> None:
-    heartbeat = link_of(assignment).heartbeat
-    with heartbeat.calling(trains=True):
-        heartbeat.begin_epoch(1)
-        heartbeat.begin_batches()
-        heartbeat.end_batches(trained=14)
+    activity = link_of(assignment).activity
+    with activity.calling(trains=True):
+        activity.begin_epoch(1)
+        activity.begin_batches()
+        activity.end_batches(trained=14)
     code, record, state = left_of(DataError("record 3 is damaged"), assignment)
     assert (code, record.type) == (5, "tfdist.errors.DataError")
     assert (record.epoch, record.step) == (state.epoch, state.step) == (1, 14)

@@ -11,7 +11,9 @@ import pytest
 from tests.waiting import until
 from tfdist.launch.environment import Assignment
 from tfdist.rundir import State, WorkerState
-from tfdist.training.supervision import activity
+from tfdist.training.supervision import activity as activity_module
+from tfdist.training.supervision.activity import Limits
+from tfdist.training.supervision.activity_tracker import ActivityTracker
 from tfdist.training.supervision.heartbeat import Heartbeat
 
 Beats = queue.Queue[WorkerState]
@@ -35,8 +37,13 @@ def beats() -> Beats:
 
 
 @pytest.fixture
-def heartbeat(tmp_path: Path, beats: Beats) -> Heartbeat:
-    return Heartbeat(tmp_path / "state.json", assignment(tmp_path), beats.put)
+def activity() -> ActivityTracker:
+    return ActivityTracker(Limits(1800.0, 600.0))
+
+
+@pytest.fixture
+def heartbeat(tmp_path: Path, activity: ActivityTracker, beats: Beats) -> Heartbeat:
+    return Heartbeat(tmp_path / "state.json", assignment(tmp_path), activity, beats.put)
 
 
 def test_begins_at_once(tmp_path: Path, heartbeat: Heartbeat, beats: Beats) -> None:
@@ -47,29 +54,30 @@ def test_begins_at_once(tmp_path: Path, heartbeat: Heartbeat, beats: Beats) -> N
 
 
 def test_tells_how_it_gets_on_by_itself(
-    tmp_path: Path, heartbeat: Heartbeat, beats: Beats, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, activity: ActivityTracker, heartbeat: Heartbeat, beats: Beats, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # However late the thread comes to look, what follows the batch is no callback.
-    monkeypatch.setattr(activity, "SHORT_SECONDS", 600.0)
-    with heartbeat.calling(trains=True):
-        heartbeat.begin_epoch(3)
+    monkeypatch.setattr(activity_module, "SHORT_SECONDS", 600.0)
+    with activity.calling(trains=True):
+        activity.begin_epoch(3)
         assert next_beat(beats, lambda beat: beat.epoch == 3).state is State.COMPILING
-        heartbeat.begin_batches()
-        heartbeat.end_batches(trained=5)
-        heartbeat.pace(rate=10.0, busy=0.5)
+        activity.begin_batches()
+        activity.end_batches(trained=5)
+        activity.pace(rate=10.0, busy=0.5)
         told = next_beat(beats, lambda beat: beat.step == 5)
         assert (told.state, told.limit) == (State.STEP, 600.0)
     # The state as it is written by the thread, later than it is told.
-    heartbeat.enter(State.FINISHED)
+    heartbeat.finish(State.FINISHED)
     last = next_beat(beats, lambda beat: beat.state is State.FINISHED)
     assert (last.rate, last.busy, last.step, last.limit) == (10.0, 0.5, 5, None)
     assert WorkerState.read(tmp_path / "state.json") == last
 
 
-def test_a_long_callback_is_seen_while_it_lasts(heartbeat: Heartbeat, beats: Beats) -> None:
-    with heartbeat.calling(trains=True):
-        heartbeat.begin_batches()
-        heartbeat.end_batches(trained=1)
+@pytest.mark.usefixtures("heartbeat")
+def test_a_long_callback_is_seen_while_it_lasts(activity: ActivityTracker, beats: Beats) -> None:
+    with activity.calling(trains=True):
+        activity.begin_batches()
+        activity.end_batches(trained=1)
         next_beat(beats, lambda beat: beat.state is State.CALLBACK)
 
 
@@ -82,31 +90,34 @@ def test_tells_nothing_while_nothing_moves(tmp_path: Path, heartbeat: Heartbeat,
     assert beats.empty()
 
 
-def test_says_nothing_after_its_last_word(tmp_path: Path, heartbeat: Heartbeat, beats: Beats) -> None:
-    heartbeat.enter(State.FAILED)
+def test_says_nothing_after_its_last_word(
+    tmp_path: Path, activity: ActivityTracker, heartbeat: Heartbeat, beats: Beats
+) -> None:
+    heartbeat.finish(State.FAILED)
     next_beat(beats, lambda beat: beat.state is State.FAILED)
-    heartbeat.move()
+    activity.move()
     with pytest.raises(queue.Empty):
         beats.get(timeout=1.5)
     assert not list(tmp_path.glob(".*"))
 
 
-def test_goes_on_where_an_earlier_attempt_stopped(heartbeat: Heartbeat) -> None:
-    heartbeat.resume(epoch=2, step=40)
-    with heartbeat.calling(trains=True):
-        heartbeat.begin_batches()
-        heartbeat.end_batches(trained=1)
-    assert (heartbeat.state.epoch, heartbeat.state.step) == (2, 41)
+@pytest.mark.usefixtures("heartbeat")
+def test_counts_from_where_an_earlier_attempt_stopped(activity: ActivityTracker, beats: Beats) -> None:
+    activity.resume(epoch=2, step=40)
+    with activity.calling(trains=True):
+        activity.begin_batches()
+        activity.end_batches(trained=1)
+    assert next_beat(beats, lambda beat: beat.step == 41).epoch == 2
 
 
 def test_a_disk_that_takes_no_state_does_not_end_the_worker(
-    tmp_path: Path, beats: Beats, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, activity: ActivityTracker, beats: Beats, caplog: pytest.LogCaptureFixture
 ) -> None:
     logger = logging.getLogger("tfdist")
     logger.addHandler(caplog.handler)
     try:
-        heartbeat = Heartbeat(tmp_path / "absent" / "state.json", assignment(tmp_path), beats.put)
-        heartbeat.enter(State.FINISHED)
+        heartbeat = Heartbeat(tmp_path / "absent" / "state.json", assignment(tmp_path), activity, beats.put)
+        heartbeat.finish(State.FINISHED)
     finally:
         logger.removeHandler(caplog.handler)
     assert [beats.get_nowait().state for _ in range(2)] == [State.STARTING, State.FINISHED]

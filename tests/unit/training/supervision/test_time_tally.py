@@ -1,3 +1,5 @@
+"""What the time of a worker is spent on, from the events of its activity."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -5,57 +7,57 @@ from collections.abc import Callable
 import pytest
 
 from tfdist.rundir.ledger_lines import TimeKind
-from tfdist.training.supervision.tally import Tally
+from tfdist.training.supervision.activity import Activity, Limits
 
-Event = Callable[[Tally, float], None]
-
-
-def fit(tally: Tally, now: float) -> None:
-    tally.begin_call(trains=True, now=now)
+Event = Callable[[Activity, float], None]
 
 
-def evaluate(tally: Tally, now: float) -> None:
-    tally.begin_call(trains=False, now=now)
+def fit(activity: Activity, now: float) -> None:
+    activity.begin_call(trains=True, now=now)
 
 
-def end(tally: Tally, now: float) -> None:
-    tally.end_call(now)
+def evaluate(activity: Activity, now: float) -> None:
+    activity.begin_call(trains=False, now=now)
 
 
-def batch(tally: Tally, now: float) -> None:
+def end(activity: Activity, now: float) -> None:
+    activity.end_call(now)
+
+
+def batch(activity: Activity, now: float) -> None:
     """A training batch of a second that ends now."""
-    tally.begin_batches(now - 1)
-    tally.end_batches(1, 7, now)
+    activity.begin_batches(now - 1)
+    activity.end_batches(trained=1, now=now)
 
 
-def examined(tally: Tally, now: float) -> None:
+def examined(activity: Activity, now: float) -> None:
     """A batch of an evaluation that ends now."""
-    tally.begin_batches(now - 1)
-    tally.end_batches(0, 7, now)
+    activity.begin_batches(now - 1)
+    activity.end_batches(trained=0, now=now)
 
 
-def epoch_end(tally: Tally, now: float) -> None:
-    tally.leave_steps(now)
+def epoch_end(activity: Activity, now: float) -> None:
+    activity.leave_steps(now)
 
 
-def save(tally: Tally, now: float) -> None:
+def save(activity: Activity, now: float) -> None:
     """A save of a second that ends now."""
-    tally.begin_part(CHECKPOINT, now - 1)
-    tally.begin_part(CHECKPOINT, now - 0.5)
-    tally.end_part(now - 0.5)
-    tally.end_part(now)
+    activity.begin_part(CHECKPOINT, now - 1)
+    activity.begin_part(CHECKPOINT, now - 0.5)
+    activity.end_part(now - 0.5)
+    activity.end_part(now)
 
 
-def form(tally: Tally, now: float) -> None:
+def form(activity: Activity, now: float) -> None:
     """The workers take a second to find one another."""
-    tally.begin_part(FORMING, now - 1)
-    tally.end_part(now)
+    activity.begin_part(FORMING, now - 1)
+    activity.end_part(now)
 
 
-def restore(tally: Tally, now: float) -> None:
+def restore(activity: Activity, now: float) -> None:
     """A second to restore a checkpoint."""
-    tally.begin_part(RESTORE, now - 1)
-    tally.end_part(now)
+    activity.begin_part(RESTORE, now - 1)
+    activity.end_part(now)
 
 
 STEP, COMPILE, START_UP, EVALUATION = TimeKind.STEP, TimeKind.COMPILE, TimeKind.START_UP, TimeKind.EVALUATION
@@ -93,20 +95,20 @@ FORMING, BUILDING, RESTORE = TimeKind.FORMING, TimeKind.BUILDING, TimeKind.RESTO
     ],
 )
 def test_every_second_has_one_place(events: dict[int, Event], seconds: dict[TimeKind, float]) -> None:
-    tally = Tally(0.0)
+    activity = Activity(Limits(100.0, 10.0), 0.0)
     for now, event in events.items():
-        event(tally, now)
-    assert tally.take(20.0).seconds == seconds
+        event(activity, now)
+    assert activity.take(20.0).seconds == seconds
 
 
 def test_stretches_follow_one_another() -> None:
-    tally = Tally(0.0)
-    fit(tally, 1)
-    batch(tally, 3)
-    first = tally.take(4.0)
-    assert (first.seconds, first.steps, first.step) == ({START_UP: 1, COMPILE: 2, STEP: 1}, 1, 7)
-    second = tally.take(6.0)
-    assert (second.seconds, second.steps, second.step) == ({STEP: 2}, 0, 7)
+    activity = Activity(Limits(100.0, 10.0), 0.0)
+    fit(activity, 1)
+    batch(activity, 3)
+    first = activity.take(4.0)
+    assert (first.seconds, first.steps, first.step) == ({START_UP: 1, COMPILE: 2, STEP: 1}, 1, 1)
+    second = activity.take(6.0)
+    assert (second.seconds, second.steps, second.step) == ({STEP: 2}, 0, 1)
 
 
 @pytest.mark.parametrize(
@@ -121,22 +123,22 @@ def test_stretches_follow_one_another() -> None:
     ],
 )
 def test_waiting_for_data_is_no_step(waits: list[tuple[float, float]], taken: dict[TimeKind, float]) -> None:
-    tally = Tally(0.0)
-    fit(tally, 0)
-    batch(tally, 1)
+    activity = Activity(Limits(100.0, 10.0), 0.0)
+    fit(activity, 0)
+    batch(activity, 1)
     for now, total in waits:
-        batch(tally, now)
-        tally.waited(total)
-    assert tally.take(10.0).seconds == taken
+        batch(activity, now)
+        activity.wait_for_data(total)
+    assert activity.take(10.0).seconds == taken
 
 
 def test_a_wait_that_is_longer_than_a_stretch_comes_off_the_next() -> None:
-    tally = Tally(0.0)
-    fit(tally, 0)
-    batch(tally, 1)
-    tally.waited(0.0)
-    tally.take(10.0)
-    batch(tally, 12)
-    tally.waited(5.0)
-    assert tally.take(13.0).seconds == {STEP: 0, TimeKind.INPUT: 3}
-    assert tally.take(20.0).seconds == {STEP: 5, TimeKind.INPUT: 2}
+    activity = Activity(Limits(100.0, 10.0), 0.0)
+    fit(activity, 0)
+    batch(activity, 1)
+    activity.wait_for_data(0.0)
+    activity.take(10.0)
+    batch(activity, 12)
+    activity.wait_for_data(5.0)
+    assert activity.take(13.0).seconds == {STEP: 0, TimeKind.INPUT: 3}
+    assert activity.take(20.0).seconds == {STEP: 5, TimeKind.INPUT: 2}
