@@ -1,18 +1,13 @@
-"""Starts the workers of a job on this machine and brings them to one end, without TensorFlow.
+"""Starts the workers of a job on this machine and sees them to one common end, without TensorFlow.
 
-`job.run_job` is the way in. By subject:
+`job.run_job` is the entry point. In the order of a run:
 
-- what is asked for, and where it runs: `job_spec`, `environment`, `network`, `settings`, `recording`, `tracing`
-- the launchers find one another: `forming`, with `roll_call` (who is here) and `agreeing` (when to go); below them
-  `holding` (ports), `dialing` and `connecting`, `answering`, `handshake` and `hello`, `token`, `sighting`, `progress`,
-  `absence`
-- they talk for the life of the job: `control` says what about, `events` in which words, `star` by which lines, `lines`
-  how they travel, `waiting` how one waits for them
-- the job as a state machine: `phases` is the diagram, `group` goes through it, `attempt` is one start of the workers,
-  in the `surroundings` that it needs, with an `outcome`; `restarting` and `decisions` decide
-- stops: `signals`, `stopping`, `halting`, `ending`
-- hangs and stragglers: `hang_watch`, `hanging`, `asking`, `stragglers`
-- one worker: `worker`, `process`, `allocator`, `proxies` and `keras_choice`, and the `channel` on which it speaks
-- what is kept and said: `keeper`, `run_place`, `run_hold`, `bookkeeping`, `remote_states`, `journal`; `failures`,
-  `memory`, `report`; `output`, `cutting`, `noise`, `terminal`, `worker_log`
+- `job_spec`: what is asked for; `recording_request` and `trace_request` are what `tfdist verify` asks besides
+- `network_isolation`: whether the workers get a network of their own; `signals`: Ctrl-C and SIGTERM to the launcher
+- `rendezvous/`: the launchers of the job find one another; `peers/`: they talk until its end
+- `run_dir/`: the run directory is taken, and what happens is recorded there
+- `agent/`: the job as a state machine: starts, watches, stops and restarts the worker group
+- `worker/`: one worker process and the channel to it, by the `environment` that it is given
+- `logs/`: what workers print goes to their logs and to the terminal
+- `run_result`: how it ended
 """

@@ -29,7 +29,7 @@ from tfdist.launch.run_dir.run_lock import RunLock
 from tfdist.launch.run_result import RunResult
 from tfdist.launch.signals import LauncherStopped, Signals
 from tfdist.launch.worker.config_handover import handed_over
-from tfdist.net.port_lease import PortHold, hold_ports
+from tfdist.net.port_lease import PortLease, lease_ports
 from tfdist.rundir.layout import RunDir
 
 if TYPE_CHECKING:
@@ -53,9 +53,9 @@ def run_job(spec: JobSpec) -> int:
     check_keras(spec.environ)
     life = JobLifecycle()
     membership = enter_network(spec.network, spec.membership)
-    with Signals() as signals, PortHold() as ports, RunLock() as runs:
+    with Signals() as signals, PortLease() as ports, RunLock() as runs:
         try:
-            membership = hold_ports(membership, ports)
+            membership = lease_ports(membership, ports)
             life.enter(JobPhase.FORMING)
             with _formed(spec, membership, runs, signals) as (place, control):
                 journal = LauncherLedger(place.run_dir.ledger_file if membership.has_chief else None, begun)
@@ -90,7 +90,7 @@ def _formed(
         yield create(), SoleLauncher()
         return
     # Imported here: a job of one launcher has no other one to meet.
-    from tfdist.launch.rendezvous.form_cluster import form
+    from tfdist.launch.rendezvous.cluster_formation import form
 
     created: list[RunLocation] = []
 

@@ -1,4 +1,4 @@
-"""Waiting for the first of several things, always with a bound."""
+"""Waiting for the first of several sockets or pipes to be ready, always with a bound."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Protocol
 
 
 class Source(Protocol):
-    """Something with a file descriptor; -1 when it is closed."""
+    """An object with a file descriptor, which is -1 once it is closed."""
 
     def fileno(self) -> int: ...
 
 
 def wait_for(readable: Iterable[Source], seconds: float, writable: Iterable[Source] = ()) -> None:
     """Returns when one of the sources is ready, or after `seconds`."""
-    # Not select(), which takes no descriptor from 1024 on.
+    # Not select(), which does not take descriptors from 1024 on.
     poller = select.poll()
     masks: dict[int, int] = {}
     for sources, mask in ((readable, select.POLLIN), (writable, select.POLLOUT)):
@@ -28,7 +28,7 @@ def wait_for(readable: Iterable[Source], seconds: float, writable: Iterable[Sour
 
 
 def is_writable(source: Source) -> bool:
-    """Whether a connection attempt on the socket has come to its end, or sending would not block."""
+    """Whether sending would not block, or a connection attempt on the socket has ended."""
     poller = select.poll()
     poller.register(source.fileno(), select.POLLOUT)
     return bool(poller.poll(0))

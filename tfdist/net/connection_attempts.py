@@ -1,4 +1,4 @@
-"""Looks names up and connects to addresses, without ever waiting: the steps of whoever dials."""
+"""The steps of an attempt to connect, looking up the name and connecting, neither of which ever waits."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tfdist.cluster.cluster_spec import Address
 from tfdist.net.bounded_wait import is_writable
 
 FRESH_SECONDS = 1.0
-"""How long what was looked up counts, found or not: a name server is not asked at every attempt to connect."""
+"""How long the result of a look-up is used, found or not, so that not every attempt asks the name server."""
 
 Resolver = Callable[[Address], list[Any]]
 
 
 def look_up(address: Address) -> list[Any]:
-    """What `getaddrinfo` knows of an address; nothing where the name does not resolve. May take long."""
+    """The targets that `getaddrinfo` finds for an address; none if the name does not resolve. May take long."""
     try:
         return socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
@@ -26,12 +26,12 @@ def look_up(address: Address) -> list[Any]:
 
 
 class Lookup:
-    """What one address leads to, looked up in a thread because the system's resolver cannot be given a bound.
+    """Look-up of one address, in a thread because the system's resolver takes no timeout.
 
     Args:
-        address: Which.
+        address: The address.
         clock: Seconds, never going back.
-        resolver: Looks it up.
+        resolver: Looks the address up.
     """
 
     def __init__(self, address: Address, clock: Callable[[], float], resolver: Resolver = look_up) -> None:
@@ -43,7 +43,7 @@ class Lookup:
         self._until: float | None = None
 
     def targets(self) -> list[Any] | None:
-        """What `getaddrinfo` said, a new list; None while it is asked."""
+        """The targets, in a new list; None while the look-up runs."""
         if self._thread is None:
             if self._until is not None and self._clock() < self._until:
                 return list(self._found)
@@ -60,10 +60,10 @@ class Lookup:
 
 
 def begin_connecting(target: Any) -> tuple[socket.socket | None, int]:
-    """Begins to connect to one of the targets of a look-up.
+    """Starts to connect to one of the targets of a look-up.
 
     Returns:
-        The socket, on its way, and 0; or None and the errno of why it is not.
+        The socket that is connecting, and 0; or None and the errno.
     """
     family, kind, protocol, _, address = target
     connecting = None
@@ -81,7 +81,7 @@ def begin_connecting(target: Any) -> tuple[socket.socket | None, int]:
 
 
 def finish_connecting(connecting: socket.socket) -> int | None:
-    """0 when it is connected, the errno when that failed, None while it is on its way."""
+    """0 once it is connected, the errno if that failed, None while it is still connecting."""
     if not is_writable(connecting):
         return None
     return connecting.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)

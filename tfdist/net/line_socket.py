@@ -1,4 +1,4 @@
-"""JSON objects as lines over a socket, bounded in size and never blocking: what launchers and workers speak."""
+"""Socket that carries JSON objects as lines, bounded in size and never blocking: for launchers, doctors and workers."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from tfdist.net.shared_token import Seal
 
 MAX_LINE_BYTES = 1 << 20
 MAX_PEER_LINE_BYTES = 16 << 20
-"""Between launchers that have met: the failures and stacks of all workers of a host may be in one message."""
+"""Between launchers that have met: one message may hold the failures and stacks of all workers of a host."""
 MAX_HELLO_BYTES = 256 * 1024
 """From a stranger."""
 _RECEIVE_BYTES = 65536
 _MAX_RECEIVE_BYTES = 4 << 20
-"""What one call reads at most: a peer that never stops talking must not keep its listener from everybody else."""
+"""The most that one call reads: a peer that sends without end must not keep this side from all others."""
 
 Message = dict[str, Any]
 
 
 class LineError(ValueError):
-    """The peer sent something that is no JSON object on a line, or a line that is too long."""
+    """The peer sent a line that is not a JSON object, or one that is too long."""
 
 
 class LineBuffer:
-    """Cuts a stream of bytes into the JSON objects of its lines."""
+    """Splits a stream of bytes into lines, and reads the JSON objects on them."""
 
     def __init__(self, max_bytes: int = MAX_LINE_BYTES) -> None:
         self.max_bytes = max_bytes
         self._rest = bytearray()
 
     def feed(self, data: bytes) -> list[Message]:
-        """Adds `data` and returns the messages that are whole now.
+        """Adds `data` and returns the messages that are complete now.
 
         Raises:
             LineError: A line is too long, or is not a JSON object.
@@ -41,7 +41,7 @@ class LineBuffer:
         return [_parse(line) for line in self.cut(data)]
 
     def cut(self, data: bytes) -> list[bytes]:
-        """Adds `data` and returns the lines that are whole now, without their ends.
+        """Adds `data` and returns the lines that are complete now, without their ends.
 
         Raises:
             LineError: A line is too long.
@@ -70,7 +70,7 @@ def _parse(line: bytes) -> Message:
 class LineSocket:
     """A connected socket that carries messages; it never blocks.
 
-    What cannot be sent yet waits in memory: call `flush` now and then.
+    What cannot be sent yet waits in memory until `flush` is called.
     """
 
     def __init__(self, connection: socket.socket, max_bytes: int = MAX_LINE_BYTES) -> None:
@@ -84,11 +84,11 @@ class LineSocket:
         self._receiving: Seal | None = None
 
     def allow(self, max_bytes: int) -> None:
-        """Takes lines of up to `max_bytes` from here on: the peer is no stranger any more."""
+        """Accepts lines of up to `max_bytes` from here on: the peer is no longer a stranger."""
         self._incoming.max_bytes = max_bytes
 
     def protect(self, sending: Seal, receiving: Seal) -> None:
-        """Seals all that is sent, and takes only what is sealed, from the next message on in both directions."""
+        """Seals what is sent and accepts only what is sealed, from the next message on in both directions."""
         self._sending, self._receiving = sending, receiving
 
     @property
@@ -118,21 +118,21 @@ class LineSocket:
             except (BlockingIOError, InterruptedError):
                 return
             except OSError:
-                # The peer is gone. What it said last may still be unread, so only sending ends here.
+                # The peer is gone. Its last messages may still be unread, so only sending ends here.
                 self._outgoing.clear()
                 return
             del self._outgoing[:sent]
 
     def receive(self, limit: int | None = None) -> list[Message]:
-        """The messages that have come, `limit` of them at most; afterwards `is_closed` tells if the peer is gone.
+        """The messages that have come, at most `limit`; afterwards `is_closed` tells whether the peer is gone.
 
         Raises:
-            LineError: The peer does not speak this language.
+            LineError: What came is not a message.
         """
         self._read(limit)
         messages: list[Message] = []
         while self._lines and (limit is None or len(messages) < limit):
-            messages.append(self._understand(self._lines.popleft()))
+            messages.append(self._open(self._lines.popleft()))
         return messages
 
     def _read(self, limit: int | None) -> None:
@@ -150,7 +150,7 @@ class LineSocket:
             read += len(data)
             self._lines += self._incoming.cut(data)
 
-    def _understand(self, line: bytes) -> Message:
+    def _open(self, line: bytes) -> Message:
         if self._receiving is None:
             return _parse(line)
         body = self._receiving.open(line)

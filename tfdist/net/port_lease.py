@@ -1,9 +1,9 @@
-"""Holds this machine's worker ports from before the job forms until its workers are gone.
+"""Lease of this machine's worker ports, from before the cluster forms until the workers are gone.
 
 Two things hold a port. An abstract unix socket, which the kernel gives to one process and frees at its death, keeps
 out a second tfdist job. A bound TCP socket that does not listen keeps out everybody else: with SO_REUSEPORT, and with
-TF_GRPC_REUSE_PORT=true in the worker, TensorFlow can listen on the port while the launcher still has it, so there is
-no moment at which it is free.
+TF_GRPC_REUSE_PORT=true in the worker, TensorFlow can listen on the port while the launcher still has it, so the
+port is never free in between.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ def bind_reusable(port: int) -> socket.socket:
     return bound
 
 
-class PortHold:
-    """Ports that are this process's; a context manager that frees them."""
+class PortLease:
+    """Ports that this process holds; a context manager that frees them."""
 
     def __init__(self) -> None:
         self._sockets = contextlib.ExitStack()
 
-    def __enter__(self) -> PortHold:
+    def __enter__(self) -> PortLease:
         return self
 
     def __exit__(
@@ -71,7 +71,7 @@ class PortHold:
         self._sockets.close()
 
     def take(self, port: int) -> None:
-        """Holds `port` too.
+        """Takes `port`.
 
         Raises:
             PortTakenError: It belongs to another process or to another tfdist job; the text says which, if it can.
@@ -85,8 +85,8 @@ class PortHold:
             self._sockets.push(taken.pop_all())
 
 
-def hold_ports(membership: Membership, hold: PortHold) -> Membership:
-    """Holds the ports of the workers that are started here.
+def lease_ports(membership: Membership, lease: PortLease) -> Membership:
+    """Takes the ports of the workers that are started here.
 
     Returns:
         The membership; with other ports when tfdist may choose them and some were taken.
@@ -99,26 +99,26 @@ def hold_ports(membership: Membership, hold: PortHold) -> Membership:
         return membership
     if not membership.ports_chosen:
         for index in membership.local:
-            hold.take(cluster.workers[index].port)
+            lease.take(cluster.workers[index].port)
         return membership
-    return replace(membership, cluster=_hold_any(cluster, hold))
+    return replace(membership, cluster=_take_any(cluster, lease))
 
 
-def _hold_any(cluster: Cluster, hold: PortHold) -> Cluster:
+def _take_any(cluster: Cluster, lease: PortLease) -> Cluster:
     wanted = [address.port for address in cluster.workers]
-    held: list[int] = []
+    taken: list[int] = []
     for port in _unique([*wanted, *candidate_ports(random.randrange(1 << 30))]):
-        if len(held) == len(wanted):
+        if len(taken) == len(wanted):
             break
         with contextlib.suppress(PortTakenError):
-            hold.take(port)
-            held.append(port)
-    if len(held) < len(wanted):
+            lease.take(port)
+            taken.append(port)
+    if len(taken) < len(wanted):
         raise PortTakenError(
-            f"This machine has {len(held)} free port(s) among those that tfdist chooses from, and {len(wanted)} are "
+            f"This machine has {len(taken)} free port(s) among those that tfdist chooses from, and {len(wanted)} are "
             "needed. End other jobs, or choose ports with --workers."
         )
-    return Cluster(tuple(Address(a.host, port) for a, port in zip(cluster.workers, held, strict=True)))
+    return Cluster(tuple(Address(a.host, port) for a, port in zip(cluster.workers, taken, strict=True)))
 
 
 def _unique(ports: Iterable[int]) -> list[int]:

@@ -1,9 +1,9 @@
-"""The secret that the launchers of one job share (`TFDIST_TOKEN`): proves and checks, and is never shown or sent.
+"""The secret that the launchers of one job share (`TFDIST_TOKEN`): proofs of having it and seals; it is never sent.
 
-HMAC-SHA256 (RFC 2104) over what both sides have said, their fresh nonces included, proves that a side has the token.
-The lines that stay are sealed: every message carries a MAC over its place in the conversation and its bytes, under a
-key of its own for this conversation and this direction. So a message that was changed, left out, repeated, brought
-from another conversation or sent back to its sender is noticed. Nothing is encrypted.
+A side proves that it has the token by an HMAC-SHA256 (RFC 2104) over all that both have said, with a fresh nonce of
+each. Lines that are kept are sealed: every message carries a MAC over its bytes and its place in the conversation,
+under a key that belongs to this conversation and this direction. A message that was changed, left out, repeated, taken
+from another conversation or sent back to its sender is thus noticed. Nothing is encrypted.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ Role = Literal["caller", "answerer"]
 
 
 def fresh_nonce() -> str:
-    """A number that nobody has used and nobody can guess, as text."""
+    """A random number that was never used before, as text."""
     return secrets.token_hex(_NONCE_BYTES)
 
 
 def transcript(*messages: Mapping[str, Any]) -> bytes:
-    """What was said, as both sides write it down: JSON with sorted keys."""
+    """What was said, in the form that both sides compute: JSON with sorted keys."""
     return json.dumps(messages, sort_keys=True, separators=(",", ":")).encode()
 
 
@@ -40,7 +40,7 @@ class Token:
     """The secret of one job.
 
     Attributes:
-        secret: Its text, which no representation of the object shows.
+        secret: Its text; left out of the object's repr.
     """
 
     secret: str = field(repr=False)
@@ -55,11 +55,11 @@ class Token:
             )
 
     def proof(self, role: Role, said: bytes) -> str:
-        """What the side in `role` sends to show that it has the token, in a conversation in which this was said."""
+        """The proof that the side in `role` sends, in a conversation in which `said` was said."""
         return self._mac(b"proof " + role.encode(), said).hex()
 
     def proves(self, role: Role, said: bytes, proof: object) -> bool:
-        """Whether the other side, in `role`, has the same token."""
+        """Whether `proof` shows that the other side, in `role`, has the same token."""
         expected = self.proof(role, said).encode()
         return isinstance(proof, str) and hmac.compare_digest(proof.encode(errors="replace"), expected)
 
@@ -74,10 +74,10 @@ class Token:
 
 
 class Seal:
-    """One direction of a line: the same key and count on both ends.
+    """Seal of one direction of a line; both ends have the same key and count.
 
     Args:
-        key: Of this conversation and this direction.
+        key: Belongs to this conversation and this direction.
     """
 
     def __init__(self, key: bytes) -> None:

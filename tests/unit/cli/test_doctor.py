@@ -15,7 +15,7 @@ from tfdist.cli.main import main
 from tfdist.doctor import examination, local_checks
 from tfdist.doctor.machine.nvidia_smi import NvidiaDriver
 from tfdist.doctor.machine.tensorflow_facts import BrokenTensorFlow, ProbeRequest, TensorFlowFacts
-from tfdist.net.port_lease import PortHold
+from tfdist.net.port_lease import PortLease
 
 FACTS = TensorFlowFacts(
     tensorflow="2.21.0",
@@ -123,7 +123,7 @@ def test_a_port_in_use_is_2_and_an_absent_host_is_3(asked: list[ProbeRequest]) -
     absent = run(workers)
     assert absent.exit_code == 3
     assert f"127.0.0.1:{second}  FAIL" in absent.stdout
-    with PortHold() as job:
+    with PortLease() as job:
         job.take(first)
         taken = run(workers)
     assert taken.exit_code == 2

@@ -11,7 +11,7 @@ import pytest
 from tests.ports import free_ports
 from tfdist.cluster import Cluster, Membership
 from tfdist.errors import PortTakenError
-from tfdist.net.port_lease import PortHold, bind_reusable, hold_ports
+from tfdist.net.port_lease import PortLease, bind_reusable, lease_ports
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def server(port: int) -> Iterator[socket.socket]:
 
 
 def test_a_held_port_is_refused_to_others_and_open_to_the_worker(port: int) -> None:
-    with PortHold() as hold:
+    with PortLease() as hold:
         hold.take(port)
         with socket.socket() as stranger:
             stranger.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -44,34 +44,34 @@ def test_a_held_port_is_refused_to_others_and_open_to_the_worker(port: int) -> N
 
 
 def test_a_second_job_is_refused_by_name_and_let_in_afterwards(port: int) -> None:
-    with PortHold() as first:
+    with PortLease() as first:
         first.take(port)
-        with PortHold() as second, pytest.raises(PortTakenError) as raised:
+        with PortLease() as second, pytest.raises(PortTakenError) as raised:
             second.take(port)
         assert f"another tfdist job: pid {os.getpid()} (" in str(raised.value)
         assert "--workers" in str(raised.value)
-    with PortHold() as third:
+    with PortLease() as third:
         third.take(port)
 
 
 def test_a_job_that_was_killed_holds_nothing(port: int) -> None:
     script = (
-        "import sys\nfrom tfdist.net.port_lease import PortHold\n"
-        f"hold = PortHold(); hold.take({port}); print('held', flush=True); sys.stdin.read()"
+        "import sys\nfrom tfdist.net.port_lease import PortLease\n"
+        f"hold = PortLease(); hold.take({port}); print('held', flush=True); sys.stdin.read()"
     )
     other = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     with other:
         assert other.stdout is not None and other.stdout.readline() == b"held\n"
-        with PortHold() as hold, pytest.raises(PortTakenError, match=f"pid {other.pid}"):
+        with PortLease() as hold, pytest.raises(PortTakenError, match=f"pid {other.pid}"):
             hold.take(port)
         other.kill()
         other.wait(10)
-    with PortHold() as hold:
+    with PortLease() as hold:
         hold.take(port)
 
 
 def test_a_listener_is_named_even_when_it_would_share(port: int, server: socket.socket) -> None:
-    with PortHold() as hold, pytest.raises(PortTakenError, match=rf"Port {port}.* taken by pid {os.getpid()} \("):
+    with PortLease() as hold, pytest.raises(PortTakenError, match=rf"Port {port}.* taken by pid {os.getpid()} \("):
         hold.take(port)
 
 
@@ -84,39 +84,39 @@ def test_connections_that_linger_are_explained(port: int) -> None:
         accepted = server.accept()[0]
         accepted.close()  # the side that closes first keeps the port for a minute
         client.close()
-    with PortHold() as hold, pytest.raises(PortTakenError, match="after a minute"):
+    with PortLease() as hold, pytest.raises(PortTakenError, match="after a minute"):
         hold.take(port)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may use every port")
 def test_a_privileged_port_is_refused() -> None:
-    with PortHold() as hold, pytest.raises(PortTakenError, match="may not be used by this user"):
+    with PortLease() as hold, pytest.raises(PortTakenError, match="may not be used by this user"):
         hold.take(1)
 
 
 def test_the_ports_of_the_local_workers_are_held() -> None:
     here, there = free_ports(2)
     membership = Membership(Cluster.parse(f"127.0.0.1:{here},127.0.0.2:{there}"), (0,), (0, 1))
-    with PortHold() as hold:
-        assert hold_ports(membership, hold) == membership
-        with PortHold() as other, pytest.raises(PortTakenError):
+    with PortLease() as hold:
+        assert lease_ports(membership, hold) == membership
+        with PortLease() as other, pytest.raises(PortTakenError):
             other.take(here)
-        with PortHold() as other:
+        with PortLease() as other:
             other.take(there)
 
 
 def test_a_chosen_port_that_is_taken_is_exchanged(port: int, server: socket.socket) -> None:
     membership = Membership(Cluster.parse(f"127.0.0.1:{port},127.0.0.1:{port + 1}"), (0, 1), ports_chosen=True)
-    with PortHold() as hold:
-        cluster = hold_ports(membership, hold).cluster
+    with PortLease() as hold:
+        cluster = lease_ports(membership, hold).cluster
         assert cluster is not None
         ports = [address.port for address in cluster.workers]
         assert port not in ports and len(set(ports)) == 2
         for each in ports:
-            with PortHold() as other, pytest.raises(PortTakenError):
+            with PortLease() as other, pytest.raises(PortTakenError):
                 other.take(each)
 
 
 def test_one_worker_needs_no_port() -> None:
-    with PortHold() as hold:
-        assert hold_ports(Membership(None, (0,)), hold).cluster is None
+    with PortLease() as hold:
+        assert lease_ports(Membership(None, (0,)), hold).cluster is None

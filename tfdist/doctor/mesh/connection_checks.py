@@ -14,7 +14,7 @@ from tfdist.doctor.mesh.mesh import Mesh
 from tfdist.doctor.mesh.pair import Pair
 from tfdist.errors import PortTakenError
 from tfdist.net.connection_attempts import Resolver, look_up
-from tfdist.net.port_lease import PortHold
+from tfdist.net.port_lease import PortLease
 from tfdist.net.shared_token import VARIABLE
 
 
@@ -46,7 +46,7 @@ def check_connections(
     cluster = membership.cluster
     if cluster is None:
         return Connections((ok("connections", "one worker has none"),))
-    with PortHold() as hold:
+    with PortLease() as hold:
         taken: dict[int, str] = {}
         for index in membership.local:
             try:

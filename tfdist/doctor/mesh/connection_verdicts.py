@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tfdist.doctor.mesh.doctor_hello import DoctorHello, leads_elsewhere
+from tfdist.doctor.mesh.doctor_link import DoctorLink
 from tfdist.doctor.mesh.known_pairs import KnownPairs
 from tfdist.doctor.mesh.link_measurement import Clocks, Phase
-from tfdist.doctor.mesh.measured_link import MeasuredLink
 from tfdist.doctor.mesh.pair import Pair, judge, occupied, unreached
 from tfdist.net.dial_outcome import DialStatus
 
@@ -35,7 +35,7 @@ class ConnectionVerdicts:
         for index in theirs.local:
             self._came.setdefault(index, (self._clocks.steady(), theirs))
 
-    def settle(self, link: MeasuredLink) -> None:
+    def settle(self, link: DoctorLink) -> None:
         """Keeps the verdict on a link, as soon as it is known."""
         if self._known.is_settled(link.index):
             return
@@ -51,7 +51,7 @@ class ConnectionVerdicts:
             self._keep(link, unreached(self._hello, link.index, link.seen))
             self._known.finished.add(link.index)
 
-    def settle_now(self, link: MeasuredLink) -> None:
+    def settle_now(self, link: DoctorLink) -> None:
         """The time is up: keeps the verdict on what is known of a link so far."""
         if self._known.is_settled(link.index):
             return
@@ -61,7 +61,7 @@ class ConnectionVerdicts:
             result = link.measurement.result() if link.measurement else None
             self._keep(link, judge(self._hello, link.met, link.index, link.peer, result))
 
-    def _settle_met(self, link: MeasuredLink, theirs: DoctorHello) -> None:
+    def _settle_met(self, link: DoctorLink, theirs: DoctorHello) -> None:
         measurement = link.measurement
         if measurement is None:
             if theirs.sender == self._hello.sender or leads_elsewhere(self._hello, theirs, link.index):
@@ -70,7 +70,7 @@ class ConnectionVerdicts:
             stalled = None if measurement.phase is Phase.DONE else measurement.phase
             self._keep(link, judge(self._hello, theirs, link.index, link.peer, measurement.result(), stalled))
 
-    def _keep(self, link: MeasuredLink, pair: Pair) -> None:
+    def _keep(self, link: DoctorLink, pair: Pair) -> None:
         self._known.pairs[pair.key] = pair
         if link.met is None:
             link.close()

@@ -14,9 +14,9 @@ from tfdist.cluster.cluster_spec import Cluster
 from tfdist.doctor.mesh.connection_verdicts import SETTLE_SECONDS, ConnectionVerdicts
 from tfdist.doctor.mesh.dial_advice import describe_outcome
 from tfdist.doctor.mesh.doctor_hello import DoctorHello, doctor_introduction, leads_elsewhere
+from tfdist.doctor.mesh.doctor_link import DoctorLink
 from tfdist.doctor.mesh.known_pairs import KnownPairs
 from tfdist.doctor.mesh.link_measurement import Clocks, Phase, answer
-from tfdist.doctor.mesh.measured_link import MeasuredLink
 from tfdist.doctor.mesh.pair import Pair
 from tfdist.net.bounded_wait import wait_for
 from tfdist.net.connection_attempts import Resolver, look_up
@@ -62,7 +62,7 @@ class Mesh:
         self._listener = Listener(ports, introduction, clocks.steady)
         self._callers: dict[LineSocket, DoctorHello] = {}
         self._links = {
-            index: MeasuredLink(index, cluster.workers[index], introduction, clocks, resolver)
+            index: DoctorLink(index, cluster.workers[index], introduction, clocks, resolver)
             for index in self._to_dial()
         }
         self._known = KnownPairs(hello, len(cluster))
@@ -136,7 +136,7 @@ class Mesh:
         except LineError:
             line.close()
 
-    def _step_link(self, link: MeasuredLink) -> None:
+    def _step_link(self, link: DoctorLink) -> None:
         before = link.met
         try:
             for message in link.receive():
@@ -183,7 +183,7 @@ class Mesh:
                 link.measure()
                 return
 
-    def _unsettled(self) -> list[MeasuredLink]:
+    def _unsettled(self) -> list[DoctorLink]:
         return [link for link in self._links.values() if not self._known.is_settled(link.index)]
 
     def _share(self) -> None:

@@ -1,1 +1,6 @@
-"""peers"""
+"""Conversation between the launchers of one job, from the start of the workers to the end of the job.
+
+`coordinator` is what the rest of a launcher sees of it: events come and go. `messages` are those events and their form
+on the line; `peer_links` are the lines, a star around the launcher that has the chief. `remote_states` keeps what
+launchers say of their workers in the chief's run directory.
+"""

@@ -2,114 +2,32 @@
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import json
 import socket
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.waiting import until
-from tfdist.cluster import Address, Cluster, Membership, discover
+from tests.unit.launch.rendezvous.launchers import GO, TWO_OF_THREE, Launchers, wait_for_events
+from tfdist.cluster import Address, Cluster
 from tfdist.errors import FormingError, RunDirError, TfdistError
 from tfdist.launch.agent.failure_diagnosis import from_signal
 from tfdist.launch.peers.messages import AttemptEnded, Released, Stop, WorkerDone
-from tfdist.launch.rendezvous.form_cluster import form
-from tfdist.launch.rendezvous.join_barrier import FormedCluster
 from tfdist.launch.rendezvous.peer_discovery import PeerDiscovery
-from tfdist.launch.signals import LauncherStopped, Signals
+from tfdist.launch.signals import LauncherStopped
 from tfdist.net import hello as hello_module
-from tfdist.net.bounded_wait import wait_for
-from tfdist.net.hello import Hello
-from tfdist.net.port_lease import PortHold, bind_reusable, hold_ports
-from tfdist.net.shared_token import Token
-
-GO = {"run_dir": "runs/x", "seed": 7}
-TWO_OF_THREE = "2 of 3 workers are here; waiting for "
-
-
-def no_go() -> dict[str, Any]:
-    raise AssertionError("only the chief's launcher makes the go")
-
-
-class Launchers:
-    """The launchers of one cluster on this machine, and their ports.
-
-    Attributes:
-        ahead: Seconds by which their time is ahead of the system's.
-        said: What each has told its user, by its first worker.
-    """
-
-    def __init__(self, size: int, stack: contextlib.ExitStack) -> None:
-        hold = stack.enter_context(PortHold())
-        held = hold_ports(discover(None, None, size, {}), hold)
-        assert held.cluster is not None
-        self.cluster = held.cluster
-        self.stack = stack
-        self.pool = stack.enter_context(ThreadPoolExecutor(size + 1))
-        self.signals: list[Signals] = []
-        self.ahead = 0.0
-        self.said: dict[int, list[str]] = collections.defaultdict(list)
-        self.clock: Callable[[], float] = lambda: time.monotonic() + self.ahead
-
-    def start(
-        self,
-        *local: int,
-        cluster: Cluster | None = None,
-        timeout: float = 20,
-        make_go: Callable[[], dict[str, Any]] = lambda: GO,
-        token: str | None = None,
-    ) -> Future[FormedCluster]:
-        cluster = cluster or self.cluster
-        membership = Membership(cluster, local)
-        signals = self.stack.enter_context(Signals())
-        self.signals.append(signals)
-        secret = None if token is None else Token(token)
-        arguments = (membership, cluster, make_go if 0 in local else no_go, timeout, signals, self.clock, secret)
-        return self.pool.submit(form, *arguments, self.said[local[0]].append)
-
-    def pass_until(self, condition: Callable[[], Any]) -> None:
-        """Lets their time pass until the condition holds, faster than the system's, and no handshake takes too long."""
-
-        def passed() -> Any:
-            self.ahead += 0.1
-            return condition()
-
-        until(passed)
-
-    def pass_until_said(self, text: str, *indices: int) -> None:
-        """Lets their time pass until each of these launchers has told its user this."""
-        self.pass_until(lambda: all(any(text in line for line in self.said[index]) for index in indices))
-
-    def hello(self, *local: int) -> bytes:
-        """What the launcher of these workers would say."""
-        return json.dumps(Hello.own(self.cluster, local).to_message(link=True)).encode() + b"\n"
-
-    def form(self, *locals_: Sequence[int], token: str | None = None) -> list[FormedCluster]:
-        formed = [future.result(20) for future in [self.start(*local, token=token) for local in locals_]]
-        for each in formed:
-            self.stack.callback(each.control.close)
-        return formed
+from tfdist.net.port_lease import bind_reusable
 
 
 @pytest.fixture
 def make() -> Iterator[Callable[[int], Launchers]]:
     with contextlib.ExitStack() as stack:
         yield lambda size: Launchers(size, stack)
-
-
-def wait_for_events(formed: FormedCluster) -> list[Any]:
-    deadline = time.monotonic() + 60
-    while not (events := formed.control.events()):
-        assert time.monotonic() < deadline
-        wait_for(formed.control.sockets(), 1)
-    return events
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.unit.launch.rendezvous.test_form_cluster import GO, TWO_OF_THREE, Launchers, wait_for_events
+from tests.unit.launch.rendezvous.launchers import GO, TWO_OF_THREE, Launchers, wait_for_events
 from tfdist.cluster import Address, Cluster
 from tfdist.errors import FormingError
 from tfdist.launch.peers.messages import AttemptEnded, Released, Stop, WorkerDone

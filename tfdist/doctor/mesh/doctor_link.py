@@ -18,7 +18,7 @@ _EAGER_SECONDS = 1.0
 """For so long a load is sent as fast as the socket takes it; what takes longer goes at the pace of the ticks."""
 
 
-class MeasuredLink(Connector[DoctorHello]):
+class DoctorLink(Connector[DoctorHello]):
     """One worker's address, dialled until a doctor answers there, and the line to that doctor.
 
     Args:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.descriptors import descriptors
-from tests.unit.launch.rendezvous.test_form_cluster import GO, Launchers
+from tests.unit.launch.rendezvous.launchers import GO, Launchers
 from tfdist.launch.rendezvous.join_barrier import FormedCluster
 from tfdist.net.hello import Hello
 from tfdist.net.line_socket import MAX_LINE_BYTES
