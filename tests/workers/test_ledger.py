@@ -9,7 +9,7 @@ import pytest
 
 from tests.workers.launcher_processes import Launchers
 from tfdist.reports.ledger.account import Account
-from tfdist.reports.ledger.account_builder import account
+from tfdist.reports.ledger.account_builder import build_account
 from tfdist.reports.ledger.recovery import recoveries
 from tfdist.rundir import RunDir, ledger_lines
 from tfdist.rundir.ledger_lines import AttemptPhase, TimeKind
@@ -17,7 +17,7 @@ from tfdist.rundir.ledger_lines import AttemptPhase, TimeKind
 
 def account_of(run: RunDir) -> Account:
     read = ledger_lines.read_ledger(run.ledger_file)
-    made = account(read.entries, read.damaged)
+    made = build_account(read.entries, read.damaged)
     assert made is not None
     return made
 

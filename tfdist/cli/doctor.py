@@ -24,8 +24,8 @@ def doctor(ctx: click.Context, /, workers: str | None, index: int | None, as_jso
     with 2 when something here must be set right, with 3 when the cluster would not form.
     """
     # Imported here: what lists the installed packages and measures lines is no business of `tfdist --help`.
+    from tfdist.doctor.doctor_table import render
     from tfdist.doctor.examination import Doctor
-    from tfdist.doctor.report_table import render
 
     report = Doctor(workers, index, timeout).examine(lambda line: click.echo(line, err=True))
     click.echo(json.dumps(report.to_json(), indent=2) if as_json else render(report))

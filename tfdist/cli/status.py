@@ -53,7 +53,7 @@ def _watch(look: Callable[[], RunStatus], as_json: bool, interval: float) -> int
                 click.echo(_document(found))
             else:
                 board.show(_picture(found, *board.size()))
-            if found.course.is_over:
+            if found.condition.is_over:
                 return 0
             wait_for([signals], interval)
             signals.drain()

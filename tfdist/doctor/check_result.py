@@ -1,4 +1,4 @@
-"""What a check comes to, and what all of them come to."""
+"""Result of a check, and the exit code of all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The whole of `tfdist doctor`: this machine, and with a worker list its connections."""
+"""Examination by `tfdist doctor`: this machine, and with a worker list its connections."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tfdist.cluster.discover import discover
+from tfdist.doctor.doctor_report import DoctorReport
 from tfdist.doctor.local_checks import check_here
 from tfdist.doctor.mesh.connection_checks import check_connections
 from tfdist.doctor.mesh.link_measurement import Clocks
-from tfdist.doctor.report import DoctorReport
 
 CLOCKS = Clocks(time.monotonic, time.time)
 _IMPORT_SHARE = 0.5

@@ -1,4 +1,4 @@
-"""Everything that is checked on this machine alone."""
+"""Local checks: everything that is checked on this machine alone."""
 
 from __future__ import annotations
 

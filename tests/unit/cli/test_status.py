@@ -47,7 +47,7 @@ def test_once(run: RunDir) -> None:
     result = CliRunner().invoke(main, ["status", str(run)])
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
-    assert lines[0].startswith(f"digits: {run}, begun ")
+    assert lines[0].startswith(f"digits: {run}, started ")
     assert lines[1] == "running"
     assert [line.split()[0] for line in lines[3:]] == ["worker", "1", "0"]
     assert "straggler" in lines[4]

@@ -1,4 +1,4 @@
-"""Runs a command for so long and no longer, whatever becomes of it."""
+"""Command with a bound: it is ended when its time is up, with everything that it started."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Judges what the environment says: who takes part, and the variables that decide something."""
+"""Checks of the environment: who takes part, and the variables that decide something."""
 
 from __future__ import annotations
 

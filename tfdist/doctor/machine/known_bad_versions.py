@@ -1,4 +1,4 @@
-"""Combinations of packages that are known not to work, each with the reason and what to do."""
+"""Table of package combinations that are known not to work, each with the reason and the remedy."""
 
 from __future__ import annotations
 

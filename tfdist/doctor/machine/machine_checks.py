@@ -1,4 +1,4 @@
-"""Judges what a machine has: cores, memory, shared memory, limits, GPUs, malloc."""
+"""Checks of the machine: cores, memory, shared memory, limits, GPUs, malloc."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What this machine has: cores, memory, shared memory, limits."""
+"""Facts about this machine: cores, memory, shared memory, limits."""
 
 from __future__ import annotations
 

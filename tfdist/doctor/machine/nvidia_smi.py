@@ -1,4 +1,4 @@
-"""NVIDIA's GPUs and driver, as nvidia-smi tells them."""
+"""GPUs and driver as nvidia-smi reports them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which versions are installed, and whether tfdist is tested with them; no package is imported for that."""
+"""Installed package versions, and whether tfdist is tested with them; no package is imported for that."""
 
 from __future__ import annotations
 

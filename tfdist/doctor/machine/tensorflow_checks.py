@@ -1,4 +1,4 @@
-"""Judges what TensorFlow finds here, and says what a run here would use."""
+"""Checks of TensorFlow, and of what a run here would use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asks a process of its own what TensorFlow finds here: one that crashes or hangs takes nobody along."""
+"""Facts about TensorFlow, from a process of its own: one that crashes or hangs does no harm here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The account of a run's wall time: attempts, their stretches, and what they add up to. Pure."""
+"""Account of a run's wall time: attempts, their spans, and their sums."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ Seconds = Mapping[TimeKind, float]
 
 @dataclass(frozen=True)
 class Span:
-    """A stretch of the wall time, after which the next one follows without a gap unless another job begins.
+    """A span of the wall time; the next one follows without a gap unless another job starts.
 
     Attributes:
-        since: When it began, in seconds since 1970 (UTC).
+        since: When it started, in seconds since 1970 (UTC).
         at: When it ended.
         seconds: Where they went; they add up to `at - since`.
-        first: Training batches of the run that were done when it began.
-        last: And when it ended; the same where it trained none.
+        first: Training batches of the run that were done when it started.
+        last: Those that were done when it ended; the same where it trained none.
     """
 
     since: float
@@ -32,18 +32,18 @@ class Span:
 
 @dataclass(frozen=True)
 class AttemptAccount:
-    """One start of the workers, with all that came until the next one.
+    """One attempt: a start of the workers, with everything until the next start.
 
     Attributes:
         number: From 0.
         spans: In the order of time; at least one.
         lost: Steps of it that a later attempt has done, or will do, again.
-        phase: How it ended; `running` where nobody has said so: it still runs, or its launcher was killed.
-        why: What ended it, in words; empty when it came to its end.
-        opens: Whether a job began with it, by hand or by a scheduler, rather than a restart.
-        told: The greatest step that a worker of it has told its launcher; 0 where that has said nothing.
+        phase: How it ended; `running` where no line says so: it still runs, or its launcher was killed.
+        why: What ended it, in words; empty when it finished.
+        opens: Whether a job started with it, by hand or by a scheduler, rather than a restart.
+        told: The greatest step that its launcher has heard of; 0 for none.
         noticed: When its failure was noticed, in seconds since 1970 (UTC); None where it has not failed.
-        ended: When none of its workers was left; None where nobody has said so.
+        ended: When none of its workers was left; None where no line says so.
     """
 
     number: int
@@ -126,7 +126,7 @@ class Account:
 
     @property
     def lost(self) -> int:
-        """Training batches that were done for nothing."""
+        """Training batches that were done in vain."""
         return sum(attempt.lost for attempt in self.attempts)
 
     @property
@@ -136,7 +136,7 @@ class Account:
 
     @property
     def restarts(self) -> int:
-        """Attempts that a launcher began after another one had failed."""
+        """Attempts that a launcher started after another one had failed."""
         return sum(not attempt.opens for attempt in self.attempts)
 
 

@@ -1,12 +1,12 @@
-"""From the lines of a ledger to an account in which every second has one place. Pure: no clock, no disk.
+"""Builder of an account from the lines of a ledger, in which every second has one place: no clock, no disk.
 
-The wall time of a run is that in which a launcher of it lived: from the begin of `tfdist train` to its end, added up
-over the starts by hand; the time between two of them is not counted. The lines are laid on it one after another. What
-they leave open is start-up before the chief's first word, lost to a restart between the last word of an attempt that
-failed and the next one's start, and other anywhere else.
+The wall time of a run is that in which its launcher lived: from the start of `tfdist train` to its end, added up over
+all starts by hand; the time between two of them is not counted. The lines are laid on it one after another. What they
+leave open is start-up before the chief's first line, lost to a restart between the last line of a failed attempt and
+the start of the next, and other anywhere else.
 
-A step is lost when an attempt after it begins at or before it: the run went on from an earlier checkpoint, and does it
-again. Its time counts as replayed, with the attempt that did it for nothing.
+A step is lost when a later attempt starts at or before it: the run resumed from an earlier checkpoint and does it
+again. Its time counts as replayed, in the attempt that did it in vain.
 """
 
 from __future__ import annotations
@@ -17,27 +17,28 @@ from dataclasses import dataclass, field, replace
 from tfdist.reports.ledger.account import Account, AttemptAccount, Span
 from tfdist.rundir.ledger_lines import AttemptPhase, LedgerEntry, LedgerEvent, LedgerInterval, TimeKind
 
-_MOST_SPANS = 4096
-"""Of one attempt: more are laid together two and two, so that an account of months is as small as one of a day."""
+MAX_SPANS = 4096
+"""Of one attempt: more are merged in pairs, so that an account of months is as small as one of a day."""
 _KINDS = {kind.value: kind for kind in TimeKind}
 
 
-def account(entries: Iterable[LedgerEntry], damaged: int = 0) -> Account | None:
+def build_account(entries: Iterable[LedgerEntry], damaged: int = 0, max_spans: int = MAX_SPANS) -> Account | None:
     """The account of a run; None while its workers have not been started.
 
     Args:
         entries: The lines of its ledger, in their order; each is looked at once.
         damaged: How many could not be read.
+        max_spans: Of one attempt, about; more are merged.
     """
-    laid = _Laying()
+    builder = _Builder(max_spans)
     for entry in entries:
-        laid.take(entry)
-    attempts = _without_lost([attempt.done() for attempt in laid.attempts])
+        builder.take(entry)
+    attempts = _without_lost([attempt.done() for attempt in builder.attempts])
     return Account(tuple(attempts), damaged) if attempts else None
 
 
 @dataclass(slots=True)
-class _Laid:
+class _OpenSpan:
     """A `Span` that grows."""
 
     since: float
@@ -50,8 +51,8 @@ class _Laid:
     def trains(self) -> bool:
         return self.last > self.first
 
-    def add(self, other: _Laid) -> None:
-        """What comes right behind it."""
+    def add(self, other: _OpenSpan) -> None:
+        """Appends the span right behind it."""
         self.at = other.at
         for kind, spent in other.seconds.items():
             self.seconds[kind] = self.seconds.get(kind, 0.0) + spent
@@ -64,12 +65,13 @@ class _Laid:
 
 
 @dataclass
-class _Open:
-    """An attempt that lines are laid into."""
+class _OpenAttempt:
+    """An attempt that grows."""
 
     number: int
     opens: bool
-    spans: list[_Laid]
+    max_spans: int
+    spans: list[_OpenSpan]
     heard: bool = False
     phase: AttemptPhase = AttemptPhase.RUNNING
     why: str = ""
@@ -79,24 +81,24 @@ class _Open:
     width: float = 0.0
     has_trained: bool = False
 
-    def lay(self, span: _Laid) -> None:
-        """The next one; of a long attempt several become one, but for those up to the first step, which tell when."""
+    def lay(self, span: _OpenSpan) -> None:
+        """Appends a span; of a long attempt several become one, except up to its first step, which ends a recovery."""
         last = self.spans[-1]
         if last.at - last.since < self.width:
             last.add(span)
             return
         self.spans.append(span)
-        if len(self.spans) > _MOST_SPANS and self.has_trained:
-            self._lay_together()
+        if len(self.spans) > self.max_spans and self.has_trained:
+            self._merge_pairs()
         self.has_trained = self.has_trained or span.trains
 
-    def _lay_together(self) -> None:
+    def _merge_pairs(self) -> None:
         first = next(place for place, span in enumerate(self.spans) if span.trains) + 1
         kept, rest = self.spans[:first], self.spans[first:]
         for one, other in zip(rest[::2], rest[1::2], strict=False):
             one.add(other)
         self.spans = kept + rest[::2]
-        self.width = 2 * (self.spans[-1].at - self.spans[0].since) / _MOST_SPANS
+        self.width = 2 * (self.spans[-1].at - self.spans[0].since) / self.max_spans
 
     def done(self) -> AttemptAccount:
         return AttemptAccount(
@@ -112,10 +114,11 @@ class _Open:
 
 
 @dataclass
-class _Laying:
+class _Builder:
     """Lays lines on the wall time, each behind the one before."""
 
-    attempts: list[_Open] = field(default_factory=list)
+    max_spans: int
+    attempts: list[_OpenAttempt] = field(default_factory=list)
     now: float = 0.0
 
     def take(self, entry: LedgerEntry) -> None:
@@ -128,50 +131,53 @@ class _Laying:
             else:
                 self._add(entry)
 
-    def _begin(self, turn: LedgerEvent) -> None:
-        """Another attempt; without a begin of its own its job is that of the one before."""
-        if turn.since is not None or not self.attempts:
-            self.now = max(self.now, turn.at if turn.since is None else min(turn.since, turn.at))
-            self.attempts.append(_Open(turn.attempt, opens=True, spans=[_Laid(self.now, self.now, {})]))
-            self._fill(turn.at, TimeKind.START_UP)
+    def _begin(self, event: LedgerEvent) -> None:
+        """Starts another attempt; without a start of its own its job is that of the attempt before."""
+        if event.since is not None or not self.attempts:
+            self.now = max(self.now, event.at if event.since is None else min(event.since, event.at))
+            self._append(event.attempt, opens=True)
+            self._fill(event.at, TimeKind.START_UP)
             return
-        self._fill(turn.at, TimeKind.RESTART)
-        self.attempts.append(_Open(turn.attempt, opens=False, spans=[_Laid(self.now, self.now, {})]))
+        self._fill(event.at, TimeKind.RESTART)
+        self._append(event.attempt, opens=False)
 
-    def _add(self, stretch: LedgerInterval) -> None:
+    def _append(self, number: int, *, opens: bool) -> None:
+        self.attempts.append(_OpenAttempt(number, opens, self.max_spans, [_OpenSpan(self.now, self.now, {})]))
+
+    def _add(self, interval: LedgerInterval) -> None:
         attempt = self.attempts[-1]
-        self._fill(stretch.since, TimeKind.OTHER if attempt.heard else TimeKind.START_UP)
+        self._fill(interval.since, TimeKind.OTHER if attempt.heard else TimeKind.START_UP)
         attempt.heard = True
-        since, at = max(self.now, stretch.since), max(self.now, stretch.at)
+        since, at = max(self.now, interval.since), max(self.now, interval.at)
         # By the clocks of one machine none is laid over another; a clock that was set must not break the sum.
-        part = (at - since) / (stretch.at - stretch.since) if stretch.at > stretch.since else 0.0
-        seconds = {_KINDS[kind]: spent * part for kind, spent in stretch.seconds.items()}
+        part = (at - since) / (interval.at - interval.since) if interval.at > interval.since else 0.0
+        seconds = {_KINDS[kind]: spent * part for kind, spent in interval.seconds.items()}
         rest = at - since - sum(seconds.values())
         seconds[TimeKind.OTHER] = seconds.get(TimeKind.OTHER, 0.0) + rest
-        attempt.lay(_Laid(since, at, seconds, max(0, stretch.step - stretch.steps), stretch.step))
+        attempt.lay(_OpenSpan(since, at, seconds, max(0, interval.step - interval.steps), interval.step))
         self.now = at
 
-    def _end(self, turn: LedgerEvent) -> None:
+    def _end(self, event: LedgerEvent) -> None:
         attempt = self.attempts[-1]
-        failed = turn.phase in (AttemptPhase.RESTARTING, AttemptPhase.FAILED)
-        self._fill(turn.at, TimeKind.RESTART if failed else TimeKind.OTHER)
-        attempt.phase = turn.phase
-        attempt.why = turn.why
-        attempt.told = turn.step or 0
-        attempt.ended = turn.at
+        failed = event.phase in (AttemptPhase.RESTARTING, AttemptPhase.FAILED)
+        self._fill(event.at, TimeKind.RESTART if failed else TimeKind.OTHER)
+        attempt.phase = event.phase
+        attempt.why = event.why
+        attempt.told = event.step or 0
+        attempt.ended = event.at
         if failed:
             # By another machine's clock it may have been noticed later than it ended.
-            attempt.noticed = turn.at if turn.noticed is None else min(turn.noticed, turn.at)
+            attempt.noticed = event.at if event.noticed is None else min(event.noticed, event.at)
 
     def _fill(self, at: float, kind: TimeKind) -> None:
-        """What no line has said."""
+        """Fills the time that no line accounts for."""
         if at > self.now:
-            self.attempts[-1].lay(_Laid(self.now, at, {kind: at - self.now}))
+            self.attempts[-1].lay(_OpenSpan(self.now, at, {kind: at - self.now}))
             self.now = at
 
 
 def _without_lost(attempts: Sequence[AttemptAccount]) -> list[AttemptAccount]:
-    """The attempts, with the time of steps that later ones do again taken for replayed."""
+    """The attempts, with the time of steps that later ones do again moved to replay."""
     left: list[AttemptAccount] = []
     again: int | None = None
     for attempt in reversed(attempts):

@@ -1,4 +1,4 @@
-"""The account of a run as programs read it."""
+"""JSON of an account."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads the ledger of a run directory."""
+"""Reader of the ledger of a run directory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tfdist.errors import RunDirError
 from tfdist.reports.ledger.account import Account
-from tfdist.reports.ledger.account_builder import account
+from tfdist.reports.ledger.account_builder import build_account
 from tfdist.rundir import ledger_lines
 from tfdist.rundir.layout import RunDir
 from tfdist.rundir.snapshot import read_run
@@ -33,7 +33,7 @@ def read_account(run_dir: str | Path) -> tuple[str, Account]:
                 lines += 1
                 yield entry
 
-    found = account(entries())
+    found = build_account(entries())
     if found is None:
         raise RunDirError(
             f"The ledger {run.ledger_file} does not say yet that workers were started. Expected a run whose workers "

@@ -1,4 +1,4 @@
-"""What tables and pictures of an account have in common: the kinds' order and names, and how numbers look."""
+"""Summary of an account in words: labels of the kinds of time, headlines, endings."""
 
 from __future__ import annotations
 
@@ -58,7 +58,8 @@ def headlines(account: Account) -> list[str]:
 def endings(account: Account) -> list[str]:
     """How each attempt ended."""
     *earlier, last = account.attempts
-    return [*(_ending(attempt, "its launcher was killed") for attempt in earlier), _ending(last, "not yet, or unheard")]
+    killed = "its launcher was killed"
+    return [*(_ending(attempt, killed) for attempt in earlier), _ending(last, f"not yet, or {killed}")]
 
 
 def _ending(attempt: AttemptAccount, unheard: str) -> str:

@@ -1,4 +1,4 @@
-"""The account of a run as people read it on a terminal."""
+"""Terminal report of an account."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _attempts(account: Account) -> list[str]:
         )
         for attempt, ended in zip(shown, endings(account)[-_MOST_ATTEMPTS:], strict=True)
     ]
-    lines = table([("attempt", "begun", "wall time", "goodput", "steps", "how it ended"), *rows], "rrrrrl")
+    lines = table([("attempt", "started", "wall time", "goodput", "steps", "how it ended"), *rows], "rrrrrl")
     earlier = len(account.attempts) - len(shown)
     return lines if not earlier else [*lines, f"and {earlier} before; --json has all"]
 

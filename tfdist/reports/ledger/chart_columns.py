@@ -1,4 +1,4 @@
-"""The wall time of a run cut into columns of one width, for a picture of its course. Pure."""
+"""Columns of a chart: the wall time of a run cut into slices of one width."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Mapping
 from tfdist.reports.ledger.account import Account
 from tfdist.rundir.ledger_lines import TimeKind
 
-MOST = 160
+MAX_COLUMNS = 160
 
 Column = Mapping[TimeKind, float]
 
 
-def columns(account: Account, most: int = MOST) -> list[Column]:
+def columns(account: Account, most: int = MAX_COLUMNS) -> list[Column]:
     """What the time of each column was spent on, in seconds; they add up to the run's.
 
-    A stretch that lies in several columns gives each its part, as if it had done all at once.
+    A span that lies in several columns gives each its part, as if its kinds were spread evenly.
 
     Args:
         account: With the time between jobs left out.

@@ -1,4 +1,4 @@
-"""The account of a run as a picture: one static HTML file with its drawing inside, for screens and for paper.
+"""HTML report of an account: one static file with its drawing inside, for screens and for paper.
 
 The colours are those of M. Okabe and K. Ito, "Color Universal Design" (2008), which people with any kind of colour
 vision tell apart, with greys for what comes before the first step; time that is lost is hatched as well.
@@ -218,7 +218,7 @@ def _attempts(account: Account) -> str:
         for attempt, ended in zip(account.attempts, endings(account), strict=True)
     ]
     return (
-        "<table><tr><th>attempt</th><th>begun</th><th>wall time</th><th>goodput</th><th>steps</th>"
+        "<table><tr><th>attempt</th><th>started</th><th>wall time</th><th>goodput</th><th>steps</th>"
         '<th class="text">how it ended</th></tr>' + "".join(rows) + "</table>"
     )
 

@@ -1,4 +1,4 @@
-"""What a restart took: from the moment when a failure was noticed until the first step after it. Pure."""
+"""Recovery after a failure: what each restart took, from the notice of the failure to the first step after it."""
 
 from __future__ import annotations
 

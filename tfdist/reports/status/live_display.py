@@ -1,4 +1,4 @@
-"""Shows something again and again: in place on a terminal, one after the other anywhere else."""
+"""Live display of a text: redrawn in place on a terminal, one below the other anywhere else."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ _UP_AND_CLEAR = "\x1b[{lines}A\r\x1b[J"
 
 
 class LiveDisplay:
-    """Where pictures of several lines replace one another.
+    """Shows pictures of several lines, each in place of the one before.
 
-    On a terminal each picture takes the place of the one before. Nothing else of the terminal is changed, so that
-    whatever ends the program leaves it as it was, with the last picture on it.
+    On a terminal the picture is redrawn in place and nothing else is changed: however the program ends, the terminal is
+    as it was, with the last picture on it.
 
     Args:
         stream: Where to; a terminal or anything else.

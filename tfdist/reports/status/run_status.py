@@ -1,4 +1,4 @@
-"""What a run is doing, from what was read and what is known of its processes: no clock, no disk, no process here."""
+"""Status of a run, judged from what was read and what is known of its processes: no clock, no disk."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from tfdist.rundir.snapshot import Snapshot
 from tfdist.rundir.worker_state import State, WorkerState
 
 SILENT_SECONDS = 60.0
-"""How old a state may be, where nobody can look for the process, before the worker seems dead."""
+"""How old the state of a process that cannot be looked for may be before the worker seems dead."""
 
 QUIET_SECONDS = 10.0
-"""After how long without a move a worker no longer counts as one that takes its steps."""
+"""After how long without progress a worker counts as stalled."""
 
 _SETTLING_SECONDS = 2.0
-"""How long after a job's last word its failure may still be on its way to the disk."""
+"""How long after a job's end its failure may still be on its way to the disk."""
 
 _ENDED = (State.FINISHED, State.FAILED)
 _THERE = (Presence.ALIVE, Presence.STOPPED)
 
 
 class RunCondition(enum.StrEnum):
-    """What has become of a run."""
+    """Condition of a run."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -52,10 +52,10 @@ class WorkerStatus:
     Attributes:
         state: What it says of itself.
         presence: Whether its process is there.
-        quiet: Seconds since it last got on; since its state was written when it never did.
+        quiet: Seconds since its last progress; since its state was written when there was none.
         silent: Seconds since its state was written.
         lag: How slow it is beside the others; None while that is not known.
-        remarks: What stands out.
+        remarks: What is unusual.
     """
 
     state: WorkerState
@@ -78,16 +78,16 @@ class RunStatus:
     Attributes:
         snapshot: What was read.
         now: When, in seconds since 1970 (UTC).
-        course: What has become of the run.
-        attempt: Which start of the workers this is, from 0.
-        reason: Why the run is where it is, in one line; empty where the course says it all.
+        condition: What the run is doing, or how it ended.
+        attempt: Number of the current attempt, from 0.
+        reason: Why, in one line; empty where the condition says it all.
         failure: The failure that ended the run, or else the one after which it was restarted.
         rows: The workers, the slowest first.
     """
 
     snapshot: Snapshot
     now: float
-    course: RunCondition
+    condition: RunCondition
     attempt: int
     reason: str
     failure: Failure | None
@@ -95,12 +95,12 @@ class RunStatus:
 
 
 def judge(snapshot: Snapshot, presences: Mapping[int, Presence], launcher: Presence | None, now: float) -> RunStatus:
-    """Says what has become of a run.
+    """Judges what a run is doing.
 
     Args:
         snapshot: What its directory says.
         presences: Whether the workers' processes are there, by the workers' indices.
-        launcher: Whether the process of the launcher is there that wrote the job's state; None without one.
+        launcher: Whether the launcher that wrote the job's state is alive; None without one.
         now: Seconds since 1970 (UTC).
     """
     attempt = max(state.attempt for state in snapshot.workers) if snapshot.workers else 0
@@ -110,12 +110,12 @@ def judge(snapshot: Snapshot, presences: Mapping[int, Presence], launcher: Prese
         _row(state, presences.get(state.index, Presence.ELSEWHERE), beside.get(state.index), now)
         for state in snapshot.workers
     ]
-    course, reason = _course(snapshot, rows, launcher, now)
+    condition, reason = _condition(snapshot, rows, launcher, now)
     watched = launcher is Presence.ALIVE
-    rows = [replace(row, remarks=_remarks(row, attempt, course, watched=watched)) for row in rows]
-    ended = attempt if course is RunCondition.RESTARTING else attempt - 1
-    failure = snapshot.failure if course.is_over else snapshot.earlier.get(ended)
-    return RunStatus(snapshot, now, course, attempt, reason, failure, tuple(sorted(rows, key=_slowest_first)))
+    rows = [replace(row, remarks=_remarks(row, attempt, condition, watched=watched)) for row in rows]
+    ended = attempt if condition is RunCondition.RESTARTING else attempt - 1
+    failure = snapshot.failure if condition.is_over else snapshot.earlier.get(ended)
+    return RunStatus(snapshot, now, condition, attempt, reason, failure, tuple(sorted(rows, key=_slowest_first)))
 
 
 def _row(state: WorkerState, presence: Presence, lag: WorkerLag | None, now: float) -> WorkerStatus:
@@ -123,10 +123,10 @@ def _row(state: WorkerState, presence: Presence, lag: WorkerLag | None, now: flo
     return WorkerStatus(state, presence, quiet, max(0.0, now - state.time), lag, ())
 
 
-def _remarks(row: WorkerStatus, attempt: int, course: RunCondition, *, watched: bool) -> tuple[str, ...]:
-    """What stands out; of an ended run, only what it left behind. A launcher that watches needs no fresh news."""
+def _remarks(row: WorkerStatus, attempt: int, condition: RunCondition, *, watched: bool) -> tuple[str, ...]:
+    """What is unusual; of a run that is over, only what it left. Under a live launcher a state need not be fresh."""
     remarks = [f"of attempt {row.state.attempt}"] if row.state.attempt != attempt else []
-    if row.state.state in _ENDED or course.is_over:
+    if row.state.state in _ENDED or condition.is_over:
         return tuple(remarks)
     if row.presence is Presence.GONE:
         remarks.append("its process is gone")
@@ -142,7 +142,7 @@ def _remarks(row: WorkerStatus, attempt: int, course: RunCondition, *, watched: 
 
 
 def _slowest_first(row: WorkerStatus) -> tuple[int, float, float, int]:
-    """Who is gone or stands still before who takes steps; of those who stand still, who is behind; then who is slow."""
+    """Gone or stalled workers before running ones; among the stalled, who is behind first; then the slowest first."""
     state = row.state
     if state.state is State.FINISHED:
         return 3, 0, 0, state.index
@@ -153,11 +153,11 @@ def _slowest_first(row: WorkerStatus) -> tuple[int, float, float, int]:
     return 2, -state.busy, 0, state.index
 
 
-def _course(
+def _condition(
     snapshot: Snapshot, rows: list[WorkerStatus], launcher: Presence | None, now: float
 ) -> tuple[RunCondition, str]:
     if snapshot.job is None or launcher is None:
-        return _course_of_workers(snapshot, rows)
+        return _condition_of_workers(snapshot, rows)
     phase, age = snapshot.job.phase, now - snapshot.job.time
     if phase == JobPhase.DONE.value:
         return RunCondition.DONE, ""
@@ -173,21 +173,21 @@ def _course(
         return RunCondition.RESTARTING, ""
     if phase == JobPhase.STOPPING.value:
         return RunCondition.STOPPING, ""
-    return _course_of_living(rows, launcher)
+    return _condition_of_living(rows, launcher)
 
 
-def _course_of_workers(snapshot: Snapshot, rows: list[WorkerStatus]) -> tuple[RunCondition, str]:
-    """Where no launcher says anything: on a host without the chief, or before the workers start."""
+def _condition_of_workers(snapshot: Snapshot, rows: list[WorkerStatus]) -> tuple[RunCondition, str]:
+    """Without a launcher's word: on a host without the chief, or before the workers start."""
     if rows and all(row.state.state is State.FINISHED for row in rows):
         return RunCondition.DONE, ""
     if snapshot.failure is not None:
         return RunCondition.FAILED, ""
     if rows and all(row.state.state in _ENDED for row in rows):
-        return RunCondition.STOPPED, "its workers ended before their time, and none of them failed"
-    return _course_of_living(rows, None)
+        return RunCondition.STOPPED, "its workers ended early, and none of them failed"
+    return _condition_of_living(rows, None)
 
 
-def _course_of_living(rows: list[WorkerStatus], launcher: Presence | None) -> tuple[RunCondition, str]:
+def _condition_of_living(rows: list[WorkerStatus], launcher: Presence | None) -> tuple[RunCondition, str]:
     living = [row for row in rows if row.state.state not in _ENDED]
     if not living:
         return RunCondition.STARTING, ""
@@ -198,7 +198,8 @@ def _course_of_living(rows: list[WorkerStatus], launcher: Presence | None) -> tu
     limits = [row.state.limit for row in living if row.state.limit is not None]
     quiet = min(row.quiet for row in living)
     if limits and quiet > max(limits):
-        return RunCondition.HANGING, f"no worker has got on for {quiet:.0f} s, which is longer than {max(limits):g} s"
+        text = f"no worker has made progress for {quiet:.0f} s, longer than the limit of {max(limits):g} s"
+        return RunCondition.HANGING, text
     if all(row.state.state is State.STARTING and not row.state.step for row in living):
         return RunCondition.STARTING, ""
     return RunCondition.RUNNING, ""
@@ -207,6 +208,6 @@ def _course_of_living(rows: list[WorkerStatus], launcher: Presence | None) -> tu
 def _why_dead(lost: list[WorkerStatus]) -> str:
     silent = min(row.silent for row in lost)
     if all(row.presence is Presence.GONE for row in lost):
-        return f"none of its processes is there any more; the last state is {silent:.0f} s old"
+        return f"none of its processes exists any more; the newest state is {silent:.0f} s old"
     hosts = ", ".join(sorted({row.state.host for row in lost if row.presence is Presence.ELSEWHERE}))
-    return f"no worker's state is newer than {silent:.0f} s; whether its processes live can be seen on {hosts}"
+    return f"no worker's state is newer than {silent:.0f} s; only {hosts} can tell whether its processes are alive"

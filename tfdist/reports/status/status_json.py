@@ -1,4 +1,4 @@
-"""The status of a run as programs read it."""
+"""JSON of a run's status."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def to_json(status: RunStatus) -> dict[str, Any]:
         "name": snapshot.name,
         "created": snapshot.created,
         "time": status.now,
-        "status": status.course.value,
-        "over": status.course.is_over,
+        "status": status.condition.value,
+        "over": status.condition.is_over,
         "attempt": status.attempt,
         "reason": status.reason,
         "failure": None if status.failure is None else {name: getattr(status.failure, name) for name in _FAILURE},

@@ -1,4 +1,4 @@
-"""Looks at a run: reads its directory, looks for its processes, judges."""
+"""Reader of a run's status: reads the run directory, looks for its processes, judges."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The status of a run as people read it."""
+"""Terminal report of a run's status."""
 
 from __future__ import annotations
 
@@ -31,34 +31,34 @@ def render(status: RunStatus, width: int | None = None, height: int | None = Non
     Args:
         status: What is shown.
         width: Columns that there are; longer lines are cut. None for any.
-        height: Lines that there are; of too many workers the fastest are left out. None for any.
+        height: Lines that there are; the fastest workers are left out when they do not fit. None for any.
     """
     head = _head(status)
     body = _table(status.rows) if status.rows else []
     notes = _notes(status)
     if height is not None and len(head) + len(body) + len(notes) > height:
         room = max(2, height - len(head) - len(notes) - 1)
-        body = [*body[:room], f"and {len(body) - room} more, which are quicker"]
+        body = [*body[:room], f"and {len(body) - room} faster workers"]
     return "\n".join(printable(line)[:width].rstrip() for line in (*head, *body, *notes))
 
 
 def _head(status: RunStatus) -> list[str]:
     snapshot = status.snapshot
-    begun = "" if snapshot.created is None else f", begun {format_duration(status.now - snapshot.created)} ago"
-    lines = [f"{snapshot.name or 'run'}: {snapshot.run}{begun}", _course(status)]
+    begun = "" if snapshot.created is None else f", started {format_duration(status.now - snapshot.created)} ago"
+    lines = [f"{snapshot.name or 'run'}: {snapshot.run}{begun}", _condition(status)]
     if status.failure is not None and status.failure.log:
         lines.append(f"  its log: {status.failure.log} (on {status.failure.host})")
     return [*lines, ""]
 
 
-def _course(status: RunStatus) -> str:
+def _condition(status: RunStatus) -> str:
     what = "" if status.failure is None else _what(status.failure)
-    said = status.course.value + (f": {status.reason}" if status.reason else "")
-    if status.course is RunCondition.FAILED:
+    said = status.condition.value + (f": {status.reason}" if status.reason else "")
+    if status.condition is RunCondition.FAILED:
         return f"failed: {what}"
-    if status.course is RunCondition.RESTARTING:
+    if status.condition is RunCondition.RESTARTING:
         return f"restarting after attempt {status.attempt}" + (f": {what}" if what else "")
-    if status.attempt and not status.course.is_over:
+    if status.attempt and not status.condition.is_over:
         return f"{said}, attempt {status.attempt}" + (f" after {what}" if what else "")
     return said + (f", attempt {status.attempt}" if status.attempt else "")
 

@@ -3,9 +3,8 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.reports.ledger.lines import did, killed_once, over, running
-from tfdist.reports.ledger import account_builder
 from tfdist.reports.ledger.account import Account
-from tfdist.reports.ledger.account_builder import account
+from tfdist.reports.ledger.account_builder import build_account
 from tfdist.reports.ledger.account_summary import headlines
 from tfdist.reports.ledger.chart_columns import columns
 from tfdist.reports.ledger.recovery import recoveries
@@ -13,7 +12,7 @@ from tfdist.rundir.ledger_lines import AttemptPhase, LedgerEntry, TimeKind
 
 
 def found(entries: list[LedgerEntry]) -> Account:
-    made = account(entries)
+    made = build_account(entries)
     assert made is not None
     return made
 
@@ -130,8 +129,8 @@ def test_an_attempt_that_begins_anew_makes_all_before_it_vain() -> None:
 
 
 def test_nothing_has_begun() -> None:
-    assert account([]) is None
-    assert account([FIT, over(0, 3.0)]) is None
+    assert build_account([]) is None
+    assert build_account([FIT, over(0, 3.0)]) is None
 
 
 def test_columns_have_all_of_the_time() -> None:
@@ -143,7 +142,7 @@ def test_columns_have_all_of_the_time() -> None:
     assert columns(found([running(0, 0.0, 0.0)])) == []
 
 
-def test_a_long_run_has_an_account_of_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_run_has_an_account_of_bounded_size() -> None:
     """Sums, steps and what a restart took are those of one with every line for itself."""
     entries: list[LedgerEntry] = [running(0, 2.0, since=0.0), did(0, 2.0, 4.0, compile=2), did(0, 4.0, 5.0, compile=1)]
     now, step = 5.0, 0
@@ -155,8 +154,8 @@ def test_a_long_run_has_an_account_of_bounded_size(monkeypatch: pytest.MonkeyPat
     entries += [over(0, now, AttemptPhase.RESTARTING, step=step), running(1, now + 1.0)]
     entries.append(did(1, now + 1.0, now + 9.0, compile=2, step=6, steps=(step - 200, step)))
     whole = found(entries)
-    monkeypatch.setattr(account_builder, "_MOST_SPANS", 64)
-    made = found(entries)
+    made = build_account(entries, max_spans=64)
+    assert made is not None
     assert len(made.attempts[0].spans) <= 65 < len(whole.attempts[0].spans)
     # Where steps are done again, their time is that of the lines that were laid together.
     assert made.seconds == pytest.approx(whole.seconds, rel=0.03)

@@ -9,13 +9,13 @@ import pytest
 from tests.unit.reports.ledger.lines import killed_once, over, running
 from tfdist.reports.ledger import account_json, account_table, html_chart
 from tfdist.reports.ledger.account import Account, AttemptAccount
-from tfdist.reports.ledger.account_builder import account
+from tfdist.reports.ledger.account_builder import build_account
 from tfdist.reports.ledger.account_summary import LABELS
 from tfdist.rundir.ledger_lines import AttemptPhase, LedgerEntry, LedgerEvent, TimeKind
 
 
 def found(entries: list[LedgerEntry]) -> Account:
-    made = account(entries)
+    made = build_account(entries)
     assert made is not None
     return made
 
@@ -48,7 +48,7 @@ def test_a_launcher_that_was_killed() -> None:
     entries = [running(0, 2.0, since=0.0), running(1, 12.0, since=10.0)]
     *_, first, last = account_table.render("digits", "/runs/a", found(entries)).splitlines()
     assert first.endswith("its launcher was killed")
-    assert last.endswith("not yet, or unheard")
+    assert last.endswith("not yet, or its launcher was killed")
 
 
 def test_many_attempts_are_cut_short() -> None:

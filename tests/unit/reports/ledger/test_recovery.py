@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.reports.ledger.lines import did, killed_once, over, running
-from tfdist.reports.ledger.account_builder import account
+from tfdist.reports.ledger.account_builder import build_account
 from tfdist.reports.ledger.recovery import PARTS, Recovery, recoveries
 from tfdist.rundir.ledger_lines import AttemptPhase, LedgerEntry
 
@@ -13,7 +13,7 @@ FAILED = [running(0, 2.0, 0.0), did(0, 5.0, 9.0, step=4, steps=(0, 10))]
 
 
 def found(entries: list[LedgerEntry]) -> tuple[Recovery, ...]:
-    made = account(entries)
+    made = build_account(entries)
     assert made is not None
     return recoveries(made.attempts)
 

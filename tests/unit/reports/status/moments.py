@@ -28,7 +28,7 @@ FAILURE = Failure(
 
 
 def worker(index: int, *, ago: float = 1.0, moved: float | None = None, **changed: Any) -> WorkerState:
-    """A worker whose state was written `ago` seconds before now, and which got on `moved` seconds before now."""
+    """A worker whose state was written `ago` seconds before now, whose last progress was `moved` seconds before now."""
     fields: dict[str, Any] = {
         "address": f"h{index}:20000",
         "host": f"h{index}",

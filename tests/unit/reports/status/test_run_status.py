@@ -17,7 +17,7 @@ OLD = SILENT_SECONDS + 1
 
 
 @pytest.mark.parametrize(
-    ("workers", "options", "course"),
+    ("workers", "options", "condition"),
     [
         ((worker(0), worker(1)), {}, RunCondition.RUNNING),
         ((worker(0, state=State.STARTING, step=0), worker(1, state=State.STARTING, step=0)), {}, RunCondition.STARTING),
@@ -62,18 +62,19 @@ OLD = SILENT_SECONDS + 1
         ((worker(0), worker(1)), {"phase": None, "launcher": None, "presences": GONE}, RunCondition.DEAD),
     ],
 )
-def test_what_has_become_of_the_run(workers: tuple[Any, ...], options: dict[str, Any], course: RunCondition) -> None:
+def test_what_has_become_of_the_run(workers: tuple[Any, ...], options: dict[str, Any], condition: RunCondition) -> None:
     found = status(*workers, **options)
-    assert found.course is course
-    assert bool(found.reason) == (course in (RunCondition.DEAD, RunCondition.HANGING, RunCondition.STOPPED))
+    assert found.condition is condition
+    assert bool(found.reason) == (condition in (RunCondition.DEAD, RunCondition.HANGING, RunCondition.STOPPED))
 
 
 def test_why_it_seems_dead() -> None:
     assert status(worker(0), launcher=GONE).reason.startswith("its launcher (pid 99 on h0) is gone")
     here = status(worker(0), presences=GONE, launcher=None, phase=None)
-    assert here.reason == "none of its processes is there any more; the last state is 1 s old"
+    assert here.reason == "none of its processes exists any more; the newest state is 1 s old"
     elsewhere = status(worker(0, ago=99), worker(1, ago=80), presences=ELSEWHERE, launcher=ELSEWHERE)
-    assert elsewhere.reason == "no worker's state is newer than 80 s; whether its processes live can be seen on h0, h1"
+    told = "no worker's state is newer than 80 s; only h0, h1 can tell whether its processes are alive"
+    assert elsewhere.reason == told
 
 
 def test_the_failure_that_is_told() -> None:

@@ -15,7 +15,7 @@ from tfdist.rundir.process_presence import Presence
 def test_the_whole_picture() -> None:
     workers = [worker(0), worker(1, busy=0.15, moved=2.5), worker(2, rate=0.0, busy=0.0, state=State.CALLBACK)]
     assert render(status(*workers)).splitlines() == [
-        "digits: /r, begun 2 h 5 min ago",
+        "digits: /r, started 2 h 5 min ago",
         "running",
         "",
         "worker  host  pid  state     epoch  step  samples/s  last move  busy a step",
@@ -60,7 +60,7 @@ def test_it_fits_the_terminal() -> None:
     assert len(lines) == 10
     assert all(len(line) <= 40 for line in lines)
     assert lines[4].split()[0] == "63"  # the slowest stay
-    assert lines[-1] == "and 59 more, which are quicker"
+    assert lines[-1] == "and 59 faster workers"
     assert len(render(status(*many)).splitlines()) == 4 + 64
 
 

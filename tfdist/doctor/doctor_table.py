@@ -1,12 +1,12 @@
-"""What `tfdist doctor` prints."""
+"""Terminal report of `tfdist doctor`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 from tfdist.doctor.check_result import Check, CheckStatus
+from tfdist.doctor.doctor_report import DoctorReport
 from tfdist.doctor.mesh.pair import Pair
-from tfdist.doctor.report import DoctorReport
 from tfdist.text import format_bytes, format_duration, table, wrap
 
 _MOST_GOOD = 20

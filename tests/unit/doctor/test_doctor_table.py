@@ -6,9 +6,9 @@ import json
 import pytest
 
 from tfdist.doctor.check_result import CheckStatus, fail, ok, warn
+from tfdist.doctor.doctor_report import DoctorReport
+from tfdist.doctor.doctor_table import render
 from tfdist.doctor.mesh.pair import Pair
-from tfdist.doctor.report import DoctorReport
-from tfdist.doctor.report_table import render
 
 WORKERS = ("host0:20000", "host1:20000", "host2:20000")
 GOOD = Pair((0,), 1, CheckStatus.OK, "host1 answers and agrees", "", 3, "10.0.0.2", 0.00021, -0.003, 5.1e8)

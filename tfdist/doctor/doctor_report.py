@@ -1,4 +1,4 @@
-"""Everything that a doctor found, and what it comes to."""
+"""Report of a doctor: everything that was found, and the exit code."""
 
 from __future__ import annotations
 
