@@ -12,7 +12,8 @@ import tensorflow as tf
 from tests.exactness.table import classifier, numbers
 from tfdist.errors import RunDirError
 from tfdist.rundir import RunDir
-from tfdist.training.run_callbacks import ProgressCallback, RunRecordCallback, metrics_line
+from tfdist.training.config_run.progress_callback import ProgressCallback, metrics_line
+from tfdist.training.run_record_callback import RunRecordCallback
 from tfdist.training.tensorboard_events import EventFile
 
 

@@ -27,8 +27,8 @@ from tfdist.keras_repairs.install import RepairHooks, repairs
 from tfdist.rundir import RunDir
 from tfdist.training.checkpoints.checkpoint_options import CheckpointOptions, CheckpointRequest
 from tfdist.training.checkpoints.fit_registry import FitRegistry
-from tfdist.training.run_callbacks import RunRecordCallback
-from tfdist.training.session.libraries import seed_all
+from tfdist.training.libraries import seed_all
+from tfdist.training.run_record_callback import RunRecordCallback
 
 SAMPLES, BATCH, SEED = 45, 6, 11
 STEPS = -(-SAMPLES // BATCH)

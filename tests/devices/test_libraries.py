@@ -6,7 +6,7 @@ import keras
 import pytest
 
 from tfdist.errors import UsageError
-from tfdist.training.session.libraries import check_libraries
+from tfdist.training.libraries import check_libraries
 
 
 def test_keras_on_tensorflow_is_taken() -> None:

@@ -23,7 +23,7 @@ from tfdist.training.checkpoints.checkpoint_options import (
     is_verified,
     wanted_resume,
 )
-from tfdist.training.run_callbacks import RunRecordCallback
+from tfdist.training.run_record_callback import RunRecordCallback
 from tfdist.training.session import current_session as session
 
 

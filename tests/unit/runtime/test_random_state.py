@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from tfdist.runtime import random_state
-from tfdist.training.session.libraries import seed_all
+from tfdist.training.libraries import seed_all
 
 
 def operations() -> list[int]:

@@ -14,7 +14,7 @@ from tfdist.launch.recording_request import RecordingRequest
 from tfdist.launch.trace_request import TraceRequest
 from tfdist.training import api
 from tfdist.training.checkpoints.checkpoint_options import CheckpointOptions, CheckpointRequest
-from tfdist.training.run_callbacks import RunRecordCallback
+from tfdist.training.run_record_callback import RunRecordCallback
 
 OWN = "of/the/job"
 

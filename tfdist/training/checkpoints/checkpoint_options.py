@@ -12,7 +12,7 @@ import keras
 from tfdist.errors import UsageError
 from tfdist.launch.environment import Assignment, Resume
 from tfdist.rundir import RunDir
-from tfdist.training.run_callbacks import RunRecordCallback
+from tfdist.training.run_record_callback import RunRecordCallback
 
 EVERY_MINUTES = 10.0
 """Between two checkpoints of a script, where it does not say."""

@@ -30,7 +30,7 @@ from tfdist.training.checkpoints.fit_resume_checks import (
     check_same_data,
     not_within_epochs,
 )
-from tfdist.training.run_callbacks import RunRecordCallback
+from tfdist.training.run_record_callback import RunRecordCallback
 
 _log = logging.getLogger("tfdist")
 

@@ -29,7 +29,7 @@ from tfdist.training.checkpoints.checkpoint_callback import ContextFactory
 from tfdist.training.checkpoints.checkpoint_options import CheckpointOptions, CheckpointRequest
 from tfdist.training.checkpoints.fit_checkpoint_callback import FitCheckpointCallback, RegisteredFit
 from tfdist.training.checkpoints.resume_log import change_of, note_resume
-from tfdist.training.session.libraries import versions
+from tfdist.training.libraries import versions
 from tfdist.training.supervision.activity_tracker import ActivityTracker
 from tfdist.training.supervision.stop_requests import StopRequests
 

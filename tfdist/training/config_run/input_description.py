@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tfdist.config.data_sections import GeneratorSource, ImagesSource, SourceConfig, TextSource, TfrecordSource
 from tfdist.config.dotted_path import resolve_callable
-from tfdist.training.supervision.input_wait import InputDescription
+from tfdist.training.config_run.input_remedy import InputDescription
 
 
 def input_of(section: SourceConfig) -> InputDescription:

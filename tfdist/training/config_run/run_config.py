@@ -19,8 +19,8 @@ from tfdist.rundir import State, atomic_files
 from tfdist.runtime.step_meter import waited_for_data
 from tfdist.training.checkpoints.checkpoint_callback import CheckpointCallback
 from tfdist.training.checkpoints.resume_log import note_resume
-from tfdist.training.config_run.model_building import build_model
-from tfdist.training.config_run.provenance import write_config
+from tfdist.training.config_run.model_builder import build_model
+from tfdist.training.config_run.progress_callback import ProgressCallback
 from tfdist.training.config_run.run_resume import (
     Beginning,
     check_same_order,
@@ -30,11 +30,12 @@ from tfdist.training.config_run.run_resume import (
 )
 from tfdist.training.config_run.run_summary import closing, done_before, opening
 from tfdist.training.config_run.shape_diagnosis import misfit
-from tfdist.training.run_callbacks import ProgressCallback, RunRecordCallback
+from tfdist.training.libraries import versions
+from tfdist.training.provenance import write_config
+from tfdist.training.run_record_callback import RunRecordCallback
 from tfdist.training.session import current_session as sessions
-from tfdist.training.session.libraries import versions
 from tfdist.training.session.session import LaunchedSession
-from tfdist.training.supervision.exception_causes import explained
+from tfdist.training.supervision.exception_causes import explain
 
 
 def run_config(assignment: Assignment) -> None:
@@ -167,7 +168,7 @@ def _fit(
             verbose=0,
         )
     except Exception as error:
-        if explained(error) is not None:
+        if explain(error) is not None:
             raise
         datasets = {"data.train": inputs.train, "data.validation": inputs.validation}
         reason = misfit(model, config.compile.loss, datasets)

@@ -8,10 +8,12 @@ from tfdist.config import RunConfig
 from tfdist.config.data_sections import SourceConfig
 from tfdist.training.checkpoints.resume_log import change_of
 from tfdist.training.config_run.input_description import input_of
+from tfdist.training.config_run.input_remedy import remedy
+from tfdist.training.config_run.input_wait import InputWait
+from tfdist.training.config_run.progress_callback import ProgressCallback, metrics_line
 from tfdist.training.config_run.run_resume import Beginning
-from tfdist.training.run_callbacks import ProgressCallback, RunRecordCallback, metrics_line
+from tfdist.training.run_record_callback import RunRecordCallback
 from tfdist.training.session.session import LaunchedSession
-from tfdist.training.supervision.input_wait import InputWait, remedy
 
 
 def opening(session: LaunchedSession, config: RunConfig, beginning: Beginning) -> str:

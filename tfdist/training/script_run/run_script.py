@@ -11,7 +11,7 @@ import traceback
 import types
 
 from tfdist.launch.environment import Assignment
-from tfdist.training.config_run.provenance import write_script
+from tfdist.training.provenance import write_script
 from tfdist.training.script_run.device_settings import adopt_settings
 from tfdist.training.script_run.strategy_adoption import adopt_strategies
 from tfdist.training.session import current_session as sessions

@@ -25,11 +25,11 @@ from tfdist.runtime.step_meter import StepMeter
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.training.checkpoints.checkpoint_options import options_of_start
 from tfdist.training.checkpoints.fit_registry import FitRegistry
+from tfdist.training.libraries import check_libraries, seed_all
 from tfdist.training.probes.recorder import Recorder
 from tfdist.training.probes.recording_setup import devices_for, impose
 from tfdist.training.probes.tracer import Tracer
 from tfdist.training.session.cluster_start import forming
-from tfdist.training.session.libraries import check_libraries, seed_all
 from tfdist.training.session.session import LaunchedSession, Session
 from tfdist.training.session.worker_context import LaunchedWorkerContext, WorkerContext
 from tfdist.training.supervision.launcher_link import LauncherLink

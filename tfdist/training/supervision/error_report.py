@@ -12,6 +12,7 @@ from tfdist.launch.environment import Assignment
 from tfdist.rundir import Failure, RunDir, State
 from tfdist.rundir.failure import kind_of_error
 from tfdist.training.supervision.launcher_link import link_of
+from tfdist.training.supervision.user_frames import script_traceback
 
 
 def report(error: BaseException, assignment: Assignment) -> int:
@@ -20,9 +21,9 @@ def report(error: BaseException, assignment: Assignment) -> int:
     Returns:
         The exit code.
     """
-    from tfdist.training.supervision.exception_causes import explained, traceback_of
+    from tfdist.training.supervision.exception_causes import explain
 
-    known = explained(error, has_peers=assignment.num_workers > 1)
+    known = explain(error, has_peers=assignment.num_workers > 1)
     code = known.exit_code if known is not None else WorkerFailedError.exit_code
     shown = known or error
     link = link_of(assignment)
@@ -35,7 +36,7 @@ def report(error: BaseException, assignment: Assignment) -> int:
         kind=kind_of_error(code),
         type=f"{type(shown).__module__}.{type(shown).__qualname__}".removeprefix("builtins."),
         message=str(shown),
-        traceback=traceback_of(error),
+        traceback=script_traceback(error),
         time=time.time(),
         epoch=None if reached is None else reached.epoch,
         step=None if reached is None else reached.step,

@@ -1,24 +1,20 @@
-"""Which error of tfdist an exception stands for."""
+"""Causes of exceptions: the error of tfdist, with remedy and exit code, that an exception stands for."""
 
 from __future__ import annotations
 
 import sys
-import sysconfig
 import traceback
-from pathlib import Path
 
 from tfdist.errors import DeviceMemoryError, TfdistError, UnsupportedError, UsageError, WorkerFailedError
+from tfdist.training.supervision.user_frames import RUNPY, starts_scripts, user_place_of
 
 _PEER_TYPES = ("UnavailableError", "DeadlineExceededError", "AbortedError", "CancelledError")
 _NO_MEMORY = ("oom when allocating", "out of memory", "failed to allocate")
 """In the text of a ResourceExhaustedError that is about memory; others are about messages that are too large, say."""
 _ABORTED = "Collective ops is aborted by: "
-_RUNPY = "<frozen runpy>"
-_TRAINING = Path(__file__).resolve().parents[1]
-"""The package that starts scripts."""
 
 
-def explained(error: BaseException, *, has_peers: bool = True) -> TfdistError | None:
+def explain(error: BaseException, *, has_peers: bool = True) -> TfdistError | None:
     """Finds the cause that a user can act on.
 
     Args:
@@ -41,25 +37,13 @@ def explained(error: BaseException, *, has_peers: bool = True) -> TfdistError | 
     return data_error_in(error) or _memory_error_in(error) or peer_error or _own_loop_error_in(error)
 
 
-def traceback_of(error: BaseException) -> str:
-    """The traceback as python prints it for the script alone: without the frames that started it."""
-    frames = error.__traceback__
-    while frames is not None and _starts_scripts(frames.tb_frame.f_code.co_filename):
-        frames = frames.tb_next
-    return "".join(traceback.format_exception(type(error), error, frames or error.__traceback__))
-
-
-def _starts_scripts(filename: str) -> bool:
-    return filename == _RUNPY or _TRAINING in Path(filename).parents
-
-
 def _finds_no_module(error: BaseException) -> bool:
     """Whether runpy, started for `-m`, gave up before it ran a line of the module."""
     frames = traceback.extract_tb(error.__traceback__)
     return (
         isinstance(error, ImportError)
-        and frames[-1].filename == _RUNPY
-        and all(_starts_scripts(frame.filename) for frame in frames)
+        and frames[-1].filename == RUNPY
+        and all(starts_scripts(frame.filename) for frame in frames)
     )
 
 
@@ -102,33 +86,6 @@ def _own_loop_error_in(error: BaseException) -> TfdistError | None:
             "A loop of the script's own computes gradients outside of the replicas, where every replica would train on "
             "all data and none would take work off another. Expected fit(), train_on_batch(), or a step that "
             "tfdist.strategy().run(...) starts for each batch of experimental_distribute_dataset(...). Use one of "
-            f"these, or train on one device. Received: a gradient of a model's variables, {_place_of(error)}"
+            f"these, or train on one device. Received: a gradient of a model's variables, {user_place_of(error)}"
         )
     return None
-
-
-def is_raised_by_user(error: BaseException) -> bool:
-    """Whether code of the user's own was under way when `error` was raised."""
-    return bool(_users_frames(error))
-
-
-def _users_frames(error: BaseException) -> list[traceback.FrameSummary]:
-    return [frame for frame in traceback.extract_tb(error.__traceback__) if is_users(frame.filename)]
-
-
-def _place_of(error: BaseException) -> str:
-    """Where in the user's own code `error` came from."""
-    frames = _users_frames(error)
-    return f"in {frames[-1].filename}, line {frames[-1].lineno}" if frames else "at an unknown place"
-
-
-def is_users(filename: str) -> bool:
-    """Whether a frame's code is neither a library's nor made by TensorFlow from a user's function."""
-    path = Path(filename)
-    libraries = {_TRAINING.parent, Path(sysconfig.get_path("stdlib"))}
-    return (
-        path.is_file()
-        and libraries.isdisjoint(path.parents)
-        and "site-packages" not in path.parts
-        and (not path.name.startswith("__autograph_generated_file"))
-    )

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FrameType
 
 from tfdist.launch.worker.channel_protocol import CALLED
-from tfdist.training.supervision.exception_causes import is_users
+from tfdist.training.supervision.user_frames import is_user_file
 
 MOST_CHARACTERS = 100_000
 """Of the stacks of all threads; what is beyond is cut off."""
@@ -109,7 +109,7 @@ def _called(stack: traceback.StackSummary) -> str | None:
 
 
 def _innermost(stack: Sequence[traceback.FrameSummary]) -> str:
-    users = [summary for summary in stack if is_users(summary.filename)]
+    users = [summary for summary in stack if is_user_file(summary.filename)]
     own = [summary for summary in stack if _TFDIST in Path(summary.filename).parents]
     if not (users or own):
         return ""

@@ -1,4 +1,4 @@
-"""Callbacks of a run: its record on disk, and what a person sees of it."""
+"""The callback that keeps a run's record on disk: metrics, history and TensorBoard's events."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import json
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import keras
@@ -14,7 +14,6 @@ import keras
 from tfdist.errors import RunDirError
 from tfdist.rundir import RunDir, atomic_files
 from tfdist.training.metric_values import numbers
-from tfdist.training.supervision.input_wait import InputWait, InputWaitClock
 from tfdist.training.tensorboard_events import EventFile
 
 _log = logging.getLogger("tfdist")
@@ -90,62 +89,3 @@ class RunRecordCallback(keras.callbacks.Callback):
             if run not in self._events:
                 self._events[run] = EventFile(self._run.events_dir / run)
             self._events[run].add(epoch, scalars)
-
-
-class ProgressCallback(keras.callbacks.Callback):
-    """Prints one line an epoch with its metrics, the samples a second and how much of its time waited for data.
-
-    Args:
-        epochs: How many epochs the run has.
-        samples: Samples of one epoch.
-        before: Samples of the first epoch to come that were trained before this process.
-        fetched: Seconds that training steps have waited for data since the process began.
-    """
-
-    ignores_batches = True
-
-    def __init__(
-        self, epochs: int, samples: int, before: int = 0, fetched: Callable[[], float] = lambda: 0.0
-    ) -> None:
-        super().__init__()
-        self._epochs = epochs
-        self._samples = samples
-        self._before = before
-        self._clock = InputWaitClock(fetched)
-        self._rates: list[float] = []
-        self._waits: list[InputWait] = []
-
-    @property
-    def samples_per_second(self) -> float:
-        """The median over the epochs after the first, which compiles; over all when there is one alone."""
-        rates = sorted(self._rates[1:] or self._rates)
-        return rates[len(rates) // 2] if rates else 0.0
-
-    @property
-    def wait(self) -> InputWait | None:
-        """The epoch that waited for data as long as the others do, the median one of the same epochs."""
-        waits = sorted(self._waits[1:] or self._waits, key=lambda wait: wait.share)
-        return waits[len(waits) // 2] if waits else None
-
-    def on_epoch_begin(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
-        self._clock.begin()
-
-    def on_train_batch_end(self, batch: int, logs: Mapping[str, float] | None = None) -> None:
-        self._clock.step()
-
-    def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
-        wait = self._clock.end()
-        rate = max(0, self._samples - self._before) / wait.seconds
-        self._before = 0
-        self._rates.append(rate)
-        self._waits.append(wait)
-        width = len(str(self._epochs))
-        waited = f"  input {100 * wait.share:.0f} %" if wait.waited else ""
-        metrics = metrics_line(numbers(logs or {}))
-        print(f"epoch {epoch + 1:{width}}/{self._epochs}  {metrics}  {rate:,.0f} samples/s{waited}", flush=True)
-
-
-def metrics_line(values: Mapping[str, float]) -> str:
-    """`loss 0.1234  accuracy 0.9812`: the metrics of one epoch, training before validation."""
-    ordered = sorted(values, key=lambda name: (name.startswith("val_"), not name.endswith("loss")))
-    return "  ".join(f"{name} {values[name]:.4f}" for name in ordered)

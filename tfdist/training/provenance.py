@@ -10,7 +10,7 @@ from tfdist.config import RunConfig, dump_yaml
 from tfdist.config.yaml_types import Dumper
 from tfdist.launch.environment import Assignment
 from tfdist.rundir import atomic_files
-from tfdist.training.session.libraries import versions
+from tfdist.training.libraries import versions
 from tfdist.training.session.session import LaunchedSession
 
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tfdist.config import CompileConfig, RunConfig, resolve_callable
 from tfdist.errors import ConfigError
-from tfdist.training.supervision.exception_causes import is_raised_by_user
+from tfdist.training.supervision.user_frames import is_raised_by_user
 
 _RESOLVED_BY_SHAPE = ("accuracy", "acc", "crossentropy", "ce")
 """Names that Keras resolves by the shapes of labels and predictions."""

@@ -13,7 +13,7 @@ from tfdist.config import load_config
 from tfdist.config.dotted_path import search_in
 from tfdist.errors import RunDirError, UsageError
 from tfdist.rundir import RunDir
-from tfdist.training.config_run.model_building import build_model
+from tfdist.training.config_run.model_builder import build_model
 
 
 def load_model(run: RunDir, weights: Path) -> keras.Model:

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import json
+import runpy
+from pathlib import Path
+
+import pytest
+
+from tfdist.training.supervision.user_frames import is_raised_by_user, script_traceback
+
+
+def test_whose_code_raised(tmp_path: Path) -> None:
+    script = tmp_path / "users.py"
+    script.write_text("def f(text):\n    raise ValueError(text)")
+    for function, users in ((runpy.run_path(str(script))["f"], True), (json.loads, False)):
+        with pytest.raises(ValueError) as raised:
+            function("{")
+        assert is_raised_by_user(_without_the_test(raised.value)) == users
+
+
+@pytest.mark.parametrize(
+    ("code", "frames"),
+    [("def fails():\n    raise KeyError('x')\n\nfails()", 2), ("compile('1 +', 'typed.py', 'exec')", 1)],
+)
+def test_a_traceback_begins_in_the_script(tmp_path: Path, code: str, frames: int) -> None:
+    script = tmp_path / "raises.py"
+    script.write_text(code)
+    with pytest.raises((KeyError, SyntaxError)) as raised:
+        runpy.run_path(str(script))
+    said = script_traceback(_without_the_test(raised.value))
+    assert said.count("Traceback (most recent call last)") == 1
+    assert said.count(f'File "{script}", line') == frames
+    assert "runpy" not in said
+
+
+def _without_the_test(error: BaseException) -> BaseException:
+    """The error as a worker sees it: the test's own frame is no part of that."""
+    assert error.__traceback__ is not None
+    return error.with_traceback(error.__traceback__.tb_next)

@@ -1,0 +1,72 @@
+"""How much of the steps' time was spent waiting for data, and the clock that measures it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+MUCH = 0.1
+"""The part of the steps' time from which on waiting for data is worth a remedy."""
+
+MUCH_SECONDS = 1.0
+"""Of an epoch: who trains for less than this has nothing to gain."""
+
+
+@dataclass(frozen=True)
+class InputWait:
+    """One stretch of training.
+
+    Attributes:
+        seconds: That its steps took.
+        waited: Seconds of these in which a step had begun and its data was not there; 0 where nobody measures them.
+        busy: Mean number of cores that this process kept busy meanwhile.
+    """
+
+    seconds: float
+    waited: float
+    busy: float
+
+    @property
+    def share(self) -> float:
+        """The part of the steps' time that waited for data, 0 to 1."""
+        return min(1.0, self.waited / self.seconds) if self.seconds > 0 else 0.0
+
+    @property
+    def is_much(self) -> bool:
+        """Whether it is worth a remedy."""
+        return self.share > MUCH and self.waited > MUCH_SECONDS
+
+
+class InputWaitClock:
+    """Measures a stretch of steps.
+
+    Args:
+        fetched: Seconds that training steps have waited for data since the process began.
+        clock: Seconds, never going back.
+        cpu: Seconds of processor time of all threads of this process.
+    """
+
+    def __init__(
+        self,
+        fetched: Callable[[], float],
+        clock: Callable[[], float] = time.perf_counter,
+        cpu: Callable[[], float] = time.process_time,
+    ) -> None:
+        self._fetched, self._clock, self._cpu = fetched, clock, cpu
+        self.begin()
+
+    def begin(self) -> None:
+        """The stretch begins."""
+        self._fetched_before = self._fetched()
+        self._begun = self._last = (self._clock(), self._cpu())
+
+    def step(self) -> None:
+        """A step is done. It takes a microsecond."""
+        self._last = (self._clock(), self._cpu())
+
+    def end(self) -> InputWait:
+        """What the stretch amounts to, which ended with the last step."""
+        seconds, cpu = (last - begun for last, begun in zip(self._last, self._begun, strict=True))
+        seconds = max(seconds, 1e-9)
+        return InputWait(seconds, self._fetched() - self._fetched_before, cpu / seconds)

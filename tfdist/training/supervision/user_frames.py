@@ -1,0 +1,52 @@
+"""Frames of the user's own code in a stack, as opposed to those of tfdist, Python and libraries."""
+
+from __future__ import annotations
+
+import sysconfig
+import traceback
+from pathlib import Path
+
+RUNPY = "<frozen runpy>"
+"""The file name of the frames in which Python runs a module for `-m`."""
+
+_TRAINING = Path(__file__).resolve().parents[1]
+
+
+def is_user_file(filename: str) -> bool:
+    """Whether a frame's code is neither a library's nor made by TensorFlow from a user's function."""
+    path = Path(filename)
+    libraries = {_TRAINING.parent, Path(sysconfig.get_path("stdlib"))}
+    return (
+        path.is_file()
+        and libraries.isdisjoint(path.parents)
+        and "site-packages" not in path.parts
+        and (not path.name.startswith("__autograph_generated_file"))
+    )
+
+
+def starts_scripts(filename: str) -> bool:
+    """Whether a frame's code is what starts a user's script or module."""
+    return filename == RUNPY or _TRAINING in Path(filename).parents
+
+
+def is_raised_by_user(error: BaseException) -> bool:
+    """Whether code of the user's own was under way when `error` was raised."""
+    return bool(_user_frames(error))
+
+
+def user_place_of(error: BaseException) -> str:
+    """Where in the user's own code `error` came from."""
+    frames = _user_frames(error)
+    return f"in {frames[-1].filename}, line {frames[-1].lineno}" if frames else "at an unknown place"
+
+
+def script_traceback(error: BaseException) -> str:
+    """The traceback as python prints it for the script alone: without the frames that started it."""
+    frames = error.__traceback__
+    while frames is not None and starts_scripts(frames.tb_frame.f_code.co_filename):
+        frames = frames.tb_next
+    return "".join(traceback.format_exception(type(error), error, frames or error.__traceback__))
+
+
+def _user_frames(error: BaseException) -> list[traceback.FrameSummary]:
+    return [frame for frame in traceback.extract_tb(error.__traceback__) if is_user_file(frame.filename)]
