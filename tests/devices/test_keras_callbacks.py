@@ -20,7 +20,7 @@ from tfdist import on_chief, on_every_worker
 from tfdist.errors import UsageError
 from tfdist.keras_repairs.callbacks import backup_and_restore
 from tfdist.keras_repairs.callbacks.callback_placement import runs_here
-from tfdist.keras_repairs.callbacks.decision_watch import DecisionPoints
+from tfdist.keras_repairs.callbacks.chief_decisions import DecisionPoints
 
 pytestmark = pytest.mark.usefixtures("repaired")
 

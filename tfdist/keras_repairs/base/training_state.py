@@ -5,7 +5,7 @@ A file of Keras's with weights and optimizer holds one value of each variable. S
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import keras
@@ -20,7 +20,6 @@ from tfdist.runtime.replica_values import ReplicaCopies
 
 _GLOBAL_SEEDS = "global_seed_generator"
 _GLOBAL_SEEDS_NAME = "seeds/global"
-_LOGS = "_tfdist_logs_before"
 
 
 def persistent_state(model: keras.Model) -> dict[str, ReplicaCopies]:
@@ -69,18 +68,6 @@ def build(model: keras.Model, dataset: Any) -> None:
 def optimizer_sizes(model: keras.Model) -> list[int]:
     """How many variables each optimizer of `model` has; 0 before it is built."""
     return [len(optimizer.variables) if optimizer.built else 0 for optimizer in optimizers_of(model)]
-
-
-def note_logs(model: keras.Model, logs: Mapping[str, Any]) -> None:
-    """Notes the logs of the last step of an epoch of which this process has only the end to do."""
-    object.__setattr__(model, _LOGS, dict(logs))
-
-
-def logs_before(model: keras.Model) -> dict[str, Any]:
-    """What `note_logs` was given, once; afterwards nothing."""
-    logs = getattr(model, _LOGS, {})
-    object.__setattr__(model, _LOGS, {})
-    return logs
 
 
 def _not_trained(model: keras.Model) -> list[keras.Variable]:

@@ -11,10 +11,10 @@ import numpy as np
 import tensorflow as tf
 
 from tfdist.errors import UnsupportedError, UsageError
+from tfdist.keras_repairs.base.fit_state import fit_state
+from tfdist.keras_repairs.callbacks.batch_hooks import any_watches
 from tfdist.keras_repairs.callbacks.callback_placement import runs_here
-from tfdist.keras_repairs.callbacks.chief_decisions import ChiefDecisions
-from tfdist.keras_repairs.callbacks.decision_watch import DecisionPoints
-from tfdist.keras_repairs.loop import multi_step_execution
+from tfdist.keras_repairs.callbacks.chief_decisions import ChiefDecisions, DecisionPoints
 from tfdist.keras_repairs.loop.fit_listeners import CallbackProgress, FitListener
 from tfdist.keras_repairs.optimizer import accumulator_reduction
 from tfdist.runtime.collectives import all_gather, worker_count, worker_rank
@@ -61,9 +61,10 @@ def callback_list_init(original: Function, extra: ExtraCallbacks, listener: FitL
             self.callbacks.insert(0, accumulator_reduction.AccumulatorReduction())
             self.callbacks[0].set_model(model)
         if trains:
-            multi_step_execution.note_watched(model, watch.batches or multi_step_execution.any_watches(added))
-            accumulator_reduction.note_saved_together(model, together)
-            multi_step_execution.note_looks(model, [*kept, *added])
+            state = fit_state(model)
+            state.watches_batches = watch.batches or any_watches(added)
+            state.due_callbacks = [callback for callback in (*kept, *added) if hasattr(callback, "steps_until_due")]
+            state.saves_together = together
 
     return repaired
 

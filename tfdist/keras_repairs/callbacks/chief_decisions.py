@@ -8,18 +8,70 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from tfdist.keras_repairs.callbacks.decision_watch import DecisionPoints, brings_back_best
+from tfdist.keras_repairs.callbacks.batch_hooks import any_may_stop, any_watches
 from tfdist.keras_repairs.optimizer.model_optimizers import optimizers_of
 from tfdist.runtime.collectives import all_gather, gather_objects, worker_count
 from tfdist.runtime.transport.chief_broadcast import variables_from_chief
 
 Logs = Mapping[str, Any] | None
+
+
+@dataclass(frozen=True)
+class DecisionPoints:
+    """What is to be shared by the workers.
+
+    Attributes:
+        train: Whether some callback may stop the training at a batch.
+        test: Likewise an evaluation.
+        predict: Likewise a prediction.
+        begins: Whether some callback may decide, before a training batch, how it is trained.
+        nan: Whether some callback stops the training at a loss that is not finite.
+        best: Whether some callback brings back the weights of the best epoch.
+        batches: Whether some callback looks at training batches, be it to stop there or not.
+        backups: How many callbacks back up and restore.
+    """
+
+    train: bool = False
+    test: bool = False
+    predict: bool = False
+    begins: bool = False
+    nan: bool = False
+    best: bool = False
+    batches: bool = False
+    backups: int = 0
+
+    @classmethod
+    def of(cls, callbacks: Sequence[Any]) -> DecisionPoints:
+        """What `callbacks` make necessary."""
+        nan = any(isinstance(callback, keras.callbacks.TerminateOnNaN) for callback in callbacks)
+        return cls(
+            train=nan or any_may_stop(callbacks, "train"),
+            test=any_may_stop(callbacks, "test"),
+            predict=any_may_stop(callbacks, "predict"),
+            begins=any_may_stop(callbacks, "begin"),
+            nan=nan,
+            best=any(_restores_best(callback) for callback in callbacks),
+            batches=any_watches(callbacks),
+            backups=sum(isinstance(callback, keras.callbacks.BackupAndRestore) for callback in callbacks),
+        )
+
+    def to_row(self) -> list[int]:
+        """One integer a field, in their order."""
+        return [int(getattr(self, field.name)) for field in fields(self)]
+
+    @classmethod
+    def of_any(cls, rows: Sequence[Sequence[int]]) -> DecisionPoints:
+        """What at least one of several workers, which may have been given different callbacks, makes necessary."""
+        largest: dict[str, Any] = {field.name: max(row[i] for row in rows) for i, field in enumerate(fields(cls))}
+        flags: dict[str, Any] = {name: bool(value) for name, value in largest.items()}
+        return cls(**(flags | {"backups": int(largest["backups"])}))
 
 
 class ChiefDecisions(keras.callbacks.Callback):
@@ -76,7 +128,7 @@ class ChiefDecisions(keras.callbacks.Callback):
     def on_train_end(self, logs: Logs = None) -> None:
         if not (self._watch.best and self._has_peers):
             return
-        epochs = [callback.best_epoch for callback in self._callbacks if brings_back_best(callback)]
+        epochs = [callback.best_epoch for callback in self._callbacks if _restores_best(callback)]
         said = gather_objects(epochs, self._strategy)
         if any(other != said[0] for other in said):
             variables_from_chief(self.model.weights, self._strategy)
@@ -114,6 +166,11 @@ class ChiefDecisions(keras.callbacks.Callback):
             for callback in self._callbacks:
                 if isinstance(callback, keras.callbacks.TerminateOnNaN):
                     callback.on_train_batch_end(batch, {**(logs or {}), "loss": math.nan})
+
+
+def _restores_best(callback: Any) -> bool:
+    """Whether a callback sets, at the end of the training, the weights of the best epoch."""
+    return isinstance(callback, keras.callbacks.EarlyStopping) and callback.restore_best_weights
 
 
 def _learning_rates(model: Any) -> Iterator[Any]:

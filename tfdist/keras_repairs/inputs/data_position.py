@@ -17,9 +17,6 @@ from tfdist.keras_repairs.inputs.epoch_iterator import start_partial_epoch, whol
 from tfdist.order.position import Position
 from tfdist.runtime.dataset_description import EpochCounter, PipelineOrder, description_of
 
-_ITERATOR = "_tfdist_iterator_of_fit"
-_FITTING = "_tfdist_fits_under_way"
-
 
 @dataclass(frozen=True)
 class FitData:
@@ -40,30 +37,6 @@ class FitData:
     samples: int = 0
     facts: Mapping[str, Any] = field(default_factory=dict)
     why_not: str = ""
-
-
-def note_iterator(model: Any, iterator: Any) -> None:
-    """Notes on `model` what its `fit` iterates over, until that asks for it."""
-    if is_fitting(model) and iterator is not None:
-        object.__setattr__(model, _ITERATOR, iterator)
-
-
-def note_fitting(model: Any, fitting: bool) -> None:
-    """Notes on `model` whether a `fit` of it is under way."""
-    object.__setattr__(model, _FITTING, fitting)
-    object.__setattr__(model, _ITERATOR, None)
-
-
-def is_fitting(model: Any) -> bool:
-    """Whether a `fit` of `model` is under way."""
-    return getattr(model, _FITTING, False)
-
-
-def iterator_of_fit(model: Any) -> Any:
-    """What the `fit` of `model` iterates over, for its callbacks' `on_train_begin`; None outside of a `fit`."""
-    iterator = getattr(model, _ITERATOR, None)
-    object.__setattr__(model, _ITERATOR, None)
-    return iterator
 
 
 def describe(iterator: Any) -> FitData:

@@ -11,7 +11,7 @@ from keras.src import backend
 from keras.src.trainers.data_adapters import data_adapter_utils
 
 from tfdist.keras_repairs.base import refusals
-from tfdist.keras_repairs.inputs import data_position
+from tfdist.keras_repairs.base.fit_state import fit_state
 from tfdist.runtime.distribute import ReplicaBatch
 
 Function = Callable[..., Any]
@@ -26,7 +26,7 @@ def maybe_symbolic_build(original: Function) -> Function:
 
     def repaired(self: Any, iterator: Any = None, data_batch: Any = None) -> None:
         strategy = self.distribute_strategy
-        data_position.note_iterator(self, iterator)
+        fit_state(self).note_iterator(iterator)
         if strategy.num_replicas_in_sync == 1:
             original(self, iterator, data_batch)
             return

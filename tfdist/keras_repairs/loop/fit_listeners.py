@@ -6,13 +6,13 @@ Callbacks do not tell enough: Keras may call them late and in a thread, and skip
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Literal, Protocol
 
 import keras
 import tensorflow as tf
 
-from tfdist.keras_repairs.inputs import data_position
+from tfdist.keras_repairs.base.fit_state import fit_state
 from tfdist.keras_repairs.inputs.epoch_iterator import BatchIterator
 
 Function = Callable[..., Any]
@@ -83,20 +83,10 @@ def notifying(original: Function, call: TrainerMethod, listener: FitListener) ->
     """Repairs `TensorFlowTrainer.fit`, `evaluate` and `predict`: the listener knows when one is under way."""
 
     def repaired(self: Any, *args: Any, **kwargs: Any) -> Any:
-        with listener.calling(call), _noted(self) if call == "fit" else contextlib.nullcontext():
+        with listener.calling(call), fit_state(self).under_way() if call == "fit" else contextlib.nullcontext():
             return original(self, *args, **kwargs)
 
     return repaired
-
-
-@contextlib.contextmanager
-def _noted(model: Any) -> Iterator[None]:
-    """Around a `fit`, whose callbacks may ask what it iterates over."""
-    data_position.note_fitting(model, True)
-    try:
-        yield
-    finally:
-        data_position.note_fitting(model, False)
 
 
 def run_notifying(listener: FitListener, call: TrainerMethod, steps: int, run: Callable[[], Any]) -> Any:

@@ -12,10 +12,8 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
-
-import keras
 
 from tfdist.keras_repairs.inputs.epoch_iterator import BatchIterator
 
@@ -26,11 +24,6 @@ MOST = 64
 
 TIMED = 4
 """Executions after which it is settled how many steps run at once."""
-
-_HOOKS = ("on_batch_begin", "on_batch_end", "on_train_batch_begin", "on_train_batch_end")
-_ATTRIBUTE = "_tfdist_batches_are_watched"
-_LOOKS = "_tfdist_looks_at_batches"
-_AHEAD = "_tfdist_runs_ahead"
 
 
 class MultiStepExecutor:
@@ -80,50 +73,3 @@ class MultiStepExecutor:
 def steps_at_once(seconds: float) -> int:
     """How many steps of `seconds` each take about `SECONDS`; at least 1."""
     return max(1, min(MOST, int(SECONDS / max(seconds, 1e-9))))
-
-
-def note_watched(model: Any, watched: bool) -> None:
-    """Notes on `model`, whose `fit` begins, whether a callback of any worker looks at batches."""
-    object.__setattr__(model, _ATTRIBUTE, watched)
-
-
-def is_watched(model: Any) -> bool:
-    """Whether a callback looks at the batches of `model`'s `fit`, as far as is known."""
-    return getattr(model, _ATTRIBUTE, True)
-
-
-def note_looks(model: Any, callbacks: Iterable[Any]) -> None:
-    """Notes on `model`, whose `fit` begins, those of `callbacks` that look at some batches alone."""
-    object.__setattr__(model, _LOOKS, [callback for callback in callbacks if hasattr(callback, "steps_until_due")])
-
-
-def steps_until_due(model: Any) -> float:
-    """After how many steps, at least 1, a callback wants to look at `model`; the same on all workers."""
-    return max(1, min((callback.steps_until_due() for callback in getattr(model, _LOOKS, ())), default=float("inf")))
-
-
-def note_ahead(model: Any, ahead: MultiStepExecutor) -> None:
-    """Notes on `model` what executes its training steps."""
-    object.__setattr__(model, _AHEAD, ahead)
-
-
-def untold_steps(model: Any) -> int:
-    """Training steps of `model` that were executed and of which callbacks have not been told."""
-    ahead = getattr(model, _AHEAD, None)
-    return 0 if ahead is None else ahead.untold
-
-
-def any_watches(callbacks: Iterable[Any]) -> bool:
-    """Whether one of `callbacks` looks at training batches."""
-    return any(_watches_batches(callback) for callback in callbacks)
-
-
-def _watches_batches(callback: Any) -> bool:
-    if isinstance(callback, keras.callbacks.ProgbarLogger) or getattr(callback, "ignores_batches", False):
-        return False
-    if isinstance(callback, keras.callbacks.ModelCheckpoint | keras.callbacks.BackupAndRestore):
-        return callback.save_freq != "epoch"
-    return any(
-        name in vars(callback) or getattr(type(callback), name) is not getattr(keras.callbacks.Callback, name)
-        for name in _HOOKS
-    )

@@ -9,9 +9,10 @@ from typing import Any, Protocol
 import tensorflow as tf
 from keras.src.backend.tensorflow import trainer as trainer_module
 
+from tfdist.keras_repairs.base.fit_state import fit_state
 from tfdist.keras_repairs.inputs.epoch_iterator import BatchIterator, FetchedBatch
 from tfdist.keras_repairs.loop.fit_listeners import FitListener, TrainerMethod, run_notifying
-from tfdist.keras_repairs.loop.multi_step_execution import MultiStepExecutor, is_watched, note_ahead, steps_until_due
+from tfdist.keras_repairs.loop.multi_step_execution import MultiStepExecutor
 from tfdist.runtime.collectives import all_reduce
 
 Function = Callable[..., Any]
@@ -44,18 +45,18 @@ def execution(model: Any, step: StepFunction, call: TrainerMethod, listener: Fit
     def run_one(batch: Any) -> Any:
         return run_notifying(listener, call, 1, lambda: one_step(batch))
 
-    run_ahead = MultiStepExecutor(run, lambda seconds: float(all_reduce(seconds, "max", model.distribute_strategy)))
-
+    executor = MultiStepExecutor(run, lambda seconds: float(all_reduce(seconds, "max", model.distribute_strategy)))
+    state = fit_state(model)
     if call == "fit":
-        note_ahead(model, run_ahead)
+        state.executor = executor
 
     def execute(iterator: Any) -> Any:
         steps = model.steps_per_execution
         if isinstance(iterator, BatchIterator) and iterator.left is not None and not model.run_eagerly:
             if steps == 1:
                 # Where training is to stop already, Keras stops after the next batch.
-                watched = call != "fit" or is_watched(model) or not step.can_loop or model.stop_training
-                return run_ahead(iterator, watched=watched, most=steps_until_due(model) if call == "fit" else 1)
+                watched = call != "fit" or state.watches_batches or not step.can_loop or model.stop_training
+                return executor(iterator, watched=watched, most=state.steps_until_due if call == "fit" else 1)
             return run(iterator, iterator.take(steps))
         # Batch by batch: in the last execution there may be fewer than `steps`, but never none.
         outputs = run_one(next(iterator))

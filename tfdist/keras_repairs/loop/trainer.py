@@ -8,8 +8,8 @@ from typing import Any
 import tensorflow as tf
 from keras.src.backend.tensorflow import trainer as trainer_module
 
+from tfdist.keras_repairs.base.fit_state import fit_state
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, replica_step, this_step
-from tfdist.keras_repairs.base.training_state import logs_before
 from tfdist.keras_repairs.base.user_overrides import is_overridden, is_users_step
 from tfdist.keras_repairs.forward import metrics
 from tfdist.keras_repairs.inputs.data_adapters import replica_batch_of, rows, static_rows
@@ -102,11 +102,11 @@ def metrics_result_or_logs(original: Function) -> Function:
     """Repairs `Trainer._get_metrics_result_or_logs`: metrics among a user's logs are read over all replicas.
 
     Keras takes the logs of the last step as they are, which here are one replica's, unless they name just the metrics.
-    Of an epoch whose steps were all done before this process, they are those that `note_logs` was given.
+    Of an epoch whose steps were all done before this process, they are those that its checkpoint has kept.
     """
 
     def repaired(self: Any, logs: Any) -> Any:
-        logs = logs or logs_before(self)
+        logs = logs or dict(fit_state(self).take_logs_before())
         result = original(self, logs)
         if not isinstance(logs, dict) or getattr(self, "distribute_strategy", None) is None:
             return result

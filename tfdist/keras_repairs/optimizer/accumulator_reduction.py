@@ -15,12 +15,12 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tfdist.keras_repairs.base.fit_state import fit_state
 from tfdist.keras_repairs.optimizer import gradient_accumulation
 from tfdist.keras_repairs.optimizer.model_optimizers import optimizers_of
 from tfdist.runtime.distribute import local_replicas
 
 Function = Callable[..., Any]
-_ATTRIBUTE = "_tfdist_saves_together"
 
 
 class AccumulatorReduction(keras.callbacks.Callback):
@@ -45,13 +45,8 @@ def reduce_accumulators(model: Any) -> None:
 
 def reduce_before_checkpoint(model: Any) -> None:
     """`reduce_accumulators`, inside of an epoch, unless some workers have no such checkpoint and so would not come."""
-    if getattr(model, _ATTRIBUTE, False):
+    if fit_state(model).saves_together:
         reduce_accumulators(model)
-
-
-def note_saved_together(model: Any, together: bool) -> None:
-    """Notes on `model`, whose `fit` begins, whether all workers come to every checkpoint inside of epochs."""
-    object.__setattr__(model, _ATTRIBUTE, together)
 
 
 def checkpoint_frequency_digest(callbacks: Sequence[Any]) -> int:

@@ -16,8 +16,8 @@ from tfdist.checkpoint import CheckpointManager, CheckpointSummary, SavePolicy
 from tfdist.checkpoint.checkpoint_manager import variables_of
 from tfdist.errors import RunDirError
 from tfdist.keras_repairs.base import training_state
+from tfdist.keras_repairs.base.fit_state import fit_state
 from tfdist.keras_repairs.files.weights_copy import WeightsCopy
-from tfdist.keras_repairs.loop import multi_step_execution
 from tfdist.order.position import START, Position
 from tfdist.runtime import random_state, replica_values
 from tfdist.runtime.collectives import broadcast, worker_rank
@@ -116,12 +116,12 @@ class CheckpointCallback(keras.callbacks.Callback):
             # Only now: Keras resets the metrics at the begin of an epoch.
             self._give_back(self._passing(metrics=True))
         if resumed.step == self._steps:
-            training_state.note_logs(self.model, resumed.logs)
+            fit_state(self.model).logs_before = resumed.logs
         self._logs = dict(resumed.logs)
         self._values = {}
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
-        step = batch + 1 + multi_step_execution.untold_steps(self.model)
+        step = batch + 1 + fit_state(self.model).untold_steps
         self._position = dataclasses.replace(self._position, step=step)
         self._logs = _numbers(logs)
         if self._tried_at != self._position and self._due.is_due(self._total):

@@ -17,6 +17,7 @@ import tensorflow as tf
 from tfdist.checkpoint import CheckpointManager, CheckpointSummary, SavePolicy
 from tfdist.errors import UsageError
 from tfdist.keras_repairs.base import training_state
+from tfdist.keras_repairs.base.fit_state import fit_state
 from tfdist.keras_repairs.inputs import data_position
 from tfdist.keras_repairs.inputs.data_position import FitData
 from tfdist.training.checkpoints import callback_state, csv_logger_files
@@ -101,7 +102,7 @@ class FitCheckpointCallback(CheckpointCallback):
         self._mark = ""
 
     def on_train_begin(self, logs: Logs = None) -> None:
-        iterator = data_position.iterator_of_fit(self.model)
+        iterator = fit_state(self.model).take_iterator()
         if iterator is None:
             # A loop of the script's own, which no checkpoint can go on with.
             return
@@ -127,7 +128,7 @@ class FitCheckpointCallback(CheckpointCallback):
         resumed = self._resumed
         if resumed is not None and resumed.step and not self._steps:
             # Whether any step is left, only the data's end will tell.
-            training_state.note_logs(self.model, resumed.logs)
+            fit_state(self.model).logs_before = resumed.logs
         self._begun()
         super().on_epoch_begin(epoch, logs)
 
@@ -169,7 +170,7 @@ class FitCheckpointCallback(CheckpointCallback):
     @property
     def is_under_way(self) -> bool:
         """Whether the `fit` runs now."""
-        return self._data is not None and data_position.is_fitting(self.model)
+        return self._data is not None and fit_state(self.model).is_under_way
 
     @property
     def _total(self) -> int:

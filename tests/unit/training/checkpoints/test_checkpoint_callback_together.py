@@ -12,7 +12,6 @@ import pytest
 import tensorflow as tf
 
 from tfdist.checkpoint import CheckpointSummary, SavePolicy
-from tfdist.keras_repairs.loop import multi_step_execution
 from tfdist.training.checkpoints import checkpoint_callback as module
 from tfdist.training.checkpoints.checkpoint_callback import CheckpointCallback
 
@@ -83,7 +82,6 @@ def test_a_checkpoint_that_is_left_out_is_left_out_by_all(
 ) -> None:
     """Only the chief knows that the one before is still being written (`when_busy: skip`)."""
     wire = Wire(monkeypatch)
-    monkeypatch.setattr(multi_step_execution, "untold_steps", lambda model: 0)
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
     model.compile("sgd", "mse")
     for rank in (0, 1):

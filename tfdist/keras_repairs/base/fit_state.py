@@ -1,0 +1,82 @@
+"""What the repairs of one place know of a model's `fit`, for those of another and for callbacks."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tfdist.keras_repairs.loop.multi_step_execution import MultiStepExecutor
+
+_ATTRIBUTE = "_tfdist_fit_state"
+
+
+@dataclass
+class FitState:
+    """The state of a model's `fit`, of the one under way or of the last.
+
+    Attributes:
+        is_under_way: Whether the model is in a `fit`.
+        watches_batches: Whether a callback of any worker looks at every batch, as far as is known.
+        due_callbacks: The callbacks that look at some batches alone, and say with `steps_until_due()` at which.
+        saves_together: Whether all workers come to every checkpoint inside of epochs.
+        logs_before: The logs of the last step of an epoch of which this process has only the end to do.
+        executor: What executes the training steps of the model, once they are compiled for several replicas.
+    """
+
+    is_under_way: bool = False
+    watches_batches: bool = True
+    due_callbacks: Sequence[Any] = ()
+    saves_together: bool = False
+    logs_before: Mapping[str, Any] = field(default_factory=dict)
+    executor: MultiStepExecutor | None = None
+    _iterator: Any = None
+
+    @contextlib.contextmanager
+    def under_way(self) -> Iterator[None]:
+        """Around a `fit`."""
+        self.is_under_way, self._iterator = True, None
+        try:
+            yield
+        finally:
+            self.is_under_way, self._iterator = False, None
+
+    def note_iterator(self, iterator: Any) -> None:
+        """Notes what the `fit` under way iterates over, Keras's `TFEpochIterator`."""
+        if self.is_under_way and iterator is not None:
+            self._iterator = iterator
+
+    def take_iterator(self) -> Any:
+        """What the `fit` iterates over, once, for its callbacks' `on_train_begin`; None outside of a `fit`."""
+        iterator, self._iterator = self._iterator, None
+        return iterator
+
+    def take_logs_before(self) -> Mapping[str, Any]:
+        """`logs_before`, once; afterwards nothing."""
+        logs, self.logs_before = self.logs_before, {}
+        return logs
+
+    @property
+    def steps_until_due(self) -> float:
+        """After how many steps, at least 1, one of `due_callbacks` wants to look; the same on all workers."""
+        return max(1, min((callback.steps_until_due() for callback in self.due_callbacks), default=float("inf")))
+
+    @property
+    def untold_steps(self) -> int:
+        """Training steps that were executed and of which callbacks have not been told."""
+        return 0 if self.executor is None else self.executor.untold
+
+
+def fit_state(model: Any) -> FitState:
+    """The state of `model`'s `fit`, to read and to change.
+
+    The model holds it, past Keras, which would track what is in it. In a table beside the model it would keep the model
+    for ever: its callbacks and its executor refer to the model.
+    """
+    state: FitState | None = getattr(model, _ATTRIBUTE, None)
+    if state is None:
+        state = FitState()
+        object.__setattr__(model, _ATTRIBUTE, state)
+    return state

@@ -1,0 +1,61 @@
+"""At which batches a callback acts, read off the methods that it has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Literal
+
+import keras
+
+_WATCHING = ("on_batch_begin", "on_batch_end", "on_train_batch_begin", "on_train_batch_end")
+
+Phase = Literal["begin", "train", "test", "predict"]
+_DECIDING: dict[Phase, tuple[str, ...]] = {
+    "begin": ("on_train_batch_begin", "on_batch_begin"),
+    "train": ("on_train_batch_begin", "on_train_batch_end", "on_batch_begin", "on_batch_end"),
+    # What they set before the first batch is read after it, too.
+    "test": ("on_test_begin", "on_test_batch_begin", "on_test_batch_end"),
+    "predict": ("on_predict_begin", "on_predict_batch_begin", "on_predict_batch_end"),
+}
+_KNOWN = ("keras.", "tfdist.")
+"""Modules whose callbacks are known to stop nothing in these methods."""
+
+
+def any_watches(callbacks: Iterable[Any]) -> bool:
+    """Whether one of `callbacks` looks at training batches."""
+    return any(_watches_batches(callback) for callback in callbacks)
+
+
+def any_may_stop(callbacks: Iterable[Any], phase: Phase) -> bool:
+    """Whether one of `callbacks` may decide something at a batch of `phase`, such as to stop.
+
+    Args:
+        callbacks: Any callbacks.
+        phase: `"train"`, `"test"` or `"predict"`; `"begin"` is what comes before a training batch.
+    """
+    return any(
+        _is_users(callback, name)
+        for callback in callbacks
+        # By this Keras lets a callback say that its batches may be told in another thread: too late to stop anything.
+        if not getattr(callback, "async_safe", False)
+        for name in _DECIDING[phase]
+    )
+
+
+def _watches_batches(callback: Any) -> bool:
+    if isinstance(callback, keras.callbacks.ProgbarLogger) or getattr(callback, "ignores_batches", False):
+        return False
+    if isinstance(callback, keras.callbacks.ModelCheckpoint | keras.callbacks.BackupAndRestore):
+        return callback.save_freq != "epoch"
+    return any(
+        name in vars(callback) or getattr(type(callback), name) is not getattr(keras.callbacks.Callback, name)
+        for name in _WATCHING
+    )
+
+
+def _is_users(callback: Any, name: str) -> bool:
+    """Whether the user wrote the method: in a class of their own, or as a function given to LambdaCallback."""
+    if name in vars(callback):
+        return True
+    owner = next((cls for cls in type(callback).__mro__ if name in vars(cls)), None)
+    return owner is None or not f"{owner.__module__}.".startswith(_KNOWN)
