@@ -1,4 +1,4 @@
-"""What tfdist costs and gains on this machine: `python -m benchmarks [MODEL ... | data | images] [--pairs N]`.
+"""Command line of the benchmarks: `python -m benchmarks [MODEL ... | data | images] [--pairs N]`.
 
 One device: `fit` under tfdist against the same `fit` in plain Keras (a ratio of 1.00 says that tfdist costs nothing).
 Two workers: `fit` under tfdist against whatever command `--peer` gives, such as a hand-written loop.

@@ -1,9 +1,8 @@
-"""What checkpoints cost: `python -m benchmarks.checkpoint_cost [MODEL] [--every 50] [--window 10] [--pairs 40]`.
+"""Cost of checkpoints: `python -m benchmarks.checkpoint_cost [MODEL] [--every 50] [--window 10] [--pairs 40]`.
 
-In one process on one device, within one `fit`: a checkpoint is made, the few steps that follow it are compared with as
-many after them, and then comes the next. What the first took longer is what a checkpoint costs, told as a share of
-the steps between two. So whatever else goes on on the machine, and changes while it is measured, is in both.
-The window is to be several times as long as the background writes.
+In one process on one device, within one `fit`, the few steps after each checkpoint are compared with as many after
+them. What the first took longer is the cost, printed as a share of the steps between two checkpoints; whatever else the
+machine does is in both. Choose a window several times as long as the background takes to write.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ BATCH = 256
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one pair.
+    """Cost of one checkpoint, from one pair.
 
     Attributes:
         plain: Seconds of a step without a checkpoint.
@@ -87,11 +86,11 @@ def measure(name: str, window: int, pairs: int, saver: _Saver) -> list[Cost]:
     data = tf.data.Dataset.from_tensor_slices(models.data(name, 8 * BATCH)).batch(BATCH, drop_remainder=True)
     clock = _Clock()
     steps = _steps(window, pairs)
-    model.fit(data.cache().repeat(), steps_per_epoch=steps, verbose=0, shuffle=False, callbacks=[saver.keeper, clock])
+    model.fit(data.cache().repeat(), steps_per_epoch=steps, verbose=0, shuffle=False, callbacks=[saver.callback, clock])
     ends = np.array(clock.ends)
     costs = []
     for pair in range(1, pairs + 1):
-        # The clock looks after the keeper: what the step before saved, it waited for before its own end.
+        # The clock's callback comes after the saver's: a step's end is noted once its checkpoint is handed over.
         first = 2 * window * (pair + 1) - 2
         saved, plain = np.diff(ends[first : first + 2 * window + 1 : window], axis=0)
         extra, step = saved - plain, plain / window
@@ -129,7 +128,7 @@ class _Saver:
         self.folder = folder
         self.checkpoints = CheckpointManager(folder, RetentionPolicy(1), strategy)
         facts = CheckpointSummary(0, 0, 0, 0, BATCH, steps * BATCH, 1, 1, 0.0)
-        self.keeper = CheckpointCallback(
+        self.callback = CheckpointCallback(
             self.checkpoints, SavePolicy(every), facts, steps, dict, None, strategy, self._saving
         )
 

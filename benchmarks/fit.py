@@ -1,7 +1,7 @@
-"""Times Keras `fit` in this process: `python -m benchmarks.fit MODEL STEPS [--cores 0,1]`.
+"""Timer of Keras `fit` in this process: `python -m benchmarks.fit MODEL STEPS [--cores 0,1]`.
 
-Its `fit` knows nothing of tfdist: run plainly it times Keras, as the target of `tfdist train` what tfdist makes of it.
-The chief prints one line of JSON with the steps a second.
+The `fit` knows nothing of tfdist: run by itself it times Keras, as the target of `tfdist train` it times tfdist. The
+chief prints one line of JSON with the steps a second.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Times a folder of JPEGs, decoded and augmented, in this process: `python -m benchmarks.image_reading READER FOLDER`.
+"""Timer of JPEG reading in this process: `python -m benchmarks.image_reading READER FOLDER [--seconds S]`.
 
 `tensorflow` is the pipeline that TensorFlow's guides write: files in a shuffled order, read, decoded, resized, flipped
 and made brighter or darker at random. `tfdist` does the same with `tfdist.data.images` and `augment`. Prints one line

@@ -1,8 +1,8 @@
-"""What a kill costs: `python -m benchmarks.kill_cost [MODEL] [--every N] [--kills 3]`.
+"""Cost of a killed worker: `python -m benchmarks.kill_cost [MODEL] [--every N] [--kills 3]`.
 
-Two workers of this machine train with a checkpoint after every N steps. Worker 1 gets SIGKILL, again and again, and all
-start again. From the moment of the kill to the first step after it the time is split up by what the run's ledger says;
-only how long it took to notice the kill is measured here.
+Two workers of this machine train with a checkpoint every N steps. Worker 1 is killed with SIGKILL again and again, and
+all workers restart. The run's ledger splits the time from the notice of a kill to the first step after it; how long the
+notice took is measured here.
 """
 
 from __future__ import annotations
@@ -83,10 +83,36 @@ def train(name: str, every: int) -> None:
     model.fit(batches.repeat(), steps_per_epoch=10**7, verbose=0, callbacks=keeping)
 
 
-def measure(name: str, every: int, number: int, run: RunDir) -> list[Kill]:
-    """Kills a run so often, each time once it has made a checkpoint, and stops it."""
+@contextlib.contextmanager
+def training(name: str, every: int, restarts: int, run: RunDir) -> Iterator[subprocess.Popen[bytes]]:
+    """Runs `tfdist train` on two workers; gives the launcher's process and ends it."""
+    command = [sys.executable, "-m", "tfdist", "train", "--nproc", "2", "--max-restarts", str(restarts)]
+    command += ["--run-dir", str(run), "-m", "benchmarks.kill_cost", name, "--every", str(every), "--train"]
+    quiet = subprocess.DEVNULL
+    launcher = subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True)
+    try:
+        yield launcher
+    finally:
+        # Workers end with their launcher.
+        launcher.kill()
+        launcher.wait()
+
+
+Start = Callable[[str, int, int, RunDir], contextlib.AbstractContextManager[subprocess.Popen[bytes]]]
+
+
+def measure(name: str, every: int, number: int, run: RunDir, start: Start = training) -> list[Kill]:
+    """Kills a run several times, each time after a checkpoint, and then stops it.
+
+    Args:
+        name: The model's.
+        every: Steps between two checkpoints.
+        number: Of kills.
+        run: The run directory.
+        start: Starts the run; `training` by default.
+    """
     killed: list[float] = []
-    with _training(name, every, number, run) as launcher:
+    with start(name, every, number, run) as launcher:
         for attempt in range(number):
             _wait(launcher, functools.partial(_has_saved, run, attempt, every))
             state = WorkerState.read(run.state_file(_VICTIM))
@@ -114,20 +140,6 @@ def render(name: str, every: int, kills: list[Kill], size: int) -> str:
 
 def _row(part: str, values: Sequence[float]) -> tuple[str, ...]:
     return part, *(f"{value:.2f}" for value in (*values, statistics.median(values)))
-
-
-@contextlib.contextmanager
-def _training(name: str, every: int, restarts: int, run: RunDir) -> Iterator[subprocess.Popen[bytes]]:
-    command = [sys.executable, "-m", "tfdist", "train", "--nproc", "2", "--max-restarts", str(restarts)]
-    command += ["--run-dir", str(run), "-m", "benchmarks.kill_cost", name, "--every", str(every), "--train"]
-    quiet = subprocess.DEVNULL
-    launcher = subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True)
-    try:
-        yield launcher
-    finally:
-        # Workers end with their launcher.
-        launcher.kill()
-        launcher.wait()
 
 
 def _has_saved(run: RunDir, attempt: int, every: int) -> bool:

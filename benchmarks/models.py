@@ -1,4 +1,4 @@
-"""The models that are timed, with made-up data of their shape."""
+"""Models that are timed, with random data of their shape."""
 
 from __future__ import annotations
 

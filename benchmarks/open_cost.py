@@ -1,8 +1,8 @@
-"""What many records cost: `python -m benchmarks.open_cost [--records N]`, in a process of its own.
+"""Cost of opening many records: `python -m benchmarks.open_cost [--records N] [--seconds S]`.
 
-Writes a TFRecord file of that many small records, indexes it, begins to train on it at its first step and in the middle
-of an epoch, and reads on for some seconds. Prints one line of JSON with the seconds each took and the memory, in MB,
-that this process came to hold beside what it held once TensorFlow had read a small file of the same kind.
+Writes a TFRecord file of N small records, indexes it, reads the first batch of an epoch and one in its middle, and
+reads on for some seconds. Prints one line of JSON with the seconds of each, and the memory in MB beyond that of a
+process which has read a small file of the same kind.
 """
 
 from __future__ import annotations
@@ -40,9 +40,7 @@ def write_records(path: Path, count: int) -> None:
     from tfdist.data.random_access.crc32c import masked_crc32c
 
     length, data = struct.pack("<Q", RECORD_BYTES), bytes(range(RECORD_BYTES))
-    record = b"".join(
-        (length, struct.pack("<I", masked_crc32c(length)), data, struct.pack("<I", masked_crc32c(data)))
-    )
+    record = b"".join((length, struct.pack("<I", masked_crc32c(length)), data, struct.pack("<I", masked_crc32c(data))))
     with open(path, "wb") as file:
         for written in range(0, count, _CHUNK):
             file.write(record * min(_CHUNK, count - written))

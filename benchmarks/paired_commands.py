@@ -1,4 +1,4 @@
-"""Two commands in turn, and the ratio pair by pair: what a noisy machine leaves comparable."""
+"""Paired commands: two in turn, and their ratio pair by pair, which noise on the machine leaves comparable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Times reading in this process: `python -m benchmarks.record_reading READER FILES [--parse] [--seconds S]`.
+"""Timer of TFRecord reading in this process: `python -m benchmarks.record_reading READER FILES [--parse]`.
 
 `tensorflow` reads TFRecord files in sequence, as `tf.data.TFRecordDataset` does; `tfdist` reads the same records in
 random order, as `tfdist.data` does. Prints one line of JSON with the batches of 256 records a second.

@@ -1,24 +1,29 @@
-"""The benchmarks of readers run, on little data; what they measure is nothing for a test."""
-
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from benchmarks import open_cost, record_reading
+from benchmarks import record_reading
 
 
-def test_opening(tmp_path: Path) -> None:
-    small, large = tmp_path / "small.tfrecord", tmp_path / "large.tfrecord"
-    open_cost.write_records(small, 10)
-    open_cost.write_records(large, 1000)
-    assert set(open_cost.measure(small, large, seconds=0.0)) == {
-        "seconds_to_index",
-        "seconds_to_first_batch",
-        "seconds_to_batch_in_the_middle",
-        "megabytes_above",
-    }
+@pytest.mark.parametrize("reader", ["tensorflow", "tfdist"])
+def test_reading_records(
+    reader: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command_line: Callable[..., None],
+    printed: Callable[[], dict],
+) -> None:
+    monkeypatch.setattr(record_reading, "RECORDS", 100)
+    command_line(reader, record_reading.write_files(tmp_path), "--seconds", 1e-3)
+    record_reading.main()
+    assert printed()["steps_per_second"] > 0
+
+
+def test_an_epoch_is_read_however_little_time_there_is() -> None:
+    assert record_reading.batches_per_second([0], seconds=0.0) > 0
 
 
 @pytest.mark.parametrize("parse", [False, True])
