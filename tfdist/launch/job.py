@@ -18,7 +18,7 @@ from tfdist.launch.agent.launcher_effects import LauncherEffects
 from tfdist.launch.agent.worker_group import WorkerGroup
 from tfdist.launch.environment import Assignment, check_keras, read_token
 from tfdist.launch.job_spec import JobSpec
-from tfdist.launch.logs.output_pump import STDERR, STDOUT, Terminal
+from tfdist.launch.logs.terminal import STDERR, STDOUT, Terminal
 from tfdist.launch.network_isolation import enter_network
 from tfdist.launch.peers.coordinator import Coordinator, SoleLauncher
 from tfdist.launch.peers.messages import AttemptEnded, Stop

@@ -1,4 +1,4 @@
-"""Which network a job's workers are in: the machine's, or one of their own that nobody else can reach."""
+"""Isolation of a job's workers in a network of their own, which nobody else can reach; and a warning without it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import os
 import socket
 import struct
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -35,18 +35,31 @@ _ALLOWED = (
 )
 
 
-def enter_network(network: Network, membership: Membership) -> Membership:
-    """Puts this process, and with it all that it starts from here on, into the network that was asked for.
+def make_private_network() -> None:
+    """Moves this process into a new network namespace with a loopback interface.
 
-    A private network has a loopback interface and nothing else. There is no way back for the process, and a job has one
-    launcher there. Call it before ports are held and before there are threads.
+    Raises:
+        OSError: The system does not allow it.
+    """
+    _enter_namespace()
+    _raise_loopback()
+
+
+def enter_network(
+    network: Network, membership: Membership, make_private: Callable[[], None] = make_private_network
+) -> Membership:
+    """Puts this process, and all processes that it starts afterwards, into the network that was asked for.
+
+    A private network has a loopback interface and nothing else. The process cannot leave it, and a job in it has one
+    launcher. Call this before ports are taken and before there are threads.
 
     Args:
         network: `host` for the machine's, where this does nothing.
         membership: Which workers are started here.
+        make_private: Moves the process into a private network, or raises OSError.
 
     Returns:
-        The membership, in a private network with loopback addresses for all workers: no other leads anywhere there.
+        The membership; in a private network with loopback addresses for all workers, as no others can be reached there.
 
     Raises:
         UsageError: Other launchers start workers of the job, or the system does not allow it.
@@ -61,8 +74,7 @@ def enter_network(network: Network, membership: Membership) -> Membership:
             f"{', '.join(map(str, membership.remote))} are started elsewhere. Leave --network out for several machines."
         )
     try:
-        _enter_namespace()
-        _raise_loopback()
+        make_private()
     except OSError as error:
         raise UsageError(
             f"--network private needs a network namespace, which this system does not let this user make "
@@ -75,7 +87,7 @@ def enter_network(network: Network, membership: Membership) -> Membership:
 
 
 def public_warning(network: Network, membership: Membership, addresses: Iterable[str]) -> str | None:
-    """What to say where the internet may reach the port of a worker that is started here; None where there is nothing.
+    """The warning that the internet may reach the port of a worker that is started here; None where it cannot.
 
     Args:
         network: Where the workers are.
@@ -104,10 +116,10 @@ def _enter_namespace() -> None:
         _unshare(_NEW_NETWORK)
         return
     except PermissionError:
-        # Not root: a user namespace of one's own, in which one may make the network's.
+        # Not root: in a user namespace of its own, a user may make network namespaces.
         _unshare(_NEW_USER | _NEW_NETWORK)
     own = Path("/proc/self")
-    # Older kernels have no setgroups file; newer ones take no map of groups before it says so.
+    # Older kernels have no setgroups file; newer ones take a map of groups only after this.
     with contextlib.suppress(FileNotFoundError):
         (own / "setgroups").write_text("deny")
     (own / "uid_map").write_text(f"{user} {user} 1")
@@ -115,15 +127,15 @@ def _enter_namespace() -> None:
 
 
 def _unshare(flags: int) -> None:
-    """Leaves namespaces for new ones. Python has os.unshare from 3.12 on."""
-    # Imported here: a launcher that needs no namespace need not load it.
+    """Moves this process into new namespaces. Python has os.unshare from 3.12 on."""
+    # Imported here: most launchers need no namespace.
     import ctypes
 
     libc = ctypes.CDLL(None, use_errno=True)
     deadline = time.monotonic() + _THREADS_SECONDS
     while libc.unshare(ctypes.c_int(flags)):
         code = ctypes.get_errno()
-        # A process that still has a second thread gets no user namespace; look-ups of names may be about to end.
+        # A process with a second thread gets no user namespace; the thread of a name's look-up may be about to end.
         if code != errno.EINVAL or time.monotonic() > deadline:
             raise OSError(code, os.strerror(code))
         time.sleep(0.01)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tfdist.cluster.discover import discover
 from tfdist.launch.environment import TargetKind
 from tfdist.launch.job_spec import JobSpec
-from tfdist.launch.logs.output_pump import Show
+from tfdist.launch.logs.terminal import Show
 
 if TYPE_CHECKING:
     from tfdist.config import RunConfig

@@ -11,7 +11,6 @@ import pytest
 
 from tfdist.cluster import Cluster, Membership, discover
 from tfdist.errors import UsageError
-from tfdist.launch import network_isolation
 from tfdist.launch.network_isolation import enter_network, public_warning
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -79,41 +78,41 @@ def test_users_enter_one_where_the_system_lets_them() -> None:
     pytest.skip("no other user can run a Python that imports tfdist from where it lies")
 
 
-def test_the_hosts_network_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(network_isolation, "_enter_namespace", lambda: pytest.fail("a namespace was entered"))
+def must_not_move() -> None:
+    pytest.fail("a namespace was entered")
+
+
+def test_the_hosts_network_changes_nothing() -> None:
     for membership in (HERE, PART, ALONE):
-        assert enter_network("host", membership) is membership
+        assert enter_network("host", membership, must_not_move) is membership
 
 
 @pytest.mark.parametrize("membership", [PART, Membership(PART.cluster, (0,), (0, 1, 2), source="Slurm")])
-def test_other_launchers_cannot_be_in_it(monkeypatch: pytest.MonkeyPatch, membership: Membership) -> None:
-    monkeypatch.setattr(network_isolation, "_enter_namespace", lambda: pytest.fail("a namespace was entered"))
+def test_other_launchers_cannot_be_in_it(membership: Membership) -> None:
     with pytest.raises(UsageError, match=r"worker\(s\) 1, 2 are started elsewhere") as raised:
-        enter_network("private", membership)
+        enter_network("private", membership, must_not_move)
     assert raised.value.exit_code == 2
 
 
-def test_addresses_lead_to_loopback_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(network_isolation, "_enter_namespace", lambda: None)
-    monkeypatch.setattr(network_isolation, "_raise_loopback", lambda: None)
-    assert str(enter_network("private", HERE).cluster) == "127.0.0.1:20000,127.0.0.1:20001"
-    assert enter_network("private", ALONE) == ALONE
+def test_addresses_lead_to_loopback_there() -> None:
+    moves: list[str] = []
+
+    def enter(membership: Membership) -> Membership:
+        return enter_network("private", membership, lambda: moves.append("moved"))
+
+    assert str(enter(HERE).cluster) == "127.0.0.1:20000,127.0.0.1:20001"
+    assert enter(ALONE) == ALONE
     chosen = discover(nproc=2, environ={})
-    assert enter_network("private", chosen) == chosen
+    assert enter(chosen) == chosen
+    assert len(moves) == 3
 
 
-@pytest.mark.parametrize("step", ["_enter_namespace", "_raise_loopback"])
-def test_a_system_that_does_not_allow_it_is_an_error_that_says_what_would(
-    monkeypatch: pytest.MonkeyPatch, step: str
-) -> None:
+def test_a_system_that_does_not_allow_it_is_an_error_that_says_what_would() -> None:
     def refuse() -> None:
         raise PermissionError(1, "Operation not permitted")
 
-    monkeypatch.setattr(network_isolation, "_enter_namespace", lambda: None)
-    monkeypatch.setattr(network_isolation, "_raise_loopback", lambda: None)
-    monkeypatch.setattr(network_isolation, step, refuse)
     with pytest.raises(UsageError, match="Operation not permitted.*CAP_SYS_ADMIN.*firewall"):
-        enter_network("private", HERE)
+        enter_network("private", HERE, refuse)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
-"""Where a stream of bytes may be cut: at the ends of lines and of characters, never inside.
+"""Splitters of a stream of bytes: at the ends of lines and of characters, never inside them.
 
-A pipe hands over what happens to be there, which may end in the middle of a line or of a letter. The three cutters say
-what of it can go on now; all of them are told the time, so that nothing is held back for ever.
+What is read from a pipe may end in the middle of a line or of a character. The three splitters say which part can be
+passed on now; all of them are given the time, so that nothing is held back for ever.
 """
 
 from __future__ import annotations
@@ -12,28 +12,28 @@ from typing import Protocol
 
 MAX_PARTIAL_BYTES = 65536
 
-# Moving the cursor is for a terminal of one's own; on one that several share it would write over another's line.
+# On a terminal that several share, moving the cursor would write over another's line.
 _MOVES = re.compile(rb"\x1b\[[0-9;]*[A-HJKSTfsu]")
 
 
 class StreamSplitter(Protocol):
-    """Takes a stream in pieces and gives it back in better ones."""
+    """Takes a stream in pieces, and returns it in pieces that do not end inside a line or a character."""
 
     def feed(self, data: bytes, now: float) -> bytes:
-        """Adds `data`, read at `now` (seconds, never going back); returns what can go on."""
+        """Adds `data`, read at `now` (seconds, never going back); returns what can be passed on."""
         ...
 
     def overdue(self, now: float) -> bytes:
-        """What was held back for too long."""
+        """What has been held back for too long."""
         ...
 
     def rest(self) -> bytes:
-        """What is still held back, when the stream has ended."""
+        """What is still held back when the stream has ended."""
         ...
 
 
 def whole_characters(data: bytes) -> int:
-    """The length of `data` without the beginning of a UTF-8 character at its end."""
+    """The length of `data` without an incomplete UTF-8 character at its end."""
     for back in range(1, min(3, len(data)) + 1):
         byte = data[-back]
         if byte >= 0xC0:
@@ -45,7 +45,7 @@ def whole_characters(data: bytes) -> int:
 
 
 class CharacterSplitter:
-    """Passes everything on at once but the beginning of a character: for a terminal of one's own."""
+    """Passes on everything at once except an incomplete character: for a terminal with one writer."""
 
     def __init__(self) -> None:
         self._partial = b""
@@ -65,11 +65,11 @@ class CharacterSplitter:
 
 
 class LineSplitter:
-    """Cuts behind the ends of lines and before carriage returns, and changes nothing: for a log.
+    """Splits after the ends of lines and before carriage returns, and changes nothing: for a log.
 
     Args:
-        max_partial: Bytes of a line without an end that are held back; a longer one is passed on in parts.
-        patience: Seconds that they are held back.
+        max_partial: Bytes of an unfinished line that are held back; a longer one is passed on in parts.
+        patience: Seconds that an unfinished line is held back.
     """
 
     def __init__(self, max_partial: int = MAX_PARTIAL_BYTES, patience: float = math.inf) -> None:
@@ -82,8 +82,8 @@ class LineSplitter:
         if not self._partial:
             self._since = now
         data = self._partial + data
-        # A bar's carriage return is before its text or behind it, or the first half of a line's end: what comes before
-        # it is whole in any case.
+        # A progress bar's carriage return comes before its text or after it, or is the first half of a line's end: what
+        # precedes it is complete in any case.
         end = max(data.rfind(b"\n") + 1, data.rfind(b"\r"), 0)
         if len(data) - end > self._max_partial:
             end = whole_characters(data)
@@ -105,14 +105,14 @@ class LineSplitter:
 
 
 class ScreenSplitter:
-    """Cuts into lines as they stand on a screen in the end: for a terminal that several share.
+    """Splits into lines as a screen shows them in the end: for a terminal that several share.
 
-    Of a line that is written over, as progress bars do with carriage returns, only the last text is passed on; every
-    `patience` seconds also what stands there then. All that is returned ends with a newline, whatever the stream does.
+    Of a line that is overwritten, as progress bars do with carriage returns, only the last text is passed on, and every
+    `patience` seconds what the line shows then. All that is returned ends with a newline, whatever the stream does.
 
     Args:
         max_partial: Bytes after which a line is broken.
-        patience: Seconds after which a line that does not end is passed on as it stands.
+        patience: Seconds after which an unfinished line is passed on as it is.
     """
 
     def __init__(self, max_partial: int = MAX_PARTIAL_BYTES, patience: float = math.inf) -> None:
@@ -146,8 +146,8 @@ class ScreenSplitter:
 
     def _end(self, line: bytes) -> bytes:
         text = _visible(line)
-        ends_a_broken_one, self._broken = self._broken, False
-        return b"" if ends_a_broken_one and not text else text + b"\n"
+        ends_broken_line, self._broken = self._broken, False
+        return b"" if ends_broken_line and not text else text + b"\n"
 
     def _break_off(self, size: int) -> bytes:
         end = whole_characters(self._partial[:size]) or size
@@ -159,7 +159,7 @@ class ScreenSplitter:
 
 
 def _last_text(line: bytes) -> bytes:
-    """A line without what was written over; a carriage return at its end has overwritten nothing yet."""
+    """A line without its overwritten text; a carriage return at its end has overwritten nothing yet."""
     text = line.rstrip(b"\r")
     return text[text.rfind(b"\r") + 1 :] + line[len(text) : len(text) + 1]
 

@@ -1,4 +1,4 @@
-"""What workers print: every byte to the worker's log, and to the launcher's terminal what is shown."""
+"""Output pump of one worker: every byte that it prints goes to its log, and to the terminal what is shown."""
 
 from __future__ import annotations
 
@@ -9,34 +9,29 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import BinaryIO
 
 from tfdist.launch.logs.line_splitter import LineSplitter, ScreenSplitter, StreamSplitter
-from tfdist.launch.logs.terminal import STDERR, STDOUT, Terminal
+from tfdist.launch.logs.terminal import STDERR, Terminal
 from tfdist.launch.logs.tf_log_filter import TfLogFilter
 from tfdist.launch.logs.worker_log import WorkerLog
-
-__all__ = ["STDERR", "STDOUT", "OutputPump", "Show", "Terminal"]
-
-Show = Literal["chief", "all", "none"]
 
 _READ_BYTES = 65536
 _TAIL_LINES = 20
 _TAIL_LINE_BYTES = 2000
 _IDLE_SECONDS = 0.2
 _LOG_PATIENCE = 1.0
-"""Seconds after which the log has a line that does not end: whoever follows the log sees it, and a launcher that is
-killed loses no more."""
+"""Seconds after which an unfinished line is in the log, for whoever follows it and in case the launcher is killed."""
 
 
 class OutputPump:
-    """A thread that takes what one worker writes, so that the worker never waits for the launcher's other work.
+    """A thread that reads what one worker writes, so that the worker never waits for the launcher's other work.
 
     Args:
         index: The worker.
         pipes: The reading ends of its stdout and stderr, by STDOUT and STDERR; the pump owns them.
         log: Where every byte goes; lines of the two streams are never mixed.
-        terminal: Where it is shown; None when this worker is not.
+        terminal: Where it is shown; None when this worker's output is not.
         quiet: Whether TensorFlow's own log lines are left out on the terminal.
         clock: Seconds, never going back.
 
@@ -63,7 +58,7 @@ class OutputPump:
         self._filters = {STDERR: TfLogFilter()}
         self._for_log: dict[int, StreamSplitter] = {stream: LineSplitter(patience=_LOG_PATIENCE) for stream in pipes}
         self._for_tail: dict[int, StreamSplitter] = {stream: ScreenSplitter() for stream in pipes}
-        self._for_terminal = {} if terminal is None else {stream: terminal.cutter() for stream in pipes}
+        self._for_terminal = {} if terminal is None else {stream: terminal.splitter() for stream in pipes}
         self._tail: collections.deque[bytes] = collections.deque(maxlen=_TAIL_LINES)
         self._ending = threading.Event()
         self._selector = selectors.DefaultSelector()
@@ -71,17 +66,17 @@ class OutputPump:
         self._thread.start()
 
     def close(self, timeout: float) -> bool:
-        """Takes what the ended worker has left and stops; a process that still has the pipe is not waited for.
+        """Reads what the ended worker has left, and stops; a process that still has the pipe is not waited for.
 
         Returns:
-            Whether the thread ended in `timeout` seconds; a terminal that takes nothing any more can keep it.
+            Whether the thread ended within `timeout` seconds; a terminal that accepts nothing any more can hold it up.
         """
         self._ending.set()
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
     def last_lines(self) -> tuple[str, ...]:
-        """The newest lines, oldest first, without TensorFlow's own; of long ones the beginning."""
+        """The newest lines, oldest first, without TensorFlow's own; of a long line the start."""
         return tuple(line.decode(errors="replace") for line in tuple(self._tail))
 
     def _run(self) -> None:
@@ -106,33 +101,33 @@ class OutputPump:
     def _take(self, stream: int, data: bytes) -> None:
         now = self._clock()
         self._keep(stream, self._for_log[stream].feed(data, now))
-        said = self._filters[stream].feed(data) if stream in self._filters else data
-        self._remember(self._for_tail[stream].feed(said, now))
+        own = self._filters[stream].feed(data) if stream in self._filters else data
+        self._remember(self._for_tail[stream].feed(own, now))
         if self._terminal is not None:
-            shown = said if self._quiet else data
+            shown = own if self._quiet else data
             self._terminal.write(self._index, stream, self._for_terminal[stream].feed(shown, now))
 
     def _take_overdue(self) -> None:
         now = self._clock()
-        for stream, cutter in self._for_log.items():
-            self._keep(stream, cutter.overdue(now))
+        for stream, splitter in self._for_log.items():
+            self._keep(stream, splitter.overdue(now))
         if self._terminal is not None:
-            for stream, cutter in self._for_terminal.items():
-                self._terminal.write(self._index, stream, cutter.overdue(now))
+            for stream, splitter in self._for_terminal.items():
+                self._terminal.write(self._index, stream, splitter.overdue(now))
 
     def _finish(self) -> None:
         for stream, pipe in self._pipes.items():
             self._keep(stream, self._for_log[stream].rest())
-            said = self._filters[stream].rest() if stream in self._filters else b""
-            self._remember(self._for_tail[stream].feed(said, self._clock()) + self._for_tail[stream].rest())
+            own = self._filters[stream].rest() if stream in self._filters else b""
+            self._remember(self._for_tail[stream].feed(own, self._clock()) + self._for_tail[stream].rest())
             if self._terminal is not None:
-                self._show_rest(self._terminal, stream, said if self._quiet else b"")
+                self._show_rest(self._terminal, stream, own if self._quiet else b"")
             pipe.close()
         self._log.close()
 
-    def _show_rest(self, terminal: Terminal, stream: int, said: bytes) -> None:
-        cutter = self._for_terminal[stream]
-        terminal.write(self._index, stream, cutter.feed(said, self._clock()) + cutter.rest())
+    def _show_rest(self, terminal: Terminal, stream: int, data: bytes) -> None:
+        splitter = self._for_terminal[stream]
+        terminal.write(self._index, stream, splitter.feed(data, self._clock()) + splitter.rest())
 
     def _remember(self, lines: bytes) -> None:
         self._tail.extend(line[:_TAIL_LINE_BYTES] for line in lines.split(b"\n")[:-1])
@@ -140,5 +135,5 @@ class OutputPump:
     def _keep(self, stream: int, data: bytes) -> None:
         error = self._log.write(stream, data)
         if error is not None and self._terminal is not None:
-            # That the log ends here is said where it can be seen.
+            # The log itself cannot say that it ends here.
             self._terminal.write(self._index, STDERR, f"tfdist: this worker's log ends here: {error}\n".encode())

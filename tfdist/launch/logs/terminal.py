@@ -1,4 +1,4 @@
-"""The launcher's own stdout and stderr, on which its workers' output and its own messages meet."""
+"""Terminal of the launcher: its stdout and stderr, shared by its workers' output and its own messages."""
 
 from __future__ import annotations
 
@@ -7,36 +7,39 @@ import os
 import threading
 import time
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from tfdist.launch.logs.line_splitter import CharacterSplitter, ScreenSplitter, StreamSplitter
 from tfdist.net.bounded_wait import is_writable, wait_for
 
 STDOUT, STDERR = 1, 2
 
+Show = Literal["chief", "all", "none"]
+"""Which workers' output the terminal shows."""
+
 UNFINISHED_SECONDS = 10.0
-"""How long several workers' terminal waits for the end of a line, or for a progress bar's."""
+"""How long a terminal of several workers waits for the end of a line or of a progress bar."""
 
 _IDLE_SECONDS = 0.2
 _SAY_SECONDS = 1.0
-_PIECE_BYTES = 4096  # PIPE_BUF: a pipe that is ready takes as much without blocking
+_PIECE_BYTES = 4096  # PIPE_BUF: a pipe that is ready takes this much without blocking
 
 
 class OutputStream(Protocol):
-    """Where bytes go, unbuffered."""
+    """An unbuffered stream of bytes."""
 
     def fileno(self) -> int: ...
     def write(self, data: Any, /) -> int | None: ...
 
 
 class Terminal:
-    """Where the launcher shows things, shared by its workers' pumps.
+    """Where the launcher and its workers' pumps write.
 
     Args:
-        streams: Where STDOUT and STDERR go, unbuffered: a thread that a full pipe holds up must hold no lock that the
-            interpreter wants at its end. None shows nothing.
+        streams: Where STDOUT and STDERR go, unbuffered: a thread that a full pipe blocks must not hold a lock that the
+            interpreter needs when it exits. None shows nothing.
         prefix: Whether each line begins with its worker's index.
-        whole_lines: Whether to wait for a line's end, which several workers on one terminal need.
+        whole_lines: Whether to wait for the end of a line, as several workers on one terminal must.
     """
 
     def __init__(
@@ -48,12 +51,12 @@ class Terminal:
         self._inside_line: dict[int, bool] = {}
         self._lock = threading.Lock()
 
-    def cutter(self) -> StreamSplitter:
-        """What cuts one worker's stream so that it can be written here."""
+    def splitter(self) -> StreamSplitter:
+        """A new splitter of one worker's stream, for pieces that can be written here."""
         return ScreenSplitter(patience=UNFINISHED_SECONDS) if self._whole_lines else CharacterSplitter()
 
     def write(self, index: int, stream: int, data: bytes) -> None:
-        """Shows what worker `index` wrote. A terminal that is gone shows nothing; the log still has it."""
+        """Shows what worker `index` wrote, unless the terminal is gone."""
         if self._prefix and data:
             label = f"[worker {index}] ".encode()
             data = b"".join(label + line for line in data.splitlines(keepends=True))
@@ -70,7 +73,7 @@ class Terminal:
     def say(self, text: str) -> bool:
         """Shows the launcher's own message on stderr, on lines of its own.
 
-        It never keeps the launcher: a terminal that takes nothing for a second goes without the message.
+        The launcher never waits for more than a second: a terminal that accepts nothing for so long misses the message.
 
         Returns:
             Whether the whole message was written.
@@ -91,7 +94,7 @@ class Terminal:
             self._lock.release()
 
     def _is_inside_line(self) -> bool:
-        """Whether stderr's cursor, on the screen that stdout may share, stands behind something; says it is not."""
+        """Whether the cursor is inside a line on stderr, or on the screen that stdout shares; afterwards it is not."""
         inside = self._inside_line.pop(STDERR, False)
         if all(stream in self._streams and _is_screen(self._streams[stream]) for stream in (STDOUT, STDERR)):
             inside = self._inside_line.pop(STDOUT, False) or inside
@@ -105,7 +108,7 @@ def _is_screen(target: OutputStream) -> bool:
 
 
 def _write_all(target: OutputStream, data: bytes) -> None:
-    """Writes to an unbuffered stream, which may take a part, or nothing while its other end is slow."""
+    """Writes to an unbuffered stream, which may accept a part, or nothing while its other end is slow."""
     rest = memoryview(data)
     while rest:
         written = target.write(rest)
@@ -116,7 +119,7 @@ def _write_all(target: OutputStream, data: bytes) -> None:
 
 
 def _write_until(deadline: float, target: OutputStream, data: bytes) -> bool:
-    """Writes what the stream takes up to `deadline`, without ever blocking; returns whether that was all."""
+    """Writes what the stream accepts until `deadline`, without blocking; returns whether that was all."""
     rest = memoryview(data)
     while rest:
         wait_for((), deadline - time.monotonic(), (target,))

@@ -1,4 +1,4 @@
-"""A worker's log file: every byte of its stdout and stderr, and no line of the one inside a line of the other."""
+"""Log file of a worker: every byte of its stdout and stderr, with no line of one inside a line of the other."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import BinaryIO
 
 
 class WorkerLog:
-    """The log of one worker in one attempt, opened to append: the worker itself adds its traceback.
+    """The log of one worker in one attempt, opened to append, as the worker itself adds its traceback.
 
     Args:
         path: The file.
@@ -21,7 +21,7 @@ class WorkerLog:
         self._unfinished: int | None = None
 
     def write(self, stream: int, data: bytes) -> OSError | None:
-        """Adds what was written to `stream`; behind an unfinished line of the other stream, on a line of its own.
+        """Adds what was written to `stream`; after an unfinished line of the other stream, on a new line.
 
         Returns:
             Why the log ends here, once: a full disk must not stop the training.
@@ -40,7 +40,7 @@ class WorkerLog:
         return None
 
     def close(self) -> None:
-        """Closes the file; what comes later is not kept."""
+        """Closes the file; what is written later is dropped."""
         if self._file is not None:
             self._file.close()
             self._file = None

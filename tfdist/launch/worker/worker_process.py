@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from tfdist.launch.environment import Assignment
-from tfdist.launch.logs.output_pump import STDERR, STDOUT, OutputPump, Terminal
+from tfdist.launch.logs.output_pump import OutputPump
+from tfdist.launch.logs.terminal import STDERR, STDOUT, Terminal
 from tfdist.launch.worker.channel_protocol import NATIVE_DUMP
 from tfdist.net.line_socket import LineError, LineSocket, Message
 

@@ -9,9 +9,10 @@ from typing import Any, BinaryIO
 
 import pytest
 
-from tfdist.launch.logs.output_pump import STDERR, STDOUT, OutputPump, Terminal
+from tfdist.launch.logs.output_pump import OutputPump
+from tfdist.launch.logs.terminal import STDERR, STDOUT, Terminal
 
-NOISE = b"I0000 00:00:1795252786.569737    4695 port.cc:153] oneDNN custom operations are on.\n"
+LOG_LINE = b"I0000 00:00:1795252786.569737    4695 port.cc:153] oneDNN custom operations are on.\n"
 
 
 def start(
@@ -39,7 +40,7 @@ def start_several(tmp_path: Path, terminal: Terminal, count: int) -> list[tuple[
 
 
 class Shown(io.BytesIO):
-    """A terminal that tells when something comes."""
+    """A terminal that says when something is written."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -97,7 +98,7 @@ def test_a_terminal_that_is_gone_and_a_full_disk_stop_nothing(tmp_path: Path) ->
     assert pump.last_lines()[-1] == "lost"
 
 
-def test_somebody_who_keeps_the_pipe_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_process_that_keeps_the_pipe_is_not_waited_for(tmp_path: Path) -> None:
     pump, writing, log = start(tmp_path)
     writing[STDOUT].write(b"last words")
     assert pump.close(10)
@@ -124,7 +125,7 @@ def test_bars_and_long_lines_of_several_workers_are_never_mixed(tmp_path: Path) 
     }
 
 
-def test_the_log_of_a_bar_is_whole(tmp_path: Path) -> None:
+def test_the_log_has_every_byte_of_a_bar(tmp_path: Path) -> None:
     pump, writing, log = start(tmp_path)
     bar = b"".join(b"\r%d%%" % percent for percent in range(100)) + b"\n"
     writing[STDERR].write(bar)
@@ -133,7 +134,7 @@ def test_the_log_of_a_bar_is_whole(tmp_path: Path) -> None:
     assert pump.last_lines() == ("99%",)  # not twenty states of one bar
 
 
-def test_what_follows_the_log_sees_a_line_that_does_not_end(tmp_path: Path) -> None:
+def test_an_unfinished_line_is_soon_in_the_log(tmp_path: Path) -> None:
     out = Shown()
     hasty = itertools.count(step=2).__next__  # two seconds between any two looks at it
     pump, writing, log = start(tmp_path, Terminal({STDOUT: out}, whole_lines=True), clock=hasty)
@@ -147,18 +148,18 @@ def test_what_follows_the_log_sees_a_line_that_does_not_end(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("quiet", [True, False])
-def test_noise_is_logged_and_never_among_the_last_lines(tmp_path: Path, quiet: bool) -> None:
+def test_tensorflows_own_lines_are_logged_and_never_among_the_last_lines(tmp_path: Path, quiet: bool) -> None:
     err = io.BytesIO()
     pump, writing, log = start(tmp_path, Terminal({STDERR: err}), quiet=quiet)
-    writing[STDERR].write(b"mine\n" + NOISE + NOISE[:10])
-    writing[STDERR].write(NOISE[10:] + b"W000")
+    writing[STDERR].write(b"mine\n" + LOG_LINE + LOG_LINE[:10])
+    writing[STDERR].write(LOG_LINE[10:] + b"W000")
     finish(pump, writing)
-    assert log.read_bytes() == b"mine\n" + NOISE * 2 + b"W000"
+    assert log.read_bytes() == b"mine\n" + LOG_LINE * 2 + b"W000"
     assert err.getvalue() == (b"mine\nW000" if quiet else log.read_bytes())
     assert pump.last_lines() == ("mine", "W000")
 
 
-def test_of_long_lines_the_report_has_the_beginning(tmp_path: Path) -> None:
+def test_of_a_long_line_the_last_lines_have_the_start(tmp_path: Path) -> None:
     pump, writing, _ = start(tmp_path)
     writing[STDOUT].write(b"x" * 100_000 + b"\n")
     finish(pump, writing)

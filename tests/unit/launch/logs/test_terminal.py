@@ -20,7 +20,7 @@ class Screen:
         self.streams = {n: os.fdopen(os.dup(self._slave), "wb", 0) for n in (STDOUT, STDERR)}
 
     def text(self, lines: int) -> str:
-        """What comes, up to the end of so many lines."""
+        """What is shown, up to the end of so many lines."""
         return shown(self.master, lines)
 
     def close(self) -> None:
@@ -41,11 +41,11 @@ def screen() -> Iterator[Screen]:
     ("options", "kind"),
     [({}, CharacterSplitter), ({"prefix": True}, ScreenSplitter), ({"whole_lines": True}, ScreenSplitter)],
 )
-def test_who_is_alone_has_the_terminal_to_itself(options: dict[str, bool], kind: type) -> None:
-    assert isinstance(Terminal(None, **options).cutter(), kind)
+def test_only_a_shared_terminal_waits_for_whole_lines(options: dict[str, bool], kind: type) -> None:
+    assert isinstance(Terminal(None, **options).splitter(), kind)
 
 
-def test_the_launchers_words_do_not_stand_in_a_bar(screen: Screen) -> None:
+def test_a_message_of_the_launcher_is_not_written_into_a_progress_bar(screen: Screen) -> None:
     terminal = Terminal(screen.streams)
     terminal.write(0, STDOUT, b"50%|###")
     assert terminal.say("worker 1 is slow")
@@ -53,7 +53,7 @@ def test_the_launchers_words_do_not_stand_in_a_bar(screen: Screen) -> None:
     assert screen.text(3) == "50%|###\nworker 1 is slow\nstill\n"
 
 
-def test_an_output_elsewhere_leaves_no_empty_line(screen: Screen) -> None:
+def test_stdout_that_goes_elsewhere_leaves_no_empty_line(screen: Screen) -> None:
     read, write = os.pipe()
     with os.fdopen(read, "rb"), os.fdopen(write, "wb", 0) as file:
         terminal = Terminal({STDOUT: file, STDERR: screen.streams[STDERR]})
@@ -65,7 +65,7 @@ def test_an_output_elsewhere_leaves_no_empty_line(screen: Screen) -> None:
         assert screen.text(2) == "warn\nagain\n"
 
 
-def test_a_terminal_that_takes_nothing_keeps_nobody() -> None:
+def test_a_terminal_that_accepts_nothing_holds_up_nobody() -> None:
     read, write = os.pipe()
     with os.fdopen(read, "rb") as reader, os.fdopen(write, "wb", 0) as full:
         os.set_blocking(write, False)
@@ -74,7 +74,7 @@ def test_a_terminal_that_takes_nothing_keeps_nobody() -> None:
         os.set_blocking(write, True)
         terminal = Terminal({STDERR: full})
         assert not terminal.say("lost")
-        # Nor one on which a worker's output waits, with the lock.
+        # Nor does one on which a worker's output waits, with the lock.
         waiting = threading.Thread(target=terminal.write, args=(0, STDERR, b"y"), daemon=True)
         waiting.start()
         assert not terminal.say("lost")
@@ -83,7 +83,7 @@ def test_a_terminal_that_takes_nothing_keeps_nobody() -> None:
             waiting.join(0.01)
 
 
-def test_a_terminal_that_is_gone() -> None:
+def test_a_terminal_that_is_gone_shows_nothing() -> None:
     read, write = os.pipe()
     os.close(read)
     with os.fdopen(write, "wb", 0) as gone:

@@ -4,7 +4,7 @@ import pytest
 
 from tfdist.launch.logs.tf_log_filter import TfLogFilter, is_tf_log_line
 
-NOISE = [
+LOG_LINES = [
     b"WARNING: All log messages before absl::InitializeLog() is called are written to STDERR\n",
     b"I0000 00:00:1795171847.332729    1071 port.cc:153] oneDNN custom operations are on.\n",
     b"W0000 00:00:1795172472.706573   25521 util.cc:163] Not handling type DT_DOUBLE\n",
@@ -12,7 +12,7 @@ NOISE = [
     b"E0000 00:00:1795171849.464812    1071 cuda_dnn.cc:8579] Unable to register cuDNN factory: Attempting to\n",
     b"I0000 00:00:1795252789.635228    5007 coordination_service.cc:502] Waiting for 1/2 tasks to connect.\n",
 ]
-SAID = [
+OTHERS = [
     b"E0000 00:00:1795171849.464812    1071 other.cc:52] a real error\n",
     b"WARNING: mine\n",
     b"Warning: All log messages\n",
@@ -27,35 +27,35 @@ SAID = [
 ]
 
 
-@pytest.mark.parametrize("line", NOISE)
-def test_noise(line: bytes) -> None:
+@pytest.mark.parametrize("line", LOG_LINES)
+def test_a_log_line_of_tensorflow(line: bytes) -> None:
     assert is_tf_log_line(line)
 
 
-@pytest.mark.parametrize("line", SAID)
-def test_said_by_somebody(line: bytes) -> None:
+@pytest.mark.parametrize("line", OTHERS)
+def test_any_other_line(line: bytes) -> None:
     assert not is_tf_log_line(line)
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 1000])
-def test_filters_whatever_the_pieces(size: int) -> None:
-    stream = b"".join(line for pair in zip(NOISE, SAID, strict=False) for line in pair) + b"".join(SAID)
-    wanted = b"".join(SAID[: len(NOISE)] + SAID)
-    noise_filter = TfLogFilter()
-    shown = b"".join(noise_filter.feed(stream[i : i + size]) for i in range(0, len(stream), size))
-    assert shown + noise_filter.rest() == wanted
+def test_filters_in_any_pieces(size: int) -> None:
+    stream = b"".join(line for pair in zip(LOG_LINES, OTHERS, strict=False) for line in pair) + b"".join(OTHERS)
+    wanted = b"".join(OTHERS[: len(LOG_LINES)] + OTHERS)
+    log_filter = TfLogFilter()
+    shown = b"".join(log_filter.feed(stream[i : i + size]) for i in range(0, len(stream), size))
+    assert shown + log_filter.rest() == wanted
 
 
 def test_a_progress_bar_is_not_held_back() -> None:
-    noise_filter = TfLogFilter()
-    assert noise_filter.feed(b"10%|#  ") == b"10%|#  "
-    assert noise_filter.feed(b"\r20%|## ") == b"\r20%|## "
+    log_filter = TfLogFilter()
+    assert log_filter.feed(b"10%|#  ") == b"10%|#  "
+    assert log_filter.feed(b"\r20%|## ") == b"\r20%|## "
 
 
-def test_what_only_began_like_noise_is_shown_at_the_end() -> None:
-    noise_filter = TfLogFilter()
-    assert noise_filter.feed(b"I00") == b""
-    assert noise_filter.rest() == b"I00"
+def test_a_line_that_only_started_like_a_log_line_is_shown_at_the_end() -> None:
+    log_filter = TfLogFilter()
+    assert log_filter.feed(b"I00") == b""
+    assert log_filter.rest() == b"I00"
 
 
 FEATURES = (
@@ -74,13 +74,13 @@ TASKS = (
 @pytest.mark.parametrize("size", [1, 3, 40, 1000])
 def test_messages_of_several_lines(message: bytes, size: int) -> None:
     stream = message + b"mine\n/job:worker/replica:0/task:1\n"
-    noise_filter = TfLogFilter()
-    shown = b"".join(noise_filter.feed(stream[i : i + size]) for i in range(0, len(stream), size))
-    assert shown + noise_filter.rest() == b"mine\n/job:worker/replica:0/task:1\n"
+    log_filter = TfLogFilter()
+    shown = b"".join(log_filter.feed(stream[i : i + size]) for i in range(0, len(stream), size))
+    assert shown + log_filter.rest() == b"mine\n/job:worker/replica:0/task:1\n"
 
 
-def test_noise_in_the_middle_of_a_progress_bar() -> None:
-    noise_filter = TfLogFilter()
-    assert noise_filter.feed(b"\r10%|#  ") == b"\r10%|#  "
-    assert noise_filter.feed(NOISE[1]) == b""
-    assert noise_filter.feed(b"\r20%|## ") == b"\r20%|## "
+def test_a_log_line_in_the_middle_of_a_progress_bar() -> None:
+    log_filter = TfLogFilter()
+    assert log_filter.feed(b"\r10%|#  ") == b"\r10%|#  "
+    assert log_filter.feed(LOG_LINES[1]) == b""
+    assert log_filter.feed(b"\r20%|## ") == b"\r20%|## "

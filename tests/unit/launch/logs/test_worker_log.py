@@ -17,7 +17,7 @@ def test_lines_of_two_streams_stay_whole(tmp_path: Path) -> None:
     assert (tmp_path / "a.log").read_bytes() == b"one\n50%\noh\n60%70%\nx\ny"
 
 
-def test_it_adds_to_what_is_there(tmp_path: Path) -> None:
+def test_it_appends_to_the_file(tmp_path: Path) -> None:
     path = tmp_path / "a.log"
     log = WorkerLog(path)
     log.write(OUT, b"one\n")
@@ -28,7 +28,7 @@ def test_it_adds_to_what_is_there(tmp_path: Path) -> None:
     assert path.read_text() == "one\ntraceback\ntwo\n"
 
 
-def test_a_full_disk_is_said_once(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_once(tmp_path: Path) -> None:
     (tmp_path / "full.log").symlink_to("/dev/full")
     log = WorkerLog(tmp_path / "full.log")
     before = len(os.listdir("/proc/self/fd"))
