@@ -1,4 +1,4 @@
-"""Files that pass the page cache by have the bytes of any other, whatever the file system thinks of it."""
+"""A file that is written past the page cache has the right bytes, whatever its file system can do."""
 
 from __future__ import annotations
 
@@ -12,20 +12,17 @@ from typing import Any
 import pytest
 
 from tests.disks import files_of_at_most, small_disk
-from tfdist.rundir import direct_io
 from tfdist.rundir.direct_io import ALIGNMENT, write_uncached
 
 LARGE = 5 * ALIGNMENT + 77
 
 
-@pytest.fixture(autouse=True)
-def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(direct_io, "_SMALLEST", 2 * ALIGNMENT)
-    monkeypatch.setattr(direct_io, "_BLOCK", 2 * ALIGNMENT)
+def write(path: Path, content: bytes | memoryview, smallest: int = 2 * ALIGNMENT) -> None:
+    write_uncached(path, content, smallest=smallest, block=2 * ALIGNMENT)
 
 
 def memory(size: int, shift: int = 0) -> memoryview:
-    """So many bytes, all of different value from their neighbours, that begin `shift` behind an aligned place."""
+    """`size` bytes, each different from its neighbours, that begin `shift` bytes after an aligned address."""
     pages = mmap.mmap(-1, size + shift + 1)
     content = memoryview(pages)[shift : shift + size]
     content[:] = bytes(place % 251 for place in range(size))
@@ -51,28 +48,27 @@ def is_cached(path: Path) -> bool:
 def test_it_has_all_bytes(size: int, shift: int, tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"what was there before" * 9)
-    write_uncached(path, memory(size, shift))
+    write(path, memory(size, shift))
     assert path.read_bytes() == memory(size)
-    write_uncached(path, bytes(memory(size)))
+    write(path, bytes(memory(size)))
     assert path.read_bytes() == memory(size)
 
 
-def test_it_passes_the_page_cache_by(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_content_bypasses_the_page_cache(tmp_path: Path) -> None:
     try:
         os.close(os.open(tmp_path / "try", os.O_CREAT | os.O_WRONLY | os.O_DIRECT))
         (tmp_path / "try").write_bytes(b"content")
         assert is_cached(tmp_path / "try")
     except (OSError, AssertionError):
-        pytest.skip("this file system has no cache, or none that can be passed by")
-    write_uncached(tmp_path / "past", memory(4 * ALIGNMENT))
+        pytest.skip("this file system has no cache, or none that can be bypassed")
+    write(tmp_path / "past", memory(4 * ALIGNMENT))
     if is_cached(tmp_path / "past"):
         pytest.skip("this file system lies in memory")
-    monkeypatch.setattr(direct_io, "_DIRECT", 0)
-    write_uncached(tmp_path / "through", memory(4 * ALIGNMENT))
+    write(tmp_path / "through", memory(4 * ALIGNMENT), smallest=4 * ALIGNMENT + 1)
     assert is_cached(tmp_path / "through")
 
 
-def test_a_file_system_that_cannot_gets_it_as_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_system_without_direct_io(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = os.open
 
     def refuse(path: Any, flags: int, mode: int = 0o777) -> int:
@@ -81,18 +77,18 @@ def test_a_file_system_that_cannot_gets_it_as_ever(tmp_path: Path, monkeypatch: 
         return opened(path, flags, mode)
 
     monkeypatch.setattr(os, "open", refuse)
-    write_uncached(tmp_path / "file", memory(LARGE))
+    write(tmp_path / "file", memory(LARGE))
     assert (tmp_path / "file").read_bytes() == memory(LARGE)
 
 
 @pytest.mark.parametrize("taken", [0, 100, ALIGNMENT, ALIGNMENT + 1])
-def test_a_file_system_that_wants_other_sizes_gets_the_rest_as_ever(
+def test_a_file_system_that_wants_other_sizes(
     taken: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first call is taken in part, or not at all, and what is not aligned is refused."""
     written, calls = os.write, []
 
-    def write(descriptor: int, content: memoryview) -> int:
+    def write_some(descriptor: int, content: memoryview) -> int:
         is_direct = bool(fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_DIRECT)
         calls.append(is_direct)
         if is_direct and (len(calls) > 1 or not taken):
@@ -108,18 +104,18 @@ def test_a_file_system_that_wants_other_sizes_gets_the_rest_as_ever(
         os.close(os.open(tmp_path / "try", os.O_CREAT | os.O_WRONLY | os.O_DIRECT))
     except OSError:
         pytest.skip("this file system has no O_DIRECT")
-    monkeypatch.setattr(os, "write", write)
-    write_uncached(tmp_path / "file", memory(LARGE))
+    monkeypatch.setattr(os, "write", write_some)
+    write(tmp_path / "file", memory(LARGE))
     assert (tmp_path / "file").read_bytes() == memory(LARGE)
     assert calls[0] and not calls[-1]
 
 
-def test_other_errors_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_errors_are_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(FileNotFoundError):
-        write_uncached(tmp_path / "absent" / "file", memory(LARGE))
+        write(tmp_path / "absent" / "file", memory(LARGE))
     for size in (0, 1, ALIGNMENT, 4 * ALIGNMENT, LARGE - 1):
         with files_of_at_most(size), pytest.raises(OSError, match="File too large"):
-            write_uncached(tmp_path / "file", memory(LARGE))
+            write(tmp_path / "file", memory(LARGE))
 
     def refuse(descriptor: int, content: memoryview) -> int:
         raise OSError(errno.EINVAL, "never")
@@ -127,10 +123,10 @@ def test_other_errors_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(os, "write", refuse)
     for size in (10, LARGE):
         with pytest.raises(OSError, match="never"):
-            write_uncached(tmp_path / "file", memory(size))
+            write(tmp_path / "file", memory(size))
 
 
-def test_a_full_disk_is_told(tmp_path: Path) -> None:
+def test_a_full_disk_is_an_error(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", "16k") as disk, pytest.raises(OSError, match="No space left") as caught:
-        write_uncached(disk / "file", memory(LARGE))
+        write(disk / "file", memory(LARGE))
     assert caught.value.errno == errno.ENOSPC

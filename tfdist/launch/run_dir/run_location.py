@@ -20,7 +20,8 @@ from tfdist.rundir.layout import RunDir
 
 _SEEDS = 2**31
 _LOCK_SECONDS = 10.0
-_VISIBLE_SECONDS = 3.0
+VISIBLE_SECONDS = 3.0
+"""How long a shared file system may take to show this host what the chief's host has written."""
 _RETRY_SECONDS = 0.1
 
 
@@ -69,7 +70,13 @@ def create_run_location(
 
 
 def join_run_location(
-    go: dict[str, Any], run_dir: str | None, *, name: str, overwrite: bool, resume: Resume = "never"
+    go: dict[str, Any],
+    run_dir: str | None,
+    *,
+    name: str,
+    overwrite: bool,
+    resume: Resume = "never",
+    patience: float = VISIBLE_SECONDS,
 ) -> RunLocation:
     """The place of a launcher without the chief: the chief's directory where it is shared, else one of the same name.
 
@@ -78,7 +85,8 @@ def join_run_location(
         run_dir: `--run-dir` as given on this host; None takes the chief's name for it.
         name: The run's name.
         overwrite: Whether an earlier run is replaced.
-        resume: Whether an earlier run goes on. What it goes on from lies on the chief's host, not here.
+        resume: Whether an earlier run is resumed. Its checkpoints are on the chief's host, not here.
+        patience: Seconds in which a shared directory must show that it is this job's.
 
     Raises:
         FormingError: `go` is not what this version hands out.
@@ -95,7 +103,7 @@ def join_run_location(
     run = RunDir(Path(shown))
     # Two launchers of one machine may come at once to a directory that they share with each other alone.
     with _locked(run.path):
-        shared = _joins(run, job)
+        shared = _is_of(run, job, patience)
         if shared:
             join_run_dir(shown, name=name)
         else:
@@ -115,9 +123,9 @@ def _seed_before(run: RunDir) -> int:
     return seed if isinstance(seed, int) else secrets.randbelow(_SEEDS)
 
 
-def _joins(run: RunDir, job: str) -> bool:
-    """Whether the directory is this very job's. A shared file system may take a moment to show that it is."""
-    deadline = time.monotonic() + _VISIBLE_SECONDS
+def _is_of(run: RunDir, job: str, patience: float) -> bool:
+    """Whether the directory is this job's, as it shows within `patience` seconds."""
+    deadline = time.monotonic() + patience
     while (record := _record(run)) is not None and record.get("job") != job:
         if time.monotonic() > deadline:
             return False

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import functools
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -7,12 +8,9 @@ import pytest
 
 from tfdist.errors import FormingError, RunDirError
 from tfdist.launch.run_dir import run_location
-from tfdist.launch.run_dir.run_location import create_run_location, join_run_location
+from tfdist.launch.run_dir.run_location import create_run_location
 
-
-@pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_location, "_VISIBLE_SECONDS", 0.05)
+join_run_location = functools.partial(run_location.join_run_location, patience=0.05)
 
 
 def test_the_default_directory_is_handed_out_relative(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

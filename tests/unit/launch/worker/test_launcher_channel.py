@@ -26,8 +26,10 @@ def launcher() -> Iterator[tuple[socket.socket, LauncherChannel, threading.Event
     channel = LauncherChannel(theirs.detach(), on_lost=lost.set, handlers=ANSWERS)
     with ours:
         yield ours, channel, lost
-    assert channel._watcher is None or not (channel._watcher.join(60), channel._watcher.is_alive())[1]
-    channel._socket.close()
+    watchers = [thread for thread in threading.enumerate() if thread.name == "tfdist-channel"]
+    for watcher in watchers:
+        watcher.join(60)
+    assert not any(watcher.is_alive() for watcher in watchers)
 
 
 def test_a_worker_is_done_when_it_is_released(launcher: tuple[socket.socket, LauncherChannel, threading.Event]) -> None:
