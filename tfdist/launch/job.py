@@ -51,24 +51,24 @@ def run_job(spec: JobSpec) -> int:
     """
     begun = time.time()
     check_keras(spec.environ)
-    life = JobLifecycle()
+    lifecycle = JobLifecycle()
     membership = enter_network(spec.network, spec.membership)
     with Signals() as signals, PortLease() as ports, RunLock() as runs:
         try:
             membership = lease_ports(membership, ports)
-            life.enter(JobPhase.FORMING)
-            with _formed(spec, membership, runs, signals) as (place, control):
-                journal = LauncherLedger(place.run_dir.ledger_file if membership.has_chief else None, begun)
-                outcome = _run_group(spec, membership, place, control, signals, journal, life)
+            lifecycle.enter(JobPhase.FORMING)
+            with _formed(spec, membership, runs, signals) as (location, coordinator):
+                ledger = LauncherLedger(location.run_dir.ledger_file if membership.has_chief else None, begun)
+                result = _run_group(spec, membership, location, coordinator, signals, ledger, lifecycle)
         except LauncherStopped as stopped:
-            life.enter(JobPhase.FAILED)
-            outcome = RunResult(stopped.exit_code, stop=Stop(stopped.exit_code, str(stopped)))
-    report = render_report(outcome, verbose=spec.verbose)
+            lifecycle.enter(JobPhase.FAILED)
+            result = RunResult(stopped.exit_code, stop=Stop(stopped.exit_code, str(stopped)))
+    report = render_report(result, verbose=spec.verbose)
     if report:
         # A stderr that is gone must not turn the exit code into another.
         with contextlib.suppress(OSError):
             print(report, file=sys.stderr, flush=True)
-    return outcome.code
+    return result.code
 
 
 @contextlib.contextmanager
@@ -80,11 +80,11 @@ def _formed(
     def create() -> RunLocation:
         if spec.run_dir is not None:
             runs.take(RunDir(Path(spec.run_dir)))
-        place = create_run_location(
+        location = create_run_location(
             spec.run_dir, name=spec.name, overwrite=spec.overwrite, seed=spec.seed, resume=spec.resume
         )
-        runs.take(place.run_dir)
-        return place
+        runs.take(location.run_dir)
+        return location
 
     if membership.cluster is None or not membership.remote:
         yield create(), SoleLauncher()
@@ -128,42 +128,44 @@ def _settings(spec: JobSpec) -> dict[str, Any] | None:
 def _run_group(
     spec: JobSpec,
     membership: Membership,
-    place: RunLocation,
-    control: Coordinator,
+    location: RunLocation,
+    coordinator: Coordinator,
     signals: Signals,
-    journal: LauncherLedger,
-    life: JobLifecycle,
+    ledger: LauncherLedger,
+    lifecycle: JobLifecycle,
 ) -> RunResult:
     shown = {"chief": {0}, "all": set(membership.local), "none": set()}[spec.show]
     terminal = Terminal(_streams(), prefix=spec.log_prefix, whole_lines=len(shown) > 1)
     if not membership.has_chief:
         with contextlib.suppress(OSError):
             here = ", ".join(map(str, membership.local))
-            print(f"worker(s) {here} start; logs in {place.run_dir.logs_dir}", flush=True)
-    keeper = LauncherEffects(spec, place, control, journal, terminal, shown)
-    around = Dependencies(keeper.start, keeper.diagnosis, control, signals, spec.grace, keeper.observe)
-    life.tell(keeper.enter)
+            print(f"worker(s) {here} start; logs in {location.run_dir.logs_dir}", flush=True)
+    effects = LauncherEffects(spec, location, coordinator, ledger, terminal, shown)
+    dependencies = Dependencies(
+        effects.start, effects.diagnosis, coordinator, signals, spec.grace, observe=effects.observe
+    )
+    lifecycle.call(effects.enter)
     with handed_over(spec.config) as config_fd:
-        assignments = [_assignment(spec, membership, place, index, config_fd) for index in membership.local]
-        outcome = WorkerGroup(assignments, around, life, spec.max_restarts, keeper.tell).run()
-    keeper.close(assignments, outcome)
-    return outcome
+        assignments = [_assignment(spec, membership, location, index, config_fd) for index in membership.local]
+        result = WorkerGroup(assignments, dependencies, lifecycle, spec.max_restarts, effects.restart).run()
+    effects.close(assignments, result)
+    return result
 
 
 def _assignment(
-    spec: JobSpec, membership: Membership, place: RunLocation, index: int, config_fd: int | None
+    spec: JobSpec, membership: Membership, location: RunLocation, index: int, config_fd: int | None
 ) -> Assignment:
     return Assignment(
-        run_dir=str(place.run_dir),
-        seed=place.seed,
+        run_dir=str(location.run_dir),
+        seed=location.seed,
         index=index,
         num_workers=membership.num_workers,
         target_kind=spec.target_kind,
         target=spec.target,
         local_rank=membership.machine.index(index),
         local_size=len(membership.machine),
-        attempt=place.attempt,
-        job=place.job,
+        attempt=location.attempt,
+        job=location.job,
         cluster=None if membership.cluster is None else str(membership.cluster),
         config_fd=config_fd,
         **_where(membership, index),

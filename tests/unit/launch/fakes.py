@@ -124,7 +124,7 @@ class FakeWorker:
         self.heard.append("close")
 
 
-class FakeControl:
+class FakeCoordinator:
     """The other launchers, whose events come at their times."""
 
     def __init__(
@@ -180,16 +180,16 @@ class Stage:
     """
 
     workers: list[list[FakeWorker]]
-    control: FakeControl
+    coordinator: FakeCoordinator
     clock: Clock
     signals: Signals
     signals_at: Sequence[tuple[float, int]] = ()
 
-    def surroundings(self, grace: float = 30.0) -> Dependencies:
+    def dependencies(self, grace: float = 30.0) -> Dependencies:
         return Dependencies(
             lambda assignment: self.workers[assignment.attempt][assignment.index],
             diagnose,
-            self.control,
+            self.coordinator,
             self.signals,
             grace,
             clock=self.clock,
@@ -215,4 +215,4 @@ def stage(
         [FakeWorker(index, clock, attempt=number, **fields) for index, fields in enumerate(attempt)]
         for number, attempt in enumerate(attempts)
     ]
-    return Stage(workers, FakeControl(clock, leads, remote, script), clock, Signals(), signals_at)
+    return Stage(workers, FakeCoordinator(clock, leads, remote, script), clock, Signals(), signals_at)

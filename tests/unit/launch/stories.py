@@ -7,7 +7,7 @@ import signal
 from collections.abc import Sequence
 from typing import Any
 
-from tests.unit.launch.fakes import FakeControl, FakeWorker, assignments, beat, stage
+from tests.unit.launch.fakes import FakeCoordinator, FakeWorker, assignments, beat, stage
 from tfdist.launch.agent.attempt import AttemptState, GroupAttempt
 from tfdist.launch.peers.messages import Event
 from tfdist.launch.run_result import RunResult
@@ -21,11 +21,11 @@ ASKED = {"dump": {"stacks": "File x", "where": "train.py line 3 in main"}}
 class Story:
     """How one attempt went: `seconds` by the fake clock."""
 
-    outcome: RunResult
-    control: FakeControl
+    result: RunResult
+    coordinator: FakeCoordinator
     workers: list[FakeWorker]
     seconds: float
-    course: AttemptState
+    state: AttemptState
 
 
 def tell_story(
@@ -37,11 +37,11 @@ def tell_story(
     grace: float = 30.0,
 ) -> Story:
     """Runs one attempt; the options are those of `stage` and of its surroundings."""
-    place = stage(workers, leads=leads, remote=remote, script=script, signals_at=signals_at)
-    attempt = GroupAttempt(assignments(len(workers), len(remote)), place.surroundings(grace))
-    with place.signals:
-        outcome = attempt.run()
-    return Story(outcome, place.control, place.workers[0], place.clock.now, attempt.course)
+    scene = stage(workers, leads=leads, remote=remote, script=script, signals_at=signals_at)
+    attempt = GroupAttempt(assignments(len(workers), len(remote)), scene.dependencies(grace))
+    with scene.signals:
+        result = attempt.run()
+    return Story(result, scene.coordinator, scene.workers[0], scene.clock.now, attempt.state)
 
 
 def finished(seconds: float, code: int) -> dict[str, Any]:

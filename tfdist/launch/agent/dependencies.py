@@ -1,4 +1,4 @@
-"""What the attempts of a job have to do with: real processes, launchers and clocks, or a test's."""
+"""Dependencies of a worker group: how it starts workers, hears other launchers and waits; tests give fakes."""
 
 from __future__ import annotations
 
@@ -21,22 +21,23 @@ WaitForSources = Callable[[Sequence[Source], float], None]
 
 @dataclass(frozen=True)
 class Dependencies:
-    """What an attempt has to do with.
+    """What a worker group and its attempts use.
 
     Attributes:
         start: Starts a worker.
-        diagnose: What an ended worker's exit code and error file say; None when it did not fail by itself.
-        control: The line to the other launchers.
+        diagnose: The failure that an ended worker's exit code and error file tell of; None when it did not fail by
+            itself.
+        coordinator: The connection to the other launchers.
         signals: The signals that this launcher gets.
-        grace: Seconds that the workers have to stop at a step when the job is asked to.
-        observe: Called with the states of all workers whenever one of them has said something new.
-        clock: Seconds, never going back.
+        grace: Seconds that the workers have to stop at a step boundary when the job is asked to stop.
+        observe: Called with the states of all workers whenever one of them has reported a new one.
+        clock: Seconds, monotonic.
         wait: Waits for the first of some sources.
     """
 
     start: StartWorker
     diagnose: DiagnoseExit
-    control: Coordinator
+    coordinator: Coordinator
     signals: Signals
     grace: float = 30.0
     observe: Callable[[Mapping[int, WorkerState]], None] = lambda states: None

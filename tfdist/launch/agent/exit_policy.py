@@ -1,4 +1,4 @@
-"""When a group of workers is done, and when it has failed: decided from what is known of each, without any effect."""
+"""Exit policy: when a group of workers is done, and when it has failed. Decides from their exits, without effects."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 FOLLOW_SECONDS = 5.0
-"""How long the others may take to follow a worker that is done with a code other than 0, and waits for them."""
+"""How long the others may take to be done too when a worker is done with a code other than 0 and waits for them."""
 
 GONE_SECONDS = 1.5
-"""How long the others may take to follow a worker that has left without waiting for them."""
+"""How long the others may take to be done too when a worker has left without waiting for them."""
 
 
 @dataclass(frozen=True)
 class WorkerExit:
-    """What is known of one worker.
+    """What is known of the exit of one worker.
 
     Attributes:
         index: The worker.
-        code: The exit code with which it is done; None while it works.
+        code: The exit code that it is done with; None while it works.
         gone: Whether its process has ended.
-        failed: Whether it failed beyond doubt: an exception or a signal.
+        failed: Whether an exception or a signal ended it.
         since: When `code` became known, in seconds of the clock that `decide_exit` is given.
     """
 
@@ -42,29 +42,29 @@ class ExitAction(enum.Enum):
 
 @dataclass(frozen=True)
 class ExitDecision:
-    """A verdict.
+    """What to do with the group, and with which result.
 
     Attributes:
-        verdict: What to do.
+        action: What to do.
         code: For RELEASE, the job's exit code, on which all workers agree.
         culprits: For END, the workers to blame.
     """
 
-    verdict: ExitAction
+    action: ExitAction
     code: int = 0
     culprits: tuple[int, ...] = ()
 
 
 def decide_exit(workers: Sequence[WorkerExit], now: float, awaited: int | None = None) -> ExitDecision:
-    """What to do, from what is known of every worker of the job.
+    """Decides what to do now.
+
+    A worker that is done with code 0 may wait for the others as long as they work. After any other exit, all others
+    must be done with the same code within FOLLOW_SECONDS or GONE_SECONDS, or the group has failed.
 
     Args:
-        workers: All of them.
+        workers: All workers of the job.
         now: Seconds of the clock.
-        awaited: The code with which all were asked to stop; who is done with it may wait for the others.
-
-    A worker that is done with code 0 may wait for the others as long as they work. One that leaves otherwise is
-    followed by all the others within FOLLOW_SECONDS or GONE_SECONDS, with the same code, or the group has failed.
+        awaited: The code with which all were asked to stop; a worker that is done with it may wait for the others.
     """
     failed = tuple(worker.index for worker in workers if worker.failed)
     if failed:

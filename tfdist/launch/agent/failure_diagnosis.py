@@ -5,13 +5,54 @@ from __future__ import annotations
 import signal
 import socket
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from tfdist.errors import ClusterError, DataError, FormingError, TfdistError, WorkerFailedError
+from tfdist.errors import ClusterError, DataError, FormingError, RunDirError, TfdistError, WorkerFailedError
+from tfdist.launch.agent.oom_detection import OomKillCount
+from tfdist.launch.worker.worker_handle import Worker, process_facts
 from tfdist.rundir.failure import Failure, FailureKind
+from tfdist.rundir.layout import RunDir
 
 _OWN_CODES = (ClusterError.exit_code, FormingError.exit_code, DataError.exit_code)
+
+
+class ExitDiagnosis:
+    """Diagnoses the workers that have ended, from what they left.
+
+    Args:
+        run: Where workers write their error files.
+        count: Returns the processes that the kernel has killed for want of memory.
+    """
+
+    def __init__(self, run: RunDir, count: Callable[[], OomKillCount] = OomKillCount.now) -> None:
+        self._run = run
+        self._count = count
+        self._kills: dict[int, OomKillCount] = {}
+
+    def start(self, index: int) -> None:
+        """A worker is about to start: only kills from now on can be its end."""
+        self._kills[index] = self._count()
+
+    def __call__(self, worker: Worker, code: int) -> Failure | None:
+        """The failure of a worker that ended with `code`; None when it left by itself or the launcher ended it."""
+        error = self._error(worker)
+        if error is not None:
+            return from_error(error, **process_facts(worker))
+        if code < 0 and not worker.ended_by_launcher:
+            killed = self._kills[worker.index].grew(self._count())
+            return from_signal(worker.index, -code, out_of_memory=killed, **process_facts(worker))
+        return None
+
+    def _error(self, worker: Worker) -> Failure | None:
+        try:
+            if worker.told is not None:
+                return Failure.from_dict(worker.told)
+            return Failure.read(self._run.error_file(worker.index, worker.attempt))
+        except RunDirError:
+            # A full disk may have cut it short: then only the exit code tells what happened.
+            return None
 
 
 def from_error(error: Failure, **process: Any) -> Failure:
@@ -31,8 +72,7 @@ def from_signal(index: int, number: int, *, out_of_memory: bool | None = None, *
     Args:
         index: The worker.
         number: The signal.
-        out_of_memory: Whether the kernel has killed a process meanwhile because memory was full; None when that is
-            unknown.
+        out_of_memory: Whether the kernel has killed a process since because memory was full; None when unknown.
         **process: What is known of its process: `address`, `pid`, `log` and `last_lines`.
     """
     try:

@@ -1,4 +1,4 @@
-"""The life of a job, as each of its launchers sees it."""
+"""Phases of a job, as each of its launchers sees them, and the order that they may come in."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class JobPhase(enum.Enum):
-    """Where in its life a job is.
+    """The phases of a job.
 
     ::
 
@@ -18,11 +18,10 @@ class JobPhase(enum.Enum):
            |             |          |                |
            +-------------+----------+----------------+----> FAILED
 
-    STARTING: ports are held; nobody else knows of the job. FORMING: the launchers of several hosts find one another;
-    a job of one launcher passes through at once. RUNNING: the workers train. STOPPING: they leave, because all are
-    done, because somebody asked the job to stop, or because one of them failed. RESTARTING: none is left, and the
-    next attempt begins after a delay. DONE: the scripts ended as they wanted. FAILED: they did not, or the job was
-    stopped.
+    STARTING: this launcher takes its ports. FORMING: the launchers of several hosts find one another; a job of one
+    launcher passes through at once. RUNNING: the workers train. STOPPING: they leave, because all are done, because
+    somebody asked the job to stop, or because one of them failed. RESTARTING: none is left, and the next attempt
+    starts after a delay. DONE: the scripts ended by themselves. FAILED: they did not, or the job was stopped.
     """
 
     STARTING = "starting"
@@ -57,10 +56,10 @@ def check_transition(before: JobPhase, after: JobPhase) -> JobPhase:
 
 
 class JobLifecycle:
-    """Where one job is in its life.
+    """The phase that one job is in.
 
     Args:
-        entered: Called with every phase after STARTING, and with the number of the attempt that it belongs to.
+        entered: Called with every phase after STARTING, and with the number of its attempt.
     """
 
     def __init__(self, entered: Callable[[JobPhase, int], None] = lambda phase, attempt: None) -> None:
@@ -72,12 +71,12 @@ class JobLifecycle:
         """The phase that the job is in."""
         return self._phase
 
-    def tell(self, entered: Callable[[JobPhase, int], None]) -> None:
-        """From now on `entered` is called instead."""
+    def call(self, entered: Callable[[JobPhase, int], None]) -> None:
+        """Calls `entered` from now on, instead of what was given before."""
         self._entered = entered
 
     def enter(self, phase: JobPhase, attempt: int = 0) -> None:
-        """The job goes into its next phase.
+        """Enters the next phase.
 
         Raises:
             ValueError: The diagram has no arrow from this phase to that.

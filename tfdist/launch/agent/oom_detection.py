@@ -1,4 +1,4 @@
-"""Whether the kernel kills processes because memory is full: a SIGKILL of its looks like anybody's."""
+"""Detection of the kernel's out-of-memory kills, whose SIGKILL looks like anybody else's."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ class OomKillCount:
     """How many processes the kernel has killed for want of memory, on this machine and in this control group.
 
     Attributes:
-        machine: Since the machine started; None where the kernel does not say.
-        group: In this process's control group since that was made; None likewise.
+        machine: Since the machine started; None where the kernel does not count them.
+        group: In this process's control group since it was made; None likewise.
     """
 
     machine: int | None
@@ -22,14 +22,14 @@ class OomKillCount:
 
     @classmethod
     def now(cls, root: Path = _ROOT) -> OomKillCount:
-        """The counts at this moment; `root` is where `proc` and `sys` are."""
+        """The counts now; `root` is the directory of `proc` and `sys`."""
         return cls(_counter(root / "proc/vmstat"), _counter(_events_file(root)))
 
     def grew(self, later: OomKillCount) -> bool | None:
-        """Whether there were kills between this count and a later one; None when the kernel says nothing of it.
+        """Whether there were kills between this count and a later one; None when that is unknown.
 
-        The group's count has kills for want of the whole machine's memory too, and of this job alone: where it is
-        known, that another job's processes are killed on the machine says nothing.
+        The group's count includes kills because the whole machine's memory was full, and only of this job's processes:
+        where it is known, the machine's count, which includes other jobs, is not looked at.
         """
         if self.group is not None and later.group is not None:
             return later.group > self.group
@@ -46,7 +46,7 @@ def _events_file(root: Path) -> Path | None:
         return None
     for line in lines:
         if line.startswith("0::"):
-            # In a container the path may be that of the host, where it cannot be seen: then the container's root is.
+            # In a container the path may be the host's, which cannot be seen: then the group is at the root.
             inside = root / "sys/fs/cgroup" / line.removeprefix("0::").lstrip("/") / "memory.events"
             return inside if inside.exists() else root / "sys/fs/cgroup/memory.events"
     return None

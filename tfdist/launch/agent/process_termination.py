@@ -1,4 +1,4 @@
-"""Ends the processes of workers: asks, then insists; every wait has a bound."""
+"""Ends worker processes with SIGTERM, then SIGKILL, within bounded times."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from tfdist.launch.signals import Signals
 from tfdist.launch.worker.worker_handle import Worker
 
 TERM_SECONDS = 1.0
-"""Between SIGTERM and SIGKILL. TensorFlow swallows the first, so that it mostly is a matter of form."""
+"""Between SIGTERM, which TensorFlow mostly swallows, and SIGKILL."""
 KILL_SECONDS = 1.5
-"""How long the kernel may take to end what got a SIGKILL."""
+"""How long the kernel may take to end processes that got a SIGKILL."""
 LEAVE_SECONDS = 60.0
 """How long a released worker may take to leave."""
 SETTLE_SECONDS = 6.0
@@ -21,7 +21,7 @@ Clock = Callable[[], float]
 
 
 def wait_until_left(workers: Collection[Worker], signals: Signals, clock: Clock, pause: Pause) -> None:
-    """Waits until released workers have left, and ends those that do not within LEAVE_SECONDS or before a signal."""
+    """Waits until released workers have left, for LEAVE_SECONDS or until a signal, and ends those that have not."""
     deadline = clock() + LEAVE_SECONDS
     before = len(signals.received)
     while _any_lives(workers) and len(signals.received) == before and clock() < deadline:

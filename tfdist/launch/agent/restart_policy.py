@@ -1,4 +1,4 @@
-"""Whether a group of workers that failed is started again: decided from its failures, without any effect."""
+"""Restart policy: whether a worker group that failed is restarted. Decides from its failures, without effects."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FIRST_DELAY_SECONDS = 1.0
 MOST_DELAY_SECONDS = 60.0
 _MOST_DOUBLINGS = 10
 
-_NOT_WORTH_IT = {
+_HOPELESS = {
     "usage": "it would fail in the same way again",
     "data": "it would fail in the same way again",
     "start": "it would fail in the same way again",
@@ -22,10 +22,10 @@ _NOT_WORTH_IT = {
 
 @dataclass(frozen=True)
 class RestartAfter:
-    """The group is started again.
+    """The group is restarted.
 
     Attributes:
-        delay: Seconds before.
+        delay: Seconds until then.
         number: Which restart without progress this is, from 1.
     """
 
@@ -35,10 +35,10 @@ class RestartAfter:
 
 @dataclass(frozen=True)
 class NoRestart:
-    """The group is not started again.
+    """The group is not restarted.
 
     Attributes:
-        why: In words; empty where no restart was asked for.
+        why: The reason; empty where no restart was asked for.
     """
 
     why: str
@@ -46,13 +46,13 @@ class NoRestart:
 
 @dataclass(frozen=True)
 class RestartPolicy:
-    """What is known of the attempts so far.
+    """The restarts that are left after the attempts so far.
 
     Attributes:
         most: Restarts without progress that are allowed (`--max-restarts`).
         used: Restarts since there was progress.
         best: The greatest step that any attempt has reached.
-        last: What ended the attempt before, as far as it can come again: the exception and its step.
+        last: The exception, with its step, that ended the previous attempt; None for an end by chance.
     """
 
     most: int
@@ -61,7 +61,7 @@ class RestartPolicy:
     last: tuple[str, int | None] | None = None
 
     def judge(self, failures: Sequence[Failure], step: int) -> tuple[RestartAfter | NoRestart, RestartPolicy]:
-        """What to do after an attempt, and what is known then.
+        """Decides about a restart; returns the decision and the policy for the next attempt.
 
         Args:
             failures: Of the attempt, the first one first; not empty.
@@ -70,7 +70,7 @@ class RestartPolicy:
         if self.most == 0:
             return NoRestart(""), self
         first = failures[0]
-        hopeless = next((_NOT_WORTH_IT[failure.kind] for failure in failures if failure.kind in _NOT_WORTH_IT), None)
+        hopeless = next((_HOPELESS[failure.kind] for failure in failures if failure.kind in _HOPELESS), None)
         same = _fingerprint(first)
         if hopeless is None and same is not None and same == self.last:
             place = "before the first step" if first.step is None else "at the same step"
@@ -80,15 +80,15 @@ class RestartPolicy:
             hopeless = f"{_times(used)} without any progress (--max-restarts {self.most})"
         if hopeless is not None:
             return NoRestart(hopeless), self
-        # The exponent has a bound too: that of a float's is met after a thousand restarts.
+        # The exponent is bounded too: after a thousand restarts it would be beyond a float's.
         delay = min(FIRST_DELAY_SECONDS * 2 ** min(used, _MOST_DOUBLINGS), MOST_DELAY_SECONDS)
         return RestartAfter(delay, used + 1), replace(self, used=used + 1, best=max(self.best, step), last=same)
 
 
 def _fingerprint(failure: Failure) -> tuple[str, int | None] | None:
-    """What is the same when an exception comes again; None for what may well not come again.
+    """The exception and its step, by which a repetition is recognized; None for failures that may not come again.
 
-    That is how a worker fails when a connection breaks, too: it is an exception, and its cause is elsewhere.
+    Those include exceptions that only follow from another worker's end, such as a broken connection.
     """
     if failure.kind != "exception" or is_consequence(failure):
         return None

@@ -31,8 +31,8 @@ from tfdist.rundir.worker_state import State
 )
 def test_workers_that_agree_leave_together(workers: list[dict[str, object]], code: int) -> None:
     story = tell_story(*workers)
-    assert story.outcome == RunResult(code)
-    assert story.course is AttemptState.OVER
+    assert story.result == RunResult(code)
+    assert story.state is AttemptState.OVER
     for worker in story.workers:
         assert worker.heard[-1] == "close"
         assert "TERM" not in worker.heard
@@ -51,9 +51,9 @@ def test_workers_that_agree_leave_together(workers: list[dict[str, object]], cod
 )
 def test_a_failure_ends_the_others(workers: list[dict[str, object]], culprit: int, seconds: float) -> None:
     story = tell_story(*workers)
-    assert story.outcome.code == 4
-    assert story.outcome.failures[0].index == culprit
-    assert len(story.outcome.failures) == 1  # those that the launcher ended did not fail
+    assert story.result.code == 4
+    assert story.result.failures[0].index == culprit
+    assert len(story.result.failures) == 1  # those that the launcher ended did not fail
     assert story.seconds < seconds + 1.5
 
 
@@ -67,48 +67,48 @@ def test_who_does_not_hear_term_is_killed_within_two_seconds() -> None:
 
 def test_workers_that_tell_of_the_launchers_own_term_stop_nothing() -> None:
     story = tell_story({"ends": (1.0, ABORT)}, {"obeys_term": False, "relays_term": True})
-    assert story.outcome.stop is None
-    assert (story.outcome.code, story.outcome.failures[0].index) == (4, 0)
+    assert story.result.stop is None
+    assert (story.result.code, story.result.failures[0].index) == (4, 0)
 
 
 def test_a_signal_ends_a_released_worker_that_stays() -> None:
     story = tell_story({**DONE, "leaves": False}, signals_at=[(5.0, signal.SIGINT)])
-    assert (story.outcome.code, story.workers[0].heard) == (0, ["release", "TERM", "close"])
+    assert (story.result.code, story.workers[0].heard) == (0, ["release", "TERM", "close"])
     assert story.seconds < 10
 
 
 def test_a_released_worker_that_stays_is_ended_and_the_job_was_still_good() -> None:
     story = tell_story({**DONE, "leaves": False, "obeys_term": False})
-    assert story.outcome == RunResult(0)
+    assert story.result == RunResult(0)
     assert story.workers[0].heard == ["release", "TERM", "KILL", "close"]
     assert LEAVE_SECONDS < story.seconds < LEAVE_SECONDS + 10
 
 
 def test_a_worker_that_crashes_after_its_release_does_not_undo_the_job() -> None:
     story = tell_story({**DONE, "leaves": False, "ends": (1.5, ABORT)}, DONE)
-    assert story.outcome == RunResult(0)
+    assert story.result == RunResult(0)
 
 
 def test_a_worker_that_cannot_be_started_is_a_failure() -> None:
     def start(assignment: Assignment) -> Worker:
         raise OSError("no such interpreter")
 
-    place = stage([{}])
-    around = dataclasses.replace(place.surroundings(), start=start)
-    with place.signals:
-        outcome = GroupAttempt(assignments(1), around).run()
-    assert outcome.code == 4
-    assert "no such interpreter" in outcome.failures[0].message
+    scene = stage([{}])
+    dependencies = dataclasses.replace(scene.dependencies(), start=start)
+    with scene.signals:
+        result = GroupAttempt(assignments(1), dependencies).run()
+    assert result.code == 4
+    assert "no such interpreter" in result.failures[0].message
 
 
 def test_a_failure_says_how_far_the_worker_was() -> None:
     story = tell_story({**training(12), "ends": (3.0, ABORT)}, {})
-    assert (story.outcome.failures[0].step, story.outcome.failures[0].epoch) == (12, 0)
+    assert (story.result.failures[0].step, story.result.failures[0].epoch) == (12, 0)
 
 
 def test_a_worker_that_fails_before_it_trains_was_at_no_step() -> None:
     story = tell_story({"says": [(1.0, beat(0, state=State.STARTING))], "ends": (3.0, ABORT)}, {})
-    assert (story.outcome.failures[0].step, story.outcome.failures[0].epoch) == (None, None)
+    assert (story.result.failures[0].step, story.result.failures[0].epoch) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -116,15 +116,15 @@ def test_a_worker_that_fails_before_it_trains_was_at_no_step() -> None:
     [{}, {"beat": {"index": 0}}, {"beat": 3}, {"begun": "x"}, {"stacks": 1}, {"signal": None}, {"finished": "x"}],
 )
 def test_a_worker_that_says_something_else_is_not_understood(message: dict[str, Any]) -> None:
-    assert tell_story({"says": [(1.0, message), (2.0, {"finished": 0})]}).outcome == RunResult(0)
+    assert tell_story({"says": [(1.0, message), (2.0, {"finished": 0})]}).result == RunResult(0)
 
 
 def test_what_several_workers_say_at_once_is_looked_at_once() -> None:
-    place = stage([training(5), training(6), training(7)], script=[(1.5, AttemptEnded(stop=Stop(143, "")))])
+    scene = stage([training(5), training(6), training(7)], script=[(1.5, AttemptEnded(stop=Stop(143, "")))])
     seen: list[list[int]] = []
-    around = dataclasses.replace(
-        place.surroundings(), observe=lambda states: seen.append([state.step for state in states.values()])
+    dependencies = dataclasses.replace(
+        scene.dependencies(), observe=lambda states: seen.append([state.step for state in states.values()])
     )
-    with place.signals:
-        GroupAttempt(assignments(3), around).run()
+    with scene.signals:
+        GroupAttempt(assignments(3), dependencies).run()
     assert seen == [[5, 6, 7]]

@@ -13,26 +13,26 @@ from tfdist.rundir.worker_state import State
 
 def test_who_holds_the_others_up_is_named() -> None:
     story = tell_story(training(418), training(417), training(418))
-    assert story.outcome.code == 4
-    first, *others = story.outcome.failures
+    assert story.result.code == 4
+    first, *others = story.result.failures
     assert (first.index, first.kind, first.step) == (1, "hang", 417)
     assert "has not reached step 419" in first.message and "train.py line 3" in first.message
     assert first.traceback == "File x"
     assert [failure.index for failure in others] == [0, 2]
     assert all(is_consequence(failure) for failure in others)
     assert 11 < story.seconds < 11 + ANSWER_SECONDS + TERM_SECONDS + 1
-    assert story.outcome.step == 418
+    assert story.result.step == 418
 
 
 def test_nobody_hangs_while_one_gets_on() -> None:
     getting_on = {"says": [*((t, beat(5, limit=10.0, moves=t)) for t in range(1, 60, 9)), (60.0, {"finished": 0})]}
     story = tell_story({**training(5), "says": [(1.0, beat(5, limit=10.0)), (60.5, {"finished": 0})]}, getting_on)
-    assert story.outcome.code == 0
+    assert story.result.code == 0
 
 
 def test_nobody_hangs_outside_of_fit() -> None:
     outside = {"says": [(1.0, beat(5, limit=None, state=State.STARTING)), (500.0, {"finished": 0})]}
-    assert tell_story(outside, outside).outcome.code == 0
+    assert tell_story(outside, outside).result.code == 0
 
 
 def test_the_longest_limit_counts() -> None:
@@ -40,19 +40,19 @@ def test_the_longest_limit_counts() -> None:
     compiling = {"says": [(1.0, beat(0, limit=100.0, state=State.COMPILING))], "answers": ASKED}
     story = tell_story(training(1), compiling)
     assert 101 < story.seconds < 110
-    assert story.outcome.failures[0].index == 1
+    assert story.result.failures[0].index == 1
 
 
 def test_a_stopped_process_is_named_without_asking_it() -> None:
     story = tell_story(training(5), training(5, stopped=True, obeys_term=False))
-    first = story.outcome.failures[0]
+    first = story.result.failures[0]
     assert first.index == 1 and "SIGSTOP" in first.message
     assert "dump" not in story.workers[1].heard
 
 
 def test_a_worker_that_does_not_answer_is_dumped_by_a_signal_and_named() -> None:
     story = tell_story(training(5), training(5, answers={}))
-    first = story.outcome.failures[0]
+    first = story.result.failures[0]
     assert first.index == 1 and "does not answer" in first.message
     assert story.workers[1].heard[:2] == ["dump", "native dump"]
     assert "native dump" not in story.workers[0].heard
@@ -60,4 +60,4 @@ def test_a_worker_that_does_not_answer_is_dumped_by_a_signal_and_named() -> None
 
 def test_workers_that_move_again_while_they_are_asked_do_not_hang() -> None:
     late = {"says": [(1.0, beat(5, limit=10.0)), (12.0, beat(6, limit=10.0)), (13.0, {"finished": 0})], "answers": {}}
-    assert tell_story(late).outcome == RunResult(0, step=6)
+    assert tell_story(late).result == RunResult(0, step=6)

@@ -21,20 +21,20 @@ from tfdist.launch.worker.worker_handle import Worker
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_signal_ends_workers_that_do_not_say_where_they_could_stop(number: int, code: int) -> None:
     story = tell_story({}, HANGS, signals_at=[(2.0, number)])
-    assert story.outcome.code == code
-    stop = story.outcome.stop
+    assert story.result.code == code
+    stop = story.result.stop
     assert stop is not None and signal.Signals(number).name in stop.why
-    assert story.control.told == [Hold(stop), AttemptEnded(stop=stop)]
+    assert story.coordinator.told == [Hold(stop), AttemptEnded(stop=stop)]
     assert story.workers[0].heard == ["hold", "TERM", "close"]
-    assert story.outcome.advice == "worker(s) 0, 1 did not say which step they are in"
+    assert story.result.advice == "worker(s) 0, 1 did not say which step they are in"
     assert 2 + ANSWER_SECONDS < story.seconds < 2 + ANSWER_SECONDS + TERM_SECONDS + 1
 
 
 def test_workers_stop_together_after_what_the_furthest_has_begun() -> None:
     story = tell_story(holding(41), holding(42), holding(None), signals_at=[(2.0, signal.SIGTERM)])
-    assert story.outcome.code == 143
-    assert story.outcome.stop is not None
-    assert story.outcome.advice == ""
+    assert story.result.code == 143
+    assert story.result.stop is not None
+    assert story.result.advice == ""
     for worker in story.workers:
         assert worker.got == [{"hold": True}, {"stop": {"after": 42, "code": 143}}, {"release": True}]
         assert "TERM" not in worker.heard
@@ -43,16 +43,16 @@ def test_workers_stop_together_after_what_the_furthest_has_begun() -> None:
 
 def test_workers_that_are_in_no_fit_are_ended_at_once() -> None:
     story = tell_story(holding(None), holding(None), signals_at=[(2.0, signal.SIGINT)])
-    assert story.outcome.code == 130
-    assert story.outcome.advice == "none was inside of fit"
+    assert story.result.code == 130
+    assert story.result.advice == "none was inside of fit"
     assert story.seconds < 2.0 + TERM_SECONDS + 0.5
 
 
 def test_who_has_not_stopped_within_the_grace_is_ended() -> None:
     slow = {"answers": {"hold": {"begun": 3}}}
     story = tell_story(slow, slow, signals_at=[(2.0, signal.SIGTERM)], grace=10.0)
-    assert story.outcome.code == 143
-    assert story.outcome.advice == "not all had stopped within 10 s (--grace)"
+    assert story.result.code == 143
+    assert story.result.advice == "not all had stopped within 10 s (--grace)"
     assert 12 < story.seconds < 12 + TERM_SECONDS + 1
     assert story.workers[0].heard == ["hold", "stop", "TERM", "close"]
 
@@ -61,7 +61,7 @@ def test_who_has_stopped_waits_for_who_still_saves() -> None:
     """Longer than others may take to follow a script that exits by itself."""
     saving = {"answers": {"hold": {"begun": 3}}, "says": [(20.0, {"finished": 143})]}
     story = tell_story(saving, holding(3), signals_at=[(2.0, signal.SIGTERM)])
-    assert story.outcome.code == 143
+    assert story.result.code == 143
     assert "TERM" not in story.workers[0].heard
     assert story.seconds > 20
 
@@ -69,52 +69,52 @@ def test_who_has_stopped_waits_for_who_still_saves() -> None:
 def test_the_second_signal_does_not_wait_for_the_grace() -> None:
     slow = {"answers": {"hold": {"begun": 3}}, **HANGS}
     story = tell_story(slow, signals_at=[(2.0, signal.SIGINT), (4.0, signal.SIGINT)])
-    assert story.outcome.code == 130
+    assert story.result.code == 130
     assert story.seconds < 4.5
 
 
 def test_a_second_signal_does_not_wait_for_term() -> None:
     story = tell_story(HANGS, signals_at=[(2.0, signal.SIGINT), (2.5, signal.SIGINT)])
-    assert story.outcome.code == 130
+    assert story.result.code == 130
     assert story.seconds < 3.5
 
 
 def test_a_worker_that_gets_a_signal_stops_the_job() -> None:
     told = {"says": [(1.0, {"signal": int(signal.SIGTERM)})]}
     story = tell_story(holding(7), holding(7, **told))
-    assert story.outcome.code == 143
-    assert story.outcome.stop is not None and "SIGTERM to worker 1" in story.outcome.stop.why
+    assert story.result.code == 143
+    assert story.result.stop is not None and "SIGTERM to worker 1" in story.result.stop.why
 
 
 def test_a_worker_that_dies_of_sigterm_stops_the_job_too() -> None:
     """Before it listens to signals it cannot tell of one."""
     story = tell_story({}, {"ends": (1.0, -signal.SIGTERM)})
-    assert story.outcome.code == 143
-    assert story.outcome.stop is not None and "SIGTERM to worker 1" in story.outcome.stop.why
+    assert story.result.code == 143
+    assert story.result.stop is not None and "SIGTERM to worker 1" in story.result.stop.why
 
 
 def test_a_signal_before_all_workers_are_started_is_acted_upon_at_once() -> None:
-    place = stage([holding(None), {}], signals_at=[(0.0, signal.SIGTERM)])
-    around = place.surroundings()
+    scene = stage([holding(None), {}], signals_at=[(0.0, signal.SIGTERM)])
+    dependencies = scene.dependencies()
 
     def start(assignment: Assignment) -> Worker:
-        place.signals.received.append(signal.SIGTERM)
-        return around.start(assignment)
+        scene.signals.received.append(signal.SIGTERM)
+        return dependencies.start(assignment)
 
-    with place.signals:
-        outcome = GroupAttempt(assignments(2), dataclasses.replace(around, start=start)).run()
-    assert outcome.code == 143
-    assert [worker.heard for worker in place.workers[0]] == [["hold", "TERM", "close"], []]
-    assert place.clock.now < ANSWER_SECONDS
+    with scene.signals:
+        result = GroupAttempt(assignments(2), dataclasses.replace(dependencies, start=start)).run()
+    assert result.code == 143
+    assert [worker.heard for worker in scene.workers[0]] == [["hold", "TERM", "close"], []]
+    assert scene.clock.now < ANSWER_SECONDS
 
 
 def test_a_job_that_is_done_before_it_can_stop_is_done() -> None:
     done = {"answers": {"hold": {"begun": None}}, "says": [(1.9, {"finished": 0})]}
     story = tell_story(done, {**done, "says": [(2.1, {"finished": 0})]}, signals_at=[(2.0, signal.SIGTERM)])
-    assert story.outcome == RunResult(0)
+    assert story.result == RunResult(0)
 
 
 def test_a_worker_that_fails_while_it_stops_is_said() -> None:
     story = tell_story(holding(3), {"ends": (2.1, ABORT)}, signals_at=[(2.0, signal.SIGTERM)])
-    assert story.outcome.code == 143
-    assert [failure.index for failure in story.outcome.failures] == [1]
+    assert story.result.code == 143
+    assert [failure.index for failure in story.result.failures] == [1]

@@ -42,4 +42,4 @@ def done(index: int, code: int, *, since: float = NOW, gone: bool = False) -> Wo
 )
 def test_what_to_do(workers: list[WorkerExit], verdict: ExitAction, code: int, culprits: tuple[int, ...]) -> None:
     decision = decide_exit(workers, NOW)
-    assert (decision.verdict, decision.code, decision.culprits) == (verdict, code, culprits)
+    assert (decision.action, decision.code, decision.culprits) == (verdict, code, culprits)

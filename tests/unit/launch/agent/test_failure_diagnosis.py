@@ -1,14 +1,20 @@
-"""What ended a worker, as its launcher concludes it."""
+"""What ended a worker, as its launcher diagnoses it."""
 
 from __future__ import annotations
 
 import signal
+from pathlib import Path
 
 import pytest
 
+from tests.unit.launch.fakes import Clock, FakeWorker
 from tfdist.errors import RunDirError
-from tfdist.launch.agent.failure_diagnosis import from_error, from_signal, from_start
+from tfdist.launch.agent.failure_diagnosis import ExitDiagnosis, from_error, from_signal, from_start
+from tfdist.launch.agent.oom_detection import OomKillCount
 from tfdist.rundir.failure import Failure
+from tfdist.rundir.layout import RunDir
+
+KILLED = -signal.SIGKILL
 
 ERROR = {"index": 1, "host": "h", "pid": 9, "type": "ValueError", "message": "boom", "traceback": "Trace", "time": 1.0}
 
@@ -32,3 +38,35 @@ def test_signals_are_named_with_what_they_may_mean() -> None:
 def test_a_start_that_fails_has_its_errors_exit_code() -> None:
     assert from_start(0, OSError("no memory")).exit_code == 4
     assert from_start(0, RunDirError("full")).exit_code == 2
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDir:
+    return RunDir(tmp_path)
+
+
+def test_a_kill_for_want_of_memory_is_not_taken_for_one_on_purpose(run: RunDir) -> None:
+    kills = iter([OomKillCount(None, 0), OomKillCount(None, 1), OomKillCount(None, 1), OomKillCount(None, 1)])
+    diagnosis = ExitDiagnosis(run, lambda: next(kills))
+    kinds = []
+    for _ in range(2):
+        # A restarted worker is not blamed for the kill of the one before it.
+        diagnosis.start(0)
+        failure = diagnosis(FakeWorker(0, Clock()), KILLED)
+        kinds.append(failure and failure.kind)
+    assert kinds == ["memory", "signal"]
+
+
+def test_a_worker_that_the_launcher_ended_did_not_fail(run: RunDir) -> None:
+    worker = FakeWorker(0, Clock(), ended_by_launcher=True)
+    assert ExitDiagnosis(run)(worker, KILLED) is None
+
+
+def test_without_a_whole_error_file_the_exit_code_tells(run: RunDir) -> None:
+    file = run.error_file(0, 0)
+    file.parent.mkdir(parents=True)
+    file.write_text('{"index": 0, "host":')
+    diagnosis = ExitDiagnosis(run, lambda: OomKillCount(None, None))
+    diagnosis.start(0)
+    failure = diagnosis(FakeWorker(0, Clock()), -signal.SIGABRT)
+    assert failure is not None and (failure.kind, failure.type) == ("signal", "SIGABRT")

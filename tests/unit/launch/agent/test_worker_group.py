@@ -25,30 +25,30 @@ RUNNING, STOPPING, RESTARTING = JobPhase.RUNNING, JobPhase.STOPPING, JobPhase.RE
 class Story:
     """One job."""
 
-    outcome: RunResult
+    result: RunResult
     phases: list[tuple[JobPhase, int]]
     told: list[Restart]
-    place: Stage
+    scene: Stage
 
 
-def tell_story(place: Stage, max_restarts: int = 0, diagnose: Any = None) -> Story:
+def tell_story(scene: Stage, max_restarts: int = 0, diagnose: Any = None) -> Story:
     phases: list[tuple[JobPhase, int]] = []
     told: list[Restart] = []
-    around = place.surroundings()
+    dependencies = scene.dependencies()
     life = JobLifecycle()
     life.enter(JobPhase.FORMING)
-    life.tell(lambda phase, attempt: phases.append((phase, attempt)))
+    life.call(lambda phase, attempt: phases.append((phase, attempt)))
     if diagnose is not None:
-        around = dataclasses.replace(around, diagnose=diagnose)
+        dependencies = dataclasses.replace(dependencies, diagnose=diagnose)
     group = WorkerGroup(
-        assignments(len(place.workers[0]), len(place.control.remote)),
-        around,
+        assignments(len(scene.workers[0]), len(scene.coordinator.remote)),
+        dependencies,
         life,
         max_restarts,
-        lambda outcome, restart: told.append(restart),
+        lambda result, restart: told.append(restart),
     )
-    with place.signals:
-        return Story(group.run(), phases, told, place)
+    with scene.signals:
+        return Story(group.run(), phases, told, scene)
 
 
 def dies(at_step: int = 0, limit: float | None = None) -> dict[str, Any]:
@@ -63,20 +63,20 @@ LOST = (Failure(1, "b", 0.0, "lost", "the launcher of worker(s) 1 is gone"),)
 
 def test_a_job_that_goes_well_runs_once() -> None:
     story = tell_story(stage([DONE, DONE]), 3)
-    assert story.outcome == RunResult(0)
+    assert story.result == RunResult(0)
     assert story.phases == [(RUNNING, 0), (STOPPING, 0), (JobPhase.DONE, 0)]
 
 
 def test_without_restarts_the_first_failure_is_the_last() -> None:
     story = tell_story(stage([dies(), {}]))
-    assert story.outcome.code == 4
-    assert story.outcome.advice == ""
+    assert story.result.code == 4
+    assert story.result.advice == ""
     assert story.phases[-1] == (JobPhase.FAILED, 0)
 
 
 def test_all_workers_start_again() -> None:
     story = tell_story(stage([dies(3), {}], [DONE, DONE]), 1)
-    assert story.outcome.code == 0
+    assert story.result.code == 0
     assert story.phases == [
         (RUNNING, 0),
         (STOPPING, 0),
@@ -86,21 +86,21 @@ def test_all_workers_start_again() -> None:
         (JobPhase.DONE, 1),
     ]
     assert [restart.attempt for restart in story.told] == [1]
-    assert [worker.heard for worker in story.place.workers[0]][1] == ["TERM", "close"]
+    assert [worker.heard for worker in story.scene.workers[0]][1] == ["TERM", "close"]
 
 
 def test_only_restarts_without_progress_count() -> None:
     steps = [5, 9, 20, 21]
     story = tell_story(stage(*([dies(step)] for step in steps), [DONE]), 1)
-    assert story.outcome.code == 0
+    assert story.result.code == 0
     assert [restart.delay for restart in story.told] == [1, 1, 1, 1]
 
 
 def test_the_delay_grows_and_the_count_ends() -> None:
     story = tell_story(stage(*([dies(5)] for _ in range(5))), 3)
-    assert story.outcome.code == 4
+    assert story.result.code == 4
     assert [restart.delay for restart in story.told] == [1, 2, 4]
-    assert "3 times without any progress" in story.outcome.advice
+    assert "3 times without any progress" in story.result.advice
     assert story.phases[-1] == (JobPhase.FAILED, 3)
 
 
@@ -117,23 +117,23 @@ def exception(kind: str = "exception", step: int = 7) -> Any:
 def test_what_would_fail_again_is_not_tried_again(kind: str) -> None:
     story = tell_story(stage([dies()]), 3, exception(kind))
     assert story.told == []
-    assert "fail in the same way" in story.outcome.advice
+    assert "fail in the same way" in story.result.advice
 
 
 def test_an_exception_at_the_same_step_twice_is_enough() -> None:
     story = tell_story(stage(*([dies(7)] for _ in range(3))), 9, exception())
     assert len(story.told) == 1
-    assert "ValueError came at the same step twice" in story.outcome.advice
+    assert "ValueError came at the same step twice" in story.result.advice
 
 
 @pytest.mark.parametrize("leads", [True, False])
 def test_a_signal_during_the_delay_ends_the_job(leads: bool) -> None:
     script = [] if leads else [(0.2, Restart(1, 5.0, ""))]
-    place = stage([dies()], leads=leads, remote=(1,), script=script, signals_at=[(0.7, signal.SIGTERM)])
-    story = tell_story(place, 3)
+    scene = stage([dies()], leads=leads, remote=(1,), script=script, signals_at=[(0.7, signal.SIGTERM)])
+    story = tell_story(scene, 3)
     assert story.phases == [(RUNNING, 0), (STOPPING, 0), (RESTARTING, 0), (JobPhase.FAILED, 1)]
-    assert story.outcome.code == 143
-    assert place.control.told[-1] == AttemptEnded(stop=story.outcome.stop)
+    assert story.result.code == 143
+    assert scene.coordinator.told[-1] == AttemptEnded(stop=story.result.stop)
 
 
 def test_a_follower_does_as_the_leader_says() -> None:
@@ -143,66 +143,66 @@ def test_a_follower_does_as_the_leader_says() -> None:
     story = tell_story(again)
     assert [attempt for _, attempt in story.phases] == [0, 0, 0, 1, 1, 1]
     enough = tell_story(stage([dies()], leads=False, remote=(1,), script=[(1.0, GiveUp("why"))]))
-    assert enough.outcome.advice == "why"
+    assert enough.result.advice == "why"
 
 
 def test_a_follower_whose_leader_says_nothing_gives_up() -> None:
     story = tell_story(stage([dies()], leads=False, remote=(1,)), 3)
-    assert story.outcome.code == 4
-    assert "does not say" in story.outcome.advice
-    assert story.place.clock.now < 60
+    assert story.result.code == 4
+    assert "does not say" in story.result.advice
+    assert story.scene.clock.now < 60
 
 
 def test_a_follower_does_not_wait_for_a_leader_that_is_gone() -> None:
-    place = stage([dies()], leads=False, remote=(1,))
-    place.control.gone_at = 1.0
-    story = tell_story(place)
-    assert (story.outcome.code, story.outcome.advice) == (4, "")
-    assert place.clock.now < 2
+    scene = stage([dies()], leads=False, remote=(1,))
+    scene.coordinator.gone_at = 1.0
+    story = tell_story(scene)
+    assert (story.result.code, story.result.advice) == (4, "")
+    assert scene.clock.now < 2
 
 
 @pytest.mark.parametrize(("verdict", "code"), [(Restart(1, 5.0, ""), 143), (GiveUp(""), 4)])
 def test_a_signal_to_a_follower_that_waits_for_the_verdict_is_the_leaders_matter(verdict: Any, code: int) -> None:
     script = [(3.0, verdict)]
-    place = stage([dies()], leads=False, remote=(1,), script=script, signals_at=[(2.0, signal.SIGTERM)])
-    story = tell_story(place, 3)
-    assert story.outcome.code == code
-    stops = [event.stop for event in place.control.told if isinstance(event, StopRequested)]
+    scene = stage([dies()], leads=False, remote=(1,), script=script, signals_at=[(2.0, signal.SIGTERM)])
+    story = tell_story(scene, 3)
+    assert story.result.code == code
+    stops = [event.stop for event in scene.coordinator.told if isinstance(event, StopRequested)]
     assert [stop.code for stop in stops] == [143]
     # All launchers stop: the one that leads hears of it in any case.
-    assert (place.control.told[-1] == AttemptEnded(stop=story.outcome.stop)) == (code == 143)
+    assert (scene.coordinator.told[-1] == AttemptEnded(stop=story.result.stop)) == (code == 143)
 
 
 def test_the_second_signal_does_not_wait_for_the_verdict() -> None:
     signals_at = [(1.0, signal.SIGINT), (2.0, signal.SIGINT)]
     story = tell_story(stage([dies()], leads=False, remote=(1,), signals_at=signals_at))
-    assert story.outcome.code == 4
-    assert story.place.clock.now < 3
+    assert story.result.code == 4
+    assert story.scene.clock.now < 3
 
 
 @pytest.mark.parametrize("event", ["held", "ended"])
 def test_a_follower_stops_when_the_leader_was_stopped_meanwhile(event: str) -> None:
     stopping = Hold(STOP) if event == "held" else AttemptEnded(stop=STOP)
     story = tell_story(stage([dies()], leads=False, remote=(1,), script=[(1.0, stopping)]))
-    assert (story.outcome.code, story.outcome.stop) == (143, STOP)
-    assert [failure.index for failure in story.outcome.failures] == [0]
+    assert (story.result.code, story.result.stop) == (143, STOP)
+    assert [failure.index for failure in story.result.failures] == [0]
 
 
 def test_what_comes_behind_the_verdict_belongs_to_the_next_attempt() -> None:
     """The leader was stopped right after it had said that all start again, and hung up."""
     script = [(1.0, Restart(1, 1.0, "")), (1.0, AttemptEnded(stop=STOP))]
     story = tell_story(stage([dies()], leads=False, remote=(1,), script=script))
-    assert (story.outcome.code, story.outcome.stop) == (143, STOP)
+    assert (story.result.code, story.result.stop) == (143, STOP)
 
 
 def test_another_launchers_attempt_that_has_failed_already_counts() -> None:
     """Its delay was over a little earlier than here."""
-    place = stage([dies()], [{}], [DONE], remote=(1,), script=[(0.5, AttemptEnded((from_signal(1, 9),)))])
-    place.control.script.append((4.0, WorkerDone(1, 0, False)))
-    story = tell_story(place, 3)
-    assert story.outcome.code == 0
+    scene = stage([dies()], [{}], [DONE], remote=(1,), script=[(0.5, AttemptEnded((from_signal(1, 9),)))])
+    scene.coordinator.script.append((4.0, WorkerDone(1, 0, False)))
+    story = tell_story(scene, 3)
+    assert story.result.code == 0
     assert [attempt for phase, attempt in story.phases if phase is RUNNING] == [0, 1, 2]
-    assert place.workers[1][0].heard == ["TERM", "close"]
+    assert scene.workers[1][0].heard == ["TERM", "close"]
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_another_launchers_attempt_that_has_failed_already_counts() -> None:
 )
 def test_what_other_launchers_say_during_the_delay_counts(event: Any, code: int) -> None:
     story = tell_story(stage([dies()], remote=(1,), script=[(0.5, event)]), 3)
-    assert story.outcome.code == code
+    assert story.result.code == code
     assert story.phases[-1][0] is JobPhase.FAILED
 
 
@@ -220,9 +220,9 @@ def test_a_stop_that_is_heard_together_with_the_end_of_an_attempt_counts(leads: 
     """Whether one reads both at once, or the stop a moment later, is a matter of luck."""
     script = [(1.0, AttemptEnded((from_signal(1, 9),))), (1.0, event)]
     script += [(9.0, WorkerDone(1, 0, False)), (9.0, WorkerDone(2, 0, False))]
-    place = stage([{}], [DONE], leads=leads, remote=(1, 2), script=script)
-    story = tell_story(place, 3)
-    assert story.outcome.code == 143
+    scene = stage([{}], [DONE], leads=leads, remote=(1, 2), script=script)
+    story = tell_story(scene, 3)
+    assert story.result.code == 143
     assert [attempt for phase, attempt in story.phases if phase is RUNNING] == [0]
 
 
@@ -234,13 +234,13 @@ def test_what_another_launchers_workers_say_behind_the_end_of_an_attempt_is_over
     ]
     script += [(9.0, WorkerDone(1, 0, False)), (9.0, WorkerDone(2, 0, False))]
     story = tell_story(stage([{}], [DONE], remote=(1, 2), script=script), 3)
-    assert story.outcome.code == 0
+    assert story.result.code == 0
     assert [attempt for phase, attempt in story.phases if phase is RUNNING] == [0, 1]
 
 
 def test_the_leader_tells_of_each_restart() -> None:
-    place = stage([dies()], [dies()], remote=(1,))
-    story = tell_story(place, 1)
-    verdicts: Sequence[Any] = [event for event in place.control.told if isinstance(event, Restart | GiveUp)]
+    scene = stage([dies()], [dies()], remote=(1,))
+    story = tell_story(scene, 1)
+    verdicts: Sequence[Any] = [event for event in scene.coordinator.told if isinstance(event, Restart | GiveUp)]
     assert [type(verdict) for verdict in verdicts] == [Restart, GiveUp]
-    assert story.outcome.code == 4
+    assert story.result.code == 4
