@@ -1,7 +1,7 @@
 """Coordinated stop: all workers of an attempt stop after the same batch, so that the checkpoint they save is whole.
 
-A worker that stopped on its own would leave the others in a step that never ends. So every worker is held first and
-says how many batches it has begun. These counts differ by one at most, and all workers can finish as many batches as
+A worker that stopped on its own would leave the others in a step that never ends. So every worker is held first, and
+tells how many batches it has begun. These counts differ by one at most, and all workers can finish as many batches as
 any of them has begun: that is where they stop.
 """
 
@@ -14,7 +14,7 @@ from tfdist.launch.peers.messages import BatchesBegun, Event, Hold, Stop, StopAt
 from tfdist.launch.worker.worker_handle import Worker
 
 ANSWER_SECONDS = 3.0
-"""How long held workers may take to say what they have begun."""
+"""How long held workers may take to tell how many batches they have begun."""
 
 
 class StopPoint:

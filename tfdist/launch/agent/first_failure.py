@@ -9,10 +9,10 @@ from tfdist.errors import WorkerFailedError
 from tfdist.rundir.failure import Failure
 
 WAITING = "waiting"
-"""The type of a hang's failure for those workers that only wait for another one."""
+"""The type of the failures of workers that only wait for one that hangs."""
 
-# How a worker ends when another one is gone: by TensorFlow's exceptions, by tfdist's for them, or because TensorFlow's
-# coordination service aborts it.
+# How a worker ends when another one is gone: by an exception of TensorFlow's or by tfdist's for it, or because
+# TensorFlow's coordination service aborts it.
 _CONSEQUENCES = (
     "UnavailableError",
     "AbortedError",

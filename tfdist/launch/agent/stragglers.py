@@ -1,6 +1,6 @@
-"""Which workers are slower than the others, and what that costs: every step waits for the slowest worker.
+"""Stragglers: which workers are slower than the others, and what that costs, as every step waits for the slowest.
 
-Pure: fed with the workers' states, it returns what is to be said.
+Decides from the workers' states, without effects, and returns the messages for the user.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from tfdist.rundir.worker_state import State, WorkerState
 from tfdist.text import format_duration
 
 SLOWER = 1.2
-"""Times the median of the others that a straggler takes for a step."""
+"""A straggler takes more than this many times the median of the others for a step."""
 
 STEPS = 50
-"""For how many steps in a row it must."""
+"""Steps in a row after which a straggler is reported."""
 
 _MARKED = 2.0
-"""By which factor what a straggler costs must grow or shrink to be said again."""
+"""Factor by which the cost of a straggler must grow or shrink to be reported again."""
 
 _ENDED = (State.FINISHED, State.FAILED)
 
 
 @dataclass(frozen=True)
 class WorkerLag:
-    """One worker beside the others.
+    """One worker's time for a step, compared with the others'.
 
     Attributes:
         index: The worker.
-        busy: Seconds a step that it takes for itself.
+        busy: Seconds a step that it takes for itself, without waiting for the others.
         others: The median of the same over the other workers.
     """
 
@@ -44,22 +44,22 @@ class WorkerLag:
 
     @property
     def cost(self) -> float:
-        """Seconds that a step of all takes longer than with a worker as quick as the others; 0 when it is as quick."""
+        """Seconds that each step of all workers waits for this one; 0 when it is as fast as the others."""
         return max(0.0, self.busy - self.others)
 
     @property
     def slower(self) -> float:
-        """By which part it is slower than the others: 0.2 for 20 %."""
+        """How much slower than the others it is: 0.2 for 20 %."""
         return self.busy / self.others - 1
 
     @property
     def is_straggling(self) -> bool:
-        """Whether it is slower than the others by more than what is usual."""
+        """Whether it is slower than the others by more than usual."""
         return self.busy > SLOWER * self.others
 
 
 def lags(states: Iterable[WorkerState]) -> dict[int, WorkerLag]:
-    """Every worker that takes steps beside the others that do; empty where fewer than two are known to."""
+    """The lag of every worker that takes steps; empty where fewer than two are known to."""
     newest: dict[int, WorkerState] = {}
     for state in states:
         if state.busy > 0 and state.state not in _ENDED:
@@ -73,7 +73,7 @@ def lags(states: Iterable[WorkerState]) -> dict[int, WorkerLag]:
 
 
 def _median_without(one: float, ordered: Sequence[float]) -> float:
-    """The median of at least two ascending numbers without one of them. For each of many, sorting once is enough."""
+    """The median of at least two ascending numbers without one of them. They are sorted once for all workers."""
     place = bisect.bisect_left(ordered, one)
     low, high = (len(ordered) - 2) // 2, (len(ordered) - 1) // 2
     return sum(ordered[at + (at >= place)] for at in (low, high)) / 2
@@ -85,12 +85,12 @@ class _Watched:
 
     Attributes:
         step: Where it was when last seen.
-        other_since: Since which step it has been otherwise than `said` says; None while it is not.
-        cost: Seconds that it has cost all since it began to straggle.
-        began: At which step that was.
-        said: What was said of it last; None when nothing, or that it is over.
-        patience: Steps in a row that change what is said; longer after each time that it was over, so that a worker
-            around the limit does not fill the terminal.
+        other_since: The step since which it has differed from `said`; None while it does not.
+        cost: Seconds that it has cost all workers since it began to straggle.
+        began: The step at which it began to.
+        said: What was reported of it last; None when nothing, or that it has caught up.
+        patience: Steps in a row that it must differ for before that is reported; doubled each time that it has caught
+            up, so that a worker around the limit does not fill the terminal.
     """
 
     step: int
@@ -102,10 +102,10 @@ class _Watched:
 
 
 class Stragglers:
-    """Names the workers that are slower than the others by more than 20 % for 50 steps in a row.
+    """Reports the workers that are slower than the others by more than 20 % for 50 steps in a row.
 
-    `busy` is a mean over the last 50 steps, so one slow step among quick ones stands out for 50 steps and no longer,
-    and is named by nobody.
+    `busy` is a mean over the last 50 steps, so one slow step stands out for 50 steps and no longer, and is not
+    reported.
     """
 
     def __init__(self) -> None:
@@ -113,7 +113,7 @@ class Stragglers:
         self._attempt = 0
 
     def observe(self, states: Mapping[int, WorkerState]) -> list[str]:
-        """Takes the newest state of every worker that is known, in any rhythm; returns messages, one line each."""
+        """Takes the newest states of the workers, at any intervals; returns messages, one line each."""
         attempt = max((state.attempt for state in states.values()), default=0)
         if attempt != self._attempt:
             self._attempt, self._watched = attempt, {}
@@ -129,7 +129,7 @@ class Stragglers:
 
 
 def _advance(before: _Watched, state: WorkerState, lag: WorkerLag) -> tuple[_Watched, str]:
-    """What is known of a worker after one more look at it, and what is to be said."""
+    """What is known of a worker after its new state, and the message, empty for none."""
     steps = state.step - before.step
     is_other = lag.is_straggling if before.said is None else _differs(before.said, lag)
     began, cost = before.began, before.cost
@@ -149,7 +149,7 @@ def _advance(before: _Watched, state: WorkerState, lag: WorkerLag) -> tuple[_Wat
 
 
 def _differs(said: WorkerLag, lag: WorkerLag) -> bool:
-    """Whether what was said of a straggler holds no more."""
+    """Whether what was reported of a straggler no longer holds."""
     return not lag.is_straggling or not said.cost / _MARKED < lag.cost < said.cost * _MARKED
 
 

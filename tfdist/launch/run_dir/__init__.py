@@ -1,1 +1,6 @@
-"""run_dir"""
+"""What a launcher does with the run directory.
+
+`run_location` creates or joins it, and `run_lock` keeps other jobs out of it. While the job runs, `run_records` writes
+states, phases and failures and `launcher_ledger` the launcher's lines of the ledger. `failure_report` puts the result
+into words for the terminal.
+"""

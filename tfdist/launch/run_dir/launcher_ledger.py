@@ -1,4 +1,4 @@
-"""The launcher's part of the run's ledger: when the workers of an attempt were started, and how it ended."""
+"""The launcher's part of the run's ledger: when each attempt started, and how it ended."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MAX_CHARACTERS = 300
 
 
 class LauncherLedger:
-    """Writes the turns of a job into its ledger. A disk that takes nothing must not end the job.
+    """Writes the start and the end of each attempt into the ledger. A disk that cannot be written is passed over.
 
     Args:
         file: The ledger; None for a launcher without the chief, which writes nothing.
@@ -29,23 +29,23 @@ class LauncherLedger:
         self._attempt = 0
 
     def running(self, attempt: int) -> None:
-        """The workers of attempt number `attempt` are about to be started."""
+        """The workers of attempt number `attempt` are about to start."""
         self._attempt = attempt
         begun, self._begun = self._begun, None
         self._write(AttemptPhase.RUNNING, since=begun)
 
-    def restarting(self, outcome: RunResult) -> None:
+    def restarting(self, result: RunResult) -> None:
         """The attempt has ended, and there is another one."""
-        self._write_end(AttemptPhase.RESTARTING, outcome)
+        self._write_end(AttemptPhase.RESTARTING, result)
 
-    def over(self, outcome: RunResult) -> None:
+    def over(self, result: RunResult) -> None:
         """The job has ended."""
-        phase = AttemptPhase.STOPPED if outcome.stop else AttemptPhase.FAILED if outcome.failures else AttemptPhase.DONE
-        self._write_end(phase, outcome)
+        phase = AttemptPhase.STOPPED if result.stop else AttemptPhase.FAILED if result.failures else AttemptPhase.DONE
+        self._write_end(phase, result)
 
-    def _write_end(self, phase: AttemptPhase, outcome: RunResult) -> None:
-        noticed = outcome.failures[0].time if outcome.failures else None
-        self._write(phase, why=_why(outcome), step=outcome.step, noticed=noticed)
+    def _write_end(self, phase: AttemptPhase, result: RunResult) -> None:
+        noticed = result.failures[0].time if result.failures else None
+        self._write(phase, why=_why(result), step=result.step, noticed=noticed)
 
     def _write(self, phase: AttemptPhase, **more: Any) -> None:
         if self._file is not None:
@@ -55,11 +55,11 @@ class LauncherLedger:
                 )
 
 
-def _why(outcome: RunResult) -> str:
-    """What ended an attempt, in one line; empty when it came to its end."""
-    if outcome.stop is not None:
-        return outcome.stop.why
-    if not outcome.failures:
+def _why(result: RunResult) -> str:
+    """What ended an attempt, in one line; empty when its workers were done."""
+    if result.stop is not None:
+        return result.stop.why
+    if not result.failures:
         return ""
-    first = outcome.failures[0]
+    first = result.failures[0]
     return f"worker {first.index}: {first.what_in_line()}"[:_MAX_CHARACTERS]

@@ -1,4 +1,4 @@
-"""Where a job writes and what its workers have in common: made by the chief's launcher, joined by the others."""
+"""Run location: the job's run directory, seed and attempt. The chief's launcher makes it, the others join it."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ _RETRY_SECONDS = 0.1
 
 @dataclass(frozen=True)
 class RunLocation:
-    """One job's common ground, as one launcher sees it.
+    """Where a job writes and what its workers have in common, as one launcher sees it.
 
     Attributes:
         run_dir: The run directory on this machine.
         shown: The same, as the user or the chief's launcher wrote it; other hosts look for it by this name.
         seed: The run's seed.
-        attempt: Starts of the group before this one.
-        job: Different for every job: by it a launcher knows a directory that it shares.
-        writes_failure: Whether this launcher writes the failure record: not where another one does.
+        attempt: Starts of the workers before this one.
+        job: Different for every job; a launcher recognizes a shared directory by it.
+        writes_failure: Whether this launcher writes the failure record, which one launcher of a directory does.
     """
 
     run_dir: RunDir
@@ -46,19 +46,19 @@ class RunLocation:
     writes_failure: bool
 
     def go(self) -> dict[str, Any]:
-        """What the chief's launcher hands out."""
+        """What the chief's launcher sends to the others."""
         return {"run_dir": self.shown, "seed": self.seed, "attempt": self.attempt, "job": self.job}
 
 
 def create_run_location(
     run_dir: str | None, *, name: str, overwrite: bool, seed: int | None, resume: Resume = "never"
 ) -> RunLocation:
-    """Creates a job's run directory and draws its seed when none is given: for the chief's launcher alone.
+    """Creates a job's run directory, and draws its seed when none is given. For the chief's launcher alone.
 
-    A run that goes on keeps its seed, and counts its starts on.
+    A run that is resumed keeps its seed, and its attempts are counted on.
 
     Raises:
-        RunDirError: The directory holds another run, or cannot be made or written, or has no run to go on.
+        RunDirError: The directory holds another run, cannot be made or written, or has no run to resume.
     """
     run = create_run_dir(run_dir, name=name, overwrite=overwrite, resume=resume)
     if seed is None:
@@ -78,10 +78,10 @@ def join_run_location(
     resume: Resume = "never",
     patience: float = VISIBLE_SECONDS,
 ) -> RunLocation:
-    """The place of a launcher without the chief: the chief's directory where it is shared, else one of the same name.
+    """The location for a launcher without the chief: the chief's directory if shared, else one of the same name.
 
     Args:
-        go: What the chief's launcher handed out.
+        go: What the chief's launcher sent.
         run_dir: `--run-dir` as given on this host; None takes the chief's name for it.
         name: The run's name.
         overwrite: Whether an earlier run is replaced.
@@ -89,7 +89,7 @@ def join_run_location(
         patience: Seconds in which a shared directory must show that it is this job's.
 
     Raises:
-        FormingError: `go` is not what this version hands out.
+        FormingError: `go` is not what this version sends.
         RunDirError: The directory holds another run, or cannot be made or written.
     """
     try:
@@ -97,11 +97,11 @@ def join_run_location(
         seed, attempt, job = int(go["seed"]), int(go["attempt"]), str(go["job"])
     except (KeyError, TypeError, ValueError):
         raise FormingError(
-            f"The chief's launcher hands out something else than a run directory, a seed and a job. Received: {go!r}. "
+            f"Expected a run directory, a seed and a job from the chief's launcher. Received: {go!r}. "
             "Install the same version of tfdist on every host."
         ) from None
     run = RunDir(Path(shown))
-    # Two launchers of one machine may come at once to a directory that they share with each other alone.
+    # Two launchers of one machine may make a directory at once that they share, but not with the chief.
     with _locked(run.path):
         shared = _is_of(run, job, patience)
         if shared:
@@ -118,7 +118,7 @@ def _mark(run: RunDir, job: str, **more: Any) -> None:
 
 
 def _seed_before(run: RunDir) -> int:
-    """The seed that an earlier start of the run has drawn; a new one in a new run directory."""
+    """The seed that an earlier start of the run drew; a new one in a new run directory."""
     seed = (_record(run) or {}).get("seed")
     return seed if isinstance(seed, int) else secrets.randbelow(_SEEDS)
 
@@ -155,7 +155,7 @@ def _locked(path: Path) -> Iterator[None]:
         ) from error
     try:
         deadline = time.monotonic() + _LOCK_SECONDS
-        # A file system without locks must not stop the run; it only leaves the rare race open.
+        # A file system without locks does not stop the run; the race, which is rare, stays open.
         with contextlib.suppress(OSError):
             while not _try_lock(descriptor) and time.monotonic() < deadline:
                 time.sleep(_RETRY_SECONDS)

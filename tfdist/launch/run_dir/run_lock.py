@@ -1,4 +1,4 @@
-"""Keeps a second job out of the run directory of one that still runs."""
+"""Lock on run directories: keeps other jobs out of the one that a running job writes into."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from tfdist.rundir.layout import RunDir
 
 
 class RunLock:
-    """While entered, run directories that no other job on this file system may take.
+    """While entered, holds run directories that no other job on this file system may take.
 
-    It is a lock on the directory of states, which the kernel ends with the launcher, however that ends. `--overwrite`
-    removes an earlier run's files, but never the directory itself.
+    Holds `flock`s on the directories of states, which the kernel releases with the launcher, however that ends.
+    `--overwrite` removes the files of an earlier run, but never this directory itself.
     """
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class RunLock:
             os.close(self._held.popitem()[1])
 
     def take(self, run: RunDir) -> None:
-        """Holds a run directory; does nothing where none has been made yet.
+        """Takes a run directory; does nothing where none has been made yet.
 
         Raises:
             RunDirError: Another job holds it.
@@ -52,7 +52,7 @@ class RunLock:
 
 
 def _is_locked(descriptor: int) -> bool:
-    """Locks a directory; returns whether another one has. A file system without locks must not stop the run."""
+    """Locks a directory; returns whether another job holds it. A file system without locks does not stop the run."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

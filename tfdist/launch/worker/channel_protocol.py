@@ -12,7 +12,7 @@ The worker sends:
 - `{"signal": N}`: it got a signal that is meant for the whole job, such as the SIGTERM that a scheduler sends to every
   process.
 - `{"finished": CODE}`: its work is done.
-- `{"failed": ERROR}`: the content of its error file, when no disk takes that file.
+- `{"failed": ERROR}`: the content of its error file, when that file cannot be written.
 
 The launcher sends:
 

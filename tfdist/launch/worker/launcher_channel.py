@@ -23,7 +23,7 @@ _log = logging.getLogger("tfdist")
 
 
 def _end_this_worker() -> None:
-    """Ends this process and all that it started, at once: without a launcher nothing else would."""
+    """Ends this process and its process group at once: without a launcher nothing else would."""
     if os.getpgrp() == os.getpid():
         os.killpg(os.getpgrp(), signal.SIGKILL)
     os._exit(128 + signal.SIGTERM)
@@ -80,11 +80,11 @@ class LauncherChannel:
         return self._released.wait(timeout)
 
     def failed(self, error: Mapping[str, Any]) -> None:
-        """Reports the error that ends this worker, for when no disk takes the error file."""
+        """Reports the error that ends this worker, for when its error file cannot be written."""
         self._send({"failed": dict(error)})
 
     def beat(self, state: Mapping[str, Any]) -> None:
-        """Reports what this worker is doing. When the socket is full the report is dropped: the next one will come."""
+        """Reports what this worker is doing; drops the report when the socket is full, as the next one will come."""
         with contextlib.suppress(OSError, ValueError):
             if is_writable(self._socket):
                 self._send({"beat": dict(state)})
@@ -124,7 +124,7 @@ class LauncherChannel:
             try:
                 reply = self._handlers[name](message[name])
             except Exception:
-                # This thread ends the worker when the launcher is gone, so it must survive.
+                # This thread must survive: it ends the worker when the launcher is gone.
                 _log.exception("The launcher's message %r could not be answered.", name)
                 continue
             if reply is not None:

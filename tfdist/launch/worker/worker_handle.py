@@ -1,4 +1,4 @@
-"""What the group of workers needs of one: `WorkerProcess` has it, and tests have fakes."""
+"""The interface of a worker that its worker group uses: `WorkerProcess` implements it, and so do fakes in tests."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from tfdist.net.line_socket import Message
 
 
 class Worker(Protocol):
-    """What the group needs of `WorkerProcess`.
+    """A worker, as its group uses it. `WorkerProcess` documents the methods.
 
-    `told` is the error record of a worker that could not write its error file.
+    Attributes:
+        told: The error that the worker sent because it could not write its error file; None without one.
     """
 
     index: int
@@ -36,7 +37,7 @@ class Worker(Protocol):
 
 
 def process_facts(worker: Worker) -> dict[str, Any]:
-    """What a failure tells of the worker's process."""
+    """The fields of a `Failure` that describe the worker's process."""
     return {
         "address": worker.address,
         "pid": worker.pid,

@@ -1,4 +1,4 @@
-"""One worker process: its own session and process group, its channel, its output."""
+"""One worker process: starts it in a session of its own, with its channel and its output, and ends it."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class WorkerProcess:
     """A started worker.
 
     Args:
-        assignment: What the worker must know; its channel is made here.
+        assignment: What the worker must know; its channel is added here.
         log: The worker's log file.
-        terminal: Where its output is shown; None when it is not.
+        terminal: Shows its output; None when that is not shown.
         module: The module that the worker runs.
         environ: The environment that the worker's is made from; None for this process's.
 
     Raises:
-        OSError: The process cannot be started or the log not be opened.
+        OSError: The process cannot be started, or the log cannot be opened.
     """
 
     def __init__(
@@ -65,7 +65,8 @@ class WorkerProcess:
                     stderr=subprocess.PIPE,
                     bufsize=0,
                     pass_fds=tuple(fd for fd in (theirs.fileno(), assignment.config_fd) if fd is not None),
-                    # Ctrl-C at the terminal reaches the launcher alone; one signal reaches all that a worker started.
+                    # Ctrl-C at the terminal reaches the launcher alone; a signal to the group reaches the worker's
+                    # children too.
                     start_new_session=True,
                 )
             undo.callback(self._abandon)
@@ -83,7 +84,7 @@ class WorkerProcess:
         return self._channel.fileno()
 
     def receive(self) -> list[Message]:
-        """What the worker has said since the last time; the error record of a last word is kept in `told`."""
+        """The messages that have come since the last call. The error of a last one is kept in `told`."""
         self._channel.flush()
         try:
             messages = self._channel.receive()
@@ -94,27 +95,27 @@ class WorkerProcess:
         return messages
 
     def send(self, message: Message) -> None:
-        """Says something to the worker; never waits."""
+        """Sends a message to the worker; never waits."""
         self._channel.send(message)
 
     def poll(self) -> int | None:
-        """The exit code, negative for a signal; None while the worker runs. What it started ends with it."""
+        """The exit code, negative for a signal; None while the worker runs. Processes that it started end with it."""
         if self._exit is None and self._has_ended():
-            # Not yet reaped, it still keeps its group's number from being anybody else's.
+            # Until it is reaped, no other process group can get its number.
             self._signal(signal.SIGKILL)
             self._exit = self._process.wait()
         return self._exit
 
     def terminate(self) -> None:
-        """Asks the worker and what it started to end."""
+        """Sends SIGTERM to the worker and the processes that it started."""
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
-        """Ends the worker and what it started."""
+        """Sends SIGKILL to the worker and the processes that it started."""
         self._end(signal.SIGKILL)
 
     def is_stopped(self) -> bool:
-        """Whether somebody has stopped the process, with SIGSTOP or Ctrl-Z."""
+        """Whether the process is stopped, by SIGSTOP or Ctrl-Z."""
         try:
             # The state comes after the name, which is in brackets and may hold any character.
             return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] in ("T", "t")
@@ -122,19 +123,19 @@ class WorkerProcess:
             return False
 
     def dump_natively(self) -> None:
-        """Makes a worker whose interpreter does not run write its stacks into its log all the same."""
+        """Makes the worker write its stacks into its log, even while native code holds the GIL."""
         if NATIVE_DUMP is not None and self.poll() is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(self.pid, NATIVE_DUMP)
 
     def last_lines(self) -> tuple[str, ...]:
-        """The newest lines of its output; of an ended worker with the very last, though it may have no end."""
+        """The newest lines of its output. An ended worker's include the last one, whole or not."""
         if self.poll() is not None:
             self._pump.close(_LAST_WORDS_SECONDS)
         return self._pump.last_lines()
 
     def close(self) -> None:
-        """Takes the last output of the ended worker and frees what it had here."""
+        """Reads the last output of the ended worker, and closes its log and channel."""
         self._pump.close(_LAST_OUTPUT_SECONDS)
         self._channel.close()
 
@@ -150,7 +151,7 @@ class WorkerProcess:
             self._signal(number)
 
     def _signal(self, number: signal.Signals) -> None:
-        # A group whose members have all ended has nothing left to signal.
+        # The group may have no process left.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
 
