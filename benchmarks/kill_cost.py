@@ -39,7 +39,7 @@ class Kill:
 
     Attributes:
         seconds: Part -> seconds, in the order in which they come; `notice` is the first.
-        again: Steps that were done for nothing.
+        again: Steps that had to be done again.
     """
 
     seconds: dict[str, float]
@@ -171,7 +171,7 @@ def _wait(launcher: subprocess.Popen[bytes], come: Callable[[], bool]) -> None:
         if launcher.poll() is not None:
             raise RuntimeError(f"The run ended by itself, with exit code {launcher.returncode}.")
         if time.monotonic() > deadline:
-            raise TimeoutError(f"The run did not get on within {_WAIT_SECONDS:.0f} s.")
+            raise TimeoutError(f"The run made no progress within {_WAIT_SECONDS:.0f} s.")
         time.sleep(_POLL_SECONDS)
 
 

@@ -1,1 +1,11 @@
-"""The command line: one verb a file; each parses, calls one function below and prints."""
+"""Command line: one verb a file, named after it; each parses, calls one function below and prints.
+
+    main              the group of verbs, which imports each only when it is used
+    verb              base of all verbs: errors and exit codes
+    common_options    options that several verbs share
+    target            TARGET and its own arguments, of train and verify
+    replica_layout    workers and replicas of a run that has not started, for plan
+    data/             the verbs of `tfdist data`
+
+Nothing here imports TensorFlow, and `tfdist --help` imports main and verb alone.
+"""

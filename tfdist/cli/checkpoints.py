@@ -1,4 +1,4 @@
-"""`tfdist checkpoints`: the checkpoints of a run, for people."""
+"""`tfdist checkpoints`: the checkpoints of a run."""
 
 from __future__ import annotations
 
@@ -110,8 +110,8 @@ def verify(run_dir: str, fit: int, step: int | None, as_json: bool) -> None:
     broken = [name for name, damaged in found.items() if damaged]
     if broken:
         raise DataError(
-            f"{len(broken)} of {len(found)} checkpoints are damaged: {', '.join(broken)}. A run that goes on passes "
-            "over them for the latest that is whole."
+            f"{len(broken)} of {len(found)} checkpoints are damaged: {', '.join(broken)}. A resumed run "
+            "skips them and takes the latest whole one."
         )
 
 
@@ -119,7 +119,7 @@ def verify(run_dir: str, fit: int, step: int | None, as_json: bool) -> None:
 @_run
 @click.option("--keep", type=click.IntRange(min=1), required=True, metavar="K", help="How many whole ones stay.")
 @click.option("--dry-run", is_flag=True, help="Only say what would go.")
-@click.option("--live", is_flag=True, help="Also while the run goes on.")
+@click.option("--live", is_flag=True, help="Even while the run is running.")
 def prune(run_dir: str, fit: int, keep: int, dry_run: bool, live: bool) -> None:
     """Removes old checkpoints; never the latest that is whole, whose every byte is read to be sure.
 
@@ -133,9 +133,9 @@ def prune(run_dir: str, fit: int, keep: int, dry_run: bool, live: bool) -> None:
     from tfdist.text import format_bytes
 
     run, _ = checkpoints_of(run_dir, fit)
-    with holding(run, live=live or dry_run) as goes_on:
-        if goes_on:
-            click.echo(f"the run in {run} goes on", err=True)
+    with holding(run, live=live or dry_run) as is_running:
+        if is_running:
+            click.echo(f"the run in {run} is still running", err=True)
         held = checkpoints_of(run_dir, fit)[1]
         kept = retention_of(run).kept_for_good([saved_of(entry.stored) for entry in held])
         old = obsolete(held, keep, lambda entry: not damages(entry))

@@ -1,4 +1,4 @@
-"""Options that several verbs take, and the types of their values; each stands here once."""
+"""Options that several verbs share, and the types of their values."""
 
 from __future__ import annotations
 
@@ -75,10 +75,10 @@ def show(default: str, text: str) -> Decorator:
     return choice("--show", ["chief", "all", "none"], default, text)
 
 
-devices = click.option("--devices", type=DeviceListParam(), metavar="0,1", help="Which GPUs.")
+devices = click.option("--devices", type=DeviceListParam(), metavar="0,1", help="The GPUs to use.")
 
 memory_limit = click.option(
-    "--memory-limit", type=click.IntRange(min=1), metavar="MiB", help="Of each logical GPU; CPUs have none."
+    "--memory-limit", type=click.IntRange(min=1), metavar="MiB", help="GPU memory of each logical GPU."
 )
 
 overrides = click.option(

@@ -15,14 +15,15 @@ from tfdist.cli.verb import Verb
 @click.argument("run_dir", metavar="RUN_DIR", type=click.Path())
 @shared.as_json()
 @click.option(
-    "--html", "html_file", type=click.Path(), metavar="FILE", help="Write it as a picture, one HTML file for itself."
+    "--html", "html_file", type=click.Path(), metavar="FILE", help="Write it as one self-contained HTML file."
 )
 @shared.tracebacks
 def ledger(run_dir: str, as_json: bool, html_file: str | None, verbose: bool) -> None:
     """Shows where the wall time of a run went, over all its restarts.
 
-    RUN_DIR is what `tfdist train` wrote into, on the chief's machine; the run may go on. Goodput is the part of the
-    wall time that went into training steps that were not done again. Exits with 0; with 2 when RUN_DIR has no ledger.
+    RUN_DIR is what `tfdist train` wrote into, on the chief's machine; the run may still be running. Goodput is the
+    part of the wall time that went into training steps that were not done again. Exits with 0; with 2 when RUN_DIR has
+    no ledger.
     """
     from tfdist.reports.ledger import account_json, account_table, html_chart
     from tfdist.reports.ledger.account_reader import read_account

@@ -1,4 +1,4 @@
-"""`tfdist`: the verbs, each imported when it is used, so that `tfdist --help` takes no time."""
+"""`tfdist`: the group of verbs; each is imported when it is used, so that `tfdist --help` is quick."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many workers and replicas a run will have, as far as it can be told before it starts."""
+"""Layout of a run that has not started: its workers, hosts and replicas, as far as they can be told."""
 
 from __future__ import annotations
 

@@ -22,14 +22,14 @@ _SIGNALLED = 128
 @click.argument("run_dir", metavar="RUN_DIR", type=click.Path())
 @click.option("--watch", is_flag=True, help="Again and again, until the run is over.")
 @shared.as_json("As JSON; with --watch one line each time.")
-@shared.seconds("--interval", 2, "Between two looks.")
+@shared.seconds("--interval", 2, "Time between two looks.")
 @shared.tracebacks
 @click.pass_context
 def status(ctx: click.Context, run_dir: str, watch: bool, as_json: bool, interval: float, verbose: bool) -> None:
     """Shows what every worker of a run is doing, the slowest first.
 
-    RUN_DIR is what `tfdist train` wrote into. Whether the run goes on, was restarted, failed and why, or seems dead is
-    said above the table. Exits with 0 whatever has become of the run; with 130 when Ctrl-C ends --watch.
+    RUN_DIR is what `tfdist train` wrote into. The line above the table says whether the run is running, was restarted,
+    failed and why, or seems dead. Exits with 0 whatever the state of the run; with 130 when Ctrl-C ends --watch.
     """
     from tfdist.reports.status.status_reader import read_status
 

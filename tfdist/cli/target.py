@@ -1,4 +1,4 @@
-"""What `tfdist train` is told to run: a config, a script or a module, and whose the arguments are."""
+"""Target of `tfdist train`: a config, a script or a module, and which arguments are its own."""
 
 from __future__ import annotations
 

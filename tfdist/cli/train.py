@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @shared.target("Train")
 @click.option("--workers", metavar="LIST", help="The whole cluster, the same on every host: host1:20000,host2:20000.")
 @click.option("--index", type=click.IntRange(min=0), metavar="I", help="Start entry I of the cluster only.")
-@click.option("--nproc", type=click.IntRange(min=1), metavar="N", help="N workers on this machine, ports chosen.")
+@click.option("--nproc", type=click.IntRange(min=1), metavar="N", help="Start N workers here, on free ports.")
 @shared.devices
 @click.option(
     "--logical-devices",
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 @click.option("--overwrite", is_flag=True, help="Replace the earlier run in the run directory.")
 @shared.overrides
 @shared.seconds("--start-timeout", 120, "How long the cluster may take to form.")
-@shared.seconds("--first-step-timeout", 1800, "How long the first step may take, which compiles.")
-@shared.seconds("--step-timeout", 600, "How long the workers may take without any progress.")
+@shared.seconds("--first-step-timeout", 1800, "How long the first step, which compiles, may take.")
+@shared.seconds("--step-timeout", 600, "How long the workers may make no progress.")
 @shared.seconds("--grace", 30, "How long the workers may take to stop at a step boundary when asked to.")
 @click.option(
     "--max-restarts",
@@ -51,14 +51,14 @@ if TYPE_CHECKING:
     help="Restart all workers when one fails; only restarts without progress between them count.",
 )
 @shared.choice(
-    "--resume", ["auto", "must", "never"], "never", "Go on from the latest checkpoint in the run directory."
+    "--resume", ["auto", "must", "never"], "never", "Resume from the latest checkpoint in the run directory."
 )
 @shared.choice(
     "--network",
     ["host", "private"],
     "host",
-    "private: all workers on this machine, in a network of their own that nobody else reaches. The price: they have no "
-    "network at all, so no downloads.",
+    "private: all workers on this machine, in a network of their own that nothing else reaches; they cannot "
+    "download anything.",
 )
 @shared.show("chief", "Whose output the terminal shows; the logs have all.")
 @click.option("--log-prefix", is_flag=True, help="Put the worker's number before every line shown.")

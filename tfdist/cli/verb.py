@@ -1,4 +1,4 @@
-"""What all verbs have in common: how their errors look and what they exit with."""
+"""Base of all verbs: how their errors look, and their exit codes."""
 
 from __future__ import annotations
 

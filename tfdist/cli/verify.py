@@ -1,4 +1,4 @@
-"""`tfdist verify`: runs a training on one replica and on several, or killed and untouched, and compares the runs."""
+"""`tfdist verify`: compares a training on one replica with several, or a killed run with an untouched one."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class ToleranceParam(click.ParamType):
     metavar="N",
     help="Training steps; 5 unless given, and with --kill all of the training.",
 )
-@click.option("--kill", is_flag=True, help="Kill workers at some steps, and compare with a run that is left alone.")
+@click.option("--kill", is_flag=True, help="Kill workers at some steps, and compare with an untouched run.")
 @click.option(
     "--kills", type=click.IntRange(min=1), default=3, show_default=True, metavar="N", help="How often, with --kill."
 )
@@ -59,7 +59,7 @@ class ToleranceParam(click.ParamType):
     "--tolerance",
     type=ToleranceParam(),
     metavar="X",
-    help="Relative difference that passes; default: what rounding is seen to do to this training, tenfold.",
+    help="Relative difference that passes; default: ten times the measured effect of rounding.",
 )
 @click.option(
     "--also",
@@ -87,8 +87,8 @@ def verify(
     several times for a few steps, with one seed, and compared step by step. Exits with 0 when all runs are the same up
     to rounding, else with 6.
 
-    With --kill, workers are killed with SIGKILL at some of the steps, and the run that goes on after each must end as
-    one that is left alone: final weights to the bit, the order of samples, the history.
+    With --kill, workers are killed with SIGKILL at some of the steps, and the run, which resumes after each kill, must
+    end as an untouched one: final weights to the bit, the order of samples, the history.
     """
     target = choose_target(module, arguments)
     check_overrides(target, options["overrides"])

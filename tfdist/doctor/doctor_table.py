@@ -89,7 +89,7 @@ def _summary(good: Sequence[Pair]) -> str:
 
 
 def _untold(report: DoctorReport) -> Iterator[str]:
-    """Who called nobody, as far as was heard: the doctors of the missing workers."""
+    """The hosts whose doctors were not heard from."""
     told = {index for pair in report.pairs for index in pair.sources}
     silent = [index for index in range(len(report.workers)) if index not in told]
     if silent:

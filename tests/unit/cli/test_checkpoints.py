@@ -187,7 +187,7 @@ def test_a_run_that_goes_on_is_not_pruned_without_a_word(run: RunDir) -> None:
         assert result.exit_code == 2 and "goes on" in result.stderr
         assert len(names(run)) == 3
         result = checkpoints("prune", run, "--keep", "1", "--live")
-        assert result.exit_code == 0 and result.stderr == f"the run in {run} goes on\n"
+        assert result.exit_code == 0 and result.stderr == f"the run in {run} is still running\n"
     assert names(run) == ["step-00000020"]
 
 

@@ -1,4 +1,4 @@
-"""`tfdist data check`: reads files and checks every record, TFRecord's against their checksums."""
+"""`tfdist data check`: reads files and checks every record."""
 
 from __future__ import annotations
 

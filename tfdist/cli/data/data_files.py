@@ -1,4 +1,4 @@
-"""What the verbs of `tfdist data` have in common: files by their names, and work on them in several processes."""
+"""Files that the verbs of `tfdist data` read: options, formats by name, and work on them in processes."""
 
 from __future__ import annotations
 

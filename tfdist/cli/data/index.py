@@ -1,4 +1,4 @@
-"""`tfdist data index`: finds where the records of files lie, so that no run needs to."""
+"""`tfdist data index`: writes where the records of files lie, so that no run has to look."""
 
 from __future__ import annotations
 

@@ -60,9 +60,9 @@ class SizeParam(click.ParamType):
 def shard(ctx: click.Context, /, source: str, dest: Path, name: str | None, **options: Any) -> None:
     """Makes TFRecord shards of arrays, CSV, images or text, in several processes.
 
-    SOURCE is a file, a pattern in quotes, or a folder of images; DEST a directory. The same command again goes on where
-    the first was ended: finished shards stay as long as SOURCE and options are the same. At the end it prints the
-    section of a config that reads the shards.
+    SOURCE is a file, a pattern in quotes, or a folder of images; DEST a directory. The same command resumes where the
+    first one ended: finished shards stay as long as SOURCE and options are the same. At the end it prints the section
+    of a config that reads the shards.
     """
     # Imported here: NumPy and YAML's parser take longer to load than `tfdist --help` may take.
     from tfdist.data.tools.shard_job import ShardJob, ShardRequest
@@ -100,7 +100,7 @@ def _run(ctx: click.Context, sharding: ShardJob, name: str) -> None:
 
 def _progress(sharding: ShardJob) -> str:
     done = f"{sharding.finished} of {sharding.shards} shards are finished"
-    return f"{done}, and the same command goes on with the others"
+    return f"{done}; the same command makes the others"
 
 
 def _outcome(sharding: ShardJob, name: str, dest: Path) -> str:

@@ -58,7 +58,7 @@ TABLE: tuple[KnownBad, ...] = (
     KnownBad(
         lambda v: _below(v, "python", 3, 11),
         "Keras 3.15 needs Python 3.11",
-        "Make the environment anew with Python 3.11 to 3.13.",
+        "Create a new environment with Python 3.11 to 3.13.",
     ),
     KnownBad(
         lambda v: _below(v, "keras", 3, 0),

@@ -25,7 +25,7 @@ class Gpu:
         name: The model.
         driver: The driver's version.
         memory: Bytes; None when it cannot be told.
-        free: Bytes that nobody uses now; None when it cannot be told.
+        free: Bytes not in use; None when it cannot be told.
         capability: Compute capability, such as `8.0`.
     """
 

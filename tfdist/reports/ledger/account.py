@@ -78,7 +78,7 @@ class AttemptAccount:
 
     @property
     def reached(self) -> int | None:
-        """Training batches of the run that it has come to; None when it has trained none.
+        """Training batches of the run that were done when it ended; None when it has trained none.
 
         The last ones before a kill are in no line of the chief's; its launcher has heard of them.
         """

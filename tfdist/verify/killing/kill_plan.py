@@ -52,7 +52,7 @@ def _too_short(trace: Trace, between: dict[int, list[int]], number: int) -> str:
         f"The run is too short to be killed {_times(number)}: each attempt must make a checkpoint of its own, so that "
         f"the next begins later. Expected {number} checkpoint(s) before the last step. Received: {seen}, in "
         f"{trace.ended} steps. Give {fewer}more epochs, or checkpoints more often: in a config "
-        "--set checkpoint.every_steps=N; docs/checkpoints.md tells how a script comes to have some."
+        "--set checkpoint.every_steps=N; docs/checkpoints.md says how a script makes them."
     )
 
 

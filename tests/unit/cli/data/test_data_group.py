@@ -114,7 +114,7 @@ def test_ctrl_c_says_how_far_it_came(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shard_job, "run_in_processes", interrupted)
     result = run("shard a.npz out --shards 2")
     assert result.exit_code == 130
-    assert "stopped: Ctrl-C, SIGINT; 0 of 2 shards are finished, and the same command goes on" in result.stderr
+    assert "stopped: Ctrl-C, SIGINT; 0 of 2 shards are finished; the same command makes the others" in result.stderr
 
 
 def write_records(name: str, count: int) -> Path:
