@@ -1,4 +1,4 @@
-"""What a worker process must know, carried in its environment: the one reader and writer of it in launch/."""
+"""Environment of a worker process, which carries all that it must know; the only module of launch/ that reads one."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def check_keras(environ: Mapping[str, str] | None = None) -> None:
     """Checks which Keras `environ` (default: this process's) asks for.
 
     Raises:
-        UsageError: Another than Keras 3 on TensorFlow.
+        UsageError: It is not Keras 3 on TensorFlow.
     """
     check_keras_choice(os.environ if environ is None else environ)
 
@@ -62,19 +62,19 @@ class WorkerOptions:
         logical_devices: Parts that each GPU (or the CPU, when there is none) is split into; None for no split.
         memory_limit: MiB of a logical device; None for no limit.
         communication: Which collectives to use.
-        compression: What gradients are sent as between workers; "none" for what they are.
+        compression: The type in which gradients are sent between workers; "none" for their own.
         first_step_timeout: Seconds that the first step of a `fit`, `evaluate` or `predict` may take, and any one call
             into TensorFlow outside of them.
         step_timeout: Seconds without a step, a callback or a batch after which the worker hangs.
         grace: Seconds that the workers have to stop at a step boundary, with a checkpoint.
-        max_restarts: Restarts of all workers without progress between them that the job allows.
-        resume: Whether the run goes on from the checkpoint in its directory: if there is one, in any case, or never.
+        max_restarts: Restarts of all workers that the job allows without progress between them.
+        resume: Whether the run resumes from the checkpoint in its directory: if there is one, in any case, or never.
         verbose: Say more, and keep tracebacks.
         recording: What to record for `tfdist verify`; None in any other run.
         trace: What to trace for `tfdist verify --kill`; None in any other run.
 
     Raises:
-        UsageError: A value is none of those that its option takes.
+        UsageError: A value is not one that its option takes.
     """
 
     args: tuple[str, ...] = ()
@@ -106,14 +106,14 @@ class WorkerOptions:
 
 
 def check_seconds(option: str, seconds: float) -> None:
-    """Raises `UsageError` when a wait has no length."""
+    """Raises `UsageError` unless a timeout is positive."""
     if not seconds > 0:
         raise UsageError(f"--{option.replace('_', '-')} must be more than 0 seconds. Received: {seconds}")
 
 
 @dataclass(frozen=True)
 class Assignment(WorkerOptions):
-    """Everything that a launcher tells one worker process. What all workers get alike is in `WorkerOptions`.
+    """Everything that a launcher tells one worker process. What is the same for all workers is in `WorkerOptions`.
 
     Attributes:
         run_dir: Absolute path of the run directory on this machine.
@@ -132,7 +132,7 @@ class Assignment(WorkerOptions):
         channel_fd: File descriptor of the socket to the launcher (`LauncherChannel`).
 
     Raises:
-        UsageError: A value is out of its range, or none of those that its option takes.
+        UsageError: A value is out of its range, or not one that its option takes.
     """
 
     run_dir: str
@@ -177,17 +177,17 @@ class Assignment(WorkerOptions):
         """
         environ = dict(os.environ if base is None else base)
         environ[VARIABLE] = json.dumps(dataclasses.asdict(self))
-        # Workers do not speak to other hosts' launchers, and scripts print their environment.
+        # Workers do not talk to other hosts' launchers, and scripts print their environment.
         environ.pop(shared_token.VARIABLE, None)
         environ.pop("TF_CONFIG", None)
         if self.cluster is not None:
             cluster = Cluster.parse(self.cluster)
             environ["TF_CONFIG"] = tf_config_json(cluster, self.index)
             environ.update(proxy_settings(environ, cluster))
-            # The launcher keeps the port bound while the worker runs; see holding.py.
+            # The launcher keeps the port bound while the worker runs (`net.port_lease`).
             environ["TF_GRPC_REUSE_PORT"] = "true"
         environ["PYTHONUNBUFFERED"] = "1"
-        # For scripts that save and go on by themselves.
+        # For scripts that save and resume by themselves.
         environ["TFDIST_RUN_DIR"] = self.run_dir
         environ["TFDIST_ATTEMPT"] = str(self.attempt)
         # Python's hash() orders sets: where that decides what is built first, workers must agree.

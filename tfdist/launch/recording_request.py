@@ -1,4 +1,4 @@
-"""What `tfdist verify` asks of a run besides training: to be recorded, on so many replicas, for so many steps."""
+"""Request of `tfdist verify` that a run is recorded, on a number of replicas and for a number of steps."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from tfdist.errors import UsageError
 
 @dataclass(frozen=True)
 class RecordingRequest:
-    """A recorded run.
+    """What is recorded, and how the run differs from any other.
 
     Attributes:
-        directory: Where each worker leaves its recording; it exists, on every worker's machine.
+        directory: Where each worker writes its recording; it exists on every worker's machine.
         steps: Training steps after which the run ends.
         replicas: Replicas of the whole job: on physical GPUs where there are enough, else on logical devices.
         jit_compile: Whether models are compiled with XLA; None leaves it as they are compiled.
-        precision: The Keras dtype policy in force, whatever the target sets; None leaves it to the target.
-        perturbed: Whether the weights are moved by about a rounding error before the first step, on one replica.
+        precision: The Keras dtype policy to use, whatever the target sets; None leaves it to the target.
+        perturbed: Whether the weights are changed by about a rounding error before the first step, on one replica.
     """
 
     directory: str
@@ -33,7 +33,7 @@ class RecordingRequest:
     def __post_init__(self) -> None:
         if self.steps < 1 or self.replicas < 1:
             raise UsageError(
-                "A recording has one step and one replica at least. "
+                "A recording has at least one step and one replica. "
                 f"Received: steps={self.steps}, replicas={self.replicas}"
             )
 

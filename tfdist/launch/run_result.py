@@ -1,4 +1,4 @@
-"""How an attempt, or a job, ended."""
+"""Run result: how an attempt or a job ended."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from tfdist.rundir.failure import Failure
 
 @dataclass(frozen=True)
 class RunResult:
-    """How an attempt, or a job, ended.
+    """How an attempt or a job ended.
 
     Attributes:
         code: What the launcher exits with.
         failures: Every failure of the job that is known here, the first one first.
-        stop: Who ended it on purpose, if anybody did.
+        stop: The stop that somebody asked for, if any.
         step: The greatest step that a worker is known to have reached.
-        advice: What is said besides: of restarts, or of how the workers stopped.
+        advice: What the user is told besides: about restarts, or how the workers stopped.
     """
 
     code: int

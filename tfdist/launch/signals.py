@@ -1,4 +1,4 @@
-"""Signals to the launcher: remembered when they come, acted upon where the launcher waits."""
+"""Signals to the launcher: recorded when they come, and acted on where the launcher waits."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ class LauncherStopped(Exception):
 
 
 def describe_signal(number: int, to: str = "the launcher") -> str:
-    """Who was stopped, and how."""
+    """The signal and the process that got it, in words."""
     how = "Ctrl-C, SIGINT" if number == signal.SIGINT else signal.Signals(number).name
     return f"{how} to {to} on {socket.gethostname()}"
 
 
 class Signals:
-    """While entered, SIGINT, SIGTERM and SIGHUP are counted instead of obeyed, and wake whoever selects on this.
+    """While entered, SIGINT, SIGTERM and SIGHUP are recorded instead of obeyed, and wake whoever waits for this object.
 
-    SIGINT is taken even where the launcher was started with it ignored, as non-interactive shells do to what they put
-    into the background: whoever sends it by hand means it. SIGHUP stays ignored when it was: that is what nohup is
-    for. A worker started meanwhile has the default actions again, since handlers do not outlive exec. Outside the
-    main thread Python allows no handlers, and nothing is caught.
+    SIGINT is handled even where the launcher was started with it ignored, as non-interactive shells start background
+    jobs: it is sent on purpose. SIGHUP stays ignored where it was, which is what nohup is for. A worker that is started
+    meanwhile has the default actions, since handlers do not outlive exec. Outside the main thread Python allows no
+    handlers, and no signal is handled.
     """
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class Signals:
             for number in _ENDING:
                 if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
                     self._handle(number, self._remember)
-            # A child's end wakes the launcher too.
+            # The end of a child wakes the launcher too.
             self._handle(signal.SIGCHLD, lambda *_: None)
         return self
 

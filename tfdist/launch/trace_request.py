@@ -1,4 +1,4 @@
-"""What `tfdist verify --kill` asks of a run besides training: to write down every step, and where to be killed."""
+"""Request of `tfdist verify --kill` that a run writes down every step, and is killed at some of them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Kill:
-    """The end of one attempt, by SIGKILL.
+    """The end of one attempt by SIGKILL.
 
-    It comes after the first step of the attempt, from `step` on, that finds a checkpoint made in the attempt: the next
-    one begins later than this one did.
+    It comes after the first step of the attempt, from `step` on, after which a checkpoint of this attempt exists: so
+    the next attempt starts later than this one did.
 
     Attributes:
-        worker: Who is killed.
-        step: Steps of the run that are done by then, at least.
+        worker: The worker that is killed.
+        step: The least number of steps of the run that are done by then.
     """
 
     worker: int
@@ -26,12 +26,12 @@ class Kill:
 
 @dataclass(frozen=True)
 class TraceRequest:
-    """A run of which every worker writes down its steps, as they come.
+    """A run in which every worker writes down its steps as they are done.
 
     Attributes:
-        directory: Where they are written; it exists, on every worker's machine.
+        directory: Where they are written; it exists on every worker's machine.
         steps: Steps of the run after which it ends; None for all that the target trains.
-        kills: That of attempt 0, of attempt 1 and so on; later attempts are left alone.
+        kills: One for attempt 0, one for attempt 1 and so on; later attempts are not killed.
     """
 
     directory: str
@@ -51,9 +51,9 @@ class TraceRequest:
         return kill if kill is not None and kill.worker == worker else None
 
     def steps_file(self, worker: int, attempt: int) -> Path:
-        """What a worker wrote down of the steps of an attempt."""
+        """The steps that a worker wrote down in an attempt."""
         return Path(self.directory) / f"worker-{worker}.{attempt}.jsonl"
 
     def end_file(self, worker: int) -> Path:
-        """The weights with which a worker ended its latest `fit`."""
+        """The weights of a worker at the end of its latest `fit`."""
         return Path(self.directory) / f"worker-{worker}.npz"

@@ -1,7 +1,7 @@
-"""How the launchers of one job tell one another what happens, from the job's start to its end.
+"""Coordinator: how a launcher tells the others of its job what happens, from the job's start to its end.
 
-The launcher that has the chief leads: it hears of every worker, decides for all, and passes news on. In a job of one
-launcher, `SoleLauncher` leads and has nobody to tell.
+The launcher that has the chief leads: it hears of every worker, decides for all, and passes events on. In a job of one
+launcher, `SoleLauncher` leads and has no others to tell.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tfdist.rundir.failure import Failure
 
 
 class Coordinator(Protocol):
-    """A launcher's line to the other launchers of its job."""
+    """A launcher's connection to the other launchers of its job."""
 
     leads: bool
     """Whether this launcher decides for all."""
@@ -27,32 +27,32 @@ class Coordinator(Protocol):
         """What to wait on for `events`."""
 
     def is_connected(self) -> bool:
-        """Whether any other launcher can still say something."""
+        """Whether events can still come from another launcher."""
 
     def events(self) -> list[Event]:
-        """What has come; never waits."""
+        """The events that have come; never waits."""
 
     def tell(self, event: Event) -> None:
-        """Tells the other launchers."""
+        """Sends an event to the other launchers."""
 
     def settle(self, failures: Sequence[Failure], timeout: float) -> tuple[Failure, ...]:
         """Joins this launcher's failures with the others', so that all name the same first one.
 
-        Waits for the others `timeout` seconds at most, and does without those that do not answer.
+        Waits at most `timeout` seconds for the others, and leaves out those that do not answer.
         """
 
     def keep(self, events: Sequence[Event]) -> None:
-        """Has these come from `events` once more: they belong to the next attempt."""
+        """Makes `events` return these once more: they belong to the next attempt."""
 
     def begin_again(self) -> None:
-        """Begins another attempt: from now on a launcher that hangs up, or has done so, is lost again."""
+        """Starts another attempt: from now on a launcher that hangs up, or already has, is lost."""
 
     def close(self) -> None:
         """Hangs up."""
 
 
 class SoleLauncher:
-    """The control of a job that one launcher runs by itself."""
+    """The coordinator of a job that has one launcher."""
 
     leads = True
     remote: tuple[int, ...] = ()
@@ -67,16 +67,16 @@ class SoleLauncher:
         return []
 
     def tell(self, event: Event) -> None:
-        """There is nobody to tell."""
+        """There are no others."""
 
     def settle(self, failures: Sequence[Failure], timeout: float) -> tuple[Failure, ...]:
         return first_to_last(failures)
 
     def keep(self, events: Sequence[Event]) -> None:
-        """Nothing comes from anybody."""
+        """There are no others."""
 
     def begin_again(self) -> None:
-        """There is nobody to lose."""
+        """There are no others."""
 
     def close(self) -> None:
         """There is nothing to close."""

@@ -1,4 +1,4 @@
-"""What the launchers of one job tell one another, and how it goes over the line."""
+"""Messages between the launchers of one job: the events, and their form on the line."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tfdist.rundir.worker_state import WorkerState
 
 @dataclass(frozen=True)
 class Stop:
-    """Somebody ended the job on purpose.
+    """A stop that somebody asked for.
 
     Attributes:
         code: What every launcher exits with.
-        why: Who and how, in words.
+        why: Who asked and how, in words.
     """
 
     code: int
@@ -28,7 +28,7 @@ class Stop:
 
 @dataclass(frozen=True)
 class WorkerDone:
-    """A worker elsewhere is done with exit code `code`, or has left with it."""
+    """A worker elsewhere is done with exit code `code`, or its process has ended with it."""
 
     index: int
     code: int
@@ -44,7 +44,7 @@ class Released:
 
 @dataclass(frozen=True)
 class AttemptEnded:
-    """The attempt ends: workers elsewhere failed or somebody stopped the job there."""
+    """The attempt ends: workers elsewhere failed, or the job was stopped there."""
 
     failures: tuple[Failure, ...] = ()
     stop: Stop | None = None
@@ -53,25 +53,25 @@ class AttemptEnded:
 
 @dataclass(frozen=True)
 class Beat:
-    """To the leader: what a worker does."""
+    """To the leader: the state of a worker."""
 
     state: WorkerState
 
 
 @dataclass(frozen=True)
 class DumpStacks:
-    """From the leader: nothing moves; every worker is to say where it is."""
+    """From the leader: the job hangs, and every worker is to dump its stacks."""
 
 
 @dataclass(frozen=True)
 class WorkerStacks:
-    """To the leader: where a worker is.
+    """To the leader: the stacks of a worker.
 
     Attributes:
         index: The worker.
-        where: In one line; empty when it did not answer.
+        where: Where its main thread is, in one line; empty when it did not answer.
         text: The Python stacks of its threads.
-        called: Where functions of the user are that run in other threads for the main one; empty when none does.
+        called: Where functions of the user are that run in other threads for the main one; empty when none do.
         log: Path of its log, on its machine.
     """
 
@@ -84,14 +84,14 @@ class WorkerStacks:
 
 @dataclass(frozen=True)
 class StopRequested:
-    """To the leader: somebody asked another launcher to stop the job."""
+    """To the leader: another launcher was asked to stop the job."""
 
     stop: Stop
 
 
 @dataclass(frozen=True)
 class Hold:
-    """From the leader: no worker is to begin another batch before it is told where to stop."""
+    """From the leader: no worker is to begin another batch until it is told where to stop."""
 
     stop: Stop
 
@@ -113,12 +113,12 @@ class StopAt:
 
 @dataclass(frozen=True)
 class Restart:
-    """From the leader, when all workers of an attempt have ended: there is another one.
+    """From the leader, when all workers of an attempt have ended: another attempt follows.
 
     Attributes:
         attempt: Its number.
-        delay: Seconds until it begins.
-        why: What is said of it.
+        delay: Seconds until it starts.
+        why: What the user is told of it.
     """
 
     attempt: int
@@ -131,7 +131,7 @@ class GiveUp:
     """From the leader, when all workers of an attempt have ended: it was the last.
 
     Attributes:
-        why: Why there is no other; empty where none was asked for.
+        why: Why no other follows; empty where restarts were not asked for.
     """
 
     why: str
@@ -172,7 +172,7 @@ _KINDS: dict[str, Callable[..., Event]] = {
 
 
 def outlives_attempt(event: Event) -> bool:
-    """Whether an event that comes while an attempt is being wound up still matters afterwards."""
+    """Whether an event that comes while an attempt ends still matters afterwards."""
     if isinstance(event, AttemptEnded):
         return event.stop is not None
     return isinstance(event, Restart | GiveUp | StopRequested | Hold)
@@ -200,19 +200,19 @@ _PARTS: dict[str, Callable[[Any], Any]] = {
     "why": str,
     "count": lambda value: None if value is None else int(value),
 }
-"""Field -> how it is read; fields of one name are of one kind in all events."""
+"""Field -> how it is read; a field of one name has one type in all events."""
 
 
 def to_message(event: Event) -> Message:
-    """The event as it goes over the line."""
+    """The event as it is sent."""
     return {"event": type(event).__name__, **dataclasses.asdict(event)}
 
 
 def from_message(message: Message) -> Event | None:
-    """The event that came over the line; None for other messages.
+    """The event that another launcher sent; None for other messages.
 
     Raises:
-        LineError: The message is not one of this version's.
+        LineError: The event is not one that this version knows.
     """
     if "event" not in message:
         return None

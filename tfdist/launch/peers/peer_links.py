@@ -1,4 +1,4 @@
-"""The lines between the launchers of one job: a star around the launcher that has the chief."""
+"""Links between the launchers of one job: a star around the launcher that has the chief."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tfdist.net.bounded_wait import wait_for
 from tfdist.net.line_socket import LineError, LineSocket, Message
 from tfdist.rundir.failure import Failure
 
-# A machine that vanishes without a word is found out by the kernel: silent for 10 s, then 4 probes 5 s apart.
+# The kernel finds a machine that vanished without a word: silent for 10 s, then 4 probes 5 s apart.
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 4))
 _UNACKNOWLEDGED_MILLISECONDS = 30_000
 _TICK_SECONDS = 0.1
 
 
 def keep_alive(connection: socket.socket) -> None:
-    """Makes a line whose other end vanished end here within half a minute."""
+    """Makes a connection whose other end has vanished fail here within half a minute."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in _KEEPALIVE:
         connection.setsockopt(socket.IPPROTO_TCP, option, value)
@@ -31,7 +31,7 @@ def keep_alive(connection: socket.socket) -> None:
 
 @dataclass(frozen=True, eq=False)
 class PeerLink:
-    """The line to one other launcher.
+    """The link to one other launcher.
 
     Attributes:
         line: The connection.
@@ -46,7 +46,7 @@ class PeerLink:
     addresses: tuple[str, ...]
 
     def lost(self) -> Failure:
-        """The failure that the loss of this launcher is."""
+        """The failure of a launcher that is gone."""
         names = ", ".join(map(str, self.workers))
         return Failure(
             index=self.workers[0],
@@ -59,10 +59,10 @@ class PeerLink:
 
 
 class PeerLinks:
-    """The control of a job of several launchers: a star around the one that leads.
+    """The coordinator of a job of several launchers.
 
     Args:
-        links: For the leader, the lines to all others; for the others, the one line to the leader.
+        links: For the leader, the links to all others; for the others, the one link to the leader.
         leads: Whether this launcher leads.
         remote: Workers that other launchers start.
     """
@@ -89,7 +89,7 @@ class PeerLinks:
                 continue
             link.line.flush()
             heard = self._hear(link)
-            # After the release, or once all are ending, the others hang up when they are done.
+            # After the release, or once the attempt ends, the others hang up when they are done.
             self._over = self._over or any(isinstance(event, Released | AttemptEnded) for event in heard)
             if link.line.is_closed():
                 self._gone.add(link)
@@ -116,10 +116,10 @@ class PeerLinks:
         known = [failure for settled in self._settled.values() for failure in settled]
         if self.leads:
             known += [link.lost() for link in self._links if link not in self._settled]
-        everybodys = first_to_last([*failures, *known])
+        all_failures = first_to_last([*failures, *known])
         if self.leads:
-            self._send_settled(everybodys)
-        return everybodys
+            self._send_settled(all_failures)
+        return all_failures
 
     def keep(self, events: Sequence[Event]) -> None:
         self._kept = [*events, *self._kept]
@@ -143,7 +143,7 @@ class PeerLinks:
                 elif (event := from_message(message)) is not None:
                     events.append(event)
         except (LineError, RunDirError, TypeError):
-            # Who does not speak this language any more is as good as gone.
+            # A launcher that cannot be understood any more is as good as gone.
             link.line.close()
         return events
 

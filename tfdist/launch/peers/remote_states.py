@@ -1,4 +1,4 @@
-"""Keeps the states of workers on other machines in the chief's run directory, for whoever looks there alone."""
+"""States of workers on other machines, kept in the chief's run directory for those who look only there."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tfdist.rundir.worker_state import WorkerState
 
 
 class RemoteStates:
-    """Writes what other launchers tell of their workers.
+    """Writes the states that other launchers send.
 
     Args:
         run: The run directory on the leader's machine.
@@ -23,11 +23,11 @@ class RemoteStates:
         self._written: dict[int, WorkerState | None] = dict.fromkeys(remote)
 
     def write(self, states: Iterable[WorkerState]) -> None:
-        """Writes those that are new. Where machines share the directory, the worker's own file is the newer one."""
+        """Writes those that are new. Where machines share the directory, the worker's own file is newer and stands."""
         for state in states:
             if state.index in self._written and self._written[state.index] != state:
                 self._written[state.index] = state
-                # What cannot be written now is tried again with the next state.
+                # If it cannot be written now, the next state will be.
                 with contextlib.suppress(RunDirError):
                     self._write(state)
 
