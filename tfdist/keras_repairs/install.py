@@ -7,12 +7,13 @@ import functools
 import keras
 
 from tfdist.keras_repairs import keras_versions
+from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.callbacks import callback_list
 from tfdist.keras_repairs.loop import fit_listeners, trainer
 from tfdist.keras_repairs.optimizer import gradient_reduction
 from tfdist.keras_repairs.registry import Repair, RepairHooks, repairs
 
-_MARK = "_tfdist_repair"
+_IS_REPAIR: AttachedValue[bool] = AttachedValue("is_repair")
 
 
 def install(
@@ -39,10 +40,10 @@ def install(
     for repair in todo:
         original = originals[repair.path]
         repaired = functools.wraps(original)(repair.make(original))
-        setattr(repaired, _MARK, True)
+        _IS_REPAIR.set(repaired, True)
         for owner in (repair.owner, *repair.also):
             setattr(owner, repair.name, repaired)
 
 
 def _is_installed(repair: Repair) -> bool:
-    return hasattr(getattr(repair.owner, repair.name), _MARK)
+    return bool(_IS_REPAIR.get(getattr(repair.owner, repair.name)))

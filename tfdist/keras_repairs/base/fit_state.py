@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from tfdist.keras_repairs.base.attached_value import AttachedValue
+
 if TYPE_CHECKING:
     from tfdist.keras_repairs.loop.multi_step_execution import MultiStepExecutor
-
-_ATTRIBUTE = "_tfdist_fit_state"
 
 
 @dataclass
@@ -69,14 +69,13 @@ class FitState:
         return 0 if self.executor is None else self.executor.untold
 
 
-def fit_state(model: Any) -> FitState:
-    """The state of `model`'s `fit`, to read and to change.
+_STATE: AttachedValue[FitState] = AttachedValue("fit_state")
 
-    The model holds it, past Keras, which would track what is in it. In a table beside the model it would keep the model
-    for ever: its callbacks and its executor refer to the model.
-    """
-    state: FitState | None = getattr(model, _ATTRIBUTE, None)
+
+def fit_state(model: Any) -> FitState:
+    """The state of `model`'s `fit`, to read and to change."""
+    state = _STATE.get(model)
     if state is None:
         state = FitState()
-        object.__setattr__(model, _ATTRIBUTE, state)
+        _STATE.set(model, state)
     return state

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import keras
 
 from tfdist.errors import UsageError
+from tfdist.keras_repairs.base.attached_value import AttachedValue
 
-_ATTRIBUTE = "_tfdist_runs_on"
-_EVERY_WORKER = "every worker"
-_CHIEF = "chief"
+Placement = Literal["every worker", "chief"]
+_PLACEMENT: AttachedValue[Placement] = AttachedValue("placement")
 
 WRITERS = (keras.callbacks.CSVLogger, keras.callbacks.TensorBoard, keras.callbacks.RemoteMonitor)
 """Keras's callbacks that only write, to a file or to a server, and leave model and training alone."""
@@ -33,7 +33,7 @@ def on_every_worker(callback: AnyCallback) -> AnyCallback:
     Raises:
         UsageError: `callback` is no Keras callback.
     """
-    return _mark(callback, _EVERY_WORKER, "on_every_worker")
+    return _place(callback, "every worker", "on_every_worker")
 
 
 def on_chief(callback: AnyCallback) -> AnyCallback:
@@ -54,22 +54,22 @@ def on_chief(callback: AnyCallback) -> AnyCallback:
             f"{type(callback).__name__}, which changes the weights of the model and so belongs on every worker. Pass "
             "it to fit as it is."
         )
-    return _mark(callback, _CHIEF, "on_chief")
+    return _place(callback, "chief", "on_chief")
 
 
 def runs_here(callback: Any, is_chief: bool) -> bool:
     """Whether a callback that all workers were given runs on this one."""
     if is_chief:
         return True
-    place = getattr(callback, _ATTRIBUTE, None)
-    return place == _EVERY_WORKER if place else not isinstance(callback, WRITERS)
+    placement = _PLACEMENT.get(callback)
+    return placement == "every worker" if placement else not isinstance(callback, WRITERS)
 
 
-def _mark(callback: AnyCallback, place: str, function: str) -> AnyCallback:
+def _place(callback: AnyCallback, placement: Placement, function: str) -> AnyCallback:
     if not isinstance(callback, keras.callbacks.Callback):
         raise UsageError(
             f"tfdist.{function}(...) takes one keras.callbacks.Callback. Received: {type(callback).__name__}. Mark "
             "each callback by itself."
         )
-    setattr(callback, _ATTRIBUTE, place)
+    _PLACEMENT.set(callback, placement)
     return callback

@@ -12,13 +12,15 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.base.replica_step import current_step
 from tfdist.keras_repairs.base.warn_once import warn_once
 from tfdist.keras_repairs.forward.metric_trials import ScalarKind, share_on_trial, try_out
 
 Function = Callable[..., Any]
 
-_SCALARS = "_tfdist_scalars"
+_SCALARS: AttachedValue[ScalarKind] = AttachedValue("scalars")
+"""What the scalars are that a metric is updated with, where a trial has shown it."""
 
 
 def of_scalar(original: Function) -> Function:
@@ -32,7 +34,7 @@ def of_scalar(original: Function) -> Function:
         step = current_step()
         if step is not None:
             step.updated.add(id(self))
-        is_function = isinstance(self, keras.metrics.MeanMetricWrapper) and _scalars_of(self) is None
+        is_function = isinstance(self, keras.metrics.MeanMetricWrapper) and _SCALARS.get(self) is None
         shape = getattr(values, "shape", ())
         if len(shape) > 0 and not (is_function and step is not None and not step.may_be_of_samples(shape)):
             return original(self, values, sample_weight)
@@ -47,7 +49,7 @@ def of_scalar(original: Function) -> Function:
         values = tf.cast(values, self.dtype)
         # A mean over no sample is NaN, and NaN times a weight of 0 is, too.
         values = tf.where(step.samples > 0, values, tf.zeros_like(values))
-        if sample_weight is None and _scalars_of(self) is not ScalarKind.SUMS:
+        if sample_weight is None and _SCALARS.get(self) is not ScalarKind.SUMS:
             sample_weight = step.share(values.dtype)
         return original(self, values, sample_weight)
 
@@ -84,10 +86,6 @@ def warn_of_untried(model: Any) -> None:
 def _note(metric: keras.metrics.Metric, scalars: ScalarKind | None) -> None:
     """Notes on a metric, and on those that it is made of, what the scalars are that it updates them with."""
     for part in [metric, *metric._metrics]:
-        object.__setattr__(part, _SCALARS, scalars)
+        _SCALARS.set(part, scalars)
         if part is not metric:
             _note(part, scalars)
-
-
-def _scalars_of(metric: keras.metrics.Metric) -> ScalarKind | None:
-    return getattr(metric, _SCALARS, None)

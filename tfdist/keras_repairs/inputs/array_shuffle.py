@@ -16,10 +16,11 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager import context
 
+from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.runtime.dataset_description import EpochCounter
 
 Function = Callable[..., Any]
-_EPOCHS = "_tfdist_epochs"
+_EPOCHS: AttachedValue[EpochCounter] = AttachedValue("epochs")
 
 
 def array_dataset(original: Function, imposed_seed: int | None) -> Function:
@@ -39,7 +40,7 @@ def array_dataset(original: Function, imposed_seed: int | None) -> Function:
             return original(self)
         # Counted for each dataset, not over all: an iterator that is opened and never read must not shift the next fit.
         epochs = EpochCounter()
-        setattr(self, _EPOCHS, epochs)
+        _EPOCHS.set(self, epochs)
         with mock.patch.object(tf.random, "shuffle", _epoch_shuffle(imposed_seed, next(datasets), epochs.part())):
             return original(self)
 
@@ -48,7 +49,7 @@ def array_dataset(original: Function, imposed_seed: int | None) -> Function:
 
 def epochs_of(adapter: Any) -> EpochCounter | None:
     """Counts the epochs of the last dataset of an adapter of arrays; None where Keras's order stands."""
-    return getattr(adapter, _EPOCHS, None)
+    return _EPOCHS.get(adapter)
 
 
 def _epoch_shuffle(seed: int, dataset: int, next_epoch: Callable[[], int]) -> Function:

@@ -10,6 +10,7 @@ from typing import Any
 import tensorflow as tf
 from keras.src.trainers.epoch_iterator import EpochIterator
 
+from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.inputs.data_adapters import distribute
 from tfdist.keras_repairs.inputs.same_data_check import check_same_data
 from tfdist.keras_repairs.inputs.whole_reads import warn_of_whole_reading
@@ -17,9 +18,24 @@ from tfdist.runtime.dataset_description import PartialEpoch, take_partial_epoch
 from tfdist.runtime.step_meter import StepMeter
 
 Function = Callable[..., Any]
-_REST = "_tfdist_rest"
-_WHOLE = "_tfdist_whole"
-_BEGUN = "_tfdist_begun"
+
+
+@dataclass
+class _EpochSource:
+    """What the epochs of a `TFEpochIterator` come from.
+
+    Attributes:
+        whole: What it was given, before that was cut for the replicas.
+        next: The rest of an epoch, with which the next one starts in place of a whole one.
+        current: Likewise of the epoch that is being opened.
+    """
+
+    whole: Any
+    next: PartialEpoch | None = None
+    current: PartialEpoch | None = None
+
+
+_SOURCE: AttachedValue[_EpochSource] = AttachedValue("epoch_source")
 
 
 def epoch_iterator_init(original: Function) -> Function:
@@ -28,12 +44,12 @@ def epoch_iterator_init(original: Function) -> Function:
     def repaired(self: Any, distribute_strategy: Any = None, *args: Any, **kwargs: Any) -> None:
         if distribute_strategy is None or distribute_strategy.num_replicas_in_sync == 1:
             original(self, distribute_strategy, *args, **kwargs)
-            setattr(self, _WHOLE, self._distributed_dataset)
+            _SOURCE.set(self, _EpochSource(self._distributed_dataset))
             return
         EpochIterator.__init__(self, *args, **kwargs)
         self._distribute_strategy = distribute_strategy
         check_same_data(self.data_adapter, distribute_strategy)
-        setattr(self, _WHOLE, self.data_adapter.get_tf_dataset())
+        _SOURCE.set(self, _EpochSource(self.data_adapter.get_tf_dataset()))
         warn_of_whole_reading(self.data_adapter, whole_batches(self), distribute_strategy)
         self._distributed_dataset = distribute(whole_batches(self), distribute_strategy)
 
@@ -42,12 +58,12 @@ def epoch_iterator_init(original: Function) -> Function:
 
 def whole_batches(iterator: Any) -> Any:
     """What a `TFEpochIterator` was given, before it was cut for the replicas: a dataset of global batches, mostly."""
-    return getattr(iterator, _WHOLE)
+    return _source_of(iterator).whole
 
 
 def start_partial_epoch(iterator: Any, done: int, batches: Any) -> None:
     """Makes the next epoch of a `TFEpochIterator` go on after `done` steps, with `batches`."""
-    setattr(iterator, _BEGUN, PartialEpoch(done, lambda: batches))
+    _source_of(iterator).next = PartialEpoch(done, lambda: batches)
 
 
 def epoch_iterator_source(original: Function) -> Function:
@@ -59,7 +75,8 @@ def epoch_iterator_source(original: Function) -> Function:
     """
 
     def repaired(self: Any) -> Any:
-        rest = self.__dict__.pop(_REST, None)
+        source = _source_of(self)
+        rest, source.current = source.current, None
         done = 0 if rest is None else rest.done
         dataset = original(self) if rest is None else _cut(rest.batches(), self._distribute_strategy)
         steps = _steps(self.data_adapter, dataset, done)
@@ -78,13 +95,21 @@ def epoch_steps(original: Function) -> Function:
     """
 
     def repaired(self: Any) -> Iterator[tuple[int, int, Any]]:
-        rest = self.__dict__.pop(_BEGUN, None) or take_partial_epoch(whole_batches(self))
+        source = _source_of(self)
+        rest = source.next or take_partial_epoch(source.whole)
+        source.next = None
         if rest is not None:
-            setattr(self, _REST, rest)
+            source.current = rest
         done = 0 if rest is None else rest.done
         return (step for step in original(self) if step[0] >= done)
 
     return repaired
+
+
+def _source_of(iterator: Any) -> _EpochSource:
+    source = _SOURCE.get(iterator)
+    assert source is not None, "an iterator that was made before the repairs were installed"
+    return source
 
 
 def _cut(batches: Any, strategy: tf.distribute.Strategy) -> Any:
