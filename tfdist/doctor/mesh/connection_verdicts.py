@@ -5,7 +5,7 @@ from __future__ import annotations
 from tfdist.doctor.mesh.doctor_hello import DoctorHello, leads_elsewhere
 from tfdist.doctor.mesh.doctor_link import DoctorLink
 from tfdist.doctor.mesh.known_pairs import KnownPairs
-from tfdist.doctor.mesh.link_measurement import Clocks, Phase
+from tfdist.doctor.mesh.link_measurement import Clocks, MeasurementPhase
 from tfdist.doctor.mesh.pair import Pair, judge, occupied, unreached
 from tfdist.net.dial_outcome import DialStatus
 
@@ -66,8 +66,8 @@ class ConnectionVerdicts:
         if measurement is None:
             if theirs.sender == self._hello.sender or leads_elsewhere(self._hello, theirs, link.index):
                 self._keep(link, judge(self._hello, theirs, link.index, link.peer, None))
-        elif measurement.phase is Phase.DONE or measurement.stalled():
-            stalled = None if measurement.phase is Phase.DONE else measurement.phase
+        elif measurement.phase is MeasurementPhase.DONE or measurement.stalled():
+            stalled = None if measurement.phase is MeasurementPhase.DONE else measurement.phase
             self._keep(link, judge(self._hello, theirs, link.index, link.peer, measurement.result(), stalled))
 
     def _keep(self, link: DoctorLink, pair: Pair) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from tfdist.cluster.cluster_spec import Address
 from tfdist.doctor.mesh.doctor_hello import DoctorHello
-from tfdist.doctor.mesh.link_measurement import Clocks, Measurement, Phase
+from tfdist.doctor.mesh.link_measurement import Clocks, Measurement, MeasurementPhase
 from tfdist.net.connection_attempts import Resolver, look_up
 from tfdist.net.connector import Connector
 from tfdist.net.dial_outcome import DialStatus
@@ -47,7 +47,10 @@ class DoctorLink(Connector[DoctorHello]):
 
     def waiting_for(self) -> tuple[list[LineSocket], list[Any]]:
         reading, writing = super().waiting_for()
-        sending = self.measurement is not None and self.measurement.phase in (Phase.SMALL, Phase.LARGE)
+        sending = self.measurement is not None and self.measurement.phase in (
+            MeasurementPhase.SMALL,
+            MeasurementPhase.LARGE,
+        )
         if self.line is not None and sending and self._clocks.steady() < self._eager_until:
             writing.append(self.line)
         return reading, writing

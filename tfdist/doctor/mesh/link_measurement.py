@@ -1,4 +1,4 @@
-"""Measures a line: round trip, the difference of the clocks, bandwidth. One end asks, the other answers."""
+"""Measurement of a line: round trip, difference of the clocks, and bandwidth. One end asks, the other answers."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from dataclasses import dataclass
 from tfdist.net.line_socket import LineSocket, Message
 
 PINGS = 8
-# Longer lines cost the receiver more copying where little comes at a time, shorter ones more parsing.
+# Longer lines cost the receiver more copying when little arrives at a time, shorter ones more parsing.
 _LINE_BYTES = 1 << 14
 _SMALL, _LARGE = 1 << 18, 1 << 23
-# The small load comes first: where it takes longer, the large one would take too long.
+# The small load comes first: if it takes longer than this, the large one would take too long.
 _SLOW_SECONDS = 0.1
 STALLED_SECONDS = 10.0
-"""After so long without an answer the line is taken to have stalled."""
+"""After so long without an answer, the line has stalled."""
 
 
 @dataclass(frozen=True)
 class Clocks:
-    """What time it is.
+    """The time.
 
     Attributes:
         steady: Seconds, never going back.
-        wall: Seconds since 1970, as this machine has it.
+        wall: Seconds since 1970, by this machine's clock.
     """
 
     steady: Callable[[], float]
@@ -47,17 +47,17 @@ class Ping:
 
     @property
     def offset(self) -> float:
-        """How far the other clock is ahead, in seconds, as if both ways took the same; else wrong by half a trip."""
+        """Seconds that the other clock is ahead, if both ways took the same time; else off by up to half of `took`."""
         return self.told - (self.asked + self.took / 2)
 
 
 @dataclass(frozen=True)
-class Measured:
-    """What a line was found to be like.
+class LinkQuality:
+    """The result of a measurement.
 
     Attributes:
         round_trip: Seconds, of the fastest ping.
-        offset: How far the other clock is ahead, in seconds, up to half of the round trip.
+        offset: Seconds that the other clock is ahead, up to half of the round trip.
         bandwidth: Bytes a second towards the other; None when nothing came through.
     """
 
@@ -67,11 +67,11 @@ class Measured:
 
 
 def fastest(pings: list[Ping]) -> Ping:
-    """The ping that says most: what took longer also waited somewhere."""
+    """The most accurate ping: one that took longer also waited somewhere."""
     return min(pings, key=lambda ping: ping.took)
 
 
-class Phase(enum.Enum):
+class MeasurementPhase(enum.Enum):
     """Pings, then the small load, then perhaps the large one: PINGS -> SMALL -> LARGE -> DONE."""
 
     PINGS = "pings"
@@ -89,7 +89,7 @@ class Measurement:
     """
 
     def __init__(self, line: LineSocket, clocks: Clocks) -> None:
-        self.phase = Phase.PINGS
+        self.phase = MeasurementPhase.PINGS
         self._line = line
         self._clocks = clocks
         self._pings: list[Ping] = []
@@ -98,34 +98,34 @@ class Measurement:
         self._ping()
 
     def take(self, message: Message) -> None:
-        """Goes on with an answer; other messages are none of its business."""
+        """Takes an answer and asks on; other messages are ignored."""
         took = self._clocks.steady() - self._began
         told = message.get("pong")
-        if self.phase is Phase.PINGS and isinstance(told, int | float):
+        if self.phase is MeasurementPhase.PINGS and isinstance(told, int | float):
             self._pings.append(Ping(self._wall, told, took))
             if len(self._pings) < PINGS:
                 self._ping()
             else:
-                self._send(Phase.SMALL, _SMALL)
-        elif "loaded" in message and self.phase in (Phase.SMALL, Phase.LARGE):
+                self._send(MeasurementPhase.SMALL, _SMALL)
+        elif "loaded" in message and self.phase in (MeasurementPhase.SMALL, MeasurementPhase.LARGE):
             self._loaded(took)
 
     def stalled(self) -> bool:
         """Whether an answer is overdue."""
-        return self.phase is not Phase.DONE and self._clocks.steady() - self._began > STALLED_SECONDS
+        return self.phase is not MeasurementPhase.DONE and self._clocks.steady() - self._began > STALLED_SECONDS
 
-    def result(self) -> Measured | None:
-        """What was found so far; None before the first ping."""
+    def result(self) -> LinkQuality | None:
+        """The result so far; None before the first answer."""
         if not self._pings:
             return None
         best = fastest(self._pings)
-        return Measured(best.took, best.offset, self._bandwidth)
+        return LinkQuality(best.took, best.offset, self._bandwidth)
 
     def _ping(self) -> None:
         self._began, self._wall = self._clocks.steady(), self._clocks.wall()
         self._line.send({"ping": True})
 
-    def _send(self, phase: Phase, size: int) -> None:
+    def _send(self, phase: MeasurementPhase, size: int) -> None:
         self.phase = phase
         self._began = self._clocks.steady()
         count = size // _LINE_BYTES
@@ -133,18 +133,18 @@ class Measurement:
             self._line.send({"load": "x" * _LINE_BYTES, "last": number == count - 1})
 
     def _loaded(self, took: float) -> None:
-        size = _SMALL if self.phase is Phase.SMALL else _LARGE
+        size = _SMALL if self.phase is MeasurementPhase.SMALL else _LARGE
         travelled = took - fastest(self._pings).took
-        # A load that came through faster than a ping is not to be told from no time at all.
+        # The time of a load that came through faster than a ping cannot be told from zero.
         self._bandwidth = size / max(travelled, took / 10, 1e-6)
-        if self.phase is Phase.SMALL and took < _SLOW_SECONDS:
-            self._send(Phase.LARGE, _LARGE)
+        if self.phase is MeasurementPhase.SMALL and took < _SLOW_SECONDS:
+            self._send(MeasurementPhase.LARGE, _LARGE)
         else:
-            self.phase = Phase.DONE
+            self.phase = MeasurementPhase.DONE
 
 
 def answer(line: LineSocket, message: Message, clocks: Clocks) -> None:
-    """The answering end: what a measurement asks gets its answer, all else none."""
+    """The answering end: replies to what a measurement asks, and ignores all else."""
     if "ping" in message:
         line.send({"pong": clocks.wall()})
     elif "load" in message and message.get("last") is True:

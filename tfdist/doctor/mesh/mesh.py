@@ -16,7 +16,7 @@ from tfdist.doctor.mesh.dial_advice import describe_outcome
 from tfdist.doctor.mesh.doctor_hello import DoctorHello, doctor_introduction, leads_elsewhere
 from tfdist.doctor.mesh.doctor_link import DoctorLink
 from tfdist.doctor.mesh.known_pairs import KnownPairs
-from tfdist.doctor.mesh.link_measurement import Clocks, Phase, answer
+from tfdist.doctor.mesh.link_measurement import Clocks, MeasurementPhase, answer
 from tfdist.doctor.mesh.pair import Pair
 from tfdist.net.bounded_wait import wait_for
 from tfdist.net.connection_attempts import Resolver, look_up
@@ -36,8 +36,8 @@ class Mesh:
         cluster: All workers.
         hello: This doctor's: with the workers of this machine, and those whose ports are taken.
         clocks: The time.
-        seconds: How long it may last.
-        tell: Is told how far it is, for whoever waits.
+        seconds: How long it may take.
+        tell: Called with lines of progress.
         resolver: Looks addresses up.
     """
 
@@ -107,7 +107,7 @@ class Mesh:
     def _step(self) -> None:
         self._step_callers()
         for link in self._links.values():
-            # Of what is settled only a line that still tells something goes on.
+            # A link that is settled is stepped only while it has a line, over which more may be told.
             if link.line is not None or not self._known.is_settled(link.index):
                 self._step_link(link)
         self._measure()
@@ -171,9 +171,11 @@ class Mesh:
             self._known.other_lists[theirs.host] = theirs.cluster
 
     def _measure(self) -> None:
-        """One line at a time, so that they do not slow one another."""
+        """Measures one line at a time, so that they do not slow one another."""
         unsettled = self._unsettled()
-        if any(link.measurement is not None and link.measurement.phase is not Phase.DONE for link in unsettled):
+        if any(
+            link.measurement is not None and link.measurement.phase is not MeasurementPhase.DONE for link in unsettled
+        ):
             return
         for link in unsettled:
             theirs = link.met
@@ -190,7 +192,7 @@ class Mesh:
         self._known.share(self._lines(), complete=not self._unsettled())
 
     def _lines(self) -> Mapping[str, LineSocket]:
-        """One line to each other doctor; rather one that it called on, where no load of ours is on its way."""
+        """One line to each other doctor; preferably one that it opened, on which no load of ours is on its way."""
         ends = [(link.met, link.line) for link in self._links.values()]
         ends += [(theirs, line) for line, theirs in self._callers.items()]
         lines = {
@@ -203,7 +205,7 @@ class Mesh:
 
     def _is_over(self) -> bool:
         now = self._clocks.steady()
-        # With a doctor of another list there is nothing to be finished together; it has a while to see this one.
+        # A doctor with another list never finishes for this one; it only needs some time to see this one.
         strange = {index for index, since in self._strange.items() if now > since + SETTLE_SECONDS}
         others = set(range(len(self._cluster))) - set(self._hello.local)
         return now > self._deadline or (not self._unsettled() and others <= self._known.finished | strange)

@@ -1,4 +1,4 @@
-"""One connection between two hosts' workers, as the one that called saw it, and how it is judged."""
+"""Pair: the result for one connection, from the workers of one host to one worker, and how it is judged."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from tfdist.cluster.interfaces import is_public
 from tfdist.doctor.check_result import CLUSTER, SET_RIGHT, CheckStatus, worst
 from tfdist.doctor.mesh.dial_advice import advice_on, describe_outcome
 from tfdist.doctor.mesh.doctor_hello import DoctorHello, disagreement, leads_elsewhere
-from tfdist.doctor.mesh.link_measurement import Measured, Phase
+from tfdist.doctor.mesh.link_measurement import LinkQuality, MeasurementPhase
 from tfdist.net.dial_outcome import DialOutcome
 from tfdist.net.line_socket import LineError, Message
 
 CLOCK_SECONDS = 2.0
-"""Clocks that differ by more are worth a warning: times in logs and files no longer tell what came first."""
+"""Clocks that differ by more deserve a warning: times in logs and files no longer tell what came first."""
+
+LEFT_ALONE = "It was left alone. If it is a job of yours, check again when that has ended."
 
 Finding = tuple[CheckStatus, str, str]
 """Status, what was found, what to do."""
@@ -23,17 +25,17 @@ Finding = tuple[CheckStatus, str, str]
 
 @dataclass(frozen=True)
 class Pair:
-    """From the workers of one host to one worker.
+    """The connection from the workers of one host to one worker, as that host saw it.
 
     Attributes:
-        sources: The workers of the host that called; one connection speaks for all of them.
-        target: The worker that was called.
-        status: How it ended.
+        sources: The workers of the host that dialled; one connection stands for all of them.
+        target: The worker that was dialled.
+        status: The verdict.
         found: What was found.
-        advice: What to do; empty where nothing is.
-        code: What the command exits with when this fails.
-        address: The IP address that answered; empty when none did.
-        round_trip: Seconds; None when it was not measured, like those that follow.
+        advice: What to do; empty where nothing need be done.
+        code: The command's exit code if this fails.
+        address: The IP address that answered; empty if none did.
+        round_trip: Seconds; None if it was not measured, like those that follow.
         offset: Seconds that the other clock is ahead, up to half of the round trip.
         bandwidth: Bytes a second towards the other.
     """
@@ -51,7 +53,7 @@ class Pair:
 
     @property
     def key(self) -> tuple[int, int]:
-        """What tells it from all others."""
+        """What identifies it among all pairs."""
         return self.sources[0], self.target
 
     def to_json(self) -> dict[str, Any]:
@@ -76,23 +78,20 @@ class Pair:
         except (TypeError, KeyError, ValueError):
             raise LineError("a message that is no pair") from None
         if not sources or code not in (SET_RIGHT, CLUSTER) or not all(isinstance(text, str) for text in texts):
-            raise LineError("a pair that does not hold together")
+            raise LineError("a pair with impossible values")
         if not all(number is None or isinstance(number, int | float) for number in numbers):
-            raise LineError("a pair with something else than numbers")
+            raise LineError("a pair whose numbers are not numbers")
         return cls(sources, target, status, code=code, **values)
 
 
 def unreached(mine: DoctorHello, target: int, seen: DialOutcome) -> Pair:
-    """A worker whose doctor could not be met."""
+    """The pair for a worker whose doctor was not met."""
     return Pair(mine.local, target, CheckStatus.FAIL, describe_outcome(seen), advice_on(seen))
 
 
 def occupied(mine: DoctorHello, target: int, owner: str) -> Pair:
-    """A worker whose port its own host could not take, as its doctor says."""
-    return Pair(mine.local, target, CheckStatus.FAIL, f"its port is not free there: {owner}", _LEFT_ALONE, SET_RIGHT)
-
-
-_LEFT_ALONE = "It was left alone. If it is a job of yours, check again when that has ended."
+    """The pair for a worker whose port its own host could not take, as its doctor says."""
+    return Pair(mine.local, target, CheckStatus.FAIL, f"its port is not free there: {owner}", LEFT_ALONE, SET_RIGHT)
 
 
 def judge(
@@ -100,18 +99,18 @@ def judge(
     theirs: DoctorHello,
     target: int,
     address: str,
-    measured: Measured | None,
-    stalled: Phase | None = None,
+    measured: LinkQuality | None,
+    stalled: MeasurementPhase | None = None,
 ) -> Pair:
-    """A worker whose doctor was met.
+    """The pair for a worker whose doctor was met.
 
     Args:
         mine: This doctor's hello.
         theirs: The other's.
-        target: The worker that was called.
+        target: The worker that was dialled.
         address: The IP address that answered.
-        measured: What the line is like; None when it was not measured.
-        stalled: In which phase of the measurement the line fell silent; None when it did not.
+        measured: What was measured of the line; None if nothing was.
+        stalled: The phase of the measurement in which the line fell silent; None if it did not.
     """
     findings = list(_findings(mine, theirs, target, address, measured, stalled))
     found = "; ".join(text for _, text, _ in findings)
@@ -124,12 +123,17 @@ def judge(
 
 
 def _findings(
-    mine: DoctorHello, theirs: DoctorHello, target: int, address: str, measured: Measured | None, stalled: Phase | None
+    mine: DoctorHello,
+    theirs: DoctorHello,
+    target: int,
+    address: str,
+    measured: LinkQuality | None,
+    stalled: MeasurementPhase | None,
 ) -> Iterator[Finding]:
     problem = leads_elsewhere(mine, theirs, target) or disagreement(mine, theirs)
     if problem is not None:
         yield CheckStatus.FAIL, problem.found, problem.advice
-    if stalled is Phase.PINGS:
+    if stalled is MeasurementPhase.PINGS:
         yield (
             CheckStatus.FAIL,
             "answers once, and then the line falls silent",

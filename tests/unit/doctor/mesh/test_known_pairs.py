@@ -35,19 +35,19 @@ def lines() -> Iterator[tuple[LineSocket, LineSocket]]:
     ("pair", "kept"),
     [
         (Pair((1,), 0, CheckStatus.OK, "fine"), True),
-        (Pair((2,), 0, CheckStatus.OK, "fine"), False),  # it is not for b to say how c reaches the others
+        (Pair((2,), 0, CheckStatus.OK, "fine"), False),  # b does not know how c reaches the others
         (Pair((0,), 2, CheckStatus.OK, "fine"), False),
         (Pair((1,), 3, CheckStatus.OK, "fine"), False),
         (Pair((1,), -1, CheckStatus.OK, "fine"), False),
     ],
 )
-def test_a_doctor_tells_of_its_own_connections_alone(pair: Pair, kept: bool) -> None:
+def test_a_doctor_is_believed_about_its_own_connections_alone(pair: Pair, kept: bool) -> None:
     known = KnownPairs(MINE, 3)
     known.hear(THEIRS, told(pair))
     assert list(known.pairs.values()) == ([pair] if kept else [])
 
 
-def test_what_doctors_of_another_list_tell_is_about_other_workers() -> None:
+def test_what_doctors_with_another_list_tell_is_ignored() -> None:
     known = KnownPairs(MINE, 3)
     known.hear(dataclasses.replace(THEIRS, cluster="b:20000,a:20000"), told(Pair((1,), 0, CheckStatus.OK, "fine")))
     known.hear(None, {"done": True})
@@ -56,7 +56,7 @@ def test_what_doctors_of_another_list_tell_is_about_other_workers() -> None:
         known.hear(THEIRS, {"pair": "none"})
 
 
-def test_everything_is_told_once_and_again_to_who_comes_back(lines: tuple[LineSocket, LineSocket]) -> None:
+def test_everything_is_told_once_and_again_to_a_doctor_that_comes_back(lines: tuple[LineSocket, LineSocket]) -> None:
     ours, theirs = lines
     known = KnownPairs(MINE, 3)
     known.pairs[OWN.key] = OWN

@@ -28,22 +28,22 @@ from tfdist.net.port_lease import PortLease
 
 CLOCKS = Clocks(time.monotonic, time.time)
 QUICK = Clocks(lambda: 5 * time.monotonic(), time.time)
-"""A clock by which waits that are to end for want of anything end sooner."""
+"""A clock by which waits that end without an event end sooner."""
 
 
-def each_look(seconds: float) -> Clocks:
-    """A clock that only goes on, by so much, when somebody looks at it: who is kept waiting loses no time by it."""
-    looks = itertools.count()
-    return Clocks(lambda: seconds * next(looks), time.time)
+def each_reading(seconds: float) -> Clocks:
+    """A clock that advances by so much each time it is read, so that a slow machine loses no time by it."""
+    readings = itertools.count()
+    return Clocks(lambda: seconds * next(readings), time.time)
 
 
 SECONDS = 30.0
-"""No meeting here lasts so long unless something is wrong."""
+"""No mesh here lasts so long unless something is wrong."""
 
 
 @dataclass
 class Hosts:
-    """Some hosts, each a doctor in a thread."""
+    """Hosts, each a doctor in a thread."""
 
     pool: ThreadPoolExecutor
     said: list[str] = field(default_factory=list)
@@ -92,7 +92,7 @@ def test_the_ports_are_free_afterwards(hosts: Hosts) -> None:
             hold.take(address.port)
 
 
-def test_workers_of_one_machine_are_spoken_for_by_one_doctor(hosts: Hosts) -> None:
+def test_one_doctor_stands_for_all_workers_of_its_machine(hosts: Hosts) -> None:
     cluster = on_loopback(3)
     both, other = hosts.check(cluster, 0, 1), hosts.check(cluster, 2)
     pairs = both.result().pairs
@@ -114,7 +114,7 @@ def test_workers_of_one_machine_are_spoken_for_by_one_doctor(hosts: Hosts) -> No
         ({"clocks": Clocks(time.monotonic, lambda: time.time() + 60)}, CheckStatus.WARN, "the clock of host"),
     ],
 )
-def test_hosts_that_differ(hosts: Hosts, changed: dict[str, Any], status: CheckStatus, text: str) -> None:
+def test_hosts_that_differ_are_told(hosts: Hosts, changed: dict[str, Any], status: CheckStatus, text: str) -> None:
     cluster = on_loopback(2)
     found = [hosts.meet(cluster, 0), hosts.meet(cluster, 1, **changed)]
     for future in found:
@@ -145,7 +145,7 @@ def test_a_port_in_use_is_reported_by_both_and_left_alone(hosts: Hosts) -> None:
         listener.settimeout(20)
         first, second = hosts.check(cluster, 0), hosts.check(cluster, 1)
         seen, own = first.result(), second.result()
-        # Whoever was called has heard nothing.
+        # The job was sent nothing.
         connection, _ = listener.accept()
         with connection:
             assert connection.recv(1) == b""
@@ -156,7 +156,7 @@ def test_a_port_in_use_is_reported_by_both_and_left_alone(hosts: Hosts) -> None:
     assert (seen.pairs[0].code, own.checks[0].code) == (2, 2)
 
 
-def test_two_running_jobs_are_told_without_waiting_for_a_doctor_that_cannot_be_called(hosts: Hosts) -> None:
+def test_a_running_job_at_both_ends_is_told_without_waiting_for_a_doctor_that_cannot_be_met(hosts: Hosts) -> None:
     cluster = on_loopback(2)
     port = cluster.workers[1].port
     with socket.create_server(("127.0.0.1", port)) as job:
@@ -171,8 +171,8 @@ def test_two_running_jobs_are_told_without_waiting_for_a_doctor_that_cannot_be_c
     assert "a gRPC server answers" in pair.found
 
 
-def test_a_name_that_does_not_resolve(hosts: Hosts) -> None:
-    """The one host does not know the other's name, and is told by the other that it is there."""
+def test_a_name_that_does_not_resolve_is_told(hosts: Hosts) -> None:
+    """One host cannot resolve the other's name, and hears from the other that it is there."""
     cluster = on_loopback(2)
     found = [hosts.meet(cluster, 0, resolver=lambda address: [], clocks=QUICK), hosts.meet(cluster, 1)]
     for future in found:
@@ -181,7 +181,7 @@ def test_a_name_that_does_not_resolve(hosts: Hosts) -> None:
         assert pairs[0].found == "its name does not resolve on this host"
 
 
-def test_a_look_up_that_never_ends_costs_no_more_than_the_time_given(hosts: Hosts) -> None:
+def test_a_look_up_that_never_ends_takes_no_longer_than_the_time_given(hosts: Hosts) -> None:
     gate = threading.Event()
 
     def resolver(address: Address) -> list[Any]:
@@ -195,10 +195,10 @@ def test_a_look_up_that_never_ends_costs_no_more_than_the_time_given(hosts: Host
     assert pair.found == "its name is still being looked up on this host"
 
 
-def test_a_silent_port(hosts: Hosts) -> None:
+def test_a_port_that_says_nothing_is_told(hosts: Hosts) -> None:
     cluster = on_loopback(2)
     with socket.create_server(("127.0.0.1", cluster.workers[1].port)):
-        (pair,) = hosts.meet(cluster, 0, clocks=each_look(0.1)).result()
+        (pair,) = hosts.meet(cluster, 0, clocks=each_reading(0.1)).result()
     assert "says nothing for 4 s" in pair.found
 
 
@@ -209,7 +209,9 @@ def test_a_silent_port(hosts: Hosts) -> None:
         (lambda c: None, "closes it without a word"),
     ],
 )
-def test_a_port_where_somebody_else_listens(hosts: Hosts, answer: Callable[[socket.socket], None], text: str) -> None:
+def test_a_port_where_something_else_listens_is_told(
+    hosts: Hosts, answer: Callable[[socket.socket], None], text: str
+) -> None:
     cluster = on_loopback(2)
     with socket.create_server(("127.0.0.1", cluster.workers[1].port)) as server:
         found = hosts.meet(cluster, 0, seconds=4.0)
@@ -225,14 +227,14 @@ def test_a_port_where_somebody_else_listens(hosts: Hosts, answer: Callable[[sock
     assert text in pair.found
 
 
-def test_an_absent_host_is_named_while_waiting_and_at_the_end(hosts: Hosts) -> None:
+def test_a_missing_host_is_named_while_waiting_and_at_the_end(hosts: Hosts) -> None:
     cluster = on_loopback(2)
     (pair,) = hosts.meet(cluster, 0, seconds=4.0).result()
     assert "refuses the connection: no doctor listens there" in pair.found
     assert any(f"worker 1 ({cluster.workers[1]}): refuses the connection" in line for line in hosts.said)
 
 
-def test_what_a_doctor_told_before_its_time_was_up_stays_known(hosts: Hosts) -> None:
+def test_what_a_doctor_told_before_it_left_stays_known(hosts: Hosts) -> None:
     """Worker 2 never comes; the doctor of worker 1 was started earlier, so it leaves earlier."""
     cluster = on_loopback(3)
     first, second = hosts.meet(cluster, 0, seconds=12.0), hosts.meet(cluster, 1, seconds=6.0)
@@ -248,7 +250,7 @@ def test_a_port_that_nobody_can_listen_on_is_an_error(hosts: Hosts) -> None:
         hosts.meet(cluster, 0).result()
 
 
-def test_strangers_neither_stop_nor_enter_a_meeting(hosts: Hosts) -> None:
+def test_strangers_neither_stop_nor_enter_a_mesh(hosts: Hosts) -> None:
     cluster = on_loopback(2)
     found = hosts.check(cluster, 0)
     strangers = []
