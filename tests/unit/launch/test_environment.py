@@ -46,7 +46,7 @@ def test_a_worker_of_several_gets_its_tf_config() -> None:
     assert environ["PATH"] == "/bin"
 
 
-def test_the_launchers_secret_is_theirs_alone() -> None:
+def test_workers_do_not_get_the_launchers_secret() -> None:
     base = {"TFDIST_TOKEN": "not-to-be-seen"}
     token = read_token(base)
     assert token == Token("not-to-be-seen")
@@ -55,12 +55,12 @@ def test_the_launchers_secret_is_theirs_alone() -> None:
     assert read_token({}) is None
 
 
-def test_a_secret_that_is_empty_is_refused() -> None:
+def test_an_empty_secret_is_refused() -> None:
     with pytest.raises(UsageError, match="TFDIST_TOKEN is set and empty"):
         read_token({"TFDIST_TOKEN": ""})
 
 
-def test_a_worker_alone_gets_none() -> None:
+def test_a_single_worker_gets_no_tf_config() -> None:
     environ = ALONE.to_environ({"TF_CONFIG": "stale"})
     assert "TF_CONFIG" not in environ
     assert "TF_GRPC_REUSE_PORT" not in environ
@@ -68,14 +68,14 @@ def test_a_worker_alone_gets_none() -> None:
     assert 0 <= int(environ["PYTHONHASHSEED"]) < 2**32
 
 
-def test_what_the_user_set_stands_and_the_base_is_not_changed() -> None:
+def test_variables_that_the_user_set_stand_and_the_base_is_not_changed() -> None:
     base = {"PYTHONHASHSEED": "0", "TF_CPP_MIN_LOG_LEVEL": "0"}
     environ = ALONE.to_environ(base)
     assert (environ["PYTHONHASHSEED"], environ["TF_CPP_MIN_LOG_LEVEL"]) == ("0", "0")
     assert base == {"PYTHONHASHSEED": "0", "TF_CPP_MIN_LOG_LEVEL": "0"}
 
 
-def test_outside_a_launcher_there_is_none() -> None:
+def test_outside_a_launcher_there_is_no_assignment() -> None:
     assert Assignment.from_environ({}) is None
 
 

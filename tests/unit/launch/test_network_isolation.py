@@ -62,11 +62,11 @@ def check(done: subprocess.CompletedProcess[str]) -> None:
 
 
 def test_a_private_network_has_loopback_and_nothing_else() -> None:
-    """In a process of its own, for which there is no way back."""
+    """In a process of its own, as it cannot leave that network."""
     check(run(ENTER, sys.executable, None))
 
 
-def test_users_enter_one_where_the_system_lets_them() -> None:
+def test_users_may_enter_one_where_the_system_lets_them() -> None:
     if os.geteuid() != 0:
         pytest.skip("the test above ran as a user already")
     for python in (sys.executable, "/usr/bin/python3"):
@@ -82,19 +82,19 @@ def must_not_move() -> None:
     pytest.fail("a namespace was entered")
 
 
-def test_the_hosts_network_changes_nothing() -> None:
+def test_in_the_hosts_network_nothing_changes() -> None:
     for membership in (HERE, PART, ALONE):
         assert enter_network("host", membership, must_not_move) is membership
 
 
 @pytest.mark.parametrize("membership", [PART, Membership(PART.cluster, (0,), (0, 1, 2), source="Slurm")])
-def test_other_launchers_cannot_be_in_it(membership: Membership) -> None:
+def test_a_private_network_has_one_launcher(membership: Membership) -> None:
     with pytest.raises(UsageError, match=r"worker\(s\) 1, 2 are started elsewhere") as raised:
         enter_network("private", membership, must_not_move)
     assert raised.value.exit_code == 2
 
 
-def test_addresses_lead_to_loopback_there() -> None:
+def test_in_a_private_network_addresses_are_loopback() -> None:
     moves: list[str] = []
 
     def enter(membership: Membership) -> Membership:
@@ -128,7 +128,7 @@ def test_a_system_that_does_not_allow_it_is_an_error_that_says_what_would() -> N
         (ALONE, ["8.8.8.8"], []),  # no server, no port
     ],
 )
-def test_a_public_address_is_told(membership: Membership, addresses: Sequence[str], says: list[str]) -> None:
+def test_a_public_address_is_warned_of(membership: Membership, addresses: Sequence[str], says: list[str]) -> None:
     warning = public_warning("host", membership, addresses)
     assert (warning is not None) == bool(says)
     for words in says:

@@ -18,7 +18,7 @@ def as_they_were() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_is_remembered_and_wakes_who_waits(number: signal.Signals) -> None:
+def test_a_signal_is_recorded_and_wakes_the_launcher(number: signal.Signals) -> None:
     before = signal.getsignal(number)
     with Signals() as signals:
         signals.check()
@@ -31,8 +31,8 @@ def test_a_signal_is_remembered_and_wakes_who_waits(number: signal.Signals) -> N
 
 
 @pytest.mark.parametrize(("number", "heard"), [(signal.SIGINT, True), (signal.SIGHUP, False)])
-def test_a_signal_that_was_ignored(number: signal.Signals, heard: bool) -> None:
-    """Shells ignore SIGINT for what they put into the background; for nohup it is meant that SIGHUP is ignored."""
+def test_of_ignored_signals_sigint_is_handled(number: signal.Signals, heard: bool) -> None:
+    """Shells start background jobs with SIGINT ignored; nohup ignores SIGHUP on purpose."""
     signal.signal(number, signal.SIG_IGN)
     with Signals() as signals:
         os.kill(os.getpid(), number)

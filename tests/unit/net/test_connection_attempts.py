@@ -39,7 +39,7 @@ def names() -> Names:
     return Names()
 
 
-def test_a_name_server_that_takes_its_time_is_not_waited_for(names: Names) -> None:
+def test_a_slow_name_server_is_not_waited_for(names: Names) -> None:
     assert names.lookup.targets() is None
     assert names.lookup.targets() is None
     names.answers.set()
@@ -48,11 +48,11 @@ def test_a_name_server_that_takes_its_time_is_not_waited_for(names: Names) -> No
 
 
 @pytest.mark.parametrize("answer", [[("target",)], []])
-def test_what_was_looked_up_counts_for_a_while(names: Names, answer: list[Any]) -> None:
+def test_the_result_of_a_look_up_is_used_for_a_while(names: Names, answer: list[Any]) -> None:
     names.answers.set()
     names.answer = answer
     first = names.targets()
-    first.clear()  # who takes its targets one by one changes nothing for the next
+    first.clear()  # the next look-up is not changed by it
     assert names.targets() == answer
     assert names.asked == 1
     names.now += FRESH_SECONDS
@@ -65,7 +65,7 @@ def target(port: int, host: str = "127.0.0.1") -> Any:
     return socket.AF_INET, socket.SOCK_STREAM, 0, "", (host, port)
 
 
-def test_connects_without_waiting() -> None:
+def test_connecting_does_not_wait() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         connecting, code = begin_connecting(target(server.getsockname()[1]))
         assert connecting is not None and code == 0
@@ -74,7 +74,7 @@ def test_connects_without_waiting() -> None:
             assert finish_connecting(connecting) == 0
 
 
-def test_says_why_not() -> None:
+def test_a_refused_connection_gives_its_errno() -> None:
     with socket.socket() as bound:  # and does not listen
         bound.bind(("127.0.0.1", 0))
         connecting, _ = begin_connecting(target(bound.getsockname()[1]))
@@ -84,6 +84,6 @@ def test_says_why_not() -> None:
             assert finish_connecting(connecting) == errno.ECONNREFUSED
 
 
-def test_an_address_that_nobody_can_connect_to() -> None:
+def test_an_address_that_cannot_be_connected_to_gives_its_errno() -> None:
     connecting, code = begin_connecting(target(1, "255.255.255.255"))
     assert connecting is None and code

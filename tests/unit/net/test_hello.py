@@ -19,7 +19,7 @@ def test_a_hello_goes_over_the_line() -> None:
 
 
 @pytest.mark.parametrize("message", [{}, {"hello": 1}, {"hello": "x"}, {"hello": []}, {"hello": {}}])
-def test_what_is_no_hello_is_refused(message: dict[str, Any]) -> None:
+def test_a_message_that_is_not_a_hello_is_refused(message: dict[str, Any]) -> None:
     with pytest.raises(LineError):
         Hello.from_message(message)
 
@@ -49,7 +49,7 @@ def test_what_is_no_hello_is_refused(message: dict[str, Any]) -> None:
         {"protocol": True},
     ],
 )
-def test_a_hello_that_does_not_hold_together_is_refused(changed: dict[str, Any]) -> None:
+def test_a_hello_with_impossible_values_is_refused(changed: dict[str, Any]) -> None:
     hello = {**THEIRS.to_message()["hello"], **changed}
     with pytest.raises(LineError):
         Hello.from_message({"hello": hello})

@@ -31,7 +31,7 @@ def over_the_line(message: Message) -> Message:
 
 
 class Conversation:
-    """What both sides said, and what each came to know."""
+    """What both sides said, and what each learned."""
 
     def __init__(self, theirs: Token | None, ours: Token | None, *, link: bool = True, change: Any = None) -> None:
         self.call = CallerSide(Introduction(CALLER, theirs), link=link)
@@ -57,7 +57,7 @@ class Conversation:
 
 @pytest.mark.parametrize("token", [None, SECRET])
 @pytest.mark.parametrize("link", [False, True])
-def test_both_meet_when_both_have_the_same_or_none(token: Token | None, link: bool) -> None:
+def test_both_meet_if_they_have_the_same_token_or_none(token: Token | None, link: bool) -> None:
     conversation = Conversation(token, token, link=link)
     assert conversation.caller.met is not None and conversation.answerer.met is not None
     assert conversation.caller.met.hello == ANSWERER
@@ -74,14 +74,16 @@ def test_both_meet_when_both_have_the_same_or_none(token: Token | None, link: bo
         (None, SECRET, WITH_TOKEN, WITHOUT_TOKEN),
     ],
 )
-def test_both_learn_what_does_not_fit(theirs: Token | None, ours: Token | None, caller: str, answerer: str) -> None:
+def test_both_learn_that_their_tokens_do_not_fit(
+    theirs: Token | None, ours: Token | None, caller: str, answerer: str
+) -> None:
     conversation = Conversation(theirs, ours)
     assert (conversation.caller.mismatch, conversation.answerer.mismatch) == (caller, answerer)
     assert conversation.caller.met is None
 
 
 @pytest.mark.parametrize(("theirs", "ours"), [(SECRET, SECRET), (SECRET, OTHER), (SECRET, None), (None, SECRET)])
-def test_no_secret_is_said_or_told(theirs: Token | None, ours: Token | None) -> None:
+def test_the_secret_is_never_sent_or_shown(theirs: Token | None, ours: Token | None) -> None:
     conversation = Conversation(theirs, ours)
     everything = f"{conversation.said} {conversation.caller} {conversation.answerer} {vars(conversation.call)}"
     assert "not-to-be-seen" not in everything
@@ -113,7 +115,7 @@ def test_a_conversation_is_never_the_same_twice() -> None:
         (3, {"proof": "0" * 64}),
     ],
 )
-def test_what_is_changed_on_the_way_is_noticed(place: int, changed: Message) -> None:
+def test_a_message_that_is_changed_on_the_way_is_noticed(place: int, changed: Message) -> None:
     def change(where: int, message: Message) -> Message:
         return {**message, **changed} if where == place else message
 
@@ -122,7 +124,7 @@ def test_what_is_changed_on_the_way_is_noticed(place: int, changed: Message) -> 
     assert conversation.caller.mismatch == OTHER_TOKEN
 
 
-def test_an_old_conversation_cannot_be_played_again() -> None:
+def test_an_old_conversation_cannot_be_replayed() -> None:
     old = Conversation(SECRET, SECRET).said
     answer = AnswererSide(Introduction(ANSWERER, SECRET))
     assert answer.hear(old[0]).met is None
@@ -142,7 +144,7 @@ def test_an_answerer_that_asks_for_a_proof_cannot_use_it_as_its_own() -> None:
 
 @pytest.mark.parametrize("message", [{}, {"nonce": 1}, {"hello": {}}, {"proof": "x"}])
 @pytest.mark.parametrize("token", [None, SECRET])
-def test_strangers_are_no_launchers(message: Message, token: Token | None) -> None:
+def test_a_stranger_is_not_taken_for_a_launcher(message: Message, token: Token | None) -> None:
     with pytest.raises(LineError):
         AnswererSide(Introduction(ANSWERER, token)).hear(message)
 

@@ -16,7 +16,7 @@ def pair() -> Iterator[tuple[LineSocket, socket.socket]]:
         yield LineSocket(ours), theirs
 
 
-def test_messages_come_out_whole_however_they_are_cut() -> None:
+def test_messages_are_complete_in_whatever_pieces_they_come() -> None:
     data = b'{"a": 1}\n{"b": "\\n"}\n{"c"'
     for cut in range(len(data)):
         buffer = LineBuffer()
@@ -41,7 +41,7 @@ def test_a_line_carries_messages_both_ways(pair: tuple[LineSocket, socket.socket
     assert line.receive() == [{"b": 2}]
 
 
-def test_last_words_are_heard_before_the_end(pair: tuple[LineSocket, socket.socket]) -> None:
+def test_messages_sent_before_the_end_are_received(pair: tuple[LineSocket, socket.socket]) -> None:
     line, other = pair
     other.sendall(b'{"a": 1}\n{"b": 2}\n')
     other.close()
@@ -82,7 +82,7 @@ def test_sealed_lines_carry_messages_both_ways() -> None:
 
 
 @pytest.mark.parametrize("said", [b'{"a": 1}\n', b"0" * 64 + b' {"a": 1}\n', b"\n"])
-def test_a_sealed_line_takes_nothing_else(pair: tuple[LineSocket, socket.socket], said: bytes) -> None:
+def test_a_sealed_line_accepts_nothing_else(pair: tuple[LineSocket, socket.socket], said: bytes) -> None:
     line, other = pair
     token = Token("secret")
     line.protect(token.seal("caller", b""), token.seal("answerer", b""))
@@ -91,7 +91,9 @@ def test_a_sealed_line_takes_nothing_else(pair: tuple[LineSocket, socket.socket]
         line.receive()
 
 
-def test_one_message_is_one_even_from_who_talks_without_end(pair: tuple[LineSocket, socket.socket]) -> None:
+def test_one_message_is_received_at_a_time_from_a_peer_that_sends_without_end(
+    pair: tuple[LineSocket, socket.socket],
+) -> None:
     line, other = pair
     other.setblocking(False)
     sent = 0
@@ -103,7 +105,7 @@ def test_one_message_is_one_even_from_who_talks_without_end(pair: tuple[LineSock
     assert line.connection.recv(1 << 20)
 
 
-def test_a_stranger_may_say_little_and_who_is_known_may_say_more(pair: tuple[LineSocket, socket.socket]) -> None:
+def test_a_peer_may_be_allowed_longer_lines_than_a_stranger(pair: tuple[LineSocket, socket.socket]) -> None:
     _, other = pair
     line = LineSocket(pair[0].connection, max_bytes=100)
     message = b'{"a": "' + b"x" * 1000 + b'"}\n'

@@ -16,7 +16,7 @@ from tfdist.net.port_lease import PortLease, bind_reusable, lease_ports
 
 @pytest.fixture
 def port() -> int:
-    """A port that nobody has."""
+    """A free port."""
     [found] = free_ports(1)
     return found
 
@@ -43,7 +43,7 @@ def test_a_held_port_is_refused_to_others_and_open_to_the_worker(port: int) -> N
                 worker.accept()[0].close()
 
 
-def test_a_second_job_is_refused_by_name_and_let_in_afterwards(port: int) -> None:
+def test_a_second_job_is_told_who_has_the_port_and_gets_it_afterwards(port: int) -> None:
     with PortLease() as first:
         first.take(port)
         with PortLease() as second, pytest.raises(PortTakenError) as raised:
@@ -70,12 +70,12 @@ def test_a_job_that_was_killed_holds_nothing(port: int) -> None:
         hold.take(port)
 
 
-def test_a_listener_is_named_even_when_it_would_share(port: int, server: socket.socket) -> None:
+def test_a_listener_that_would_share_the_port_is_named_too(port: int, server: socket.socket) -> None:
     with PortLease() as hold, pytest.raises(PortTakenError, match=rf"Port {port}.* taken by pid {os.getpid()} \("):
         hold.take(port)
 
 
-def test_connections_that_linger_are_explained(port: int) -> None:
+def test_connections_that_outlive_their_program_are_explained(port: int) -> None:
     with socket.socket() as server:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         server.bind(("127.0.0.1", port))
@@ -105,7 +105,7 @@ def test_the_ports_of_the_local_workers_are_held() -> None:
             other.take(there)
 
 
-def test_a_chosen_port_that_is_taken_is_exchanged(port: int, server: socket.socket) -> None:
+def test_a_port_that_tfdist_chose_is_replaced_if_it_is_taken(port: int, server: socket.socket) -> None:
     membership = Membership(Cluster.parse(f"127.0.0.1:{port},127.0.0.1:{port + 1}"), (0, 1), ports_chosen=True)
     with PortLease() as hold:
         cluster = lease_ports(membership, hold).cluster

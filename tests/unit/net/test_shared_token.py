@@ -13,7 +13,7 @@ SAID = transcript({"hello": {"b": 1, "a": [1, 2]}, "link": True})
 
 
 @pytest.mark.parametrize("text", ["", " ", "\n"])
-def test_an_empty_token_is_refused_rather_than_taken_for_none(text: str) -> None:
+def test_an_empty_token_is_refused_and_not_taken_for_none(text: str) -> None:
     with pytest.raises(UsageError, match="TFDIST_TOKEN is set and empty"):
         Token(text)
 
@@ -22,7 +22,7 @@ def test_a_newline_at_the_end_makes_no_difference() -> None:
     assert Token(f"{SECRET}\n") == TOKEN
 
 
-def test_bytes_that_are_no_text_are_a_token_too() -> None:
+def test_bytes_that_are_not_text_may_be_a_token() -> None:
     token = Token(os.fsdecode(b"\xff\xfe\x01"))
     assert token.proves("caller", SAID, token.proof("caller", SAID))
 

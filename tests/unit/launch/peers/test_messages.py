@@ -31,15 +31,15 @@ EVENTS: list[Event] = [
 
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
-def test_events_come_over_the_line(event: Event) -> None:
+def test_events_go_over_the_line(event: Event) -> None:
     assert from_message(json.loads(json.dumps(to_message(event)))) == event
 
 
-def test_every_kind_of_event_is_tried() -> None:
+def test_every_kind_of_event_is_tested() -> None:
     assert {type(event) for event in EVENTS} == set(Event.__args__)
 
 
-def test_other_messages_are_no_events() -> None:
+def test_other_messages_are_not_events() -> None:
     assert from_message({"settle": []}) is None
 
 
@@ -55,6 +55,6 @@ def test_other_messages_are_no_events() -> None:
         {"event": "AttemptEnded", "failures": 3, "stop": None, "blamed": []},
     ],
 )
-def test_what_is_not_understood_is_an_error(message: dict[str, Any]) -> None:
+def test_an_unknown_event_is_an_error(message: dict[str, Any]) -> None:
     with pytest.raises(LineError):
         from_message(message)

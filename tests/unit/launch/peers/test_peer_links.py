@@ -1,4 +1,4 @@
-"""The lines between the launchers of a job, over socket pairs."""
+"""Links between the launchers of a job, over socket pairs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def pair() -> Iterator[tuple[PeerLinks, PeerLinks]]:
     """The leader, which starts worker 0, and the follower, which starts worker 1."""
     ours, theirs = socket.socketpair()
     for end in (ours, theirs):
-        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 200_000)  # machines give more or less by themselves
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 200_000)  # defaults differ between machines
     leader = PeerLinks([PeerLink(LineSocket(ours), "b", (1,), ("b:1",))], leads=True, remote=(1,))
     follower = PeerLinks([PeerLink(LineSocket(theirs), "a", (0,), ("a:1",))], leads=False, remote=(0,))
     with contextlib.closing(leader), contextlib.closing(follower):
@@ -45,14 +45,14 @@ def test_a_launcher_that_hangs_up_is_lost(pair: tuple[PeerLinks, PeerLinks]) -> 
     assert follower.events() == []
 
 
-def test_at_the_end_of_an_attempt_nobody_is_lost(pair: tuple[PeerLinks, PeerLinks]) -> None:
+def test_a_launcher_that_hangs_up_after_the_attempt_is_not_lost(pair: tuple[PeerLinks, PeerLinks]) -> None:
     leader, follower = pair
     leader.tell(FAILED)
     leader.close()
     assert follower.events() == [FAILED]
 
 
-def test_who_hung_up_between_two_attempts_is_lost_in_the_next(pair: tuple[PeerLinks, PeerLinks]) -> None:
+def test_a_launcher_that_hung_up_between_two_attempts_is_lost_in_the_next(pair: tuple[PeerLinks, PeerLinks]) -> None:
     leader, follower = pair
     leader.tell(FAILED)
     leader.tell(AGAIN)
@@ -62,7 +62,7 @@ def test_who_hung_up_between_two_attempts_is_lost_in_the_next(pair: tuple[PeerLi
     assert kinds(follower.events()) == ["AttemptEnded"]
 
 
-def test_what_is_kept_comes_once_more_and_first(pair: tuple[PeerLinks, PeerLinks]) -> None:
+def test_kept_events_come_once_more_and_first(pair: tuple[PeerLinks, PeerLinks]) -> None:
     leader, follower = pair
     leader.tell(GiveUp("why"))
     follower.keep([AGAIN, AttemptEnded(stop=STOP)])
@@ -71,7 +71,7 @@ def test_what_is_kept_comes_once_more_and_first(pair: tuple[PeerLinks, PeerLinks
 
 
 @pytest.mark.parametrize("event", [AGAIN, GiveUp("why"), Hold(STOP), AttemptEnded(stop=STOP)])
-def test_what_comes_while_failures_are_joined_is_not_lost(pair: tuple[PeerLinks, PeerLinks], event: Event) -> None:
+def test_events_that_come_while_failures_are_joined_are_kept(pair: tuple[PeerLinks, PeerLinks], event: Event) -> None:
     leader, follower = pair
     leader.tell(FAILED)
     leader.tell(event)
@@ -84,12 +84,12 @@ def test_launchers_join_their_failures(pair: tuple[PeerLinks, PeerLinks]) -> Non
     leader, follower = pair
     own = from_signal(0, 9)
     follower.settle(FAILED.failures, 0.0)
-    everybodys = leader.settle([own], 5.0)
-    assert {failure.index for failure in everybodys} == {0, 1}
-    assert follower.settle([], 5.0) == everybodys
+    all_failures = leader.settle([own], 5.0)
+    assert {failure.index for failure in all_failures} == {0, 1}
+    assert follower.settle([], 5.0) == all_failures
 
 
-def test_who_does_not_join_in_is_lost(pair: tuple[PeerLinks, PeerLinks]) -> None:
+def test_a_launcher_that_does_not_send_its_failures_is_lost(pair: tuple[PeerLinks, PeerLinks]) -> None:
     leader, _ = pair
     assert [failure.kind for failure in leader.settle((), 0.0)] == ["lost"]
 
@@ -98,21 +98,21 @@ def test_the_failures_of_an_attempt_are_not_those_of_the_next(pair: tuple[PeerLi
     leader, follower = pair
     for number in (9, 6):
         follower.settle([from_signal(1, number)], 0.0)
-        everybodys = leader.settle([], 5.0)
-        assert [failure.type for failure in everybodys] == [signal.Signals(number).name]
-        assert follower.settle([], 5.0) == everybodys
+        all_failures = leader.settle([], 5.0)
+        assert [failure.type for failure in all_failures] == [signal.Signals(number).name]
+        assert follower.settle([], 5.0) == all_failures
         leader.begin_again()
         follower.begin_again()
 
 
-def test_what_the_socket_does_not_take_at_once_goes_on_later(pair: tuple[PeerLinks, PeerLinks]) -> None:
+def test_what_the_socket_does_not_take_at_once_is_sent_later(pair: tuple[PeerLinks, PeerLinks]) -> None:
     leader, follower = pair
-    said = [GiveUp(f"{number} {'x' * 100_000}") for number in range(20)]
-    for event in said:
+    told = [GiveUp(f"{number} {'x' * 100_000}") for number in range(20)]
+    for event in told:
         leader.tell(event)
     heard = follower.events()
-    assert len(heard) < len(said)
-    for _ in said:
+    assert len(heard) < len(told)
+    for _ in told:
         leader.events()
         heard += follower.events()
-    assert heard == said
+    assert heard == told

@@ -7,7 +7,7 @@ from tfdist.launch.peers.remote_states import RemoteStates
 from tfdist.rundir import RunDir, WorkerState
 
 
-def test_states_from_elsewhere_are_written(tmp_path: Path) -> None:
+def test_states_of_remote_workers_are_written(tmp_path: Path) -> None:
     run = RunDir(tmp_path)
     run.state_dir.mkdir()
     kept = RemoteStates(run, [1])

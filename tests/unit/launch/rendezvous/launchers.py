@@ -32,7 +32,7 @@ class Launchers:
     """The launchers of one cluster on this machine, and their ports.
 
     Attributes:
-        ahead: Seconds by which their time is ahead of the system's.
+        ahead: Seconds by which their clock is ahead of the system's.
         said: What each has told its user, by its first worker.
     """
 
@@ -65,7 +65,7 @@ class Launchers:
         return self.pool.submit(form, *arguments, self.said[local[0]].append)
 
     def pass_until(self, condition: Callable[[], Any]) -> None:
-        """Lets their time pass until the condition holds, faster than the system's, and no handshake takes too long."""
+        """Lets their time pass faster than the system's until the condition holds; introductions still end in time."""
 
         def passed() -> Any:
             self.ahead += 0.1

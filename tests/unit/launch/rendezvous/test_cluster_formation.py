@@ -66,7 +66,7 @@ def test_the_listeners_are_gone_before_the_workers_come(make: Callable[[int], La
 
 
 @pytest.mark.parametrize(("present", "absent"), [([(0,), (1,)], "worker 2"), ([(1,), (2,)], "worker 0")])
-def test_who_does_not_come_is_named_everywhere(
+def test_a_missing_worker_is_named_by_every_launcher(
     make: Callable[[int], Launchers], present: list[tuple[int, ...]], absent: str
 ) -> None:
     launchers = make(3)
@@ -113,7 +113,9 @@ def test_something_else_at_a_workers_address_is_named(
 
 
 @pytest.mark.parametrize("hasty", [0, 1])
-def test_the_one_that_gives_up_first_ends_all(make: Callable[[int], Launchers], hasty: int) -> None:
+def test_the_launcher_that_gives_up_first_ends_the_forming_for_all(
+    make: Callable[[int], Launchers], hasty: int
+) -> None:
     launchers = make(3)
     futures = [launchers.start(index, timeout=1000 if index == hasty else 1_000_000) for index in (0, 1)]
     launchers.pass_until_said(TWO_OF_THREE, 0, 1)
@@ -141,7 +143,7 @@ def test_a_launcher_that_was_killed_may_be_started_again(make: Callable[[int], L
 
 
 @pytest.mark.usefixtures("killed")
-def test_the_chief_may_be_started_again_when_all_had_come(make: Callable[[int], Launchers]) -> None:
+def test_the_chief_may_be_started_again_after_all_had_come(make: Callable[[int], Launchers]) -> None:
     def die() -> dict[str, Any]:
         raise KeyError("killed")
 
@@ -154,7 +156,7 @@ def test_the_chief_may_be_started_again_when_all_had_come(make: Callable[[int], 
 
 
 @pytest.mark.usefixtures("killed")
-def test_who_has_come_and_left_is_named(make: Callable[[int], Launchers]) -> None:
+def test_a_launcher_that_came_and_left_is_named(make: Callable[[int], Launchers]) -> None:
     launchers = make(3)
     leader, follower = launchers.start(0, timeout=10_000), launchers.start(1, timeout=1000)
     launchers.pass_until_said(TWO_OF_THREE, 0, 1)
@@ -199,7 +201,7 @@ def test_another_order_is_an_error_that_says_so(make: Callable[[int], Launchers]
 
 
 def test_a_list_that_crosses_two_hosts_is_an_error(make: Callable[[int], Launchers]) -> None:
-    """The one list, but one launcher has worker 1's port and says that it starts worker 2."""
+    """All have the same list, but two launchers say that they start worker 1."""
     launchers = make(3)
     futures = [launchers.start(0, timeout=60), launchers.start(1, timeout=60), launchers.start(1, timeout=60)]
     for future in futures:
@@ -215,7 +217,7 @@ def test_a_worker_that_is_started_twice_is_an_error(make: Callable[[int], Launch
             future.result(20)
 
 
-def test_what_the_chief_cannot_do_ends_all_with_its_code(make: Callable[[int], Launchers]) -> None:
+def test_an_error_of_the_chief_ends_all_with_its_exit_code(make: Callable[[int], Launchers]) -> None:
     def refuse() -> dict[str, Any]:
         raise RunDirError("The run directory holds an earlier run.")
 
@@ -228,7 +230,7 @@ def test_what_the_chief_cannot_do_ends_all_with_its_code(make: Callable[[int], L
     assert raised.value.exit_code == 2
 
 
-def test_what_nobody_foresaw_is_told_to_all_too(make: Callable[[int], Launchers]) -> None:
+def test_an_unexpected_error_is_told_to_all_too(make: Callable[[int], Launchers]) -> None:
     launchers = make(2)
 
     def fail() -> dict[str, Any]:
@@ -242,7 +244,7 @@ def test_what_nobody_foresaw_is_told_to_all_too(make: Callable[[int], Launchers]
 
 
 @pytest.mark.parametrize(("code", "exit_code"), [(2, 2), (0, 3), (-1, 3), (256, 3), ("2", 3), (True, 3), (None, 3)])
-def test_a_launcher_that_gives_up_never_makes_the_job_look_well(
+def test_a_launcher_that_gives_up_never_makes_the_job_look_successful(
     make: Callable[[int], Launchers], code: object, exit_code: int
 ) -> None:
     launchers = make(2)
@@ -273,7 +275,7 @@ def test_a_signal_while_forming_ends_it_for_all(make: Callable[[int], Launchers]
     assert ours.value.exit_code == theirs.value.exit_code == 130
 
 
-def test_news_reach_every_launcher(make: Callable[[int], Launchers]) -> None:
+def test_events_reach_every_launcher(make: Callable[[int], Launchers]) -> None:
     leader, first, second = make(3).form((0,), (1,), (2,))
     first.control.tell(WorkerDone(1, 3, False))
     assert wait_for_events(leader) == [WorkerDone(1, 3, False)]
@@ -292,14 +294,14 @@ def test_long_reports_reach_every_launcher(make: Callable[[int], Launchers]) -> 
     heard = pool.submit(wait_for_events, second)
     with pool:
         while not (events := leader.control.events()):
-            first.control.events()  # sends on what did not fit
+            first.control.events()  # sends what did not fit
         assert events == [AttemptEnded(failures)]
         while not heard.done():
             leader.control.events()
         assert heard.result() == [AttemptEnded(failures)]
 
 
-def test_the_release_ends_without_a_loss(make: Callable[[int], Launchers]) -> None:
+def test_after_the_release_no_launcher_is_lost(make: Callable[[int], Launchers]) -> None:
     leader, follower = make(2).form((0,), (1,))
     leader.control.tell(Released(3))
     leader.control.close()
@@ -325,7 +327,7 @@ def test_a_launcher_that_is_gone_is_a_failure_everywhere(make: Callable[[int], L
             assert event.failures[0].index == lost
 
 
-def test_all_settle_on_the_same_first_failure(make: Callable[[int], Launchers]) -> None:
+def test_all_agree_on_the_same_first_failure(make: Callable[[int], Launchers]) -> None:
     launchers = make(3)
     formed = launchers.form((0,), (1,), (2,))
     pool = launchers.stack.enter_context(ThreadPoolExecutor(3))

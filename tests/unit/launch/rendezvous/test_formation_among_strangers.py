@@ -1,4 +1,4 @@
-"""Strangers call while two launchers form: they are no part of it, and the launchers form all the same."""
+"""Strangers call while a cluster of two launchers forms: they do not take part and do not prevent it."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def hello(launchers: Launchers, local: tuple[int, ...]) -> dict[str, object]:
     ],
     ids=lambda greeting: repr(greeting[:12]),
 )
-def test_what_strangers_say_counts_for_nothing(launchers: Launchers, token: str | None, greeting: bytes) -> None:
+def test_what_strangers_say_is_ignored(launchers: Launchers, token: str | None, greeting: bytes) -> None:
     def trouble() -> None:
         for _ in range(20):
             with contextlib.suppress(OSError):
@@ -94,7 +94,7 @@ def test_a_thousand_connections_do_not_keep_the_launchers_apart(launchers: Launc
 
 
 class Pest:
-    """A stranger that goes on for as long as it is let."""
+    """A stranger that sends until it is hung up on."""
 
     def __init__(self, stranger: socket.socket, piece: bytes) -> None:
         self._stranger = stranger
@@ -111,7 +111,7 @@ class Pest:
 
 
 @pytest.mark.parametrize("piece", [b"x" * 65536, b"{" + b" " * 1000, b"{}\n" * 1000], ids=["line", "object", "lines"])
-def test_who_talks_without_end_is_hung_up_on(launchers: Launchers, piece: bytes) -> None:
+def test_a_stranger_that_sends_without_end_is_hung_up_on(launchers: Launchers, piece: bytes) -> None:
     pests: list[Pest] = []
     form_among(launchers, None, lambda: pests.extend(Pest(call(launchers), piece) for _ in range(4)))
     for pest in pests:
@@ -120,13 +120,13 @@ def test_who_talks_without_end_is_hung_up_on(launchers: Launchers, piece: bytes)
         assert pest.sent < 64 * MAX_LINE_BYTES
 
 
-def test_slow_drips_are_waited_for_no_longer_than_silence(launchers: Launchers) -> None:
+def test_a_slow_hello_is_waited_for_no_longer_than_silence(launchers: Launchers) -> None:
     ahead = [0.0]
     launchers.clock = lambda: time.monotonic() + ahead[0]
 
     def trouble() -> None:
         dripping, silent = call(launchers), call(launchers)
-        # The launcher may take the calls at any time, so its time goes on until it has hung up.
+        # The launcher may accept the calls at any time, so its time passes until it has hung up.
         for stranger in (dripping, silent):
             stranger.settimeout(0.1)
             while not ended(stranger):
@@ -161,7 +161,7 @@ def test_without_the_token_nobody_ends_or_joins_a_job(launchers: Launchers) -> N
     form_among(launchers, SECRET, trouble)
 
 
-def test_a_hello_of_workers_that_do_not_exist_is_none(launchers: Launchers) -> None:
+def test_a_hello_of_workers_that_do_not_exist_is_refused(launchers: Launchers) -> None:
     def trouble() -> None:
         stranger = call(launchers)
         message = hello(launchers, (1,))

@@ -23,7 +23,7 @@ def launchers() -> Iterator[Launchers]:
         yield Launchers(3, stack)
 
 
-def test_launchers_with_the_token_meet_and_go_on_talking(launchers: Launchers) -> None:
+def test_launchers_with_the_token_meet_and_keep_talking(launchers: Launchers) -> None:
     leader, first, second = launchers.form((0,), (1,), (2,), token=SECRET)
     assert [each.go for each in (leader, first, second)] == [GO] * 3
     for index, each in ((1, first), (2, second)):
@@ -34,7 +34,7 @@ def test_launchers_with_the_token_meet_and_go_on_talking(launchers: Launchers) -
     assert wait_for_events(leader)[0].stop == wait_for_events(second)[0].stop == Stop(130, "Ctrl-C")
 
 
-def test_a_message_that_is_slipped_in_ends_the_line(launchers: Launchers) -> None:
+def test_a_forged_message_ends_the_line(launchers: Launchers) -> None:
     leader, first, second = launchers.form((0,), (1,), (2,), token=SECRET)
     [line] = first.control.sockets()
     line.connection.sendall(b'{"released": 0}\n')
@@ -62,7 +62,7 @@ def test_another_token_or_none_is_an_error_at_once_and_everywhere(
         assert "not-to-be-seen" not in f"{raised.value}{raised.value.__context__!r}"
 
 
-def test_what_does_not_agree_is_told_with_a_token_too(launchers: Launchers) -> None:
+def test_a_disagreement_is_told_with_a_token_too(launchers: Launchers) -> None:
     other = Cluster((*launchers.cluster.workers, Address("127.0.0.1", 19_999)))
     futures = [launchers.start(i, cluster=other if i == 1 else None, timeout=1000, token=SECRET) for i in range(3)]
     for future in futures:
@@ -70,7 +70,7 @@ def test_what_does_not_agree_is_told_with_a_token_too(launchers: Launchers) -> N
             future.result(20)
 
 
-def test_who_gives_up_tells_the_others_with_a_token_too(launchers: Launchers) -> None:
+def test_a_launcher_that_gives_up_tells_the_others_with_a_token_too(launchers: Launchers) -> None:
     futures = [launchers.start(i, timeout=1000 if i == 1 else 1_000_000, token=SECRET) for i in (0, 1)]
     launchers.pass_until_said(TWO_OF_THREE, 0, 1)
     launchers.ahead += 1000
@@ -79,7 +79,7 @@ def test_who_gives_up_tells_the_others_with_a_token_too(launchers: Launchers) ->
             future.result(20)
 
 
-def test_a_caller_with_another_token_that_cannot_be_reached_is_named_when_the_time_is_up(launchers: Launchers) -> None:
+def test_a_caller_without_the_token_that_cannot_be_reached_is_named_when_the_time_is_up(launchers: Launchers) -> None:
     """As behind a firewall: it calls here, and does not answer itself."""
     leader = launchers.start(0, token=SECRET, timeout=1000)
     address = launchers.cluster.workers[0]
@@ -96,7 +96,7 @@ def test_a_caller_with_another_token_that_cannot_be_reached_is_named_when_the_ti
 
 
 class Wire:
-    """Everything that goes between the launchers of workers 1 and 0, of which the second is dialled at a port here."""
+    """A proxy between the launchers of workers 1 and 0, which records all that they say."""
 
     def __init__(self, target: Address) -> None:
         self.heard = bytearray()

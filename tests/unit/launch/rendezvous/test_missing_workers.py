@@ -95,14 +95,14 @@ class Told:
         self.progress = Progress(self.lines.append, lambda: self.now)
 
     def after(self, seconds: float, text: str) -> list[str]:
-        """What is said by a launcher that sees `text` so much later."""
+        """What is said when `text` is shown so much later."""
         self.now += seconds
         self.lines.clear()
         self.progress.show(text)
         return self.lines
 
 
-def test_a_cluster_that_forms_at_once_needs_no_word() -> None:
+def test_a_cluster_that_forms_at_once_needs_no_progress() -> None:
     told = Told()
     assert told.after(0, "a") == told.after(FIRST_SECONDS / 2, "b") == []
     told.progress.all_here(4)
@@ -119,7 +119,7 @@ def test_changes_are_told_at_most_every_few_seconds() -> None:
     assert told.after(0, "d") == ["d"]
 
 
-def test_who_was_told_of_the_waiting_is_told_of_its_end() -> None:
+def test_the_end_of_a_wait_that_was_told_is_told() -> None:
     told = Told()
     told.after(FIRST_SECONDS, "a")
     told.lines.clear()
@@ -127,7 +127,7 @@ def test_who_was_told_of_the_waiting_is_told_of_its_end() -> None:
     assert told.lines == ["all 4 workers are here"]
 
 
-def test_a_terminal_that_is_gone_is_told_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_that_is_gone_raises_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     with open(writing, "wb", buffering=0) as gone:
