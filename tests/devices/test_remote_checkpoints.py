@@ -162,7 +162,7 @@ def as_if_absent(path: str) -> Any:
 
 
 def test_large_files_are_written_in_blocks(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote_path, "_BLOCK", 7)
+    monkeypatch.setattr(remote_path, "BLOCK_BYTES", 7)
     content = np.random.default_rng(1).bytes(100)
     store = open_store(url)
     with store.writing(5) as draft:

@@ -25,6 +25,15 @@ from tfdist.rundir import atomic_files, direct_io
 
 MARKER = "checkpoint.json"
 
+WEIGHTS = "model.weights.h5"
+"""Weights and the optimizer's state; `keras.Model.load_weights` reads it."""
+
+REPLICAS = "replicas.npz"
+"""Values of which each replica has its own: `tfdist.runtime.replica_values`."""
+
+SUMMARY = "summary.json"
+"""A `CheckpointSummary`."""
+
 _BLOCK = 1 << 18
 """Bytes of a file that are read at a time: they are still in the processor's cache when they are looked at."""
 

@@ -15,8 +15,9 @@ import numpy as np
 import tensorflow as tf
 
 from tfdist.checkpoint.background_writer import writer
-from tfdist.checkpoint.checkpoint_writer import REPLICAS, WEIGHTS, CheckpointWriter, WeightsSnapshot
-from tfdist.checkpoint.pruning import SUMMARY, CheckpointPruner
+from tfdist.checkpoint.checkpoint_files import REPLICAS, SUMMARY, WEIGHTS
+from tfdist.checkpoint.checkpoint_pruner import CheckpointPruner
+from tfdist.checkpoint.checkpoint_writer import CheckpointWriter, WeightsSnapshot
 from tfdist.checkpoint.retention_policy import RetentionPolicy
 from tfdist.checkpoint.store import is_remote, open_store
 from tfdist.checkpoint.summary import CheckpointSummary
@@ -70,7 +71,7 @@ class CheckpointManager:
         self._seconds = 0.0
         self._hangs = False
         self._store = open_store(folder)
-        self._pruning = CheckpointPruner(self._store, retention)
+        self._pruner = CheckpointPruner(self._store, retention)
         self._has_warned = False
         if self._is_chief:
             writer().wait(WAIT_SECONDS)  # of an earlier training in this process
@@ -105,7 +106,7 @@ class CheckpointManager:
         """
         weights.take()
         self._seconds = self.background_seconds
-        self._job = CheckpointWriter(self._store, weights, values, summary, self._pruning)
+        self._job = CheckpointWriter(self._store, weights, values, summary, self._pruner)
         writer().start(self._job.run)
 
     def finish(self, seconds: float = WAIT_SECONDS) -> bool:

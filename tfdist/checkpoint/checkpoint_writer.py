@@ -1,4 +1,4 @@
-"""One checkpoint on its way to the disk."""
+"""Writer of one checkpoint: a job for the background."""
 
 from __future__ import annotations
 
@@ -11,16 +11,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tfdist.checkpoint.pruning import SUMMARY, CheckpointPruner
+from tfdist.checkpoint.checkpoint_files import REPLICAS, SUMMARY, WEIGHTS
+from tfdist.checkpoint.checkpoint_pruner import CheckpointPruner
 from tfdist.checkpoint.store import CheckpointStore
 from tfdist.checkpoint.summary import CheckpointSummary
 from tfdist.errors import RunDirError
-
-WEIGHTS = "model.weights.h5"
-"""Weights and optimizer; `keras.Model.load_weights` reads it."""
-
-REPLICAS = "replicas.npz"
-"""Values of which each replica has its own: `runtime.replica_values`."""
 
 _log = logging.getLogger("tfdist")
 
@@ -43,7 +38,7 @@ class CheckpointWriter:
         weights: Copied already.
         values: Those of the replicas.
         summary: The rest.
-        pruning: Removes others afterwards.
+        pruner: Removes others afterwards.
 
     Attributes:
         is_whole: Whether it is on the disk.
@@ -56,7 +51,7 @@ class CheckpointWriter:
         weights: WeightsSnapshot,
         values: Mapping[str, np.ndarray],
         summary: CheckpointSummary,
-        pruning: CheckpointPruner,
+        pruner: CheckpointPruner,
     ) -> None:
         self.is_whole = False
         self.seconds = 0.0
@@ -64,7 +59,7 @@ class CheckpointWriter:
         self._weights = weights
         self._values = values
         self._summary = summary
-        self._pruning = pruning
+        self._pruner = pruner
 
     def run(self) -> None:
         """Writes it; a failure is told in a warning, and the training goes on."""
@@ -93,7 +88,7 @@ class CheckpointWriter:
 
     def _prune(self, step: int) -> None:
         try:
-            self._pruning.prune(step)
+            self._pruner.prune(step)
         except RunDirError as error:
             _log.warning("Checkpoints that are too many stay until the next one is written. %s", error)
 

@@ -12,7 +12,8 @@ import tensorflow as tf
 from tfdist.checkpoint.pending_checkpoint import FileContent
 from tfdist.runtime.remote_file_calls import as_os_error, bounded_call
 
-_BLOCK = 4 << 20
+BLOCK_BYTES = 4 << 20
+"""Bytes of a file that are read or written at a time."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class RemotePath:
 
     def open(self, mode: str = "rb") -> io.BufferedReader:
         """The file, to be read as bytes."""
-        return io.BufferedReader(_Reader(self), _BLOCK)
+        return io.BufferedReader(_Reader(self), BLOCK_BYTES)
 
     def read_bytes(self) -> bytes:
         """What is in the file."""
@@ -77,8 +78,8 @@ class RemotePath:
         """Makes or replaces the file, in one call of whatever length: for that, whoever waits has a bound."""
         try:
             with tf.io.gfile.GFile(self._url, "wb") as target:
-                for begin in range(0, len(content), _BLOCK):
-                    target.write(bytes(content[begin : begin + _BLOCK]))
+                for begin in range(0, len(content), BLOCK_BYTES):
+                    target.write(bytes(content[begin : begin + BLOCK_BYTES]))
         except tf.errors.OpError as error:
             raise as_os_error(self._url, error) from error
 

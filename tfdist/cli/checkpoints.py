@@ -52,15 +52,15 @@ def checkpoints() -> None:
 @shared.as_json()
 def ls(run_dir: str, fit: int, as_json: bool) -> None:
     """Lists steps, epochs, sizes, ages, metrics, and whether each is whole by its files' names and sizes."""
-    from tfdist.checkpoint.inspection import listing
+    from tfdist.checkpoint.inspection import checkpoint_table
     from tfdist.checkpoint.inspection.checkpoint_entries import checkpoints_of
     from tfdist.checkpoint.inspection.locations import fits_of
 
     run, held = checkpoints_of(run_dir, fit)
     if as_json:
-        _show(listing.to_json(str(run), held))
+        _show(checkpoint_table.to_json(str(run), held))
     else:
-        click.echo(listing.render(held, time.time()))
+        click.echo(checkpoint_table.render(held, time.time()))
         others = [number for number in fits_of(run) if number != fit]
         if others:
             click.echo(f"other fits have checkpoints too: --fit {', '.join(map(str, others))}")
@@ -96,8 +96,7 @@ def inspect(run_dir: str, fit: int, step: int | None, against: int | None, as_js
 @shared.as_json()
 def verify(run_dir: str, fit: int, step: int | None, as_json: bool) -> None:
     """Reads every byte and compares it with the checksums; exits with 5 and names each damaged file."""
-    from tfdist.checkpoint.inspection.checkpoint_entries import checkpoints_of, chosen
-    from tfdist.checkpoint.inspection.integrity import damages
+    from tfdist.checkpoint.inspection.checkpoint_entries import checkpoints_of, chosen, damages
 
     _, held = checkpoints_of(run_dir, fit)
     asked = held if step is None else [entry for entry in held if entry.stored.step == chosen(held, step).stored.step]
@@ -125,22 +124,21 @@ def prune(run_dir: str, fit: int, keep: int, dry_run: bool, live: bool) -> None:
 
     Those that the run's config keeps for good (checkpoint.best, keep_every_steps, keep_every_epochs) stay as well.
     """
-    from tfdist.checkpoint.inspection.checkpoint_entries import checkpoints_of
-    from tfdist.checkpoint.inspection.integrity import damages
+    from tfdist.checkpoint.checkpoint_pruner import info_of
+    from tfdist.checkpoint.inspection.checkpoint_entries import checkpoints_of, damages
     from tfdist.checkpoint.inspection.locations import retention_of
-    from tfdist.checkpoint.inspection.manual_pruning import holding, obsolete, removed
-    from tfdist.checkpoint.pruning import saved_of
+    from tfdist.checkpoint.inspection.removal import locked, obsolete, remove
     from tfdist.text import format_bytes
 
     run, _ = checkpoints_of(run_dir, fit)
-    with holding(run, live=live or dry_run) as is_running:
+    with locked(run, live=live or dry_run) as is_running:
         if is_running:
             click.echo(f"the run in {run} is still running", err=True)
         held = checkpoints_of(run_dir, fit)[1]
-        kept = retention_of(run).kept_for_good([saved_of(entry.stored) for entry in held])
+        kept = retention_of(run).kept_for_good([info_of(entry.stored) for entry in held])
         old = obsolete(held, keep, lambda entry: not damages(entry))
-        going = [entry for entry in old if saved_of(entry.stored).key not in kept]
-        gone = [entry for entry in going if dry_run or removed(entry)]
+        going = [entry for entry in old if info_of(entry.stored).key not in kept]
+        gone = [entry for entry in going if dry_run or remove(entry)]
         for entry in gone:
             click.echo(f"{'would remove' if dry_run else 'removed'} {entry.name}, {format_bytes(entry.size)}")
     click.echo(f"{len(gone)} of {len(held)} checkpoints, {format_bytes(sum(entry.size for entry in gone))}")

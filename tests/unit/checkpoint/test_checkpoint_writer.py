@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tfdist.checkpoint.checkpoint_files import stored
-from tfdist.checkpoint.checkpoint_writer import WEIGHTS, CheckpointWriter
-from tfdist.checkpoint.pruning import CheckpointPruner, saved_of
+from tfdist.checkpoint.checkpoint_files import WEIGHTS, stored
+from tfdist.checkpoint.checkpoint_pruner import CheckpointPruner, info_of
+from tfdist.checkpoint.checkpoint_writer import CheckpointWriter
 from tfdist.checkpoint.retention_policy import CheckpointInfo, RetentionPolicy
 from tfdist.checkpoint.store import open_store
 from tfdist.checkpoint.summary import CheckpointSummary
@@ -108,8 +108,8 @@ def test_the_best_is_known_from_the_disk(tmp_path: Path) -> None:
         write(tmp_path, told, RetentionPolicy(1, best="val_loss"))
         write(tmp_path, summary(10 * epochs + 5, epochs, 5), RetentionPolicy(1, best="val_loss"))
     assert names(tmp_path) == ["step-00000045", "step-00000020"]
-    assert [saved_of(entry) for entry in stored(tmp_path)] == [CheckpointInfo(45), CheckpointInfo(20, epochs=2)]
-    assert saved_of(stored(tmp_path)[1]).metrics == {"loss": 1.0, "val_loss": 0.2}
+    assert [info_of(entry) for entry in stored(tmp_path)] == [CheckpointInfo(45), CheckpointInfo(20, epochs=2)]
+    assert info_of(stored(tmp_path)[1]).metrics == {"loss": 1.0, "val_loss": 0.2}
 
 
 @pytest.mark.parametrize(("number", "stay"), [(errno.ETIMEDOUT, True), (errno.EMFILE, True), (errno.EIO, False)])
@@ -141,7 +141,7 @@ def test_a_summary_that_cannot_be_read_says_only_the_step(content: str, tmp_path
     write(tmp_path, summary(5))
     entry = stored(tmp_path)[0]
     (entry.path / "summary.json").write_text(content)
-    assert saved_of(entry) == CheckpointInfo(5)
+    assert info_of(entry) == CheckpointInfo(5)
 
 
 def test_a_metric_that_no_epoch_has_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

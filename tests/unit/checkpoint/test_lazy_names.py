@@ -11,7 +11,7 @@ WITHOUT_TENSORFLOW = [
     "background_writer",
     "checkpoint_files",
     "save_policy",
-    "pruning",
+    "checkpoint_pruner",
     "retention_policy",
     "store",
     "summary",

@@ -1,4 +1,4 @@
-"""The checkpoints of a run as they lie there."""
+"""The checkpoints of a run as they lie on the disk, and whether they are whole."""
 
 from __future__ import annotations
 
@@ -15,10 +15,6 @@ from tfdist.checkpoint.inspection.locations import folder_of
 from tfdist.errors import DataError, RunDirError
 from tfdist.rundir.layout import RunDir
 from tfdist.rundir.snapshot import read_run
-
-SUMMARY = "summary.json"
-WEIGHTS = "model.weights.h5"
-REPLICAS = "replicas.npz"
 
 
 @dataclass(frozen=True)
@@ -113,12 +109,19 @@ def check_readable(entry: CheckpointEntry) -> None:
         )
 
 
+def damages(entry: CheckpointEntry) -> list[str]:
+    """Every file that is not as it was written, and how, for people. Reads all of them."""
+    if not entry.stored.is_marked:
+        return [entry.fault or "it was never finished"]
+    return list(entry.stored.faults(checkpoint_files.other_bytes))
+
+
 def _held(stored: checkpoint_files.StoredCheckpoint) -> CheckpointEntry:
     try:
         size = sum(file.stat().st_size for file in stored.path.iterdir())
     except OSError:
         size = 0  # removed meanwhile, by the run itself
-    told, unreadable = _summary(stored.path / SUMMARY)
+    told, unreadable = _summary(stored.path / checkpoint_files.SUMMARY)
     return CheckpointEntry(stored, size, told, _fault(stored) or unreadable)
 
 
@@ -126,8 +129,8 @@ def _summary(file: Path) -> tuple[Mapping[str, Any], str | None]:
     try:
         told = json.loads(file.read_bytes())
     except (OSError, ValueError):
-        return {}, f"{SUMMARY} cannot be read"
-    return (told, None) if isinstance(told, dict) else ({}, f"{SUMMARY} is damaged")
+        return {}, f"{file.name} cannot be read"
+    return (told, None) if isinstance(told, dict) else ({}, f"{file.name} is damaged")
 
 
 def _fault(stored: checkpoint_files.StoredCheckpoint) -> str | None:

@@ -1,4 +1,4 @@
-"""What one checkpoint holds, and what changed between two, as tables and for programs."""
+"""The contents of a checkpoint, and the changes between two, as tables and as JSON."""
 
 from __future__ import annotations
 

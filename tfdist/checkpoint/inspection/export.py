@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tfdist.checkpoint.inspection.checkpoint_entries import WEIGHTS, CheckpointEntry
-from tfdist.checkpoint.inspection.integrity import damages
+from tfdist.checkpoint.checkpoint_files import WEIGHTS
+from tfdist.checkpoint.inspection.checkpoint_entries import CheckpointEntry, damages
 from tfdist.errors import DataError, UsageError
 from tfdist.rundir import atomic_files
 from tfdist.rundir.layout import RunDir

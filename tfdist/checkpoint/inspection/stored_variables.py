@@ -12,7 +12,8 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from tfdist.checkpoint.inspection.checkpoint_entries import REPLICAS, WEIGHTS, CheckpointEntry
+from tfdist.checkpoint.checkpoint_files import REPLICAS, WEIGHTS
+from tfdist.checkpoint.inspection.checkpoint_entries import CheckpointEntry
 from tfdist.errors import DataError
 
 _BFLOAT16 = "bfloat16"

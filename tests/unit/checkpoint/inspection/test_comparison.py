@@ -1,24 +1,13 @@
 from __future__ import annotations
 
-import json
 import math
-import shutil
-from pathlib import Path
 from typing import Any
 
-import h5py
-import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.unit.checkpoint.inspection.made import damage, folder_of, run_with, save
-from tfdist.checkpoint.inspection import contents
-from tfdist.checkpoint.inspection.checkpoint_entries import checkpoints_of, chosen
 from tfdist.checkpoint.inspection.comparison import changes
-from tfdist.checkpoint.inspection.contents import compared, inspected, render, render_changes
-from tfdist.checkpoint.inspection.listing import to_json
-from tfdist.checkpoint.inspection.stored_variables import StoredVariable, StoredVariables
-from tfdist.errors import DataError
+from tfdist.checkpoint.inspection.stored_variables import StoredVariable
 
 
 def variable(name: str, values: Any, dtype: str = "float32") -> StoredVariable:
@@ -53,116 +42,3 @@ def test_added_and_removed() -> None:
         ("a", "float32 [1]", ""),
         ("b", "float32 [1]", ""),
     ]
-
-
-def test_variables_of_every_type(tmp_path: Path) -> None:
-    run = run_with(tmp_path / "a")
-    halves = np.array([[1.5, -2.0]], ml_dtypes.bfloat16)
-    save(
-        run,
-        10,
-        {
-            "layers/dense/vars/2": np.array([3.0, 4.0], np.float16),
-            "layers/dense/vars/10": np.array([True, False]),
-            "optimizer/vars/0": np.int64(7),
-            "layers/lookup/vars/table": "words",
-        },
-    )
-    with h5py.File(folder_of(run, 10) / "model.weights.h5", "a") as file:
-        data = file["layers/dense/vars"].create_dataset("0", data=halves)
-        data.attrs["dtype"] = "bfloat16"  # as Keras does
-    with StoredVariables(checkpoints_of(run.path)[1][0]) as found:
-        shown = {name: (v.owner, v.shape, v.dtype, v.norm()) for name, v in found.items()}
-        values = found["layers/dense/0"].read()
-    assert list(shown) == [
-        "layers/dense/0",
-        "layers/dense/2",
-        "layers/dense/10",
-        "layers/lookup/table",
-        "optimizer/0",
-        "replicas/seeds",
-    ]
-    assert values is not None and values.tolist() == [[1.5, -2.0]]
-    assert shown["layers/dense/0"] == ("classifier", (1, 2), "bfloat16", 2.5)
-    assert shown["layers/dense/2"] == ("classifier", (2,), "float16", 5.0)
-    assert shown["layers/lookup/table"][3] is None
-    assert shown["replicas/seeds"][3] == pytest.approx(14**0.5)
-
-
-def test_what_changed_between_two(tmp_path: Path) -> None:
-    run = run_with(tmp_path / "a", 10)
-    save(run, 20, workers=3, config={"fit": {"epochs": 8}})
-    held = checkpoints_of(run.path)[1]
-    document = compared(chosen(held, 10), chosen(held, 20))
-    assert document["steps"] == 10
-    assert document["facts"] == {"config.fit.epochs": [5, 8], "workers": [2, 3]}
-    assert [(v["name"], v["what"], v["relative"]) for v in document["variables"]] == [
-        ("layers/dense/0", "changed", 1.0),
-        ("replicas/seeds", "same", 0.0),
-    ]
-
-
-def test_weights_that_went_astray_were_not_zero(tmp_path: Path) -> None:
-    run = run_with(tmp_path / "a", 10)
-    save(run, 20, {"layers/dense/vars/0": np.full((3, 4), math.nan, np.float32)}, seed=math.inf)
-    held = checkpoints_of(run.path)[1]
-    document = compared(chosen(held, 10), chosen(held, 20))
-    assert (document["variables"][0]["what"], document["variables"][0]["relative"]) == ("changed, not finite", None)
-    assert "layers/dense/0  float32 [3, 4]  changed, not finite" in render_changes(document)
-    assert document["facts"]["seed"] == [7, None]
-
-
-@pytest.mark.parametrize("place", [b"TREE", b"HEAP", b"SNOD"])
-def test_weights_of_the_right_size_and_no_sense(tmp_path: Path, place: bytes) -> None:
-    run = run_with(tmp_path / "a", 10)
-    file = folder_of(run, 10) / "model.weights.h5"
-    whole = file.read_bytes()
-    file.write_bytes(whole.replace(place, b"XXXX"))
-    with pytest.raises(DataError, match="checkpoints verify"):
-        inspected(checkpoints_of(run.path)[1][0])
-    file.write_bytes(whole)
-    assert inspected(checkpoints_of(run.path)[1][0])["variables"]  # the damaged file is not open any more
-
-
-@pytest.mark.parametrize(
-    "told",
-    [
-        {"record": None},
-        {"record": {"history": [1]}},
-        {"record": {"history": {"loss": [], "mae": 3, "mse": ["a"]}}},
-        {"time": "noon"},
-        {"time": 1e300},
-        {"time": math.nan},
-        {"versions": ["3.15"]},
-    ],
-)
-def test_a_summary_of_another_shape(tmp_path: Path, told: dict[str, Any]) -> None:
-    run = run_with(tmp_path / "a")
-    save(run, 10, **told)
-    held = checkpoints_of(run.path)[1]
-    assert "layers/dense/0" in render(inspected(held[0]))
-    json.dumps(to_json("a", held), allow_nan=False)
-
-
-def test_a_checkpoint_that_the_run_removes_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = run_with(tmp_path / "a", 10)
-    (entry,) = checkpoints_of(run.path)[1]
-    monkeypatch.setattr(contents, "_document", lambda variable: shutil.rmtree(entry.stored.path, ignore_errors=True))
-    with pytest.raises(DataError, match="cannot be read"):
-        inspected(entry)
-
-
-def test_a_file_that_is_no_weights(tmp_path: Path) -> None:
-    run = run_with(tmp_path / "a", 10)
-    (folder_of(run, 10) / "model.weights.h5").write_bytes(b"x" * 100)
-    with pytest.raises(DataError, match="cannot be read"):
-        inspected(checkpoints_of(run.path)[1][0])
-
-
-def test_a_step_that_is_not_there(tmp_path: Path) -> None:
-    run = run_with(tmp_path / "a", 10, 20)
-    damage(folder_of(run, 20) / "summary.json")
-    held = checkpoints_of(run.path)[1]
-    assert chosen(held, 20).stored.step == 20
-    with pytest.raises(Exception, match=r"no checkpoint of step 15. Expected one of 10, 20"):
-        chosen(held, 15)

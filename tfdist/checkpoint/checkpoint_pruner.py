@@ -1,4 +1,4 @@
-"""Removing the checkpoints that are kept no longer."""
+"""Pruner of a run's checkpoints: removes what its retention policy keeps no longer."""
 
 from __future__ import annotations
 
@@ -10,20 +10,17 @@ from tfdist.checkpoint import checkpoint_files
 from tfdist.checkpoint.retention_policy import CheckpointInfo, RetentionPolicy
 from tfdist.checkpoint.store import CheckpointStore
 
-SUMMARY = "summary.json"
-"""What a checkpoint says of itself: a `Summary`."""
-
 _log = logging.getLogger("tfdist")
 
 
-def saved_of(entry: checkpoint_files.StoredCheckpoint) -> CheckpointInfo:
-    """What a checkpoint's summary says that matters for keeping it; one that is damaged says only its step.
+def info_of(entry: checkpoint_files.StoredCheckpoint) -> CheckpointInfo:
+    """What a retention policy asks of a checkpoint, from its summary; a damaged one tells only its step.
 
     Raises:
-        RunDirError: It cannot be reached. Nobody may take that for one that need not be kept.
+        RunDirError: It cannot be reached, which must not be taken for one that need not be kept.
     """
     try:
-        summary = json.loads(checkpoint_files.content_of(entry.path / SUMMARY))
+        summary = json.loads(checkpoint_files.content_of(entry.path / checkpoint_files.SUMMARY))
         ends_epoch = summary["step"] == 0
         metrics = {name: float(value) for name, value in summary.get("metrics", {}).items()}
         return CheckpointInfo(entry.step, entry.number, int(summary["epoch"]) if ends_epoch else None, metrics)
@@ -48,7 +45,7 @@ class CheckpointPruner:
     def prune(self, step: int) -> None:
         """Removes what may go now that the latest checkpoint of `step` is whole; what cannot be removed stays."""
         stored = {(entry.step, entry.number): entry for entry in self._store.stored()}
-        self._seen = {key: self._seen.get(key) or saved_of(entry) for key, entry in stored.items()}
+        self._seen = {key: self._seen.get(key) or info_of(entry) for key, entry in stored.items()}
         newest = max((entry for entry in self._seen.values() if entry.step == step), key=_key, default=None)
         if newest is None:  # somebody else has removed it
             return

@@ -1,4 +1,4 @@
-"""What checkpoints a run has, as a table and for programs."""
+"""The checkpoints of a run as a table, and as JSON."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import pytest
 
 from tfdist.checkpoint.checkpoint_files import StoredCheckpoint
 from tfdist.checkpoint.inspection.checkpoint_entries import CheckpointEntry
-from tfdist.checkpoint.inspection.manual_pruning import obsolete
+from tfdist.checkpoint.inspection.removal import obsolete
 
 
 def held(step: int) -> CheckpointEntry:

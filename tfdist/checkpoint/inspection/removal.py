@@ -1,4 +1,4 @@
-"""Which checkpoints of a run are removed by hand, so that a number of whole ones stays."""
+"""Removal of checkpoints by hand: which may go so that a number of whole ones stays, and the run's lock meanwhile."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ def obsolete(
     return []
 
 
-def removed(entry: CheckpointEntry) -> bool:
+def remove(entry: CheckpointEntry) -> bool:
     """Removes a checkpoint; returns whether nothing of it is left."""
     checkpoint_files.remove(entry.stored)
     return not os.path.lexists(entry.stored.path)
 
 
 @contextlib.contextmanager
-def holding(run: RunDir, *, live: bool) -> Iterator[bool]:
-    """Keeps jobs out of a run while its checkpoints are removed; yields whether it goes on.
+def locked(run: RunDir, *, live: bool) -> Iterator[bool]:
+    """Keeps jobs out of a run while its checkpoints are removed; yields whether the run goes on.
 
     Args:
         run: The run.
@@ -50,9 +50,9 @@ def holding(run: RunDir, *, live: bool) -> Iterator[bool]:
     Raises:
         RunDirError: The run goes on, and is not to be touched then.
     """
-    with RunLock() as hold:
+    with RunLock() as lock:
         try:
-            hold.take(run)
+            lock.take(run)
         except RunDirError:
             if not live:
                 raise RunDirError(
