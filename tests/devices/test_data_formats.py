@@ -16,6 +16,7 @@ import tfdist.data
 from tfdist.data.data_errors import data_error_in
 from tfdist.data.formats.tfrecord_samples import ExampleSamples, ParsedRecordSamples
 from tfdist.data.ops.sample_indices import SampleIndices
+from tfdist.data.random_access.tfrecord_reader import TFRecordReader
 from tfdist.errors import DataError, UsageError
 from tfdist.order.epoch_order import EpochOrder, EpochSteps
 from tfdist.runtime.dataset_description import EpochCounter
@@ -124,8 +125,13 @@ def test_only_asked_records_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
     """A worker reads its own pieces, and no others to fill up the smaller ones."""
     source = ParsedRecordSamples(write_shards(tmp_path, [10]), parse)
     read: list[int] = []
-    original = source._reader.read
-    monkeypatch.setattr(source._reader, "read", lambda indices: read.extend(indices.tolist()) or original(indices))
+    original = TFRecordReader.read
+
+    def recorded(reader: TFRecordReader, indices: np.ndarray) -> Any:
+        read.extend(indices.tolist())
+        return original(reader, indices)
+
+    monkeypatch.setattr(TFRecordReader, "read", recorded)
     # The second of two replicas, and of three batches of which the last has nothing for it.
     numbers = numbers_of(10, batch_size=4, replicas=2, replica_ids=[1])
     assert [y.numpy().tolist() for _, y in source.batches(numbers)] == [[2, 3], [6, 7], [9]]

@@ -12,9 +12,9 @@ from tensorflow.python.data.ops import multi_device_iterator_ops
 import tfdist.data
 from tests.devices.mirrored import mirrored
 from tfdist.data.formats.array_samples import ArraySamples
-from tfdist.data.ops.sample_checks import SampleChecks
 from tfdist.data.ops.sample_indices import SampleIndices
-from tfdist.data.pipeline import _batches, _Feed, build
+from tfdist.data.pipeline import build, replica_batches
+from tfdist.data.sample_feed import SampleFeed
 from tfdist.errors import DataError, UsageError
 from tfdist.keras_repairs.inputs.data_adapters import distribute
 from tfdist.order.batch_split import bounds
@@ -200,9 +200,9 @@ def test_arrays_that_cannot_be_used(x: Any, y: Any, message: str) -> None:
 def test_what_replicas_are_told_of_the_pieces_of_all(steps: EpochSteps | WorkerShareSteps) -> None:
     """Of shares of one's own some are larger than an even part, and some empty, of however many samples."""
     y = np.arange(steps.num_samples)
-    feed = _Feed(ArraySamples(y, y), EpochOrder(steps.num_samples), steps, None, SampleChecks())
+    feed = SampleFeed(ArraySamples(y, y), EpochOrder(steps.num_samples), steps)
     strategy = mirrored(3)
-    for step in distribute(_batches(feed, strategy, Position(0, 0)), strategy):
+    for step in distribute(replica_batches(feed, strategy), strategy):
         rows = [len(piece) for piece in strategy.experimental_local_results(step.data[1])]
         (total, *_), (counting, *_), (largest, *_) = (
             strategy.experimental_local_results(value) for value in (step.total, step.counting, step.largest)

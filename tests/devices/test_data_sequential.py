@@ -21,6 +21,8 @@ from tfdist import keras_repairs
 from tfdist.data.formats.generator_samples import GeneratorSamples
 from tfdist.data.formats.tfrecord_samples import ExampleSamples, ParsedRecordSamples
 from tfdist.data.pipeline import build
+from tfdist.data.sequential import sequential_tfrecords
+from tfdist.data.sequential.tfrecord_stream import read_records
 from tfdist.errors import DataError, UsageError
 from tfdist.order.position import Position
 from tfdist.order.sequential_order import LaneOrder, Lanes
@@ -171,9 +173,10 @@ def test_each_file_is_opened_once_an_epoch(tmp_path: Path, monkeypatch: pytest.M
     sizes = [40, 33, 25, 1, 60, 2]
     source = ParsedRecordSamples(write(str(tmp_path), sizes), parse, shuffle_buffer=16, interleave=2)
     list(build(source, batch_size=8, shuffle=True, seed=3))
-    opened: list[int] = []
-    play = source._reader._reader._play
-    monkeypatch.setattr(source._reader._reader, "_play", lambda file: opened.append(file) or play(file))
+    opened: list[str] = []
+    monkeypatch.setattr(
+        sequential_tfrecords, "read_records", lambda name, kind: opened.append(name) or read_records(name, kind)
+    )
     batches = build(source, batch_size=8, shuffle=True, seed=3)
     for _ in range(3):
         opened.clear()

@@ -117,7 +117,7 @@ def test_samples_of_several_shapes_are_refused(tmp_path: Path, monkeypatch: pyte
         "import tensorflow as tf\ndef pad(texts):\n    return tf.strings.bytes_split(texts).to_tensor()\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(shard_writer, "_TOGETHER", 10)
+    monkeypatch.setattr(shard_writer, "READ_TOGETHER", 10)
     sources(tmp_path)
     source = TextSource(files=str(tmp_path / "a.txt"), vectorize="my_padding.pad")
     with pytest.raises(DataError, match=r"00000-of-00001.* of another kind .*\[7\].*one type and shape.*\[6\].* pads"):

@@ -1,27 +1,24 @@
-"""From a source to what Keras `fit` takes, with the same global batches for any number of workers and replicas."""
+"""The pipeline from a source to what Keras `fit` takes: the same global batches for any number of replicas."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import tensorflow as tf
 
 from tfdist.data.argument_checks import boolean, integer
-from tfdist.data.ops.augmentation import augmented
 from tfdist.data.ops.prefetch import PREFETCHED_STEPS
-from tfdist.data.ops.sample_batches import Augment, Augmentation
+from tfdist.data.ops.sample_batches import Augment
 from tfdist.data.ops.sample_checks import OnNan, SampleChecks
-from tfdist.data.ops.sample_indices import SampleIndices
-from tfdist.data.sample_source import PerSampleSource, SampleSource, SequentialSource
+from tfdist.data.sample_feed import SampleFeed
+from tfdist.data.sample_source import SampleSource
 from tfdist.data.worker_consistency import AgreedSource, Sharding, agree
-from tfdist.order.epoch_order import EpochOrder, EpochSteps
-from tfdist.order.per_worker_order import SampleOrder, WorkerShareOrder, WorkerShareSteps
+from tfdist.order.epoch_order import EpochSteps
+from tfdist.order.per_worker_order import WorkerShareSteps
 from tfdist.order.position import START, Position
-from tfdist.order.sequential_order import LaneOrder, Lanes
 from tfdist.runtime.dataset_description import EpochCounter, PartialEpoch, PipelineOrder, description_of
 from tfdist.runtime.distribute import ReplicaBatch, no_autotune_options, per_replica
 from tfdist.runtime.strategy_settings import settings_of
@@ -98,7 +95,7 @@ def _build(
         batch_size: Samples of a step over all replicas.
         shuffle: Whether each epoch has an order of its own, which depends on `seed` and the epoch alone.
         seed: By default the run's, or 0 outside of `tfdist train`.
-        begin: Where a training goes on. Within an epoch, `fit` first takes the rest of it, whose samples are those that
+        begin: Where a training resumes. Within an epoch, `fit` first takes the rest of it, whose samples are those that
             the epoch would have had left; nothing of what was before is read.
         augment: Changes each sample at random: called with the sample, such as `(x, y)`, and a seed for
             `tf.random.stateless_*`, int32 [2], that depends on `seed`, the epoch and the sample alone.
@@ -115,83 +112,30 @@ def _build(
     batch_size = integer("batch_size", batch_size, at_least=1)
     seed = integer("seed", settings_of(strategy).seed if seed is None else seed, at_least=0)
     shuffle = boolean("shuffle", shuffle, "No size of a buffer is needed: all samples are shuffled.")
-    order, steps = _dealt(agreed, min(batch_size, agreed.samples), seed, shuffle, strategy.num_replicas_in_sync)
-    feed = _Feed(agreed.source, order, steps, augment, SampleChecks(on_nan, classes))
+    checks = SampleChecks(on_nan, classes)
+    feed = SampleFeed.of(agreed, batch_size, seed, shuffle, strategy.num_replicas_in_sync, augment, checks)
     if not begin.step:
-        return _batches(feed, strategy, begin), feed.facts
-    later = _batches(feed, strategy, Position(begin.epoch + 1))
-    description_of(later).partial_epoch = PartialEpoch(begin.step, lambda: _batches(feed, strategy, begin))
+        return replica_batches(feed, strategy, begin), feed.facts
+    later = replica_batches(feed, strategy, Position(begin.epoch + 1))
+    description_of(later).partial_epoch = PartialEpoch(begin.step, lambda: replica_batches(feed, strategy, begin))
     return later, feed.facts
 
 
-def _dealt(
-    agreed: AgreedSource, batch_size: int, seed: int, shuffle: bool, replicas: int
-) -> tuple[SampleOrder, EpochSteps | WorkerShareSteps]:
-    """The order of the samples that this worker can read, and which of them are whose in each step."""
-    lanes = _lanes_of(agreed.source)
-    if agreed.sizes is None:
-        return _order(agreed.source, lanes, batch_size, seed, shuffle), EpochSteps(agreed.samples, batch_size, replicas)
-    # Of a share only its own worker takes samples: how many of them are in a batch changes nothing for the others.
-    own = _order(agreed.source, lanes, max(1, batch_size // len(agreed.sizes)), seed, shuffle)
-    before = sum(agreed.sizes[: agreed.worker])
-    return WorkerShareOrder(own, before), WorkerShareSteps(agreed.sizes, batch_size, replicas)
+def replica_batches(feed: SampleFeed, strategy: tf.distribute.Strategy, begin: Position = START) -> Batches:
+    """Returns what a feed gives to the replicas of a strategy.
 
-
-def _order(source: SampleSource, lanes: Lanes | None, batch_size: int, seed: int, shuffle: bool) -> SampleOrder:
-    return EpochOrder(len(source), seed, shuffle) if lanes is None else LaneOrder(lanes, batch_size, seed, shuffle)
-
-
-def _lanes_of(source: SampleSource) -> Lanes | None:
-    return source.lanes if isinstance(source, SequentialSource) else None
-
-
-@dataclass(frozen=True)
-class _Feed:
-    """The samples, how they are dealt, and what is done to each on its way."""
-
-    source: SampleSource
-    order: SampleOrder
-    steps: EpochSteps | WorkerShareSteps
-    augment: Augment | None
-    expectations: SampleChecks
-
-    def batches(self, replica_ids: Sequence[int], first_step: int, epochs: EpochCounter) -> tf.data.Dataset:
-        """The batches of some replicas, step by step; each iterator takes the next of `epochs`."""
-        numbers = SampleIndices(self.order, self.steps, replica_ids, first_step, epochs)
-        inspects = self.expectations != SampleChecks()
-        changes = None if self.augment is None else Augmentation(numbers.seeds(), self.augment)
-        if changes is not None and not inspects and isinstance(self.source, PerSampleSource):
-            return self.source.augmented(numbers, changes)
-        batches = self.source.batches(numbers)
-        if inspects:
-            batches = self.expectations.inspected(batches, numbers.batches(), self.source.name)
-        return batches if changes is None else augmented(batches, numbers.largest, changes)
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """What the batches depend on, by name."""
-        order, steps = self.order, self.steps
-        lanes = _lanes_of(self.source)
-        return {
-            "samples": steps.num_samples,
-            "batch_size": steps.batch_size,
-            "seed": order.seed,
-            "shuffle": order.shuffle,
-            "augmented": self.augment is not None,
-            **({"shares": list(steps.sizes)} if isinstance(steps, WorkerShareSteps) else {}),
-            **({} if lanes is None else {"lanes": lanes.number, "window": lanes.window}),
-        }
-
-
-def _batches(feed: _Feed, strategy: tf.distribute.Strategy, begin: Position) -> Batches:
-    """The batches from `begin` to the end of its epoch; with every further iterator, those of the next epoch."""
+    Args:
+        feed: The samples.
+        strategy: The strategy in force.
+        begin: Where the first iterator begins; it ends with the epoch. Every further one is the next epoch.
+    """
     steps = feed.steps
     # People may iterate over the one and train on the other.
     epochs, epochs_of_shares = EpochCounter(begin.epoch), EpochCounter(begin.epoch)
 
     def make(replica_ids: Sequence[int], epochs: EpochCounter = epochs) -> tf.data.Dataset:
         batches = feed.batches(replica_ids, begin.step, epochs)
-        counted = batches.apply(tf.data.experimental.assert_cardinality(_left(replica_ids)))
+        counted = batches.apply(tf.data.experimental.assert_cardinality(steps_left(replica_ids)))
         return counted.prefetch(PREFETCHED_STEPS * len(replica_ids)).with_options(no_autotune_options())
 
     def make_shares(replica_ids: Sequence[int]) -> tf.data.Dataset:
@@ -206,11 +150,11 @@ def _batches(feed: _Feed, strategy: tf.distribute.Strategy, begin: Position) -> 
 
         return tf.data.Dataset.zip(make(replica_ids, epochs_of_shares), batches).map(share)
 
-    def _left(replica_ids: Sequence[int]) -> int:
+    def steps_left(replica_ids: Sequence[int]) -> int:
         return (len(steps) - begin.step) * len(replica_ids)
 
     def ordered(batches: Batches, epochs: EpochCounter) -> Batches:
-        order = PipelineOrder(epochs, lambda place: _batches(feed, strategy, place), feed.facts)
+        order = PipelineOrder(epochs, lambda place: replica_batches(feed, strategy, place), feed.facts)
         description_of(batches).order = order
         return batches
 

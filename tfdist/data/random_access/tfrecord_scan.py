@@ -21,10 +21,14 @@ from tfdist.data.random_access.scan_results import CorruptReason, ScannedRecords
 from tfdist.errors import DataError
 
 CHUNK = 1 << 20
+"""Bytes that are read at a time."""
+
+SKIP_CHUNK = 1 << 12
+"""The same, where records are larger than a chunk and only their headers are read."""
+
 HEADER_BYTES = 12
 FOOTER_BYTES = 4
 FRAME_BYTES = HEADER_BYTES + FOOTER_BYTES
-_SMALL_CHUNK = 1 << 12
 _HEADER = np.dtype([("length", "<u8"), ("crc", "<u4")])
 _LENGTH = struct.Struct("<Q")
 _CRC = struct.Struct("<I")
@@ -57,7 +61,7 @@ def scan_tfrecord(file: IO[bytes], path: Path, size: int, verify: bool) -> Itera
         yield ScannedRecords(starts, end + HEADER_BYTES, corrupt)
         number += len(starts)
         # Behind a record that is larger than a chunk, its like may follow: their data need not be read to pass them.
-        step = _SMALL_CHUNK if end - position > 2 * CHUNK and not verify else CHUNK
+        step = SKIP_CHUNK if end - position > 2 * CHUNK and not verify else CHUNK
         position = end
 
 

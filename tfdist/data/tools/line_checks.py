@@ -14,7 +14,8 @@ from tfdist.data.random_access.line_scan import BYTE_ORDER_MARK
 from tfdist.data.tools.file_checks import FileCheck, FilePart, FileProblem, check_parts
 from tfdist.data.tools.process_pool import ReportProgress, TaskFunction
 
-_PART_LINES = 10_000
+PART_LINES = 10_000
+"""Lines after which progress is reported."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ def _parts(
             except ValueError as error:
                 problems.append(FileProblem(f"{path}, line {number}: {error}", seen + records, start, "line"))
             records += 1
-        if records == _PART_LINES:
+        if records == PART_LINES:
             yield FilePart(end, records, problems)
             seen, records, problems = seen + records, 0, []
     yield FilePart(size, records, problems)

@@ -26,7 +26,9 @@ from tfdist.errors import DataError, TfdistError, UsageError, WorkerFailedError
 ReportProgress = Callable[[int], None]
 TaskFunction = Callable[[Any, ReportProgress], Any]
 
-_END_SECONDS = 5.0
+END_SECONDS = 5.0
+"""How long a process that is told to end may take before it is killed."""
+
 _LOOK_SECONDS = 1.0
 
 
@@ -112,7 +114,7 @@ class _Member:
         try:
             said = self.connection.recv()
         except (EOFError, ConnectionResetError):
-            self._process.join(_END_SECONDS)
+            self._process.join(END_SECONDS)
             code = self._process.exitcode
             how = f"was ended by {signal.Signals(-code).name}" if code is not None and code < 0 else "died"
             hint = " Too little memory is a usual cause: try fewer --processes." if code == -signal.SIGKILL else ""
@@ -128,10 +130,10 @@ class _Member:
 
     def end(self) -> None:
         self.connection.close()
-        self._process.join(_END_SECONDS)
+        self._process.join(END_SECONDS)
         if self._process.exitcode is None:
             self._process.kill()
-            self._process.join(_END_SECONDS)
+            self._process.join(END_SECONDS)
         self._process.close()
 
 

@@ -20,7 +20,7 @@ from tfdist.data.tools.shard_manifest import check_same_kind
 from tfdist.data.tools.shard_samples import INPUT, LABEL, ShardableSamples, features_of, open_samples
 from tfdist.errors import UsageError
 
-_TOGETHER = 256
+READ_TOGETHER = 256
 """Samples that are read at once."""
 
 UNFINISHED = ".unfinished"
@@ -81,8 +81,8 @@ def _write(section: SourceConfig, samples: ShardableSamples, shard: Shard, repor
     features: Mapping[str, Any] = {}
     try:
         with tf.io.TFRecordWriter(str(unfinished)) as writer:
-            for start in range(shard.start, shard.stop, _TOGETHER):
-                columns = samples.read(np.arange(start, min(start + _TOGETHER, shard.stop)))
+            for start in range(shard.start, shard.stop, READ_TOGETHER):
+                columns = samples.read(np.arange(start, min(start + READ_TOGETHER, shard.stop)))
                 features = check_same_kind(shard.path.name, features_of(section, columns), features)
                 for x, y in zip(*columns, strict=True):
                     writer.write(encode({INPUT: x, LABEL: y}))

@@ -44,7 +44,7 @@ def test_the_records_of_a_file(
     write_tfrecord: Write, monkeypatch: pytest.MonkeyPatch, chunk: int, verify: bool
 ) -> None:
     monkeypatch.setattr(tfrecord_scan, "CHUNK", chunk)
-    monkeypatch.setattr(tfrecord_scan, "_SMALL_CHUNK", 16)
+    monkeypatch.setattr(tfrecord_scan, "SKIP_CHUNK", 16)
     path = write_tfrecord("a", RECORDS)
     assert contents(path, open_index(path, verify=verify)) == RECORDS
 
@@ -66,14 +66,15 @@ def test_no_record(write_tfrecord: Write) -> None:
     assert len(open_index(path)) == len(open_index(path, "lines")) == 0
 
 
-def test_an_index_is_kept_beside_the_data_and_mapped(write_tfrecord: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_index_is_kept_beside_the_data_and_mapped(write_tfrecord: Write) -> None:
     path = write_tfrecord("a", RECORDS)
     assert open_index(path).file == path.parent / ".a.tfindex"
     assert sorted(entry.name for entry in path.parent.iterdir()) == [".a.tfindex", "a"], "no temporary file is left"
-    monkeypatch.setattr(record_index, "_build", None)
+    built = (path.parent / ".a.tfindex").stat()
     again = open_index(path)
     assert contents(path, again) == RECORDS
     assert isinstance(again.starts, np.memmap)
+    assert os.path.samestat((path.parent / ".a.tfindex").stat(), built), "it is not built again"
 
 
 def changed_size(path: Path) -> None:
@@ -138,8 +139,9 @@ def test_where_the_data_is_read_only_the_cache_has_the_index(
     refuse(monkeypatch, path.parent, errno.EROFS)
     found = open_index(path, cache=cache)
     assert found.file is not None and found.file.parent == cache
-    monkeypatch.setattr(record_index, "_build", None)
+    built = found.file.stat()
     assert contents(path, open_index(path, cache=cache)) == RECORDS
+    assert os.path.samestat(found.file.stat(), built), "it is not built again"
 
 
 def test_where_nothing_can_be_written_the_index_lives_in_the_process(
@@ -217,13 +219,13 @@ def test_where_all_disks_are_full_the_data_is_not_said_to_be_unreadable(
 
 def test_a_file_that_changes_while_it_is_read(write_tfrecord: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_tfrecord("a", RECORDS)
-    original = tfrecord_scan._walk
+    original = os.pread
 
-    def walk(data: bytes) -> tuple[list[int], int]:
+    def pread(*place: int) -> bytes:
         os.utime(path, ns=(1, 1))
-        return original(data)
+        return original(*place)
 
-    monkeypatch.setattr(tfrecord_scan, "_walk", walk)
+    monkeypatch.setattr(os, "pread", pread)
     with pytest.raises(DataError, match="a changed while it was indexed"):
         open_index(path)
     assert not (path.parent / ".a.tfindex").exists()

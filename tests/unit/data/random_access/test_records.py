@@ -162,10 +162,14 @@ def test_more_files_than_may_be_open(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert RecordReader(found).read(np.array([3, 2, 1, 0, 3])).cut() == [b"d", b"c", b"b", b"a", b"d"]
 
 
-def test_files_are_closed_with_the_reader(tmp_path: Path) -> None:
+def test_files_are_closed_with_the_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reader = RecordReader(Records.open(write(tmp_path, a="a"), "lines"))
+    opened: list[int] = []
+    original = os.open
+    monkeypatch.setattr(os, "open", lambda *args: opened.append(original(*args)) or opened[-1])
     reader.read(np.array([0]))
-    (descriptor,) = reader._open.values()
+    (descriptor,) = opened
+    os.fstat(descriptor)
     del reader
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(descriptor)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator
 
 import numpy as np
@@ -80,34 +81,46 @@ def test_sample_0_does_not_turn_its_file_back() -> None:
     assert tapes.opened == [0]
 
 
+class Sample:
+    """One that can be weakly referred to."""
+
+
+class Living:
+    """A file of samples that are counted while anything holds them."""
+
+    def __init__(self, chunk: int) -> None:
+        self.alive = self.most = 0
+        self._chunk = chunk
+
+    def play(self, _: int) -> Iterator[list[Sample]]:
+        while True:
+            yield [self._born() for _ in range(self._chunk)]
+
+    def _born(self) -> Sample:
+        sample = Sample()
+        self.alive += 1
+        self.most = max(self.most, self.alive)
+        weakref.finalize(sample, self._died)
+        return sample
+
+    def _died(self) -> None:
+        self.alive -= 1
+
+
 def test_little_is_held_however_long_a_file_is() -> None:
-    reader = Tapes((10_000,)).reader(1, 8)
+    living = Living(chunk=3)
+    reader = SequentialReader((10_000,), ["a"], living.play, 1, 8)
     for number in range(5, 10_000, 50):
         reader.read(np.array([number]))
-        (open_file,) = reader._open.values()
-        assert len(open_file._held) <= 8 + 4 + 3
+        assert living.alive <= 8 + 4 + 3
 
 
 def test_what_is_read_over_is_not_held() -> None:
-    """A training that goes on in the middle of a file reads all that was before."""
-
-    class Sample:
-        alive = most = 0
-
-        def __init__(self) -> None:
-            Sample.alive += 1
-            Sample.most = max(Sample.most, Sample.alive)
-
-        def __del__(self) -> None:
-            Sample.alive -= 1
-
-    def play(_: int) -> Iterator[list[Sample]]:
-        while True:
-            yield [Sample()]
-
-    reader = SequentialReader((10_000,), ["a"], play, 1, 8)
+    """A training that resumes in the middle of a file reads all that was before."""
+    living = Living(chunk=1)
+    reader = SequentialReader((10_000,), ["a"], living.play, 1, 8)
     assert len(reader.read(np.array([9000, 9003]))) == 2
-    assert Sample.most <= 8 + 4 * 2 + 4
+    assert living.most <= 8 + 4 * 2 + 4
     # What is asked for together, however far apart, is found.
     assert len(reader.read(np.array([9999, 9010, 9500]))) == 3
 

@@ -19,7 +19,7 @@ def check(path: Path, rules: CsvRules | TextRules) -> FileCheck:
 
 @pytest.mark.parametrize("lines_at_once", [1, 2, 10_000])
 def test_bad_rows_of_a_csv_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines_at_once: int) -> None:
-    monkeypatch.setattr(line_checks, "_PART_LINES", lines_at_once)
+    monkeypatch.setattr(line_checks, "PART_LINES", lines_at_once)
     path = tmp_path / "a.csv"
     path.write_bytes(b"\xef\xbb\xbfa,b,y\r\n1,2,3\r\n\r\n1,x,3\r\n1,2\r\n4,5,6")
     found = check(path, CsvRules.of([path], None))

@@ -16,8 +16,7 @@ from tests.devices.test_data_sequential import write
 from tfdist.data import worker_consistency
 from tfdist.data.formats.array_samples import ArraySamples
 from tfdist.data.formats.tfrecord_samples import ParsedRecordSamples
-from tfdist.data.ops.sample_indices import SampleIndices
-from tfdist.data.pipeline import _dealt
+from tfdist.data.sample_feed import SampleFeed
 from tfdist.data.sample_source import SampleSource
 from tfdist.data.worker_consistency import AgreedSource, agree
 from tfdist.errors import DataError, UsageError
@@ -94,12 +93,11 @@ def test_shares_make_full_batches_of_all_samples(tmp_path: Path, replicas: int, 
             if in_sequence
             else numbered(0, size)
         )
-        order, steps = _dealt(AgreedSource(source, sizes, worker), 6, 3, True, replicas)
+        feed = SampleFeed.of(AgreedSource(source, sizes, worker), 6, 3, True, replicas)
         ids = range(worker * each, (worker + 1) * each)
-        numbers = SampleIndices(order, steps, ids, 0, EpochCounter())
-        read = [y.numpy() + first for _, y in source.batches(numbers)]
-        assert len(read) == len(steps) * each
-        labels.append([np.concatenate(read[step * each : (step + 1) * each]) for step in range(len(steps))])
+        read = [y.numpy() + first for _, y in feed.batches(ids, 0, EpochCounter())]
+        assert len(read) == len(feed.steps) * each
+        labels.append([np.concatenate(read[step * each : (step + 1) * each]) for step in range(len(feed.steps))])
     batches = [np.concatenate(pieces) for pieces in zip(*labels, strict=True)]
     assert [len(batch) for batch in batches] == [6, 6, 4]
     assert sorted(np.concatenate(batches).tolist()) == list(range(16))

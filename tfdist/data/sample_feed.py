@@ -1,0 +1,107 @@
+"""The samples of a source, dealt to the replicas step by step, and what is done to each sample on its way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+
+from tfdist.data.ops.augmentation import augmented
+from tfdist.data.ops.sample_batches import Augment, Augmentation
+from tfdist.data.ops.sample_checks import SampleChecks
+from tfdist.data.ops.sample_indices import SampleIndices
+from tfdist.data.sample_source import PerSampleSource, SampleSource, SequentialSource
+from tfdist.data.worker_consistency import AgreedSource
+from tfdist.order.epoch_order import EpochOrder, EpochSteps
+from tfdist.order.per_worker_order import SampleOrder, WorkerShareOrder, WorkerShareSteps
+from tfdist.order.sequential_order import LaneOrder, Lanes
+from tfdist.runtime.dataset_description import EpochCounter
+
+
+@dataclass(frozen=True)
+class SampleFeed:
+    """Samples on their way to the replicas.
+
+    Attributes:
+        source: Where they come from.
+        order: The order of those that this worker can read.
+        steps: Which places of the order are whose in each step.
+        augment: Changes each sample at random; None for no change.
+        checks: What each sample must be.
+    """
+
+    source: SampleSource
+    order: SampleOrder
+    steps: EpochSteps | WorkerShareSteps
+    augment: Augment | None = None
+    checks: SampleChecks = SampleChecks()
+
+    @classmethod
+    def of(
+        cls,
+        agreed: AgreedSource,
+        batch_size: int,
+        seed: int,
+        shuffle: bool,
+        replicas: int,
+        augment: Augment | None = None,
+        checks: SampleChecks = SampleChecks(),  # noqa: B008 - frozen
+    ) -> SampleFeed:
+        """The feed of a source on which the workers agree.
+
+        Args:
+            agreed: The source, and whether it is this worker's own share.
+            batch_size: Samples of a step over all replicas; more than an epoch has are the epoch.
+            seed: Of the order.
+            shuffle: Whether each epoch has an order of its own.
+            replicas: Of all workers.
+            augment: See `SampleFeed`.
+            checks: The same.
+        """
+        batch_size = min(batch_size, agreed.samples)
+        if agreed.sizes is None:
+            order = _order(agreed.source, batch_size, seed, shuffle)
+            return cls(agreed.source, order, EpochSteps(agreed.samples, batch_size, replicas), augment, checks)
+        # Of a share only its own worker takes samples: how many of them are in a batch changes nothing for the others.
+        own = _order(agreed.source, max(1, batch_size // len(agreed.sizes)), seed, shuffle)
+        shares = WorkerShareOrder(own, sum(agreed.sizes[: agreed.worker]))
+        steps = WorkerShareSteps(agreed.sizes, batch_size, replicas)
+        return cls(agreed.source, shares, steps, augment, checks)
+
+    def batches(self, replica_ids: Sequence[int], first_step: int, epochs: EpochCounter) -> tf.data.Dataset:
+        """The batches of some replicas, step by step; each iterator takes the next of `epochs`."""
+        numbers = SampleIndices(self.order, self.steps, replica_ids, first_step, epochs)
+        inspects = self.checks != SampleChecks()
+        changes = None if self.augment is None else Augmentation(numbers.seeds(), self.augment)
+        if changes is not None and not inspects and isinstance(self.source, PerSampleSource):
+            return self.source.augmented(numbers, changes)
+        batches = self.source.batches(numbers)
+        if inspects:
+            batches = self.checks.inspected(batches, numbers.batches(), self.source.name)
+        return batches if changes is None else augmented(batches, numbers.largest, changes)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the batches depend on, by name."""
+        order, steps = self.order, self.steps
+        lanes = _lanes_of(self.source)
+        return {
+            "samples": steps.num_samples,
+            "batch_size": steps.batch_size,
+            "seed": order.seed,
+            "shuffle": order.shuffle,
+            "augmented": self.augment is not None,
+            **({"shares": list(steps.sizes)} if isinstance(steps, WorkerShareSteps) else {}),
+            **({} if lanes is None else {"lanes": lanes.number, "window": lanes.window}),
+        }
+
+
+def _order(source: SampleSource, batch_size: int, seed: int, shuffle: bool) -> SampleOrder:
+    lanes = _lanes_of(source)
+    return EpochOrder(len(source), seed, shuffle) if lanes is None else LaneOrder(lanes, batch_size, seed, shuffle)
+
+
+def _lanes_of(source: SampleSource) -> Lanes | None:
+    return source.lanes if isinstance(source, SequentialSource) else None
