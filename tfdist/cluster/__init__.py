@@ -1,4 +1,10 @@
-"""Who takes part in a job: worker lists, TF_CONFIG, this machine's share of them, and schedulers."""
+"""The cluster of a job: the ordered list of its workers, and which of them run on this machine.
+
+`discover` is the entry point. It takes the command line, `tf_config`, `slurm` or `open_mpi`, in this order, and returns
+a `membership`: the cluster as a `cluster_spec`, with the workers that this launcher starts. For that `local_hosts`
+finds the entries that are this machine, and `ports` chooses ports. `interfaces` lists the machine's addresses, and
+`environment_variables` the variables that affect a run, for reports.
+"""
 
 from tfdist.cluster.cluster_spec import Address, Cluster
 from tfdist.cluster.discover import discover

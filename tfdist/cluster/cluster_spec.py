@@ -1,4 +1,4 @@
-"""Who takes part: the ordered list of worker addresses, the same on every host."""
+"""Cluster specification: the ordered list of worker addresses, the same on every host."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _EXAMPLE = "such as host1:20000,host2:20000 or [fd00::1]:20000"
 
 
 def is_loopback(host: str) -> bool:
-    """Whether `host` names the machine itself, whichever machine that is: localhost, 127.x.y.z, ::1."""
+    """Whether `host` means the machine itself on every machine: localhost, 127.x.y.z, ::1."""
     if host == "localhost":
         return True
     try:
@@ -24,7 +24,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _canonical_host(host: str) -> str:
-    """The one spelling of `host` by which lists of several hosts are compared."""
+    """The canonical spelling of `host`, by which the lists of several hosts are compared."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
@@ -51,7 +51,7 @@ class Address:
             unspecified = ipaddress.ip_address(self.host).is_unspecified
         except ValueError:
             unspecified = False
-            # Resolvers read such numbers in their own way: 10.0.0.010 is 10.0.0.8 to them, and 127.1 is 127.0.0.1.
+            # Resolvers read some numbers in their own way: 10.0.0.010 as 10.0.0.8, and 127.1 as 127.0.0.1.
             if not _HOST_NAME.fullmatch(self.host) or _NUMBERS.fullmatch(self.host):
                 raise ClusterError(
                     f"A worker's host must be a name, an IPv4 address or an IPv6 address in brackets, {_EXAMPLE}. "
@@ -59,8 +59,8 @@ class Address:
                 ) from None
         if unspecified:
             raise ClusterError(
-                f"{self.host} means 'every address' and cannot be dialled by other workers: write the address that "
-                f"they reach this host by. Received: {self}"
+                f"{self.host} means 'every address', to which other workers cannot connect: write the address by which "
+                f"they reach this host. Received: {self}"
             )
         object.__setattr__(self, "host", _canonical_host(self.host))
 
@@ -72,7 +72,7 @@ class Address:
         """Reads `host:port` or `[ipv6]:port`.
 
         Raises:
-            ClusterError: The text is empty, or has no port or a bad one, or is not a host.
+            ClusterError: The text is empty, has no host, or has no port or an invalid one.
         """
         text = text.strip()
         if not text:
@@ -96,10 +96,13 @@ class Address:
 
 @dataclass(frozen=True)
 class Cluster:
-    """The ordered workers of one job; worker 0 is the chief. It checks itself when made.
+    """The ordered workers of one job; worker 0 is the chief.
 
     Attributes:
-        workers: One address a worker, at least one, no two the same.
+        workers: One address for each worker, at least one, no two the same.
+
+    Raises:
+        ClusterError: The addresses do not make a cluster.
     """
 
     workers: tuple[Address, ...]
@@ -113,7 +116,7 @@ class Cluster:
     def _check_duplicates(self) -> None:
         seen: dict[tuple[str, int], int] = {}
         for index, address in enumerate(self.workers):
-            # TensorFlow's server listens on every interface, so one machine's workers differ by port alone.
+            # TensorFlow's server listens on every interface, so the workers of one machine need different ports.
             key = ("loopback" if is_loopback(address.host) else address.host, address.port)
             if key in seen:
                 raise ClusterError(
@@ -136,7 +139,7 @@ class Cluster:
         """Reads a list such as `host1:20000,[::1]:20001`.
 
         Raises:
-            ClusterError: The list is empty, or an entry or the whole does not hold together.
+            ClusterError: The list is empty, or an entry or the list as a whole is invalid.
         """
         if not text.strip():
             return cls(())

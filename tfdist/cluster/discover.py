@@ -1,4 +1,4 @@
-"""Finds out who takes part: from the command line, an existing TF_CONFIG or a scheduler, in this order."""
+"""Discovers the cluster: from the command line, an existing TF_CONFIG or a scheduler, in this order."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def discover(
     environ: Mapping[str, str] | None = None,
     find_local: FindLocal = local_hosts,
 ) -> Membership:
-    """The cluster, and which of its workers this launcher starts.
+    """Discovers the cluster, and which of its workers this launcher starts.
 
     Args:
         workers: `--workers`: the whole cluster as host:port, comma-separated.
         index: `--index`: start this entry of `workers` only.
-        nproc: `--nproc`: so many workers on this machine, ports chosen.
-        environ: Where TF_CONFIG and the schedulers' variables are looked up; None for this process's environment.
-        find_local: Which of some hosts are this machine.
+        nproc: `--nproc`: this many workers on this machine, on chosen ports.
+        environ: Has TF_CONFIG and the schedulers' variables; None for this process's environment.
+        find_local: Returns which of some hosts are this machine.
 
     Raises:
         ClusterError: The options or the environment do not describe a cluster with a worker on this machine.
@@ -52,7 +52,7 @@ def discover(
         return _from_count(nproc)
     if environ.get("TF_CONFIG", "").strip():
         return _from_tf_config(environ["TF_CONFIG"], find_local)
-    # mpirun in the script of a Slurm job leaves the job's variables to its ranks: what started this process decides.
+    # The ranks of an mpirun in a Slurm job's script have the job's variables too: mpirun has started this process.
     membership = open_mpi_membership(environ) if is_open_mpi_rank(environ) else slurm_membership(environ)
     return membership or Membership(None, (0,))
 
@@ -93,7 +93,7 @@ def _from_tf_config(text: str, find_local: FindLocal) -> Membership:
 
 
 def _one_entry(cluster: Cluster, index: int, source: str, find_local: FindLocal) -> Membership:
-    """One worker of a cluster of which this machine may run several, each with a launcher of its own."""
+    """One worker of a cluster, of which this machine may run several, each by a launcher of its own."""
     if len(cluster) == 1:
         return Membership(None, (0,), source=source)
     own_host = cluster.workers[index].host
@@ -101,7 +101,7 @@ def _one_entry(cluster: Cluster, index: int, source: str, find_local: FindLocal)
     try:
         here = set(_entries_here(cluster, find_local))
     except ClusterError:
-        # What is this machine's cannot be known, which is what --index is for.
+        # Which entries are this machine's cannot be known; --index is given for this case.
         here = set()
     machine = tuple(sorted(same_host | (here if index in here else set())))
     _check_ports(cluster, machine)

@@ -1,4 +1,4 @@
-"""The environment variables that decide something about a run, for whoever wants to show them."""
+"""The environment variables that affect a run, for reports."""
 
 from __future__ import annotations
 
@@ -39,10 +39,7 @@ HIDDEN = "(set, not shown)"
 
 
 def run_variables(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The variables of `environ` (default: this process's) that decide something about a run, by name.
-
-    Secrets are there, with `HIDDEN` in place of their values.
-    """
+    """The variables of `environ` (default: this process's) that affect a run, by name; secrets as `HIDDEN`."""
     source = os.environ if environ is None else environ
     return {
         name: HIDDEN if any(word in name for word in _SECRET) else value

@@ -1,4 +1,4 @@
-"""The addresses of this machine's interfaces, and which of them the internet can reach."""
+"""Addresses of this machine's network interfaces, and which of them are public."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import ipaddress
 from collections.abc import Iterable
 from pathlib import Path
 
-_KERNELS_LISTS = Path("/proc/net")
+_PROC_NET = Path("/proc/net")
 
 
 def public_addresses(hosts: Iterable[str]) -> tuple[str, ...]:
-    """Those of `hosts` that are addresses which the internet routes, each once; names are left out."""
+    """Those of `hosts` that are public IP addresses, each once; names are left out."""
     return tuple(dict.fromkeys(host for host in hosts if is_public(host)))
 
 
-def own_addresses(lists: Path = _KERNELS_LISTS) -> tuple[str, ...]:
-    """The IPv4 and IPv6 addresses of this machine's interfaces, as the kernel lists them; none where it does not."""
+def own_addresses(lists: Path = _PROC_NET) -> tuple[str, ...]:
+    """The IPv4 and IPv6 addresses of this machine's interfaces, as the kernel lists them; empty where it does not."""
     return (*ipv4_addresses(_read(lists / "fib_trie")), *ipv6_addresses(_read(lists / "if_inet6")))
 
 
@@ -38,7 +38,7 @@ def ipv6_addresses(table: str) -> list[str]:
 
 
 def is_public(host: str) -> bool:
-    """Whether `host` is an IP address that the internet routes; a name says nothing by itself."""
+    """Whether `host` is a public IP address; False for a name."""
     try:
         # A link-local address may come with its zone, as in fe80::1%eth0.
         address = ipaddress.ip_address(host.partition("%")[0])

@@ -11,7 +11,7 @@ from tfdist.errors import ClusterError
 
 RESOLVE_SECONDS = 10.0
 # Reserved for documentation (RFC 5737, RFC 3849): no machine has them.
-_NOBODYS = ("192.0.2.1", "2001:db8::1")
+_UNASSIGNED = ("192.0.2.1", "2001:db8::1")
 
 Resolve = Callable[[str], list[str]]
 
@@ -61,7 +61,7 @@ def local_hosts(
     others = wanted - local
     if not others:
         return frozenset(local)
-    if any(can_bind(address) for address in _NOBODYS):
+    if any(can_bind(address) for address in _UNASSIGNED):
         raise ClusterError(
             "This machine binds addresses that are not its own (sysctl ip_nonlocal_bind), so tfdist cannot tell which "
             f"worker is this machine's. Expected: --index I with this machine's entry. Received: {sorted(others)}"

@@ -1,4 +1,4 @@
-"""What a launcher has found out about its job: the cluster, and which of its workers are started here."""
+"""Membership of a launcher in its job: the cluster, and which of its workers this launcher starts."""
 
 from __future__ import annotations
 
@@ -15,10 +15,13 @@ class Membership:
     Attributes:
         cluster: Every worker's address; None when there is one worker, which needs none.
         local: Indices of the workers that this launcher starts, ascending, at least one.
-        machine: Indices of the workers that run on this machine, whichever launcher starts them: they share its
-            devices and cores. `local` is a part of it; left out, it is `local`.
-        ports_chosen: The addresses are tfdist's own choice, so a port that is taken may be exchanged for another.
-        source: What decided, in words for the log.
+        machine: Indices of the workers on this machine, whichever launcher starts them: they share its devices and
+            cores. Includes `local`, which is the default.
+        ports_chosen: Whether tfdist chose the addresses, so that a port that is taken may be replaced by another.
+        source: Where the cluster was given, for the log.
+
+    Raises:
+        ClusterError: The indices do not fit the cluster.
     """
 
     cluster: Cluster | None

@@ -1,7 +1,7 @@
 """Open MPI: the cluster from the variables that mpirun sets for each rank.
 
-They hold no list of hosts, so this works when all ranks run on one machine. Each rank runs its own `tfdist train` and
-starts its own worker.
+They have no list of hosts, so this works only when all ranks run on one machine. Each rank runs its own
+`tfdist train` and starts its own worker.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tfdist.cluster.membership import Membership
 from tfdist.cluster.ports import END_PORT, FIRST_PORT
 from tfdist.errors import ClusterError
 
-# What names one mpirun the same way for each of its ranks, by version of Open MPI.
+# Variables that are the same for all ranks of one mpirun; each version of Open MPI has one of them.
 _JOB_NAMES = ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "OMPI_MCA_orte_hnp_uri")
 _REMEDY = "Give the list with --workers, and --index $OMPI_COMM_WORLD_RANK."
 
@@ -25,10 +25,10 @@ def is_open_mpi_rank(environ: Mapping[str, str]) -> bool:
 
 
 def open_mpi_membership(environ: Mapping[str, str]) -> Membership | None:
-    """This rank's place in the cluster; None outside mpirun, or when it started one rank.
+    """This rank's membership; None outside mpirun, or when it started one rank.
 
     Raises:
-        ClusterError: The ranks run on several machines, or the variables do not fit one another.
+        ClusterError: The ranks run on several machines, or the variables contradict one another.
     """
     if not is_open_mpi_rank(environ):
         return None
@@ -44,7 +44,7 @@ def open_mpi_membership(environ: Mapping[str, str]) -> Membership | None:
     job = next((environ[name] for name in _JOB_NAMES if environ.get(name)), None)
     if job is None or size > END_PORT - FIRST_PORT or not rank < size:
         raise ClusterError(f"Open MPI's variables do not name a job of {size} ranks with rank {rank}. {_REMEDY}")
-    # Every rank must come to the same ports without asking the others.
+    # Every rank must choose the same ports without asking the others.
     base = FIRST_PORT + zlib.crc32(job.encode()) % (END_PORT - FIRST_PORT - size + 1)
     cluster = Cluster(tuple(Address("127.0.0.1", base + other) for other in range(size)))
     return Membership(cluster, (rank,), tuple(range(size)), source="Open MPI")

@@ -1,4 +1,4 @@
-"""Ports of this machine: which to choose, and who has one that is taken."""
+"""TCP ports of this machine: which ones tfdist may choose, and which process has one that is taken."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-# Below 32768, where Linux starts to hand out ports to outgoing connections, and above what services usually have.
+# Below 32768, from where Linux assigns ports to outgoing connections, and above the ports of common services.
 FIRST_PORT, END_PORT = 20000, 32000
 _LISTEN = "0A"
 _COMMAND_CHARACTERS = 120
 
 
 def candidate_ports(start: int) -> Iterator[int]:
-    """Every port that tfdist may choose, each once, beginning at a place that `start` (any number) decides."""
+    """Every port that tfdist may choose, each once; `start`, any number, determines the first one."""
     count = END_PORT - FIRST_PORT
     for offset in range(count):
         yield FIRST_PORT + (start + offset) % count
@@ -43,17 +43,17 @@ def listening_inodes(port: int) -> list[str]:
 
 
 def tcp_tables() -> list[str]:
-    """The kernel's lists of TCP sockets, IPv4 and IPv6; none where /proc is not there."""
+    """The kernel's lists of TCP sockets, IPv4 and IPv6; empty texts where there is no /proc."""
     return [_read(Path("/proc/net", name)) for name in ("tcp", "tcp6")]
 
 
 def port_owner(port: int) -> str | None:
-    """Who listens on `port`, such as `pid 123 (python train.py)`; None when that cannot be known."""
+    """The process that listens on `port`, such as `pid 123 (python train.py)`; None when that is unknown."""
     return _owner(listening_inodes(port))
 
 
 def unix_socket_owner(name: str) -> str | None:
-    """Who has bound the abstract unix socket `name`; None when that cannot be known."""
+    """The process that has bound the abstract unix socket `name`; None when that is unknown."""
     lines = [line.split() for line in _read(Path("/proc/net/unix")).splitlines()[1:]]
     return _owner([fields[6] for fields in lines if len(fields) > 7 and fields[7] == f"@{name}"])
 
@@ -75,7 +75,7 @@ def _open_files(process: Path) -> Iterator[str]:
         for descriptor in os.scandir(process / "fd"):
             yield os.readlink(descriptor.path)
     except OSError:
-        # The process ended meanwhile, or belongs to another user: what it has open stays unknown.
+        # The process has ended, or belongs to another user, whose open files stay unknown.
         return
 
 

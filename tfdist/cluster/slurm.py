@@ -1,7 +1,7 @@
 """Slurm: the cluster from the variables that srun sets for each task (https://slurm.schedmd.com/srun.html).
 
-Each task runs its own `tfdist train` and starts its own worker. The list is derived here because TensorFlow's resolver
-fails on nodes without GPUs and sorts host names as text, so that node10 comes before node2.
+Each task runs its own `tfdist train` and starts its own worker. TensorFlow's own resolver is not used: it fails on
+nodes without GPUs, and sorts host names as text, so that node10 comes before node2.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from tfdist.cluster.membership import Membership
 from tfdist.cluster.ports import END_PORT, FIRST_PORT
 from tfdist.errors import ClusterError
 
-# Ports of one step of one job: neighbours in the queue that share a node get other blocks.
+# Ports of one job step: other jobs on the same node, which have nearby ids, get other blocks.
 _BLOCK = 64
 _BLOCKS = (END_PORT - FIRST_PORT) // _BLOCK
 _STEP_STRIDE = 31
 
 
 def slurm_membership(environ: Mapping[str, str]) -> Membership | None:
-    """This task's place in the cluster; None outside an srun task, or when the step has one task.
+    """This task's membership; None outside an srun task, or when the step has one task.
 
     Raises:
-        ClusterError: The variables do not fit one another.
+        ClusterError: The variables contradict one another.
     """
     if "SLURM_PROCID" not in environ or "SLURM_JOB_ID" not in environ:
         return None
@@ -33,7 +33,7 @@ def slurm_membership(environ: Mapping[str, str]) -> Membership | None:
         return None
     if "SLURM_STEP_NODELIST" not in environ:
         raise ClusterError(
-            f"This is a Slurm job of {tasks} tasks, and this process is none of them but the job's script. Expected: "
+            f"This process is the script of a Slurm job of {tasks} tasks, and none of its tasks. Expected: "
             "`srun tfdist train ...`, which starts one worker a task; or --nproc N for workers on this node alone."
         )
     index = _number(environ, "SLURM_PROCID")
@@ -41,13 +41,13 @@ def slurm_membership(environ: Mapping[str, str]) -> Membership | None:
     counts = expand_counts(_text(environ, "SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"))
     if len(counts) != len(hosts) or sum(counts) != tasks or not 0 <= index < tasks:
         raise ClusterError(
-            f"Slurm's variables do not fit one another: {tasks} task(s), this one {index}, nodes {hosts} with "
+            f"Slurm's variables contradict one another: {tasks} task(s), this one {index}, nodes {hosts} with "
             f"{counts} task(s). Start with srun, one task a worker, or give --workers and --index."
         )
     distribution = environ.get("SLURM_DISTRIBUTION", "block")
     if not _is_in_blocks(counts, re.split("[:,]", distribution)[0]):
         raise ClusterError(
-            "tfdist knows which task runs on which node for srun's block distribution only. Received: "
+            "tfdist knows which task runs on which node only for srun's block distribution. Received: "
             f"SLURM_DISTRIBUTION={distribution}. Add `--distribution=block` to srun, or give --workers and --index."
         )
     base = base_port(_number(environ, "SLURM_JOB_ID"), _number(environ, "SLURM_STEP_ID", default=0))
@@ -61,7 +61,7 @@ def _is_in_blocks(counts: list[int], distribution: str) -> bool:
     """Whether the tasks of the first node come first, then those of the second, and so on."""
     if len(counts) == 1 or distribution == "block":
         return True
-    # In turn over the nodes comes to the same where each has one.
+    # A cyclic distribution is the same when each node has one task.
     return distribution in ("cyclic", "plane") and max(counts) == 1
 
 
@@ -86,7 +86,7 @@ def expand_counts(text: str) -> list[int]:
 
 
 def expand_hosts(text: str) -> list[str]:
-    """`gpu[8-10,12],login` -> gpu8, gpu9, gpu10, gpu12, login: Slurm's own order, in which it numbers the tasks.
+    """`gpu[8-10,12],login` -> gpu8, gpu9, gpu10, gpu12, login: the order in which Slurm numbers the tasks.
 
     Raises:
         ClusterError: The text is not of that form.

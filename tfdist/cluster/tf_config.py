@@ -1,4 +1,4 @@
-"""TF_CONFIG, the environment variable by which TensorFlow learns its cluster: written and read."""
+"""Writes and parses TF_CONFIG, the environment variable that tells TensorFlow its cluster."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def tf_config_shell(cluster: Cluster, index: int) -> str:
 
 
 def parse_tf_config(text: str) -> tuple[Cluster, int]:
-    """Reads a TF_CONFIG. A job named chief is worker 0, the job named worker follows.
+    """Parses a TF_CONFIG. A task of the job chief is worker 0; those of the job worker follow.
 
     Returns:
         The cluster and this process's index in it.
 
     Raises:
-        ClusterError: It is not JSON, has no task, has jobs other than chief and worker, or its task does not fit its
+        ClusterError: It is not JSON, has no task, has jobs other than chief and worker, or its task is not in its
             cluster.
     """
     try:
@@ -57,7 +57,7 @@ def parse_tf_config(text: str) -> tuple[Cluster, int]:
     try:
         cluster = Cluster(tuple(Address.parse(entry) for entry in [*chiefs, *workers]))
     except ClusterError as error:
-        raise _error(f"has a cluster that cannot be. {error}", text) from None
+        raise _error(f"has an invalid cluster. {error}", text) from None
     kind, index = _task(value.get("task"), text)
     if not 0 <= index < len(jobs.get(kind, [])):
         raise _error(f"has the task {kind} {index}, and its cluster has {len(jobs.get(kind, []))} of that job", text)

@@ -1,4 +1,4 @@
-"""What a config says of its checkpoints."""
+"""The `checkpoint` section of a config: when checkpoints are saved, and which are kept."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from tfdist.config.type_rules import PositiveInt, Rule, Text
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointConfig(Section):
-    """When a run saves what it needs to go on after it was ended; it does so at the end of every epoch, too.
+    """When a run saves checkpoints, besides at the end of every epoch, and which of them are kept.
 
     Attributes:
-        every_steps: After each multiple of so many steps of the run; null for never.
-        every_minutes: When the last checkpoint is so many minutes old; null for never.
-        keep: How many checkpoints are kept: the latest.
+        every_steps: Save after each multiple of this many steps of the run; null for never.
+        every_minutes: Save when the last checkpoint is this many minutes old; null for never.
+        keep: How many of the latest checkpoints are kept.
         best: A metric, as in the history; the checkpoint at the end of its best epoch is kept as well. Null for none.
-        best_mode: Whether the smallest value of `best` is the best (min) or the largest (max); auto tells by its name.
-        keep_every_steps: Those after each multiple of so many steps are kept for good; null for none.
-        keep_every_epochs: Those at the end of every so many epochs are kept for good; null for none.
-        when_busy: Whether the training waits with a checkpoint within an epoch while the one before is still being
-            written (wait), or leaves it out (skip).
-        directory: Where they lie instead of in the run directory: a path on the chief's host, or a URL that TensorFlow
-            reads and writes, such as gs://bucket/run; of one run alone.
+        best_mode: Whether the smallest (min) or the largest (max) value of `best` is the best; auto tells by its name.
+        keep_every_steps: Checkpoints after each multiple of this many steps are kept for good; null for none.
+        keep_every_epochs: Checkpoints at the end of every this many epochs are kept for good; null for none.
+        when_busy: Whether training waits (wait) or passes over a checkpoint within an epoch (skip) while the one before
+            is still being written.
+        directory: Where checkpoints are written instead of into the run directory: a path on the chief's host, or a URL
+            that TensorFlow reads and writes, such as gs://bucket/run. Of one run only.
     """
 
     every_steps: PositiveInt | None = 100
@@ -41,7 +41,7 @@ class CheckpointConfig(Section):
 
     @property
     def best_direction(self) -> Direction:
-        """Where the best value of `best` is found; `min` where there is no `best`."""
+        """Whether the best value of `best` is the smallest or the largest; `min` without `best`."""
         if self.best_mode != "auto":
             return self.best_mode
         return (self.best and direction(self.best)) or "min"

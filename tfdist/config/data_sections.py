@@ -1,4 +1,4 @@
-"""The `data.train` and `data.validation` sections: one class a format."""
+"""The `data.train` and `data.validation` sections of a config: one class for each format."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ class SourceConfig(Section):
 
     Attributes:
         format: Which of the subclasses this is.
-        shuffle: Whether every epoch has an order of its own; the same for the same seed.
+        shuffle: Whether every epoch has an order of its own, which the seed determines.
         augment: Dotted path of a function from a sample `(x, y)` and a seed, int32 [2], to the sample to train on. The
-            seed depends on the run's seed, the epoch and the sample alone.
-        on_nan: `stop` ends the run at a sample with a NaN and names it; `keep` does not look.
-        classes: Labels must be integers from 0 to `classes - 1`; null where they are something else.
-        sharding: `auto` deals the data, which all workers see alike, to the workers; with `none` what each worker sees
-            is its own share already.
+            seed depends only on the run's seed, the epoch and the sample.
+        on_nan: `stop` ends the run at a sample with a NaN and names it; `keep` does not check.
+        classes: Labels must be integers from 0 to `classes - 1`; null if they are something else.
+        sharding: `auto` shards the data, which all workers see alike, between the workers; with `none` each worker sees
+            its own shard already.
     """
 
     PATHS: ClassVar[tuple[str, ...]] = ("files",)
-    """The keys that hold file names, which are relative to the config file."""
+    """The keys whose values are paths, relative to the config file."""
 
     format: str
     shuffle: bool = False
@@ -79,8 +79,8 @@ class FeatureConfig(Section):
     """One feature of a TFRecord's `tf.train.Example`.
 
     Attributes:
-        dtype: As it lies in the record; `image` for the bytes of a BMP, GIF, JPEG or PNG, which is decoded to float32.
-        shape: Without the batch; empty for one value. Of an image `[height, width, channels]`, to which it is resized.
+        dtype: Its type in the record; `image` for the bytes of a BMP, GIF, JPEG or PNG, which is decoded to float32.
+        shape: Without the batch; empty for one value. An image is resized to `[height, width, channels]`.
     """
 
     dtype: Literal["float32", "int64", "string", "image"]
@@ -99,17 +99,18 @@ class FeatureConfig(Section):
 
 @dataclass(frozen=True, kw_only=True)
 class TfrecordSource(SourceConfig):
-    """TFRecord files, read by a function of the user's or by the features in them.
+    """TFRecord files, parsed by a function of the user's or by a list of features.
 
     Attributes:
         files: Names or patterns.
         parse: Dotted path of a function from one serialized record to `(x, y)`.
         features: Feature name -> its type, instead of `parse`.
         label: Which of the features is `y`.
-        on_corrupt: `stop` ends the run at a corrupt record; `skip` leaves out what is corrupt, on all workers alike.
-        shuffle_buffer: Where files are read in sequence, as they are compressed or not local: samples that wait to be
-            mixed, of all files that are read at the same time.
-        interleave: Likewise: files that are read at the same time, at the most; part of the order of the samples.
+        on_corrupt: `stop` ends the run at a corrupt record; `skip` leaves corrupt records out, the same on all workers.
+        shuffle_buffer: For files that are read in sequence, because they are compressed or not local: samples in the
+            shuffle buffers of all files that are read at the same time.
+        interleave: For such files: how many are read at the same time at most, on which the order of the samples
+            depends.
     """
 
     format: Literal["tfrecord"] = "tfrecord"
@@ -155,7 +156,7 @@ class CsvSource(SourceConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class ImagesSource(SourceConfig):
-    """A folder with one folder of images a class; the classes are numbered in the order of their names.
+    """A folder with one folder of images for each class; classes are numbered in the order of their names.
 
     Attributes:
         path: The folder.
@@ -176,12 +177,12 @@ class ImagesSource(SourceConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class TextSource(SourceConfig):
-    """Text files with one sample a line, the label and the text apart by a separator.
+    """Text files with one sample a line: a label, a separator and the text.
 
     Attributes:
         files: Names or patterns, in UTF-8.
-        label_separator: What stands between the label, an integer, and the text.
-        vectorize: Dotted path of a function from strings [k] to `x` [k, ...]; null leaves the strings.
+        label_separator: What separates the label, an integer, from the text.
+        vectorize: Dotted path of a function from strings [k] to `x` [k, ...]; null keeps the strings.
     """
 
     format: Literal["text"] = "text"
@@ -195,11 +196,12 @@ class GeneratorSource(SourceConfig):
     """Samples that a Python function makes, one after another.
 
     Attributes:
-        function: Dotted path of a function that returns an iterable over samples `(x, y)`, the same ones in the same
-            order whenever it is called; with `lanes` it is called with the number of a lane.
-        samples: How many the function gives; with `lanes` a list of as many numbers. null counts them at the start.
-        lanes: Parts that the samples come in, which the workers share; null where every worker makes all of them.
-        shuffle_buffer: Samples that wait to be mixed, in all lanes together.
+        function: Dotted path of a function that returns an iterable over samples `(x, y)`, the same samples in the same
+            order at each call; with `lanes` it is called with the number of a lane.
+        samples: How many samples there are; with `lanes` a list with the number of each lane. null counts them at the
+            start of the run.
+        lanes: Parts of the samples, which the workers share; null if every worker makes all samples.
+        shuffle_buffer: Samples in the shuffle buffers of all lanes together.
     """
 
     PATHS: ClassVar[tuple[str, ...]] = ()

@@ -1,4 +1,4 @@
-"""From the dotted path that a config names to the function."""
+"""Imports the function or class that a dotted path in a config names."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from tfdist.config.field_errors import FieldError, nearest
 
 
 def search_in(directory: str) -> None:
-    """Lets dotted paths name the modules in a directory, beside those that are installed, as training does."""
+    """Lets dotted paths name the modules in a directory too, as in training, besides those that are installed."""
     if directory not in sys.path:
         sys.path.insert(0, directory)
 
 
 def resolve_callable(path: str, key: str) -> Callable[..., Any]:
-    """Imports what a dotted path names: a function or class of a module, or of a class in it.
+    """Imports what a dotted path names: a function or class in a module, or in a class of it.
 
     Args:
         path: Such as `tfdist.models.mlp`.
-        key: The config's key that holds it, for the errors.
+        key: The config's key that has it, for errors.
 
     Raises:
-        ConfigError: It does not import, does not exist or cannot be called.
+        ConfigError: It cannot be imported, does not exist or is not callable.
     """
     names = path.split(".")
     found: Any = _import(names[0], path, key)
@@ -47,7 +47,7 @@ def _has(parent: Any, name: str, path: str, key: str) -> bool:
     try:
         return hasattr(parent, name)
     except Exception as error:
-        # A package that imports its parts when they are asked for.
+        # From a package that imports its parts lazily.
         raise FieldError(key, f"looking for {name} raised {type(error).__name__}: {error}. Received: {path}") from error
 
 
@@ -65,7 +65,7 @@ def _import(module: str, path: str, key: str, missing_is_fine: bool = False) -> 
             ) from error
         problem: BaseException = error
     except (Exception, SystemExit) as error:
-        # A script that reads its own options when it is imported ends the process with argparse's code, without a word.
+        # A script that parses its options when it is imported exits with argparse's code, without a message.
         problem = error
     raise FieldError(
         key, f"importing {module} raised {type(problem).__name__}: {problem}. Received: {path}"

@@ -1,4 +1,4 @@
-"""What is wrong with one key of a config."""
+"""The error for one key of a config, and how it shows keys and values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class FieldError(ConfigError):
 
     Attributes:
         key: The dotted key, from the section that was checked: `batch_size`, or `data.batch_size`.
-        problem: What is wrong with it, what was expected, what was received.
+        problem: What is wrong with it, what was expected and what was received.
     """
 
     def __init__(self, key: str, problem: str):
@@ -24,12 +24,12 @@ class FieldError(ConfigError):
         self.problem = problem
 
     def within(self, section: str) -> FieldError:
-        """The same problem, seen from the section that holds this one."""
+        """The same problem, with the key as seen from the section that contains this one."""
         return FieldError(dotted(section, self.key), self.problem)
 
 
 def dotted(section: str, key: str) -> str:
-    """The key of an entry of a section; the whole config is the section ''."""
+    """The dotted key of an entry of a section; the whole config is the section ''."""
     return f"{section}.{key}" if section and key else section or key
 
 
@@ -40,7 +40,7 @@ def shown(value: Any) -> str:
 
 
 def _in_yaml(value: Any) -> str:
-    """JSON, which is YAML, but that what JSON has no texts for stays itself: a date, or a key that is a number."""
+    """The value as JSON, which is YAML too; dates, and keys that are numbers, as YAML writes them."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{_in_yaml(key)}: {_in_yaml(entry)}" for key, entry in value.items()) + "}"
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""From a YAML file to a `RunConfig` and back."""
+"""Loads a config: from a YAML file to a checked `RunConfig` with absolute paths, and back to YAML."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tfdist.config.yaml_types import Dumper
 from tfdist.errors import ConfigError
 
 _VERSIONS = "versions"
-"""A key of the config in a run directory only: what wrote it. Not part of the run, so passed over when read again."""
+"""The key in a run directory's config for the package versions of the run; ignored when that config is loaded."""
 
 
 def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> RunConfig:
@@ -51,10 +51,11 @@ def to_dict(config: RunConfig) -> dict[str, Any]:
     return _plain(dataclasses.asdict(config))
 
 
-def settings(config: RunConfig) -> dict[str, Any]:
-    """What must be the same on every host of a job, by dotted key: all but its name, devices and places of files.
+def shared_settings(config: RunConfig) -> dict[str, Any]:
+    """What must be the same on every host of a job, by dotted key: everything but the name, the devices and the paths.
 
-    Values are of JSON's types, in which hosts tell them to one another; what else YAML has, such as dates, is its text.
+    Values have JSON's types, as launchers send them to one another; values of YAML's other types, such as dates, become
+    their text.
     """
     content = to_dict(config)
     for name in ("name", "devices"):
@@ -71,7 +72,7 @@ def dump_yaml(config: RunConfig, versions: Mapping[str, str] | None = None) -> s
 
     Args:
         config: The config.
-        versions: Package -> version, to be written down with it.
+        versions: Package -> version, to be written with it.
     """
     content = to_dict(config) | ({_VERSIONS: dict(versions)} if versions else {})
     return yaml.dump(
@@ -109,7 +110,7 @@ def _entries(content: Mapping[str, Any], section: str) -> Iterator[tuple[str, An
 
 
 def _with_absolute_paths(document: Document) -> dict[str, Any]:
-    """The document's content with absolute file names; what is not as it should be stays for the check to find."""
+    """The document's content with absolute paths. Values of wrong types stay as they are, for the check to report."""
     content = dict(document.content)
     checkpoint = content.get("checkpoint")
     if isinstance(checkpoint, Mapping) and "directory" in checkpoint:

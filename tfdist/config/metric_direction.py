@@ -1,4 +1,4 @@
-"""Whether more of a metric is better, told by its name."""
+"""Direction of a metric, by its name: whether its best value is the largest or the smallest."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _MORE = {
 
 
 def direction(metric: str) -> Direction | None:
-    """`max` where the largest value is the best, `min` where the smallest is; None where the name does not tell.
+    """`max` if the largest value is the best, `min` if the smallest is; None if the name does not tell.
 
     Args:
         metric: As in the history: `val_loss`, `accuracy`, `head_mean_absolute_error`.
     """
     words = re.split(r"[_\W]+", metric.lower().replace("io_u", "iou"))
-    # What ends in loss is one, whatever the output is called that it is of.
+    # A name that ends in loss is a loss, whatever its output is called.
     if words[-1] == "loss" or _LESS & set(words) and not _MORE & set(words):
         return "min"
     return "max" if _MORE & set(words) and not _LESS & set(words) else None

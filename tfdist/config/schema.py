@@ -1,4 +1,4 @@
-"""What a config says: a run from its model to its precision.
+"""Schema of a config: the sections of a run, from its model to its precision.
 
 A dotted path in a config is imported and called, so a config runs code as a script does: run only configs you trust.
 """
@@ -51,7 +51,7 @@ class CompileConfig(Section):
         optimizer: Its name, or a mapping with `name` and its arguments.
         loss: A name; for a model of several outputs a list, or a mapping of output name to loss.
         metrics: Names or mappings with `name`; for several outputs a mapping of output name to its metrics.
-        loss_weights: One a loss, as a list or by output name.
+        loss_weights: One for each loss, as a list or by output name.
     """
 
     optimizer: Named
@@ -72,12 +72,12 @@ class CompileConfig(Section):
 
 @dataclass(frozen=True, kw_only=True)
 class DataConfig(Section):
-    """What is trained and validated on.
+    """The samples to train and to validate on.
 
     Attributes:
         batch_size: Samples of one step over all replicas (the global batch).
         train: The samples to train on.
-        validation: The samples to validate on after every epoch, or null.
+        validation: The samples to validate on after every epoch; null for none.
     """
 
     batch_size: PositiveInt
@@ -103,7 +103,7 @@ class DevicesConfig(Section):
     Attributes:
         logical: How many logical devices each GPU is split into, or the CPU when there is none; null for no split.
         memory_limit: MiB of GPU memory for each logical device; null for no limit.
-        memory_growth: Whether GPU memory is taken as it is needed rather than all at once.
+        memory_growth: Whether GPU memory is allocated as it is needed rather than all at once.
     """
 
     logical: PositiveInt | None = None
@@ -117,15 +117,15 @@ class RunConfig(Section):
 
     Attributes:
         name: Names the run directory.
-        seed: Of the weights, the order of the samples and whatever else is random; null chooses one, which is written
-            into the run directory.
+        seed: Of the weights, the order of the samples and everything else that is random; null chooses one, which is
+            written into the run directory.
         model: How the model is made.
         compile: How it is compiled.
-        data: What it is trained on.
-        fit: How long.
+        data: The samples to train on.
+        fit: How long to train.
         devices: How a worker uses its devices.
         precision: The Keras dtype policy.
-        checkpoint: When it saves what it needs to go on.
+        checkpoint: When checkpoints are saved, and which are kept.
     """
 
     name: Annotated[str, Rule("a name of letters, digits, dots, dashes and underscores", _NAME.fullmatch)]

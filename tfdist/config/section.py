@@ -1,4 +1,4 @@
-"""Sections of a config: frozen dataclasses that check their fields' types and values when they are made."""
+"""Base class of a config's sections: frozen dataclasses that check the types and values of their fields."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tfdist.config.type_rules import describe, matches
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """Base of every section. A subclass declares its fields; their annotations say what is allowed.
+    """Base of every section. A subclass declares its fields; their annotations define what is allowed.
 
     Raises:
         ConfigError: A field has a wrong type or an impossible value.
@@ -29,16 +29,16 @@ class Section:
         self.check()
 
     def check(self) -> None:
-        """Raises `FieldError` when fields that are right on their own do not fit each other."""
+        """Raises `FieldError` when fields that are valid on their own do not fit together."""
 
     @classmethod
     def key_names(cls) -> list[str]:
-        """The section's keys, as they are written in a config."""
+        """The section's keys, as a config has them."""
         return [field.name for field in dataclasses.fields(cls)]
 
     @classmethod
     def described(cls) -> str:
-        """What a config must hold here, in words that complete "expected ..."."""
+        """What a config must have here, in words that complete "expected ..."."""
         return f"a section with the keys {', '.join(cls.key_names())}"
 
     @classmethod
@@ -51,16 +51,16 @@ S = TypeVar("S", bound=Section)
 
 
 def build(cls: type[S], content: Any, key: str = "", root: type[Section] | None = None) -> S:
-    """Makes a section, with the sections in it, from what a YAML file holds.
+    """Makes a section, and the sections in it, from the content of a YAML file.
 
     Args:
         cls: The section's class.
         content: The mapping that describes it.
-        key: The dotted key at which `content` stands in the config.
-        root: The class of the whole config, in which a misplaced key is looked for; by default `cls`.
+        key: The dotted key of `content` in the config.
+        root: The class of the whole config, which is searched for a misplaced key; by default `cls`.
 
     Raises:
-        ConfigError: Anything in it cannot be used; the text names the dotted key.
+        ConfigError: Anything in it is invalid; the text names the dotted key.
     """
     root = root or cls
     if not isinstance(content, Mapping):
@@ -79,7 +79,7 @@ def build(cls: type[S], content: Any, key: str = "", root: type[Section] | None 
 
 
 def _build_entry(hint: Any, value: Any, key: str, root: type[Section]) -> Any:
-    """Turns mappings into sections where the annotation says so; leaves what is wrong to the section's own check."""
+    """Turns mappings into sections where the annotation says so; wrong values are left to the section's own check."""
     if isinstance(hint, type) and issubclass(hint, Section):
         return build(hint, value, key, root)
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)

@@ -1,4 +1,4 @@
-"""What a type annotation allows, and how to say it to a person."""
+"""Rules of type annotations: whether they allow a value, and how they are put into words."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class Rule:
-    """What a value must be beyond its type; goes into `Annotated`.
+    """What a value must be beyond its type; used in `Annotated`.
 
     Attributes:
         text: Completes "expected ...": `an integer of 1 or more`.
-        test: Whether a value of the right type is possible.
+        test: Whether a value of the right type is valid.
     """
 
     text: str
@@ -41,9 +41,9 @@ DottedPath = Annotated[str, Rule("a dotted path such as package.module.function"
 
 
 def matches(value: Any, hint: Any) -> bool:
-    """Whether `value` is what the annotation `hint` allows.
+    """Whether the annotation `hint` allows `value`.
 
-    As in YAML, an integer is a number but `true` is neither, and a string is no list.
+    As in YAML, an integer is a number but `true` is neither, and a string is not a list.
     """
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is Annotated:
@@ -66,7 +66,7 @@ def _is_plain(value: Any, hint: Any) -> bool:
     if hint is Any:
         return True
     if hint is float:
-        # An integer may be larger than any float; NaN and infinities are no numbers here.
+        # An integer may be larger than any float; NaN and infinities do not count as numbers here.
         return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
     if hint is int:
         return isinstance(value, int) and not isinstance(value, bool)

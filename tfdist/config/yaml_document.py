@@ -1,4 +1,4 @@
-"""A YAML file as it is read: its content, and where every key of it came from."""
+"""A YAML document with overrides: its content, and the line or override that each key came from."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tfdist.errors import ConfigError
 
 @dataclass(frozen=True)
 class Document:
-    """The content of a config file, with the overrides of the command line applied.
+    """The content of a config file, with the command line's overrides applied.
 
     Attributes:
         path: The file.
-        content: What it holds, in YAML's types.
-        lines: Dotted key -> the line it stands in, from 1.
+        content: Its content, in YAML's types.
+        lines: Dotted key -> its line, from 1.
         overrides: Dotted key -> the `KEY=VALUE` that set it.
     """
 
@@ -31,11 +31,11 @@ class Document:
     overrides: Mapping[str, str] = field(default_factory=dict)
 
     def is_overridden(self, key: str) -> bool:
-        """Whether the command line set this key, or a section that holds it."""
+        """Whether the command line set this key, or a section that contains it."""
         return any(place in self.overrides for place in _upward(key))
 
     def where(self, key: str) -> str:
-        """Where a person finds this key, or else the section in which it is missing."""
+        """The file and line, or the override, of this key, or else of the section in which it is missing."""
         for place in _upward(key):
             if place in self.overrides:
                 return f"--set {self.overrides[place]}"
@@ -48,7 +48,7 @@ class Document:
         """The document with one `KEY=VALUE` applied; VALUE is YAML.
 
         Raises:
-            ConfigError: It is not of that form, or KEY leads into something that is no section.
+            ConfigError: It is not of that form, or KEY leads into something that is not a section.
         """
         key, equals, value_text = text.partition("=")
         key = key.strip()
@@ -63,7 +63,7 @@ def read_document(path: Path) -> Document:
     """Reads a YAML file.
 
     Raises:
-        ConfigError: It is missing, unreadable or empty, is no YAML mapping, or has a key twice.
+        ConfigError: It is missing, unreadable or empty, is not a YAML mapping, or has a key twice.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -80,7 +80,7 @@ def read_document(path: Path) -> Document:
 
 
 def _parse(text: str, place: Callable[[int], str]) -> tuple[Any, dict[str, int]]:
-    """What a YAML text holds and the line of every key; `place` says where a line, counted from 1, is."""
+    """The content of a YAML text and the line of every key; `place` names a line, counted from 1, in errors."""
     lines: dict[str, int] = {}
     try:
         loader = Loader(text)
@@ -104,7 +104,7 @@ def _parse(text: str, place: Callable[[int], str]) -> tuple[Any, dict[str, int]]
 
 
 def _refuse_loops(node: yaml.Node, place: Callable[[int], str], above: set[int], done: set[int]) -> None:
-    """Refuses an alias of what holds it, such as `&a {x: *a}`: read out, it would have no end."""
+    """Refuses an alias of a node that contains it, such as `&a {x: *a}`, which would repeat without end."""
     if not isinstance(node, yaml.CollectionNode) or id(node) in done:
         return
     if id(node) in above:
@@ -121,7 +121,7 @@ def _refuse_loops(node: yaml.Node, place: Callable[[int], str], above: set[int],
 
 
 def _note_lines(node: yaml.Node, key: str, lines: dict[str, int], seen: set[int], place: Callable[[int], str]) -> None:
-    """Fills in the line of every key, and refuses a key that a mapping holds twice: YAML would keep the last."""
+    """Fills in the line of every key, and refuses a key that a mapping has twice: YAML would keep the last."""
     if not isinstance(node, yaml.CollectionNode) or id(node) in seen:
         return
     seen.add(id(node))
@@ -143,7 +143,7 @@ def _note_lines(node: yaml.Node, key: str, lines: dict[str, int], seen: set[int]
 
 
 def _replaced(content: Any, names: list[str], value: Any, key: str) -> Any:
-    """A copy of `content` with one entry set; what it shares by YAML aliases stays as it was."""
+    """A copy of `content` with one entry set. What it shares by YAML aliases is not changed."""
     if not names:
         return value
     if content is None:

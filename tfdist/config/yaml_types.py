@@ -1,4 +1,4 @@
-"""Which values the texts of a YAML file are: those of PyYAML, but for the texts that people take for something else."""
+"""Types of the scalars in a YAML file: PyYAML's, except for scalars that people take for something else."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ _SHORT_FLOAT = re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+$")
 _BEGINS_FLOAT = list("-+0123456789")
 
 _AMBIGUOUS = re.compile(r"[-+]?(0[0-9_]+|[0-9_]+:.+)")
-"""An octal number, as in 010, or one to the base of 60, as in 1:30: YAML 1.2 has other ones, or texts."""
+"""An octal number such as 010 or a sexagesimal one such as 1:30, which YAML 1.2 reads as other numbers or strings."""
 
 
 class Loader(yaml.SafeLoader):
-    """YAML without object construction, and with numbers such as `1e-3`, which PyYAML takes for a string."""
+    """Loads YAML without object construction, and reads `1e-3`, which PyYAML takes for a string, as a number."""
 
 
 class Dumper(yaml.SafeDumper):
-    """Writes what is read here as it was: a text such as `1e-3` in quotes, too."""
+    """Writes values so that `Loader` reads them as they were: the string `1e-3` in quotes, for example."""
 
 
 def _read_scalar(loader: Loader, node: yaml.ScalarNode) -> Any:
-    """A number, date or bool; PyYAML itself raises errors of Python's where one cannot be, such as 2026-02-30."""
+    """A number, date or bool. For impossible ones such as 2026-02-30, PyYAML alone raises errors without a place."""
     try:
         value = _READ_SCALAR[node.tag](loader, node)
     except (ValueError, KeyError, AttributeError) as error:
@@ -49,7 +49,7 @@ _READ_SCALAR = {
 }
 for _tag in _READ_SCALAR:
     Loader.add_constructor(_tag, _read_scalar)
-# An = alone is a type of its own in YAML 1.1, for which PyYAML has no reader.
+# A single = has a type of its own in YAML 1.1, which PyYAML cannot construct.
 Loader.add_constructor("tag:yaml.org,2002:value", _read_text)
 Loader.add_implicit_resolver("tag:yaml.org,2002:float", _SHORT_FLOAT, _BEGINS_FLOAT)
 Dumper.add_implicit_resolver("tag:yaml.org,2002:float", _SHORT_FLOAT, _BEGINS_FLOAT)

@@ -120,9 +120,9 @@ def _settings(spec: JobSpec) -> dict[str, Any] | None:
     """What all launchers must have alike in their configs; None without a config."""
     if spec.config is None:
         return None
-    from tfdist.config.load import settings
+    from tfdist.config.load import shared_settings
 
-    return settings(spec.config)
+    return shared_settings(spec.config)
 
 
 def _run_group(

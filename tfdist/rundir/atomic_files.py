@@ -1,7 +1,7 @@
-"""Files that are whole or absent: written beside their place, then renamed into it.
+"""Writes files atomically: under a temporary name in the same directory, then renamed.
 
-A reader sees the old content or the new, never a part, whatever kills the writer. Every OSError met on the way becomes
-a `RunDirError` that names the file.
+A reader sees the old content or the new, never a part, whatever kills the writer. Every `OSError` on the way becomes a
+`RunDirError` that names the file.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _NAMED_BY = "--run-dir"
 
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike[str], *, durable: bool = True, named_by: str = _NAMED_BY) -> Iterator[Path]:
-    """Yields a temporary path beside `path`; what is written there takes the place of `path` at a clean exit.
+    """Yields a temporary path; when the block ends without an error, what was written there replaces `path`.
 
-    The temporary name keeps the suffix of `path`, because Keras chooses its format by it. When the block raises,
-    the temporary file is removed and `path` stays as it was. What a writer that was killed has left is removed when
-    the next one comes.
+    The temporary name keeps the suffix of `path`, by which Keras chooses its format. When the block raises, the
+    temporary file is removed and `path` stays as it was. The file of a writer that was killed is removed by the next
+    writer.
 
     Args:
         path: The file to make or replace; its directory exists.
-        durable: Whether to wait until the disk has it (fsync), so that it also survives a loss of power.
-        named_by: The option or argument with which a user says where it is, for the error.
+        durable: Whether to wait until the disk has it (fsync), so that it survives a loss of power too.
+        named_by: The option or argument by which a user chooses the place, for the error.
 
     Raises:
         RunDirError: The file cannot be written: the disk is full, the directory is read-only or gone.
@@ -41,7 +41,7 @@ def replacing(path: str | os.PathLike[str], *, durable: bool = True, named_by: s
     path = Path(path)
     temporary = temp_path(path)
     if durable:
-        # Not with states, which are written all the time: the next start of the run removes what is left of them.
+        # Not for states, which are written all the time: the next start of the run removes theirs.
         remove_abandoned(path)
     try:
         yield temporary
@@ -77,7 +77,7 @@ def write_json(path: str | os.PathLike[str], content: Any, *, durable: bool = Tr
 
 
 def write_error(path: str | os.PathLike[str], error: BaseException, named_by: str = _NAMED_BY) -> RunDirError:
-    """The error to raise for a file or directory that could not be written, with its remedy."""
+    """The error for a file or directory that could not be written, with its remedy."""
     if is_full(error):
         return RunDirError(
             f"The disk is full: {os.fspath(path)} could not be written, and nothing half-written was left behind. "
@@ -90,13 +90,13 @@ def write_error(path: str | os.PathLike[str], error: BaseException, named_by: st
 
 
 def is_full(error: BaseException) -> bool:
-    """Whether a full disk, or a used-up quota, is behind an error."""
-    # h5py and TensorFlow report a full disk without errno, in their own exceptions: only the system's text is common.
+    """Whether a full disk or an exceeded quota caused an error."""
+    # h5py and TensorFlow report a full disk by exceptions of their own, without errno but with the system's text.
     return getattr(error, "errno", None) in _FULL or any(os.strerror(code) in str(error) for code in _FULL)
 
 
 def sync(path: Path) -> None:
-    """Waits until the disk has a file, or the names in a directory where the file system can say so."""
+    """Waits until the disk has a file, or the names in a directory if the file system supports that."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -108,7 +108,7 @@ def sync(path: Path) -> None:
 
 
 def _sync_directory(directory: Path) -> None:
-    """Makes the rename itself durable, where the directory can be opened at all."""
+    """Makes the rename itself durable, if the directory can be opened."""
     try:
         sync(directory)
     except OSError as error:

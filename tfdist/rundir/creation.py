@@ -1,4 +1,4 @@
-"""Makes run directories: the chief's launcher creates the run's, the other launchers join it."""
+"""Creates run directories: the chief's launcher creates the run's, and the other launchers join it."""
 
 from __future__ import annotations
 
@@ -21,24 +21,25 @@ Resume = Literal["auto", "must", "never"]
 
 _LOG = re.compile(r"worker-\d+\.(\d+)\.log")
 _CHECKPOINT_FILES = ("checkpoint.json", "model.weights.h5", "replicas.npz", "summary.json", TEMPORARY_GLOB)
-"""Of every checkpoint. The marker goes first: without it the others are none."""
+"""Of every checkpoint. The marker is removed first: without it, the other files are not a checkpoint."""
 
 
 def create_run_dir(
     path: str | os.PathLike[str] | None, *, name: str, overwrite: bool = False, resume: Resume = "never"
 ) -> RunDir:
-    """Creates the directory of a new run, or takes that of a run which goes on.
+    """Creates the directory of a new run, or takes that of a run that is resumed.
 
     Args:
-        path: Where, relative to the working directory; None makes `runs/NAME-DATE-TIME`, which is always a new one.
-        name: The run's name; in a default path, what is no letter, digit, dot, dash or underscore becomes a dash.
-        overwrite: Whether a directory that holds an earlier run may be used again. Then the files that tfdist wrote
-            are removed, and only they.
-        resume: Whether a directory that holds an earlier run is that run's own, which goes on: if there is one, in any
-            case, or never.
+        path: Where, relative to the working directory; None makes `runs/NAME-DATE-TIME`, which is always new.
+        name: The run's name; in a default path, characters other than letters, digits, dots, dashes and underscores
+            become dashes.
+        overwrite: Whether a directory with an earlier run may be used again. Then the files that tfdist wrote are
+            removed, and no others.
+        resume: Whether an earlier run in the directory is resumed: if there is one (`auto`), or there must be one
+            (`must`), or never.
 
     Raises:
-        RunDirError: The directory holds something, or cannot be made or written, or has no run to go on.
+        RunDirError: The directory is not empty, cannot be made or written, or has no run to resume.
     """
     _check_options(path, overwrite, resume)
     run = _default_directory(name) if path is None else RunDir(Path(path))
@@ -73,7 +74,7 @@ def _default_directory(name: str) -> RunDir:
 
 
 def next_attempt(run: RunDir) -> int:
-    """Starts of the run's workers before this one, as the logs tell that they left on this machine."""
+    """The number of the next start of the run's workers, by the logs of earlier ones on this machine."""
     numbers = [int(match[1]) for log in run.logs_dir.glob("worker-*.log") if (match := _LOG.fullmatch(log.name))]
     return max(numbers, default=-1) + 1
 
@@ -81,17 +82,17 @@ def next_attempt(run: RunDir) -> int:
 def _check_options(path: str | os.PathLike[str] | None, overwrite: bool, resume: Resume) -> None:
     if overwrite and resume != "never":
         raise RunDirError(
-            f"--overwrite removes the run that --resume goes on with. Expected one of them. Received: --overwrite "
+            f"--overwrite removes the run that --resume continues. Expected one of them. Received: --overwrite "
             f"--resume {resume}. Leave one out."
         )
     if path is None and resume == "must":
         raise RunDirError(
-            "--resume must goes on with a run. Expected the directory of one. Received: no --run-dir. Add --run-dir."
+            "--resume must continues a run. Expected the directory of one. Received: no --run-dir. Add --run-dir."
         )
 
 
 def _claim(run: RunDir, overwrite: bool, resume: Resume) -> bool:
-    """Makes sure that the directory exists and is the run's own; returns whether it holds a run that goes on."""
+    """Makes sure that the directory exists and may be used; returns whether it has a run that is resumed."""
     with _writing(run.path):
         if resume == "must" and not run.run_file.is_file():
             raise RunDirError(
@@ -106,7 +107,7 @@ def _claim(run: RunDir, overwrite: bool, resume: Resume) -> bool:
     shown = ", ".join(entries[:5]) + (", ..." if len(entries) > 5 else "")
     if not run.run_file.is_file():
         raise RunDirError(
-            f"The directory {run} is not empty and was not made by tfdist, so that it is never overwritten. Expected a "
+            f"The directory {run} is not empty and was not made by tfdist, so it is never overwritten. Expected a "
             f"new or an empty directory. Received: --run-dir with {shown}. Choose another --run-dir."
         )
     if resume != "never":
@@ -115,8 +116,8 @@ def _claim(run: RunDir, overwrite: bool, resume: Resume) -> bool:
         return True
     if not overwrite:
         raise RunDirError(
-            f"The run directory {run} holds an earlier run. Expected a new or an empty directory. Received: --run-dir "
-            f"with {shown}. Choose another --run-dir, go on with the earlier run (--resume auto), or replace it with "
+            f"The run directory {run} has an earlier run. Expected a new or an empty directory. Received: --run-dir "
+            f"with {shown}. Choose another --run-dir, resume the earlier run (--resume auto), or replace it with "
             "--overwrite."
         )
     with _writing(run.path):
@@ -136,7 +137,7 @@ def _begin(run: RunDir) -> None:
 
 
 def _remove_states(run: RunDir) -> None:
-    """Removes what an earlier start said of its workers and of its failure."""
+    """Removes the states and failures of an earlier start."""
     files = [run.failure_file, *run.state_dir.glob("worker-*.json")]
     files += [run.job_file, *run.state_dir.glob("failure.*.json")]
     for file in files:
@@ -145,7 +146,7 @@ def _remove_states(run: RunDir) -> None:
 
 
 def _remove_earlier_run(run: RunDir) -> None:
-    """Removes what tfdist writes, by name. `run_file` stays: the directory is tfdist's at every moment."""
+    """Removes the files that tfdist writes, by name. `run_file` stays, so that the directory is always tfdist's."""
     _remove_states(run)
     files = [run.config_file, run.history_file, run.metrics_file, run.ledger_file, run.model_file, run.done_file]
     files.append(run.resumes_file)
@@ -158,7 +159,7 @@ def _remove_earlier_run(run: RunDir) -> None:
         file.unlink(missing_ok=True)
     emptied = sorted((entry for entry in run.events_dir.rglob("*") if entry.is_dir()), reverse=True)
     for directory in [*emptied, run.events_dir, *checkpoints, *reversed(fits)]:
-        with contextlib.suppress(OSError):  # not empty: it holds what somebody else put there
+        with contextlib.suppress(OSError):  # not empty: it has files of somebody else's
             directory.rmdir()
 
 
@@ -181,7 +182,7 @@ def _writing(path: Path) -> Iterator[None]:
         yield
     except (FileExistsError, NotADirectoryError) as error:
         raise RunDirError(
-            f"The run directory {path.absolute()} is not a directory, or lies below something that is none. Expected a "
+            f"The run directory {path.absolute()} is not a directory, or is below a file. Expected a "
             f"new or an empty directory. Received: {error}. Choose another --run-dir."
         ) from error
     except OSError as error:

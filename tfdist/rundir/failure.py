@@ -1,4 +1,4 @@
-"""One worker's failure: the record that workers and launchers pass on and write, and how it is put into words.
+"""The record of one worker's failure, which workers and launchers write and send, and its wording.
 
 A worker that an exception ends writes its `error_file`, with the fields of `ERROR_FIELDS`. Its launcher adds what it
 knows of the process. The chief's launcher writes all fields of the job's first failure into the `failure_file`, with
@@ -36,9 +36,9 @@ class Failure(JsonRecord):
         index: The worker's place in the cluster; 0 is the chief.
         host: Its machine's name.
         time: When it failed, in seconds since 1970 (UTC) by that machine's clock.
-        kind: `exception`, `usage` and `data` (the worker's error file says so), `signal`, `memory` (the kernel killed
-            it because memory was full), `exit` (it left while others needed it), `start` (its process could not be
-            started), `hang` (nothing moved for too long), `lost` (its launcher or its machine is gone).
+        kind: `exception`, `usage` and `data` (by the worker's error file), `signal`, `memory` (the kernel killed it
+            because memory was full), `exit` (it left while others needed it), `start` (its process could not be
+            started), `hang` (no progress for too long), `lost` (its launcher or its machine is gone).
         message: What happened.
         address: Its host:port; None when there is one worker.
         pid: Its process id; None when it had none.
@@ -46,7 +46,7 @@ class Failure(JsonRecord):
         type: The exception's class, such as `ValueError` or `tfdist.errors.DataError`, or the signal's name; empty
             without either.
         traceback: The exception's traceback, or the stacks of a worker that hangs; empty without either.
-        epoch: The epoch that it was in, from 0; None when it had not begun to train or evaluate, or never said.
+        epoch: The epoch that it was in, from 0; None if it had not begun to train or evaluate, or that is unknown.
         step: Batches trained since the run began; None likewise.
         log: Path of its log on its machine; empty without one.
         last_lines: The end of its log, oldest line first.
@@ -82,7 +82,7 @@ class Failure(JsonRecord):
 
     @classmethod
     def from_dict(cls, content: Any) -> Self:
-        """See `JsonRecord.from_dict`. An error file has no kind: it follows from the exit code.
+        """See `JsonRecord.from_dict`. An error file has no kind, which follows from its exit code.
 
         Raises:
             RunDirError: A field is missing or has an impossible value.
@@ -93,7 +93,7 @@ class Failure(JsonRecord):
         return super().from_dict(content)
 
     def error_content(self) -> dict[str, Any]:
-        """What a worker says of the exception that ends it, in JSON's types: the content of its error file."""
+        """The content of the error file of a worker that an exception ends, in JSON's types."""
         return {name: getattr(self, name) for name in ERROR_FIELDS}
 
     def write_error(self, path: str | os.PathLike[str]) -> None:
@@ -109,7 +109,7 @@ class Failure(JsonRecord):
 
     @property
     def when(self) -> str:
-        """Where in the training it was: `in epoch 3 after step 418`; empty when it never said."""
+        """Where in the training it was: `in epoch 3 after step 418`; empty if unknown."""
         return "" if self.step is None else f"in epoch {(self.epoch or 0) + 1} after step {self.step}"
 
     @property

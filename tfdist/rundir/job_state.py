@@ -1,4 +1,4 @@
-"""The state of a job, as its launcher writes it."""
+"""The record of a job's state, which its launcher writes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tfdist.rundir.json_record import JsonRecord
 
 @dataclass(frozen=True)
 class JobState(JsonRecord):
-    """The phase that a job is in; it is written to the run directory's `job_file`.
+    """The phase that a job is in, as the run directory's `job_file` has it.
 
     Attributes:
         phase: A value of `tfdist.launch.agent.job_phases.JobPhase`.

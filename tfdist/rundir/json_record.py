@@ -1,4 +1,4 @@
-"""Frozen dataclasses that go to a JSON file and come back."""
+"""Base class of records: frozen dataclasses that are written to JSON files and read from them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BEYOND = 1e300
 
 
 def is_finite(value: Any) -> TypeGuard[int | float]:
-    """Whether a value of a JSON file is a number, and none that is infinite, NaN, or an integer beyond every float."""
+    """Whether a value of a JSON file is a finite number, and not an integer beyond every float."""
     return isinstance(value, int | float) and -_BEYOND < value < _BEYOND
 
 
@@ -29,9 +29,9 @@ class JsonRecord:
 
     @classmethod
     def from_dict(cls, content: Any) -> Self:
-        """The record with the known fields of `content`; fields that a later version added are passed over.
+        """The record with the fields of `content`; fields that a later version added are ignored.
 
-        Fields that have a default may be absent.
+        Fields with a default may be absent.
 
         Raises:
             RunDirError: A field is missing or has an impossible value.

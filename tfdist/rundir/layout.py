@@ -1,4 +1,4 @@
-"""What lies where in a run directory: names only, nothing here touches the disk."""
+"""Layout of a run directory: the paths of its files. Nothing here touches the disk."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class RunDir:
     """The files of one run.
 
     Attributes:
-        path: The directory; made absolute, so that a later change of the working directory moves nothing.
+        path: The directory; made absolute, so that it does not depend on the working directory later.
     """
 
     path: Path
@@ -34,17 +34,17 @@ class RunDir:
 
     @property
     def metrics_file(self) -> Path:
-        """One line an epoch, appended while the run goes on (JSON lines)."""
+        """One line for each epoch, appended during the run (JSON lines)."""
         return self.path / "metrics.jsonl"
 
     @property
     def ledger_file(self) -> Path:
-        """Where the wall time went, appended by the chief and its launcher (JSON lines)."""
+        """What the wall time was spent on, appended by the chief and its launcher (JSON lines)."""
         return self.path / "ledger.jsonl"
 
     @property
     def resumes_file(self) -> Path:
-        """One line each time that a training went on from a checkpoint: where, and on what (JSON lines)."""
+        """One line for each resume from a checkpoint: at which step, and on how many replicas (JSON lines)."""
         return self.path / "resumes.jsonl"
 
     @property
@@ -69,35 +69,35 @@ class RunDir:
 
     @property
     def logs_dir(self) -> Path:
-        """What the workers wrote to their stdout and stderr."""
+        """The workers' stdout and stderr."""
         return self.path / "logs"
 
     @property
     def state_dir(self) -> Path:
-        """What the workers are doing, their error files and the run's own record."""
+        """The workers' states and error files, and the records of the run and its job."""
         return self.path / "state"
 
     @property
     def run_file(self) -> Path:
-        """Says that tfdist made this directory: without it, nothing here is ever removed (JSON)."""
+        """Marks this directory as made by tfdist: without it, nothing here is ever removed (JSON)."""
         return self.state_dir / "run.json"
 
     @property
     def job_file(self) -> Path:
-        """The `JobState`: where in its life the job is (JSON)."""
+        """The `JobState`: the phase that the job is in (JSON)."""
         return self.state_dir / "job.json"
 
     def attempt_failure_file(self, attempt: int) -> Path:
-        """The failure that ended the start number `attempt`, after which there was another (JSON)."""
+        """The failure that ended attempt number `attempt`, if another one followed (JSON)."""
         return self.state_dir / f"failure.{attempt}.json"
 
     @property
     def done_file(self) -> Path:
-        """Says that the run came to its end, and after how many epochs (JSON)."""
+        """Marks the run as complete, with its number of epochs (JSON)."""
         return self.state_dir / "done.json"
 
     def log_file(self, index: int, attempt: int) -> Path:
-        """The output of worker `index` in its start number `attempt`."""
+        """The output of worker `index` in attempt number `attempt`."""
         return self.logs_dir / f"worker-{index}.{attempt}.log"
 
     def state_file(self, index: int) -> Path:
@@ -105,5 +105,5 @@ class RunDir:
         return self.state_dir / f"worker-{index}.json"
 
     def error_file(self, index: int, attempt: int) -> Path:
-        """The `Failure` that worker `index` wrote in its start number `attempt` (JSON)."""
+        """The `Failure` that worker `index` wrote in attempt number `attempt` (JSON)."""
         return self.state_dir / f"worker-{index}.{attempt}.error.json"

@@ -1,8 +1,8 @@
-"""Where a run's wall time went, as it is written down: a line of JSON for each stretch of it.
+"""The ledger's lines: what a run's wall time was spent on, one JSON object for each interval or event.
 
-Two processes append to the file, both on the chief's machine: the chief says what it did, and its launcher when workers
-were started and what became of them. A line is written in one go. Whatever kills a writer leaves at most its last line
-cut short, which readers pass over and which the next line does not continue.
+Two processes append to the file, both on the chief's machine: the chief writes what it did, and its launcher when
+attempts started and how they ended. A line is written by one call. A writer that is killed leaves at most its last line
+incomplete; readers skip it, and the next line starts on a line of its own.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tfdist.rundir.json_record import JsonRecord
 
 
 class TimeKind(enum.StrEnum):
-    """What a stretch of wall time was spent on. The chief knows most of them, readers add `restart` and `replay`."""
+    """What wall time is spent on. The chief writes all but `restart` and `replay`, which readers work out."""
 
     STEP = "step"
     INPUT = "input"
@@ -40,11 +40,11 @@ class TimeKind(enum.StrEnum):
 
 
 class AttemptPhase(enum.StrEnum):
-    """What a launcher says of an attempt: that its workers start, and how it ended."""
+    """What a launcher writes of an attempt: that its workers start, and how it ended."""
 
     RUNNING = "running"
     RESTARTING = "restarting"
-    """It failed, and there is another one."""
+    """It failed, and another one follows."""
     DONE = "done"
     FAILED = "failed"
     STOPPED = "stopped"
@@ -53,18 +53,18 @@ class AttemptPhase(enum.StrEnum):
 
 @dataclass(frozen=True)
 class LedgerInterval(JsonRecord):
-    """What the chief did in a stretch of time.
+    """What the chief did in an interval of time.
 
     Attributes:
-        attempt: The start of the workers that it belongs to, from 0.
-        since: When the stretch began, in seconds since 1970 (UTC).
+        attempt: The attempt that it belongs to, from 0.
+        since: When the interval began, in seconds since 1970 (UTC).
         at: When it ended.
-        seconds: How many of them went where; `TimeKind` -> seconds.
+        seconds: `TimeKind` -> seconds spent on it.
         steps: Training batches done in it.
         step: Training batches of the run that were done at its end.
 
     Raises:
-        ValueError: A value has another type, or the stretch ends before it begins.
+        ValueError: A value has another type, or the interval ends before it begins.
     """
 
     attempt: int
@@ -80,21 +80,21 @@ class LedgerInterval(JsonRecord):
         _check_times(self.since, self.at, *self.seconds.values())
         _check_counts(self.attempt, self.steps, self.step)
         if self.at < self.since or not self.seconds.keys() <= _KINDS:
-            raise ValueError("expected a stretch that ends after it begins, and known kinds of time")
+            raise ValueError("expected an interval that ends after it begins, and known kinds of time")
 
 
 @dataclass(frozen=True)
 class LedgerEvent(JsonRecord):
-    """A turn in the life of a job, as its launcher says it.
+    """The start or the end of an attempt, as the launcher writes it.
 
     Attributes:
-        attempt: The start of the workers that it belongs to, from 0.
+        attempt: The attempt, from 0.
         at: When, in seconds since 1970 (UTC).
-        phase: What comes now, a `AttemptPhase` or its value.
-        since: When the job began, in its first turn alone.
-        why: What happened, in words; empty where `phase` says it all.
-        step: The greatest step of the run that a worker of the attempt has told; None where the attempt begins.
-        noticed: When the first failure was noticed that ended the attempt; None where none did.
+        phase: What begins now, an `AttemptPhase` or its value.
+        since: When the job began; in its first event only.
+        why: What happened, in words; empty if `phase` says all.
+        step: The greatest step of the run that a worker of the attempt has reported; None at the start of an attempt.
+        noticed: When the first failure that ended the attempt was noticed; None without one.
 
     Raises:
         ValueError: A value has another type or is unknown.
@@ -121,16 +121,16 @@ LedgerEntry = LedgerInterval | LedgerEvent
 _WRITERS: Mapping[type[LedgerEntry], str] = {LedgerInterval: "chief", LedgerEvent: "launcher"}
 _KINDS = frozenset(TimeKind)
 _MOST = 1e11
-"""Seconds: of the year 5138, which every calendar has."""
+"""Seconds: the year 5138, which `datetime` can still represent."""
 
 
 @dataclass(frozen=True)
 class Ledger:
-    """What was read of a ledger.
+    """The content of a ledger.
 
     Attributes:
         entries: In the order in which they were written.
-        damaged: Lines that could not be read, such as one that a kill has cut short.
+        damaged: Lines that could not be read, such as one that a kill has left incomplete.
     """
 
     entries: tuple[LedgerEntry, ...]
@@ -145,7 +145,7 @@ def append_entry(file: Path, entry: LedgerEntry) -> None:
     """
     line = (json.dumps({"who": _WRITERS[type(entry)], **entry.to_dict()}) + "\n").encode()
     try:
-        # Appended by the system itself: no line of one process comes into a line of the other.
+        # The system appends: no line of one process ends up inside a line of the other.
         descriptor = os.open(file, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
             size = os.fstat(descriptor).st_size
@@ -191,7 +191,7 @@ def scan_ledger(file: Path) -> Iterator[LedgerEntry | None]:
 
 
 def _entry(line: bytes) -> LedgerEntry | None:
-    """What a line says; None when it was cut short, or is of a later version."""
+    """The entry of a line; None if it is incomplete, or of a later version."""
     try:
         content: Any = json.loads(line.decode())
         who = content.pop("who")
@@ -213,7 +213,7 @@ def _tolerated(kind: type[LedgerEntry], content: Any) -> LedgerEntry | None:
 
 
 def _check_times(*values: float) -> None:
-    # Compared rather than converted: an integer may be beyond every float.
+    # Compared, not converted: an integer may be beyond every float.
     if not all(isinstance(value, int | float) and -_MOST < value < _MOST for value in values):
         raise ValueError("expected seconds")
 

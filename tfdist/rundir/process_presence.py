@@ -1,4 +1,4 @@
-"""Whether the process that wrote a record is still there; known on its own machine alone."""
+"""Presence of a process: whether the one that wrote a record still runs, as far as this machine can tell."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import socket
 from pathlib import Path
 
 _PROC = Path("/proc")
-_ENDED = "ZX"  # ended, and not yet waited for by its parent
+_ENDED = "ZX"  # ended, and not yet reaped by its parent
 _CLOCK_SECONDS = 5.0
-"""By how much the kernel's and the user's idea of a process's start may differ."""
+"""How much later than a record its process may have started, by clocks that differ."""
 
 
 class Presence(enum.StrEnum):
@@ -18,10 +18,10 @@ class Presence(enum.StrEnum):
 
     ALIVE = "alive"
     STOPPED = "stopped"
-    """By SIGSTOP or Ctrl-Z: it is there and does nothing."""
+    """By SIGSTOP or Ctrl-Z."""
     GONE = "gone"
     ELSEWHERE = "elsewhere"
-    """On another machine, where this one cannot look."""
+    """On another machine, so that nothing is known."""
 
 
 def presence(host: str, pid: int, seen: float) -> Presence:
@@ -30,7 +30,7 @@ def presence(host: str, pid: int, seen: float) -> Presence:
     Args:
         host: The machine that it ran on, by its own name.
         pid: Its process id there.
-        seen: When it was surely there, in seconds since 1970. What started later under its number is another process.
+        seen: When it certainly ran, in seconds since 1970. One that started later with its id is another process.
     """
     if host != socket.gethostname():
         return Presence.ELSEWHERE
@@ -40,16 +40,16 @@ def presence(host: str, pid: int, seen: float) -> Presence:
     except (FileNotFoundError, ProcessLookupError):
         return Presence.ALIVE if _is_hidden(pid) else Presence.GONE
     except (OSError, ValueError, IndexError):
-        return Presence.ELSEWHERE  # a system that does not tell
+        return Presence.ELSEWHERE  # a system without /proc
     if state in _ENDED or start > seen + _CLOCK_SECONDS:
         return Presence.GONE
     return Presence.STOPPED if state in "Tt" else Presence.ALIVE
 
 
 def start_ticks(pid: int) -> int | None:
-    """When a process of this machine started, in clock ticks of the kernel; None where the system does not tell.
+    """When a process of this machine started, in clock ticks of the kernel; None without /proc.
 
-    With its number it names the process for as long as the machine runs, and needs no clock that people set.
+    Together with its id it identifies the process as long as the machine runs, independent of clocks that people set.
     """
     try:
         return _look(pid)[1]
@@ -58,7 +58,7 @@ def start_ticks(pid: int) -> int | None:
 
 
 def is_gone(pid: int, start: int) -> bool:
-    """Whether a process of this machine that started at `start`, as `start_ticks` tells it, has surely ended."""
+    """Whether a process of this machine that started at `start`, by `start_ticks`, has certainly ended."""
     try:
         state, ticks = _look(pid)
     except (FileNotFoundError, ProcessLookupError):
@@ -70,7 +70,7 @@ def is_gone(pid: int, start: int) -> bool:
 
 def _look(pid: int) -> tuple[str, int]:
     """The state letter of a process, and when it started, in clock ticks since the machine did."""
-    # The name is in brackets and may hold any character.
+    # The name is in brackets and may contain any character.
     fields = (_PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
     return fields[0], int(fields[19])
 
@@ -82,7 +82,7 @@ def _boot_time() -> float:
 
 
 def _is_hidden(pid: int) -> bool:
-    """Whether it is another user's, of which this system shows nothing."""
+    """Whether it is another user's, whose processes this system hides."""
     try:
         os.kill(pid, 0)
     except PermissionError:

@@ -1,4 +1,4 @@
-"""What a run directory says of its run at this moment, while its files are being replaced."""
+"""Snapshot of a run: reads all records of its directory, which may be replaced meanwhile."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ _LOG = re.compile(r"worker-(\d+)\.(\d+)\.log")
 _WHOLE = ("index", "pid", "attempt", "epoch", "step", "moves")
 _NUMBERS = ("time", "moved", "rate", "busy")
 _ATTEMPTS = 3
-"""Readings of a file that is replaced meanwhile; a network file system may then say that it is stale."""
+"""Times that a file is read: on a network file system, one that was replaced meanwhile may be stale."""
 
 AnyRecord = TypeVar("AnyRecord", bound=JsonRecord)
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What was read.
+    """The records of a run directory.
 
     Attributes:
         run: The directory.
-        name: The run's name; empty when it is not known.
-        created: When the run began, in seconds since 1970 (UTC); None when that is not known.
-        job: What its launcher says; None before the workers start, and where the directory is not the chief's.
-        workers: What the workers say, by their index.
-        unreadable: Workers whose state is damaged or absent, and why.
-        absent: Workers that left nothing here: their machines have directories of their own.
-        failure: What ended the run; None when nothing did, or that is damaged.
-        earlier: What ended the present attempt and the one before, by their numbers, where another one followed.
+        name: The run's name; empty if unknown.
+        created: When the run began, in seconds since 1970 (UTC); None if unknown.
+        job: The state of its job; None before the workers start, and if the directory is not the chief's.
+        workers: The states of the workers, in the order of their indices.
+        unreadable: Index -> the error, for workers whose state is damaged or absent.
+        absent: Workers that left nothing here, because their machines have directories of their own.
+        failure: What ended the run; None if nothing did, or the record is damaged.
+        earlier: Attempt -> what ended it, of the current attempt and the one before if another one followed.
     """
 
     run: RunDir
@@ -54,7 +54,7 @@ class Snapshot:
 
 
 def read_run(run: RunDir) -> Snapshot:
-    """Reads everything; what one worker left damaged is told apart.
+    """Reads all records. One worker's damaged record does not affect the others.
 
     Raises:
         RunDirError: The directory is not a run's, or cannot be read.
@@ -118,7 +118,7 @@ def _runs_below(path: Path) -> list[Path]:
 
 
 def _with_log(run: RunDir, job: JobState | None) -> set[int]:
-    """The workers that have written in the newest attempt: an earlier one may have had others."""
+    """The workers that have a log of the newest attempt: an earlier one may have had others."""
     found = [(int(match[1]), int(match[2])) for match in _names(run.logs_dir, _LOG)]
     newest = max((attempt for _, attempt in found), default=0) if job is None else job.attempt
     return {index for index, attempt in found if attempt == newest}

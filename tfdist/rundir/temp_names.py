@@ -1,7 +1,7 @@
-"""Names for what is written beside its place before it is renamed into it, and what is left there of dead writers.
+"""Names of temporary files, and the removal of those that killed writers have left behind.
 
-A name tells who writes: `.STEM.HOST.PID-START-RANDOM.tmp` and the suffix. So the next writer can tell what a process
-that was killed has left behind from what another one is writing at this moment.
+A name identifies its writer: `.STEM.HOST.PID-START-RANDOM.tmp` and the suffix. So the next writer can tell files of a
+process that was killed from those that another one is writing now.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ from pathlib import Path
 from tfdist.rundir.process_presence import is_gone, start_ticks
 
 TEMPORARY_GLOB = ".*.tmp*"
-"""Matches every such name, and maybe others."""
+"""Matches every such name, and possibly others."""
 
 _SIGNATURE = r"\.(?P<host>[0-9a-f]{8})\.(?P<pid>\d+)-(?P<start>\d+)-[0-9a-f]{8}\.tmp"
 _NAME = re.compile(rf"\..+{_SIGNATURE}(?:\.[^.]+)?")
 
 
 def temp_path(path: Path) -> Path:
-    """A new name beside `path` that keeps its suffix, by which Keras chooses a format; nothing is made there."""
+    """A new path beside `path` with its suffix, by which Keras chooses a format. Nothing is created."""
     process = f"{os.getpid()}-{start_ticks(os.getpid()) or 0}"
     return path.with_name(f".{path.stem}.{_host()}.{process}-{secrets.token_hex(4)}.tmp{path.suffix}")
 
 
 def remove_abandoned(path: Path) -> None:
-    """Removes the files and directories that writers of `path` have left beside it when they were killed.
+    """Removes temporary files and directories of `path` whose writers were killed.
 
-    What a process that lives is writing stays, and what was written on another machine, where nobody can look from
-    here. What cannot be removed is left for the next time.
+    Those of running processes stay, as do those of other machines, whose processes are unknown here. What cannot be
+    removed is left for the next time.
     """
     _remove_abandoned(path.parent, rf"\.{re.escape(path.stem)}{_SIGNATURE}{re.escape(path.suffix)}")
 
 
 def remove_all_abandoned(directory: Path, suffix: str) -> None:
-    """`remove_abandoned` for all files in a directory that have a suffix, which is listed once."""
+    """`remove_abandoned` for all files with a suffix in a directory, which is listed once."""
     _remove_abandoned(directory, rf"\..+{_SIGNATURE}{re.escape(suffix)}")
 
 
@@ -52,12 +52,12 @@ def _remove_abandoned(directory: Path, pattern: str) -> None:
     for entry in entries:
         match = name.fullmatch(entry.name)
         if match and match["host"] == _host() and is_gone(int(match["pid"]), int(match["start"])):
-            with contextlib.suppress(OSError):  # such as another user's, in a directory of all: the others still go
+            with contextlib.suppress(OSError):  # another user's, for example: the others are still removed
                 _remove(entry)
 
 
 def remove_all(directories: Iterable[Path]) -> None:
-    """Removes all that writers have left in some directories, where it is known that nobody writes there.
+    """Removes all temporary files in some directories, in which nobody writes at the moment.
 
     Raises:
         OSError: Something cannot be removed.
@@ -70,7 +70,7 @@ def remove_all(directories: Iterable[Path]) -> None:
 
 def _remove(path: Path) -> None:
     if path.is_dir() and not path.is_symlink():
-        # Imported here: it takes milliseconds, and whoever only reads a run directory need not load it.
+        # Imported here: it takes milliseconds, which reading a run directory need not spend.
         import shutil
 
         shutil.rmtree(path)
@@ -79,7 +79,7 @@ def _remove(path: Path) -> None:
 
 
 def _host() -> str:
-    """Where a process's number means something, in few characters: the machine, and on it the container."""
+    """Where a process id is valid, in 8 characters: the machine and the container on it."""
     namespace = ""
     with contextlib.suppress(OSError):
         namespace = os.readlink("/proc/self/ns/pid")

@@ -1,4 +1,4 @@
-"""What a worker is doing, as its state file says it: written by the worker, read by the launcher and by people."""
+"""The record of a worker's state, which the worker writes and launchers and people read."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ class WorkerState(JsonRecord):
         host: The machine's own name.
         pid: The worker's process id on that machine.
         attempt: Which start of the worker this is, from 0.
-        state: What it does; a `State` or its value.
+        state: What it is doing; a `State` or its value.
         epoch: The epoch it is in, from 0.
         step: Batches done since the run began, over epochs and attempts.
         time: When this was written, in seconds since 1970 (UTC).
-        moves: How often the worker got on: batches of any kind, callbacks, changes of state. It never falls.
-        moved: When it last did, in seconds since 1970 (UTC).
-        limit: Seconds without a move after which the worker hangs; None where it may take any time.
-        rate: Samples of the global batch per second over the last steps; 0 while that is not known.
+        moves: Batches of any kind, callbacks and changes of state so far: it grows as long as there is progress.
+        moved: When it last grew, in seconds since 1970 (UTC).
+        limit: Seconds without progress after which the worker hangs; None if it may take any time.
+        rate: Samples of the global batch per second over the last steps; 0 while unknown.
         busy: Seconds a step that this worker takes for itself, without waiting for the others, over the last steps; 0
-            while that is not known.
+            while unknown.
 
     Raises:
         ValueError: `state` is none of `State`.
@@ -75,5 +75,5 @@ class WorkerState(JsonRecord):
 
     @property
     def is_forming(self) -> bool:
-        """Whether it waits for TensorFlow to form the cluster: the only time before a `fit` that has a limit."""
+        """Whether it waits for TensorFlow to form the cluster, the only part of `starting` that has a limit."""
         return self.state is State.STARTING and self.limit is not None

@@ -81,10 +81,10 @@ def test_an_index_out_of_range_is_refused(index: int) -> None:
         Cluster.parse("a:1,b:1").check_index(index)
 
 
-def test_lists_are_the_same_in_any_spelling_and_in_one_order() -> None:
+def test_lists_are_equal_in_any_spelling_but_not_in_any_order() -> None:
     assert Cluster.parse("A:1,b:2") == Cluster.parse("a:1, B:2")
     assert Cluster.parse("a:1,b:2") != Cluster.parse("b:2,a:1")
 
 
-def test_loopback_addresses_may_stand_together() -> None:
+def test_a_cluster_may_have_only_loopback_addresses() -> None:
     assert len(Cluster.parse("127.0.0.1:1,127.0.0.2:2,localhost:3,[::1]:4")) == 4

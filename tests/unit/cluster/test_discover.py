@@ -51,7 +51,7 @@ MPI = {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_LOCAL_SIZE": "3", "PMIX_NAM
         (SLURM_STEP, 2, (0,), (0,)),
     ],
 )
-def test_who_takes_part(
+def test_the_workers_that_this_launcher_starts(
     arguments: dict[str, Any], workers: int, local: tuple[int, ...], machine: tuple[int, ...]
 ) -> None:
     found = find(**arguments)
@@ -75,7 +75,7 @@ def test_who_takes_part(
         ({"TF_CONFIG": "nonsense"}, "not valid JSON"),
     ],
 )
-def test_what_cannot_be_is_refused(arguments: dict[str, Any], says: str) -> None:
+def test_invalid_arguments_are_refused(arguments: dict[str, Any], says: str) -> None:
     with pytest.raises(ClusterError) as raised:
         find(**arguments)
     assert says in str(raised.value)
@@ -96,6 +96,6 @@ def test_a_membership_checks_itself(local: tuple[int, ...], machine: tuple[int, 
         Membership(Cluster.parse("a:1,b:1"), local, machine)
 
 
-def test_a_membership_tells_its_share() -> None:
+def test_a_membership_has_local_and_remote_workers() -> None:
     found = Membership(Cluster.parse("a:1,b:1,c:1"), (1,))
     assert (found.remote, found.has_chief, found.machine) == ((0, 2), False, (1,))

@@ -5,12 +5,12 @@ import pytest
 from tfdist.cluster.environment_variables import HIDDEN, run_variables
 
 
-def test_only_what_decides_is_shown() -> None:
+def test_only_variables_that_affect_a_run_are_shown() -> None:
     environ = {"TF_CONFIG": "{}", "HOME": "/root", "NCCL_DEBUG": "INFO", "TF_CLI_CONFIG_FILE": "x", "KERAS_BACKEND": ""}
     assert run_variables(environ) == {"KERAS_BACKEND": "", "NCCL_DEBUG": "INFO", "TF_CONFIG": "{}"}
 
 
-def test_a_secret_is_there_without_its_value() -> None:
+def test_the_value_of_a_secret_is_hidden() -> None:
     assert run_variables({"TFDIST_TOKEN": "hush"}) == {"TFDIST_TOKEN": HIDDEN}
 
 

@@ -86,9 +86,9 @@ def test_this_machines_addresses_are_among_them() -> None:
         ("", False),
     ],
 )
-def test_which_addresses_the_internet_routes(host: str, public: bool) -> None:
+def test_public_addresses(host: str, public: bool) -> None:
     assert public_addresses([host]) == ((host,) if public else ())
 
 
-def test_each_is_told_once() -> None:
+def test_each_public_address_is_returned_once() -> None:
     assert public_addresses(["8.8.8.8", "10.0.0.1", "8.8.4.4", "8.8.8.8"]) == ("8.8.8.8", "8.8.4.4")

@@ -30,7 +30,7 @@ def test_every_address_of_an_interface_is_this_machines() -> None:
     assert local_hosts([own, "192.0.2.1"]) == {own}
 
 
-def test_a_resolver_that_never_answers_costs_its_bound_once() -> None:
+def test_a_resolver_that_never_answers_is_waited_for_once() -> None:
     gate = threading.Event()
 
     def resolver(host: str) -> list[str]:

@@ -13,7 +13,7 @@ RANK = {
 }
 
 
-def test_ranks_of_one_machine_come_to_one_list() -> None:
+def test_ranks_of_one_machine_choose_the_same_list() -> None:
     found = [open_mpi.open_mpi_membership({**RANK, "OMPI_COMM_WORLD_RANK": str(rank)}) for rank in range(3)]
     assert len({str(place.cluster) for place in found if place is not None}) == 1
     assert [place.local for place in found if place is not None] == [(0,), (1,), (2,)]
@@ -31,7 +31,7 @@ def test_ports_stay_below_the_ephemeral_ones(size: int) -> None:
 
 
 @pytest.mark.parametrize("environ", [{}, {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "1"}])
-def test_outside_mpirun_or_alone_it_says_nothing(environ: dict[str, str]) -> None:
+def test_outside_mpirun_or_with_one_rank_there_is_no_membership(environ: dict[str, str]) -> None:
     assert open_mpi.open_mpi_membership(environ) is None
 
 
@@ -45,7 +45,7 @@ def test_outside_mpirun_or_alone_it_says_nothing(environ: dict[str, str]) -> Non
         ({"PMIX_NAMESPACE": ""}, "do not name a job"),
     ],
 )
-def test_what_cannot_be_known_names_workers(changed: dict[str, str], says: str) -> None:
+def test_errors_name_the_option_workers(changed: dict[str, str], says: str) -> None:
     with pytest.raises(ClusterError) as raised:
         open_mpi.open_mpi_membership({**RANK, **changed})
     assert says in str(raised.value)

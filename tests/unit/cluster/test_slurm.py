@@ -46,7 +46,7 @@ def test_broken_task_counts_are_refused() -> None:
         slurm.expand_counts("2(x")
 
 
-def test_each_task_finds_its_place() -> None:
+def test_each_task_has_its_membership() -> None:
     found = slurm.slurm_membership(STEP)
     assert found is not None and found.cluster is not None
     base = slurm.base_port(1000, 0)
@@ -62,7 +62,7 @@ def test_each_task_finds_its_place() -> None:
     ("nodes", "counts", "hosts"),
     [("node[1-3]", "1(x3)", ["node1", "node2", "node3"]), ("node7", "3", ["node7"] * 3)],
 )
-def test_distributions_that_come_to_the_same(distribution: str, nodes: str, counts: str, hosts: list[str]) -> None:
+def test_other_distributions_with_the_same_result(distribution: str, nodes: str, counts: str, hosts: list[str]) -> None:
     changed = {"SLURM_STEP_NODELIST": nodes, "SLURM_STEP_TASKS_PER_NODE": counts, "SLURM_DISTRIBUTION": distribution}
     found = slurm.slurm_membership({**STEP, **changed})
     assert found is not None and found.cluster is not None
@@ -79,16 +79,16 @@ def test_ports_stay_below_the_ephemeral_ones_and_differ_between_neighbours() -> 
 @pytest.mark.parametrize(
     "environ", [{}, {"SLURM_JOB_ID": "1"}, {**STEP, "SLURM_STEP_NUM_TASKS": "1"}, {"SLURM_PROCID": "0"}]
 )
-def test_outside_a_step_of_several_tasks_slurm_says_nothing(environ: dict[str, str]) -> None:
+def test_outside_a_step_of_several_tasks_there_is_no_membership(environ: dict[str, str]) -> None:
     assert slurm.slurm_membership(environ) is None
 
 
 @pytest.mark.parametrize(
     ("changed", "says"),
     [
-        ({"SLURM_STEP_TASKS_PER_NODE": "1"}, "do not fit"),
-        ({"SLURM_STEP_TASKS_PER_NODE": "3,1"}, "do not fit"),
-        ({"SLURM_PROCID": "3"}, "do not fit"),
+        ({"SLURM_STEP_TASKS_PER_NODE": "1"}, "contradict one another"),
+        ({"SLURM_STEP_TASKS_PER_NODE": "3,1"}, "contradict one another"),
+        ({"SLURM_PROCID": "3"}, "contradict one another"),
         ({"SLURM_PROCID": "x"}, "must be a number"),
         ({"SLURM_DISTRIBUTION": "cyclic"}, "--distribution=block"),
         ({"SLURM_DISTRIBUTION": "plane=2"}, "--distribution=block"),
@@ -98,7 +98,7 @@ def test_outside_a_step_of_several_tasks_slurm_says_nothing(environ: dict[str, s
         ),
     ],
 )
-def test_variables_that_do_not_fit_are_refused(changed: dict[str, str], says: str) -> None:
+def test_variables_that_contradict_one_another_are_refused(changed: dict[str, str], says: str) -> None:
     with pytest.raises(ClusterError) as raised:
         slurm.slurm_membership({**STEP, **changed})
     assert says in str(raised.value)

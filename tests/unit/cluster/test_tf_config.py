@@ -19,7 +19,7 @@ def test_tf_config_is_what_tensorflow_reads() -> None:
     assert parse_tf_config(tf_config_json(CLUSTER, 1)) == (CLUSTER, 1)
 
 
-def test_an_index_that_the_cluster_has_not_is_refused() -> None:
+def test_an_index_beyond_the_cluster_is_refused() -> None:
     with pytest.raises(ClusterError, match="0 to 1"):
         tf_config(CLUSTER, 2)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tfdist.config import load_config
-from tfdist.config.load import settings
+from tfdist.config.load import shared_settings
 from tfdist.config.metric_direction import direction
 from tfdist.errors import ConfigError
 
@@ -32,7 +32,7 @@ from tfdist.errors import ConfigError
         ("error_score", None),  # says both
     ],
 )
-def test_the_name_of_a_metric_tells_where_its_best_is(metric: str, expected: str | None) -> None:
+def test_direction_of_a_metric(metric: str, expected: str | None) -> None:
     assert direction(metric) == expected
 
 
@@ -45,7 +45,7 @@ def test_the_name_of_a_metric_tells_where_its_best_is(metric: str, expected: str
         (["best=gain", "best_mode=max"], "max"),
     ],
 )
-def test_where_the_best_is_found(entries: list[str], expected: str, config_file: Path) -> None:
+def test_best_direction(entries: list[str], expected: str, config_file: Path) -> None:
     section = load_config(config_file, [f"checkpoint.{entry}" for entry in entries]).checkpoint
     assert section.best_direction == expected
 
@@ -64,13 +64,13 @@ def test_where_the_best_is_found(entries: list[str], expected: str, config_file:
         (["when_busy=stop"], "checkpoint.when_busy: expected one of wait, skip"),
     ],
 )
-def test_what_cannot_be_kept(entries: list[str], problem: str, config_file: Path) -> None:
+def test_invalid_policies(entries: list[str], problem: str, config_file: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         load_config(config_file, [f"checkpoint.{entry}" for entry in entries])
     assert problem in str(caught.value)
 
 
-def test_the_best_of_an_evaluation_needs_one(config_file: Path) -> None:
+def test_best_of_a_validation_metric_needs_a_validation(config_file: Path) -> None:
     with pytest.raises(ConfigError, match=r"checkpoint.best: expected a metric of the training, as there is no data.v"):
         load_config(config_file, ["data.validation=null", "checkpoint.best=val_loss"])
 
@@ -78,7 +78,7 @@ def test_the_best_of_an_evaluation_needs_one(config_file: Path) -> None:
 @pytest.mark.parametrize(
     ("directory", "expected"), [("gs://bucket/run", "gs://bucket/run"), ("/a/b", "/a/b"), ("kept", "{cwd}/kept")]
 )
-def test_where_they_lie(directory: str, expected: str, config_file: Path) -> None:
+def test_directory(directory: str, expected: str, config_file: Path) -> None:
     config = load_config(config_file, [f"checkpoint.directory={directory}"])
     assert config.checkpoint.directory == expected.format(cwd=Path.cwd())
-    assert settings(config) == settings(load_config(config_file))  # a place, which each host may call as it likes
+    assert shared_settings(config) == shared_settings(load_config(config_file))  # hosts may have different paths

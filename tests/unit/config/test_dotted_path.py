@@ -62,6 +62,6 @@ def test_imports_modules_on_the_way() -> None:
         ("mine.raising.build", "importing mine.raising raised RuntimeError: no licence"),
     ],
 )
-def test_says_what_is_wrong(path: str, message: str) -> None:
+def test_errors(path: str, message: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(f"model.build: {message}")):
         resolve_callable(path, "model.build")

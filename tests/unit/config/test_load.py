@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from tfdist.config import RunConfig, TextSource, TfrecordSource, dump_yaml, load_config, to_dict
-from tfdist.config.load import settings
+from tfdist.config.load import shared_settings
 from tfdist.errors import ConfigError
 
 REPOSITORY = Path(__file__).parents[3]
@@ -152,7 +152,7 @@ def test_what_is_dumped_loads_again(config_file: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("text", "number"), [("1_000", 1000), ("0x1F", 31), ("0b11", 3), ("00.5", 0.5), ("-0", 0)])
-def test_numbers_that_all_read_alike(config_file: Path, text: str, number: float) -> None:
+def test_numbers_that_every_yaml_reads_alike(config_file: Path, text: str, number: float) -> None:
     assert load_config(config_file, [f"model.args.value={text}"]).model.args["value"] == number
 
 
@@ -161,7 +161,7 @@ def test_a_lane_may_have_no_sample(config_file: Path) -> None:
     assert to_dict(source)["data"]["train"]["samples"] == [0, 3]
 
 
-def test_an_equals_sign_alone_is_a_text(config_file: Path, tmp_path: Path) -> None:
+def test_a_single_equals_sign_is_a_string(config_file: Path, tmp_path: Path) -> None:
     config = load_config(config_file, ["data.train={format: text, files: a, label_separator: =}"])
     assert isinstance(config.data.train, TextSource)
     assert config.data.train.label_separator == "="
@@ -170,7 +170,7 @@ def test_an_equals_sign_alone_is_a_text(config_file: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("text", ["1e-3", "2E5", "1e3", "0x10", "on", "null", "1:30", "2026-01-01"])
-def test_a_text_that_looks_like_something_else_is_dumped_as_a_text(
+def test_a_string_that_looks_like_another_type_is_dumped_as_a_string(
     config_file: Path, tmp_path: Path, text: str
 ) -> None:
     config = load_config(config_file, [f'model.args.tag="{text}"', "model.args.rate=1e-3"])
@@ -191,17 +191,16 @@ def test_a_config_made_in_python_is_checked_too(config_file: Path) -> None:
         )
 
 
-def test_what_every_host_must_have_alike(config_file: Path) -> None:
-    alike = settings(load_config(config_file))
+def test_settings_that_all_hosts_share(config_file: Path) -> None:
+    alike = shared_settings(load_config(config_file))
     assert alike["model.args.hidden"] == [128, 64]
     assert alike["compile.optimizer.learning_rate"] == 0.002
     assert alike["data.train.split"] == "train"
     assert not [key for key in alike if key == "name" or "path" in key or key.startswith("devices")]
-    assert (
-        settings(load_config(config_file, ["data.train.path=/elsewhere.npz", "devices.memory_growth=false"])) == alike
-    )
-    assert settings(load_config(config_file, ["fit.epochs=3"])) != alike
-    assert settings(load_config(config_file, ["data.validation=null"])) != alike
+    of_this_host = ["data.train.path=/elsewhere.npz", "devices.memory_growth=false"]
+    assert shared_settings(load_config(config_file, of_this_host)) == alike
+    assert shared_settings(load_config(config_file, ["fit.epochs=3"])) != alike
+    assert shared_settings(load_config(config_file, ["data.validation=null"])) != alike
 
 
 def test_when_a_run_saves(config_file: Path) -> None:
@@ -212,11 +211,11 @@ def test_when_a_run_saves(config_file: Path) -> None:
 
 
 @pytest.mark.parametrize("value", ["2026-01-01", "{since: 2026-01-01 10:00:00}", "[!!binary aGk=]", "[{1: a}]"])
-def test_what_every_host_must_have_alike_goes_over_the_line(config_file: Path, value: str) -> None:
-    """YAML has values that JSON has not."""
-    alike = settings(load_config(config_file, [f"model.args.value={value}"]))
+def test_shared_settings_are_json(config_file: Path, value: str) -> None:
+    """YAML has types that JSON does not have."""
+    alike = shared_settings(load_config(config_file, [f"model.args.value={value}"]))
     assert json.loads(json.dumps(alike)) == alike
-    assert settings(load_config(config_file, ["model.args.value=2026-01-02"])) != alike
+    assert shared_settings(load_config(config_file, ["model.args.value=2026-01-02"])) != alike
 
 
 @pytest.mark.parametrize("entry", ["every_steps=0", "every_minutes=0", "every_minutes=soon", "keep=0", "keep=null"])

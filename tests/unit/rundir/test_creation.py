@@ -53,7 +53,7 @@ def test_default_directory_is_new_every_time(tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.parametrize(("name", "slug"), [("my model", "my-model"), ("a/../b", "a-..-b"), ("..", "run"), ("", "run")])
-def test_default_directory_stays_in_its_place(
+def test_default_directory_is_below_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, slug: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -72,7 +72,7 @@ def test_a_new_or_empty_directory_is_taken(tmp_path: Path, exists: bool, overwri
     assert entries(run.path) == ["state/run.json"]
 
 
-def test_of_two_jobs_at_once_one_gets_the_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_of_two_jobs_at_once_gets_the_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     create_run_dir(tmp_path / "a", name="digits")
     monkeypatch.setattr(os, "listdir", lambda path: [])  # what the other saw a moment before
     with pytest.raises(RunDirError, match="Another job has just begun.*own --run-dir"):
@@ -101,7 +101,7 @@ def test_overwrite_removes_nothing_else(earlier_run: RunDir) -> None:
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
-def test_a_directory_of_somebody_else_is_never_taken(tmp_path: Path, overwrite: bool) -> None:
+def test_a_directory_that_tfdist_did_not_make_is_never_taken(tmp_path: Path, overwrite: bool) -> None:
     for name in ("config.yaml", "logs/worker-0.0.log", "model.keras"):  # named as ours, but not ours
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("mine")
@@ -114,7 +114,7 @@ def test_a_directory_of_somebody_else_is_never_taken(tmp_path: Path, overwrite: 
 @pytest.mark.parametrize("place", ["file", "file/below"])
 def test_a_file_in_the_way_is_named(tmp_path: Path, place: str) -> None:
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(RunDirError, match="is not a directory, or lies below"):
+    with pytest.raises(RunDirError, match="is not a directory, or is below a file"):
         create_run_dir(tmp_path / place, name="digits")
 
 
@@ -152,7 +152,7 @@ def test_joining_makes_a_directory_of_this_machine(tmp_path: Path) -> None:
     assert entries(run.path) == ["state/run.json"]
 
 
-def test_a_run_goes_on_in_its_directory(earlier_run: RunDir) -> None:
+def test_a_run_is_resumed_in_its_directory(earlier_run: RunDir) -> None:
     record = earlier_run.run_file.read_bytes()
     run = create_run_dir(earlier_run.path, name="digits", resume="must")
     assert run.run_file.read_bytes() == record
@@ -164,7 +164,7 @@ def test_a_run_goes_on_in_its_directory(earlier_run: RunDir) -> None:
     assert next_attempt(run) == 1
 
 
-def test_resume_auto_begins_where_there_is_no_run(tmp_path: Path) -> None:
+def test_resume_auto_without_a_run_starts_one(tmp_path: Path) -> None:
     run = create_run_dir(tmp_path / "new", name="digits", resume="auto")
     assert json.loads(run.run_file.read_text())["name"] == "digits"
     assert next_attempt(run) == 0
@@ -178,7 +178,7 @@ def test_resume_auto_begins_where_there_is_no_run(tmp_path: Path) -> None:
         ("absent", True, "auto", "Expected one of them. Received: --overwrite --resume auto"),
     ],
 )
-def test_what_cannot_be_resumed(
+def test_options_that_exclude_resume(
     path: str | None, overwrite: bool, resume: Resume, message: str, tmp_path: Path
 ) -> None:
     place = None if path is None else tmp_path / path
@@ -188,7 +188,7 @@ def test_what_cannot_be_resumed(
 
 
 @pytest.mark.parametrize("resume", ["auto", "must"])
-def test_a_strangers_directory_is_not_resumed(resume: Resume, tmp_path: Path) -> None:
+def test_a_directory_that_tfdist_did_not_make_is_not_resumed(resume: Resume, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(RunDirError, match="no run to resume|not made by tfdist"):
         create_run_dir(tmp_path, name="digits", resume=resume)

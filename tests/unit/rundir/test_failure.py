@@ -26,7 +26,7 @@ ERROR = Failure(
 )
 
 
-def test_a_failure_goes_through_json() -> None:
+def test_a_failure_survives_json() -> None:
     before = dataclasses.replace(FAILURE, last_lines=("a", "b"), address="h:1")
     assert Failure.from_dict(json.loads(json.dumps(before.to_dict()))) == before
 
@@ -37,7 +37,7 @@ def test_keys_of_a_failure() -> None:
     assert list(FAILURE.to_dict()) == [*what, "epoch", "step", "log", "last_lines"]
 
 
-def test_an_error_file_comes_back_with_its_kind(tmp_path: Path) -> None:
+def test_an_error_file_is_read_with_its_kind(tmp_path: Path) -> None:
     ERROR.write_error(tmp_path / "error.json")
     content = json.loads((tmp_path / "error.json").read_text())
     what = ["index", "host", "pid", "exit_code", "type", "message", "traceback"]
@@ -46,7 +46,7 @@ def test_an_error_file_comes_back_with_its_kind(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", [None, 3, {}, {"last_lines": [], "unknown": 1}])
-def test_what_is_no_failure_is_refused(value: object) -> None:
+def test_other_content_is_refused(value: object) -> None:
     with pytest.raises(RunDirError, match="Not a Failure"):
         Failure.from_dict(value)
 
@@ -72,7 +72,7 @@ def test_a_failure_in_words() -> None:
         {"last_lines": [None]},
     ],
 )
-def test_a_failure_has_the_types_that_it_says(changed: dict[str, object]) -> None:
+def test_fields_have_their_types(changed: dict[str, object]) -> None:
     with pytest.raises(RunDirError, match="Not a Failure"):
         Failure.from_dict(FAILURE.to_dict() | changed)
 

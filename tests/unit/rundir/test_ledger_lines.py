@@ -18,7 +18,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "ledger.jsonl"
 
 
-def test_what_is_written_is_read(file: Path) -> None:
+def test_round_trip(file: Path) -> None:
     for entry in (TURN, STRETCH):
         ledger_lines.append_entry(file, entry)
     assert ledger_lines.read_ledger(file) == ledger_lines.Ledger((TURN, STRETCH))
@@ -60,7 +60,7 @@ def test_a_kill_at_any_byte_costs_one_line(file: Path) -> None:
         pytest.param(100_000 * "[", id="deep"),
     ],
 )
-def test_lines_that_say_nothing_are_counted(file: Path, line: str) -> None:
+def test_damaged_lines_are_counted(file: Path, line: str) -> None:
     file.write_text(line + "\n")
     assert ledger_lines.read_ledger(file) == ledger_lines.Ledger((), 1)
 

@@ -23,7 +23,7 @@ def child() -> Iterator[subprocess.Popen[bytes]]:
     process.communicate()
 
 
-def test_a_process_that_is_there() -> None:
+def test_a_process_that_is_alive() -> None:
     assert presence(HOST, os.getpid(), time.time()) is Presence.ALIVE
 
 
@@ -42,7 +42,7 @@ def test_a_process_that_is_stopped_and_then_gone(child: subprocess.Popen[bytes])
     assert presence(HOST, child.pid, time.time()) is Presence.GONE
 
 
-def test_another_machine_tells_nothing() -> None:
+def test_a_process_of_another_machine() -> None:
     assert presence(f"not-{HOST}", os.getpid(), time.time()) is Presence.ELSEWHERE
 
 

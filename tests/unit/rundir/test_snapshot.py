@@ -33,7 +33,7 @@ def put(run: RunDir, *indices: int) -> None:
         dataclasses.replace(STATE, index=index).write(run.state_file(index))
 
 
-def test_everything_that_is_there(run: RunDir) -> None:
+def test_all_records_are_read(run: RunDir) -> None:
     put(run, 1, 0, 10)
     job = JobState("running", 2, "h", 7, 8.5)
     job.write(run.job_file)
@@ -81,7 +81,7 @@ def test_one_damaged_state_leaves_the_others(run: RunDir, text: str) -> None:
     assert "worker-1.json" in found.unreadable[1]
 
 
-def test_a_worker_that_left_a_log_and_no_state(run: RunDir) -> None:
+def test_a_worker_with_a_log_and_no_state(run: RunDir) -> None:
     put(run, 0)
     run.log_file(1, 0).write_text("")
     found = read_run(run)
@@ -90,7 +90,7 @@ def test_a_worker_that_left_a_log_and_no_state(run: RunDir) -> None:
 
 
 @pytest.mark.parametrize("has_job", [True, False])
-def test_workers_of_an_earlier_attempt_are_not_missed(run: RunDir, has_job: bool) -> None:
+def test_workers_of_an_earlier_attempt_are_not_expected(run: RunDir, has_job: bool) -> None:
     """A run that goes on with fewer."""
     put(run, 0)
     for index, attempt in ((0, 0), (1, 0), (2, 0), (0, 1)):
@@ -113,14 +113,14 @@ def test_other_damaged_files_break_nothing(run: RunDir, name: str, text: str) ->
     assert found.created is None or math.isfinite(found.created)
 
 
-def test_what_other_writers_leave_beside_is_not_read(run: RunDir) -> None:
+def test_temporary_files_are_not_read(run: RunDir) -> None:
     for name in (".worker-0.0123abcd.tmp.json", "worker-0.0.error.json", "worker-x.json", "notes.txt"):
         (run.state_dir / name).write_text("{")
     found = read_run(run)
     assert (found.workers, found.unreadable) == ((), {})
 
 
-def test_files_are_replaced_meanwhile(run: RunDir) -> None:
+def test_files_that_are_replaced_while_they_are_read(run: RunDir) -> None:
     put(run, 0, 1)
     ended = threading.Event()
 
@@ -141,7 +141,7 @@ def test_files_are_replaced_meanwhile(run: RunDir) -> None:
         writer.join()
 
 
-def test_what_is_no_run_directory_is_named(tmp_path: Path) -> None:
+def test_a_directory_that_is_not_a_run(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for path, received in ((tmp_path, "a directory"), (tmp_path / "file", "a file"), (tmp_path / "b", "nothing")):
         with pytest.raises(RunDirError, match=f"not a run directory. Expected .*state/run.json.*Received: {received}"):

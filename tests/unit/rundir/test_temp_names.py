@@ -48,7 +48,7 @@ def writer(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Writer]:
     writer.kill()
 
 
-def test_what_a_killed_writer_left_is_removed(writer: Writer, tmp_path: Path) -> None:
+def test_files_of_a_killed_writer_are_removed(writer: Writer, tmp_path: Path) -> None:
     writer.kill()
     remove_abandoned(tmp_path / "other.keras")
     remove_abandoned(tmp_path / "my.model.h5")
@@ -57,19 +57,19 @@ def test_what_a_killed_writer_left_is_removed(writer: Writer, tmp_path: Path) ->
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_being_written_stays(writer: Writer, tmp_path: Path) -> None:
+def test_files_of_a_running_writer_stay(writer: Writer, tmp_path: Path) -> None:
     remove_abandoned(tmp_path / "my.model.keras")
     assert writer.path.exists()
 
 
-def test_what_another_machine_wrote_stays(writer: Writer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_of_another_machine_stay(writer: Writer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     writer.kill()
     monkeypatch.setattr(socket, "gethostname", lambda: "elsewhere")
     remove_abandoned(tmp_path / "my.model.keras")
     assert writer.path.exists()
 
 
-def test_a_process_of_the_same_number_is_another_one(tmp_path: Path) -> None:
+def test_another_process_with_the_same_pid(tmp_path: Path) -> None:
     target = tmp_path / "model.keras"
     own = temp_path(target)
     number = f".{os.getpid()}-"
@@ -81,7 +81,7 @@ def test_a_process_of_the_same_number_is_another_one(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [own]
 
 
-def test_one_that_cannot_be_removed_keeps_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_cannot_be_removed_does_not_keep_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = tmp_path / "model.keras"
     own = temp_path(target).name
     earlier = {tmp_path / re.sub(rf"{os.getpid()}-\d+", f"{os.getpid()}-{start}", own) for start in (1, 2, 3)}
@@ -100,7 +100,7 @@ def test_one_that_cannot_be_removed_keeps_no_other(tmp_path: Path, monkeypatch: 
     assert list(tmp_path.iterdir()) == [stays]
 
 
-def test_strangers_names_are_not_touched(tmp_path: Path) -> None:
+def test_other_files_are_not_touched(tmp_path: Path) -> None:
     names = [".model.tmp.keras", ".model.0123abcd.tmp.keras", "model.keras", ".model.keras", ".modelx.tmp"]
     for name in names:
         (tmp_path / name).write_text("mine")
@@ -109,19 +109,19 @@ def test_strangers_names_are_not_touched(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == sorted(names)
 
 
-def test_where_nobody_writes_all_is_removed(writer: Writer, tmp_path: Path) -> None:
+def test_remove_all(writer: Writer, tmp_path: Path) -> None:
     remove_all([tmp_path])
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", ["model.keras", "model.weights.h5", "folder", ".hidden", "m" * 150 + ".keras"])
-def test_the_suffix_stays_and_the_name_is_short_enough(name: str, tmp_path: Path) -> None:
+def test_names_keep_the_suffix_and_are_short_enough(name: str, tmp_path: Path) -> None:
     path = temp_path(tmp_path / name)
     assert path.suffix == ((tmp_path / name).suffix or ".tmp")
     path.write_text("half")
 
 
-def test_the_next_writer_removes_what_the_killed_one_left(writer: Writer, tmp_path: Path) -> None:
+def test_the_next_writer_removes_files_of_a_killed_one(writer: Writer, tmp_path: Path) -> None:
     writer.kill()
     with replacing(tmp_path / "my.model.keras") as temporary:
         temporary.write_text("whole")

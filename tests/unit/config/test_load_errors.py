@@ -142,7 +142,7 @@ OVERRIDES = [
 
 
 @pytest.mark.parametrize(("override", "message"), OVERRIDES, ids=[override for override, _ in OVERRIDES])
-def test_an_override_that_cannot_be(config_file: Path, override: str, message: str) -> None:
+def test_an_invalid_override(config_file: Path, override: str, message: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(message)) as raised:
         load_config(config_file, [override])
     assert str(raised.value).startswith(f"--set {override}: ")
@@ -154,7 +154,7 @@ def test_an_override_of_another_form(config_file: Path, override: str) -> None:
         load_config(config_file, [override])
 
 
-def test_an_override_into_something_that_is_no_section(config_file: Path) -> None:
+def test_an_override_within_a_value_that_is_not_a_section(config_file: Path) -> None:
     text = "--set name.first: name is no section, so that it has no key first. Expected a mapping. Received: "
     with pytest.raises(ConfigError, match=re.escape(text)):
         load_config(config_file, ["name.first=a"])
@@ -181,7 +181,7 @@ def test_an_override_that_is_not_yaml(config_file: Path) -> None:
         ("1" * 5000, "is read as int and is none (Exceeds the limit"),
     ],
 )
-def test_a_value_that_looks_like_something_and_cannot_be_it(config_file: Path, value: str, message: str) -> None:
+def test_an_impossible_scalar(config_file: Path, value: str, message: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(message)) as raised:
         load_config(config_file, [f"model.args.value={value}"])
     assert str(raised.value).startswith("--set model.args.value=")
@@ -224,7 +224,7 @@ def test_a_mistake_in_the_file(config_file: Path, old: str, new: str, message: s
 
 
 @pytest.mark.parametrize("content", [b"", b"- a\n", b"just text\n", b"null\n"])
-def test_a_file_that_is_no_mapping(config_file: Path, content: bytes) -> None:
+def test_a_file_that_is_not_a_mapping(config_file: Path, content: bytes) -> None:
     config_file.write_bytes(content)
     with pytest.raises(ConfigError, match="expected a config, a mapping of keys to values. Received: "):
         load_config(config_file)
