@@ -17,7 +17,7 @@ from tfdist.config.data_sections import (
     TextSource,
     TfrecordSource,
 )
-from tfdist.training.config_run.input_description import input_of
+from tfdist.training.config_run.input_description import describe_input
 
 HERE = __name__
 
@@ -56,6 +56,6 @@ IMAGE = {"x": FeatureConfig(dtype="image", shape=[4, 4, 3]), "y": FeatureConfig(
     ],
 )
 def test_what_samples_go_through(section: SourceConfig, decodes: bool, python: str, function: str) -> None:
-    found = input_of(section)
+    found = describe_input(section)
     assert (found.format, found.decodes, found.python, found.function) == (section.format, decodes, python, function)
     assert found.cores >= 1

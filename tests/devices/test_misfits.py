@@ -10,7 +10,7 @@ import tensorflow as tf
 
 import tfdist.data
 from tfdist import keras_repairs
-from tfdist.training.config_run.shape_diagnosis import misfit
+from tfdist.training.config_run.shape_diagnosis import diagnose_shapes
 
 X, CLASSES = np.zeros((4, 3), np.float32), np.zeros(4, np.int64)
 SPARSE = "sparse_categorical_crossentropy"
@@ -51,7 +51,7 @@ def test_what_does_not_fit_is_found(
         model = model_of(outputs)
     good = tfdist.data.arrays(X, CLASSES, batch_size=4, strategy=strategy)
     bad = tfdist.data.arrays(x, y, batch_size=4, strategy=strategy)
-    found = misfit(
+    found = diagnose_shapes(
         model, loss, {"data.train": good if outputs == 1 and loss == SPARSE else None, "data.validation": bad}
     )
     if expected is None:

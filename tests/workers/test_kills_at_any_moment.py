@@ -29,7 +29,7 @@ KILLS = int(os.environ.get("TFDIST_KILLS", 30 if SLOW else 3))
 SEED = int(os.environ.get("TFDIST_KILLS_SEED", 1))
 ATTEMPT_SECONDS = 60
 RUN_SECONDS = ATTEMPT_SECONDS * (KILLS + 2)
-_GOES_ON = re.compile(r"goes on after step ([\d,]+)")
+_RESUMES = re.compile(r"resumes after step ([\d,]+)")
 
 
 def train(config: Path, run: RunDir, plan: Sequence[Kill], *options: str, expected: int = 0) -> None:
@@ -65,7 +65,7 @@ def kill_at_the_beginning(run: RunDir, attempt: int, kill: Kill, launcher: subpr
 
 def starts(run: RunDir, attempts: int) -> list[int | None]:
     """The steps done before each attempt, as its chief said; None where it was killed before."""
-    found = [_GOES_ON.search(run.log_file(0, attempt).read_text()) for attempt in range(attempts)]
+    found = [_RESUMES.search(run.log_file(0, attempt).read_text()) for attempt in range(attempts)]
     return [0 if number == 0 else match and int(match[1].replace(",", "")) for number, match in enumerate(found)]
 
 

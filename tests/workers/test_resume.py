@@ -123,7 +123,7 @@ def test_a_killed_run_ends_as_the_one_that_was_not(
     assert STEPS < last < STEPS * EPOCHS
     resumed = train(config, run, *WAYS[way], "--resume", "must")
     assert resumed.returncode == 0, resumed.stderr
-    assert f"goes on after step {last}" in resumed.stdout
+    assert f"resumes after step {last}" in resumed.stdout
     same(whole, end_of(run))
     state = WorkerState.read(run.state_file(0))
     assert state is not None and (state.step, state.attempt) == (STEPS * EPOCHS, 1)

@@ -47,8 +47,8 @@ def test_a_script_that_is_killed_once_ends_as_the_one_that_was_not(whole: Path, 
     killed = tfdist(*options, SCRIPT, "KILL", "edited", timeout=BOUND)
     assert killed.returncode == 0, killed.stderr
     assert "killed by SIGKILL" in killed.stderr
-    assert "tfdist: fit 1 goes on after step 8 (epoch 2, 0 batches done)" in killed.stderr
-    assert "tfdist: fit 2 goes on after step 18 (epoch 3, 2 batches done)" in killed.stderr
+    assert "tfdist: fit 1 resumes after step 8 (epoch 2, 0 batches done)" in killed.stderr
+    assert "tfdist: fit 2 resumes after step 18 (epoch 3, 2 batches done)" in killed.stderr
     for index in range(2):
         assert said(run, index, 1) == said(whole, index, 0)
     assert resumes(run) == [(0, 8, 1), (1, 18, 1)]

@@ -80,14 +80,14 @@ def callbacks(
     restarted = resume is None and assignment is not None and is_restart(assignment)
     if resume is None:
         resume = "never" if assignment is None else wanted_resume(assignment)
-    keeping = CheckpointOptions(
+    options = CheckpointOptions(
         run, every_steps, every_minutes, keep, resume, overwrite, is_asked_for=True, is_restart=restarted
     )
     record = None
     if here.is_chief:
         _make(run)
         record = RunRecordCallback(run)
-    return [*([] if record is None else [record]), CheckpointRequest(keeping, record)]
+    return [*([] if record is None else [record]), CheckpointRequest(options, record)]
 
 
 def _make(run: RunDir) -> None:

@@ -1,4 +1,4 @@
-"""What a run writes down of itself, so that it can be run again."""
+"""Provenance of a run: the resolved config, or the script and its arguments, with seed and versions."""
 
 from __future__ import annotations
 

@@ -22,27 +22,27 @@ _log = logging.getLogger("tfdist")
 class RunRecordCallback(keras.callbacks.Callback):
     """Writes `metrics.jsonl`, `history.json` and TensorBoard's `events/` at the end of every epoch.
 
-    A disk that takes nothing must not end the training: it is said, and the record of the next epoch has this one too,
-    all but its events.
+    A full disk does not end the training: it is logged, and the record of the next epoch includes this one, except its
+    events.
 
     Args:
         run: The run directory, which exists.
-        before: What `kept` gave in the process whose training goes on; None where it begins.
+        state: What `state` was in the process whose training resumes; None where it begins.
     """
 
-    def __init__(self, run: RunDir, before: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, run: RunDir, state: Mapping[str, Any] | None = None) -> None:
         super().__init__()
         self._run = run
         self._history: dict[str, list[float]] = {}
         self._lines: list[str] = []
         self._events: dict[str, EventFile] = {}
-        if before is not None:
-            self.go_on(before)
+        if state is not None:
+            self.restore(state)
 
-    def go_on(self, before: Mapping[str, Any]) -> None:
-        """Goes on with the record of another process: what `kept` gave there."""
-        self._history = {name: list(values) for name, values in before["history"].items()}
-        self._lines = list(before["lines"])
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Resumes the record of another process, from what `state` was there."""
+        self._history = {name: list(values) for name, values in state["history"].items()}
+        self._lines = list(state["lines"])
 
     @property
     def history(self) -> dict[str, list[float]]:
@@ -50,8 +50,8 @@ class RunRecordCallback(keras.callbacks.Callback):
         return self._history
 
     @property
-    def kept(self) -> dict[str, Any]:
-        """What another process needs to go on with the record, in JSON's types."""
+    def state(self) -> dict[str, Any]:
+        """What another process needs to resume the record, in JSON's types."""
         return {"history": {name: list(values) for name, values in self._history.items()}, "lines": list(self._lines)}
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
@@ -60,13 +60,13 @@ class RunRecordCallback(keras.callbacks.Callback):
             self._history.setdefault(name, []).append(value)
         self._lines.append(json.dumps({"epoch": epoch, "time": time.time(), **values}) + "\n")
         try:
-            # Whole files, so that a reader or a crash never meets half a line.
+            # Whole files, so that no reader ever meets half a line.
             atomic_files.write_text(self._run.metrics_file, "".join(self._lines), durable=False)
             atomic_files.write_json(self._run.history_file, self._history, durable=False)
             self._write_events(epoch, values)
         except RunDirError as error:
             _log.warning("The record of epoch %d is not written. The training goes on without. %s", epoch + 1, error)
-            # A record that is cut short would end what TensorBoard reads of a file: the next epoch begins another.
+            # TensorBoard reads a file up to a record that is cut short: the next epoch begins another file.
             self._close_events()
 
     def on_train_end(self, logs: Mapping[str, float] | None = None) -> None:
@@ -74,7 +74,7 @@ class RunRecordCallback(keras.callbacks.Callback):
 
     def _close_events(self) -> None:
         while self._events:
-            # Everything was flushed when it was written, or its loss was said.
+            # Everything was flushed when it was written, or its loss was logged.
             with contextlib.suppress(RunDirError):
                 self._events.popitem()[1].close()
 

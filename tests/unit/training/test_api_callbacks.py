@@ -1,4 +1,4 @@
-"""Where `tfdist.callbacks` keeps what it keeps, and what it goes on with, by how the process was started."""
+"""Where `tfdist.callbacks` saves, and what it resumes, by how the process was started."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         assignment = None if assigned is None else Assignment(**{**fields, **assigned})
         monkeypatch.setattr(api.session, "current", lambda: SimpleNamespace(is_chief=True))
         monkeypatch.setattr(Assignment, "from_environ", lambda: assignment)
-        record, wish = api.callbacks(*arguments, **options)
-        assert isinstance(record, RunRecordCallback) and isinstance(wish, CheckpointRequest)
-        assert wish.keeping.run.path.is_dir()
-        return wish.keeping
+        record, request = api.callbacks(*arguments, **options)
+        assert isinstance(record, RunRecordCallback) and isinstance(request, CheckpointRequest)
+        assert request.options.run.path.is_dir()
+        return request.options
 
     return ask
 
@@ -49,8 +49,8 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     ],
 )
 def test_where_it_is_kept(asked: Any, assigned: Any, arguments: tuple[str, ...], place: str, tmp_path: Path) -> None:
-    keeping = asked(assigned, *arguments)
-    assert (keeping.run.path, keeping.is_asked_for) == (tmp_path / place, True)
+    found = asked(assigned, *arguments)
+    assert (found.run.path, found.is_asked_for) == (tmp_path / place, True)
 
 
 @pytest.mark.parametrize(
@@ -68,8 +68,8 @@ def test_where_it_is_kept(asked: Any, assigned: Any, arguments: tuple[str, ...],
     ],
 )
 def test_what_it_goes_on_with(asked: Any, assigned: Any, options: Any, resume: str, is_restart: bool) -> None:
-    keeping = asked(assigned, "elsewhere", **options)
-    assert (keeping.resume, keeping.is_restart) == (resume, is_restart)
+    found = asked(assigned, "elsewhere", **options)
+    assert (found.resume, found.is_restart) == (resume, is_restart)
 
 
 def test_without_a_launcher_it_must_be_told_where(asked: Any) -> None:

@@ -1,7 +1,7 @@
-"""What the callbacks of a `fit` know that its end depends on: read for a checkpoint, and given back.
+"""State of the callbacks of a `fit`: read for a checkpoint, and restored from it.
 
-Of Keras's callbacks it is known which attributes those are. A callback of the user's own names them itself, in its
-attribute `kept_attributes`, a sequence of names.
+The attributes of Keras's callbacks that make up their state are listed here. A callback of the user's own names its
+attributes itself, in its attribute `kept_attributes`, a sequence of names.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import keras
 import numpy as np
 
 NAMES = "kept_attributes"
-"""In which a callback of the user's own names its attributes."""
+"""The attribute in which a callback of the user's own names those of its state."""
 
 _OF_KERAS: dict[type, tuple[str, ...]] = {
     keras.callbacks.EarlyStopping: ("wait", "stopped_epoch", "best", "best_epoch", "best_weights"),
@@ -26,13 +26,13 @@ _OF_KERAS: dict[type, tuple[str, ...]] = {
 }
 _PREFIX = "callbacks"
 _ARRAY, _DTYPE = "$array", "$dtype"
-"""The keys of an array's name, in its place, and of its dtype where NumPy's files do not know it."""
+"""The keys of the name that stands for an array, and of its dtype where NumPy's files do not know it."""
 
 _REGISTERED = 2
-"""NumPy's number for a dtype that somebody else has made, such as bfloat16."""
+"""NumPy's number for a dtype that another library registered, such as bfloat16."""
 
 _PAIRS = "$pairs"
-"""The key of a dict's keys and values, where JSON would turn its keys into texts, or they look like one of these."""
+"""The key of a dict's items, where JSON would turn its keys into texts, or one of them begins with $."""
 
 
 def read(callbacks: Sequence[Any]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -60,7 +60,7 @@ def read(callbacks: Sequence[Any]) -> tuple[dict[str, Any], dict[str, np.ndarray
             return {_PAIRS: [[_plain_key(key, place), entry] for key, entry in entries.items()]}
         if isinstance(value, list | tuple):
             return [plain(entry, f"{place}/{number}") for number, entry in enumerate(value)]
-        # A copy: a callback may change its own while a checkpoint is written.
+        # A copy: a callback may change its array while a checkpoint is written.
         array = np.array(value)
         if array.dtype.kind in "OSU":
             raise TypeError(f"{place} is a {type(value).__name__}")
@@ -77,7 +77,7 @@ def read(callbacks: Sequence[Any]) -> tuple[dict[str, Any], dict[str, np.ndarray
 
 
 def write(callbacks: Sequence[Any], states: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> list[str]:
-    """Gives callbacks what `read` returned of those with the same names.
+    """Restores what `read` returned, to the callbacks of the same names.
 
     Returns:
         The names of states for which there is no callback.

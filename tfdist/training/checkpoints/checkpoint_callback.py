@@ -1,4 +1,4 @@
-"""The callback that makes a run's checkpoints, and with which a training goes on from one."""
+"""The callback that makes a run's checkpoints, and resumes a training from one."""
 
 from __future__ import annotations
 
@@ -31,29 +31,29 @@ RANDOM = "random"
 
 
 class CheckpointCallback(keras.callbacks.Callback):
-    """Saves when it is due, between two batches that are the same on all workers; give it to `fit` on each of them.
+    """Saves when a checkpoint is due, after the same batch on all workers; give it to `fit` on each of them.
 
     It comes after the callback that keeps the run's record, so that an epoch's checkpoint has the epoch's record.
 
     Args:
         checkpoints: Those of the run.
-        policy: When one is due, besides the end of every epoch.
-        facts: The summary of each, but for the place, the time and what only a running training knows.
+        policy: When one is due, besides at the end of every epoch.
+        base_summary: The summary of each, without position, time and what only a running training knows.
         steps: Steps of an epoch.
         record: Returns the run's record of its epochs so far, in JSON's types.
-        resumed: The checkpoint from which the training goes on; None where it begins.
+        resumed: The checkpoint that the training resumes from; None where it begins.
         strategy: The process's strategy.
         saving: Entered while the training waits for a checkpoint.
     """
 
     ignores_batches = True
-    """But for those after `steps_until_due` steps."""
+    """Except those after `steps_until_due` steps."""
 
     def __init__(
         self,
         checkpoints: CheckpointManager,
         policy: SavePolicy,
-        facts: CheckpointSummary,
+        base_summary: CheckpointSummary,
         steps: int,
         record: Callable[[], Mapping[str, Any]],
         resumed: CheckpointSummary | None,
@@ -62,8 +62,8 @@ class CheckpointCallback(keras.callbacks.Callback):
     ) -> None:
         super().__init__()
         self._checkpoints = checkpoints
-        self._due = CheckpointSchedule(policy, strategy)
-        self._facts = facts
+        self._schedule = CheckpointSchedule(policy, strategy)
+        self._base_summary = base_summary
         self._steps = steps
         self._record = record
         self._resumed = resumed
@@ -71,20 +71,20 @@ class CheckpointCallback(keras.callbacks.Callback):
         self._saving = saving
         self._weights: WeightsCopy | None = None
         self._is_chief = worker_rank(strategy) == 0
-        self._position = facts.position if resumed is None else resumed.position
+        self._position = base_summary.position if resumed is None else resumed.position
         self._saved_at = self._tried_at = None if resumed is None else resumed.position
         self._logs: dict[str, float] = {}
         self._values: dict[str, np.ndarray] = {}
         self._before_test: dict[str, np.ndarray] | None = None
 
     def steps_until_due(self) -> float:
-        """In how many steps of the training this callback wants to see one end; the same on all workers."""
-        return self._due.steps_until_due(self._total)
+        """After how many steps this callback wants to be called; the same on all workers."""
+        return self._schedule.steps_until_due(self._total)
 
     def save_now(self) -> str | None:
-        """Saves, on all workers together, between two batches; for a training that is to end before its end.
+        """Saves between two batches, on all workers together, for a training that is stopped before its end.
 
-        It returns when the checkpoint is on the disk. Where that failed before at this place, it is tried once more.
+        It returns when the checkpoint is on the disk. Where that failed before at this step, it is tried once more.
 
         Returns:
             What was saved where, for people; None when it could not be saved, or no step has been done.
@@ -102,10 +102,11 @@ class CheckpointCallback(keras.callbacks.Callback):
             self._values = self._checkpoints.replica_values()
             with self._strategy.scope():
                 training_state.prepare(self._values)
-            self._give_back({**training_state.persistent_state(self.model), **self._passing(metrics=False)})
+            persistent = training_state.persistent_state(self.model)
+            self._restore_values({**persistent, **self._transient_state(metrics=False)})
             if RANDOM in self._values:
                 random_state.write(self._values[RANDOM], self._strategy)
-        self._due.begin(self._total)
+        self._schedule.begin(self._total)
 
     def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
         resumed, self._resumed = self._resumed, None
@@ -113,8 +114,8 @@ class CheckpointCallback(keras.callbacks.Callback):
             self._position = Position(epoch)
             return
         if resumed.step:
-            # Only now: Keras resets the metrics at the begin of an epoch.
-            self._give_back(self._passing(metrics=True))
+            # Only now: Keras resets the metrics at the start of an epoch.
+            self._restore_values(self._transient_state(metrics=True))
         if resumed.step == self._steps:
             fit_state(self.model).logs_before = resumed.logs
         self._logs = dict(resumed.logs)
@@ -124,12 +125,12 @@ class CheckpointCallback(keras.callbacks.Callback):
         step = batch + 1 + fit_state(self.model).untold_steps
         self._position = dataclasses.replace(self._position, step=step)
         self._logs = _numbers(logs)
-        if self._tried_at != self._position and self._due.is_due(self._total):
+        if self._tried_at != self._position and self._schedule.is_due(self._total):
             self._save()
 
     def on_test_begin(self, logs: Logs = None) -> None:
-        # The evaluation at the end of an epoch takes the metrics for itself; a stop in its midst must know the epoch's.
-        self._before_test = self._read_passing(metrics=True)
+        # The evaluation at the end of an epoch resets the metrics; a stop during it must know the epoch's.
+        self._before_test = self._read_transient(metrics=True)
 
     def on_test_end(self, logs: Logs = None) -> None:
         self._before_test = None
@@ -137,14 +138,14 @@ class CheckpointCallback(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         self._position = Position(epoch + 1)
         self._logs = {}
-        # The epoch's metrics come with no other one.
+        # Only this checkpoint can have the epoch's metrics.
         self._save(must=True, metrics=_numbers(logs))
 
     def on_train_end(self, logs: Logs = None) -> None:
         if self._is_chief:
             with self._saving():
                 self._checkpoints.finish()
-            # The model keeps its callbacks for longer than it trains, and this is as large as its checkpoint.
+            # The model outlives its training and holds its callbacks, and this copy is as large as a checkpoint.
             self._weights = None
 
     def _where(self) -> str:
@@ -156,10 +157,10 @@ class CheckpointCallback(keras.callbacks.Callback):
         return self._position.total(self._steps)
 
     def _save(self, *, must: bool = False, metrics: Mapping[str, float] | None = None) -> bool:
-        """Copies what a checkpoint needs, which is then written while the training goes on.
+        """Copies what a checkpoint needs, which is then written while the training continues.
 
         Args:
-            must: Whether one is made even if the one before is still being written, and such ones are left out.
+            must: Whether one is made even if the one before is still being written and the run skips such ones.
             metrics: Of the epoch that ends here.
 
         Returns:
@@ -172,19 +173,19 @@ class CheckpointCallback(keras.callbacks.Callback):
         self._tried_at = self._position
         made = self._agreed(lambda: self._checkpoints.ready(self._total, must=must))
         if made:
-            passing = self._before_test
-            if passing is None:
-                passing = self._read_passing(metrics=self._position.step > 0)
-            lasting = replica_values.read(training_state.persistent_state(self.model), self._strategy)
-            values = lasting | passing | self._own_values()
+            transient = self._before_test
+            if transient is None:
+                transient = self._read_transient(metrics=self._position.step > 0)
+            persistent = replica_values.read(training_state.persistent_state(self.model), self._strategy)
+            values = persistent | transient | self._own_values()
             if self._is_chief:
                 self._begin_to_write(values, metrics)
             self._saved_at = self._position
-        self._due.saved()
+        self._schedule.saved()
         return made
 
     def _finish(self) -> bool:
-        """Waits until what was begun is on the disk; returns whether it is, the same on all workers."""
+        """Waits until the last checkpoint is on the disk; returns whether it is, the same on all workers."""
         with self._saving():
             return self._agreed(self._checkpoints.finish)
 
@@ -194,7 +195,7 @@ class CheckpointCallback(keras.callbacks.Callback):
 
     def _begin_to_write(self, values: Mapping[str, np.ndarray], metrics: Mapping[str, float]) -> None:
         summary = dataclasses.replace(
-            self._facts,
+            self._base_summary,
             epoch=self._position.epoch,
             step=self._position.step,
             total=self._total,
@@ -209,18 +210,18 @@ class CheckpointCallback(keras.callbacks.Callback):
         self._checkpoints.save(self._weights, values, summary)
 
     def _own_values(self) -> dict[str, np.ndarray]:
-        """Further arrays of a checkpoint, by names of their own; the chief's count."""
+        """Further arrays of a checkpoint, by names of their own; those of the chief are written."""
         return {}
 
-    def _read_passing(self, *, metrics: bool) -> dict[str, np.ndarray]:
-        """What an evaluation changes: seeds, metrics, the random states that no model holds."""
-        values = replica_values.read(self._passing(metrics=metrics), self._strategy)
+    def _read_transient(self, *, metrics: bool) -> dict[str, np.ndarray]:
+        """Reads what an evaluation changes: seeds, metrics, the random states that no model holds."""
+        values = replica_values.read(self._transient_state(metrics=metrics), self._strategy)
         return values | {RANDOM: random_state.read(self._strategy)}
 
-    def _passing(self, *, metrics: bool) -> dict[str, replica_values.ReplicaCopies]:
+    def _transient_state(self, *, metrics: bool) -> dict[str, replica_values.ReplicaCopies]:
         return training_state.transient_state(self.model, metrics=metrics)
 
-    def _give_back(self, parts: Mapping[str, replica_values.ReplicaCopies]) -> None:
+    def _restore_values(self, parts: Mapping[str, replica_values.ReplicaCopies]) -> None:
         try:
             replica_values.write(self._values, parts, self._strategy)
         except ValueError as error:

@@ -1,4 +1,4 @@
-"""What a script wants kept of its `fit`s, and where: asked for by `tfdist.callbacks`, or by how it was started."""
+"""Options of a script's checkpoints, from `tfdist.callbacks` or from how the script was started."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tfdist.rundir import RunDir
 from tfdist.training.run_record_callback import RunRecordCallback
 
 EVERY_MINUTES = 10.0
-"""Between two checkpoints of a script, where it does not say."""
+"""Between two checkpoints of a script that does not say."""
 
 KEEP = 3
 
@@ -28,12 +28,12 @@ class CheckpointOptions:
         run: The directory with the folder of checkpoints.
         every_steps: After each multiple of so many steps of the `fit`; None for never.
         every_minutes: When the last one is so old; None for never.
-        keep: How many are left.
-        resume: Whether a `fit` goes on from a checkpoint in the directory: if there is one, in any case, or never.
+        keep: How many are kept.
+        resume: Whether a `fit` resumes from a checkpoint in the directory: if there is one, in any case, or never.
         overwrite: Whether checkpoints of an earlier training in the directory may go.
-        is_asked_for: Whether the script asks for them, and not just how it was started.
-        is_restart: Whether it resumes for the one reason that its job was restarted: what another job has left in the
-            directory is an earlier training's, as it was at the job's first start.
+        is_asked_for: Whether the script itself asks for checkpoints.
+        is_restart: Whether it resumes only because its job was restarted: checkpoints of another job in the directory
+            are an earlier training's, as they were at the job's first start.
 
     Raises:
         UsageError: A number is not positive, or not whole where it must be, or `resume` is none of the three.
@@ -66,7 +66,7 @@ class CheckpointOptions:
 
 
 def _is_number(value: object, kind: type | types.UnionType) -> bool:
-    """True and False are integers for Python, and none for people."""
+    """True and False are integers for Python, but not for people."""
     return isinstance(value, kind) and not isinstance(value, bool)
 
 
@@ -76,7 +76,7 @@ def wanted_resume(assignment: Assignment) -> Resume:
 
 
 def is_restart(assignment: Assignment) -> bool:
-    """Whether a worker goes on for the one reason that its group was restarted."""
+    """Whether a worker resumes only because its group was restarted."""
     return assignment.resume == "never" and assignment.attempt > 0
 
 
@@ -86,7 +86,7 @@ def is_verified(assignment: Assignment | None) -> bool:
 
 
 def options_of_start(assignment: Assignment | None) -> CheckpointOptions | None:
-    """What the way in which a script was started asks for: checkpoints where it may have to go on, else None."""
+    """The options that the start of a script asks for: checkpoints where it may have to resume, else None."""
     if assignment is None or assignment.target_kind == "config" or assignment.recording is not None:
         return None
     resume = wanted_resume(assignment)
@@ -96,17 +96,17 @@ def options_of_start(assignment: Assignment | None) -> CheckpointOptions | None:
 
 
 class CheckpointRequest(keras.callbacks.Callback):
-    """Stands among the callbacks of a `fit` and says what is to be kept of it; does nothing itself.
+    """Asks, among the callbacks of a `fit`, for its checkpoints; does nothing itself.
 
     Args:
-        keeping: How.
-        record: What writes the record of the `fit`; None on a worker that writes none.
+        options: How they are made.
+        record: Keeps the record of the `fit`; None on a worker that keeps none.
     """
 
     async_safe = True
     ignores_batches = True
 
-    def __init__(self, keeping: CheckpointOptions, record: RunRecordCallback | None) -> None:
+    def __init__(self, options: CheckpointOptions, record: RunRecordCallback | None) -> None:
         super().__init__()
-        self.keeping = keeping
+        self.options = options
         self.record = record

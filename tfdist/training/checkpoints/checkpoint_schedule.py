@@ -1,4 +1,4 @@
-"""When the next checkpoint is due: by the number of steps, which all workers know, or by the chief's clock."""
+"""Schedule of checkpoints: by the number of steps, which all workers know, or by the chief's clock."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tfdist.runtime.collectives import broadcast
 
 
 class CheckpointSchedule:
-    """Knows it on every worker, the same on all. Call its methods together, with the same steps.
+    """Says when the next checkpoint is due, the same on all workers. Call its methods on all, with the same steps.
 
     Args:
         policy: When one is due.
@@ -25,7 +25,7 @@ class CheckpointSchedule:
         self.begin(0)
 
     def begin(self, step: int) -> None:
-        """The training begins, or goes on, with so many steps of the run done."""
+        """The training begins or resumes with so many steps of the run done."""
         self._saved_time = self._look_time = time.monotonic()
         self._looked_at = step
         self._look_at = step + self._policy.steps_until_look(0.0, None)
@@ -35,7 +35,7 @@ class CheckpointSchedule:
         self._saved_time = time.monotonic()
 
     def steps_until_due(self, step: int) -> float:
-        """In how many steps after `step` it must be asked next, at most; infinity where it need not be."""
+        """After how many steps from `step` it must be asked next, at the latest; infinity where it need not be."""
         return min(self._policy.steps_until_due(step), self._look_at - step)
 
     def is_due(self, step: int) -> bool:

@@ -1,7 +1,7 @@
-"""The files of a `fit`'s CSVLoggers, with which another goes on.
+"""Files of a `fit`'s CSVLoggers, which a resumed `fit` appends to.
 
-Keras would begin them anew. They are appended to, without the rows of epochs that are trained again: what a kill has
-left of an epoch whose checkpoint it prevented.
+Keras would replace them. They lose only the rows of epochs that are trained again: those that a kill left of an epoch
+whose checkpoint it prevented.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ _log = logging.getLogger("tfdist")
 
 
 def append(callbacks: Iterable[Any]) -> list[keras.callbacks.CSVLogger]:
-    """Makes the loggers append that would begin their files anew.
+    """Makes those loggers append that would replace their files.
 
     Returns:
         Those loggers.
     """
-    begin_anew = [logger for logger in _loggers(callbacks) if not logger.append]
-    for logger in begin_anew:
+    replacing = [logger for logger in _loggers(callbacks) if not logger.append]
+    for logger in replacing:
         logger.append = True
-    return begin_anew
+    return replacing
 
 
 def sizes(callbacks: Iterable[Any]) -> list[int | None]:
@@ -35,12 +35,12 @@ def sizes(callbacks: Iterable[Any]) -> list[int | None]:
 
 
 def cut(callbacks: Iterable[Any], kept: Sequence[int | None], epoch: int) -> None:
-    """Takes off the ends of files, which the loggers have open to append, what is of `epoch` and those after it.
+    """Cuts the rows of `epoch` and later ones off the ends of files that the loggers have open to append.
 
     Args:
         callbacks: Those of the `fit`, in the order in which `sizes` had them.
         kept: What `sizes` returned.
-        epoch: With which the training goes on. A file with anything else beyond its size is left as it is.
+        epoch: At which the training resumes. A file with anything else beyond its size is left as it is.
     """
     for logger, size in zip(_loggers(callbacks), kept, strict=False):
         if size is not None:
@@ -75,7 +75,7 @@ def _cut(logger: keras.callbacks.CSVLogger, size: int, epoch: int) -> None:
 
 
 def _is_from(epoch: int, rows: bytes, separator: str, *, has_header: bool) -> bool:
-    """Whether all `rows` are of `epoch` or later; a last one that is not whole may be of anything."""
+    """Whether all `rows` are of `epoch` or later; an incomplete last one may be of any."""
     whole = rows.decode(errors="replace").splitlines(keepends=True)
     if not whole[-1].endswith("\n"):
         whole.pop()

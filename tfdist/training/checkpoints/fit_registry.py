@@ -1,11 +1,11 @@
-"""The `fit`s of a script, in the order of their calls: which of them are kept, and with which the script goes on.
+"""Registry of a script's `fit`s in the order of their calls: which are saved, and at which the script resumes.
 
-A script is run again from its beginning. Those of its `fit`s that had come to their end train nothing: they get the
-weights, the optimizer, the history and the random states that they ended with. The first that had not goes on at its
-next step, and those after it begin anew. What lies between is done again by the script itself.
+A script is run again from its beginning. Those of its `fit`s that had finished train nothing: they get the weights,
+the optimizer, the history and the random states that they ended with. The first one that had not finished resumes at
+its next step, and those after it start anew. The script itself repeats what lies between.
 
-Checkpoints are chained: each has the mark of the one that the `fit` before had ended with. Where a `fit` goes on and
-ends anew, what was kept of those after it is of a past that is no more.
+Checkpoints are chained: each names the mark of the one that the `fit` before it ended with. Where a `fit` trains
+further than its last checkpoint, the checkpoints of later `fit`s no longer follow from it.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ class FitRegistry:
 
     Args:
         strategy: The process's.
-        keeping: How those are kept whose callbacks do not say; None for not at all.
+        default_options: How a `fit` is saved whose callbacks do not say so; None for not at all.
         saving: Entered while a training waits for a checkpoint.
-        restoring: Entered while it reads the one that it goes on with.
+        restoring: Entered while it reads the one that it resumes from.
         seed: The run's; None where there is none.
         job: The job's; empty without a launcher.
         attempt: Starts of the run before this one.
         stop_requests: Told what to save when the worker stops; None without a launcher.
-        activity: Told where a `fit` goes on; None without a launcher.
+        activity: Told where a `fit` resumes; None without a launcher.
     """
 
     def __init__(
         self,
         strategy: tf.distribute.Strategy,
-        keeping: CheckpointOptions | None,
+        default_options: CheckpointOptions | None,
         saving: ContextFactory = contextlib.nullcontext,
         restoring: ContextFactory = contextlib.nullcontext,
         *,
@@ -65,7 +65,7 @@ class FitRegistry:
         activity: ActivityTracker | None = None,
     ) -> None:
         self._strategy = strategy
-        self._keeping = keeping
+        self._default_options = default_options
         self._saving = saving
         self._restoring = restoring
         self._seed = seed
@@ -74,20 +74,20 @@ class FitRegistry:
         self._activity = activity
         self._is_chief = worker_rank(strategy) == 0
         self._numbers: Counter[Path] = Counter()
-        self._goes_on = True
+        self._is_resuming = True
         self._mark = ""
         self._steps = 0
         self._appending: list[keras.callbacks.CSVLogger] = []
         self._current: FitCheckpointCallback | None = None
         if stop_requests is not None:
-            stop_requests.at_stop(self._save_now)
+            stop_requests.at_stop(self.save_now)
 
     def callbacks_for(self, given: Sequence[Any]) -> list[keras.callbacks.Callback]:
-        """What a `fit` with the callbacks `given` gets besides; all workers call it together.
+        """The callbacks that a `fit` gets besides those `given`; all workers call it together.
 
         Raises:
-            RunDirError: There is nothing to go on from and there must be, or there is and it is not asked for.
-            UsageError: The workers' callbacks do not agree, or do not go together.
+            RunDirError: There is nothing to resume and there must be, or there is and it was not asked for.
+            UsageError: The workers' callbacks differ, or two of them exclude each other.
         """
         if self._current is not None and self._current.is_under_way:
             # A fit inside of another one's callback belongs to that one.
@@ -95,72 +95,73 @@ class FitRegistry:
         for logger in self._appending:
             logger.append = False
         self._appending = []
-        wish = next((callback for callback in given if isinstance(callback, CheckpointRequest)), None)
-        self._check_workers(wish)
-        keeping = self._keeping if wish is None else wish.keeping
-        if keeping is None or self._restores_itself(given, keeping):
+        request = next((callback for callback in given if isinstance(callback, CheckpointRequest)), None)
+        self._check_workers(request)
+        options = self._default_options if request is None else request.options
+        if options is None or self._has_own_backup(given, options):
             return []
-        fit = self._find(keeping)
+        fit = self._next_fit(options)
         if fit.resumed is not None:
-            self._tell(fit, fit.resumed)
+            self._report_resume(fit, fit.resumed)
             self._appending = csv_logger_files.append(given)
-        record = None if wish is None else wish.record
+        record = None if request is None else request.record
         self._current = FitCheckpointCallback(
-            fit, given, record, self._facts(), self._strategy, self._begin, self._end, self._saving
+            fit, given, record, self._base_summary(), self._strategy, self.note_training, self.note_end, self._saving
         )
         return [self._current]
 
-    def say_what_was_kept(self) -> None:
-        """Tells, at a script's end, where nothing could be kept of it; on the chief."""
-        if self._is_chief and self._keeping is not None and not self._numbers:
+    def warn_if_nothing_was_saved(self) -> None:
+        """Warns at the end of a script that called no `fit`; on the chief."""
+        if self._is_chief and self._default_options is not None and not self._numbers:
             _log.warning("Nothing was kept of this script: checkpoints are made of Keras's fit, which it did not call.")
 
-    def _find(self, keeping: CheckpointOptions) -> RegisteredFit:
-        """The next `fit` of a directory, with the checkpoint that it goes on from."""
+    def _next_fit(self, options: CheckpointOptions) -> RegisteredFit:
+        """The next `fit` of a directory, with the checkpoint that it resumes from."""
         is_first = not self._numbers
-        number = self._numbers[keeping.run.path]
-        self._numbers[keeping.run.path] += 1
+        number = self._numbers[options.run.path]
+        self._numbers[options.run.path] += 1
         checkpoints = CheckpointManager(
-            keeping.folder(number), RetentionPolicy(latest=keeping.keep), self._strategy, restoring=self._restoring
+            options.folder(number), RetentionPolicy(latest=options.keep), self._strategy, restoring=self._restoring
         )
         found = checkpoints.latest()
         resumed = None if found is None else found[0]
-        if resumed is not None and self._is_earlier(resumed, keeping) and not keeping.overwrite:
+        if resumed is not None and self._is_earlier(resumed, options) and not options.overwrite:
             raise RunDirError(
-                f"{checkpoints.folder} has checkpoints of an earlier training. Expected none, or to go on with it. "
-                "Received: no --resume. Go on with tfdist train --resume auto, or callbacks(..., resume='auto'); train "
-                "anew with callbacks(..., overwrite=True); or choose another directory."
+                f"{checkpoints.folder} has checkpoints of an earlier training. Expected none, or to resume it. "
+                "Received: no --resume. Resume it with tfdist train --resume auto, or callbacks(..., resume='auto'); "
+                "train anew with callbacks(..., overwrite=True); or choose another directory."
             )
-        if resumed is not None and not self._is_of_this_past(resumed, keeping):
+        if resumed is not None and not self._continues_this_run(resumed, options):
             resumed = None
-            self._forget(checkpoints)
-        if resumed is None and is_first and keeping.resume == "must":
+            self._remove_all(checkpoints)
+        if resumed is None and is_first and options.resume == "must":
             raise RunDirError(
                 f"There is nothing to resume in {checkpoints.folder}. Expected a checkpoint that is whole in it. "
-                "Received: --resume must. Give the directory of the run that is to go on, or begin with --resume auto."
+                "Received: --resume must. Give the directory of the run to resume, or begin with --resume auto."
             )
-        return RegisteredFit(number, keeping, checkpoints, self._mark, resumed)
+        return RegisteredFit(number, options, checkpoints, self._mark, resumed)
 
-    def _is_earlier(self, resumed: CheckpointSummary, keeping: CheckpointOptions) -> bool:
-        """Whether a checkpoint is of a training that this one was not asked to go on with."""
-        return keeping.resume == "never" or (keeping.is_restart and resumed.job != self._job)
+    def _is_earlier(self, resumed: CheckpointSummary, options: CheckpointOptions) -> bool:
+        """Whether a checkpoint is of a training that this one was not asked to resume."""
+        return options.resume == "never" or (options.is_restart and resumed.job != self._job)
 
-    def _is_of_this_past(self, resumed: CheckpointSummary, keeping: CheckpointOptions) -> bool:
-        if self._is_earlier(resumed, keeping):
+    def _continues_this_run(self, resumed: CheckpointSummary, options: CheckpointOptions) -> bool:
+        """Whether a checkpoint follows from the `fit`s before it, as this process has run or restored them."""
+        if self._is_earlier(resumed, options):
             return False
         if "fit" not in resumed.record:
             raise RunDirError(
-                f"The checkpoints in {keeping.run} are of a config's run. Expected those of a script. Give the "
+                f"The checkpoints in {options.run} are of a config's run. Expected those of a script. Give the "
                 "directory of this script's run, or a new one."
             )
-        return self._goes_on and resumed.record["fit"]["after"] == self._mark
+        return self._is_resuming and resumed.record["fit"]["after"] == self._mark
 
-    def _forget(self, checkpoints: CheckpointManager) -> None:
+    def _remove_all(self, checkpoints: CheckpointManager) -> None:
         if self._is_chief:
             for entry in checkpoint_files.stored(Path(checkpoints.folder)):
                 checkpoint_files.remove(entry)
 
-    def _tell(self, fit: RegisteredFit, resumed: CheckpointSummary) -> None:
+    def _report_resume(self, fit: RegisteredFit, resumed: CheckpointSummary) -> None:
         replicas = self._strategy.num_replicas_in_sync
         if self._activity is not None:
             self._activity.resume(resumed.epoch, self._steps + resumed.total)
@@ -168,17 +169,17 @@ class FitRegistry:
             return
         workers = worker_count(self._strategy)
         note_resume(
-            fit.keeping.run, resumed, workers=workers, replicas=replicas, attempt=self._attempt, fit=fit.number
+            fit.options.run, resumed, workers=workers, replicas=replicas, attempt=self._attempt, fit=fit.number
         )
         place = f"after step {resumed.total:,} (epoch {resumed.epoch + 1}, {resumed.step:,} batches done)"
         change = change_of(resumed, replicas)
-        print(f"tfdist: fit {fit.number + 1} goes on {place}{change}", file=sys.stderr, flush=True)
+        print(f"tfdist: fit {fit.number + 1} resumes {place}{change}", file=sys.stderr, flush=True)
 
-    def _check_workers(self, wish: CheckpointRequest | None) -> None:
+    def _check_workers(self, request: CheckpointRequest | None) -> None:
         """All workers must be given the callbacks, or none: each would wait for the others."""
         if worker_count(self._strategy) == 1:
             return
-        said = gather_objects(wish is not None, self._strategy)
+        said = gather_objects(request is not None, self._strategy)
         if any(has != said[0] for has in said):
             without = ", ".join(str(index) for index, has in enumerate(said) if not has)
             raise UsageError(
@@ -186,10 +187,10 @@ class FitRegistry:
                 f"a fit without it on worker {without}. Give it to fit on every worker; only the chief writes."
             )
 
-    def _restores_itself(self, given: Sequence[Any], keeping: CheckpointOptions) -> bool:
+    def _has_own_backup(self, given: Sequence[Any], options: CheckpointOptions) -> bool:
         if not any(isinstance(callback, keras.callbacks.BackupAndRestore) for callback in given):
             return False
-        if keeping.is_asked_for:
+        if options.is_asked_for:
             raise UsageError(
                 "A fit has both tfdist.callbacks(...) and BackupAndRestore, and each would restore it. Expected one of "
                 "them. Leave out BackupAndRestore, which begins the interrupted epoch again."
@@ -198,7 +199,7 @@ class FitRegistry:
             _log.warning("A fit with BackupAndRestore is left to it: the interrupted epoch is trained again.")
         return True
 
-    def _facts(self) -> CheckpointSummary:
+    def _base_summary(self) -> CheckpointSummary:
         return CheckpointSummary(
             epoch=0,
             step=0,
@@ -213,13 +214,16 @@ class FitRegistry:
             job=self._job,
         )
 
-    def _begin(self) -> None:
-        self._goes_on = False
+    def note_training(self) -> None:
+        """Notes that the current `fit` trains: those after it start anew."""
+        self._is_resuming = False
 
-    def _end(self, mark: str, steps: int) -> None:
+    def note_end(self, mark: str, steps: int) -> None:
+        """Notes the end of the current `fit`: the mark of its last checkpoint, and its steps."""
         self._mark = mark
         self._steps += steps
         self._current = None
 
-    def _save_now(self) -> str | None:
+    def save_now(self) -> str | None:
+        """Saves the current `fit`, on all workers together; returns what was saved where, if anything."""
         return None if self._current is None else self._current.save_now()

@@ -1,4 +1,4 @@
-"""Whether a `fit` can go on from a checkpoint, and within an epoch: what is checked, and what is said."""
+"""Checks that a `fit` can resume from a checkpoint, and within an epoch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tfdist.keras_repairs.inputs.data_position import FitData
 
 
 def check_same_data(there: Mapping[str, Any], data: FitData) -> None:
-    """Checks that global batches are those of the `fit` that is to go on.
+    """Checks that global batches are those of the `fit` to resume.
 
     Raises:
         RunDirError: They are not: some samples of the epoch would come twice, and others not at all.
@@ -21,7 +21,7 @@ def check_same_data(there: Mapping[str, Any], data: FitData) -> None:
             remedy = " Start it with the --run-dir of that run, whose seed it takes." if name == "seed" else ""
             raise RunDirError(
                 f"The checkpoint is of a fit whose data had another {name}: {there.get(name)}. Expected the same, "
-                f"which decides the order of the samples. Received: {here.get(name)}.{remedy} Go on with the same "
+                f"which decides the order of the samples. Received: {here.get(name)}.{remedy} Resume with the same "
                 "data, or choose another directory."
             )
 
@@ -34,8 +34,8 @@ def check_place(done: int, data: FitData) -> None:
     """
     if done and data.why_not:
         raise RunDirError(
-            f"The checkpoint was made after {done} steps of an epoch. Expected data that goes on within an epoch, as "
-            f"the fit had. Received: {data.kind}, and {data.why_not}. Go on with the same data, or choose another "
+            f"The checkpoint was made after {done} steps of an epoch. Expected data that can resume within an epoch, "
+            f"as the fit had. Received: {data.kind}, and {data.why_not}. Resume with the same data, or choose another "
             "directory."
         )
 
@@ -49,7 +49,7 @@ def check_executions(done: int, steps: int, steps_per_execution: int) -> None:
     if done % steps_per_execution and done != steps:
         raise RunDirError(
             f"The checkpoint was made after {done} steps of an epoch. Expected steps_per_execution to divide them. "
-            f"Received: {steps_per_execution}. Go on with the number that the fit had, which can be changed between "
+            f"Received: {steps_per_execution}. Resume with the number that the fit had, which can be changed between "
             "two epochs."
         )
 
@@ -62,16 +62,16 @@ def check_optimizers(there: Sequence[int], here: Sequence[int]) -> None:
     """
     if list(there) != list(here):
         raise UnsupportedError(
-            "This fit cannot go on from its checkpoint: an optimizer of the model has no variables yet, and Keras "
+            "This fit cannot resume from its checkpoint: an optimizer of the model has no variables yet, and Keras "
             f"would not load them. Expected {there} variables, one number for each optimizer. Received: {here}. Call "
             "optimizer.build(variables) on each before fit."
         )
 
 
-def not_within_epochs(data: FitData) -> str:
-    """What is said of a `fit` whose checkpoints can be made at the ends of epochs alone."""
+def epoch_ends_only(data: FitData) -> str:
+    """The warning for a `fit` whose checkpoints can be made at the ends of epochs alone."""
     return (
         "Checkpoints of this fit are made at the ends of its epochs alone, and an epoch that is killed begins again: "
-        f"its data is {data.kind}, and {data.why_not}. Within an epoch go on: arrays, tfdist.data, and a "
-        "tf.data.Dataset without Python code and chance, but for shuffle."
+        f"its data is {data.kind}, and {data.why_not}. Data that can resume within an epoch: arrays, tfdist.data, and "
+        "a tf.data.Dataset without Python code and without randomness other than shuffle."
     )

@@ -1,4 +1,4 @@
-"""The record of where a run went on, and on what: `resumes.jsonl` in its directory."""
+"""Log of a run's resumes, `resumes.jsonl` in its directory: at which step, and on how many replicas."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _log = logging.getLogger("tfdist")
 def note_resume(
     run: RunDir, resumed: CheckpointSummary, *, workers: int, replicas: int, attempt: int, fit: int = 0
 ) -> None:
-    """Adds a line to a run's record of where it went on; on the chief. A disk that is full costs the line alone.
+    """Adds a line to a run's log of its resumes; on the chief. A full disk costs only the line.
 
     Args:
         run: The run directory.
-        resumed: The checkpoint that it goes on from.
-        workers: Those that train from now on.
-        replicas: Theirs.
+        resumed: The checkpoint that it resumes from.
+        workers: How many train from now on.
+        replicas: How many they have.
         attempt: Starts of the run before this one.
         fit: Which `fit` of a script, from 0.
     """
@@ -45,7 +45,7 @@ def note_resume(
 
 
 def _before(run: RunDir) -> str:
-    """The lines that there are; what cannot be read must not be replaced."""
+    """The present lines; a file that cannot be read must not be replaced."""
     try:
         return run.resumes_file.read_text()
     except FileNotFoundError:
@@ -53,5 +53,5 @@ def _before(run: RunDir) -> str:
 
 
 def change_of(resumed: CheckpointSummary, replicas: int) -> str:
-    """What changed since a checkpoint was made, for the line that says where a training goes on; mostly nothing."""
+    """What changed since a checkpoint was made, for the line that says where a training resumes; mostly nothing."""
     return "" if resumed.replicas == replicas else f", which was on {resumed.replicas} replicas"

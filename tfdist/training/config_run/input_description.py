@@ -1,4 +1,4 @@
-"""What the samples of a config go through on their way to the model, as far as the config and its functions tell."""
+"""Describes the input of a config: what its samples go through, as far as the config and its functions tell."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tfdist.config.dotted_path import resolve_callable
 from tfdist.training.config_run.input_remedy import InputDescription
 
 
-def input_of(section: SourceConfig) -> InputDescription:
+def describe_input(section: SourceConfig) -> InputDescription:
     """Describes the input that a section of the config stands for.
 
     Args:
-        section: `data.train`. Its functions have worked: they are traced again, with records that are unknown.
+        section: `data.train`. Its functions are traced again, with unknown records.
     """
     parse, spec = _parse_of(section)
     features = section.features or {} if isinstance(section, TfrecordSource) else {}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tfdist.training.config_run.input_wait import InputWait
 
 _SATURATED = 0.75
-"""The part of the cores from which on they are what the input lacks."""
+"""The share of busy cores from which the input lacks cores."""
 
 
 @dataclass(frozen=True)
@@ -17,9 +17,9 @@ class InputDescription:
     Attributes:
         format: As in the config.
         decodes: Whether encoded images are decoded.
-        python: What runs Python code for each sample, `parse` say; empty where nothing does.
+        python: What runs Python code for each sample, such as `parse`; empty where nothing does.
         function: The user's function that each sample goes through, `parse` or `augment`; empty without one.
-        cores: That this process may use.
+        cores: Cores that this process may use.
     """
 
     format: str

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 MUCH = 0.1
-"""The part of the steps' time from which on waiting for data is worth a remedy."""
+"""The share of the steps' time from which waiting for data is worth a remedy."""
 
 MUCH_SECONDS = 1.0
-"""Of an epoch: who trains for less than this has nothing to gain."""
+"""Seconds of waiting in an epoch: below this there is nothing to gain."""
 
 
 @dataclass(frozen=True)
@@ -18,9 +18,9 @@ class InputWait:
     """One stretch of training.
 
     Attributes:
-        seconds: That its steps took.
-        waited: Seconds of these in which a step had begun and its data was not there; 0 where nobody measures them.
-        busy: Mean number of cores that this process kept busy meanwhile.
+        seconds: Seconds that its steps took.
+        waited: Those in which a step had begun and its data was not there; 0 where they are not measured.
+        busy: Mean number of cores that this process kept busy.
     """
 
     seconds: float
@@ -29,7 +29,7 @@ class InputWait:
 
     @property
     def share(self) -> float:
-        """The part of the steps' time that waited for data, 0 to 1."""
+        """The share of the steps' time that waited for data, 0 to 1."""
         return min(1.0, self.waited / self.seconds) if self.seconds > 0 else 0.0
 
     @property

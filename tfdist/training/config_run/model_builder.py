@@ -1,4 +1,4 @@
-"""From a config's sections `model` and `compile` to a compiled model."""
+"""Builds and compiles the model of a config's sections `model` and `compile`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def build_model(config: RunConfig, strategy: tf.distribute.Strategy) -> keras.Mo
 
 
 def _check_names(section: CompileConfig) -> None:
-    """Looks up losses and metrics now: Keras would do it in the first step, as an error of its own."""
+    """Looks up losses and metrics now: Keras would do it in the first step, and raise an error of its own."""
     for key, value, get in (
         ("compile.loss", section.loss, keras.losses.get),
         ("compile.metrics", _metrics(section.metrics), keras.metrics.get),
@@ -59,7 +59,7 @@ def _check_names(section: CompileConfig) -> None:
 
 
 def _call(function: Callable[..., Any], args: Mapping[str, Any], key: str) -> Any:
-    """Calls with a config's arguments. What the user's own code raises stays as it is, traceback and all."""
+    """Calls with a config's arguments. What the user's own code raises is left as it is."""
     try:
         return function(**args)
     except (TypeError, ValueError) as error:
@@ -71,7 +71,7 @@ def _call(function: Callable[..., Any], args: Mapping[str, Any], key: str) -> An
 
 
 def _short(error: Exception) -> str:
-    """An error's text without its full stop; of a failed deserialization, which Keras retells, the reason alone."""
+    """An error's text without its full stop; of a failed deserialization only the reason."""
     return str(error).rpartition("Exception encountered: ")[2].strip().rstrip(".")
 
 

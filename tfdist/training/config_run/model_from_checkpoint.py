@@ -1,4 +1,4 @@
-"""A model as it was at a checkpoint, built from its run's config, for one file of Keras's."""
+"""Loads the model of a checkpoint, built from its run's config, to export it as one Keras file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def load_model(run: RunDir, weights: Path) -> keras.Model:
         RunDirError: The config cannot be read.
     """
     _check_has_config(run)
-    # A run that goes on has the devices; and as in a worker, a dotted path is looked for in the working directory.
+    # The run may still be using the GPUs. As in a worker, a dotted path is looked for in the working directory.
     tf.config.set_visible_devices([], "GPU")
     search_in(os.getcwd())
     config = load_config(run.config_file)

@@ -16,7 +16,7 @@ class ProgressCallback(keras.callbacks.Callback):
     Args:
         epochs: How many epochs the run has.
         samples: Samples of one epoch.
-        before: Samples of the first epoch to come that were trained before this process.
+        before: Samples of this process's first epoch that were trained before it started.
         fetched: Seconds that training steps have waited for data since the process began.
     """
 
@@ -35,13 +35,13 @@ class ProgressCallback(keras.callbacks.Callback):
 
     @property
     def samples_per_second(self) -> float:
-        """The median over the epochs after the first, which compiles; over all when there is one alone."""
+        """The median over the epochs after the first, which compiles; over all when there is only one."""
         rates = sorted(self._rates[1:] or self._rates)
         return rates[len(rates) // 2] if rates else 0.0
 
     @property
     def wait(self) -> InputWait | None:
-        """The epoch that waited for data as long as the others do, the median one of the same epochs."""
+        """The epoch with the median wait for data, of the same epochs."""
         waits = sorted(self._waits[1:] or self._waits, key=lambda wait: wait.share)
         return waits[len(waits) // 2] if waits else None
 

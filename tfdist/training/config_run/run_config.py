@@ -22,14 +22,14 @@ from tfdist.training.checkpoints.resume_log import note_resume
 from tfdist.training.config_run.model_builder import build_model
 from tfdist.training.config_run.progress_callback import ProgressCallback
 from tfdist.training.config_run.run_resume import (
-    Beginning,
+    RunStart,
     check_same_order,
-    find_beginning,
+    find_run_start,
     steps_per_epoch,
     write_done,
 )
-from tfdist.training.config_run.run_summary import closing, done_before, opening
-from tfdist.training.config_run.shape_diagnosis import misfit
+from tfdist.training.config_run.run_summary import done_summary, end_summary, start_summary
+from tfdist.training.config_run.shape_diagnosis import diagnose_shapes
 from tfdist.training.libraries import versions
 from tfdist.training.provenance import write_config
 from tfdist.training.run_record_callback import RunRecordCallback
@@ -50,54 +50,55 @@ def run_config(assignment: Assignment) -> None:
     request = replace(sessions.requested_devices(assignment), memory_growth=config.devices.memory_growth)
     session = sessions.start(assignment, request)
     keras.config.set_dtype_policy(config.precision)
-    beginning = find_beginning(session, assignment, config)
-    if beginning.is_done:
+    start = find_run_start(session, assignment, config)
+    if start.is_done:
         if session.is_chief:
-            print(done_before(session, config), flush=True)
+            print(done_summary(session, config), flush=True)
         return
     if session.is_chief:
         write_config(session, config)
-        print(opening(session, config, beginning), flush=True)
-        if beginning.resumed is not None:
+        print(start_summary(session, config, start), flush=True)
+        if start.resumed is not None:
             note_resume(
                 session.run,
-                beginning.resumed,
+                start.resumed,
                 workers=session.num_workers,
                 replicas=session.strategy.num_replicas_in_sync,
                 attempt=assignment.attempt,
             )
-    _train(session, config, beginning)
+    _train(session, config, start)
 
 
-def _train(session: LaunchedSession, config: RunConfig, beginning: Beginning) -> None:
+def _train(session: LaunchedSession, config: RunConfig, start: RunStart) -> None:
     """From the data to the saved model."""
-    inputs = _load_data(session, config, beginning.position)
+    inputs = _load_data(session, config, start.position)
     model = build_model(config, session.strategy)
-    resumed = beginning.resumed
+    resumed = start.resumed
     if resumed is not None:
         check_same_order(resumed, samples=inputs.samples, order=inputs.order)
         build(model, inputs.train)
         session.activity.resume(resumed.epoch, resumed.total)
-    begun = beginning.position.step * config.data.batch_size
-    progress = ProgressCallback(config.fit.epochs, inputs.samples, begun, lambda: waited_for_data(session.strategy))
+    trained = start.position.step * config.data.batch_size
+    progress = ProgressCallback(config.fit.epochs, inputs.samples, trained, lambda: waited_for_data(session.strategy))
     record = RunRecordCallback(session.run, None if resumed is None else resumed.record)
-    keeper = _keeper(session, config, inputs, beginning, record)
-    session.stop_requests.at_stop(keeper.save_now)
-    _fit(model, inputs, config, beginning, [progress, record, keeper] if session.is_chief else [keeper])
+    checkpoint_callback = _checkpoint_callback(session, config, inputs, start, record)
+    session.stop_requests.at_stop(checkpoint_callback.save_now)
+    callbacks = [progress, record, checkpoint_callback] if session.is_chief else [checkpoint_callback]
+    _fit(model, inputs, config, start, callbacks)
     session.activity.enter(State.SAVING)
     if session.is_chief:
         with atomic_files.replacing(session.run.model_file) as temporary:
             model.save(temporary)
         write_done(session.run, config.fit.epochs)
-        print(closing(session, config, inputs.samples, progress, record), flush=True)
+        print(end_summary(session, config, inputs.samples, progress, record), flush=True)
 
 
-def _keeper(
-    session: LaunchedSession, config: RunConfig, inputs: _Inputs, beginning: Beginning, record: RunRecordCallback
+def _checkpoint_callback(
+    session: LaunchedSession, config: RunConfig, inputs: _Inputs, start: RunStart, record: RunRecordCallback
 ) -> CheckpointCallback:
-    """What makes the checkpoints; its `save_now` is what the run does when it is stopped before its end."""
+    """The callback that makes the checkpoints; a run that is stopped before its end calls its `save_now`."""
     section = config.checkpoint
-    facts = CheckpointSummary(
+    base_summary = CheckpointSummary(
         epoch=0,
         step=0,
         total=0,
@@ -113,12 +114,12 @@ def _keeper(
         job=session.job,
     )
     return CheckpointCallback(
-        beginning.checkpoints,
+        start.checkpoints,
         SavePolicy(section.every_steps, section.every_minutes and section.every_minutes * 60.0),
-        facts,
+        base_summary,
         steps_per_epoch(config, inputs.samples),
-        lambda: record.kept,
-        beginning.resumed,
+        lambda: record.state,
+        start.resumed,
         session.strategy,
         session.saving,
     )
@@ -132,9 +133,9 @@ class _Inputs:
     order: Mapping[str, Any]
 
 
-def _load_data(session: LaunchedSession, config: RunConfig, begin: Position) -> _Inputs:
+def _load_data(session: LaunchedSession, config: RunConfig, position: Position) -> _Inputs:
     section = config.data
-    train = data.from_config(section.train, section.batch_size, session.seed, session.strategy, "data.train", begin)
+    train = data.from_config(section.train, section.batch_size, session.seed, session.strategy, "data.train", position)
     validation = None
     if section.validation is not None:
         # One evaluation an epoch: where it is shuffled, its order is the one that the epoch would have had.
@@ -144,7 +145,7 @@ def _load_data(session: LaunchedSession, config: RunConfig, begin: Position) -> 
             session.seed,
             session.strategy,
             "data.validation",
-            Position(begin.epoch),
+            Position(position.epoch),
         )
         validation = opened.batches
     return _Inputs(train.batches, validation, train.samples, train.order)
@@ -154,7 +155,7 @@ def _fit(
     model: keras.Model,
     inputs: _Inputs,
     config: RunConfig,
-    beginning: Beginning,
+    start: RunStart,
     callbacks: list[keras.callbacks.Callback],
 ) -> None:
     try:
@@ -162,7 +163,7 @@ def _fit(
             inputs.train,
             validation_data=inputs.validation,
             epochs=config.fit.epochs,
-            initial_epoch=beginning.position.epoch,
+            initial_epoch=start.position.epoch,
             callbacks=callbacks,
             shuffle=False,
             verbose=0,
@@ -171,7 +172,7 @@ def _fit(
         if explain(error) is not None:
             raise
         datasets = {"data.train": inputs.train, "data.validation": inputs.validation}
-        reason = misfit(model, config.compile.loss, datasets)
+        reason = diagnose_shapes(model, config.compile.loss, datasets)
         if reason is None:
             raise
         raise reason from error

@@ -1,4 +1,4 @@
-"""Where a run begins: anew, at a checkpoint of its own, or not at all because it came to its end before."""
+"""Start of a run: anew, at one of its checkpoints, or not at all because it has finished before."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from tfdist.runtime.collectives import broadcast
 from tfdist.training.checkpoints.checkpoint_options import is_restart, wanted_resume
 from tfdist.training.session.session import LaunchedSession
 
-_IN_WORDS = {
+_ORDER_FACTORS = {
     "shuffle": "data.train.shuffle",
     "shares": "the number of samples of each worker's share",
     "lanes": "the number of files of data.train that are read at the same time",
     "window": "the part of data.train.shuffle_buffer for each of these files",
 }
-"""What the order of the samples depends on, for errors."""
+"""What the order of the samples depends on, in words for errors."""
 
 _log = logging.getLogger("tfdist")
 
 
 @dataclass(frozen=True)
-class Beginning:
+class RunStart:
     """Where a run begins.
 
     Attributes:
-        checkpoints: Those of the run.
-        resumed: The checkpoint it goes on from; None where it begins anew.
-        path: Of that checkpoint, on the chief's machine.
+        checkpoints: The checkpoints of the run.
+        resumed: The checkpoint it resumes from; None where it begins anew.
+        path: The path of that checkpoint, on the chief's machine.
         is_done: Whether there is nothing to train.
     """
 
@@ -50,11 +50,11 @@ class Beginning:
 
     @property
     def position(self) -> Position:
-        """The place of the first batch to come."""
+        """The position of the first batch to train."""
         return START if self.resumed is None else self.resumed.position
 
 
-def find_beginning(session: LaunchedSession, assignment: Assignment, config: RunConfig) -> Beginning:
+def find_run_start(session: LaunchedSession, assignment: Assignment, config: RunConfig) -> RunStart:
     """Looks for a checkpoint as `--resume` says; all workers call it together.
 
     Raises:
@@ -68,24 +68,24 @@ def find_beginning(session: LaunchedSession, assignment: Assignment, config: Run
     wanted = wanted_resume(assignment)
     if wanted == "never":
         checkpoints.check_none()
-        return Beginning(checkpoints)
+        return RunStart(checkpoints)
     if broadcast(session.is_chief and is_done(session.run, config.fit.epochs), strategy=session.strategy):
-        return Beginning(checkpoints, is_done=True)
+        return RunStart(checkpoints, is_done=True)
     found = checkpoints.latest()
     if found is None:
         if wanted == "must":
             raise RunDirError(
                 f"There is nothing to resume in the run directory {session.run}. Expected a checkpoint that is whole "
-                "in it. Give the --run-dir of the run that is to go on, or begin a new one with --resume auto."
+                "in it. Give the --run-dir of the run to resume, or begin a new one with --resume auto."
             )
         _log.info("no checkpoint yet in %s: the run begins", checkpoints.folder)
-        return Beginning(checkpoints)
+        return RunStart(checkpoints)
     summary, path = found
     if is_restart(assignment) and summary.job != assignment.job:
-        # The attempt before was ended before it could find them.
+        # The attempt before this one ended before it could find them.
         raise of_another_run(checkpoints.folder)
     check_same_order(summary, seed=session.seed, batch_size=config.data.batch_size)
-    return Beginning(checkpoints, summary, path)
+    return RunStart(checkpoints, summary, path)
 
 
 def check_same_order(
@@ -96,13 +96,13 @@ def check_same_order(
     samples: int | None = None,
     order: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
-    """Checks that global batches are those of the run that is to go on; None is not looked at.
+    """Checks that global batches are those of the run to resume; None is not checked.
 
     Args:
-        summary: Of the checkpoint.
-        seed: Of the run.
+        summary: The checkpoint's.
+        seed: The run's.
         batch_size: Samples of a global batch.
-        samples: Of an epoch.
+        samples: Samples of an epoch.
         order: What else the order depends on, by name.
 
     Raises:
@@ -112,12 +112,12 @@ def check_same_order(
         ("seed", seed, summary.seed),
         ("data.batch_size", batch_size, summary.batch_size),
         ("the number of samples in data.train", samples, summary.samples),
-        *((words, order.get(name), summary.order.get(name)) for name, words in _IN_WORDS.items()),
+        *((words, order.get(name), summary.order.get(name)) for name, words in _ORDER_FACTORS.items()),
     ):
         if here is not None and there is not None and here != there:
             raise RunDirError(
                 f"The checkpoint is of a run in which {name} was {there}. Expected the same, which decides the order "
-                f"of the samples. Received: {here}. Go on with {there}, or choose another --run-dir."
+                f"of the samples. Received: {here}. Resume with {there}, or choose another --run-dir."
             )
 
 
@@ -127,7 +127,7 @@ def steps_per_epoch(config: RunConfig, samples: int) -> int:
 
 
 def is_done(run: RunDir, epochs: int) -> bool:
-    """Whether a run of so many epochs has come to its end in `run`, with its model saved."""
+    """Whether a run of so many epochs has finished in `run`, with its model saved."""
     try:
         done = json.loads(run.done_file.read_bytes())["epochs"]
     except (OSError, ValueError, KeyError, TypeError):
@@ -136,5 +136,5 @@ def is_done(run: RunDir, epochs: int) -> bool:
 
 
 def write_done(run: RunDir, epochs: int) -> None:
-    """Notes that the run has come to its end. Raises `RunDirError` when it cannot."""
+    """Notes that the run has finished. Raises `RunDirError` when it cannot."""
     atomic_files.write_json(run.done_file, {"epochs": epochs})

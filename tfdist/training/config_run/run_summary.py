@@ -1,4 +1,4 @@
-"""What a run from a config says at its beginning and at its end."""
+"""Summaries that a run from a config prints when it starts and when it ends."""
 
 from __future__ import annotations
 
@@ -7,37 +7,37 @@ from collections.abc import Iterator
 from tfdist.config import RunConfig
 from tfdist.config.data_sections import SourceConfig
 from tfdist.training.checkpoints.resume_log import change_of
-from tfdist.training.config_run.input_description import input_of
+from tfdist.training.config_run.input_description import describe_input
 from tfdist.training.config_run.input_remedy import remedy
 from tfdist.training.config_run.input_wait import InputWait
 from tfdist.training.config_run.progress_callback import ProgressCallback, metrics_line
-from tfdist.training.config_run.run_resume import Beginning
+from tfdist.training.config_run.run_resume import RunStart
 from tfdist.training.run_record_callback import RunRecordCallback
 from tfdist.training.session.session import LaunchedSession
 
 
-def opening(session: LaunchedSession, config: RunConfig, beginning: Beginning) -> str:
-    """The line that a run begins with: what trains, on what, where it writes, and where it goes on if it does."""
+def start_summary(session: LaunchedSession, config: RunConfig, start: RunStart) -> str:
+    """What a run prints first: what trains, on what, where it writes, and where it resumes if it does."""
     line = f"{config.name}: training on {describe(session)}; run directory {session.run}"
-    resumed = beginning.resumed
+    resumed = start.resumed
     if resumed is None:
         return line
     change = change_of(resumed, session.strategy.num_replicas_in_sync)
     place = f"after step {resumed.total:,} (epoch {resumed.epoch + 1}, {resumed.step:,} batches done)"
-    return f"{line}\n{config.name}: goes on {place} from {beginning.path}{change}"
+    return f"{line}\n{config.name}: resumes {place} from {start.path}{change}"
 
 
-def done_before(session: LaunchedSession, config: RunConfig) -> str:
-    """The line of a run that came to its end before."""
+def done_summary(session: LaunchedSession, config: RunConfig) -> str:
+    """What a run prints that has finished before."""
     return (
         f"{config.name}: was done before, {config.fit.epochs} epochs; nothing to train. model {session.run.model_file}"
     )
 
 
-def closing(
+def end_summary(
     session: LaunchedSession, config: RunConfig, samples: int, progress: ProgressCallback, record: RunRecordCallback
 ) -> str:
-    """The lines that a run ends with: where, how fast, with which metrics, and where the model lies."""
+    """What a run prints last: on what it trained, how fast, with which metrics, and where the model is."""
     last = {name: values[-1] for name, values in record.history.items()}
     return "\n".join(
         (
@@ -52,9 +52,9 @@ def closing(
 
 
 def _waiting(section: SourceConfig, wait: InputWait | None) -> Iterator[str]:
-    """How long steps waited for their data, where that is worth a remedy."""
+    """How long steps waited for data, where that is worth a remedy."""
     if wait is not None and wait.is_much:
-        advice = remedy(input_of(section), wait)
+        advice = remedy(describe_input(section), wait)
         yield f"  input    {100 * wait.share:.0f} % of the steps' time waited for data. {advice}"
 
 

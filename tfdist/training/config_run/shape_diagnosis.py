@@ -1,4 +1,4 @@
-"""Why the data of a config does not fit its model: looked into once Keras has refused to train."""
+"""Diagnosis of data whose shapes or types do not fit a config's model, once Keras has refused to train."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import tensorflow as tf
 from tfdist.errors import DataError
 
 
-def misfit(model: keras.Model, loss: Any, datasets: Mapping[str, Any]) -> DataError | None:
+def diagnose_shapes(model: keras.Model, loss: Any, datasets: Mapping[str, Any]) -> DataError | None:
     """Finds the first dataset whose samples or labels the model cannot take, by shapes and types alone.
 
     Args:
@@ -21,15 +21,15 @@ def misfit(model: keras.Model, loss: Any, datasets: Mapping[str, Any]) -> DataEr
             none.
 
     Returns:
-        None when the fault lies elsewhere, or is one that shapes and types do not tell.
+        None when shapes and types show no fault.
     """
     if not model.built:
         return None
-    found = (_misfit_of(model, loss, key, batches) for key, batches in datasets.items() if batches is not None)
+    found = (_problem_of(model, loss, key, batches) for key, batches in datasets.items() if batches is not None)
     return next((DataError(problem) for problem in found if problem), None)
 
 
-def _misfit_of(model: keras.Model, loss: Any, key: str, batches: Any) -> str | None:
+def _problem_of(model: keras.Model, loss: Any, key: str, batches: Any) -> str | None:
     x, y = tf.nest.map_structure(_of_one_replica, batches.element_spec)
     try:
         outputs = keras.tree.flatten(model(keras.tree.map_structure(_symbolic, x)))

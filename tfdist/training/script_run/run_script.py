@@ -30,7 +30,7 @@ def run_script(assignment: Assignment) -> int:
     if session.choice.kind != "one":
         adopt_settings()
     code = _execute(assignment)
-    session.fit_registry.say_what_was_kept()
+    session.fit_registry.warn_if_nothing_was_saved()
     return code
 
 

@@ -1,4 +1,4 @@
-"""What a script wants kept, by how it was started and by what it asks for."""
+"""Options of a script's checkpoints, by how it was started and by what it asks for."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def started(**changes: Any) -> CheckpointOptions | None:
     ],
 )
 def test_a_script_that_may_have_to_go_on_is_kept(changes: dict[str, Any], resume: str) -> None:
-    keeping = started(**changes)
-    assert keeping is not None
-    assert (keeping.resume, keeping.run, keeping.is_asked_for) == (resume, RUN, False)
-    assert keeping.is_restart == (changes.get("attempt", 0) > 0 and "resume" not in changes)
+    options = started(**changes)
+    assert options is not None
+    assert (options.resume, options.run, options.is_asked_for) == (resume, RUN, False)
+    assert options.is_restart == (changes.get("attempt", 0) > 0 and "resume" not in changes)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Which fits of a script are kept, and which go on from what: with checkpoints that are made up."""
+"""Which fits of a script are saved, and which resume from what: with made-up checkpoints."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tfdist.errors import RunDirError, UsageError
 from tfdist.rundir import RunDir
 from tfdist.training.checkpoints import fit_registry as module
 from tfdist.training.checkpoints.checkpoint_options import CheckpointOptions, CheckpointRequest
-from tfdist.training.checkpoints.fit_checkpoint_callback import FitCheckpointCallback
+from tfdist.training.checkpoints.fit_checkpoint_callback import FitCheckpointCallback, RegisteredFit
 from tfdist.training.checkpoints.fit_registry import FitRegistry
 
 JOB = "this job"
@@ -42,47 +42,51 @@ def found(monkeypatch: pytest.MonkeyPatch) -> dict[str, CheckpointSummary]:
     return there
 
 
-def fits_of(tmp_path: Path, resume: Any = "auto", **options: Any) -> FitRegistry:
+def registry_of(tmp_path: Path, resume: Any = "auto", **options: Any) -> FitRegistry:
     return FitRegistry(
         tf.distribute.get_strategy(), CheckpointOptions(RunDir(tmp_path), resume=resume, **options), seed=1, job=JOB
     )
 
 
-def resumed(fits: FitRegistry, given: Any = ()) -> CheckpointSummary | None:
-    """The checkpoint that the next fit goes on from."""
-    (keeper,) = fits.callbacks_for(given)
-    assert isinstance(keeper, FitCheckpointCallback)
-    return keeper._resumed
+def next_fit(registry: FitRegistry, given: Any = ()) -> RegisteredFit:
+    (callback,) = registry.callbacks_for(given)
+    assert isinstance(callback, FitCheckpointCallback)
+    return callback.fit
 
 
-def test_fits_go_on_along_the_chain_of_their_marks(tmp_path: Path, found: dict[str, CheckpointSummary]) -> None:
+def resumed(registry: FitRegistry, given: Any = ()) -> CheckpointSummary | None:
+    """The checkpoint that the next fit resumes from."""
+    return next_fit(registry, given).resumed
+
+
+def test_fits_resume_along_the_chain_of_their_marks(tmp_path: Path, found: dict[str, CheckpointSummary]) -> None:
     found |= {"checkpoints": summary("a", ""), "fit-2": summary("b", "a"), "fit-3": summary("c", "of another past")}
-    fits = fits_of(tmp_path)
-    assert resumed(fits) is found["checkpoints"]
-    fits._end("a", 10)
-    assert resumed(fits) is found["fit-2"]
-    fits._end("b", 10)
-    assert resumed(fits) is None
+    registry = registry_of(tmp_path)
+    assert resumed(registry) is found["checkpoints"]
+    registry.note_end("a", 10)
+    assert resumed(registry) is found["fit-2"]
+    registry.note_end("b", 10)
+    assert resumed(registry) is None
     lines = RunDir(tmp_path).resumes_file.read_text().splitlines()
     assert len(lines) == 2
 
 
 def test_after_a_fit_that_has_trained_all_begin_anew(tmp_path: Path, found: dict[str, CheckpointSummary]) -> None:
     found |= {"checkpoints": summary("a", ""), "fit-2": summary("b", "a")}
-    fits = fits_of(tmp_path)
-    assert resumed(fits) is found["checkpoints"]
-    fits._begin()
-    fits._end("a", 10)
-    assert resumed(fits) is None
+    registry = registry_of(tmp_path)
+    assert resumed(registry) is found["checkpoints"]
+    registry.note_training()
+    registry.note_end("a", 10)
+    assert resumed(registry) is None
 
 
 def test_each_directory_counts_its_own(tmp_path: Path, found: dict[str, CheckpointSummary]) -> None:
     found |= {"checkpoints": summary("a", "")}
-    fits = fits_of(tmp_path / "run")
+    registry = registry_of(tmp_path / "run")
     other = CheckpointRequest(CheckpointOptions(RunDir(tmp_path / "other"), is_asked_for=True, overwrite=True), None)
-    resumed(fits)
-    assert resumed(fits, [other]) is None
-    assert [fits._numbers[(tmp_path / name)] for name in ("run", "other")] == [1, 1]
+    first, elsewhere, second = (next_fit(registry, given) for given in ([], [other], []))
+    assert (first.number, elsewhere.number, second.number) == (0, 0, 1)
+    assert elsewhere.resumed is None
 
 
 @pytest.mark.parametrize(
@@ -99,59 +103,59 @@ def test_what_is_refused(
 ) -> None:
     found |= there
     with pytest.raises(RunDirError, match=message) as caught:
-        fits_of(tmp_path, resume, **options).callbacks_for([])
+        registry_of(tmp_path, resume, **options).callbacks_for([])
     assert caught.value.exit_code == 2
 
 
-def test_a_restart_goes_on_with_what_its_job_has_made_alone(
+def test_a_restart_resumes_only_what_its_own_job_has_saved(
     tmp_path: Path, found: dict[str, CheckpointSummary]
 ) -> None:
     """A job that was killed before its first fit has not replaced yet what was there before it."""
     found |= {"checkpoints": summary("a", "", job="another")}
     options = {"is_asked_for": True, "overwrite": True, "is_restart": True}
-    assert resumed(fits_of(tmp_path, **options)) is None
+    assert resumed(registry_of(tmp_path, **options)) is None
     found |= {"checkpoints": summary("a", "")}
-    assert resumed(fits_of(tmp_path, **options)) is found["checkpoints"]
+    assert resumed(registry_of(tmp_path, **options)) is found["checkpoints"]
 
 
 def test_must_asks_for_the_first_fit_alone(tmp_path: Path, found: dict[str, CheckpointSummary]) -> None:
     found |= {"checkpoints": summary("a", "")}
-    fits = fits_of(tmp_path, "must")
-    resumed(fits)
-    fits._end("a", 10)
-    assert resumed(fits) is None
+    registry = registry_of(tmp_path, "must")
+    resumed(registry)
+    registry.note_end("a", 10)
+    assert resumed(registry) is None
 
 
 def test_all_workers_must_be_given_the_callbacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "worker_count", lambda strategy: 2)
     monkeypatch.setattr(module, "gather_objects", lambda value, strategy: [value, False])
-    fits = FitRegistry(tf.distribute.get_strategy(), None)
-    assert fits.callbacks_for([]) == []
+    registry = FitRegistry(tf.distribute.get_strategy(), None)
+    assert registry.callbacks_for([]) == []
     with pytest.raises(UsageError, match="a fit without it on worker 1"):
-        fits.callbacks_for([CheckpointRequest(CheckpointOptions(RunDir(tmp_path), is_asked_for=True), None)])
+        registry.callbacks_for([CheckpointRequest(CheckpointOptions(RunDir(tmp_path), is_asked_for=True), None)])
 
 
 @pytest.mark.usefixtures("found")
 def test_keras_own_backup_is_left_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     backup = keras.callbacks.BackupAndRestore(tmp_path / "backup")
     with caplog.at_level(logging.WARNING, "tfdist"):
-        assert fits_of(tmp_path).callbacks_for([backup]) == []
+        assert registry_of(tmp_path).callbacks_for([backup]) == []
     assert "left to it" in caplog.text
     with pytest.raises(UsageError, match="Expected one of them"):
-        fits_of(tmp_path).callbacks_for(
+        registry_of(tmp_path).callbacks_for(
             [backup, CheckpointRequest(CheckpointOptions(RunDir(tmp_path), is_asked_for=True), None)]
         )
 
 
-def test_what_keras_would_begin_anew_goes_on(tmp_path: Path, found: dict[str, CheckpointSummary]) -> None:
+def test_logs_that_keras_would_replace_are_appended_to(tmp_path: Path, found: dict[str, CheckpointSummary]) -> None:
     logger = keras.callbacks.CSVLogger(tmp_path / "log.csv")
     appending = keras.callbacks.CSVLogger(tmp_path / "all.csv", append=True)
-    fits = fits_of(tmp_path)
+    registry = registry_of(tmp_path)
     found |= {"checkpoints": summary("a", "")}
-    resumed(fits, [logger, appending])
+    resumed(registry, [logger, appending])
     assert logger.append
-    fits._end("a", 10)
-    resumed(fits, [logger, appending])  # the second fit has nothing to go on from
+    registry.note_end("a", 10)
+    resumed(registry, [logger, appending])  # the second fit has nothing to resume
     assert not logger.append
     assert appending.append
 
@@ -159,10 +163,10 @@ def test_what_keras_would_begin_anew_goes_on(tmp_path: Path, found: dict[str, Ch
 @pytest.mark.usefixtures("found")
 def test_a_script_without_a_fit_is_told_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "tfdist"):
-        fits = fits_of(tmp_path)
-        resumed(fits)
-        fits.say_what_was_kept()
-        FitRegistry(tf.distribute.get_strategy(), None).say_what_was_kept()
+        registry = registry_of(tmp_path)
+        resumed(registry)
+        registry.warn_if_nothing_was_saved()
+        FitRegistry(tf.distribute.get_strategy(), None).warn_if_nothing_was_saved()
         assert caplog.text == ""
-        fits_of(tmp_path).say_what_was_kept()
+        registry_of(tmp_path).warn_if_nothing_was_saved()
     assert "Nothing was kept of this script" in caplog.text

@@ -1,4 +1,4 @@
-"""What keeps a fit from going on."""
+"""Checks that refuse to resume a fit."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from tfdist.training.checkpoints.fit_resume_checks import (
     check_executions,
     check_optimizers,
     check_same_data,
-    not_within_epochs,
+    epoch_ends_only,
 )
 
 ARRAYS = FitData("arrays", 5, 8, 40, {"samples": 40, "seed": 3})
-KEPT = {"kind": "arrays", "samples": 40, "seed": 3}
+SAVED = {"kind": "arrays", "samples": 40, "seed": 3}
 
 
-def test_the_same_data_go_on() -> None:
-    check_same_data(KEPT, ARRAYS)
+def test_the_same_data_resume() -> None:
+    check_same_data(SAVED, ARRAYS)
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_the_same_data_go_on() -> None:
 )
 def test_other_data_are_named(change: dict[str, object], message: str) -> None:
     with pytest.raises(RunDirError, match=message):
-        check_same_data({**KEPT, **change}, ARRAYS)
+        check_same_data({**SAVED, **change}, ARRAYS)
 
 
 def test_executions_begin_where_they_ended() -> None:
@@ -50,6 +50,6 @@ def test_an_optimizer_that_is_not_built_is_refused_with_what_to_call() -> None:
 
 
 def test_why_not_within_an_epoch_is_said() -> None:
-    assert "its data is a tf.data.Dataset, and it calls Python code." in not_within_epochs(
+    assert "its data is a tf.data.Dataset, and it calls Python code." in epoch_ends_only(
         FitData("a tf.data.Dataset", None, why_not="it calls Python code")
     )

@@ -1,4 +1,4 @@
-"""The record of where a run went on."""
+"""The log of a run's resumes."""
 
 from __future__ import annotations
 

@@ -54,10 +54,10 @@ def test_a_restart_goes_on_with_what_its_own_job_has_made(
     )
     assignment = Assignment("/r", 0, 0, 1, "config", "c.yaml", attempt=1, job="this")
     if goes_on:
-        assert module.find_beginning(session, assignment, config).resumed is found
+        assert module.find_run_start(session, assignment, config).resumed is found
     else:
         with pytest.raises(RunDirError, match="checkpoints of another run in elsewhere"):
-            module.find_beginning(session, assignment, config)
+            module.find_run_start(session, assignment, config)
 
 
 def test_a_run_is_done_with_its_model_and_epochs(run: RunDir) -> None:
@@ -81,7 +81,7 @@ def test_a_damaged_note_says_nothing(run: RunDir, content: str) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"seed": 8}, "seed was 7. Expected the same, .* Received: 8. Go on with 7"),
+        ({"seed": 8}, "seed was 7. Expected the same, .* Received: 8. Resume with 7"),
         ({"batch_size": 64, "seed": 7}, "data.batch_size was 32"),
         ({"samples": 101}, "the number of samples in data.train was 100"),
         ({"order": {"shares": [50, 50]}}, r"the number of samples of each worker's share was \[60, 40\]"),

@@ -1,0 +1,177 @@
+"""Scripts that are killed anywhere resume when they are run again: every bit is that of one never touched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfdist
+from tests.devices.killed_script import (
+    BATCH,
+    STEPS,
+    Script,
+    assert_same,
+    compiled,
+    network,
+    one_fit,
+    samples,
+)
+from tests.marks import slow
+from tfdist.keras_repairs.forward.gathered_metrics import copies
+
+
+def pretrain_and_finetune(script: Script) -> None:
+    """Two fits on arrays, whose order nobody seeds, with what Keras's callbacks know; the second of fewer weights."""
+    x, y = samples()
+    model = compiled(network(), keras.optimizers.Adam(0.02, use_ema=True, gradient_accumulation_steps=3))
+    stop = keras.callbacks.EarlyStopping("val_loss", patience=1, restore_best_weights=True, start_from_epoch=1)
+    plateau = keras.callbacks.ReduceLROnPlateau("loss", factor=0.5, patience=1, min_delta=1.0)
+    script.fit(model, x, y, batch_size=BATCH, epochs=5, validation_data=(x[:20], y[:20]), callbacks=[stop, plateau])
+    script.drawn += model.evaluate(x, y, verbose=0)
+    model.layers[0].trainable = False
+    compiled(model, keras.optimizers.SGD(0.05, momentum=0.9))
+    script.fit(model, x, y, batch_size=BATCH, epochs=2)
+
+
+def pipelines(script: Script) -> None:
+    """Two fits on one pipeline of tfdist.data, which counts its epochs on."""
+    x, y = samples()
+    data = tfdist.data.arrays(x, y, batch_size=BATCH, shuffle=True, seed=4, strategy=script.strategy)
+    model = compiled(network(), "adam")
+    script.fit(model, data, epochs=2)
+    script.fit(model, data, epochs=2)
+
+
+def shuffled_dataset(script: Script) -> None:
+    x, y = samples()
+    data = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(20).batch(BATCH)
+    model = compiled(network(), "sgd")
+    script.fit(model, data, epochs=2)
+    script.fit(model, data.repeat(), epochs=3, steps_per_epoch=5)
+
+
+def seeded_by_the_script(script: Script) -> None:
+    keras.utils.set_random_seed(99)
+    x, y = samples()
+    script.fit(compiled(network(), "rmsprop"), x, y, batch_size=BATCH, epochs=3)
+
+
+class TwoOptimizers(keras.Model):
+    """Its step has an optimizer for each layer, which accumulate gradients over three batches."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = keras.layers.Dense(8), keras.layers.Dense(3)
+
+    def build(self, shape: Any) -> None:
+        self.first.build((None, 5))
+        self.last.build((None, 8))
+
+    def call(self, inputs: Any) -> Any:
+        return self.last(self.first(inputs))
+
+    def compile_two(self) -> None:
+        compiled(self, "sgd")
+        self.build(None)
+        self.one = keras.optimizers.Adam(0.02, gradient_accumulation_steps=3)
+        self.other = keras.optimizers.SGD(0.1, gradient_accumulation_steps=3)
+        for optimizer, layer in self.pairs():
+            optimizer.build(layer.trainable_variables)
+
+    def pairs(self) -> list[tuple[keras.optimizers.Optimizer, keras.layers.Layer]]:
+        return [(self.one, self.first), (self.other, self.last)]
+
+    def train_step(self, data: Any) -> Any:
+        x, y = data
+        with tf.GradientTape(persistent=True) as tape:
+            loss = self.compute_loss(x, y, self(x, training=True))
+        for optimizer, layer in self.pairs():
+            optimizer.apply(tape.gradient(loss, layer.trainable_variables), layer.trainable_variables)
+        return {}
+
+
+def two_optimizers(script: Script) -> None:
+    x, y = samples()
+    model = TwoOptimizers()
+    model.compile_two()
+    script.fit(model, x, y, batch_size=BATCH, epochs=2)
+    variables = [*model.one.variables, *model.other.variables]
+    script.values += [b"".join(copy.numpy().tobytes() for copy in copies(variable)) for variable in variables]
+
+
+@pytest.mark.parametrize(
+    ("body", "replicas", "kills"),
+    [
+        slow(pretrain_and_finetune, 2, [("on_train_batch_begin", STEPS + 4)]),
+        (pretrain_and_finetune, 1, [("on_test_batch_begin", 2), ("on_train_begin", 2)]),
+        slow(pipelines, 2, [("on_train_batch_begin", STEPS + 4)]),
+        (pipelines, 1, [("on_train_batch_begin", 2 * STEPS + 3)]),
+        (two_optimizers, 2, [("on_train_batch_begin", STEPS + 6)]),  # in the midst of an accumulation
+        slow(shuffled_dataset, 1, [("on_train_batch_begin", STEPS + 4), ("on_train_batch_begin", 13)]),
+        slow(seeded_by_the_script, 1, [("on_train_batch_begin", 3)]),
+    ],
+)
+def test_every_bit_is_that_of_a_script_that_was_not_killed(
+    body: Callable[[Script], None], replicas: int, kills: list[tuple[str, int]], tmp_path: Path
+) -> None:
+    whole = Script(tmp_path / "whole", body, replicas)
+    assert whole.run()
+    killed = Script(tmp_path / "killed", body, replicas)
+    for method, call in kills:
+        assert not killed.run(method, call)
+    assert killed.run()
+    assert_same(killed, whole)
+
+
+def without_chance(script: Script) -> None:
+    """Two fits of a model that is the same on any number of replicas; `seed_all` has seeded its weights."""
+    x, y = samples()
+    model = compiled(keras.Sequential([keras.layers.Dense(8, "relu"), keras.layers.Dense(3)]), "adam")
+    script.fit(model, x, y, batch_size=BATCH, epochs=1)
+    script.fit(model, x, y, batch_size=BATCH, epochs=2, validation_data=(x[:20], y[:20]))
+
+
+@pytest.mark.parametrize(("before", "after"), [(2, 3), slow(3, 1), slow(1, 2)])
+def test_on_another_number_of_replicas_it_ends_the_same_but_for_rounding(
+    before: int, after: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The fit that was over gives back its end; the other one goes on within an epoch, with the samples it has left."""
+    whole = Script(tmp_path / "whole", without_chance, before)
+    assert whole.run()
+    killed = Script(tmp_path / "killed", without_chance, before)
+    assert not killed.run("on_train_batch_begin", STEPS + STEPS + 4)
+    killed.replicas = after
+    assert killed.run()
+    assert f"fit 2 resumes after step {STEPS + 3} (epoch 2, 3 batches done), which was on {before} replicas" in (
+        capfd.readouterr().err
+    )
+    for mine, expected in zip(killed.history, whole.history, strict=True):
+        for name, values in expected.items():
+            assert mine[name] == pytest.approx(values, rel=1e-5, abs=1e-6), name
+    for mine, expected in zip(killed.values, whole.values, strict=True):
+        # The first replica's; of integers the bits.
+        one = np.frombuffer(mine[: len(mine) // after], np.float32)
+        np.testing.assert_allclose(one, np.frombuffer(expected[: len(expected) // before], np.float32), 1e-3, 1e-5)
+
+
+def test_more_epochs_are_trained_and_what_came_after_them_begins_anew(tmp_path: Path) -> None:
+    def body(epochs: int) -> Callable[[Script], None]:
+        def two(script: Script) -> None:
+            one_fit(epochs=epochs)(script)
+            one_fit()(script)
+
+        return two
+
+    script = Script(tmp_path / "longer", body(1))
+    assert script.run()
+    script.body = body(2)
+    assert script.run()
+    whole = Script(tmp_path / "whole", body(2))
+    assert whole.run()
+    assert_same(script, whole)
