@@ -13,7 +13,6 @@ import tensorflow as tf
 
 from tests.devices.mirrored import mirrored
 from tfdist.keras_repairs.install import install
-from tfdist.runtime import step_meter as module
 from tfdist.runtime.step_meter import StepMeter
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport.ring_all_reduce import Ring
@@ -127,11 +126,12 @@ class Source:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.asked = threading.Semaphore(0)
         self.trains = False
-        time_after, fetching = module._time_after, StepMeter.fetching
+        timestamp, fetching = tf.timestamp, StepMeter.fetching
 
-        def time_after_and_ask(values: module.Values) -> tf.Tensor:
-            seconds = time_after(values)
-            return seconds if len(values) else self._ask_after(seconds)
+        def timestamp_and_ask() -> tf.Tensor:
+            seconds = timestamp()
+            # Only the look at the clock that begins a wait depends on nothing.
+            return seconds if tf.executing_eagerly() or seconds.op.control_inputs else self._ask_after(seconds)
 
         @contextlib.contextmanager
         def fetching_and_ask(meter: StepMeter) -> Iterator[None]:
@@ -139,7 +139,7 @@ class Source:
                 self.asked.release()
                 yield
 
-        monkeypatch.setattr(module, "_time_after", time_after_and_ask)
+        monkeypatch.setattr(tf, "timestamp", timestamp_and_ask)
         monkeypatch.setattr(StepMeter, "fetching", fetching_and_ask)
 
     def _ask_after(self, seconds: tf.Tensor) -> tf.Tensor:
@@ -149,9 +149,9 @@ class Source:
             self.asked.release()
             return value
 
+        seconds.graph.experimental_acd_manager.run_independently(seconds.op)
         asked = tf.numpy_function(ask, [seconds], seconds.dtype)
         asked.set_shape([])
-        asked.graph.experimental_acd_manager.run_independently(asked.op)
         return asked
 
     def batches(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
