@@ -1,4 +1,4 @@
-"""Device and thread settings that a script makes after TensorFlow has started: named as ignored, with the option."""
+"""Adopts scripts' device and thread settings, which come too late: warns that they are ignored, names the option."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OPTIONS = {
 
 
 def adopt_settings() -> None:
-    """Makes the settings that TensorFlow would refuse by now warn instead; what they ask for is left as it is."""
+    """Makes settings that TensorFlow refuses after it has started warn instead; they have no effect."""
     for path, option in _OPTIONS.items():
         owner, _, name = f"tf.config.{path}".rpartition(".")
         module = tf.config

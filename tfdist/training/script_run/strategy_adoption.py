@@ -1,4 +1,4 @@
-"""Scripts written for TensorFlow alone make their own strategy: they get the installed one, where its kind fits."""
+"""Adopts scripts that make a strategy of their own: they get the session's, where its kind fits."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _REMEDIES = {
     "multi_worker": "Start several workers (--workers or --nproc)",
     "one": "Start one worker with one device",
 }
-"""How to have a run of a kind; there is none of the kinds that are not here."""
+"""How to start a run of a kind; tfdist has no run of the other kinds."""
 
 
 def adopt_strategies(session: Session) -> None:
     """Makes TensorFlow's strategies return the session's where their kind fits, and refuses the others.
 
-    With one worker and one device nothing is installed, and a script's own strategy is what it makes.
+    With one worker and one device nothing is replaced, and a script has the strategy that it makes.
     """
     if session.choice.kind == "one":
         return

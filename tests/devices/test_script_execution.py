@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tfdist.launch.environment import Assignment
-from tfdist.training.script_run.run_script import _execute
+from tfdist.training.script_run.script_execution import execute_script
 
 FORKS = """
 import os, sys
@@ -45,12 +44,10 @@ def test_a_forked_process_that_comes_to_the_end(
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
     ours = os.getpid()
     try:
-        ended = _execute(
-            Assignment(run_dir="/r", seed=1, index=0, num_workers=1, target_kind="script", target=str(script))
-        )
+        ended = execute_script(str(script), [], is_module=False)
     finally:
         if os.getpid() != ours:
-            # It would go on with the tests.
+            # It would continue with the tests.
             os._exit(99)
     assert ended == 7
     out, err = capfd.readouterr()
