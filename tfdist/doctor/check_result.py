@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 from tfdist.errors import FormingError, UsageError
 
-SET_RIGHT = UsageError.exit_code
-"""The exit code where the user must set something right on this machine."""
-CLUSTER = FormingError.exit_code
-"""The exit code where the cluster would not form."""
+LOCAL_CODE = UsageError.exit_code
+"""The exit code when the user must correct something on this machine."""
+CLUSTER_CODE = FormingError.exit_code
+"""The exit code when the cluster would not form."""
 
 
 class CheckStatus(enum.Enum):
-    """How a check ended: all is well, a run may suffer, a run would fail."""
+    """Outcome of a check: all is well, a run may suffer, a run would fail."""
 
     OK = "ok"
     WARN = "warn"
@@ -38,13 +38,13 @@ class Check:
     status: CheckStatus
     found: str
     advice: str = ""
-    code: int = SET_RIGHT
+    code: int = LOCAL_CODE
 
     def __post_init__(self) -> None:
         if self.status is not CheckStatus.OK and not self.advice:
             raise ValueError(f"A check that is not ok says what to do. Received: {self.name}: {self.found}")
-        if self.code not in (SET_RIGHT, CLUSTER):
-            raise ValueError(f"A check fails with {SET_RIGHT} or {CLUSTER}. Received: code={self.code}")
+        if self.code not in (LOCAL_CODE, CLUSTER_CODE):
+            raise ValueError(f"A check fails with {LOCAL_CODE} or {CLUSTER_CODE}. Received: code={self.code}")
 
 
 def ok(name: str, found: str) -> Check:
@@ -57,8 +57,8 @@ def warn(name: str, found: str, advice: str) -> Check:
     return Check(name, CheckStatus.WARN, found, advice)
 
 
-def fail(name: str, found: str, advice: str, code: int = SET_RIGHT) -> Check:
-    """A check of something that a run would fail of."""
+def fail(name: str, found: str, advice: str, code: int = LOCAL_CODE) -> Check:
+    """A check of something that would make a run fail."""
     return Check(name, CheckStatus.FAIL, found, advice, code)
 
 

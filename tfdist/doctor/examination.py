@@ -21,7 +21,7 @@ _LEAST_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Doctor:
-    """What a doctor is asked to do.
+    """One examination.
 
     Attributes:
         workers: The whole cluster as host:port, comma-separated; None to check this machine alone.
@@ -37,7 +37,7 @@ class Doctor:
         """Checks, and reports.
 
         Args:
-            tell: Is told how far it is.
+            tell: Called with progress messages.
 
         Raises:
             ClusterError: The list or the index cannot be used.

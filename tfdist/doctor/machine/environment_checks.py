@@ -23,7 +23,7 @@ def check_cluster(found: Membership | ClusterError) -> Check:
 
 
 def check_variables(environ: Mapping[str, str]) -> list[Check]:
-    """Names the variables that decide something, and those that decide it wrong.
+    """Reports the variables that affect a run, and those whose values would break it.
 
     Args:
         environ: Of `tfdist.cluster.environment_variables.run_variables`.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from tfdist.cluster.environment_variables import run_variables
 from tfdist.cluster.membership import Membership
-from tfdist.doctor.check_result import CLUSTER, Check, fail, ok
+from tfdist.doctor.check_result import CLUSTER_CODE, Check, fail, ok
 from tfdist.doctor.mesh.doctor_hello import DoctorHello
 from tfdist.doctor.mesh.link_measurement import Clocks
 from tfdist.doctor.mesh.mesh import Mesh
@@ -70,4 +70,4 @@ def _port(index: int, port: int, taken: str | None) -> Check:
 
 def _other_list(host: str, theirs: str, mine: str) -> Check:
     found = f"{host} was given {theirs}\nand this one {mine}"
-    return fail("worker list", found, "Give the same list in the same order on every host.", CLUSTER)
+    return fail("worker list", found, "Give the same list in the same order on every host.", CLUSTER_CODE)

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from tfdist.cluster.interfaces import is_public
-from tfdist.doctor.check_result import CLUSTER, SET_RIGHT, CheckStatus, worst
+from tfdist.doctor.check_result import CLUSTER_CODE, LOCAL_CODE, CheckStatus, worst
 from tfdist.doctor.mesh.dial_advice import advice_on, describe_outcome
 from tfdist.doctor.mesh.doctor_hello import DoctorHello, disagreement, leads_elsewhere
 from tfdist.doctor.mesh.link_measurement import LinkQuality, MeasurementPhase
@@ -45,7 +45,7 @@ class Pair:
     status: CheckStatus
     found: str
     advice: str = ""
-    code: int = CLUSTER
+    code: int = CLUSTER_CODE
     address: str = ""
     round_trip: float | None = None
     offset: float | None = None
@@ -77,7 +77,7 @@ class Pair:
             target, code = int(values.pop("target")), int(values.pop("code"))
         except (TypeError, KeyError, ValueError):
             raise LineError("a message that is no pair") from None
-        if not sources or code not in (SET_RIGHT, CLUSTER) or not all(isinstance(text, str) for text in texts):
+        if not sources or code not in (LOCAL_CODE, CLUSTER_CODE) or not all(isinstance(text, str) for text in texts):
             raise LineError("a pair with impossible values")
         if not all(number is None or isinstance(number, int | float) for number in numbers):
             raise LineError("a pair whose numbers are not numbers")
@@ -91,7 +91,7 @@ def unreached(mine: DoctorHello, target: int, seen: DialOutcome) -> Pair:
 
 def occupied(mine: DoctorHello, target: int, owner: str) -> Pair:
     """The pair for a worker whose port its own host could not take, as its doctor says."""
-    return Pair(mine.local, target, CheckStatus.FAIL, f"its port is not free there: {owner}", LEFT_ALONE, SET_RIGHT)
+    return Pair(mine.local, target, CheckStatus.FAIL, f"its port is not free there: {owner}", LEFT_ALONE, LOCAL_CODE)
 
 
 def judge(
@@ -119,7 +119,7 @@ def judge(
     numbers = (measured.round_trip, measured.offset, measured.bandwidth) if measured else (None, None, None)
     advice = " ".join(text for _, _, text in findings)
     status = worst(status for status, _, _ in findings)
-    return Pair(mine.local, target, status, found, advice, CLUSTER, address, *numbers)
+    return Pair(mine.local, target, status, found, advice, CLUSTER_CODE, address, *numbers)
 
 
 def _findings(

@@ -8,7 +8,7 @@ from tfdist.reports.ledger.account import Account
 from tfdist.reports.ledger.account_summary import LABELS, endings, headlines, percent, steps_of
 from tfdist.reports.ledger.recovery import PARTS, Recovery, recoveries
 from tfdist.rundir.ledger_lines import TimeKind
-from tfdist.text import format_clock, format_time, printable, table
+from tfdist.text import format_clock, format_count, format_time, printable, table
 
 _BAR = 40
 _MOST_ATTEMPTS = 20
@@ -50,7 +50,7 @@ def _attempts(account: Account) -> list[str]:
     ]
     lines = table([("attempt", "started", "wall time", "goodput", "steps", "how it ended"), *rows], "rrrrrl")
     earlier = len(account.attempts) - len(shown)
-    return lines if not earlier else [*lines, f"and {earlier} before; --json has all"]
+    return lines if not earlier else [*lines, f"and {format_count(earlier, 'earlier attempt')}; --json has all"]
 
 
 def _recoveries(recovered: Sequence[Recovery]) -> list[str]:

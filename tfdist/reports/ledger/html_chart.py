@@ -89,7 +89,7 @@ def render(name: str, run_dir: str, account: Account) -> str:
         f"<p>{'<br>'.join(_text(line[:1].upper() + line[1:] + '.') for line in (first, *others))}</p>",
         _bar(account),
         _kinds(account),
-        "<h2>In the course of the run: a column is a slice of the wall time, its height all of it</h2>",
+        "<h2>Over the course of the run: each column is a slice of the wall time</h2>",
         _chart(account),
     ]
     if len(account.attempts) > 1:
@@ -108,7 +108,7 @@ def render(name: str, run_dir: str, account: Account) -> str:
 
 
 def _bar(account: Account) -> str:
-    """All of the wall time as one bar, the largest parts with their names."""
+    """The wall time as one bar, its largest parts labelled."""
     cells, left = [], 0.0
     for kind, label in LABELS.items():
         share = max(0.0, account.seconds[kind]) / account.wall if account.wall else 0.0
@@ -124,12 +124,12 @@ def _bar(account: Account) -> str:
 
 
 def _chart(account: Account) -> str:
-    """The wall time cut in columns of one width, each with its shares; what is done again in its own place."""
+    """The wall time in columns of one width, each with its shares; replayed steps where they were done."""
     cut = columns(account)
     width = _WIDTH / max(1, len(cut))
     cells = [cell for place, column in enumerate(cut) for cell in _stack(column, place * width, width)]
     cells += _marks(account)
-    label = "Shares of the wall time in the course of the run; the table below it has the attempts"
+    label = "Shares of the wall time over the course of the run; the table below has the attempts"
     return _svg(_CHART_HEIGHT + 40, cells, label)
 
 
@@ -235,7 +235,7 @@ def _recoveries(recovered: Sequence[Recovery]) -> str:
 
 
 def _spoken(account: Account) -> str:
-    """The shares in words, for who cannot see the picture."""
+    """The shares in words, for those who cannot see the picture."""
     return ", ".join(f"{label} {percent(account.seconds[kind], account.wall)}" for kind, label in LABELS.items())
 
 

@@ -12,6 +12,7 @@ from tfdist.rundir.failure import Failure
 from tfdist.rundir.process_presence import Presence
 from tfdist.rundir.snapshot import Snapshot
 from tfdist.rundir.worker_state import State, WorkerState
+from tfdist.text import format_duration
 
 SILENT_SECONDS = 60.0
 """How old the state of a process that cannot be looked for may be before the worker seems dead."""
@@ -135,9 +136,9 @@ def _remarks(row: WorkerStatus, attempt: int, condition: RunCondition, *, watche
     elif row.state.limit is not None and row.quiet > row.state.limit:
         remarks.append(f"no progress for longer than {row.state.limit:g} s")
     elif row.presence is Presence.ELSEWHERE and row.silent > SILENT_SECONDS and not watched:
-        remarks.append(f"no news for {row.silent:.0f} s")
+        remarks.append(f"no news for {format_duration(row.silent)}")
     if row.lag is not None and row.is_straggling:
-        remarks.append(f"straggler: {100 * row.lag.slower:.0f} % slower, costs {row.lag.cost:.3g} s a step")
+        remarks.append(f"straggler: {100 * row.lag.slower:.0f} % slower, costs {format_duration(row.lag.cost)} a step")
     return tuple(remarks)
 
 
@@ -198,7 +199,7 @@ def _condition_of_living(rows: list[WorkerStatus], launcher: Presence | None) ->
     limits = [row.state.limit for row in living if row.state.limit is not None]
     quiet = min(row.quiet for row in living)
     if limits and quiet > max(limits):
-        text = f"no worker has made progress for {quiet:.0f} s, longer than the limit of {max(limits):g} s"
+        text = f"no worker has made progress for {format_duration(quiet)}, longer than the limit of {max(limits):g} s"
         return RunCondition.HANGING, text
     if all(row.state.state is State.STARTING and not row.state.step for row in living):
         return RunCondition.STARTING, ""
@@ -208,6 +209,7 @@ def _condition_of_living(rows: list[WorkerStatus], launcher: Presence | None) ->
 def _why_dead(lost: list[WorkerStatus]) -> str:
     silent = min(row.silent for row in lost)
     if all(row.presence is Presence.GONE for row in lost):
-        return f"none of its processes exists any more; the newest state is {silent:.0f} s old"
+        return f"none of its processes exists any more; the newest state is {format_duration(silent)} old"
     hosts = ", ".join(sorted({row.state.host for row in lost if row.presence is Presence.ELSEWHERE}))
-    return f"no worker's state is newer than {silent:.0f} s; only {hosts} can tell whether its processes are alive"
+    age = f"no worker's state is newer than {format_duration(silent)}"
+    return f"{age}; only {hosts} can tell whether its processes are alive"

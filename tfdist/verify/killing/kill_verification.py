@@ -26,7 +26,7 @@ def verify_killed(spec: KillSpec, tell: Callable[[str], None]) -> KillVerificati
 
     Args:
         spec: What and how.
-        tell: Takes a line on what is done now.
+        tell: Called with progress messages.
 
     Raises:
         UsageError: `spec.keep` cannot be used, the target trains nothing, or is too short for the kills.

@@ -26,7 +26,7 @@ def verify(spec: VerifySpec, tell: Callable[[str], None]) -> Verification:
 
     Args:
         spec: What and how.
-        tell: Takes a line on what is done now.
+        tell: Called with progress messages.
 
     Raises:
         UsageError: `spec.keep` cannot be used, or the target trains nothing.

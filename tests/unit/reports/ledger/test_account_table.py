@@ -56,7 +56,7 @@ def test_many_attempts_are_cut_short() -> None:
     for attempt in range(1, 100):
         entries += [over(attempt - 1, attempt + 0.5, AttemptPhase.RESTARTING), running(attempt, attempt + 1.0)]
     text = account_table.render("digits", "/runs/a", found(entries))
-    assert text.endswith("and 80 before; --json has all")
+    assert text.endswith("and 80 earlier attempts; --json has all")
 
 
 def test_a_message_does_nothing_to_a_terminal_or_a_page() -> None:

@@ -141,7 +141,7 @@ def test_a_worker_of_the_attempt_before() -> None:
 def test_stragglers_are_marked() -> None:
     slow, *others = status(worker(0), worker(1, busy=0.15), worker(2)).rows
     assert slow.state.index == 1 and slow.is_straggling
-    assert slow.remarks == ("straggler: 50 % slower, costs 0.05 s a step",)
+    assert slow.remarks == ("straggler: 50 % slower, costs 50 ms a step",)
     assert not any(row.is_straggling or row.remarks for row in others)
     # While the first steps are taken, the times are those of compiling.
     assert not any(row.is_straggling for row in status(worker(0, step=49), worker(1, busy=0.15, step=49)).rows)

@@ -20,7 +20,7 @@ def test_the_whole_picture() -> None:
         "",
         "worker  host  pid  state     epoch  step  samples/s  last move  busy a step",
         "     1  h1    101  step          3   418     12,031  2.5 s ago       150 ms  "
-        "straggler: 50 % slower, costs 0.05 s a step",
+        "straggler: 50 % slower, costs 50 ms a step",
         "     0  h0    100  step          3   418     12,031    1 s ago       100 ms",
         "     2  h2    102  callback      3   418          -    1 s ago            -",
     ]
