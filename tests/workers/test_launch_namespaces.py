@@ -176,7 +176,7 @@ def test_all_start_again_after_a_link_was_cut_for_a_moment(launchers: Launchers,
     hosts[1].set_link("down")
     cut.touch()
     # The worker dies behind the cut, and its launcher cannot say so yet.
-    until(lambda: not any("stand_in" in command(pid) for pid in marked(both[1].mark)))
+    until(lambda: not any("stand_in_worker" in command(pid) for pid in marked(both[1].mark)))
     hosts[1].set_link("up")
     assert [each.end(60) for each in both] == [0, 0], [each.err for each in both]
     assert all("worker 1 (" in each.err and "all workers start again" in each.err for each in both)
