@@ -1,7 +1,16 @@
 """What makes Keras right under a strategy; the only package that touches Keras internals.
 
-`install()` replaces a handful of Keras functions. Each replacement stands in the file of its subject, takes the
-original as its argument and falls back to it wherever one replica trains, so nothing changes there.
+`install` replaces the functions of Keras that `registry` lists, once `keras_versions` has looked whether they are those
+that the repairs were written for. A repair takes the original as its argument and falls back to it where one replica
+trains. Repairs stand in the room of their subject; in the order of a step:
+
+- `base/`: what the others stand on: the replica's step, the state of a `fit`, what is refused
+- `inputs/`: the data of `fit`: one order on all workers, each global batch cut once, a position to resume from
+- `loop/`: how steps run over the data, several in one execution, and who is notified
+- `forward/`: layers, losses and metrics of a replica's piece of the batch
+- `optimizer/`: gradients reduced once, accumulated, and applied by each replica
+- `callbacks/`: which run where, and how all workers follow the chief's decisions
+- `files/`: what is saved, loaded and downloaded
 """
 
 from __future__ import annotations

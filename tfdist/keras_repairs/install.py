@@ -1,4 +1,4 @@
-"""Installs the repairs in a process, where Keras's functions are those that they were written for."""
+"""Installs the repairs in a process, and warns where Keras is not the one that they were written for."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ def install(
     on_gradients: gradient_reduction.Observer | None = None,
     listener: fit_listeners.FitListener | None = None,
 ) -> None:
-    """Installs every repair in this process; what is installed already stays.
+    """Installs every repair in this process that is not installed yet.
 
     Args:
-        imposed_seed: TensorFlow's global seed where tfdist set it and the script did not; see `shuffling`.
+        imposed_seed: TensorFlow's global seed where tfdist set it and the script did not; see `inputs.array_shuffle`.
         extra_callbacks: Returns the callbacks that each `fit`, `evaluate` and `predict` gets besides its own; see
-            `callbacks.callback_list_init`.
+            `callbacks.callback_list.callback_list_init`.
         on_batch: Called in each replica's context, while a step is traced, with the replica's data.
         on_gradients: Likewise with the gradients of the global batch, before they are clipped; one a variable or None.
-        listener: Told of every `fit`, `evaluate` and `predict`, and of every execution in them.
+        listener: Notified of every `fit`, `evaluate` and `predict`, and of every execution in them.
     """
     hooks = RepairHooks(imposed_seed, extra_callbacks, on_batch, on_gradients, listener or fit_listeners.NoListener())
     todo = [repair for repair in repairs(hooks) if not _is_installed(repair)]

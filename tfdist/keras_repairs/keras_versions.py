@@ -1,4 +1,4 @@
-"""Is this the Keras that the repairs were written for: its version, and the functions that they replace?"""
+"""Checks that Keras is the one that the repairs were written for: its version, and the functions that they replace."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def fingerprint(function: Any) -> str:
 
 
 def check(version: str, functions: Mapping[str, Any], known: Mapping[str, str]) -> None:
-    """Warns, once and by name, of what is not as it was when the repairs were written.
+    """Warns, in one line, of an untested version and of functions that have changed since the repairs were written.
 
     Args:
         version: Keras's version.

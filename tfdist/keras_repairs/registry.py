@@ -1,4 +1,4 @@
-"""Which Keras functions are replaced, by what, and the fingerprints of those that this was written for."""
+"""The table of repairs: which Keras functions are replaced, by what, and the fingerprints of the originals."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _DATASETS = tuple(
 
 @dataclass(frozen=True)
 class RepairHooks:
-    """What the rest of tfdist adds to the repairs; the arguments of `install`."""
+    """What other packages of tfdist connect to the repairs: the arguments of `install`."""
 
     imposed_seed: int | None = None
     extra_callbacks: callback_list.ExtraCallbacks = callback_list.none_extra
@@ -93,7 +93,7 @@ class Repair:
 
     @property
     def path(self) -> str:
-        """The function's name, for people."""
+        """The function's name, as messages give it."""
         return f"{getattr(self.owner, '__qualname__', self.owner.__name__)}.{self.name}"
 
 
@@ -103,7 +103,7 @@ def repairs(hooks: RepairHooks = RepairHooks()) -> tuple[Repair, ...]:
 
 
 def _of_data(hooks: RepairHooks) -> tuple[Repair, ...]:
-    """Of set-up, data, and how the steps of a model are built and run over them."""
+    """Repairs of set-up and data, and of how a model's steps are built and run over the data."""
     model, iterator = trainer_module.TensorFlowTrainer, trainer_module.TFEpochIterator
     make_function = functools.partial(trainer.make_function, observer=hooks.on_batch, listener=hooks.listener)
     make_predict_function = functools.partial(trainer.make_predict_function, listener=hooks.listener)
@@ -134,7 +134,7 @@ def _of_data(hooks: RepairHooks) -> tuple[Repair, ...]:
 
 
 def _of_the_forward_pass() -> tuple[Repair, ...]:
-    """Of layers, losses and metrics."""
+    """Repairs of layers, losses and metrics."""
     return (
         Repair(layer_module.Layer, "__call__", xla.call, "4fb7e42e4ffd9b1a"),
         Repair(layer_module.Layer, "add_loss", added_losses.add_loss, "7f70f38e2f25640d"),
@@ -164,7 +164,7 @@ def _of_the_forward_pass() -> tuple[Repair, ...]:
 
 
 def _of_gradients(hooks: RepairHooks) -> tuple[Repair, ...]:
-    """Of optimizers."""
+    """Repairs of optimizers."""
     optimizer = optimizer_module.TFOptimizer
     scaler = keras.optimizers.LossScaleOptimizer
     apply = functools.partial(gradient_reduction.apply, observer=hooks.on_gradients)
@@ -186,7 +186,7 @@ def _of_gradients(hooks: RepairHooks) -> tuple[Repair, ...]:
 
 
 def _of_results(hooks: RepairHooks) -> tuple[Repair, ...]:
-    """Of what the steps return, and of the callbacks that see it."""
+    """Repairs of what the steps return, and of the callbacks that see it."""
     model = trainer_module.TensorFlowTrainer
     predict = functools.partial(predictions.predict, listener=hooks.listener)
     callback_list_init = functools.partial(
@@ -208,7 +208,7 @@ def _of_results(hooks: RepairHooks) -> tuple[Repair, ...]:
 
 
 def _of_files(hooks: RepairHooks) -> tuple[Repair, ...]:
-    """Of what is saved and loaded."""
+    """Repairs of what is saved and loaded."""
     writer = functools.partial(model_saving.writer, listener=hooks.listener)
     load_own_variables = accumulator_reduction.load_own_variables
     return (

@@ -1,1 +1,11 @@
-"""Devices, strategy and collectives: the first floor that imports TensorFlow."""
+"""TensorFlow as a worker uses it: the first floor that imports it.
+
+In the order of a start: `tested_versions` and `tensorflow_probe` (what is installed here), `devices`, `strategy` and
+`strategy_settings` (what a run settles for it). Then, for all floors above:
+
+- `distribute`: how batches reach the replicas; `dataset_description`: what a pipeline tells `fit` about them
+- `collectives`: decisions and small values, between steps; `transport/`: how tensors and files travel
+- `replica_values`, `random_state`, `local_variables`: values of which each replica or worker has its own
+- `step_meter`: samples and waiting time of the steps
+- `remote_file_calls`: TensorFlow's file systems, with a bound on waiting
+"""

@@ -1,7 +1,7 @@
-"""Worker-level collectives: every worker calls the same function in the same order and all get the same answer.
+"""Collectives between workers: all call the same functions in the same order and get the same results.
 
-These run outside of training steps: decisions, small values, barriers. The process's watchdog bounds how long each may
-take.
+They run outside of training steps, for decisions, small values and barriers. The process's watchdog bounds how long
+each may take.
 """
 
 from __future__ import annotations

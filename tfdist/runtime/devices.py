@@ -1,6 +1,6 @@
-"""Which devices this process uses: chosen GPUs, memory growth, logical devices, its share of the cores.
+"""Chooses and sets up the devices of this process: GPUs, memory growth, logical devices, its share of the cores.
 
-All of it must happen before TensorFlow touches a device; `apply` is therefore called once, first.
+All of it must happen before TensorFlow touches a device, so `apply` is called once, first.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tfdist.errors import UsageError
 
 @dataclass(frozen=True)
 class DeviceRequest:
-    """What a worker asks of its machine.
+    """The devices that a worker asks for.
 
     Attributes:
         gpus: Indices of the GPUs to use, of those that TensorFlow sees; all when None.
@@ -45,7 +45,7 @@ class DeviceRequest:
 
 
 def deal(gpus: int, rank: int, size: int) -> range:
-    """The GPUs, of `gpus` many, that worker `rank` of a machine's `size` workers takes: disjoint, all used.
+    """The indices, below `gpus`, of the GPUs of worker `rank` of a machine's `size` workers: disjoint, all used.
 
     Raises:
         UsageError: There are GPUs, but fewer than workers.

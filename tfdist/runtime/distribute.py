@@ -1,4 +1,4 @@
-"""How batches reach the replicas: one dataset a worker, whose elements go to its replicas in turn."""
+"""Feeds batches to the replicas: one dataset a worker, whose elements go to its replicas in turn."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tensorflow.python.data.ops import multi_device_iterator_ops
 
 
 class GlobalBatch(NamedTuple):
-    """A whole global batch, the same on every replica, which each cuts its piece from inside of its step.
+    """A whole global batch, the same on every replica, each of which cuts out its piece in its step.
 
     Attributes:
         data: A structure of tensors.

@@ -1,4 +1,4 @@
-"""Variables that belong to one worker alone, though a strategy of several workers is in force."""
+"""Variables of one worker alone, while a strategy of several workers is in force."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tensorflow.python.ops.resource_variable_ops import default_variable_creator
 def local_variables() -> Iterator[None]:
     """Variables made inside are plain ones, which no strategy distributes.
 
-    One that it does asks the other workers for its first value: a worker that makes a variable by itself would wait for
-    them. TensorFlow has no public name for what makes a plain one.
+    A distributed one asks the other workers for its first value, so that a worker that makes a variable alone would
+    wait for them. TensorFlow has no public name for the creator of plain ones.
     """
 
     def creator(next_creator: Callable[..., tf.Variable], **kwargs: Any) -> tf.Variable:

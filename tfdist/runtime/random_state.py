@@ -1,8 +1,8 @@
-"""The random states of a process that no model holds: Python's, NumPy's and TensorFlow's, as one array of a fixed size.
+"""The random states of a process outside of models: Python's, NumPy's and TensorFlow's, as one array of fixed size.
 
-A state is that of Python's `random`, of NumPy's global generator, of what NumPy's generators take as a seed when they
-get none (where tfdist set it), of the numbers from which TensorFlow seeds its operations, and of TensorFlow's global
-generator. States that live inside of compiled functions (`tf.random.uniform` in a layer) are TensorFlow's alone.
+They are those of Python's `random`, of NumPy's global generator, of the generator that seeds NumPy's generators (where
+tfdist set it), of the one from which TensorFlow seeds its operations, and of TensorFlow's global generator. States
+inside of compiled functions (`tf.random.uniform` in a layer) cannot be read.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from tensorflow.python.ops import stateful_random_ops
 from tfdist.runtime.collectives import all_gather, worker_count, worker_rank
 
 _WORDS = 625
-"""Of a Mersenne Twister: its key and the place in it."""
+"""Words of a Mersenne Twister: its key and the place in it."""
 
 _SIZE = _WORDS + 3
-"""With what is left of a pair of normally distributed numbers: whether there is one, and its two words."""
+"""The same with the second of a pair of normally distributed numbers: whether there is one, and its two words."""
 
 
 _GENERATOR_SIZE = 6
-"""Of TensorFlow's global generator: three int64."""
+"""Words of TensorFlow's global generator: three int64."""
 
 
 def read(strategy: tf.distribute.Strategy) -> NDArray[np.uint32]:
@@ -37,7 +37,7 @@ def read(strategy: tf.distribute.Strategy) -> NDArray[np.uint32]:
 
 
 def write(states: NDArray[np.uint32], strategy: tf.distribute.Strategy) -> None:
-    """Gives this process what `read` returned: its own state, or the chief's where there were other workers."""
+    """Restores what `read` returned: this worker's own state, or the chief's if the number of workers has changed."""
     rank = worker_rank(strategy)
     row = states[rank if len(states) == worker_count(strategy) else 0]
     numpys, *others = row[:-_GENERATOR_SIZE].reshape(-1, _SIZE)
@@ -88,8 +88,8 @@ def _left(state: NDArray[np.uint32]) -> float | None:
 
 
 def _read_generator(strategy: tf.distribute.Strategy) -> NDArray[np.uint32]:
-    """The global generator's state; zeros where nobody uses it, or each replica has one of its own."""
-    # Asking for it would make it, and not the same on all workers.
+    """The global generator's state; zeros where it is not used, or each replica has its own."""
+    # `get_global_generator` would make one, and not the same on all workers.
     generator = stateful_random_ops.global_generator
     if generator is not None and len(strategy.experimental_local_results(generator.state)) == 1:
         words = np.ascontiguousarray(generator.state.numpy()).view(np.uint32)

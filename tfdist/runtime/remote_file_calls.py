@@ -1,7 +1,7 @@
-"""Calls of TensorFlow's file systems that may go over a network, such as `gs://`: waited for, for a bounded time.
+"""Bounded calls of TensorFlow's file systems that may go over a network, such as `gs://`.
 
-TensorFlow tries a bucket that does not answer again and again, for many minutes and without a word: ten times for each
-of several requests that one call makes. So a call runs in a thread, and who asked waits for it no longer than a bound.
+TensorFlow silently retries a bucket that does not answer for many minutes: ten times for each of the several requests
+of one call. Here a call runs in a thread, and the caller waits for it no longer than a bound.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import tensorflow as tf
 T = TypeVar("T")
 
 ANSWER_SECONDS = 120.0
-"""How long one call is waited for."""
+"""How long a caller waits for one call."""
 
 _NUMBERS = {
     tf.errors.DATA_LOSS: errno.EIO,
@@ -30,14 +30,14 @@ _NUMBERS = {
 
 
 def bounded_call(url: str, call: Callable[[], T]) -> T:
-    """What a call returns.
+    """Calls `call` in a thread and returns its result.
 
     Args:
-        url: What it is about.
-        call: Of `tf.io.gfile`. It may go on in its thread when it is waited for no longer.
+        url: The file or folder, for messages.
+        call: A call of `tf.io.gfile`. After a timeout it may continue in its thread.
 
     Raises:
-        OSError: It failed, with the number that the system has for such a failure: EREMOTEIO for those it has none for.
+        OSError: The call failed; with the system's number of such a failure, or EREMOTEIO where there is none.
         TimeoutError: There was no answer.
     """
     answer: futures.Future[T] = futures.Future()
@@ -45,7 +45,7 @@ def bounded_call(url: str, call: Callable[[], T]) -> T:
     def run() -> None:
         try:
             answer.set_result(call())
-        except BaseException as error:  # the one who waits raises it
+        except BaseException as error:  # raised by the waiting thread
             answer.set_exception(error)
 
     threading.Thread(target=run, name="tfdist-remote", daemon=True).start()
@@ -58,6 +58,6 @@ def bounded_call(url: str, call: Callable[[], T]) -> T:
 
 
 def as_os_error(url: str, error: tf.errors.OpError) -> OSError:
-    """The system's error that says the same."""
+    """The OSError for an error of TensorFlow's."""
     said = " ".join(error.message.split())
     return OSError(_NUMBERS.get(error.error_code, errno.EREMOTEIO), said, url)

@@ -1,4 +1,4 @@
-"""Variables of which every replica has a value of its own: read on all of them, given back to as many or to others."""
+"""Reads variables of which every replica has its own value, and restores them on any number of replicas."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ReplicaCopies:
     Attributes:
         copies: This worker's, in the order of its replicas.
         adds_up: Whether the replicas' values are parts of a sum; otherwise each replica's own version of the whole.
-        is_saved: Whether the value of the chief's first replica is known without this.
+        is_saved: Whether the value of the chief's first replica is saved elsewhere.
     """
 
     copies: tuple[tf.Variable, ...]
@@ -39,8 +39,8 @@ def read(parts: Mapping[str, ReplicaCopies], strategy: tf.distribute.Strategy) -
         strategy: The strategy in force.
 
     Returns:
-        Name -> array [replicas, ...], or [1, ...] of what adds up to nothing and is the same on all replicas; without
-        what is the same and saved already.
+        Name -> array [replicas, ...], or [1, ...] where replicas hold the same and it does not add up; without those
+        that are the same and saved elsewhere.
     """
     mine = {name: np.stack([copy.numpy() for copy in part.copies]) for name, part in parts.items()}
     apart = _differing(mine, strategy)
@@ -52,13 +52,13 @@ def read(parts: Mapping[str, ReplicaCopies], strategy: tf.distribute.Strategy) -
 def write(
     values: Mapping[str, np.ndarray], parts: Mapping[str, ReplicaCopies], strategy: tf.distribute.Strategy
 ) -> None:
-    """Gives variables what `read` returned, in a process with as many replicas or another number; on every worker.
+    """Restores what `read` returned, with as many replicas or another number; on every worker.
 
-    With another number of replicas, the first gets the sum of what adds up and the others zero; of anything else all
-    get what the first replica had.
+    With another number of replicas, the first gets the sum of what adds up and the others zero; anything else is given
+    to all replicas as the first had it.
 
     Args:
-        values: Of at least those `parts` that are not saved already.
+        values: Values of at least those `parts` that are not saved elsewhere.
         parts: The variables.
         strategy: The strategy in force.
 
@@ -87,12 +87,12 @@ def _row(rows: np.ndarray, replica: int, replicas: int, adds_up: bool) -> np.nda
 
 
 def _as_dtype(array: np.ndarray, dtype: type) -> np.ndarray:
-    """NumPy's files know bfloat16 only as two bytes."""
+    """NumPy's files hold bfloat16 as two plain bytes."""
     return array.view(dtype) if array.dtype.kind == "V" else array
 
 
 def _differing(mine: Mapping[str, np.ndarray], strategy: tf.distribute.Strategy) -> dict[str, bool]:
-    """Of each value, whether it differs between the replicas: told by digests, which are small."""
+    """Whether each value differs between the replicas, by digests, which are small."""
     if not mine:
         return {}
     digests = np.array([[_digest(row) for row in rows] for rows in mine.values()], np.uint8)

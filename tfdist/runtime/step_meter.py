@@ -1,4 +1,4 @@
-"""What a worker's steps count while they run: samples, and how long they wait, for other workers and for data."""
+"""Counts what a worker's steps do while they run: samples, and the time they wait for other workers and for data."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Values = Sequence[tf.Tensor | tf.IndexedSlices]
 
 @dataclass(frozen=True)
 class MeterReading:
-    """What a meter shows.
+    """A reading of a meter.
 
     Attributes:
         samples: Samples of all global batches trained since the meter was made.
-        waited: Seconds spent in sums of gradients since all that this worker adds to them was there.
-        fetched: Seconds in which training steps had begun and their data was not there yet.
+        waited: Seconds spent in sums of gradients, from when this worker's own gradients were there.
+        fetched: Seconds that training steps have waited for their data.
     """
 
     samples: float
@@ -34,8 +34,8 @@ class MeterReading:
 class StepMeter:
     """Counts inside of compiled steps, in three variables that belong to this worker alone, and beside them.
 
-    An addition to a variable and a look at the clock are all that a step pays. The clock is looked at on the CPU: on a
-    GPU an operation has run, for TensorFlow, when it is queued, so what is timed must run on the CPU.
+    It costs a step an addition to a variable and a look at the clock. The clock is read on the CPU: on a GPU an
+    operation has run, for TensorFlow, when it is queued, so what is timed must run on the CPU.
 
     Attributes:
         waited_outside: Seconds spent in collectives outside of compiled steps.
@@ -55,9 +55,9 @@ class StepMeter:
             self._samples.assign_add(tf.cast(samples, tf.float64), read_value=False)
 
     def arrive(self, batch: Any) -> None:
-        """Adds how long a step waits for its `batch`, a structure of tensors. As `count`, before the step's own work.
+        """Adds how long a step waits for its `batch`, a structure of tensors; called like `count`, before its work.
 
-        Where the batch is fetched in the same compiled function the clock starts with it, else there is no wait.
+        Where the batch is fetched in the same compiled function the clock starts with that, else there is no wait.
         """
         leaves = [leaf for leaf in tf.nest.flatten(batch, expand_composites=True) if isinstance(leaf, tf.Tensor)]
         begun, arrived = _time_after([]), _time_after(leaves)
@@ -74,9 +74,9 @@ class StepMeter:
             self._fetched_outside += time.perf_counter() - begun
 
     def timed(self, values: Values, compute: Callable[[Values], Values]) -> Values:
-        """`compute(values)`, with the time from when the last of `values` is there until all of the result is.
+        """`compute(values)`, timed from when the last of `values` is there until all of the result is.
 
-        Nothing waits for the clock: each part of the computation starts as soon as its own input is there.
+        The computation does not wait for the clock: each part of it starts as soon as its own input is there.
         """
         begun = _time_after(values)
         results = compute(values)
@@ -95,13 +95,13 @@ class StepMeter:
             self.waited_outside += time.perf_counter() - begun
 
     def read(self) -> MeterReading:
-        """What was counted until now; while a step runs, maybe a part of it."""
+        """The counts until now, which may include a part of the step that runs."""
         fetched = float(self._fetched.numpy()) + self._fetched_outside
         return MeterReading(float(self._samples.numpy()), float(self._waited.numpy()), fetched)
 
 
 def waited_for_data(strategy: tf.distribute.Strategy) -> float:
-    """Seconds that the training steps of this worker have waited for its own data; 0 where nothing counts them."""
+    """Seconds that the training steps of this worker have waited for its own data; 0 without a meter."""
     meter = settings_of(strategy).meter
     return 0.0 if meter is None else meter.read().fetched
 

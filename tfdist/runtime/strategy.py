@@ -1,4 +1,4 @@
-"""Which strategy a process trains under, and over which collectives its replicas talk."""
+"""Chooses and makes the strategy that a process trains under, and the collectives of its replicas."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _IMPLEMENTATION = {
 
 @dataclass(frozen=True)
 class StrategyChoice:
-    """A strategy's kind and collectives, with the reason.
+    """The choice of a strategy and its collectives, with the reason.
 
     Attributes:
         kind: `"one"` (a single device, no strategy), `"mirrored"` or `"multi_worker"`.
@@ -43,7 +43,7 @@ def choose(devices: Sequence[str], *, workers: int, logical: bool, communication
         communication: `"auto"`, `"nccl"` or `"ring"`, as the user asked.
 
     Raises:
-        UsageError: What was asked cannot be had on these devices.
+        UsageError: These devices do not have what was asked for.
     """
     on_gpu = devices[0].startswith("/device:GPU")
     if communication == "nccl" and (not on_gpu or logical):
@@ -94,11 +94,11 @@ def make(
 
 @functools.cache
 def use_everywhere(strategy: tf.distribute.Strategy) -> object:
-    """Makes `strategy` the one under which whatever a script builds is built: unmodified scripts know no scope.
+    """Makes `strategy` the one under which everything in a script is built, as unmodified scripts have no scope.
 
     Returns:
-        The scope that this thread is in, for the cache to keep. In a process that another thread forks Python would
-        else take it apart, where it was never entered: an error in the log for every process of a pool.
+        The scope that this thread is in, for the cache to keep. Otherwise Python would close it in a process that
+        another thread forks, where it was never entered: an error in the log for every process of a pool.
     """
     tf.distribute.experimental_set_strategy(strategy)
     return getattr(tf.compat.v1.get_default_graph(), "_global_distribute_strategy_scope", None)

@@ -1,9 +1,9 @@
-"""Tells what TensorFlow finds on this machine, and what a worker here would use: a program of its own.
+"""A program that reports what TensorFlow finds on this machine, and what a worker here would use.
 
 `python -m tfdist.runtime.tensorflow_probe REQUEST`, where REQUEST is JSON with `workers`, `rank`, `size` and
 `seconds`. It prints JSON objects, one a line: `{"stage": text}` before each step that may take long or crash, and
-`{"facts": {...}}` or `{"refused": {...}}` at the end. A process that hangs ends itself after `seconds`, and says on
-stderr where it hung.
+`{"facts": {...}}` or `{"refused": {...}}` at the end. A process that hangs ends itself after `seconds`, and writes
+to stderr where it hung.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from typing import Any, TextIO
 
 
 def main() -> None:
-    """Looks, and tells."""
+    """Probes, and reports."""
     request = json.loads(sys.argv[1])
-    # Not a thread of Python's: it acts even while native code holds the interpreter.
+    # Not a thread of Python's, so that it acts even while native code holds the interpreter.
     faulthandler.dump_traceback_later(request["seconds"], exit=True)
     threading.Thread(target=_end_with_parent, name="tfdist-parent", daemon=True).start()
-    # Whatever libraries print must not mix with what is told.
+    # What libraries print must not mix with the report.
     out = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     _tell(out, stage="import TensorFlow")
@@ -61,14 +61,14 @@ def main() -> None:
 
 
 def _end_with_parent() -> None:
-    """Waits for the end of standard input, which comes when the process that asked is gone."""
+    """Waits for the end of standard input, which comes when the parent process is gone."""
     # Not through sys.stdin, whose lock an ending interpreter may not get from a thread that waits in it.
     os.read(0, 1)
     os._exit(1)
 
 
 def nccl_version() -> str | None:
-    """The version of the NCCL library that a process here loads; None when that cannot be told."""
+    """The version of the NCCL library that a process here loads; None where unknown."""
     for distribution in importlib.metadata.distributions():
         name = distribution.metadata["Name"] or ""
         if name.startswith("nvidia-nccl-"):
@@ -84,13 +84,13 @@ def nccl_version() -> str | None:
 
 
 def dotted(number: int) -> str:
-    """NCCL's number as people write it: 22703 is 2.27.3; before 2.9 it was 2804 for 2.8.4."""
+    """NCCL's version number in dotted form: 22703 is 2.27.3; before 2.9 it was 2804 for 2.8.4."""
     major, rest = divmod(number, 10_000 if number >= 10_000 else 1_000)
     return f"{major}.{rest // 100}.{rest % 100}"
 
 
 def _choice(request: Mapping[str, Any], facts: dict[str, Any]) -> dict[str, Any]:
-    # Imported here: only now is it known that TensorFlow can be.
+    # Imported here, after TensorFlow has been imported on its own.
     from tfdist.errors import UsageError
     from tfdist.runtime.devices import DeviceRequest, apply
     from tfdist.runtime.strategy import choose

@@ -1,4 +1,4 @@
-"""`keras.backend.clear_session()` must not clear the strategy."""
+"""Repair of `keras.backend.clear_session()`, which clears the strategy in force too."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Function = Callable[..., Any]
 def clear_session(original: Function) -> Function:
     """Repairs `keras.backend.clear_session`: under a strategy TensorFlow's default graph stays.
 
-    Keras replaces that graph, in which TensorFlow keeps the strategy in force, also when it executes eagerly. Whatever
-    was built afterwards would know of no strategy: every worker would train a model of its own, on all data, without
-    a word. Eager execution puts nothing else into it.
+    Keras replaces that graph, in which TensorFlow keeps the strategy in force even when it executes eagerly. A model
+    built afterwards would have no strategy: every worker would silently train its own, on all data. Eager execution
+    puts nothing else into the graph.
     """
 
     def repaired(*args: Any, **kwargs: Any) -> Any:

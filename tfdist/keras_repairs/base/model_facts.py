@@ -1,4 +1,4 @@
-"""What of a model explains that several replicas, XLA or another precision do not give the numbers of one replica."""
+"""Facts of a model that explain why several replicas, XLA or another precision give other numbers than one replica."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import keras
 
 _STRENGTHS = ("rate", "dropout", "recurrent_dropout", "stddev")
-"""How strong a layer's noise is: where all of these that it has are 0, it has none."""
+"""Attributes that say how strong a layer's noise is: a layer where all of them are 0 has none."""
 
 _STEPS = ("train_step", "test_step", "compute_loss")
 

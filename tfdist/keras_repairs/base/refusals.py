@@ -1,4 +1,4 @@
-"""What is known to train wrong, or to crash, on several replicas and is not repaired: refused with the remedy."""
+"""Refuses models that are known to train wrong, or to crash, on several replicas; the error names the remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the repairs ask of the replica that runs them: its share of the global batch, and sums over all replicas."""
+"""One replica's share of the global batch while its step is traced, and sums over all replicas."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class ReplicaStep:
         counting: Scalar int64 tensor, how many replicas have a sample; the others' gradients are left out.
         capacity: Scalar int64 tensor, the most samples that a replica got of a batch so far, where it is known.
         compiles: Whether the model's forward and backward pass are compiled with XLA.
-        within_xla: Whether what is traced just now is what XLA compiles.
-        added_losses: What layers added with `add_loss` in this step, by the layer's id.
+        within_xla: Whether the code being traced now is compiled with XLA.
+        added_losses: What layers have given to `add_loss` in this step, by the layer's id.
         updated: The ids of the means that were updated in this step.
         gathers: Whether the replicas exchange tensors in it whose sizes may differ from step to step.
     """
@@ -126,7 +126,7 @@ def note_gathering() -> None:
 
 @contextlib.contextmanager
 def alone() -> Iterator[None]:
-    """Marks code that a replica runs on the whole global batch: it computes what one replica would."""
+    """Marks code that a replica runs on the whole global batch, as a single replica would."""
     token = _alone.set(True)
     try:
         with replica_step(None):
@@ -141,7 +141,7 @@ def replica_count() -> int:
 
 
 def is_one_of_several() -> bool:
-    """Whether the code that runs is one replica's, of several."""
+    """Whether the code that runs is that of one of several replicas."""
     return not _alone.get() and not tf.distribute.in_cross_replica_context() and replica_count() > 1
 
 

@@ -1,6 +1,6 @@
-"""What a training's state consists of besides the weights: which variables, and what the replicas' values of them mean.
+"""Variables of a training whose value differs from replica to replica, as a checkpoint must hold them.
 
-A file of Keras's with weights and optimizer holds one value of each variable. Some have another one on every replica.
+Keras's file of weights and optimizer holds one value of each variable, which is enough for all others.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _GLOBAL_SEEDS_NAME = "seeds/global"
 
 
 def persistent_state(model: keras.Model) -> dict[str, ReplicaCopies]:
-    """Statistics that are not synchronised, and gradients that are being accumulated, each by a name of its own.
+    """Statistics that are not synchronised, and gradients that are being accumulated, by name.
 
     Args:
         model: Built and compiled, with its optimizer and its metrics.
@@ -35,11 +35,11 @@ def persistent_state(model: keras.Model) -> dict[str, ReplicaCopies]:
 
 
 def transient_state(model: keras.Model, *, metrics: bool) -> dict[str, ReplicaCopies]:
-    """What an evaluation changes: seeds and metrics, each by a name of its own.
+    """What an evaluation changes: seeds and metrics, by name.
 
     Args:
         model: Built and compiled, with its metrics.
-        metrics: Whether metrics count: between two epochs they mean nothing.
+        metrics: Whether to include metrics: between two epochs they mean nothing.
     """
     found = {f"seeds/{number}": ReplicaCopies(copies(v), False) for number, v in enumerate(_seeds(model))}
     generator = global_state.get_global_attribute(_GLOBAL_SEEDS)
@@ -49,7 +49,7 @@ def transient_state(model: keras.Model, *, metrics: bool) -> dict[str, ReplicaCo
 
 
 def prepare(names: Collection[str]) -> None:
-    """Makes what a state with `names` has and a process makes at first need only; in the scope of the strategy."""
+    """Makes the variables of a state with `names` that a process makes at first need only; in the strategy's scope."""
     if _GLOBAL_SEEDS_NAME in names:
         global_seed_generator()
 
@@ -57,9 +57,8 @@ def prepare(names: Collection[str]) -> None:
 def build(model: keras.Model, dataset: Any) -> None:
     """Builds what a model lacks, metrics and optimizer too, from the shapes of the batches of `dataset`.
 
-    A model without a `call`, whose own steps call its parts, is left as it is.
-
-    On one replica Keras does it in the first step: too late for what is to be set before.
+    On one replica Keras builds in the first step, which is too late to restore variables. A model without a `call`,
+    whose own steps call its parts, is left as it is.
     """
     with model.distribute_strategy.scope():
         build_parts(model, dataset.element_spec)

@@ -1,4 +1,4 @@
-"""Which parts of a model's steps are the user's own code rather than Keras's."""
+"""Tells the user's own code in a model's steps from Keras's."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _DISTILLATION = "keras.src.distillation."
 
 
 def is_users_step(model: Any, step: str) -> bool:
-    """Whether `step` ("train_step" or "test_step") of `model`, or the loss in it, computes what Keras's would not.
+    """Whether `step` ("train_step" or "test_step") of `model`, or the loss in it, is the user's own code.
 
     Keras's Distiller counts as a user's: its loss takes means over a replica's samples, too.
     """

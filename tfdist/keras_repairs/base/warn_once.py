@@ -1,4 +1,4 @@
-"""Warnings that are worth one line, not one line a step."""
+"""Warnings that are logged once a process, not once a step."""
 
 from __future__ import annotations
 

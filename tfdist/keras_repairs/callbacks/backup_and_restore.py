@@ -1,7 +1,7 @@
-"""BackupAndRestore on several workers: the chief has the files, and every worker restores from them.
+"""Repairs of BackupAndRestore on several workers: the chief has the files, and every worker restores from them.
 
-The workers need not share a file system. What is restored is what Keras restores: weights, the optimizer's state, the
-epoch; the epoch that was interrupted is trained again from its beginning.
+The workers need not share a file system. They restore what Keras restores: weights, the optimizer's state and the
+epoch; an interrupted epoch is trained again from its start.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def restore(original: Function) -> Function:
 
 
 def back_up(original: Function) -> Function:
-    """Repairs `BackupAndRestore._save_model`: the chief writes, and a reader finds each file whole."""
+    """Repairs `BackupAndRestore._save_model`: the chief writes, and each file is whole at any moment."""
 
     def repaired(self: Any) -> None:
         strategy = self.model.distribute_strategy

@@ -35,7 +35,7 @@ def callback_list_init(original: Function, extra: ExtraCallbacks, listener: FitL
         original: The method.
         extra: Returns the callbacks that every `fit`, `evaluate` and `predict` of this process gets besides its own,
             of which it is given those of a `fit`, else None.
-        listener: Told of each callback that is done at an epoch's begin or end.
+        listener: Notified when a callback is done at the start or end of an epoch.
     """
 
     def repaired(self: Any, callbacks: Any = None, *args: Any, **kwargs: Any) -> None:
@@ -51,7 +51,7 @@ def callback_list_init(original: Function, extra: ExtraCallbacks, listener: FitL
         trains = bool(kwargs.get("add_history") or "steps" not in kwargs)
         added = [*extra(kept if trains else None), *_decisions(watch, kept, model.distribute_strategy)]
         if any(isinstance(callback, ChiefDecisions) or hasattr(callback, "steps_until_due") for callback in added):
-            # Keras may tell callbacks of a batch in a thread; what the workers agree on must come in one order.
+            # Keras may call callbacks in a thread; workers must exchange what they agree on in one order.
             self._async_train = self._async_test = self._async_predict = False
         for callback in added:
             callback.set_model(model)
@@ -79,14 +79,14 @@ def save_checkpoint(original: Function) -> Function:
         if worker_count(strategy) == 1 or worker_rank(strategy) == 0:
             original(self, epoch, batch, logs)
             return
-        # The others keep in mind which epoch was best, as a script may ask for it.
+        # The others note which epoch was best, as a script may ask for it.
         self._should_save_model(epoch, batch, logs, self._get_file_path(epoch, batch, logs))
 
     return repaired
 
 
 def _shared(given: Sequence[Any], strategy: tf.distribute.Strategy) -> tuple[list[Any], DecisionPoints, bool]:
-    """The callbacks that run on this worker, what all workers must agree on, whether all come to each checkpoint."""
+    """The callbacks that run on this worker, what all workers agree on, and whether all come to each checkpoint."""
     if strategy.num_replicas_in_sync == 1:
         return list(given), DecisionPoints.of(given), True
     _check_orbax(given, strategy)
@@ -104,7 +104,7 @@ def _shared(given: Sequence[Any], strategy: tf.distribute.Strategy) -> tuple[lis
 
 
 def _with_listener_between(callbacks: Sequence[Any], given: Sequence[Any], listener: FitListener) -> list[Any]:
-    """`callbacks`, with the listener told after each of the `given` ones but the last, whose end others tell."""
+    """`callbacks`, with the listener notified after each of the `given` ones but the last, which Keras's own follow."""
     between = {id(callback) for callback in given[:-1]}
     told = (
         (callback, CallbackProgress(listener)) if id(callback) in between else (callback,) for callback in callbacks
@@ -113,7 +113,7 @@ def _with_listener_between(callbacks: Sequence[Any], given: Sequence[Any], liste
 
 
 def _decisions(watch: DecisionPoints, kept: Sequence[Any], strategy: tf.distribute.Strategy) -> list[ChiefDecisions]:
-    """What makes all workers follow the chief's decisions."""
+    """The callback that makes all workers follow the chief's decisions, where one is needed."""
     if strategy.num_replicas_in_sync == 1 or not (worker_count(strategy) > 1 or watch.nan):
         return []
     return [ChiefDecisions(watch, kept, strategy)]

@@ -1,4 +1,4 @@
-"""On which workers a callback runs: its user may say so, and Keras's own that write files run on the chief."""
+"""On which workers a callback runs: where its user has marked it to, else files are written on the chief alone."""
 
 from __future__ import annotations
 

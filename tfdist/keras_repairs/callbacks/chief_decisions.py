@@ -1,7 +1,7 @@
-"""Every worker takes the chief's decisions at the same step: when to stop, with which learning rate to go on.
+"""Makes every worker follow the chief's decisions at the same step: when to stop, and the learning rate.
 
-A worker that stopped alone would leave the others waiting for it; one with a learning rate of its own would train
-another model, without a word.
+A worker that stopped alone would leave the others waiting for it; one with a learning rate of its own would silently
+train another model.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ Logs = Mapping[str, Any] | None
 
 @dataclass(frozen=True)
 class DecisionPoints:
-    """What is to be shared by the workers.
+    """What the callbacks of a call may decide, and so what the workers must agree on, and when.
 
     Attributes:
         train: Whether some callback may stop the training at a batch.
-        test: Likewise an evaluation.
-        predict: Likewise a prediction.
+        test: Whether some callback may stop an evaluation.
+        predict: Whether some callback may stop a prediction.
         begins: Whether some callback may decide, before a training batch, how it is trained.
         nan: Whether some callback stops the training at a loss that is not finite.
         best: Whether some callback brings back the weights of the best epoch.
-        batches: Whether some callback looks at training batches, be it to stop there or not.
+        batches: Whether some callback looks at training batches, whether or not it may stop there.
         backups: How many callbacks back up and restore.
     """
 
@@ -49,7 +49,7 @@ class DecisionPoints:
 
     @classmethod
     def of(cls, callbacks: Sequence[Any]) -> DecisionPoints:
-        """What `callbacks` make necessary."""
+        """What must be agreed on with `callbacks`."""
         nan = any(isinstance(callback, keras.callbacks.TerminateOnNaN) for callback in callbacks)
         return cls(
             train=nan or any_may_stop(callbacks, "train"),
@@ -68,22 +68,22 @@ class DecisionPoints:
 
     @classmethod
     def of_any(cls, rows: Sequence[Sequence[int]]) -> DecisionPoints:
-        """What at least one of several workers, which may have been given different callbacks, makes necessary."""
+        """What must be agreed on with the callbacks of all workers, which may differ; from the rows of each."""
         largest: dict[str, Any] = {field.name: max(row[i] for row in rows) for i, field in enumerate(fields(cls))}
         flags: dict[str, Any] = {name: bool(value) for name, value in largest.items()}
         return cls(**(flags | {"backups": int(largest["backups"])}))
 
 
 class ChiefDecisions(keras.callbacks.Callback):
-    """Stands last in the list of callbacks of every worker.
+    """The last callback of every worker: shares the chief's decisions.
 
-    Stopping is agreed on at the begin and the end of every epoch, and after every batch where a callback may stop
+    Stopping is agreed on at the start and the end of every epoch, and after every batch where a callback may stop
     there: only then does a batch cost a collective.
 
     Args:
         watch: What the workers have to agree on, the same on all of them.
         callbacks: This worker's callbacks.
-        strategy: Of more than one replica.
+        strategy: A strategy of more than one replica.
     """
 
     def __init__(self, watch: DecisionPoints, callbacks: Sequence[Any], strategy: tf.distribute.Strategy) -> None:
@@ -115,7 +115,7 @@ class ChiefDecisions(keras.callbacks.Callback):
         if self._watch.train:
             self._share_training(batch, logs)
         elif self._has_peers and self.model.stop_training and not self._agreed:
-            # Set by no callback, but by a signal or a thread, which comes to each worker at a time of its own.
+            # Set not by a callback but by a signal or a thread, which reaches each worker at another time.
             self.model.stop_training = False
             self._put_off = True
 
@@ -134,7 +134,7 @@ class ChiefDecisions(keras.callbacks.Callback):
             variables_from_chief(self.model.weights, self._strategy)
 
     def _share_training(self, batch: int | None = None, logs: Logs = None) -> None:
-        """Makes the chief's flag and learning rates everybody's; any worker's loss counts where NaN is watched for."""
+        """Gives all workers the chief's flag and learning rates; where NaN is watched for, any worker's loss counts."""
         invalid = batch is not None and self._watch.nan and self._is_loss_invalid(logs)
         rates = list(_learning_rates(self.model)) if self._has_peers else []
         values = [_plain_value(rate) for rate in rates]
@@ -152,7 +152,7 @@ class ChiefDecisions(keras.callbacks.Callback):
         setattr(self.model, name, flag)
 
     def _is_loss_invalid(self, logs: Logs) -> bool:
-        """Whether some replica of this worker has a loss that is not finite; `logs` tell of the first replica alone."""
+        """Whether some replica of this worker has a loss that is not finite; `logs` are those of the first replica."""
         tracker = getattr(self.model, "_loss_tracker", None)
         values = [(logs or {}).get("loss")]
         for variable in () if tracker is None else tracker.variables:
@@ -160,7 +160,7 @@ class ChiefDecisions(keras.callbacks.Callback):
         return not all(value is None or math.isfinite(value) for value in values)
 
     def _terminate(self, batch: int | None, logs: Logs) -> None:
-        """Lets Keras's TerminateOnNaN act here, too, where this worker's own logs did not show it the loss."""
+        """Makes Keras's TerminateOnNaN act here too, where this worker's own logs did not show it the loss."""
         self._agreed = self.model.stop_training = True
         if math.isfinite((logs or {}).get("loss") or 0.0):
             for callback in self._callbacks:

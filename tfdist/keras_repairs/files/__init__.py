@@ -1,1 +1,6 @@
-"""files"""
+"""What is written and read by one worker for all.
+
+- `model_saving`: saved models and weights, which the chief writes
+- `weights_copy`, `hdf5_memory_file`: a checkpoint's weights, copied at once and written later
+- `downloads`: `keras.utils.get_file`, one worker of a machine at a time
+"""

@@ -1,4 +1,4 @@
-"""`keras.utils.get_file` by several workers of one machine: one downloads, the others find the file."""
+"""Repair of `keras.utils.get_file` on several workers of a machine: one downloads, the others find the file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _POLL_SECONDS = 0.2
 
 
 def get_file(original: Function) -> Function:
-    """Repairs `keras.utils.get_file`, which writes into one cache directory without asking who else does."""
+    """Repairs `keras.utils.get_file`, which takes no lock on the cache directory that it writes into."""
 
     def repaired(*args: Any, **kwargs: Any) -> Any:
         with _one_at_a_time(repr((args, sorted(kwargs.items(), key=lambda item: item[0])))):

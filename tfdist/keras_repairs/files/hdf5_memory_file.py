@@ -1,4 +1,4 @@
-"""A file in memory that HDF5 writes, and whose values are then replaced where they lie."""
+"""A file in memory that HDF5 writes, and whose values are then overwritten in place."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tfdist.rundir.direct_io import ALIGNMENT
 
 
 class MemoryFile(io.BytesIO):
-    """A new file. Of `io.BytesIO` it has only the type, which is what Keras's store takes besides a path.
+    """A new file. It is an `io.BytesIO` in type only, because Keras's store takes one or a path.
 
-    HDF5 never meets a disk this way, either: libhdf5 keeps what it could not write, tries again while it closes the
-    file, and may end the process by a segmentation fault when that fails, too (seen with a full disk).
+    This also keeps HDF5 away from disks: libhdf5 keeps what it could not write, tries again while it closes the file,
+    and may end the process by a segmentation fault when that fails too (seen with a full disk).
 
     Args:
-        room: Bytes that it will probably have; with more it is moved.
+        room: The probable size in bytes; a larger file is moved.
     """
 
     def __init__(self, room: int) -> None:
@@ -30,7 +30,7 @@ class MemoryFile(io.BytesIO):
 
     @property
     def content(self) -> NDArray[np.uint8]:
-        """All of it, for as long as nothing is appended; what is written there is in the file."""
+        """The whole file, as memory to read and write; valid until something is appended."""
         return self._memory[: self._size]
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
@@ -63,7 +63,7 @@ class MemoryFile(io.BytesIO):
         return size
 
     def _reach(self, size: int) -> None:
-        """Zeros up to there, as in any file that is written behind its end."""
+        """Fills the file with zeros up to `size`, as any file that is written beyond its end."""
         if size > self._size:
             self._make_room(size)
             self._memory[self._size : size] = 0
@@ -77,7 +77,7 @@ class MemoryFile(io.BytesIO):
 
 
 def _aligned(size: int) -> NDArray[np.uint8]:
-    """Memory that a disk can be written from without a copy, uint8 [size]; it holds anything."""
+    """Uninitialised memory, uint8 [size], aligned such that a disk is written from it without a copy."""
     memory = np.empty(size + ALIGNMENT, np.uint8)
     begin = -memory.ctypes.data % ALIGNMENT
     return memory[begin : begin + size]

@@ -1,7 +1,7 @@
-"""Saved models and weights: written by the chief alone, beside their place, and renamed when they are whole.
+"""Repairs of saving: the chief alone writes models and weights, beside their place, and renames them when complete.
 
-What Keras saves are variables of which every worker holds the same values, so the chief needs nobody to write them.
-Another worker that goes on to load waits for the chief there.
+Every worker holds the same values of the variables that Keras saves, so the chief needs nobody to write them. Another
+worker that loads next waits there for the chief.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def writer(original: Function, listener: FitListener) -> Function:
         strategy = tf.distribute.get_strategy()
         if worker_count(strategy) > 1 and worker_rank(strategy) != 0:
             return None
-        # Keras makes objects of reference while it saves, with variables, and the other workers do not save.
+        # While it saves, Keras makes objects to compare with, which have variables; the other workers do not save.
         with listener.saving(), local_variables():
             return _write_whole(functools.partial(original, model), filepath, *args, **kwargs)
 
@@ -41,9 +41,9 @@ def writer(original: Function, listener: FitListener) -> Function:
 
 
 def reader(original: Function) -> Function:
-    """Repairs a function that loads: what is to be loaded may still be on its way to the chief's disk.
+    """Repairs a function that loads: the chief may still be writing what is to be loaded.
 
-    All workers load together, as the variables of a model are made together; so all can wait for one another first.
+    All workers load together, as they make the variables of a model together, so they can first wait for one another.
     """
 
     def repaired(*args: Any, **kwargs: Any) -> Any:
@@ -79,7 +79,7 @@ def _write_whole(write: Function, filepath: Any, *args: Any, **kwargs: Any) -> A
 
 @contextlib.contextmanager
 def _naming(target: Path, instead_of: Path) -> Iterator[None]:
-    """Where Keras prints the path that it writes to, it prints the one where that will be."""
+    """Makes Keras print the path of `target` where it prints the temporary one."""
     original = io_utils.print_msg
 
     def print_msg(message: str, *args: Any, **kwargs: Any) -> None:
@@ -91,6 +91,6 @@ def _naming(target: Path, instead_of: Path) -> Iterator[None]:
 
 def _replace(written: Path, target: Path) -> None:
     if target.is_dir() and not target.is_symlink():
-        # A directory cannot take the place of one that is not empty: the old one moves out first.
+        # A directory cannot replace one that is not empty: the old one is renamed first.
         os.rename(target, written.with_name(f"{target.name}.old"))
     os.replace(written, target)

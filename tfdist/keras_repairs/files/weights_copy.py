@@ -1,13 +1,13 @@
-"""A model's weights and its optimizer's state: copied to host memory at once, written as a file of Keras's later.
+"""Copies a model's weights and its optimizer's state to host memory, to be written as Keras's own file later.
 
 `keras.Model.save_weights` reads the variables while it writes, so that training would have to wait for the disk. Here
-Keras's own walk over the model says once which variables belong where in the file; from then on a copy costs what
-copying memory costs, and what is written from it is written by Keras's own store: `keras.Model.load_weights` opens it.
+Keras's own walk over the model finds once which variables belong where in the file; from then on a copy costs what
+copying memory costs. The file is written by Keras's own store, and `keras.Model.load_weights` opens it.
 
-Other ways were weighed. A clone of the model that holds the copies needs `get_config`, which subclassed models lack,
-and the memory of the device twice. `keras.StatelessScope` gives variables other values in a thread of its own, but
-no variable may be made in it, and Keras makes one whenever it walks over an optimizer; a layer that stores something
-else than Keras variables would be read while it trains. `tf.train.Checkpoint` is no format that `load_weights` reads.
+Alternatives: a clone of the model that holds the copies needs `get_config`, which subclassed models lack, and twice the
+memory of the device. `keras.StatelessScope` gives variables other values in a thread of its own, but no variable may be
+made in it, and Keras makes one whenever it walks over an optimizer; a layer that stores anything but Keras variables
+would be read while it trains. `load_weights` does not read `tf.train.Checkpoint`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Metadata = Mapping[str, str] | None
 
 _ROOM = 1 << 16
 _ROOM_OF_A_GROUP = 1 << 13
-"""Bytes that HDF5 takes for itself, roughly; memory that is not used costs nothing."""
+"""Roughly the bytes that HDF5 takes for itself; memory that is not used costs nothing."""
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,9 @@ class _Group:
     """What one layer, metric or optimizer stores.
 
     Attributes:
-        path: Where in the file.
-        metadata: What the file says of it.
-        values: Key -> a Keras variable, or whatever else is to be stored.
+        path: Its place in the file.
+        metadata: Its metadata in the file.
+        values: Key -> a Keras variable, or anything else that is stored.
     """
 
     path: str
@@ -51,13 +51,12 @@ class _Group:
 
 
 class WeightsCopy:
-    """The latest copy of a model's weights and its optimizer's state, in host memory, as the file that it will be.
+    """The latest copy of a model's weights and its optimizer's state, in host memory, as a complete file.
 
-    Keras's store writes that file in memory, once. After that a copy goes to where the file has its values: there is no
-    other one, and nobody waits for HDF5 again.
+    Keras's store writes that file in memory once. Further copies overwrite the values in it, without HDF5.
 
     Args:
-        model: Built and compiled, with its optimizer.
+        model: A model that is built and compiled, with its optimizer.
     """
 
     def __init__(self, model: keras.Model) -> None:
@@ -87,7 +86,7 @@ class WeightsCopy:
         return self._file.content.data
 
     def _current_groups(self) -> list[_Group]:
-        """From the last walk, where that still holds: a walk takes milliseconds for every layer."""
+        """The groups of the last walk, where they still hold: a walk takes milliseconds for every layer."""
         variables = [*self._model.variables, *self._model.optimizer.variables]
         same = len(variables) == len(self._variables) and all(map(_is, variables, self._variables))
         if not (same and self._is_known):
@@ -98,7 +97,7 @@ class WeightsCopy:
 
 
 class _Recorder(saving_lib.H5IOStore):
-    """Stands in for a file while Keras walks over a model; notes what would be stored where."""
+    """A store that records what Keras would write where, while it walks over a model."""
 
     def __init__(self) -> None:
         self.groups: list[_Group] = []
@@ -115,7 +114,7 @@ class _Recorder(saving_lib.H5IOStore):
 
 
 def _walk(model: keras.Model) -> list[_Group]:
-    """What Keras would store, in its order."""
+    """The groups that Keras would store, in its order."""
     recorder = _Recorder()
     with local_variables():  # the other workers do not walk
         saving_lib._save_state(model, recorder, None, inner_path="", visited_saveables=set())
@@ -138,7 +137,7 @@ def _optimizers(model: keras.Model) -> Iterator[tuple[str, keras.optimizers.Opti
 
 
 def _written(groups: Sequence[_Group]) -> MemoryFile:
-    """The file, by Keras's store."""
+    """Writes the file by Keras's store."""
     values = sum(_array(value).nbytes for value in _values(groups))
     file = MemoryFile(values + _ROOM + _ROOM_OF_A_GROUP * len(groups))
     with contextlib.closing(saving_lib.H5IOStore(file, mode="w")) as store:
@@ -150,7 +149,7 @@ def _written(groups: Sequence[_Group]) -> MemoryFile:
 
 
 def _places(file: MemoryFile, groups: Sequence[_Group]) -> list[NDArray[np.uint8]] | None:
-    """The bytes of each value in the file; None when one does not lie there in one piece, and as it is."""
+    """The bytes of each value in the file; None where one is not stored in one piece and uncompressed."""
     found = []
     with h5py.File(file, "r") as content:
         for name, value in _named(groups):
@@ -184,7 +183,7 @@ def _values(groups: Sequence[_Group]) -> Iterator[Any]:
 
 
 def _array(value: Any) -> np.ndarray:
-    """A variable, tensor or array in host memory; what is there already is not copied."""
+    """A variable, tensor or array in host memory, copied only if it is not there already."""
     tensor = tf.convert_to_tensor(value.value) if isinstance(value, keras.Variable) else value
     # NumPy takes no tensor of one bfloat16, which gives its value as no array.
     return np.asarray(tensor.numpy() if isinstance(tensor, tf.Tensor) and not tensor.shape.rank else tensor)

@@ -1,4 +1,4 @@
-"""Losses of `add_loss` and activity regularizers: each replica keeps its own.
+"""Repairs of `add_loss` and activity regularizers: each replica keeps its own losses.
 
 Keras keeps them in a list of the layer, which the replicas of one process share. Replicas are traced in turn, and the
 turn passes at every collective: one replica would clear or read what another one added.

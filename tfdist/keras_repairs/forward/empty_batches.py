@@ -1,4 +1,4 @@
-"""Operations that a replica without a sample gets wrong results from, in a batch smaller than the replicas are many."""
+"""Repairs of operations that give wrong results on no sample, which a replica gets of a batch smaller than replicas."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Function = Callable[..., Any]
 def compute_moments(original: Function) -> Function:
     """Repairs `keras.src.backend.tensorflow.nn._compute_moments`: no NaN from an empty piece of a tail batch.
 
-    The mean over no sample is NaN, and one NaN in a moving average stays for ever. (Synchronised statistics are taken
+    The mean over no sample is NaN, and a NaN in a moving average stays there. (Synchronised statistics are taken
     over the global batch by Keras itself, with the samples counted, and need no repair.)
     """
 
@@ -33,9 +33,9 @@ def compute_moments(original: Function) -> Function:
 def spatial(original: Function) -> Function:
     """Repairs Keras's `conv` and its kin, `conv_transpose`, `max_pool` and `adaptive_max_pool` on the CPU.
 
-    Of no sample TensorFlow's oneDNN kernels return the input's shape, and the layers behind fail or go on with it; the
-    gradient of a transposed convolution has a wrong shape, that of a maximum ends the process. The right shape is that
-    of one sample's result. XLA has kernels of its own, which are right, and compiles no such choice.
+    Given no sample, TensorFlow's oneDNN kernels return the input's shape, and the layers after them fail or continue
+    with it; the gradient of a transposed convolution has a wrong shape, that of a maximum ends the process. The right
+    shape is that of one sample's result. XLA's own kernels are right, and XLA compiles no such choice.
     """
 
     def repaired(inputs: Any, *args: Any, **kwargs: Any) -> tf.Tensor:
@@ -56,10 +56,10 @@ def spatial(original: Function) -> Function:
 
 
 def add(original: Function) -> Function:
-    """Repairs `keras.src.backend.tensorflow.numpy.add` of no sample, as a step that runs eagerly has it.
+    """Repairs `keras.src.backend.tensorflow.numpy.add` of no sample, which a step that runs eagerly may have.
 
-    Keras drops dimensions below two to tell a bias, and takes a tensor of no rows for one. Nothing less nothing is as
-    empty as their sum.
+    Keras drops dimensions below two to find out what is a bias, and takes a tensor of no rows for one. The difference
+    of two empty tensors is as empty as their sum.
     """
 
     def repaired(x1: Any, x2: Any) -> tf.Tensor:

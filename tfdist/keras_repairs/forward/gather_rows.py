@@ -1,4 +1,4 @@
-"""The rows of all replicas, on every replica: for metrics that need the whole global batch, and for predictions."""
+"""Gathers the rows of all replicas on every replica, for predictions and for metrics of the whole global batch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CARRIERS = {
     tf.int16: tf.int32,
     tf.uint32: tf.int64,
 }
-"""What TensorFlow's collectives do not carry, and the dtypes that hold every value of it."""
+"""Dtypes that TensorFlow's collectives do not carry, and those that hold every value of them."""
 
 _CARRIED = (tf.float16, tf.float32, tf.float64, tf.int32, tf.int64)
 

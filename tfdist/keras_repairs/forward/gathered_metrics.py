@@ -25,7 +25,7 @@ class GatheredMetric(keras.metrics.Metric):
     """
 
     is_whole = True
-    """Its state is the same on every replica: nothing is to be added up."""
+    """Its state is the same on every replica, so that nothing must be added up."""
 
     def __init__(self, metric: keras.metrics.Metric, name: str | None = None, dtype: Any = None) -> None:
         super().__init__(name=name or metric.name, dtype=dtype or metric.dtype)
@@ -40,12 +40,12 @@ class GatheredMetric(keras.metrics.Metric):
             self.metric.update_state(*args, **kwargs)
             return
         args, kwargs = all_rows((args, kwargs))
-        # With all samples at hand the metric is that of one device.
+        # On all samples the metric is computed as on one device.
         with alone():
             self.metric.update_state(*args, **kwargs)
 
     def result(self) -> Any:
-        """What the metric says of its state on the first replica of this worker; no collective is spent."""
+        """The metric's result from its state on the first replica of this worker, without a collective."""
         if not self._is_outside():
             return _read(self.metric.result()) if is_one_of_several() else self.metric.result()
         state = [(variable, copies(variable)[0]) for variable in self.metric.variables]
@@ -78,8 +78,8 @@ class GatheredMetric(keras.metrics.Metric):
 def gathered(metric: keras.metrics.Metric | Callable[..., Any]) -> GatheredMetric:
     """Declares that `metric` is no sum over samples: it is computed on predictions gathered from all replicas.
 
-    Exact for any metric, at the price of sending labels and predictions of each batch to every replica. Where one
-    replica trains it changes nothing. `compile(metrics=[tfdist.gathered(LargestError())])`.
+    Exact for any metric, at the price of sending labels and predictions of each batch to every replica. On one replica
+    it changes nothing. `compile(metrics=[tfdist.gathered(LargestError())])`.
 
     Args:
         metric: A Keras metric, or a function `(y_true, y_pred)` of which Keras takes the mean over the batches (or

@@ -1,9 +1,9 @@
-"""Losses over a global batch: what they are divided by is counted over all replicas.
+"""Repairs of losses: what a loss of a global batch is divided by is counted over all replicas.
 
 Keras divides each replica's loss by the replica's own samples (or valid mask entries, or weights) and weights the
 replicas equally, which is right only when they have equally many. Here every replica obtains its summand of the loss of
-the global batch, whatever that divides by (`ReplicaStep` says how it is shown); the gradients of all replicas then add
-up to that loss's gradient.
+the global batch, whatever that divides by (see `ReplicaStep`); the gradients of all replicas then add up to that loss's
+gradient.
 
 In a loop that users write by hand with `strategy.run`, a loss is the replica's own summand of that, as TensorFlow's
 guides have it: they add up the replicas' losses. Outside of the replicas a loss is that of one device.
@@ -34,7 +34,7 @@ from tfdist.keras_repairs.optimizer.variable_updates import setting
 Function = Callable[..., Any]
 
 _depth: contextvars.ContextVar[int | None] = contextvars.ContextVar("tfdist_loss_depth", default=None)
-"""How many losses are being called within one another, counted from those that `compile` was given; else None."""
+"""How many losses are being called within one another, from those given to `compile` on; None outside of them."""
 
 _per_sample: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_loss_per_sample", default=False)
 
@@ -68,7 +68,7 @@ def reduce_weighted_values(original: Function) -> Function:
         is_term = _depth.get() == 1
         values = ops.convert_to_tensor(values, dtype=dtype)
         if reduction in (None, "none"):
-            # What becomes of the values, the user's own code says; in Keras's own steps `refusals` has it.
+            # The user's own code reduces the values; in Keras's own steps `refusals` has refused this.
             return original(values, sample_weight, mask, reduction, dtype)
         reduction = loss_module.standardize_reduction(reduction)
         is_scalar = len(values.shape) == 0
@@ -132,7 +132,7 @@ def _global_size(values: tf.Tensor) -> tf.Tensor:
 def scalar_summand(value: tf.Tensor, what: str) -> tf.Tensor:
     """What a scalar that each replica took over its own samples adds to that of the global batch.
 
-    Whether `value` is a mean or a sum cannot be seen from outside; it is taken for a mean, and said once.
+    Whether `value` is a mean or a sum cannot be seen from outside; it is taken for a mean, and a warning says so once.
     """
     warn_once(
         f"{what} is taken for a mean over the samples of its replica: replicas are weighted by their samples. If it is "
@@ -145,8 +145,8 @@ def scalar_summand(value: tf.Tensor, what: str) -> tf.Tensor:
 def summed(value: Any) -> tf.Tensor:
     """Declares that `value` is a sum over samples, where tfdist would take it for a mean.
 
-    For what a layer gives to `add_loss`, and for losses in a `train_step`, `test_step` or `compute_loss` of one's own:
-    `self.add_loss(tfdist.summed(keras.ops.sum(x)))`. Where one replica trains it changes nothing.
+    For what a layer gives to `add_loss`, and for losses in your own `train_step`, `test_step` or `compute_loss`:
+    `self.add_loss(tfdist.summed(keras.ops.sum(x)))`. On one replica it changes nothing.
 
     Args:
         value: A scalar, the sum over this replica's samples.

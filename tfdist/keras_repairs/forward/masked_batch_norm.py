@@ -1,4 +1,4 @@
-"""Synchronised batch statistics of masked inputs, which Keras takes on each replica alone, without a word."""
+"""Repair of synchronised batch statistics of masked inputs, which Keras silently takes on each replica alone."""
 
 from __future__ import annotations
 

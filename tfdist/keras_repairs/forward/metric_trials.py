@@ -1,7 +1,7 @@
-"""Is a metric of the user's a sum over samples? Tried out once, on made-up values, cut into parts as replicas would.
+"""Trials of the user's metrics: on made-up values, cut in two as replicas would, does the state add up?
 
 A metric may keep values a sample, or a scalar a batch: a sum over the batch, which adds up as it is, or a mean over it,
-of which each replica's counts by the replica's samples. What adds up in neither way cannot be computed by replicas.
+which counts by the replica's samples. What adds up in neither way cannot be computed by replicas.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class ScalarKind(enum.Enum):
 
 
 def share_on_trial() -> float | None:
-    """The part of the samples by which a scalar counts in the trial that is going on; None outside of one."""
+    """The part of the samples by which a scalar counts in the current trial; None outside of one."""
     return _share.get()
 
 
@@ -47,16 +47,16 @@ def try_out(metric: keras.metrics.Metric, y_true: tf.Tensor, y_pred: tf.Tensor) 
 
     Args:
         metric: A built metric.
-        y_true: What it is updated with: only shape and dtype count.
-        y_pred: Likewise.
+        y_true: Labels that it is updated with, of which only shape and dtype count.
+        y_pred: Predictions, likewise.
 
     Returns:
-        As what its scalars are to be taken; None, with a warning, where it could not be tried out.
+        What its scalars are; None, with a warning, where it could not be tried out.
 
     Raises:
         UnsupportedError: It is not, so that adding up the replicas' states would give another result.
     """
-    # Tried as on one replica: of the step that is being traced it knows nothing.
+    # Tried as on one replica, apart from the step that is being traced.
     with tf.init_scope(), alone():
         generator = np.random.default_rng(0)
         true = generator.integers(0, 2, _shape(y_true)).astype(y_true.dtype.as_numpy_dtype)

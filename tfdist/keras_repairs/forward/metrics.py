@@ -1,6 +1,6 @@
-"""Metrics over the replicas: Keras adds up their variables, which is right for sums over samples and for nothing else.
+"""Repairs of metrics: Keras adds up the replicas' variables, which is right for sums over samples alone.
 
-Keras's own metrics are such sums. A metric of the user's is tried out once before it is trusted: `metric_trials`.
+Keras's own metrics are such sums. The user's metrics are tried out once, see `metric_trials`.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def update_all(original: Function) -> Function:
 
 
 def warn_of_untried(model: Any) -> None:
-    """Warns of the user's metrics that steps or layers update themselves: with what, nobody can try out."""
+    """Warns of the user's metrics that steps or layers update themselves, which cannot be tried out."""
     for metric in model.metrics:
         if not type(metric).__module__.startswith("keras.src.") and not getattr(metric, "is_whole", False):
             warn_once(
@@ -84,7 +84,7 @@ def warn_of_untried(model: Any) -> None:
 
 
 def _note(metric: keras.metrics.Metric, scalars: ScalarKind | None) -> None:
-    """Notes on a metric, and on those that it is made of, what the scalars are that it updates them with."""
+    """Attaches to a metric, and to those that it is made of, what the scalars are that it updates them with."""
     for part in [metric, *metric._metrics]:
         _SCALARS.set(part, scalars)
         if part is not metric:

@@ -1,4 +1,4 @@
-"""Dropout and other random layers: each replica draws its own numbers, reproducibly from the seed."""
+"""Repair of dropout and other random layers: each replica draws its own numbers, reproducibly from the seed."""
 
 from __future__ import annotations
 

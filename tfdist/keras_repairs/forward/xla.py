@@ -35,8 +35,8 @@ def call(original: Function) -> Function:
         if step is None or not step.compiles or backend.in_stateless_scope() or not self.built:
             return original(self, *args, **kwargs)
         run = lambda *inner, **options: original(self, *inner, **options)  # noqa: E731
-        # What a step of the user's calls may have rows of its own. Where a piece's rows are known while it is traced,
-        # every size is compiled by itself anyway.
+        # What the user's own step calls may have other rows. Where the rows of a piece are known while it is traced,
+        # every size is compiled separately anyway.
         if step.capacity is None or step.users or step.static_samples is not None or _statistics_of_batch(self):
             return _compiled(self, run, args, kwargs, step, pads=False)
         try:
@@ -49,7 +49,7 @@ def call(original: Function) -> Function:
 
 @dataclass(frozen=True)
 class _Made:
-    """What a compiled call has made, as tensors.
+    """The results of a compiled call, as tensors.
 
     Attributes:
         outputs: What the layer returned.
@@ -98,7 +98,7 @@ def _compiled(layer: Any, run: Function, args: Any, kwargs: Any, step: ReplicaSt
 
 
 def _taken_over(made: _Made, variables: Sequence[Any], step: ReplicaStep, *, pads: bool) -> Any:
-    """Does outside what the layer did inside of the compiled function; returns its outputs, with their masks."""
+    """Repeats outside of the compiled function what the layer did inside; returns its outputs, with their masks."""
     for place, value in made.state.items():
         variables[place].assign(value)
     step.added_losses.update({key: list(losses) for key, losses in made.losses.items()})

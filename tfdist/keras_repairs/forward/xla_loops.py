@@ -1,8 +1,8 @@
-"""Compiled functions with loops in them, such as recurrent layers, and their gradients.
+"""Gradients of functions that XLA compiles and that have loops, such as recurrent layers.
 
-The gradient of a loop needs what its steps have computed, and TensorFlow hands that over in lists that cannot leave
-what XLA has compiled. So the compiled backward pass runs the forward pass once more (Chen et al. 2016, "Training deep
-nets with sublinear memory cost", with the whole call as the one segment).
+The gradient of a loop needs what its steps have computed, and TensorFlow passes that on in lists, which cannot leave a
+function that XLA has compiled. So the compiled backward pass runs the forward pass once more (Chen et al. 2016,
+"Training deep nets with sublinear memory cost", with the whole call as the one segment).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices
 
 
 def call(function: Any, *args: Any) -> Any:
-    """What a `tf.function` that XLA compiles returns, with a gradient by its tensors also where it has loops.
+    """Calls a `tf.function` that XLA compiles, such that its result has a gradient by its tensors even with loops.
 
     Args:
         function: It reads no variable, and returns a structure of tensors and Nones.
@@ -49,7 +49,7 @@ def _has_loops(graph: Any) -> bool:
 def _recomputing(compute: Callable[..., list[tf.Tensor]]) -> Callable[..., list[tf.Tensor]]:
     """`compute`, with a gradient that is compiled as a whole.
 
-    Gradients of rows of a table stay sparse: optimizers square that of every occurrence of a row by itself.
+    Gradients of rows of a table stay sparse: optimizers square the gradient of each occurrence of a row separately.
     """
 
     @tf.function(jit_compile=True, autograph=False)

@@ -1,4 +1,4 @@
-"""The order in which `fit(x, y, shuffle=True)` visits arrays when the script set no seed of its own.
+"""The order in which `fit(x, y, shuffle=True)` visits arrays, where the script set no seed of its own.
 
 Unseeded, every worker would draw its own permutation, and samples would be read twice or never. Seeded, Keras draws
 the same permutation in every epoch, because each epoch's iterator starts its random op anew. With a seed that tfdist

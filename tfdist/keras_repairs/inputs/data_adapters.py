@@ -1,4 +1,4 @@
-"""How the data given to `fit`, `evaluate` and `predict` reaches the replicas: each global batch is cut once.
+"""Cuts each global batch of the data given to `fit`, `evaluate` and `predict` into the replicas' pieces.
 
 TensorFlow's own distribution rebatches and shards by rules that depend on the dataset's kind, may leave workers with
 unequal numbers of steps, and asks all workers at every step whether data is left. Here each worker iterates the same
@@ -48,7 +48,7 @@ def piece(batch: Any, index: Any, replicas: int) -> Any:
 
 
 def replica_batch_of(batch: Any, largest: tf.Tensor, index: Any, replicas: int) -> ReplicaBatch:
-    """`piece` of the global batch `batch`, with what is to be known of that; `largest` as in `ReplicaBatch`."""
+    """The `piece` of a global batch with what a step must know of the whole; `largest` as in `ReplicaBatch`."""
     total = rows(batch)
     # Cut as evenly as can be: of fewer samples than replicas, as many have one.
     return ReplicaBatch(piece(batch, index, replicas), total, tf.minimum(total, replicas), largest)
@@ -67,7 +67,7 @@ def rows(batch: Any) -> tf.Tensor:
 
 
 def static_rows(batch: Any) -> int | None:
-    """How many samples `batch` holds where that is known without running anything, else None."""
+    """How many samples `batch` holds, where its shape alone says so, else None."""
     leaf = _first(batch)
     return None if leaf is None else leaf.shape[0]
 
@@ -119,7 +119,7 @@ def _check_policy(dataset: tf.data.Dataset, strategy: tf.distribute.Strategy) ->
 
 
 def _bounds(samples: tf.Tensor, replicas: int, index: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """The cut of `order.pieces.bounds`, on tensors."""
+    """`order.batch_split.bounds`, on tensors."""
     return -(-index * samples // replicas), -(-(index + 1) * samples // replicas)
 
 

@@ -1,4 +1,4 @@
-"""Where a `fit` stands in its data, and how another `fit` on the same data goes on there."""
+"""The position of a `fit` in its data, and how another `fit` on the same data resumes there."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from tfdist.runtime.dataset_description import EpochCounter, PipelineOrder, desc
 
 @dataclass(frozen=True)
 class FitData:
-    """What a `fit` is given, as far as it decides the order of the samples.
+    """The data of a `fit`, as far as it decides the order of the samples.
 
     Attributes:
-        kind: What it is, for people.
-        steps: Of an epoch; None where that is not known.
-        batch_size: Samples of a global batch; 0 where that is not known.
-        samples: Of an epoch; 0 where that is not known.
-        facts: What must be the same for a training to go on with it.
-        why_not: Why a training cannot go on within an epoch; empty where it can.
+        kind: What it is, as messages say it.
+        steps: Steps of an epoch; None where unknown.
+        batch_size: Samples of a global batch; 0 where unknown.
+        samples: Samples of an epoch; 0 where unknown.
+        facts: What must be the same for a training to resume with it.
+        why_not: Why a training cannot resume within an epoch; empty where it can.
     """
 
     kind: str
@@ -40,7 +40,7 @@ class FitData:
 
 
 def describe(iterator: Any) -> FitData:
-    """What is known of the data of a `fit`, whose iterator is Keras's `TFEpochIterator`."""
+    """Describes the data of a `fit` by its iterator, Keras's `TFEpochIterator`."""
     adapter, steps = iterator.data_adapter, iterator.num_batches
     ordered = _ordered(iterator)
     if ordered is not None:
@@ -56,16 +56,16 @@ def describe(iterator: Any) -> FitData:
         return FitData(f"a {name}", steps, why_not="Python code of the script's decides its order")
     asked, known = iterator.steps_per_epoch, adapter.num_batches
     if not data.why_not and asked and not _is_endless(iterator) and asked != known:
-        # Epochs begin anywhere in the data.
+        # Epochs start anywhere in the data.
         return FitData(data.kind, steps, why_not="steps_per_epoch is not the number of its batches")
     return data
 
 
 def fast_forward(iterator: Any, epochs: int, step: int) -> None:
-    """Makes a `fit` that has begun no epoch go on where another one on the same data ended.
+    """Makes a `fit` that has started no epoch resume where another one on the same data ended.
 
     Args:
-        iterator: Of the `fit`. Its data can go on within an epoch, or `step` is 0.
+        iterator: The iterator of the `fit`. Its data can resume within an epoch, or `step` is 0.
         epochs: Epochs that the other one had done.
         step: Batches of the next epoch that it had done.
     """
@@ -101,12 +101,12 @@ def _of_arrays(adapter: Any, steps: int | None) -> FitData:
 
 
 def _ordered(iterator: Any) -> PipelineOrder | None:
-    """What is known of a pipeline of tfdist.data: of the batches that the replicas get."""
+    """The order of the batches that the replicas get, where they come from tfdist.data."""
     return description_of(iterator._distributed_dataset).order
 
 
 def _epochs(iterator: Any) -> EpochCounter | None:
-    """What counts the epochs of data whose order is tfdist's."""
+    """The counter of epochs of data whose order is tfdist's."""
     ordered = _ordered(iterator)
     return array_shuffle.epochs_of(iterator.data_adapter) if ordered is None else ordered.epochs
 
@@ -122,10 +122,10 @@ def _is_endless(iterator: Any) -> bool:
 
 
 def _replay(iterator: Any, epochs: int) -> None:
-    """Takes from a dataset the iterators that the epochs done before had taken: each draws seeds of its own."""
+    """Opens and drops as many iterators as the epochs before have opened: each draws seeds of its own."""
     batches = whole_batches(iterator)
     if isinstance(batches, tf.data.Dataset):
-        # Keras opens one at an epoch's begin, and where it knows the number of batches one at its end.
+        # Keras opens one at the start of an epoch and, where it knows the number of batches, another at its end.
         is_known = iterator.data_adapter.num_batches is not None and iterator.steps_per_epoch is None
         for _ in range(epochs * (2 if is_known else 1)):
             iter(batches)

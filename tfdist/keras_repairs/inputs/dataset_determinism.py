@@ -1,8 +1,8 @@
-"""Whether a `tf.data.Dataset` gives the same batches again in another process: read off its graph.
+"""Whether a `tf.data.Dataset` gives the same batches in another process, read off its graph.
 
-An iterator over a dataset without chance gives what every other one gives. `shuffle` draws the seeds of each iterator
-from a generator which TensorFlow's global seed decides, so that the n-th iterator of one process gives what the n-th of
-another does. Of everything else that chance, threads or Python code may decide, nothing is known.
+Without random operations all iterators over a dataset give the same. `shuffle` draws the seeds of each iterator from a
+generator which TensorFlow's global seed decides, so that the n-th iterators of two processes give the same. Nothing is
+known of anything else that random numbers, threads or Python code decide.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SHUFFLE = "Shuffle"
 
 
 def why_not_deterministic(dataset: tf.data.Dataset) -> str:
-    """Why nothing is known of the batches that another process will get; empty where they are the same."""
+    """Why another process may get other batches; empty where it gets the same."""
     if dataset.options().deterministic is False:
         return "its options allow any order (deterministic=False)"
     try:

@@ -1,4 +1,4 @@
-"""What an epoch of `fit`, `evaluate` or `predict` iterates over: global batches, cut once, and how many are left."""
+"""The iterator of an epoch of `fit`, `evaluate` or `predict`: global batches, cut once, and how many are left."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ def epoch_iterator_init(original: Function) -> Function:
 
 
 def whole_batches(iterator: Any) -> Any:
-    """What a `TFEpochIterator` was given, before it was cut for the replicas: a dataset of global batches, mostly."""
+    """The dataset of a `TFEpochIterator` before it was cut for the replicas; mostly one of global batches."""
     return _source_of(iterator).whole
 
 
 def start_partial_epoch(iterator: Any, done: int, batches: Any) -> None:
-    """Makes the next epoch of a `TFEpochIterator` go on after `done` steps, with `batches`."""
+    """Makes the next epoch of a `TFEpochIterator` resume after `done` steps, with `batches`."""
     _source_of(iterator).next = PartialEpoch(done, lambda: batches)
 
 
@@ -70,8 +70,8 @@ def epoch_iterator_source(original: Function) -> Function:
     """Repairs `TFEpochIterator._get_iterator`: no part of a step runs after the last batch.
 
     Keras fetches a batch inside the compiled step. Where it cannot know which batch is the last, it runs one step more
-    to find out, and TensorFlow executes of it what needs no data: the optimizer counts a step, weights decay, random
-    states advance, and on several replicas not always the same. Fetched outside, the end is found before the step.
+    to find out, and TensorFlow executes the part of it that needs no data: the optimizer counts a step, weights decay,
+    random states advance, and not always the same on all replicas. Fetched outside, the end is found before the step.
     """
 
     def repaired(self: Any) -> Any:
@@ -89,9 +89,9 @@ def epoch_iterator_source(original: Function) -> Function:
 
 
 def epoch_steps(original: Function) -> Function:
-    """Repairs `TFEpochIterator._enumerate_iterator`: an epoch that was begun before goes on with its next step.
+    """Repairs `TFEpochIterator._enumerate_iterator`: an epoch that was begun before resumes with its next step.
 
-    Keras counts the steps that are done as it counts all, so that batches keep their numbers.
+    Keras counts the steps that were done before as well, so that batches keep their numbers.
     """
 
     def repaired(self: Any) -> Iterator[tuple[int, int, Any]]:
@@ -113,7 +113,7 @@ def _source_of(iterator: Any) -> _EpochSource:
 
 
 def _cut(batches: Any, strategy: tf.distribute.Strategy) -> Any:
-    """Global batches as the replicas take them."""
+    """Global batches, cut for the replicas."""
     return batches if strategy.num_replicas_in_sync == 1 else distribute(batches, strategy)
 
 
@@ -123,8 +123,8 @@ class FetchedBatch:
 
     Attributes:
         values: What TensorFlow's iterator gave.
-        spec: The spec of all that it gives. Of several workers one may get as many rows as before and another fewer:
-            traced by what is at hand, their steps and collectives would no longer be the same.
+        spec: The spec of all batches of the iterator. One worker may get as many rows as before and another fewer: if
+            each traced by its own batch, their steps and collectives would no longer be the same.
     """
 
     values: Any
@@ -132,16 +132,16 @@ class FetchedBatch:
 
 
 class BatchIterator(Iterator[Any]):
-    """An iterator of TensorFlow's, and how far it goes. Under several replicas it gives `FetchedBatch`es.
+    """TensorFlow's iterator and the number of its steps. Under several replicas it gives `FetchedBatch`es.
 
     Attributes:
         iterator: TensorFlow's.
-        left: Steps until it ends; None where only the end will tell.
-        calls: Functions compiled for the iterator and bound to its tensors, by whoever compiled them.
-        meter: What the time counts on that fetching a batch here takes; None for nothing.
+        left: Steps until it ends; None where that is unknown before the end.
+        calls: Functions compiled for the iterator and bound to its tensors, by the object that compiled them.
+        meter: Counts the time that fetching a batch here takes; None: nobody counts it.
 
     Args:
-        steps_per_epoch: Where the iterator goes on from epoch to epoch.
+        steps_per_epoch: Steps of an epoch, where one iterator serves all epochs.
         done: Steps of the first epoch that are done.
     """
 
@@ -167,7 +167,7 @@ class BatchIterator(Iterator[Any]):
         return FetchedBatch(batch, self.iterator.element_spec) if self._is_distributed else batch
 
     def take(self, steps: int) -> int:
-        """Counts up to `steps` as taken by whoever uses `iterator` itself; returns how many there are."""
+        """Counts up to `steps` as taken, for a caller that uses `iterator` itself; returns how many there are."""
         if self.left is not None:
             steps = int(min(steps, self.left))
             self.left -= steps
@@ -176,7 +176,7 @@ class BatchIterator(Iterator[Any]):
 
     @property
     def left_of_epoch(self) -> float:
-        """Steps until the epoch ends, which may be before the iterator does; 0 where only the end will tell."""
+        """Steps until the epoch ends, which may be before the iterator does; 0 where unknown before the end."""
         if self.left is None:
             return 0
         if self._steps_per_epoch is None:
@@ -185,7 +185,7 @@ class BatchIterator(Iterator[Any]):
 
 
 class _Source:
-    """What Keras takes an iterator of, for every epoch."""
+    """The iterable of which Keras takes an iterator for every epoch."""
 
     def __init__(self, dataset: Any, steps: float | None, steps_per_epoch: int | None = None, done: int = 0) -> None:
         self._dataset = dataset

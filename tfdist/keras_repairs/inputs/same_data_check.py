@@ -1,4 +1,4 @@
-"""Do all workers hold the same data? Each keeps its rows of every batch, so the batches must be the same everywhere."""
+"""Check that all workers are given the same data: each takes its rows of every batch."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tfdist.errors import DataError
 from tfdist.runtime.collectives import gather_objects, worker_count
 
 _ROWS = 64
-"""Rows of each array that are looked at, spread over its length: enough to see another order or another split."""
+"""Rows of each array that are compared, spread over its length: enough to see another order or another split."""
 
 
 def check_same_data(adapter: Any, strategy: tf.distribute.Strategy) -> None:
-    """Compares, over the workers, what they give to `fit`, `evaluate` or `predict`.
+    """Compares what the workers give to `fit`, `evaluate` or `predict`.
 
     Args:
         adapter: Keras's adapter of the data. Of arrays some rows are compared, of anything else its size.

@@ -1,4 +1,4 @@
-"""Models, metrics and losses are built from the shapes of a batch before the replicas run."""
+"""Builds models, metrics and losses from the shapes of a batch, before the replicas run."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _has_no_call(model: Any) -> bool:
 
 
 def _specs(element_spec: Any) -> Any:
-    """Of each component of a batch the spec of one replica's piece; None for what is absent."""
+    """The spec of one replica's piece of each component of a batch; None for what is absent."""
 
     def of_one(spec: Any) -> Any:
         spec = getattr(spec, "_value_specs", (spec,))[0]

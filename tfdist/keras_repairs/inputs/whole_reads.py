@@ -1,7 +1,7 @@
-"""What it costs that every worker reads all of the data given to `fit`, and keeps its rows of each global batch.
+"""Warnings about data of which every worker reads everything and keeps its rows of each global batch.
 
 The numbers are exact, so nothing is refused; but where the data is large or slow to read, more workers do not help, and
-a script should know that there is another way.
+`tfdist.data` does.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from tfdist.runtime.distribute import local_replicas
 from tfdist.text import format_bytes
 
 MUCH = 256 << 20
-"""Bytes of arrays in every worker's memory that are worth a word."""
+"""Bytes of arrays in every worker's memory from which on it warns."""
 
 _FILES = ("TFRecordDataset", "TextLineDataset", "FixedLengthRecordDataset", "CsvDataset", "SqlDataset", "ReadFile")
 
 
 def warn_of_whole_reading(adapter: Any, dataset: Any, strategy: tf.distribute.Strategy) -> None:
-    """Warns, on the chief of several workers and once, where reading everything everywhere costs something.
+    """Warns once, on the chief of several workers, where it is expensive that each of them reads everything.
 
     Args:
         adapter: Keras's adapter of the data.
@@ -63,7 +63,7 @@ def _warn(workers: int, what: str) -> None:
 
 
 def _parts(dataset: tf.data.Dataset) -> Iterator[str]:
-    """What a dataset is made of: the classes of its stages, and the operations of the functions in them."""
+    """The classes of a dataset's stages, and the operations of the functions in them."""
     todo = [dataset]
     while todo:
         stage = todo.pop()

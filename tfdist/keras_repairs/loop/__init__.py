@@ -1,1 +1,7 @@
-"""loop"""
+"""How the steps of a model run over its data.
+
+- `trainer`: the functions that Keras calls for each step, made of `step_execution`, which compiles a step, and
+  `multi_step_execution`, which runs several at once where nobody looks between them
+- `on_batch`, `predictions`: single batches; what `predict` returns on several workers
+- `fit_listeners`: notifies others of calls and executions
+"""

@@ -1,6 +1,6 @@
-"""Who is told, in the main thread, of the calls of `fit`, `evaluate` and `predict`, and of every execution in them.
+"""Listeners that are notified, in the main thread, of `fit`, `evaluate` and `predict` and of every execution in them.
 
-Callbacks do not tell enough: Keras may call them late and in a thread, and skips their ends where something raises.
+Callbacks are not enough: Keras may call them late and in a thread, and skips their ends where something raises.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ TrainerMethod = Literal["fit", "evaluate", "predict"]
 
 
 class FitListener(Protocol):
-    """What the repairs tell. Whatever it raises ends the call that it was told of."""
+    """What the repairs notify. An exception of a listener ends the call that it was notified of."""
 
     def calling(self, call: TrainerMethod) -> contextlib.AbstractContextManager[None]:
         """Entered around a call of `fit`, `evaluate` or `predict`, which may be inside of another."""
 
     def begin_execution(self, call: TrainerMethod, steps: int) -> None:
-        """`steps` batches are about to run in one execution; of `call` or, where none is under way, as by itself."""
+        """`steps` batches are about to run in one execution: part of `call`, or alone where none is under way."""
 
     def end_execution(self, call: TrainerMethod, steps: int) -> None:
         """They have run."""
@@ -35,7 +35,7 @@ class FitListener(Protocol):
         """Entered while a model or its weights are written."""
 
     def callback_done(self) -> None:
-        """A callback has done its part at the begin or end of an epoch or of a `fit`; others may follow."""
+        """A callback is done at the start or end of an epoch or of a `fit`; others may follow."""
 
 
 class NoListener:
@@ -58,7 +58,7 @@ class NoListener:
 
 
 class CallbackProgress(keras.callbacks.Callback):
-    """Stands after another callback, and tells that it is done where it may have taken long."""
+    """Follows another callback, and notifies the listener when that is done, which may have taken long."""
 
     async_safe = True
 
@@ -80,7 +80,7 @@ class CallbackProgress(keras.callbacks.Callback):
 
 
 def notifying(original: Function, call: TrainerMethod, listener: FitListener) -> Function:
-    """Repairs `TensorFlowTrainer.fit`, `evaluate` and `predict`: the listener knows when one is under way."""
+    """Repairs `TensorFlowTrainer.fit`, `evaluate` and `predict`: the listener is notified of the call."""
 
     def repaired(self: Any, *args: Any, **kwargs: Any) -> Any:
         with listener.calling(call), fit_state(self).under_way() if call == "fit" else contextlib.nullcontext():
@@ -90,7 +90,7 @@ def notifying(original: Function, call: TrainerMethod, listener: FitListener) ->
 
 
 def run_notifying(listener: FitListener, call: TrainerMethod, steps: int, run: Callable[[], Any]) -> Any:
-    """What `run` returns, which executes so many steps."""
+    """Runs `run`, which executes `steps` steps, and notifies the listener; returns what it returns."""
     listener.begin_execution(call, steps)
     outputs = run()
     listener.end_execution(call, steps)
@@ -98,7 +98,7 @@ def run_notifying(listener: FitListener, call: TrainerMethod, steps: int, run: C
 
 
 def notifying_executions(function: Function, model: Any, call: TrainerMethod, listener: FitListener) -> Function:
-    """What Keras calls with an iterator, on one replica, for every `steps_per_execution` steps."""
+    """The function that Keras calls with an iterator, on one replica, for every `steps_per_execution` steps."""
 
     def execute(iterator: Any) -> Any:
         several = isinstance(iterator, tf.data.Iterator | tf.distribute.DistributedIterator | BatchIterator)
@@ -109,7 +109,7 @@ def notifying_executions(function: Function, model: Any, call: TrainerMethod, li
 
 
 def notifying_predictions(function: Function, listener: FitListener) -> Function:
-    """What Keras calls with a list of batches to predict."""
+    """The function that Keras calls with a list of batches to predict."""
 
     def execute(batches: Any) -> Any:
         return run_notifying(listener, "predict", len(batches), lambda: function(batches))

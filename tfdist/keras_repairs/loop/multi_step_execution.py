@@ -1,4 +1,4 @@
-"""Several training steps in one execution where nobody looks between them.
+"""Runs several training steps in one execution, where no callback looks between them.
 
 Calling a compiled step from Python costs about a millisecond, which is a good part of a small model's step. Keras has
 `steps_per_execution` for that, which callbacks notice. Where no callback looks at batches, the steps of some
@@ -18,16 +18,17 @@ from typing import Any
 from tfdist.keras_repairs.inputs.epoch_iterator import BatchIterator
 
 SECONDS = 0.05
-"""How long one execution of several steps may take, about."""
+"""Roughly how long one execution of several steps may take."""
 
 MOST = 64
+"""Steps of one execution at most."""
 
 TIMED = 4
-"""Executions after which it is settled how many steps run at once."""
+"""Executions that are timed before the number of steps is set."""
 
 
 class MultiStepExecutor:
-    """Executes one step for each call, or some steps at once and none for the next calls.
+    """Executes one step for each call, or several steps at once and none for the next calls.
 
     Args:
         run: Runs a number of steps of an iterator and returns the outputs of the last.
@@ -62,7 +63,7 @@ class MultiStepExecutor:
         return self._outputs
 
     def _learn(self, seconds: float) -> None:
-        """After some steps, of which the first compiles, it is settled how many run at once."""
+        """Sets how many steps run at once after some executions, of which the first compiles."""
         if len(self._timed) == TIMED:
             return
         self._timed.append(seconds)

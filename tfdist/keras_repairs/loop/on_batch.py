@@ -1,4 +1,4 @@
-"""`train_on_batch`, `test_on_batch` and `predict_on_batch` under a strategy of several replicas."""
+"""Repairs of `train_on_batch`, `test_on_batch` and `predict_on_batch` under a strategy of several replicas."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def predict_on_batch(original: Function) -> Function:
 def whole(batch: Any) -> GlobalBatch:
     """One batch of arrays, the same on every worker, of which each replica takes its piece while it runs.
 
-    So a step is traced by the shape of the global batch, on every worker at the same time: pieces of one size here and
-    of two there would be traced, and their collectives counted, differently.
+    A step is then traced by the shape of the global batch, on every worker at the same time. With pieces of one size on
+    one worker and of two sizes on another, steps would be traced, and their collectives counted, differently.
     """
     return GlobalBatch(
         keras.tree.map_structure(lambda leaf: None if leaf is None else tf.convert_to_tensor(leaf), batch)

@@ -1,4 +1,4 @@
-"""What `predict` returns on several workers: everything on each of them, or on the chief alone when asked."""
+"""The predictions that `predict` returns on several workers: all of them on each, or on the chief alone."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def predictions_on_chief() -> Iterator[None]:
 
 
 def predict(original: Function, listener: FitListener) -> Function:
-    """Repairs `TensorFlowTrainer.predict`: heeds `predictions_on_chief`, and the listener knows of it."""
+    """Repairs `TensorFlowTrainer.predict`: heeds `predictions_on_chief`, and notifies the listener."""
 
     def repaired(self: Any, *args: Any, **kwargs: Any) -> Any:
         strategy = self.distribute_strategy

@@ -1,4 +1,4 @@
-"""How the steps of a model run over an iterator, on several replicas: compiled, and several at once."""
+"""Runs the steps of a model over an iterator on several replicas: compiled, and several at once."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class StepFunction(Protocol):
 
 
 def execution(model: Any, step: StepFunction, call: TrainerMethod, listener: FitListener) -> Function:
-    """What Keras calls with an iterator for every `steps_per_execution` steps.
+    """The function that Keras calls with an iterator for every `steps_per_execution` steps.
 
     Args:
-        model: Compiled, of several replicas.
+        model: A compiled model, under a strategy of several replicas.
         step: One step, as each replica runs it.
-        call: Of which the steps are.
-        listener: Told of every execution.
+        call: The method whose steps these are.
+        listener: Notified of every execution.
     """
     one_step = one_step_of(model, step, "auto")
     run_steps = _steps_of_feed(one_step, step)
@@ -68,7 +68,7 @@ def execution(model: Any, step: StepFunction, call: TrainerMethod, listener: Fit
 
 
 def _steps_of_feed(one_step: Function, step: StepFunction) -> Callable[[BatchIterator, int], Any]:
-    """Runs a number of steps of an iterator, in one execution where that can be."""
+    """A function that runs a number of steps of an iterator, in one execution where that is possible."""
 
     def several_steps(iterator: Any, steps: tf.Tensor) -> Any:
         tf.while_loop(
@@ -92,8 +92,8 @@ def _steps_of_feed(one_step: Function, step: StepFunction) -> Callable[[BatchIte
 class _FromIterator:
     """A compiled function of a distributed iterator, called with the iterator's tensors.
 
-    TensorFlow takes a millisecond to find out that an iterator is like the last one, and none for tensors. They stay
-    with the feed that the iterator is of: this object lives as long as the model, and must keep no epoch's data.
+    TensorFlow takes a millisecond to find that an iterator is of the same type as the last, and no time for tensors.
+    The bound functions stay with the feed: this object lives as long as the model, and must keep no epoch's data.
     """
 
     def __init__(self, function: Function) -> None:
@@ -119,11 +119,11 @@ class _FromIterator:
 
 
 def one_step_of(model: Any, step: Function, reduction: str, *, jit_compile: bool = False) -> Function:
-    """What runs `step` on all replicas of this worker with one batch, compiled once for each kind of batch.
+    """A function that runs `step` with one batch on all replicas of this worker, compiled once for each kind of batch.
 
     Args:
-        model: Compiled.
-        step: As each replica runs it.
+        model: A compiled model.
+        step: One step, as each replica runs it.
         reduction: How the outputs of the replicas become one, as Keras names it: `"auto"` or `"concat"`.
         jit_compile: Whether XLA compiles the step as a whole, which it can on one replica.
     """

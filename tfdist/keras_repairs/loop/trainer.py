@@ -1,4 +1,4 @@
-"""The functions that Keras's TensorFlow trainer runs for each step, under a strategy of several replicas."""
+"""Repairs of the functions that Keras's TensorFlow trainer runs for each step."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def make_function(original: Function, observer: Observer | None, listener: FitLi
     Args:
         original: The method.
         observer: Called, while a step is traced, with each replica's data.
-        listener: Told of every execution.
+        listener: Notified of every execution.
     """
 
     def repaired(self: Any, step_function: Function) -> Function:
@@ -85,9 +85,9 @@ def make_predict_function(original: Function, listener: FitListener) -> Function
 def reduce_per_replica(original: Function) -> Function:
     """Repairs `keras.src.backend.tensorflow.trainer.reduce_per_replica`.
 
-    Logs of a step are the worker's own: no collective is spent on them, and at the end of an epoch Keras reads the
-    metrics themselves, which sums them over all replicas. Predictions are joined in the order of the replicas, which
-    is that of the input.
+    The logs of a step are the worker's own, which costs no collective; at the end of an epoch Keras reads the metrics
+    themselves, which sums them over all replicas. Predictions are joined in the order of the replicas, which is that
+    of the input.
     """
 
     def repaired(values: Any, strategy: tf.distribute.Strategy, reduction: str) -> Any:
@@ -99,7 +99,7 @@ def reduce_per_replica(original: Function) -> Function:
 
 
 def metrics_result_or_logs(original: Function) -> Function:
-    """Repairs `Trainer._get_metrics_result_or_logs`: metrics among a user's logs are read over all replicas.
+    """Repairs `Trainer._get_metrics_result_or_logs`: metrics among the user's logs are read over all replicas.
 
     Keras takes the logs of the last step as they are, which here are one replica's, unless they name just the metrics.
     Of an epoch whose steps were all done before this process, they are those that its checkpoint has kept.
@@ -151,7 +151,7 @@ class _Step:
 
 
 def _given(batch: Any) -> Any:
-    """A batch with None for what its data leaves out, which a dataset holds as an empty optional."""
+    """A batch with None for absent parts, which a dataset holds as empty optionals."""
     return tf.nest.map_structure(lambda leaf: None if isinstance(leaf, tf.experimental.Optional) else leaf, batch)
 
 
@@ -177,7 +177,7 @@ def _step_of(batch: Any, replicas: int, **options: bool) -> ReplicaStep:
 
 
 def _whole_logs(model: Any, step_function: Function) -> Function:
-    """What a step of the user's returns beside metrics is one number a global batch, the mean over its samples."""
+    """The user's step, whose logs besides metrics become means over the samples of the global batch."""
 
     def whole(value: Any) -> Any:
         value = tf.convert_to_tensor(value)
@@ -210,7 +210,7 @@ def _observed(step_function: Function, observer: Observer | None) -> Function:
 
 
 def _metered(step_function: Function, meter: StepMeter | None) -> Function:
-    """A step of the one replica, whose samples are counted, and the waiting for them."""
+    """The step of a single replica, with its samples counted and the waiting for them timed."""
     if meter is None:
         return step_function
 
@@ -223,7 +223,7 @@ def _metered(step_function: Function, meter: StepMeter | None) -> Function:
 
 
 def _taking_feeds(model: Any, step: Function, function: Function) -> Function:
-    """What Keras calls with an iterator, for one replica that fetches batches outside of compiled steps, too.
+    """The function that Keras calls with an iterator on one replica, where batches may be fetched outside of steps.
 
     Keras would trace the step with the rows of the first batch, and count the losses of several outputs by them; inside
     of a compiled step it does not know the rows, and counts batches.
@@ -239,7 +239,7 @@ def _taking_feeds(model: Any, step: Function, function: Function) -> Function:
 
 
 def _timing_feeds(function: Function, meter: StepMeter | None) -> Function:
-    """What Keras calls with an iterator; the time in which it fetches batches outside of compiled steps is counted."""
+    """The function that Keras calls with an iterator, with the fetching of batches outside of compiled steps timed."""
     if meter is None:
         return function
 

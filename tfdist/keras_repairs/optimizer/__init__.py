@@ -1,1 +1,7 @@
-"""optimizer"""
+"""From each replica's gradients to the same update on all of them.
+
+- `gradient_reduction`: gradients summed over the replicas, before they are clipped
+- `gradient_accumulation`: summed over batches first; `accumulator_reduction`: what of that is saved and loaded
+- `variable_updates`, `fused_sgd`: each replica updates its own copy
+- `model_optimizers`: which optimizers a model has
+"""

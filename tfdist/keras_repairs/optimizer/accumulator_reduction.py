@@ -1,9 +1,9 @@
-"""What the replicas accumulated, left with the first of them, so that a saved optimizer holds all of it.
+"""Moves what all replicas have accumulated to the first of them, so that a saved optimizer holds all of it.
 
-Between two updates each replica holds the sum of its own gradients, and what is saved of an optimizer are the values
-of the first replica. At the end of an epoch, and before a callback saves inside of one, the first replica takes over
-what all hold and the others go on from zero: the sum over the replicas, which is what an update takes, stays the same.
-What is loaded is such a sum, too, and belongs to the first replica alone.
+Between two updates each replica holds the sum of its own gradients, and a saved optimizer has the values of the first
+replica. At the end of an epoch, and before a callback saves inside of one, the first replica takes over what all hold
+and the others continue from zero: the sum over the replicas, which an update takes, stays the same. What is loaded is
+such a sum too, and belongs to the first replica alone.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Function = Callable[..., Any]
 
 
 class AccumulatorReduction(keras.callbacks.Callback):
-    """Stands first in the list of callbacks of every worker: whoever saves at the end of an epoch comes after it."""
+    """The first callback of every worker: those that save at the end of an epoch come after it."""
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         reduce_accumulators(self.model)
@@ -44,7 +44,7 @@ def reduce_accumulators(model: Any) -> None:
 
 
 def reduce_before_checkpoint(model: Any) -> None:
-    """`reduce_accumulators`, inside of an epoch, unless some workers have no such checkpoint and so would not come."""
+    """`reduce_accumulators` inside of an epoch, unless some workers have no such checkpoint and would not take part."""
     if fit_state(model).saves_together:
         reduce_accumulators(model)
 
@@ -95,7 +95,7 @@ def _accumulators(optimizer: Any) -> Sequence[Any]:
 
 
 def _sum_into_first(value: Any, strategy: tf.distribute.Strategy) -> None:
-    """Outside of the replicas: one collective a variable, in full precision however gradients travel."""
+    """Outside of the replicas: one collective a variable, in full precision even where gradients are compressed."""
     if not isinstance(value, tf.distribute.DistributedValues):
         return
     copies = strategy.experimental_local_results(value)

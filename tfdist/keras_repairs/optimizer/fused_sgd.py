@@ -1,4 +1,4 @@
-"""The updates of SGD in one pass over memory: TensorFlow's kernels for Keras's formulas.
+"""Updates of SGD in one pass over memory, by TensorFlow's kernels for Keras's formulas.
 
 Keras writes an update as a dozen operations, each of which reads and writes arrays of the model's size. On the CPU that
 is a good part of a large model's step. (TensorFlow's kernel for Adam takes 1 - beta in the precision of the variable,
@@ -42,5 +42,5 @@ def sgd(original: Function) -> Function:
 
 
 def _is_fit(gradient: Any, target: Any) -> bool:
-    """Whether the kernels can take them: sparse gradients and those of another precision are Keras's matter."""
+    """Whether the kernels take them; sparse gradients and those of another precision are left to Keras."""
     return target is not None and isinstance(gradient, tf.Tensor) and gradient.dtype == target.dtype

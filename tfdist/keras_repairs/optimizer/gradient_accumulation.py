@@ -1,8 +1,8 @@
-"""Gradient accumulation: between two updates every replica adds up its own gradients, and nothing is sent.
+"""Repair of gradient accumulation: between two updates every replica adds up its own gradients, and nothing is sent.
 
-Only at an update are the sums of all replicas summed, and then clipped. Keras's accumulators hold each replica's part
-meanwhile; what becomes of it when it is saved, see `settling`. Whether an update is due is the same on all replicas, so
-it is asked once, outside of them: a branch inside of which the replicas meet must be taken by all together.
+Only at an update are the sums of all replicas summed, and then clipped. Until then Keras's accumulators hold each
+replica's part (`accumulator_reduction` says how it is saved). Whether an update is due is the same on all replicas, so
+it is decided once, outside of them: all must take a branch in which replicas meet together.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def apply(
     Args:
         optimizer: Built; maybe a LossScaleOptimizer around the one that accumulates.
         grads: This replica's gradients, one a variable, or None.
-        variables: Theirs; None for those that the optimizer was built with.
+        variables: Their variables; None for those that the optimizer was built with.
         reduce: Sums gradients over the replicas.
         update: Gives gradients to Keras, whose optimizer adds them to the accumulators or, when it is due, updates.
     """
@@ -73,7 +73,7 @@ def apply(
 
 
 def check_finite(original: Function) -> Function:
-    """Repairs `LossScaleOptimizer.check_finite`: of gradients that are not summed yet, all replicas were asked."""
+    """Repairs `LossScaleOptimizer.check_finite`: for gradients that are not summed yet, all replicas count."""
 
     def repaired(self: Any, grads: Gradients) -> tf.Tensor:
         finite = _finite.get()
@@ -83,7 +83,7 @@ def check_finite(original: Function) -> Function:
 
 
 def inner_of(optimizer: Any) -> Any:
-    """The optimizer that updates, which a LossScaleOptimizer holds inside."""
+    """The optimizer that updates variables: of a LossScaleOptimizer the one inside."""
     return optimizer.inner_optimizer if isinstance(optimizer, keras.optimizers.LossScaleOptimizer) else optimizer
 
 

@@ -1,7 +1,7 @@
-"""The one place that reduces gradients: summed over the replicas before anything else is done to them.
+"""Reduces gradients, here alone: they are summed over the replicas before anything else is done to them.
 
 Keras clips, checks and accumulates each replica's own gradient and reduces last; a norm is not a sum, so what it then
-clips is wrong. Here the optimizer receives the global batch's gradient, and every later act is that of one replica.
+clips is wrong. Here the optimizer receives the global batch's gradient, and proceeds as on one replica.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _apply(
         return reduced
 
     def update(reduced: Sequence[Gradient]) -> None:
-        # Accumulation comes here in threads of TensorFlow's, which know nothing of the context.
+        # Accumulation calls this in threads of TensorFlow's, which do not have the context.
         with variable_updates.setting(_applying, True), variable_updates.of_this_replica():
             original(optimizer, reduced, variables)
 
@@ -105,9 +105,9 @@ def _apply(
 
 
 def _weighted(grads: list[Gradient]) -> list[Gradient]:
-    """In a step of the user's a loss is taken for a mean over the replica's samples: it counts by their number.
+    """The gradients, weighted by samples in the user's own step, whose loss is taken for a mean over them.
 
-    In a step of Keras's it is the replica's summand already, and nothing where the replica has no sample: a mean over
+    In Keras's step the loss is the replica's summand already, and nothing where the replica has no sample: a mean over
     none is NaN, and so is the gradient of a weight that it was multiplied with.
     """
     step = current_step()

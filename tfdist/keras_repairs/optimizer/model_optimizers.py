@@ -1,4 +1,4 @@
-"""The optimizers of a model: the compiled one, those of its own step, also in lists, and those inside of them."""
+"""Finds the optimizers of a model: the compiled one, those of its own step, also in lists, and those inside them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import keras
 
 _MOST = 64
-"""Entries of a list in which optimizers are looked for: a vocabulary holds none, and this runs after every epoch."""
+"""Longer lists are not searched: a vocabulary holds no optimizers, and the search runs after every epoch."""
 
 
 def optimizers_of(model: Any) -> Iterator[Any]:

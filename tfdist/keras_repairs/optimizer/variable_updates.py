@@ -1,6 +1,6 @@
-"""Updates of variables by each replica on its own copy.
+"""Repairs of variable updates: each replica updates its own copy.
 
-Once gradients are summed, every replica holds the same numbers and would make the same update, so none needs the
+Once gradients are summed, every replica holds the same numbers and makes the same update, so none needs the
 others. Keras instead leaves the replicas for each update, which TensorFlow allows neither inside of `tf.cond` nor of
 a loop: averages that overwrite weights, accumulated gradients and skipped steps crash on it.
 """
@@ -34,12 +34,12 @@ def setting(variable: contextvars.ContextVar[Any], value: Any) -> Iterator[None]
 
 
 def of_this_replica() -> contextlib.AbstractContextManager[None]:
-    """What is assigned inside goes to this replica's copy alone. All replicas must assign the same."""
+    """Inside, assignments go to this replica's copy alone. All replicas must assign the same."""
     return setting(_of_this_replica, True)
 
 
 def is_of_this_replica() -> bool:
-    """Whether what is assigned now goes to this replica's copy alone."""
+    """Whether assignments go to this replica's copy alone."""
     return _of_this_replica.get()
 
 
@@ -54,10 +54,10 @@ def own_copy(variable: Any) -> Any:
 
 
 def direct_assign(original: Function) -> Function:
-    """Repairs `keras.Variable._direct_assign`: what is assigned is not read again.
+    """Repairs `keras.Variable._direct_assign`: an assigned value is not read again.
 
-    TensorFlow returns the new value, and to read a metric's variable over all replicas is a collective: two for each
-    metric that is reset at the begin of an epoch.
+    TensorFlow returns the new value, and reading a metric's variable over all replicas is a collective: two for each
+    metric that is reset at the start of an epoch.
     """
 
     def repaired(self: Any, value: Any) -> None:
@@ -105,7 +105,7 @@ def as_without_strategy(original: Function) -> Function:
 
 
 def scaled_apply(original: Function) -> Function:
-    """Repairs `LossScaleOptimizer._tf_apply`: what is finite, or not, is so on every replica."""
+    """Repairs `LossScaleOptimizer._tf_apply`: gradients are finite, or not, on all replicas alike."""
 
     def repaired(self: Any, grads: Sequence[Any], trainable_variables: Any = None) -> None:
         if _of_this_replica.get():

@@ -1,1 +1,6 @@
-"""transport"""
+"""How values travel between replicas and workers.
+
+- `replica_sums`: sums over the replicas inside of a step, over `ring_all_reduce` where there is a ring
+- `object_exchange`: texts and objects of any size, between steps
+- `chief_broadcast`: the chief's files and variables, copied to all workers
+"""

@@ -1,4 +1,4 @@
-"""Files and variables of the chief, copied to the other workers bit by bit, in pieces: no shared file system needed."""
+"""Copies files and variables of the chief to the other workers, in pieces, without a shared file system."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import tensorflow as tf
 from tfdist.runtime.collectives import broadcast, worker_rank
 
 PIECE_BYTES = 4 << 20
-"""Size of one collective: it bounds the memory that a copy takes."""
+"""Size of one collective, which bounds the memory that a copy takes."""
 
 
 def file_from_chief(source: str, target: Path, strategy: tf.distribute.Strategy) -> bool:
-    """Copies a file of the chief's to every worker, the chief too.
+    """Copies a file of the chief to every worker, including the chief.
 
     Args:
         source: Its path on the chief; anything that `tf.io.gfile` reads.
@@ -25,7 +25,7 @@ def file_from_chief(source: str, target: Path, strategy: tf.distribute.Strategy)
         strategy: The strategy in force; all its workers call this together.
 
     Returns:
-        Whether there is such a file on the chief, the same on every worker. Without one nothing is written.
+        Whether the chief has such a file, the same on every worker. Without one nothing is written.
     """
     is_chief = worker_rank(strategy) == 0
     found = is_chief and tf.io.gfile.exists(source)
@@ -55,7 +55,7 @@ def variables_from_chief(variables: Sequence[Any], strategy: tf.distribute.Strat
 
 
 def text_from_chief(text: str, strategy: tf.distribute.Strategy) -> str:
-    """The chief's text, on every worker. What the others give does not matter."""
+    """The chief's text, on every worker; the others' texts are ignored."""
     content = text.encode()
     size = int(broadcast(np.int64(len(content)), strategy=strategy))
     content = content[:size].ljust(size, b"\0")
@@ -64,7 +64,7 @@ def text_from_chief(text: str, strategy: tf.distribute.Strategy) -> str:
 
 
 def bytes_from_chief(content: bytes, strategy: tf.distribute.Strategy) -> bytes:
-    """The chief's bytes, on every worker. The others give as many of their own, which do not matter."""
+    """The chief's bytes, on every worker; the others give as many of their own, which are ignored."""
     words = np.zeros(-(-len(content) // 4), np.int32)
     if worker_rank(strategy) == 0:
         words = np.frombuffer(content.ljust(4 * len(words), b"\0"), np.int32)

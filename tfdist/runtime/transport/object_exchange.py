@@ -1,4 +1,4 @@
-"""How workers that can only add up integers tell one another whatever they have to say."""
+"""Exchanges contents of any size between workers, by sums of integers alone."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from tfdist.errors import UsageError
 
 _HEAD = struct.Struct("<Iq")
 _HEAD_BYTES = 64
-"""What each worker says at first: the kind and the size of what it has to say, and as much of it as there is room for.
-So workers that disagree learn of it, where sums of two sizes would wait for each other."""
+"""Each worker first sends the kind and size of its content, and as much of it as fits in here. So workers that disagree
+find out, where sums of two sizes would wait for each other."""
 
 _ROOM = _HEAD_BYTES - _HEAD.size
 _REST_BYTES = 256
-"""What is left is padded to a multiple of this: whoever adds up may keep something for each size that there is."""
+"""The rest is padded to a multiple of this, as TensorFlow keeps some memory for each size of sum."""
 
 
 @dataclass(frozen=True)
 class ObjectExchange:
-    """One worker's part in exchanges between workers.
+    """One worker's end of exchanges between all workers.
 
     Attributes:
         worker: Its index.
         workers: How many there are.
-        add_up: The sum over the workers of an int32 array; of one shape on all workers, which all call it.
+        add_up: Sums an int32 array over the workers, which all call it with one shape.
     """
 
     worker: int
@@ -37,10 +37,10 @@ class ObjectExchange:
     add_up: Callable[[NDArray[np.int32]], NDArray[np.int32]]
 
     def __call__(self, content: bytes, kind: str) -> list[bytes]:
-        """What each worker says, in their order; the sizes may differ. Every worker calls it.
+        """The contents of all workers, in their order; the sizes may differ. Every worker calls it.
 
         Raises:
-            UsageError: It is of another `kind` on another worker.
+            UsageError: Another worker's content is of another `kind`.
         """
         first = content[:_ROOM]
         heads = self._rows(_HEAD.pack(zlib.crc32(kind.encode()), len(content)) + first, _HEAD_BYTES)
@@ -64,7 +64,7 @@ class ObjectExchange:
         return self.add_up(rows.view(np.int32)).view(np.uint8)
 
     def _check_kinds(self, kinds: Sequence[int], own: str) -> None:
-        """Bits of one dtype read as another would be other numbers: 0.5 on a worker, and 0 on one that has nothing."""
+        """Raises where kinds differ: bits of one dtype read as another would be other numbers."""
         others = [str(worker) for worker, kind in enumerate(kinds) if kind != kinds[self.worker]]
         if others:
             raise UsageError(

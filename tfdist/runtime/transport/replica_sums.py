@@ -1,4 +1,4 @@
-"""Sums over the replicas, inside of a replica's step: the one way that losses and gradients take."""
+"""Sums over the replicas inside of a replica's step, for all losses and gradients."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def sum_gradients(gradients: Sequence[tf.Tensor | tf.IndexedSlices]) -> list[tf.
 
 
 def _timed_sum(tensors: Sequence[tf.Tensor | tf.IndexedSlices]) -> list[tf.Tensor | tf.IndexedSlices]:
-    """`sum_over_replicas`, on the worker's meter where it runs over a ring, and so on the CPU."""
+    """`sum_over_replicas`, timed by the worker's meter where it runs over a ring, which is on the CPU."""
     settings = settings_of(tf.distribute.get_strategy())
     if settings.meter is None or settings.ring is None or not tensors:
         return sum_over_replicas(tensors)

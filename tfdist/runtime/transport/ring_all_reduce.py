@@ -1,7 +1,7 @@
-"""Sums over workers as collectives of a size that suits the network: small tensors are joined, large ones subdivided.
+"""Sums tensors over workers in collectives of a size that suits the network: small ones joined, large ones subdivided.
 
-For RING over gRPC alone, with one device a worker; NCCL keeps TensorFlow's path. TensorFlow runs collectives one after
-another, in the order in which they were traced.
+For RING over gRPC alone, with one device a worker; NCCL takes TensorFlow's own path. TensorFlow runs collectives one
+after another, in the order in which they were traced.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 JOINED_BYTES = 2 << 20
-"""Smaller tensors share a collective, up to this size; a larger one has its own, which sums in its place."""
+"""Smaller tensors share a collective, up to this size; a larger one has its own, without a copy."""
 
 _SUBDIVISIONS = 64
 """Rings at most that TensorFlow runs at once over one tensor, in chunks of up to 4 MiB; by default it runs two."""
@@ -24,12 +24,12 @@ _GROUP_KEY = 741_000
 
 _FIRST_KEY = _GROUP_KEY << 8
 _FIRST_KEY_NOW = 1 << 30
-"""Of sums in functions, each of which keeps its key, and of those outside, whose keys are those of their sizes: what
-TensorFlow knows of a key it keeps for good. When a worker traces its functions must not matter to what is outside."""
+"""The first keys of sums in functions, each of which keeps its key, and of sums outside, whose keys depend on their
+sizes alone: TensorFlow keeps memory for every key, and workers may trace their functions at different times."""
 
 
 class Ring:
-    """The workers of one cluster, summing tensors.
+    """Sums tensors over the workers of a cluster.
 
     All workers must trace the same sums in the same order, as they do when they run the same program.
 
@@ -93,7 +93,7 @@ def _reduce(tensor: tf.Tensor, key: int, workers: int) -> tf.Tensor:
         merge_op="Add",
         final_op="Id",
         communication_hint="ring",
-        # No timeout: for each, TensorFlow keeps a thread asleep until then. A watchdog bounds the waiting.
+        # No timeout: TensorFlow would keep a sleeping thread for each. A watchdog bounds the waiting.
         timeout_seconds=0,
         max_subdivs_per_device=_SUBDIVISIONS,
     )
