@@ -269,3 +269,22 @@ def test_tfrecords_are_parsed_in_one_way(tmp_path: Path, options: dict[str, Any]
 def test_a_label_that_is_no_feature(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="Expected label to be one of several features: x, y. Received: z"):
         tfdist.data.tfrecords(write_shards(tmp_path, [1]), features=FEATURES, label="z", batch_size=1)
+
+
+def test_corrupt_records_are_skipped_with_the_same_steps(strategy: tf.distribute.Strategy, tmp_path: Path) -> None:
+    path = tmp_path / "a.tfrecord"
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for label in range(9):
+            writer.write(str(label).encode())
+    data = bytearray(path.read_bytes())
+    data[2 * 17 + 12] ^= 1
+    path.write_bytes(data)
+
+    def number_of(record: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        return tf.zeros([1]), tf.strings.to_number(record, tf.int32)
+
+    batches = tfdist.data.tfrecords(str(path), number_of, batch_size=4, strategy=strategy, on_corrupt="skip")
+    assert flat(batches, strategy)[1].tolist() == [0, 1, 3, 4, 5, 6, 7, 8]
+    assert len(list(batches)) == 2
+    with pytest.raises(UsageError, match="on_corrupt: expected stop or skip. Received: 'ignore'"):
+        tfdist.data.tfrecords(str(path), number_of, batch_size=4, on_corrupt="ignore")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias, TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
 import tensorflow as tf
 
@@ -25,13 +25,11 @@ from tfdist.data.formats.text_files import text_source
 from tfdist.data.formats.tfrecord_samples import Feature, tfrecord_source
 from tfdist.data.ops.sample_batches import Augment
 from tfdist.data.ops.sample_checks import OnNan
-from tfdist.data.pipeline import open_and_build
+from tfdist.data.pipeline import Batches, open_and_build
 from tfdist.data.random_access.records import OnCorrupt
 from tfdist.data.sample_source import SampleSource
 from tfdist.data.worker_consistency import Sharding
 from tfdist.order.sequential_order import LANES, SHUFFLE_BUFFER
-
-Batches: TypeAlias = tf.data.Dataset | tf.distribute.DistributedDataset
 
 
 class _Required(TypedDict):
