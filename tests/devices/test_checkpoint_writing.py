@@ -64,16 +64,16 @@ def fit(
     every: int | None = 2,
     model: keras.Model | None = None,
     saving: Callable[[], Any] = contextlib.nullcontext,
-    after: Callable[[CheckpointCallback], None] = lambda keeper: None,
+    after: Callable[[CheckpointCallback], None] = lambda callback: None,
 ) -> keras.Model:
     """Trains on one device; what `acts` has for a step comes before the checkpoint after it, `after` behind it."""
     strategy = tf.distribute.get_strategy()
     checkpoints = CheckpointManager(folder, retention or RetentionPolicy(100), strategy, when_busy=when_busy)
     facts = CheckpointSummary(0, 0, 0, 4, BATCH, STEPS * BATCH, 1, 1, 0.0)
-    keeper = CheckpointCallback(checkpoints, SavePolicy(every), facts, STEPS, dict, None, strategy, saving)
+    callback = CheckpointCallback(checkpoints, SavePolicy(every), facts, STEPS, dict, None, strategy, saving)
     model = model or compiled(sequential())
-    last = Told(dict.fromkeys(range(STEPS * EPOCHS), lambda: after(keeper)))
-    model.fit(batches(), epochs=EPOCHS, verbose=0, callbacks=[Told(acts or {}), keeper, last])
+    last = Told(dict.fromkeys(range(STEPS * EPOCHS), lambda: after(callback)))
+    model.fit(batches(), epochs=EPOCHS, verbose=0, callbacks=[Told(acts or {}), callback, last])
     return model
 
 
@@ -179,7 +179,7 @@ def test_a_disk_that_hangs_holds_nobody_for_good(
 def test_a_stop_returns_when_its_checkpoint_is_whole(tmp_path: Path) -> None:
     """Whether there is none of the step yet, or one on its way to the disk."""
     said: list[tuple[str | None, int]] = []
-    fit(tmp_path, every=3, after=lambda keeper: said.append((keeper.save_now(), whole(tmp_path)[-1].step)))
+    fit(tmp_path, every=3, after=lambda callback: said.append((callback.save_now(), whole(tmp_path)[-1].step)))
     assert [step for _, step in said] == list(range(1, STEPS * EPOCHS))
     assert said[4][0] == f"step 5 (epoch 1, 5 of {STEPS} batches) in {tmp_path}"
 
@@ -195,7 +195,7 @@ def test_a_stop_tries_again_what_has_failed_at_its_step(tmp_path: Path, monkeypa
 
     monkeypatch.setattr(WeightsCopy, "content", fail_once)
     batches_done = itertools.count(1)
-    fit(tmp_path, every=2, after=lambda keeper: said.append(keeper.save_now()) if next(batches_done) == 2 else None)
+    fit(tmp_path, every=2, after=lambda callback: said.append(callback.save_now()) if next(batches_done) == 2 else None)
     assert not left
     assert said == [f"step 2 (epoch 1, 2 of {STEPS} batches) in {tmp_path}"]
     assert steps(tmp_path)[0] == 2
@@ -223,20 +223,22 @@ def test_the_training_tells_that_it_saves_while_it_copies_and_waits(
 
         monkeypatch.setattr(owner, name, told)
     between: list[int] = []
-    fit(tmp_path, saving=saving, after=lambda keeper: between.append(len(inside)))
+    fit(tmp_path, saving=saving, after=lambda callback: between.append(len(inside)))
     assert {name for name, _ in seen} == {"take", "ready", "finish"}
     assert all(is_told for _, is_told in seen) and not any(between)
 
 
-def test_after_the_training_nothing_holds_the_copy(tmp_path: Path) -> None:
+def test_after_the_training_nothing_holds_the_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The model keeps its callbacks."""
     copies: list[weakref.ref[WeightsCopy]] = []
+    original = WeightsCopy.__init__
 
-    def look(keeper: CheckpointCallback) -> None:
-        if keeper._weights is not None:
-            copies.append(weakref.ref(keeper._weights))
+    def noting(self: WeightsCopy, *args: Any) -> None:
+        original(self, *args)
+        copies.append(weakref.ref(self))
 
-    model = fit(tmp_path, after=look)
+    monkeypatch.setattr(WeightsCopy, "__init__", noting)
+    model = fit(tmp_path)
     assert writer().wait(SECONDS)
     gc.collect()
     assert model is not None and copies and copies[-1]() is None

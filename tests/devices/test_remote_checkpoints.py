@@ -184,9 +184,9 @@ def fit(url: str, epochs: int) -> list[np.ndarray]:
     resumed = None if found is None else found[0]
     model.optimizer.build(model.trainable_variables)
     facts = CheckpointSummary(0, 0, 0, 3, 4, 24, 1, 1, 0.0)
-    keeper = CheckpointCallback(checkpoints, SavePolicy(4), facts, 6, dict, resumed, strategy)
+    callback = CheckpointCallback(checkpoints, SavePolicy(4), facts, 6, dict, resumed, strategy)
     begin = 0 if resumed is None else resumed.epoch
-    model.fit(data, initial_epoch=begin, epochs=epochs, verbose=0, shuffle=False, callbacks=[keeper])
+    model.fit(data, initial_epoch=begin, epochs=epochs, verbose=0, shuffle=False, callbacks=[callback])
     assert writer().wait(50)
     return model.get_weights()
 

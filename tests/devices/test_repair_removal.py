@@ -105,7 +105,7 @@ SAME_NUMBERS = {
     "TFOptimizer.assign": "Keras's optimizers update their slots on each replica anyway; others: test_optimizers_alone",
     "TFOptimizer.assign_add": "as for assign",
     "TFOptimizer.assign_sub": "as for assign",
-    f"{TRAINER}.fit": "tells that one is under way; see test_following",
+    f"{TRAINER}.fit": "tells that one is under way; see test_fit_listeners",
     f"{TRAINER}.evaluate": "as for fit",
 }
 """What changes no number of Keras's own, and why it is there."""

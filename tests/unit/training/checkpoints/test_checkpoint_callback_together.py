@@ -66,14 +66,14 @@ class Wire:
         return {}
 
 
-def train(keeper: CheckpointCallback, model: keras.Model, steps: int) -> None:
-    keeper.set_model(model)
-    keeper.on_train_begin()
-    keeper.on_epoch_begin(0)
+def train(callback: CheckpointCallback, model: keras.Model, steps: int) -> None:
+    callback.set_model(model)
+    callback.on_train_begin()
+    callback.on_epoch_begin(0)
     for batch in range(steps):
-        keeper.on_train_batch_end(batch, {"loss": 1.0})
-    keeper.on_epoch_end(0, {"loss": 1.0})
-    keeper.on_train_end()
+        callback.on_train_batch_end(batch, {"loss": 1.0})
+    callback.on_epoch_end(0, {"loss": 1.0})
+    callback.on_train_end()
 
 
 @pytest.mark.parametrize(("busy", "saved"), [(set(), [2, 4, 6, 8, 8]), ({4, 6}, [2, 8, 8])])
@@ -88,8 +88,8 @@ def test_a_checkpoint_that_is_left_out_is_left_out_by_all(
         wire.be(rank)
         # A worker that asked for itself would find nothing under way.
         checkpoints = Checkpoints(busy if rank == 0 else set())
-        keeper = CheckpointCallback(checkpoints, SavePolicy(2), FACTS, 8, dict, None, tf.distribute.get_strategy())  # type: ignore[arg-type]
-        train(keeper, model, 8)
+        callback = CheckpointCallback(checkpoints, SavePolicy(2), FACTS, 8, dict, None, tf.distribute.get_strategy())  # type: ignore[arg-type]
+        train(callback, model, 8)
         assert checkpoints.saved == (saved if rank == 0 else [])
     assert wire.said[0] == wire.said[1]
     assert wire.said[0].count("values") == 2 * len(saved)

@@ -12,7 +12,6 @@ import tensorflow as tf
 from tests.exactness.table import classifier, numbers
 from tfdist.errors import RunDirError
 from tfdist.rundir import RunDir
-from tfdist.training.config_run.progress_callback import ProgressCallback, metrics_line
 from tfdist.training.run_record_callback import RunRecordCallback
 from tfdist.training.tensorboard_events import EventFile
 
@@ -88,41 +87,7 @@ def test_events_that_may_be_cut_short_are_followed_by_another_file(
     assert len(list((run.events_dir / "train").iterdir())) == 2
 
 
-def test_a_metric_with_several_values_is_recorded_one_by_one(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    logs = {"loss": 0.1, "f1_score": np.array([0.5, 1.0], np.float32)}
-    record, progress = RunRecordCallback(RunDir(tmp_path)), ProgressCallback(epochs=1, samples=1)
-    record.on_epoch_end(0, logs)
-    progress.on_epoch_end(0, logs)
+def test_a_metric_with_several_values_is_recorded_one_by_one(tmp_path: Path) -> None:
+    record = RunRecordCallback(RunDir(tmp_path))
+    record.on_epoch_end(0, {"loss": 0.1, "f1_score": np.array([0.5, 1.0], np.float32)})
     assert record.history == {"loss": [0.1], "f1_score[0]": [0.5], "f1_score[1]": [1.0]}
-    assert "f1_score[0] 0.5000  f1_score[1] 1.0000" in capsys.readouterr().out
-
-
-def test_progress_says_one_line_an_epoch(capsys: pytest.CaptureFixture[str]) -> None:
-    x, y = numbers(20)
-    model = classifier()
-    model.compile("sgd", "sparse_categorical_crossentropy")
-    progress = ProgressCallback(epochs=2, samples=20)
-    model.fit(x.astype("float32"), y, epochs=2, callbacks=[progress], verbose=0)
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[:2] for line in lines] == [["epoch", "1/2"], ["epoch", "2/2"]]
-    assert all("loss" in line and line.endswith("samples/s") for line in lines)
-    assert progress.samples_per_second > 0
-    assert progress.wait is not None and progress.wait.waited == 0
-
-
-def test_progress_says_how_much_of_the_steps_time_waited_for_data(capsys: pytest.CaptureFixture[str]) -> None:
-    fetched = iter([0.0, 0.0, 1e6, 0.0, 1e-9])
-    progress = ProgressCallback(epochs=2, samples=20, fetched=lambda: next(fetched))
-    for epoch in range(2):
-        progress.on_epoch_begin(epoch)
-        progress.on_train_batch_end(0)
-        progress.on_epoch_end(epoch)
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.partition("samples/s")[2] for line in lines] == ["  input 100 %", "  input 0 %"]
-
-
-def test_metrics_line_puts_training_and_losses_first() -> None:
-    values = {"val_accuracy": 0.5, "accuracy": 0.25, "val_loss": 2.0, "loss": 1.0}
-    assert metrics_line(values) == "loss 1.0000  accuracy 0.2500  val_loss 2.0000  val_accuracy 0.5000"

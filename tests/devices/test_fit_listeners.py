@@ -1,4 +1,4 @@
-"""What a heartbeat and a stop are told of Keras's `fit`, `evaluate` and `predict`, on one replica and on several."""
+"""What a listener is told of Keras's `fit`, `evaluate` and `predict`, on one replica and on several."""
 
 from __future__ import annotations
 
@@ -15,15 +15,6 @@ import tensorflow as tf
 from tests.devices.mirrored import mirrored
 from tfdist.keras_repairs.loop import multi_step_execution
 from tfdist.keras_repairs.registry import RepairHooks, repairs
-from tfdist.launch.environment import Assignment
-from tfdist.rundir import State, ledger_lines
-from tfdist.runtime.step_meter import StepMeter
-from tfdist.training.supervision.activity import Limits
-from tfdist.training.supervision.activity_tracker import ActivityTracker
-from tfdist.training.supervision.heartbeat import Heartbeat
-from tfdist.training.supervision.ledger_writer import LedgerWriter
-from tfdist.training.supervision.stop_requests import StopRequests
-from tfdist.training.supervision.training_monitor import TrainingMonitor
 
 SAMPLES = 41
 
@@ -199,27 +190,3 @@ def test_saving(save: Callable[[keras.Model, Path], None], name: str, depth: int
     save(model(), tmp_path / name)
     assert notes.said == ["saving"] * depth + ["/saving"] * depth
     assert [path.name for path in tmp_path.iterdir()] == [name]
-
-
-def test_a_heartbeat_that_follows(notes: Notes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Steps are counted where the last execution of an epoch has fewer than the others, on one replica, too."""
-    assignment = Assignment(run_dir=str(tmp_path), seed=1, index=0, num_workers=1, target_kind="script", target="x.py")
-    activity = ActivityTracker(Limits(600.0, 600.0))
-    heartbeat = Heartbeat(tmp_path / "state.json", assignment, activity)
-    ledger = LedgerWriter(tmp_path / "ledger.jsonl", 0, activity)
-    monitor = TrainingMonitor(activity, StopRequests(grace=1), StepMeter())
-    for name in ("calling", "begin_execution", "end_execution"):
-        monkeypatch.setattr(notes, name, getattr(monitor, name))
-    model(steps_per_execution=4).fit(
-        *data(), batch_size=8, epochs=3, validation_split=0.1, callbacks=[monitor.callback()], verbose=0
-    )
-    reached = activity.snapshot()
-    assert (reached.step, reached.epoch, reached.limit) == (15, 2, None)
-    ledger.close()
-    entries = ledger_lines.read_ledger(tmp_path / "ledger.jsonl").entries
-    stretches = [entry for entry in entries if isinstance(entry, ledger_lines.LedgerInterval)]
-    assert (sum(stretch.steps for stretch in stretches), stretches[-1].step) == (15, 15)
-    kinds = {kind for stretch in stretches for kind in stretch.seconds}
-    known = {*map(str, ledger_lines.TimeKind)} - {"replay"}
-    assert {"start-up", "compile", "step", "evaluation", "callback"} <= kinds <= known
-    heartbeat.finish(State.FINISHED)
