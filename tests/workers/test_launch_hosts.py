@@ -50,7 +50,7 @@ def test_two_launchers_run_one_job(launchers: Launchers, workers: str, shared: b
         assert names == ({"worker-0.0.log", "worker-1.0.log"} if shared else {f"worker-{index}.0.log"})
 
 
-def test_a_launcher_without_the_chief_goes_on_when_its_terminal_is_gone(launchers: Launchers, workers: str) -> None:
+def test_a_launcher_without_the_chief_survives_its_terminal(launchers: Launchers, workers: str) -> None:
     first, second = start_both(launchers, workers)
     assert second.process.stdout is not None
     second.process.stdout.close()
@@ -58,7 +58,7 @@ def test_a_launcher_without_the_chief_goes_on_when_its_terminal_is_gone(launcher
     assert [first.end(), second.end()] == [0, 0], (first.err, second.err)
 
 
-def test_a_run_directory_that_is_given_is_shared_or_not_by_where_it_is(launchers: Launchers, workers: str) -> None:
+def test_a_given_run_directory_may_be_shared_or_not(launchers: Launchers, workers: str) -> None:
     both = start_both(launchers, workers, run_dir="r", shared=False)
     assert [each.end() for each in both] == [0, 0], [each.err for each in both]
     again = start_both(launchers, workers, run_dir="r", shared=False)
@@ -68,7 +68,7 @@ def test_a_run_directory_that_is_given_is_shared_or_not_by_where_it_is(launchers
     assert [each.end() for each in replaced] == [0, 0], [each.err for each in replaced]
 
 
-def test_a_run_directory_in_the_way_on_one_host_ends_both(launchers: Launchers, workers: str) -> None:
+def test_a_run_directory_that_is_in_use_on_one_host_ends_both(launchers: Launchers, workers: str) -> None:
     (launchers.folder / "second" / "r").mkdir(parents=True)
     (launchers.folder / "second" / "r" / "mine").touch()
     both = start_both(launchers, workers, run_dir="r", shared=False, args=["*:hang"])
@@ -79,7 +79,7 @@ def test_a_run_directory_in_the_way_on_one_host_ends_both(launchers: Launchers, 
 
 @pytest.mark.parametrize("culprit", [0, 1])
 @pytest.mark.parametrize("shared", [True, False])
-def test_the_first_failure_is_told_on_both_hosts(
+def test_the_first_failure_is_reported_on_both_hosts(
     launchers: Launchers, workers: str, culprit: int, shared: bool
 ) -> None:
     args = [f"{culprit}:raise:ValueError boom", "*:hang"]
@@ -134,7 +134,7 @@ def test_ctrl_c_while_forming_ends_at_once(launchers: Launchers, workers: str) -
     assert launcher.end() == 130
 
 
-def test_who_does_not_come_is_named(launchers: Launchers, workers: str) -> None:
+def test_a_missing_launcher_is_named(launchers: Launchers, workers: str) -> None:
     launcher = launchers.start(workers=workers, index=1, start_timeout=2)
     assert launcher.end() == 3
     assert f"worker 0 ({Cluster.parse(workers).workers[0]}) refuses the connection" in launcher.err
@@ -142,14 +142,14 @@ def test_who_does_not_come_is_named(launchers: Launchers, workers: str) -> None:
     assert not (launcher.folder / "runs").exists()
 
 
-def test_another_list_ends_both_at_once(launchers: Launchers, workers: str) -> None:
+def test_different_worker_lists_end_both_at_once(launchers: Launchers, workers: str) -> None:
     first = launchers.start(workers=workers, index=0)
     second = launchers.start(workers=f"{workers},127.0.0.3:19999", index=1)
     assert [each.end() for each in (first, second)] == [3, 3]
     assert all("another worker list" in each.err for each in (first, second))
 
 
-def test_another_config_ends_both_at_once(launchers: Launchers, workers: str) -> None:
+def test_different_configs_end_both_at_once(launchers: Launchers, workers: str) -> None:
     first = launchers.start(workers=workers, index=0, config=write_config(launchers.folder / "first", 3))
     second = launchers.start(folder="b", workers=workers, index=1, config=write_config(launchers.folder / "second", 4))
     assert [each.end() for each in (first, second)] == [3, 3]
@@ -157,7 +157,7 @@ def test_another_config_ends_both_at_once(launchers: Launchers, workers: str) ->
     assert all("path" not in each.err for each in (first, second))
 
 
-def test_what_a_launcher_has_read_is_what_its_workers_train(launchers: Launchers, workers: str) -> None:
+def test_workers_get_the_config_that_their_launcher_read(launchers: Launchers, workers: str) -> None:
     """Each host has its own file, to which paths are relative; what is edited after the reading counts for nothing."""
     folders = [launchers.folder / name for name in ("first", "second")]
     files = [write_config(folder, 3) for folder in folders]

@@ -49,7 +49,7 @@ def test_lines_without_an_end_are_shown_and_logged(launchers: Launchers) -> None
 
 
 @pytest.mark.parametrize(("show", "shown"), [("none", []), ("all", ["a", "b"]), ("chief", ["a"])])
-def test_what_is_shown_is_chosen(launchers: Launchers, show: str, shown: list[str]) -> None:
+def test_show_chooses_whose_output_is_shown(launchers: Launchers, show: str, shown: list[str]) -> None:
     launcher = launchers.start(nproc=2, args=["0:print:a", "1:print:b"], show=show)
     assert launcher.end() == 0
     assert sorted(launcher.out.split()) == shown
@@ -79,7 +79,7 @@ def test_the_exit_code_of_one_worker_is_its_own(launchers: Launchers) -> None:
     assert launchers.start(nproc=1, args=["0:code:7"]).end() == 7
 
 
-def test_a_worker_that_cannot_write_its_error_tells_it(launchers: Launchers) -> None:
+def test_a_worker_that_cannot_write_its_error_sends_it(launchers: Launchers) -> None:
     launcher = launchers.start(nproc=2, args=["1:tell:The disk is full.", "0:hang"])
     assert launcher.end() == 2
     assert launcher.err.startswith("error: worker 1 (")
@@ -114,7 +114,7 @@ def test_a_signal_ends_everything(launchers: Launchers, number: int, code: int, 
     assert left_behind(launcher.mark) == []
 
 
-def test_the_last_words_of_a_worker_that_crashes_are_in_the_report(launchers: Launchers) -> None:
+def test_the_last_lines_of_a_worker_that_crashes_are_reported(launchers: Launchers) -> None:
     """The launcher hears of the end before those of the output, which a process that the worker left keeps open."""
     daemon = launchers.folder / "daemon"
     says = [f"1:daemon:{daemon}", "1:write:first\nlast words", "1:signal:6"]
@@ -201,7 +201,7 @@ def test_a_run_directory_that_is_used_is_refused(launchers: Launchers, options: 
     assert os.listdir(launchers.folder / "used") == ["mine.txt"]
 
 
-def test_a_run_that_goes_on_is_not_overwritten(launchers: Launchers) -> None:
+def test_a_running_job_is_not_overwritten(launchers: Launchers) -> None:
     touched = launchers.folder / "touched"
     first = launchers.start(nproc=1, run_dir="r", args=[f"0:touch:{touched}", "0:hang"])
     until(touched.exists)
@@ -224,7 +224,7 @@ def test_the_launcher_is_small_and_quick(launchers: Launchers) -> None:
     launcher.end()
 
 
-def test_a_terminal_that_is_gone_stops_nothing(launchers: Launchers) -> None:
+def test_workers_survive_the_terminal(launchers: Launchers) -> None:
     touched = launchers.folder / "touched"
     flood = [f"0:write:{'x' * 4000}"] * 20
     launcher = launchers.start(args=[*flood, f"0:touch:{touched}", "0:hang"])
@@ -236,7 +236,7 @@ def test_a_terminal_that_is_gone_stops_nothing(launchers: Launchers) -> None:
     assert launcher.end() == 143
 
 
-def test_a_terminal_that_takes_nothing_does_not_keep_the_launcher_from_ending(launchers: Launchers) -> None:
+def test_a_blocked_terminal_does_not_keep_the_launcher_from_ending(launchers: Launchers) -> None:
     touched = launchers.folder / "touched"
     launcher = launchers.start(args=[f"0:touch:{touched}", f"0:write:{'x' * 60_000}", "*:flood", "0:hang"])
     until(touched.exists)

@@ -124,7 +124,7 @@ def test_the_same_command_on_both_hosts_is_one_job(
         assert {path.name for path in (run / "logs").iterdir()} == {f"worker-{i}.0.log" for i in expected}
 
 
-def test_a_failure_is_told_on_the_other_host_with_where_it_was(launchers: Launchers, hosts: tuple[Host, Host]) -> None:
+def test_a_failure_is_reported_on_the_other_host_with_its_place(launchers: Launchers, hosts: tuple[Host, Host]) -> None:
     args = ["1:raise:ValueError boom", "*:hang"]
     both = [launchers.start(folder=host.name, prefix=host.prefix, workers=workers(hosts), args=args) for host in hosts]
     assert [each.end() for each in both] == [4, 4]
@@ -164,7 +164,7 @@ def test_a_link_that_is_cut_ends_both_within_a_bound(launchers: Launchers, hosts
 
 
 @pytest.mark.bound(90)
-def test_all_start_again_after_a_link_was_cut_for_a_moment(launchers: Launchers, hosts: tuple[Host, Host]) -> None:
+def test_all_workers_restart_after_a_link_was_cut_for_a_moment(launchers: Launchers, hosts: tuple[Host, Host]) -> None:
     """A worker that the other's silence ended, as TensorFlow does after seconds; launchers are patient for longer."""
     trains, cut = launchers.folder / "trains", launchers.folder / "cut"
     args = ["1@0:step:5", f"1@0:touch:{trains}", f"1@0:await:{cut}", "1@0:signal:6", "*@0:hang", "*@1:listen"]
@@ -182,7 +182,7 @@ def test_all_start_again_after_a_link_was_cut_for_a_moment(launchers: Launchers,
     assert all("worker 1 (" in each.err and "all workers start again" in each.err for each in both)
 
 
-def test_a_host_without_a_route_is_named_so(launchers: Launchers, hosts: tuple[Host, Host]) -> None:
+def test_a_host_without_a_route(launchers: Launchers, hosts: tuple[Host, Host]) -> None:
     ip("-n", hosts[0].name, "route", "add", "unreachable", "10.92.0.0/24")
     there = f"10.92.0.2:{PORT}"
     launcher = launchers.start(
@@ -193,7 +193,7 @@ def test_a_host_without_a_route_is_named_so(launchers: Launchers, hosts: tuple[H
     assert f"worker 1 ({there}) cannot be reached: No route to host" in launcher.err
 
 
-def test_a_name_that_does_not_resolve_is_named_so(launchers: Launchers, hosts: tuple[Host, Host]) -> None:
+def test_a_name_that_does_not_resolve(launchers: Launchers, hosts: tuple[Host, Host]) -> None:
     there = f"nowhere.invalid:{PORT}"
     launcher = launchers.start(
         prefix=hosts[0].prefix, workers=f"{hosts[0].ipv4}:{PORT},{there}", start_timeout=4, index=0
@@ -203,7 +203,7 @@ def test_a_name_that_does_not_resolve_is_named_so(launchers: Launchers, hosts: t
     assert f"worker 1 ({there}) has a name that " in launcher.err
 
 
-def test_a_host_that_does_not_answer_is_named_so(launchers: Launchers, hosts: tuple[Host, Host]) -> None:
+def test_a_host_that_does_not_answer(launchers: Launchers, hosts: tuple[Host, Host]) -> None:
     # What arrives is answered by nobody, since the way back leads nowhere.
     ip("-n", hosts[1].name, "route", "add", "blackhole", f"{hosts[0].ipv4}/32")
     there = f"{hosts[1].ipv4}:{PORT}"

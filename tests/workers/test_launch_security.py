@@ -74,7 +74,7 @@ def command_lines(mark: str) -> str:
     return "\n".join(lines)
 
 
-def test_a_token_is_the_launchers_alone(launchers: Launchers, workers: str) -> None:
+def test_workers_do_not_get_the_token(launchers: Launchers, workers: str) -> None:
     gate = Gate(launchers.folder)
     args = ["*:environ:TFDIST_TOKEN", *gate.args]
     both = start_both(launchers, workers, prefix=with_token(SECRET), args=args, show="all", verbose=True)
@@ -100,7 +100,7 @@ def test_a_token_is_the_launchers_alone(launchers: Launchers, workers: str) -> N
         (None, SECRET, "TFDIST_TOKEN, and this one has"),
     ],
 )
-def test_tokens_that_differ_end_both_at_once(
+def test_different_tokens_end_both_at_once(
     launchers: Launchers, workers: str, first: str | None, second: str | None, says: str
 ) -> None:
     both = [
@@ -120,14 +120,14 @@ def test_an_empty_token_is_a_mistake(launchers: Launchers, workers: str) -> None
     assert launcher.err.startswith("error: TFDIST_TOKEN is set and empty")
 
 
-def test_deaths_are_told_with_a_token_too(launchers: Launchers, workers: str) -> None:
+def test_failures_are_reported_with_a_token_too(launchers: Launchers, workers: str) -> None:
     args = ["1:raise:ValueError boom", "*:hang"]
     both = start_both(launchers, workers, prefix=with_token(SECRET), args=args)
     assert [each.end() for each in both] == [4, 4]
     assert all("error: worker 1 (" in each.err and "ValueError boom" in each.err for each in both)
 
 
-def test_who_waits_says_for_whom(launchers: Launchers, workers: str) -> None:
+def test_a_launcher_reports_whom_it_waits_for(launchers: Launchers, workers: str) -> None:
     first = launchers.start(workers=workers, index=0)
     assert first.process.stderr is not None
     line = first.process.stderr.readline()
@@ -174,7 +174,7 @@ def test_strangers_do_not_keep_two_launchers_apart(launchers: Launchers, workers
 
 
 @pytest.mark.bound(90)
-def test_strangers_who_call_again_and_again_do_not_either(launchers: Launchers, workers: str) -> None:
+def test_strangers_who_call_again_and_again_do_not_keep_them_apart(launchers: Launchers, workers: str) -> None:
     over = threading.Event()
 
     def pester(said: bytes) -> None:
@@ -244,14 +244,14 @@ def test_workers_of_a_private_network_are_out_of_reach(launchers: Launchers, net
     assert launcher.end() == 0, launcher.err
 
 
-def test_a_private_network_is_no_cluster(launchers: Launchers, workers: str) -> None:
+def test_a_private_network_refuses_a_cluster_of_hosts(launchers: Launchers, workers: str) -> None:
     launcher = launchers.start(workers=workers, index=0, network="private")
     assert launcher.end() == 2
     assert "worker(s) 1 are started elsewhere" in launcher.err
     assert not (launcher.folder / "runs").exists()
 
 
-def test_a_private_network_holds_one_worker_too(launchers: Launchers) -> None:
+def test_a_private_network_for_one_worker(launchers: Launchers) -> None:
     launcher = launchers.start(network="private", args=["*:print:done"])
     code = launcher.end()
     if code == 2 and "--network private needs a network namespace" in launcher.err:

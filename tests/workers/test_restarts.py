@@ -36,7 +36,7 @@ def blamed_first(launcher: Launcher) -> str:
     return next(line for line in launcher.err.splitlines() if line.startswith("error: "))
 
 
-def test_all_workers_start_again(launchers: Launchers) -> None:
+def test_all_workers_are_restarted(launchers: Launchers) -> None:
     launcher = start(launchers, "1@0:step:5", "1@0:signal:9", "*@0:hang", "*@1:environ:TFDIST_ATTEMPT", max_restarts=1)
     assert launcher.end() == 0, launcher.err
     assert launcher.out.splitlines() == ["TFDIST_ATTEMPT=1"] * 2
@@ -87,13 +87,13 @@ def test_restarts_without_progress_end(launchers: Launchers) -> None:
 
 
 @pytest.mark.parametrize(("action", "code"), [("data:No samples.", 5), ("tell:No such key.", 2)])
-def test_what_would_fail_again_is_not_tried_again(launchers: Launchers, action: str, code: int) -> None:
+def test_failures_that_would_come_again_are_not_restarted(launchers: Launchers, action: str, code: int) -> None:
     launcher = start(launchers, f"1:{action}", "*:hang", max_restarts=3)
     assert launcher.end() == code
     assert "not restarted: it would fail in the same way again" in launcher.err
 
 
-def test_who_did_not_arrive_is_named(launchers: Launchers) -> None:
+def test_the_worker_that_is_behind_is_named(launchers: Launchers) -> None:
     launcher = start(launchers, meet(launchers), "*:limit:2", "0:step:418", "1:step:417", "*:hang")
     assert launcher.end() == 4
     first = launcher.err.splitlines()[0]
@@ -136,7 +136,7 @@ def test_a_signal_to_a_worker_stops_the_job(launchers: Launchers) -> None:
     assert len(set(launcher.out.splitlines())) == 1
 
 
-def test_who_does_not_answer_is_ended_within_the_grace(launchers: Launchers) -> None:
+def test_workers_that_do_not_answer_are_ended_within_the_grace(launchers: Launchers) -> None:
     touched = launchers.folder / "touched"
     launcher = start(launchers, "*:step:3", "1:deaf", "1:swallow", f"1:touch:{touched}", "*:train:0.01", grace=1.0)
     until(touched.exists)
@@ -169,7 +169,7 @@ def test_launchers_restart_together(launchers: Launchers, workers: str, culprit:
         assert {path.name for path in run_of(job).logs_dir.iterdir()} == {f"worker-{index}.{n}.log" for n in range(3)}
 
 
-def test_the_leader_knows_the_workers_elsewhere(launchers: Launchers, workers: str) -> None:
+def test_the_leader_knows_remote_workers(launchers: Launchers, workers: str) -> None:
     jobs = both(launchers, workers, meet(launchers), "*:limit:2", "0:step:8", "1:step:7", "*:hang")
     assert [job.end(60) for job in jobs] == [4, 4]
     for job in jobs:

@@ -1,4 +1,4 @@
-"""Whether the launchers of one job were given the same config."""
+"""Config agreement: whether the launchers of one job were given the same config."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Any
 
 from tfdist.errors import FormingError
 
-_SHOWN = 5
+_MAX_SHOWN = 5
 
 
 def check_settings(mine: Mapping[str, Any] | None, chiefs: Mapping[str, Any] | None) -> None:
-    """Compares what is to be trained here with what the chief trains, before anything starts.
+    """Compares this launcher's config with that of the chief's launcher, before any worker starts.
 
-    Workers that train for other numbers of epochs, or other models, would wait for each other without end, or average
-    what does not belong together.
+    Workers that train for different numbers of epochs would wait for one another without end, and different models
+    cannot be averaged.
 
     Args:
-        mine: Dotted key -> value of this launcher's config; None when it runs a script or a module.
-        chiefs: The same of the chief's launcher.
+        mine: The `shared_settings` of this launcher's config; None for a script or a module.
+        chiefs: Those of the chief's launcher, sent as JSON.
 
     Raises:
         FormingError: They differ.
@@ -37,12 +37,12 @@ def check_settings(mine: Mapping[str, Any] | None, chiefs: Mapping[str, Any] | N
             f"  {key}: {here.get(key, 'nothing')} on {host}, {there.get(key, 'nothing')} on the chief's host"
             for key in keys
         ]
-    more = [f"  and {len(differing) - _SHOWN} more"] if len(differing) > _SHOWN else []
+    more = [f"  and {len(differing) - _MAX_SHOWN} more"] if len(differing) > _MAX_SHOWN else []
     raise FormingError(
         "\n".join(
             (
                 f"The launchers of this job do not agree: {host} is to train something else than the chief's host.",
-                *differing[:_SHOWN],
+                *differing[:_MAX_SHOWN],
                 *more,
                 "Expected the same config and the same --set on every host.",
             )
@@ -55,5 +55,5 @@ def _kind(settings: Mapping[str, Any] | None) -> str:
 
 
 def _texts(settings: Mapping[str, Any] | None) -> dict[str, str]:
-    """Values as JSON: one side's have been through it, which makes lists of tuples."""
+    """Values as JSON, which turns tuples into lists: the chief's have been through it."""
     return {key: json.dumps(value, sort_keys=True, default=str) for key, value in (settings or {}).items()}

@@ -57,7 +57,7 @@ def test_a_failure_ends_the_others(workers: list[dict[str, object]], culprit: in
     assert story.seconds < seconds + 1.5
 
 
-def test_who_does_not_hear_term_is_killed_within_two_seconds() -> None:
+def test_a_worker_that_ignores_sigterm_is_killed_within_two_seconds() -> None:
     story = tell_story({"ends": (1.0, ABORT)}, HANGS, {})
     assert story.workers[1].heard == ["TERM", "KILL", "close"]
     assert story.workers[2].heard == ["TERM", "close"]
@@ -65,26 +65,26 @@ def test_who_does_not_hear_term_is_killed_within_two_seconds() -> None:
     assert KILL_SECONDS <= 2
 
 
-def test_workers_that_tell_of_the_launchers_own_term_stop_nothing() -> None:
+def test_workers_that_relay_the_launchers_own_sigterm_stop_nothing() -> None:
     story = tell_story({"ends": (1.0, ABORT)}, {"obeys_term": False, "relays_term": True})
     assert story.result.stop is None
     assert (story.result.code, story.result.failures[0].index) == (4, 0)
 
 
-def test_a_signal_ends_a_released_worker_that_stays() -> None:
+def test_a_signal_ends_a_released_worker_that_does_not_leave() -> None:
     story = tell_story({**DONE, "leaves": False}, signals_at=[(5.0, signal.SIGINT)])
     assert (story.result.code, story.workers[0].heard) == (0, ["release", "TERM", "close"])
     assert story.seconds < 10
 
 
-def test_a_released_worker_that_stays_is_ended_and_the_job_was_still_good() -> None:
+def test_a_job_succeeds_though_a_released_worker_does_not_leave() -> None:
     story = tell_story({**DONE, "leaves": False, "obeys_term": False})
     assert story.result == RunResult(0)
     assert story.workers[0].heard == ["release", "TERM", "KILL", "close"]
     assert LEAVE_SECONDS < story.seconds < LEAVE_SECONDS + 10
 
 
-def test_a_worker_that_crashes_after_its_release_does_not_undo_the_job() -> None:
+def test_a_job_succeeds_though_a_released_worker_crashes() -> None:
     story = tell_story({**DONE, "leaves": False, "ends": (1.5, ABORT)}, DONE)
     assert story.result == RunResult(0)
 
@@ -101,25 +101,35 @@ def test_a_worker_that_cannot_be_started_is_a_failure() -> None:
     assert "no such interpreter" in result.failures[0].message
 
 
-def test_a_failure_says_how_far_the_worker_was() -> None:
+def test_a_failure_has_the_step_of_its_worker() -> None:
     story = tell_story({**training(12), "ends": (3.0, ABORT)}, {})
     assert (story.result.failures[0].step, story.result.failures[0].epoch) == (12, 0)
 
 
-def test_a_worker_that_fails_before_it_trains_was_at_no_step() -> None:
-    story = tell_story({"says": [(1.0, beat(0, state=State.STARTING))], "ends": (3.0, ABORT)}, {})
-    assert (story.result.failures[0].step, story.result.failures[0].epoch) == (None, None)
+@pytest.mark.parametrize(
+    ("step", "state", "place"),
+    [
+        (0, State.STARTING, (None, None)),  # it was in no epoch yet
+        (0, State.FAILED, (None, None)),
+        (12, State.FAILED, (0, 12)),
+    ],
+)
+def test_a_worker_that_fails_before_its_first_step_has_no_step(
+    step: int, state: State, place: tuple[int | None, int | None]
+) -> None:
+    story = tell_story({"says": [(1.0, beat(step, state=state))], "ends": (3.0, ABORT)}, {})
+    assert (story.result.failures[0].epoch, story.result.failures[0].step) == place
 
 
 @pytest.mark.parametrize(
     "message",
     [{}, {"beat": {"index": 0}}, {"beat": 3}, {"begun": "x"}, {"stacks": 1}, {"signal": None}, {"finished": "x"}],
 )
-def test_a_worker_that_says_something_else_is_not_understood(message: dict[str, Any]) -> None:
+def test_unknown_messages_are_ignored(message: dict[str, Any]) -> None:
     assert tell_story({"says": [(1.0, message), (2.0, {"finished": 0})]}).result == RunResult(0)
 
 
-def test_what_several_workers_say_at_once_is_looked_at_once() -> None:
+def test_states_of_several_workers_are_observed_together() -> None:
     scene = stage([training(5), training(6), training(7)], script=[(1.5, AttemptEnded(stop=Stop(143, "")))])
     seen: list[list[int]] = []
     dependencies = dataclasses.replace(

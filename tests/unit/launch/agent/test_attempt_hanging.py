@@ -11,7 +11,7 @@ from tfdist.launch.run_result import RunResult
 from tfdist.rundir.worker_state import State
 
 
-def test_who_holds_the_others_up_is_named() -> None:
+def test_the_worker_that_holds_the_others_up_is_named() -> None:
     story = tell_story(training(418), training(417), training(418))
     assert story.result.code == 4
     first, *others = story.result.failures
@@ -24,13 +24,13 @@ def test_who_holds_the_others_up_is_named() -> None:
     assert story.result.step == 418
 
 
-def test_nobody_hangs_while_one_gets_on() -> None:
+def test_no_worker_hangs_while_one_makes_progress() -> None:
     getting_on = {"says": [*((t, beat(5, limit=10.0, moves=t)) for t in range(1, 60, 9)), (60.0, {"finished": 0})]}
     story = tell_story({**training(5), "says": [(1.0, beat(5, limit=10.0)), (60.5, {"finished": 0})]}, getting_on)
     assert story.result.code == 0
 
 
-def test_nobody_hangs_outside_of_fit() -> None:
+def test_no_worker_hangs_outside_of_fit() -> None:
     outside = {"says": [(1.0, beat(5, limit=None, state=State.STARTING)), (500.0, {"finished": 0})]}
     assert tell_story(outside, outside).result.code == 0
 
@@ -43,14 +43,14 @@ def test_the_longest_limit_counts() -> None:
     assert story.result.failures[0].index == 1
 
 
-def test_a_stopped_process_is_named_without_asking_it() -> None:
+def test_a_stopped_process_is_named_without_a_request() -> None:
     story = tell_story(training(5), training(5, stopped=True, obeys_term=False))
     first = story.result.failures[0]
     assert first.index == 1 and "SIGSTOP" in first.message
     assert "dump" not in story.workers[1].heard
 
 
-def test_a_worker_that_does_not_answer_is_dumped_by_a_signal_and_named() -> None:
+def test_a_worker_that_does_not_answer_gets_a_signal_and_is_named() -> None:
     story = tell_story(training(5), training(5, answers={}))
     first = story.result.failures[0]
     assert first.index == 1 and "does not answer" in first.message
@@ -58,6 +58,6 @@ def test_a_worker_that_does_not_answer_is_dumped_by_a_signal_and_named() -> None
     assert "native dump" not in story.workers[0].heard
 
 
-def test_workers_that_move_again_while_they_are_asked_do_not_hang() -> None:
+def test_workers_that_make_progress_during_the_request_do_not_hang() -> None:
     late = {"says": [(1.0, beat(5, limit=10.0)), (12.0, beat(6, limit=10.0)), (13.0, {"finished": 0})], "answers": {}}
     assert tell_story(late).result == RunResult(0, step=6)

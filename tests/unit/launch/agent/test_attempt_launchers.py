@@ -34,7 +34,7 @@ def test_the_leader_waits_for_remote_workers_and_releases_all() -> None:
 
 
 @pytest.mark.parametrize("script", [[(2.0, WorkerDone(1, 3, False))], [(2.0, WorkerDone(1, 0, True))]])
-def test_a_remote_worker_that_leaves_early_fails_the_job_whatever_its_launcher_says(
+def test_a_remote_worker_that_leaves_early_fails_the_job(
     script: list[tuple[float, Event]],
 ) -> None:
     story = tell_story({} if script[0][1].gone else DONE, remote=(1,), script=script)  # type: ignore[union-attr]
@@ -42,14 +42,14 @@ def test_a_remote_worker_that_leaves_early_fails_the_job_whatever_its_launcher_s
     assert [failure.index for failure in story.result.failures] == [1]
 
 
-def test_a_follower_tells_and_waits_for_the_release() -> None:
+def test_a_follower_waits_for_the_release() -> None:
     story = tell_story(DONE, leads=False, remote=(1,), script=[(5.0, Released(0))])
     assert story.result == RunResult(0)
     assert story.coordinator.told == [WorkerDone(0, 0, False)]
     assert story.seconds >= 5
 
 
-def test_a_follower_does_not_judge_an_early_leaver_by_itself() -> None:
+def test_a_follower_does_not_judge_a_worker_that_left_early() -> None:
     blame = AttemptEnded(blamed=(0,))
     story = tell_story(finished(1.0, 3), leads=False, remote=(1,), script=[(20.0, blame)])
     assert story.seconds >= 20
@@ -57,21 +57,21 @@ def test_a_follower_does_not_judge_an_early_leaver_by_itself() -> None:
     assert story.result.failures[0].kind == "exit"
 
 
-def test_a_followers_failure_is_told_at_once() -> None:
+def test_a_followers_failure_is_sent_at_once() -> None:
     story = tell_story({"ends": (1.0, ABORT)}, HANGS, leads=False, remote=(2,))
     assert isinstance(story.coordinator.told[0], AttemptEnded)
     assert story.coordinator.told[0].failures[0].index == 0
     assert story.result.code == 4
 
 
-def test_a_failure_elsewhere_ends_the_workers_here() -> None:
+def test_a_failure_on_another_launcher_ends_the_workers() -> None:
     elsewhere = from_signal(1, 6)
     story = tell_story({}, leads=False, remote=(1,), script=[(1.0, AttemptEnded((elsewhere,)))])
     assert story.result == RunResult(4, (elsewhere,))
     assert story.workers[0].heard == ["TERM", "close"]
 
 
-def test_a_stop_elsewhere_stops_the_workers_here() -> None:
+def test_a_stop_on_another_launcher_stops_the_workers() -> None:
     stop = Stop(130, "Ctrl-C on host b")
     story = tell_story({}, remote=(1,), script=[(1.0, AttemptEnded(stop=stop))])
     assert story.result == RunResult(130, stop=stop)
@@ -98,7 +98,7 @@ def test_launchers_stop_their_workers_together() -> None:
     assert follower.result == RunResult(143, stop=stop)
 
 
-def test_a_followers_signal_is_the_leaders_to_act_upon() -> None:
+def test_a_followers_signal_is_sent_to_the_leader() -> None:
     story = tell_story(
         holding(5), leads=False, remote=(1,), signals_at=[(1.0, signal.SIGTERM)], script=[(8.0, Released(143))]
     )
@@ -106,21 +106,21 @@ def test_a_followers_signal_is_the_leaders_to_act_upon() -> None:
     assert story.result.code == 143
 
 
-def test_a_stop_that_the_leader_has_not_heard_of_does_not_end_a_failed_attempt_here_alone() -> None:
+def test_a_stop_that_was_not_agreed_on_is_dropped_after_a_failure() -> None:
     failed = AttemptEnded((from_signal(1, 9),))
     story = tell_story({}, leads=False, remote=(1,), signals_at=[(1.0, signal.SIGTERM)], script=[(1.1, failed)])
     assert story.result.stop is None
     assert story.result.failures[0].index == 1
 
 
-def test_a_stop_that_all_have_heard_of_stands_when_a_worker_elsewhere_fails_over_it() -> None:
+def test_a_stop_that_was_agreed_on_stands_after_a_failure() -> None:
     stop = Stop(143, "SIGTERM to the launcher on b")
     script = [(1.0, Hold(stop)), (1.5, AttemptEnded((from_signal(1, 9),)))]
     story = tell_story({}, leads=False, remote=(1,), script=script)
     assert (story.result.code, story.result.stop) == (143, stop)
 
 
-def test_a_worker_that_has_said_nothing_yet_gets_no_signal_to_dump_its_stacks() -> None:
+def test_a_worker_without_a_heartbeat_gets_no_signal_to_dump_its_stacks() -> None:
     """It may not have come as far as to hear it, and would die of it."""
     script = [(1.0, DumpStacks()), (30.0, AttemptEnded((from_signal(2, 9),)))]
     speaks = {"says": [(0.5, beat(8, limit=10.0))]}
@@ -128,7 +128,7 @@ def test_a_worker_that_has_said_nothing_yet_gets_no_signal_to_dump_its_stacks() 
     assert ["native dump" in worker.heard for worker in story.workers] == [True, False]
 
 
-def test_a_hang_elsewhere_is_found_by_what_is_told() -> None:
+def test_a_hang_of_remote_workers_is_detected() -> None:
     script = [(1.0, Beat(state(1, 7, limit=10.0))), (12.0, WorkerStacks(1, "data.py line 120 in _decode", "File y"))]
     story = tell_story(training(8), remote=(1,), script=script)
     assert story.coordinator.told[0] == DumpStacks()
@@ -136,7 +136,7 @@ def test_a_hang_elsewhere_is_found_by_what_is_told() -> None:
     assert "data.py line 120" in story.result.failures[0].message
 
 
-def test_a_follower_passes_on_what_its_workers_say() -> None:
+def test_a_follower_forwards_the_messages_of_its_workers() -> None:
     story = tell_story(
         training(8), leads=False, remote=(1,), script=[(5.0, DumpStacks()), (30.0, AttemptEnded((from_signal(1, 9),)))]
     )

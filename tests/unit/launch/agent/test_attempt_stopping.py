@@ -19,7 +19,7 @@ from tfdist.launch.worker.worker_handle import Worker
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-def test_a_signal_ends_workers_that_do_not_say_where_they_could_stop(number: int, code: int) -> None:
+def test_a_signal_ends_workers_that_do_not_answer_to_hold(number: int, code: int) -> None:
     story = tell_story({}, HANGS, signals_at=[(2.0, number)])
     assert story.result.code == code
     stop = story.result.stop
@@ -30,7 +30,7 @@ def test_a_signal_ends_workers_that_do_not_say_where_they_could_stop(number: int
     assert 2 + ANSWER_SECONDS < story.seconds < 2 + ANSWER_SECONDS + TERM_SECONDS + 1
 
 
-def test_workers_stop_together_after_what_the_furthest_has_begun() -> None:
+def test_workers_stop_after_the_most_batches_that_any_has_begun() -> None:
     story = tell_story(holding(41), holding(42), holding(None), signals_at=[(2.0, signal.SIGTERM)])
     assert story.result.code == 143
     assert story.result.stop is not None
@@ -41,14 +41,14 @@ def test_workers_stop_together_after_what_the_furthest_has_begun() -> None:
     assert story.seconds < 3
 
 
-def test_workers_that_are_in_no_fit_are_ended_at_once() -> None:
+def test_workers_outside_of_fit_are_ended_at_once() -> None:
     story = tell_story(holding(None), holding(None), signals_at=[(2.0, signal.SIGINT)])
     assert story.result.code == 130
     assert story.result.advice == "none was inside of fit"
     assert story.seconds < 2.0 + TERM_SECONDS + 0.5
 
 
-def test_who_has_not_stopped_within_the_grace_is_ended() -> None:
+def test_workers_that_have_not_stopped_within_the_grace_are_ended() -> None:
     slow = {"answers": {"hold": {"begun": 3}}}
     story = tell_story(slow, slow, signals_at=[(2.0, signal.SIGTERM)], grace=10.0)
     assert story.result.code == 143
@@ -57,7 +57,7 @@ def test_who_has_not_stopped_within_the_grace_is_ended() -> None:
     assert story.workers[0].heard == ["hold", "stop", "TERM", "close"]
 
 
-def test_who_has_stopped_waits_for_who_still_saves() -> None:
+def test_workers_that_have_stopped_wait_for_one_that_saves() -> None:
     """Longer than others may take to follow a script that exits by itself."""
     saving = {"answers": {"hold": {"begun": 3}}, "says": [(20.0, {"finished": 143})]}
     story = tell_story(saving, holding(3), signals_at=[(2.0, signal.SIGTERM)])
@@ -73,7 +73,7 @@ def test_the_second_signal_does_not_wait_for_the_grace() -> None:
     assert story.seconds < 4.5
 
 
-def test_a_second_signal_does_not_wait_for_term() -> None:
+def test_a_second_signal_kills_at_once() -> None:
     story = tell_story(HANGS, signals_at=[(2.0, signal.SIGINT), (2.5, signal.SIGINT)])
     assert story.result.code == 130
     assert story.seconds < 3.5
@@ -93,7 +93,7 @@ def test_a_worker_that_dies_of_sigterm_stops_the_job_too() -> None:
     assert story.result.stop is not None and "SIGTERM to worker 1" in story.result.stop.why
 
 
-def test_a_signal_before_all_workers_are_started_is_acted_upon_at_once() -> None:
+def test_a_signal_before_all_workers_have_started_stops_the_job() -> None:
     scene = stage([holding(None), {}], signals_at=[(0.0, signal.SIGTERM)])
     dependencies = scene.dependencies()
 
@@ -108,13 +108,13 @@ def test_a_signal_before_all_workers_are_started_is_acted_upon_at_once() -> None
     assert scene.clock.now < ANSWER_SECONDS
 
 
-def test_a_job_that_is_done_before_it_can_stop_is_done() -> None:
+def test_a_job_that_is_done_before_it_stops_succeeds() -> None:
     done = {"answers": {"hold": {"begun": None}}, "says": [(1.9, {"finished": 0})]}
     story = tell_story(done, {**done, "says": [(2.1, {"finished": 0})]}, signals_at=[(2.0, signal.SIGTERM)])
     assert story.result == RunResult(0)
 
 
-def test_a_worker_that_fails_while_it_stops_is_said() -> None:
+def test_a_failure_during_a_stop_is_reported() -> None:
     story = tell_story(holding(3), {"ends": (2.1, ABORT)}, signals_at=[(2.0, signal.SIGTERM)])
     assert story.result.code == 143
     assert [failure.index for failure in story.result.failures] == [1]

@@ -14,7 +14,7 @@ from tfdist.launch.agent.coordinated_stop import StopPoint
         ({0: None, 1: None}, None),
     ],
 )
-def test_all_stop_after_what_the_furthest_has_begun(answers: dict[int, int | None], after: int | None) -> None:
+def test_all_stop_after_the_most_batches_that_any_has_begun(answers: dict[int, int | None], after: int | None) -> None:
     point = StopPoint(answers)
     for index, begun in answers.items():
         assert index in point.silent

@@ -40,6 +40,6 @@ def done(index: int, code: int, *, since: float = NOW, gone: bool = False) -> Wo
         ([WorkerExit(0, failed=True), WorkerExit(1, failed=True)], END, 0, (0, 1)),
     ],
 )
-def test_what_to_do(workers: list[WorkerExit], verdict: ExitAction, code: int, culprits: tuple[int, ...]) -> None:
+def test_decide_exit(workers: list[WorkerExit], verdict: ExitAction, code: int, culprits: tuple[int, ...]) -> None:
     decision = decide_exit(workers, NOW)
     assert (decision.action, decision.code, decision.culprits) == (verdict, code, culprits)

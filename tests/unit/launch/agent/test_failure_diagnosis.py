@@ -28,14 +28,14 @@ def test_an_error_of_tfdist_keeps_its_exit_code(exit_code: int, kind: str, code:
     assert (found.kind, found.exit_code, found.traceback) == (kind, code, "Trace")
 
 
-def test_signals_are_named_with_what_they_may_mean() -> None:
+def test_signals_are_named_with_likely_causes() -> None:
     assert "SIGKILL (if nobody" in from_signal(0, signal.SIGKILL).message
     assert "SIGABRT (native" in from_signal(0, signal.SIGABRT).message
     assert "SIGTERM" in from_signal(0, signal.SIGTERM).message
     assert "signal 99" in from_signal(0, 99).message
 
 
-def test_a_start_that_fails_has_its_errors_exit_code() -> None:
+def test_a_failed_start_has_the_exit_code_of_its_error() -> None:
     assert from_start(0, OSError("no memory")).exit_code == 4
     assert from_start(0, RunDirError("full")).exit_code == 2
 

@@ -27,7 +27,7 @@ from tfdist.rundir.worker_state import State, WorkerState
         ([state(0, 5), state(1, 4)], [], [0], {1}),
     ],
 )
-def test_who_is_waited_for(states: list[WorkerState], silent: list[int], busy: list[int], late: set[int]) -> None:
+def test_laggards(states: list[WorkerState], silent: list[int], busy: list[int], late: set[int]) -> None:
     assert laggards(states, silent, busy) == late
 
 
@@ -43,7 +43,7 @@ def test_a_function_of_the_input_that_hangs_is_named_with_its_log() -> None:
     assert second.log == "/log"
 
 
-def test_a_cluster_that_does_not_form_is_told_with_its_remedy() -> None:
+def test_a_cluster_that_does_not_form_has_a_remedy() -> None:
     forming = {index: state(index, 0, state=State.STARTING, limit=9.0) for index in range(2)}
     for failure in explain_hang(forming, {}, {}, 19.0):
         assert failure.message == (
@@ -57,7 +57,7 @@ def test_a_cluster_that_does_not_form_is_told_with_its_remedy() -> None:
     assert "It is outside of fit, evaluate and predict: train.py line 3" in hangs.message
 
 
-def test_the_one_that_did_not_arrive_comes_first() -> None:
+def test_the_worker_that_is_behind_comes_first() -> None:
     states = {0: state(0, 417), 1: state(1, 417), 2: state(2, 416, state=State.CALLBACK, epoch=3)}
     answers = {index: WorkerStacks(index, f"train.py line {index}", f"stacks {index}") for index in states}
     by_index = {failure.index: failure for failure in explain_hang(states, answers, {2: "/log"}, 61.0)}
@@ -72,7 +72,7 @@ def test_the_one_that_did_not_arrive_comes_first() -> None:
 
 
 @pytest.mark.parametrize("answer", [STOPPED, None])
-def test_who_does_not_answer_is_suspected(answer: str | None) -> None:
+def test_a_worker_that_does_not_answer_is_blamed(answer: str | None) -> None:
     states = {0: state(0, 5), 1: state(1, 5)}
     answers = {0: WorkerStacks(0, "train.py line 1", "")}
     if answer is not None:

@@ -13,7 +13,7 @@ def test_progress_of_one_is_progress_of_all() -> None:
     assert clock.hangs_since(109.5) == 10.5
 
 
-def test_a_state_that_repeats_itself_is_no_progress() -> None:
+def test_a_repeated_state_is_no_progress() -> None:
     clock = ProgressClock()
     for now in range(12):
         clock.note(state(0, 5, limit=10.0, time=float(now)), now)

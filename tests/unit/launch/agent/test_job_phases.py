@@ -7,7 +7,7 @@ from tfdist.launch.agent.job_phases import JobLifecycle, JobPhase, check_transit
 GOOD = "starting forming running stopping restarting running stopping done"
 
 
-def test_the_life_of_a_job_with_a_restart() -> None:
+def test_phases_of_a_job_with_a_restart() -> None:
     heard: list[tuple[JobPhase, int]] = []
     life = JobLifecycle(lambda phase, attempt: heard.append((phase, attempt)))
     first, *others = (JobPhase(name) for name in GOOD.split())

@@ -26,7 +26,7 @@ def test_a_container_sees_its_own_group_at_the_root(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "oom_kill\n", "oom_kill many\n"])
-def test_what_the_kernel_does_not_say_is_not_known(tmp_path: Path, text: str) -> None:
+def test_counts_that_the_kernel_does_not_have_are_none(tmp_path: Path, text: str) -> None:
     write(tmp_path / "proc/vmstat", text)
     assert OomKillCount.now(tmp_path) == OomKillCount(None, None)
 
@@ -43,10 +43,10 @@ def test_what_the_kernel_does_not_say_is_not_known(tmp_path: Path, text: str) ->
         (OomKillCount(None, 1), OomKillCount(3, None), None),
     ],
 )
-def test_whether_there_were_kills(before: OomKillCount, after: OomKillCount, grew: bool | None) -> None:
+def test_grew(before: OomKillCount, after: OomKillCount, grew: bool | None) -> None:
     assert before.grew(after) is grew
 
 
-def test_this_machine_can_be_read() -> None:
+def test_counts_of_this_machine() -> None:
     now = OomKillCount.now()
     assert now.grew(OomKillCount.now()) in (False, None)

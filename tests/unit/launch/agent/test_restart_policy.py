@@ -12,18 +12,18 @@ def failure(kind: Any = "signal", *, index: int = 0, type: str = "SIGKILL", step
     return Failure(index, "h", 0.0, kind, "boom", type=type, step=step)
 
 
-def test_nobody_asked_for_restarts() -> None:
+def test_no_restarts_by_default() -> None:
     assert RestartPolicy(0).judge([failure()], 5)[0] == NoRestart("")
 
 
-def test_a_month_of_blips_is_survived() -> None:
+def test_restarts_with_progress_do_not_count() -> None:
     restarts = RestartPolicy(2)
     for step in range(1, 500):
         verdict, restarts = restarts.judge([failure(step=step)], step)
         assert verdict == RestartAfter(1.0, 1)
 
 
-def test_the_delay_has_an_end() -> None:
+def test_the_delay_is_bounded() -> None:
     restarts = RestartPolicy(50)
     delays = []
     for _ in range(10):
@@ -34,11 +34,11 @@ def test_the_delay_has_an_end() -> None:
     assert max(delays) == delays[-1] == MOST_DELAY_SECONDS
 
 
-def test_the_delay_can_be_told_after_any_number_of_restarts() -> None:
+def test_the_delay_is_finite_after_any_number_of_restarts() -> None:
     assert RestartPolicy(5000, used=4000).judge([failure()], 0)[0] == RestartAfter(MOST_DELAY_SECONDS, 4001)
 
 
-def test_falling_back_to_a_checkpoint_is_no_progress() -> None:
+def test_steps_that_are_repeated_are_no_progress() -> None:
     verdict, restarts = RestartPolicy(1).judge([failure()], 100)
     assert verdict == RestartAfter(1.0, 1)
     verdict, _ = restarts.judge([failure()], 90)
@@ -61,14 +61,14 @@ def test_falling_back_to_a_checkpoint_is_no_progress() -> None:
         (failure("hang", type=""), failure("hang", type=""), True),
     ],
 )
-def test_what_comes_again(first: Failure, second: Failure, again: bool) -> None:
+def test_a_repeated_exception(first: Failure, second: Failure, again: bool) -> None:
     _, restarts = RestartPolicy(9).judge([first], 5)
     verdict, _ = restarts.judge([second], 5)
     assert isinstance(verdict, RestartAfter) == again
 
 
 @pytest.mark.parametrize("kind", ["usage", "data", "start", "lost"])
-def test_what_is_not_worth_it(kind: str) -> None:
+def test_failures_that_would_come_again(kind: str) -> None:
     """Also where it came after another failure: the cause and the consequence are not always told apart."""
     verdict, _ = RestartPolicy(9).judge([failure(), failure(kind, index=1)], 5)
     assert isinstance(verdict, NoRestart) and verdict.why

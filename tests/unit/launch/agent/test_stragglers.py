@@ -42,17 +42,17 @@ def observed(moments: Iterable[dict[int, WorkerState]]) -> list[tuple[int, str]]
         ((), []),
     ],
 )
-def test_who_is_beside_the_median_of_the_others(busy: tuple[float, ...], straggling: list[int]) -> None:
+def test_workers_slower_than_the_median_of_the_others(busy: tuple[float, ...], straggling: list[int]) -> None:
     assert [index for index, lag in lags(at(100, *busy).values()).items() if lag.is_straggling] == straggling
 
 
-def test_who_has_ended_or_is_of_an_earlier_attempt_is_not_compared() -> None:
+def test_workers_that_have_ended_or_of_an_earlier_attempt_are_not_compared() -> None:
     states = [worker(0, 5, 0.1), worker(1, 5, 0.1, state=State.FINISHED), worker(2, 5, 0.5)]
     assert lags(states)[2].others == 0.1 and 1 not in lags(states)
     assert lags([worker(0, 5, 0.1), worker(1, 5, 0.5, attempt=1)]) == {}
 
 
-def test_what_a_lag_costs() -> None:
+def test_cost_of_a_lag() -> None:
     lag = WorkerLag(1, busy=0.3, others=0.2)
     assert lag.cost == pytest.approx(0.1)
     assert lag.slower == pytest.approx(0.5)
@@ -61,7 +61,7 @@ def test_what_a_lag_costs() -> None:
         WorkerLag(1, busy=0.1, others=0)
 
 
-def test_a_straggler_is_named_once_after_fifty_steps() -> None:
+def test_a_straggler_is_reported_once_after_fifty_steps() -> None:
     said = observed(at(step, 0.2, 0.2, 0.3) for step in range(0, 300, 10))
     assert said == [
         (
@@ -73,7 +73,7 @@ def test_a_straggler_is_named_once_after_fifty_steps() -> None:
 
 
 @pytest.mark.parametrize("pace", [1, 7, 49, 1000])
-def test_in_any_rhythm(pace: int) -> None:
+def test_states_at_any_intervals(pace: int) -> None:
     (step, message), *others = observed(at(step, 1.0, 1.5) for step in range(0, 10_000, pace))
     assert 50 <= step < 50 + pace or step == pace
     assert message.startswith("worker 1 (h1) is a straggler")
@@ -85,11 +85,11 @@ def test_one_slow_step_is_no_straggler() -> None:
     assert observed(at(step, 0.1, 0.3 if 100 <= step < 150 else 0.1) for step in range(0, 400)) == []
 
 
-def test_interrupted_slowness_begins_anew() -> None:
+def test_slow_steps_must_be_consecutive() -> None:
     assert observed(at(step, 0.1, 0.1 if step % 45 == 0 else 0.3) for step in range(0, 400, 5)) == []
 
 
-def test_it_is_said_when_it_is_over_with_the_whole_cost() -> None:
+def test_a_straggler_that_has_caught_up_is_reported_with_its_cost() -> None:
     said = observed(at(step, 1.0, 3.0 if step <= 200 else 1.0) for step in range(0, 400, 10))
     assert [step for step, _ in said] == [50, 260]
     assert said[1][1] == (
@@ -98,7 +98,7 @@ def test_it_is_said_when_it_is_over_with_the_whole_cost() -> None:
     )
 
 
-def test_a_marked_change_is_said_and_a_small_one_is_not() -> None:
+def test_only_large_changes_are_reported() -> None:
     def busy(step: int) -> float:
         return 1.5 if step < 200 else 1.9 if step < 400 else 3.0 if step < 600 else 1.4
 
@@ -111,12 +111,12 @@ def test_a_marked_change_is_said_and_a_small_one_is_not() -> None:
     assert "waits 400 ms for it" in said[2][1]
 
 
-def test_one_around_the_limit_is_not_said_for_ever() -> None:
+def test_a_worker_around_the_limit_is_reported_less_and_less() -> None:
     said = observed(at(step, 1.0, 1.3 if step // 100 % 2 else 1.1) for step in range(0, 20_000, 10))
     assert 2 <= len(said) <= 4
 
 
-def test_a_restart_begins_anew() -> None:
+def test_a_restart_resets_everything() -> None:
     stragglers = Stragglers()
     for step in range(0, 60, 10):
         said = stragglers.observe(at(step, 0.1, 0.3))
@@ -127,11 +127,11 @@ def test_a_restart_begins_anew() -> None:
     assert len(stragglers.observe(at(70, 0.1, 0.3, attempt=1))) == 1
 
 
-def test_states_that_stand_still_say_nothing() -> None:
+def test_states_without_progress_report_nothing() -> None:
     assert observed([at(40, 0.1, 0.3)] * 100) == []
 
 
-def test_a_worker_that_comes_late_or_goes_breaks_nothing() -> None:
+def test_workers_may_come_late_and_leave() -> None:
     stragglers = Stragglers()
     assert stragglers.observe({}) == []
     assert stragglers.observe({1: worker(1, 0, 0.3)}) == []

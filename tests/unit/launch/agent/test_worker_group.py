@@ -61,20 +61,20 @@ STOP = Stop(143, "SIGTERM to the launcher on b")
 LOST = (Failure(1, "b", 0.0, "lost", "the launcher of worker(s) 1 is gone"),)
 
 
-def test_a_job_that_goes_well_runs_once() -> None:
+def test_a_job_without_failures_runs_once() -> None:
     story = tell_story(stage([DONE, DONE]), 3)
     assert story.result == RunResult(0)
     assert story.phases == [(RUNNING, 0), (STOPPING, 0), (JobPhase.DONE, 0)]
 
 
-def test_without_restarts_the_first_failure_is_the_last() -> None:
+def test_without_restarts_a_failure_ends_the_job() -> None:
     story = tell_story(stage([dies(), {}]))
     assert story.result.code == 4
     assert story.result.advice == ""
     assert story.phases[-1] == (JobPhase.FAILED, 0)
 
 
-def test_all_workers_start_again() -> None:
+def test_all_workers_are_restarted() -> None:
     story = tell_story(stage([dies(3), {}], [DONE, DONE]), 1)
     assert story.result.code == 0
     assert story.phases == [
@@ -96,7 +96,7 @@ def test_only_restarts_without_progress_count() -> None:
     assert [restart.delay for restart in story.told] == [1, 1, 1, 1]
 
 
-def test_the_delay_grows_and_the_count_ends() -> None:
+def test_the_delay_grows_and_the_count_is_bounded() -> None:
     story = tell_story(stage(*([dies(5)] for _ in range(5))), 3)
     assert story.result.code == 4
     assert [restart.delay for restart in story.told] == [1, 2, 4]
@@ -114,13 +114,13 @@ def exception(kind: str = "exception", step: int = 7) -> Any:
 
 
 @pytest.mark.parametrize("kind", ["usage", "data", "start"])
-def test_what_would_fail_again_is_not_tried_again(kind: str) -> None:
+def test_failures_that_would_come_again_are_not_restarted(kind: str) -> None:
     story = tell_story(stage([dies()]), 3, exception(kind))
     assert story.told == []
     assert "fail in the same way" in story.result.advice
 
 
-def test_an_exception_at_the_same_step_twice_is_enough() -> None:
+def test_an_exception_at_the_same_step_twice_ends_the_job() -> None:
     story = tell_story(stage(*([dies(7)] for _ in range(3))), 9, exception())
     assert len(story.told) == 1
     assert "ValueError came at the same step twice" in story.result.advice
@@ -136,7 +136,7 @@ def test_a_signal_during_the_delay_ends_the_job(leads: bool) -> None:
     assert scene.coordinator.told[-1] == AttemptEnded(stop=story.result.stop)
 
 
-def test_a_follower_does_as_the_leader_says() -> None:
+def test_a_follower_obeys_the_leader() -> None:
     again = stage(
         [dies()], [{}], leads=False, remote=(1,), script=[(1.0, Restart(1, 1.0, "")), (9.0, AttemptEnded(LOST))]
     )
@@ -146,7 +146,7 @@ def test_a_follower_does_as_the_leader_says() -> None:
     assert enough.result.advice == "why"
 
 
-def test_a_follower_whose_leader_says_nothing_gives_up() -> None:
+def test_a_follower_whose_leader_is_silent_gives_up() -> None:
     story = tell_story(stage([dies()], leads=False, remote=(1,)), 3)
     assert story.result.code == 4
     assert "does not say" in story.result.advice
@@ -162,7 +162,7 @@ def test_a_follower_does_not_wait_for_a_leader_that_is_gone() -> None:
 
 
 @pytest.mark.parametrize(("verdict", "code"), [(Restart(1, 5.0, ""), 143), (GiveUp(""), 4)])
-def test_a_signal_to_a_follower_that_waits_for_the_verdict_is_the_leaders_matter(verdict: Any, code: int) -> None:
+def test_a_signal_to_a_waiting_follower_is_sent_to_the_leader(verdict: Any, code: int) -> None:
     script = [(3.0, verdict)]
     scene = stage([dies()], leads=False, remote=(1,), script=script, signals_at=[(2.0, signal.SIGTERM)])
     story = tell_story(scene, 3)
@@ -188,14 +188,14 @@ def test_a_follower_stops_when_the_leader_was_stopped_meanwhile(event: str) -> N
     assert [failure.index for failure in story.result.failures] == [0]
 
 
-def test_what_comes_behind_the_verdict_belongs_to_the_next_attempt() -> None:
+def test_events_after_the_verdict_belong_to_the_next_attempt() -> None:
     """The leader was stopped right after it had said that all start again, and hung up."""
     script = [(1.0, Restart(1, 1.0, "")), (1.0, AttemptEnded(stop=STOP))]
     story = tell_story(stage([dies()], leads=False, remote=(1,), script=script))
     assert (story.result.code, story.result.stop) == (143, STOP)
 
 
-def test_another_launchers_attempt_that_has_failed_already_counts() -> None:
+def test_a_failure_of_a_faster_launchers_next_attempt_counts() -> None:
     """Its delay was over a little earlier than here."""
     scene = stage([dies()], [{}], [DONE], remote=(1,), script=[(0.5, AttemptEnded((from_signal(1, 9),)))])
     scene.coordinator.script.append((4.0, WorkerDone(1, 0, False)))
@@ -209,14 +209,14 @@ def test_another_launchers_attempt_that_has_failed_already_counts() -> None:
     ("event", "code"),
     [(StopRequested(STOP), 143), (Hold(STOP), 143), (AttemptEnded(stop=STOP), 143), (AttemptEnded(LOST), 4)],
 )
-def test_what_other_launchers_say_during_the_delay_counts(event: Any, code: int) -> None:
+def test_events_during_the_delay_count(event: Any, code: int) -> None:
     story = tell_story(stage([dies()], remote=(1,), script=[(0.5, event)]), 3)
     assert story.result.code == code
     assert story.phases[-1][0] is JobPhase.FAILED
 
 
 @pytest.mark.parametrize(("leads", "event"), [(True, StopRequested(STOP)), (False, Hold(STOP))])
-def test_a_stop_that_is_heard_together_with_the_end_of_an_attempt_counts(leads: bool, event: Any) -> None:
+def test_a_stop_that_comes_with_the_end_of_an_attempt_counts(leads: bool, event: Any) -> None:
     """Whether one reads both at once, or the stop a moment later, is a matter of luck."""
     script = [(1.0, AttemptEnded((from_signal(1, 9),))), (1.0, event)]
     script += [(9.0, WorkerDone(1, 0, False)), (9.0, WorkerDone(2, 0, False))]
@@ -226,7 +226,7 @@ def test_a_stop_that_is_heard_together_with_the_end_of_an_attempt_counts(leads: 
     assert [attempt for phase, attempt in story.phases if phase is RUNNING] == [0]
 
 
-def test_what_another_launchers_workers_say_behind_the_end_of_an_attempt_is_over_with_it() -> None:
+def test_messages_of_remote_workers_after_the_end_of_an_attempt_are_dropped() -> None:
     script = [
         (1.0, AttemptEnded((from_signal(1, 9),))),
         (1.0, AttemptEnded((from_signal(2, 9),))),
@@ -238,7 +238,7 @@ def test_what_another_launchers_workers_say_behind_the_end_of_an_attempt_is_over
     assert [attempt for phase, attempt in story.phases if phase is RUNNING] == [0, 1]
 
 
-def test_the_leader_tells_of_each_restart() -> None:
+def test_the_leader_announces_each_restart() -> None:
     scene = stage([dies()], [dies()], remote=(1,))
     story = tell_story(scene, 1)
     verdicts: Sequence[Any] = [event for event in scene.coordinator.told if isinstance(event, Restart | GiveUp)]

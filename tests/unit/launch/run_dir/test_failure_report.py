@@ -13,7 +13,7 @@ def failure(index: int, time: float, type: str = "ValueError", **fields: object)
     return Failure(index, "h", time, "exception", "boom", type=type, **fields)  # type: ignore[arg-type]
 
 
-def test_the_report_blames_the_first_and_lists_the_others() -> None:
+def test_the_first_failure_is_blamed_and_the_others_are_listed() -> None:
     first = failure(1, 1.0, address="h:2", pid=7, log="/r/logs/worker-1.0.log", traceback="Traceback\n  here\n")
     other = failure(0, 2.0, "UnavailableError", traceback="Traceback\n  elsewhere\n")
     report = render_report(RunResult(4, (first, other)))
@@ -23,7 +23,7 @@ def test_the_report_blames_the_first_and_lists_the_others() -> None:
     assert "worker 0 (h): UnavailableError: boom" in report
 
 
-def test_an_error_that_explains_itself_has_no_traceback_unless_asked_for() -> None:
+def test_an_error_of_tfdist_has_a_traceback_only_if_verbose() -> None:
     error = Failure(
         0, "h", 1.0, "data", "No samples.", exit_code=5, type="tfdist.errors.DataError", traceback="Traceback"
     )
@@ -38,7 +38,7 @@ def test_without_a_traceback_the_end_of_the_log_is_shown() -> None:
     assert "exited with code 3" in report and "    two" in report
 
 
-def test_a_stop_is_said_and_success_is_silent() -> None:
+def test_a_stop_is_reported_and_success_is_not() -> None:
     stop = Stop(143, "SIGTERM to h")
     assert render_report(RunResult(143, stop=stop)) == "stopped: SIGTERM to h; all workers have ended"
     abrupt = render_report(

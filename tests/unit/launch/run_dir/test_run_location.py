@@ -13,7 +13,7 @@ from tfdist.launch.run_dir.run_location import create_run_location
 join_run_location = functools.partial(run_location.join_run_location, patience=0.05)
 
 
-def test_the_default_directory_is_handed_out_relative(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_directory_is_sent_as_a_relative_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     place = create_run_location(None, name="digits", overwrite=False, seed=None)
     assert place.shown.startswith("runs/digits-")
@@ -43,7 +43,7 @@ def test_a_directory_that_is_not_shared_is_made(tmp_path: Path, monkeypatch: pyt
     assert own.run_dir.path == tmp_path / "own"
 
 
-def test_an_earlier_run_of_that_name_is_kept_unless_it_may_go(tmp_path: Path) -> None:
+def test_an_earlier_run_is_kept_without_overwrite(tmp_path: Path) -> None:
     chief = create_run_location(str(tmp_path / "a"), name="n", overwrite=False, seed=1)
     earlier = create_run_location(str(tmp_path / "b"), name="n", overwrite=False, seed=1)
     log = earlier.run_dir.log_file(1, 0)
@@ -55,7 +55,7 @@ def test_an_earlier_run_of_that_name_is_kept_unless_it_may_go(tmp_path: Path) ->
     assert not log.exists()
 
 
-def test_launchers_that_share_a_directory_with_each_other_alone_do_not_collide(tmp_path: Path) -> None:
+def test_launchers_that_share_a_directory_but_not_with_the_chief(tmp_path: Path) -> None:
     chief = create_run_location(str(tmp_path / "a"), name="n", overwrite=False, seed=1)
     with ThreadPoolExecutor(4) as pool:
         jobs = [
@@ -65,12 +65,12 @@ def test_launchers_that_share_a_directory_with_each_other_alone_do_not_collide(t
     assert sum(place.writes_failure for place in places) == 1
 
 
-def test_nonsense_is_refused() -> None:
+def test_an_unknown_message_is_refused() -> None:
     with pytest.raises(FormingError, match="same version"):
         join_run_location({"seed": 1}, None, name="n", overwrite=False)
 
 
-def test_a_run_that_goes_on_keeps_its_seed_and_counts_its_starts_on(tmp_path: Path) -> None:
+def test_a_resumed_run_keeps_its_seed_and_counts_its_attempts_on(tmp_path: Path) -> None:
     path = str(tmp_path / "r")
     first = create_run_location(path, name="n", overwrite=False, seed=None, resume="auto")
     first.run_dir.log_file(0, first.attempt).write_text("")
@@ -80,7 +80,7 @@ def test_a_run_that_goes_on_keeps_its_seed_and_counts_its_starts_on(tmp_path: Pa
     assert create_run_location(path, name="n", overwrite=False, seed=5, resume="auto").seed == 5
 
 
-def test_only_the_chiefs_host_must_have_what_is_resumed(tmp_path: Path) -> None:
+def test_only_the_chiefs_host_must_have_the_resumed_run(tmp_path: Path) -> None:
     create_run_location(str(tmp_path / "a"), name="n", overwrite=False, seed=1)
     chief = create_run_location(str(tmp_path / "a"), name="n", overwrite=False, seed=None, resume="must")
     other = join_run_location(chief.go(), str(tmp_path / "b"), name="n", overwrite=False, resume="must")

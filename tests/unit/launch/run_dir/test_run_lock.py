@@ -10,7 +10,7 @@ from tfdist.rundir import create_run_dir
 from tfdist.rundir.layout import RunDir
 
 
-def test_a_run_directory_is_one_jobs_alone_while_that_lives(tmp_path: Path) -> None:
+def test_a_run_directory_is_locked_while_its_job_runs(tmp_path: Path) -> None:
     run = create_run_dir(tmp_path / "a", name="n")
     other = create_run_dir(tmp_path / "b", name="n")
     with RunLock() as first, RunLock() as second:
@@ -24,7 +24,7 @@ def test_a_run_directory_is_one_jobs_alone_while_that_lives(tmp_path: Path) -> N
         third.take(other)
 
 
-def test_a_directory_that_replaces_an_earlier_run_stays_held(tmp_path: Path) -> None:
+def test_a_directory_that_is_overwritten_stays_locked(tmp_path: Path) -> None:
     run = create_run_dir(tmp_path / "a", name="n")
     with RunLock() as first, RunLock() as second:
         first.take(run)
@@ -33,7 +33,7 @@ def test_a_directory_that_replaces_an_earlier_run_stays_held(tmp_path: Path) -> 
             second.take(run)
 
 
-def test_nothing_is_held_where_nothing_is(tmp_path: Path) -> None:
+def test_a_directory_that_does_not_exist_is_not_locked(tmp_path: Path) -> None:
     with RunLock() as hold:
         hold.take(RunDir(tmp_path / "absent"))
     assert not (tmp_path / "absent").exists()

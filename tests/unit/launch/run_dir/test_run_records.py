@@ -9,7 +9,7 @@ from tfdist.rundir.layout import RunDir
 from tfdist.rundir.worker_state import State, WorkerState
 
 
-def test_the_state_that_is_closed_for_a_worker_is_of_its_last_attempt(tmp_path: Path) -> None:
+def test_a_state_is_closed_with_its_last_attempt(tmp_path: Path) -> None:
     """When the job ends, after any number of restarts, only the assignments of its first attempt are known."""
     location = RunLocation(RunDir(tmp_path), "r", 0, 0, "job", True)
     file = location.run_dir.state_file(0)

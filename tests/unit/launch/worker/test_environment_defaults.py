@@ -23,11 +23,11 @@ def test_freed_memory_is_kept_on_the_cpu(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["MALLOC_ARENA_MAX", "MALLOC_TRIM_THRESHOLD_", "LD_PRELOAD"])
-def test_what_the_user_chose_stays(name: str, tmp_path: Path) -> None:
+def test_the_users_malloc_settings_stand(name: str, tmp_path: Path) -> None:
     assert allocator_settings({name: "4"}, tmp_path / "nvidiactl") == {}
 
 
-def test_machines_with_gpus_are_left_alone(tmp_path: Path) -> None:
+def test_malloc_is_left_alone_on_machines_with_gpus(tmp_path: Path) -> None:
     (tmp_path / "nvidiactl").touch()
     assert allocator_settings({}, tmp_path / "nvidiactl") == {}
 
@@ -51,11 +51,11 @@ def test_each_host_is_exempt_from_a_proxy(name: str) -> None:
         ({"no_proxy": ".here", "no_grpc_proxy": ""}, ".here"),
     ],
 )
-def test_what_the_user_exempts_stays_exempt(exempt: dict[str, str], before: str) -> None:
+def test_hosts_that_the_user_exempts_stay_exempt(exempt: dict[str, str], before: str) -> None:
     assert proxy_settings({"http_proxy": "p", **exempt}, CLUSTER)["no_grpc_proxy"] == f"{before},a,b,::1f"
 
 
-def test_workers_of_several_get_it() -> None:
+def test_several_workers_get_the_exemption() -> None:
     assert SECOND.to_environ({"http_proxy": "p"})["no_grpc_proxy"] == "a,b"
     assert "no_grpc_proxy" not in ALONE.to_environ({"http_proxy": "p"})
 
@@ -64,7 +64,7 @@ def test_workers_of_several_get_it() -> None:
     "environ",
     [{}, {"KERAS_BACKEND": ""}, {"KERAS_BACKEND": "tensorflow"}, {"TF_USE_LEGACY_KERAS": "0"}],
 )
-def test_keras_3_on_tensorflow_is_what_workers_get(environ: dict[str, str]) -> None:
+def test_workers_get_keras_3_on_tensorflow(environ: dict[str, str]) -> None:
     check_keras_choice(environ)
     assert ALONE.to_environ(environ)["KERAS_BACKEND"] == "tensorflow"
 

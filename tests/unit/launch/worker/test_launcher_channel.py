@@ -41,13 +41,13 @@ def test_a_worker_is_done_when_it_is_released(launcher: tuple[socket.socket, Lau
     assert not lost.is_set()
 
 
-def test_a_worker_does_not_wait_for_ever(launcher: tuple[socket.socket, LauncherChannel, threading.Event]) -> None:
+def test_the_wait_for_the_release_is_bounded(launcher: tuple[socket.socket, LauncherChannel, threading.Event]) -> None:
     _, channel, _ = launcher
     assert not channel.finished(0, timeout=0.01)
 
 
 @pytest.mark.parametrize("last_words", [b"", b'{"other": 1}\n', b"nonsense\n"])
-def test_a_worker_learns_that_its_launcher_is_gone(
+def test_a_worker_notices_that_its_launcher_is_gone(
     launcher: tuple[socket.socket, LauncherChannel, threading.Event], last_words: bytes
 ) -> None:
     ours, channel, lost = launcher
@@ -58,7 +58,7 @@ def test_a_worker_learns_that_its_launcher_is_gone(
     assert not channel.finished(0, timeout=0.01)
 
 
-def test_a_worker_tells_of_its_error(launcher: tuple[socket.socket, LauncherChannel, threading.Event]) -> None:
+def test_a_worker_sends_its_error(launcher: tuple[socket.socket, LauncherChannel, threading.Event]) -> None:
     ours, channel, _ = launcher
     channel.failed({"message": "The disk is full"})
     assert json.loads(ours.recv(100)) == {"failed": {"message": "The disk is full"}}
@@ -74,7 +74,7 @@ def test_a_worker_answers(launcher: tuple[socket.socket, LauncherChannel, thread
     ours.sendall(b'{"release": true}\n')
 
 
-def test_an_answer_that_fails_is_no_end(
+def test_a_handler_that_raises_does_not_end_the_watch(
     launcher: tuple[socket.socket, LauncherChannel, threading.Event], caplog: pytest.LogCaptureFixture
 ) -> None:
     ours, channel, lost = launcher
@@ -91,7 +91,7 @@ def test_an_answer_that_fails_is_no_end(
     ours.sendall(b'{"release": true}\n')
 
 
-def test_a_launcher_that_does_not_listen_stops_no_beat(
+def test_a_launcher_that_does_not_receive_does_not_block_a_beat(
     launcher: tuple[socket.socket, LauncherChannel, threading.Event],
 ) -> None:
     ours, channel, _ = launcher
@@ -106,7 +106,7 @@ def test_a_launcher_that_does_not_listen_stops_no_beat(
     channel.beat({"step": -1})
 
 
-def test_a_worker_tells_of_a_signal(launcher: tuple[socket.socket, LauncherChannel, threading.Event]) -> None:
+def test_a_worker_sends_a_signal(launcher: tuple[socket.socket, LauncherChannel, threading.Event]) -> None:
     ours, channel, _ = launcher
     channel.signalled(15)
     assert json.loads(ours.recv(100)) == {"signal": 15}
