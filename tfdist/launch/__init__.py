@@ -2,7 +2,8 @@
 
 `job.run_job` is the entry point. In the order of a run:
 
-- `job_spec`: what is asked for; `recording_request` and `trace_request` are what `tfdist verify` asks besides
+- `job_spec`: what is asked for, with the `worker_options` that its workers get; `recording_request` and
+  `trace_request` are what `tfdist verify` asks besides
 - `network_isolation`: whether the workers get a network of their own; `signals`: Ctrl-C and SIGTERM to the launcher
 - `rendezvous/`: the launchers of the job find one another; `peers/`: they talk until its end
 - `run_dir/`: the run directory is taken, and what happens is recorded there

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from tfdist.cluster.membership import Membership
 from tfdist.errors import UsageError
-from tfdist.launch.environment import TargetKind, WorkerOptions, check_seconds
+from tfdist.launch.environment import TargetKind
 from tfdist.launch.logs.terminal import Show
 from tfdist.launch.network_isolation import Network
 from tfdist.launch.worker.worker_process import WORKER_MODULE
+from tfdist.launch.worker_options import WorkerOptions, check_seconds
 
 if TYPE_CHECKING:
     from tfdist.config import RunConfig

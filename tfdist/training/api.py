@@ -10,7 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from tfdist.errors import UsageError
-from tfdist.launch.environment import Assignment, Resume
+from tfdist.launch.environment import Assignment
+from tfdist.launch.worker_options import Resume
 from tfdist.rundir import RunDir
 from tfdist.rundir.atomic_files import write_error
 from tfdist.runtime import collectives

@@ -8,8 +8,9 @@ import pytest
 from tfdist.cluster.membership import Membership
 from tfdist.config import CompileConfig, DataConfig, DevicesConfig, ModelConfig, NpzSource, RunConfig
 from tfdist.errors import UsageError
-from tfdist.launch.environment import Assignment, WorkerOptions
+from tfdist.launch.environment import Assignment
 from tfdist.launch.job_spec import JobSpec
+from tfdist.launch.worker_options import WorkerOptions
 
 ALONE = Membership(None, (0,))
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import keras
 
 from tfdist.errors import UsageError
-from tfdist.launch.environment import Assignment, Resume
+from tfdist.launch.environment import Assignment
+from tfdist.launch.worker_options import Resume
 from tfdist.rundir import RunDir
 from tfdist.training.run_record_callback import RunRecordCallback
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tfdist.launch.environment import Communication
+from tfdist.launch.worker_options import Communication
 from tfdist.verify.replicas.likely_causes import Versus
 from tfdist.verify.replicas.verify_spec import VerifySpec
 

@@ -1,0 +1,76 @@
+"""Worker options: the part of a job's options that every worker gets, the same for all of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from tfdist.errors import UsageError
+from tfdist.launch.recording_request import RecordingRequest
+from tfdist.launch.trace_request import TraceRequest
+
+Communication = Literal["auto", "nccl", "ring"]
+Resume = Literal["auto", "must", "never"]
+Compression = Literal["none", "bfloat16", "float16"]
+_CHOICES = {"communication": Communication, "compression": Compression, "resume": Resume}
+_SECONDS = ("first_step_timeout", "step_timeout", "grace")
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerOptions:
+    """The part of a `JobSpec` that its launcher hands to each worker in its `Assignment`, unchanged.
+
+    Attributes:
+        args: The script's own arguments.
+        devices: GPUs that the workers of this machine may use, by TensorFlow's index; None for all.
+        logical_devices: Parts that each GPU (or the CPU, when there is none) is split into; None for no split.
+        memory_limit: MiB of a logical device; None for no limit.
+        communication: Which collectives to use.
+        compression: The type in which gradients are sent between workers; "none" for their own.
+        first_step_timeout: Seconds that the first step of a `fit`, `evaluate` or `predict` may take, and any one call
+            into TensorFlow outside of them.
+        step_timeout: Seconds without a step, a callback or a batch after which the worker hangs.
+        grace: Seconds that the workers have to stop at a step boundary, with a checkpoint.
+        max_restarts: Restarts of all workers that the job allows without progress between them.
+        resume: Whether the run resumes from the checkpoint in its directory: if there is one, in any case, or never.
+        verbose: Say more, and keep tracebacks.
+        recording: What to record for `tfdist verify`; None in any other run.
+        trace: What to trace for `tfdist verify --kill`; None in any other run.
+
+    Raises:
+        UsageError: A value is not one that its option takes.
+    """
+
+    args: tuple[str, ...] = ()
+    devices: tuple[int, ...] | None = None
+    logical_devices: int | None = None
+    memory_limit: int | None = None
+    communication: Communication = "auto"
+    compression: Compression = "none"
+    first_step_timeout: float = 1800.0
+    step_timeout: float = 600.0
+    grace: float = 30.0
+    max_restarts: int = 0
+    resume: Resume = "never"
+    verbose: bool = False
+    recording: RecordingRequest | None = None
+    trace: TraceRequest | None = None
+
+    def __post_init__(self) -> None:
+        for name, choices in _CHOICES.items():
+            if getattr(self, name) not in get_args(choices):
+                expected = ", ".join(get_args(choices))
+                raise UsageError(f"--{name} must be one of {expected}. Received: {getattr(self, name)!r}")
+        for name in _SECONDS:
+            check_seconds(name, getattr(self, name))
+
+    def worker_options(self) -> dict[str, Any]:
+        """These options by name, as arguments for another object that has them."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(WorkerOptions)}
+
+
+def check_seconds(option: str, seconds: float) -> None:
+    """Raises `UsageError` unless a timeout is positive."""
+    if not seconds > 0:
+        raise UsageError(f"--{option.replace('_', '-')} must be more than 0 seconds. Received: {seconds}")
