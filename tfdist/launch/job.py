@@ -99,8 +99,8 @@ def _formed(
         return {**created[0].go(), "settings": _settings(spec)}
 
     formed = form(membership, membership.cluster, make_go, spec.start_timeout, signals, token=read_token(spec.environ))
-    with contextlib.closing(formed.control) as control:
-        yield created[0] if created else _join(spec, membership, formed), control
+    with contextlib.closing(formed.links) as links:
+        yield created[0] if created else _join(spec, membership, formed), links
 
 
 def _join(spec: JobSpec, membership: Membership, formed: FormedCluster) -> RunLocation:
@@ -112,7 +112,7 @@ def _join(spec: JobSpec, membership: Membership, formed: FormedCluster) -> RunLo
     except TfdistError as error:
         index = membership.local[0]
         failure = from_start(index, error, **_where(membership, index))
-        formed.control.tell(AttemptEnded((failure,)))
+        formed.links.tell(AttemptEnded((failure,)))
         raise
 
 

@@ -25,11 +25,11 @@ class FormedCluster:
 
     Attributes:
         go: What the chief's launcher handed out.
-        control: The lines between the launchers.
+        links: The links between the launchers.
     """
 
     go: dict[str, Any]
-    control: PeerLinks
+    links: PeerLinks
 
 
 class LeaderBarrier:

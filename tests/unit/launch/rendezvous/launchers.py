@@ -84,13 +84,13 @@ class Launchers:
     def form(self, *locals_: Sequence[int], token: str | None = None) -> list[FormedCluster]:
         formed = [future.result(20) for future in [self.start(*local, token=token) for local in locals_]]
         for each in formed:
-            self.stack.callback(each.control.close)
+            self.stack.callback(each.links.close)
         return formed
 
 
 def wait_for_events(formed: FormedCluster) -> list[Any]:
     deadline = time.monotonic() + 60
-    while not (events := formed.control.events()):
+    while not (events := formed.links.events()):
         assert time.monotonic() < deadline
-        wait_for(formed.control.sockets(), 1)
+        wait_for(formed.links.sockets(), 1)
     return events

@@ -38,8 +38,8 @@ def test_launchers_meet_and_agree(make: Callable[[int], Launchers], locals_: lis
     formed = make(size).form(*locals_)
     assert [each.go for each in formed] == [GO] * len(locals_)
     for each, local in zip(formed, locals_, strict=True):
-        assert each.control.leads == (0 in local)
-        assert each.control.remote == tuple(index for index in range(size) if index not in local)
+        assert each.links.leads == (0 in local)
+        assert each.links.remote == tuple(index for index in range(size) if index not in local)
 
 
 def test_launchers_may_start_at_different_times(make: Callable[[int], Launchers]) -> None:
@@ -54,7 +54,7 @@ def test_launchers_may_start_at_different_times(make: Callable[[int], Launchers]
     for each in (first, second, third):
         formed = each.result(20)
         assert formed.go == GO
-        launchers.stack.callback(formed.control.close)
+        launchers.stack.callback(formed.links.close)
 
 
 def test_the_listeners_are_gone_before_the_workers_come(make: Callable[[int], Launchers]) -> None:
@@ -139,7 +139,7 @@ def test_a_launcher_that_was_killed_may_be_started_again(make: Callable[[int], L
     with pytest.raises(FormingError):
         first.result(20)
     for each in (waiting, launchers.start(index), launchers.start(2)):
-        launchers.stack.callback(each.result(20).control.close)
+        launchers.stack.callback(each.result(20).links.close)
 
 
 @pytest.mark.usefixtures("killed")
@@ -152,7 +152,7 @@ def test_the_chief_may_be_started_again_after_all_had_come(make: Callable[[int],
     with pytest.raises(KeyError):
         launchers.start(0, make_go=die).result(20)
     for each in (launchers.start(0), *others):
-        launchers.stack.callback(each.result(20).control.close)
+        launchers.stack.callback(each.result(20).links.close)
 
 
 @pytest.mark.usefixtures("killed")
@@ -277,10 +277,10 @@ def test_a_signal_while_forming_ends_it_for_all(make: Callable[[int], Launchers]
 
 def test_events_reach_every_launcher(make: Callable[[int], Launchers]) -> None:
     leader, first, second = make(3).form((0,), (1,), (2,))
-    first.control.tell(WorkerDone(1, 3, False))
+    first.links.tell(WorkerDone(1, 3, False))
     assert wait_for_events(leader) == [WorkerDone(1, 3, False)]
     failure = from_signal(2, 6)
-    second.control.tell(AttemptEnded((failure,)))
+    second.links.tell(AttemptEnded((failure,)))
     assert wait_for_events(leader) == [AttemptEnded((failure,))]
     assert wait_for_events(first) == [AttemptEnded((failure,))]
 
@@ -289,29 +289,29 @@ def test_long_reports_reach_every_launcher(make: Callable[[int], Launchers]) -> 
     """The tracebacks and last lines of many workers, both ways; longer than what a socket takes at once."""
     leader, first, second = make(3).form((0,), (1,), (2,))
     failures = tuple(replace(from_signal(index, 6), traceback="x" * 1_500_000) for index in (1, 2))
-    first.control.tell(AttemptEnded(failures))
+    first.links.tell(AttemptEnded(failures))
     pool = ThreadPoolExecutor(1)
     heard = pool.submit(wait_for_events, second)
     with pool:
-        while not (events := leader.control.events()):
-            first.control.events()  # sends what did not fit
+        while not (events := leader.links.events()):
+            first.links.events()  # sends what did not fit
         assert events == [AttemptEnded(failures)]
         while not heard.done():
-            leader.control.events()
+            leader.links.events()
         assert heard.result() == [AttemptEnded(failures)]
 
 
 def test_after_the_release_no_launcher_is_lost(make: Callable[[int], Launchers]) -> None:
     leader, follower = make(2).form((0,), (1,))
-    leader.control.tell(Released(3))
-    leader.control.close()
+    leader.links.tell(Released(3))
+    leader.links.close()
     assert wait_for_events(follower) == [Released(3)]
-    assert follower.control.events() == []
+    assert follower.links.events() == []
 
 
 def test_a_stop_reaches_every_launcher(make: Callable[[int], Launchers]) -> None:
     leader, first, second = make(3).form((0,), (1,), (2,))
-    first.control.tell(AttemptEnded(stop=Stop(130, "Ctrl-C")))
+    first.links.tell(AttemptEnded(stop=Stop(130, "Ctrl-C")))
     assert wait_for_events(leader)[0].stop == Stop(130, "Ctrl-C")
     assert wait_for_events(second)[0].stop == Stop(130, "Ctrl-C")
 
@@ -319,7 +319,7 @@ def test_a_stop_reaches_every_launcher(make: Callable[[int], Launchers]) -> None
 @pytest.mark.parametrize("lost", [0, 1])
 def test_a_launcher_that_is_gone_is_a_failure_everywhere(make: Callable[[int], Launchers], lost: int) -> None:
     formed = make(3).form((0,), (1,), (2,))
-    formed[lost].control.close()
+    formed[lost].links.close()
     for index, each in enumerate(formed):
         if index != lost:
             event = wait_for_events(each)[0]
@@ -332,7 +332,7 @@ def test_all_agree_on_the_same_first_failure(make: Callable[[int], Launchers]) -
     formed = launchers.form((0,), (1,), (2,))
     pool = launchers.stack.enter_context(ThreadPoolExecutor(3))
     settling = [
-        pool.submit(each.control.settle, [from_signal(index, 6)] if index else [], 10)
+        pool.submit(each.links.settle, [from_signal(index, 6)] if index else [], 10)
         for index, each in enumerate(formed)
     ]
     settled = [future.result(20) for future in settling]

@@ -43,7 +43,7 @@ def form_among(launchers: Launchers, token: str | None, trouble: Callable[[], No
     trouble()
     both = [each.result(30) for each in (leader, launchers.start(1, token=token, timeout=1000))]
     for each in both:
-        launchers.stack.callback(each.control.close)
+        launchers.stack.callback(each.links.close)
         assert each.go == GO
     return both
 
@@ -185,4 +185,4 @@ def test_only_the_chiefs_launcher_keeps_callers(launchers: Launchers) -> None:
         lines = caller.makefile().readlines()  # up to the end of the stream
     assert len(lines) == 1 and "hello" in json.loads(lines[0])
     for each in (follower, launchers.start(0)):
-        launchers.stack.callback(each.result(20).control.close)
+        launchers.stack.callback(each.result(20).links.close)

@@ -28,15 +28,15 @@ def test_launchers_with_the_token_meet_and_keep_talking(launchers: Launchers) ->
     assert [each.go for each in (leader, first, second)] == [GO] * 3
     for index, each in ((1, first), (2, second)):
         for code in (3, 4, 5):
-            each.control.tell(WorkerDone(index, code, False))
+            each.links.tell(WorkerDone(index, code, False))
             assert wait_for_events(leader) == [WorkerDone(index, code, False)]
-    first.control.tell(AttemptEnded(stop=Stop(130, "Ctrl-C")))
+    first.links.tell(AttemptEnded(stop=Stop(130, "Ctrl-C")))
     assert wait_for_events(leader)[0].stop == wait_for_events(second)[0].stop == Stop(130, "Ctrl-C")
 
 
 def test_a_forged_message_ends_the_line(launchers: Launchers) -> None:
     leader, first, second = launchers.form((0,), (1,), (2,), token=SECRET)
-    [line] = first.control.sockets()
+    [line] = first.links.sockets()
     line.connection.sendall(b'{"released": 0}\n')
     [lost] = wait_for_events(leader)
     assert lost.failures[0].kind == "lost" and lost.failures[0].index == 1
@@ -140,9 +140,9 @@ def test_the_token_is_not_on_the_wire(launchers: Launchers, monkeypatch: pytest.
 
     monkeypatch.setattr(socket, "getaddrinfo", detour)
     leader, first, second = launchers.form((0,), (1,), (2,), token=SECRET)
-    first.control.tell(WorkerDone(1, 3, False))
+    first.links.tell(WorkerDone(1, 3, False))
     assert wait_for_events(leader) == [WorkerDone(1, 3, False)]
-    leader.control.tell(Released(0))
+    leader.links.tell(Released(0))
     assert wait_for_events(first) == [Released(0)]
     heard = bytes(wire.heard)
     assert b'"proof"' in heard and b'"WorkerDone"' in heard and b'"Released"' in heard
