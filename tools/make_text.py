@@ -13,6 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
+from tfdist.text import format_bytes
+
 PRAISE = ["moving", "clever", "warm", "gripping", "superb", "funny", "bold", "graceful"]
 BLAME = ["dull", "clumsy", "cold", "tedious", "awful", "bland", "timid", "careless"]
 NEUTRAL = [f"{noun}{number}" for noun in ("actor", "scene", "plot", "city", "song") for number in range(100)]
@@ -32,7 +34,7 @@ def main() -> None:
         for start in range(0, args.lines, LINES_AT_ONCE):
             count = min(LINES_AT_ONCE, args.lines - start)
             file.writelines(line(generator) for _ in range(count))
-    print(f"{args.output}: {args.lines} lines, {args.output.stat().st_size / 1e6:.1f} MB")
+    print(f"{args.output}: {args.lines} lines, {format_bytes(args.output.stat().st_size)}")
 
 
 def line(generator: np.random.Generator) -> str:

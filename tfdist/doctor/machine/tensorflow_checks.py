@@ -9,6 +9,7 @@ from tfdist.cluster.membership import Membership
 from tfdist.doctor.check_result import Check, fail, ok, warn
 from tfdist.doctor.machine.nvidia_smi import NvidiaDriver
 from tfdist.doctor.machine.tensorflow_facts import BrokenTensorFlow, TensorFlowFacts
+from tfdist.text import format_count
 
 _STRATEGIES = {
     "one": "no strategy",
@@ -118,7 +119,7 @@ def check_run(found: TensorFlowFacts | BrokenTensorFlow, membership: Membership 
 def _replicas(devices: tuple[str, ...], membership: Membership) -> str:
     workers = membership.num_workers
     count = len(devices) * workers
-    said = f"{count} replica{'s' if count > 1 else ''}"
+    said = format_count(count, "replica")
     names = ", ".join(device.removeprefix("/device:") for device in devices)
     if workers == 1:
         return f"{said} on {names}"
