@@ -117,4 +117,4 @@ def test_copies_that_differ_are_noted(
     recorder.write()
     recording = Recording.read(tmp_path / "worker-0.npz")
     assert recording is not None
-    assert dict(recording.moments[0].apart) == expected
+    assert dict(recording.moments[0].differences) == expected

@@ -1,4 +1,4 @@
-"""Moves a model's weights by about a rounding error, to see what rounding alone does to its training."""
+"""Perturbation of a model's weights by about a rounding error, to see what rounding alone does to its training."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import tensorflow as tf
 
 _SEED = 11
 _SPACING = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
-"""Of the numbers of a dtype, relative to them."""
+"""Distance of neighbouring numbers of a dtype, relative to them."""
 
 _HALF = ("float16", "bfloat16")
 

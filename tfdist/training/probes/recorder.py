@@ -1,4 +1,4 @@
-"""The recorder of a run for `tfdist verify`: its loss, metrics, gradients and weights, step by step, then its end."""
+"""Recorder of a run for `tfdist verify`: loss, metrics, gradients and weights, step by step."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tfdist.training.probes.weight_samples import sample
 
 
 class RecordingComplete(SystemExit):
-    """Ends the worker once its recording is complete: as the script's own exit, with code 0."""
+    """Ends the worker once its recording is complete, as an exit of the script with code 0."""
 
     def __init__(self) -> None:
         super().__init__(0)
@@ -31,32 +31,32 @@ class Recorder:
     Its methods read variables that belong to all replicas: every worker calls them at the same places.
 
     Args:
-        request: For how long, and where to.
-        index: This worker's.
+        request: How many steps to record, and where to.
+        index: This worker's index.
         strategy: The process's strategy.
     """
 
     def __init__(self, request: RecordingRequest, index: int, strategy: tf.distribute.Strategy) -> None:
-        self.observer = StepFingerprints(strategy)
+        self.fingerprints = StepFingerprints(strategy)
         self._steps = request.steps
         self._perturbed = request.perturbed
         self._file = request.file(index)
         self._strategy = strategy
-        self._step = self._coming = self._epoch_begin = 0
+        self._step = self._next_step = self._epoch_begin = 0
         self._scale = 1.0
         self._moments: list[Moment] = []
         self._models: list[dict[str, Any]] = []
 
     def callback(self) -> keras.callbacks.Callback:
-        """A new callback that tells this recorder of one `fit`; of `evaluate` and `predict` it records nothing."""
+        """A new callback that has one `fit` recorded; `evaluate` and `predict` are not."""
         return StepObserverCallback(self)
 
     def begin_fit(self, model: keras.Model, epoch_steps: int | None) -> None:
-        """Records the model as it is before the first step of a `fit`, and sees to its steps.
+        """Records the model before the first step of a `fit`.
 
         Args:
             model: Built and compiled.
-            epoch_steps: Steps of an epoch, where Keras knows.
+            epoch_steps: Steps of an epoch, where Keras knows them.
         """
         self._models.append({**model_facts(model), "epoch_steps": epoch_steps})
         self._record(model)
@@ -68,16 +68,16 @@ class Recorder:
         self._epoch_begin = self._step
 
     def begin_steps(self, model: keras.Model, batch: int) -> None:
-        """Forgets what a validation since the last step has left, and notes which steps of the epoch come now."""
-        self.observer.reset()
+        """Resets what a validation since the last step has added, and notes which steps of the epoch come now."""
+        self.fingerprints.reset()
         self._scale = loss_scale(model)
-        self._coming = self._epoch_begin + batch + (model.steps_per_execution or 1)
+        self._next_step = self._epoch_begin + batch + (model.steps_per_execution or 1)
 
     def end_steps(self, model: keras.Model, logs: Any) -> None:
         """Records the model; after the last step asked for, ends the process."""
-        self._step = self._coming
-        norm, data = self.observer.read()
-        # Micro-batches are summed over the replicas when their gradients are applied: there is nothing between.
+        self._step = self._next_step
+        norm, data = self.fingerprints.read()
+        # Micro-batches are summed over the replicas only when their gradients are applied.
         accumulates = self._models[-1]["accumulates"]
         self._record(model, metric_values(model, logs), None if accumulates else norm / self._scale, data)
         if self._step >= self._steps:
@@ -85,10 +85,10 @@ class Recorder:
             raise RecordingComplete
 
     def end_epoch(self, epoch: int, logs: Mapping[str, Any]) -> None:
-        """Nothing: the metrics of an epoch are those after its last step."""
+        """Does nothing: the metrics of an epoch are those after its last step."""
 
     def end_fit(self, model: keras.Model) -> None:
-        """Writes the recording, as far as it has come."""
+        """Writes what was recorded so far."""
         self.write()
 
     def write(self) -> None:
@@ -107,6 +107,6 @@ class Recorder:
         norm: float | None = None,
         data: float | None = None,
     ) -> None:
-        weights, apart = sample(model.weights, self._steps + 1, self._strategy)
+        weights, differences = sample(model.weights, self._steps + 1, self._strategy)
         fit = len(self._models) - 1
-        self._moments.append(Moment(self._step, fit, values or {}, norm, data, weights, apart))
+        self._moments.append(Moment(self._step, fit, values or {}, norm, data, weights, differences))

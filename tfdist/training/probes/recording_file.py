@@ -1,4 +1,4 @@
-"""What one worker of a recorded run leaves behind: NumPy alone, so that the launcher can read it."""
+"""File with the recording of one worker; it takes NumPy alone, so that the launcher can read it."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ class Moment:
         step: Steps trained so far, over all `fit`s of the process.
         fit: Which `fit`, from 0.
         values: Loss and metrics of the epoch so far, over the global batches; empty before the first step.
-        gradient_norm: Of the gradients that the optimizers got since the moment before; None where it is not known.
-        data: A number that stands for the samples of the step; None where it is not known.
+        gradient_norm: The norm of the gradients that the optimizers got since the moment before; None if unknown.
+        data: The fingerprint of the samples of the step; None if unknown.
         weights: Path of each weight of the model -> some of its elements, 1-D, spread evenly.
-        apart: Path -> the largest absolute difference between this worker's replicas, of weights where there is one.
+        differences: Path -> the largest absolute difference between the copies of a weight on this worker's replicas,
+            where there is one.
     """
 
     step: int
@@ -33,15 +34,15 @@ class Moment:
     gradient_norm: float | None = None
     data: float | None = None
     weights: Mapping[str, np.ndarray] = field(default_factory=dict)
-    apart: Mapping[str, float] = field(default_factory=dict)
+    differences: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Recording:
-    """One worker's moments, in order, and what is worth knowing of its models and devices.
+    """One worker's moments, in order, and facts of its models and devices.
 
     Attributes:
-        facts: JSON; see `training.recording` for its keys.
+        facts: In JSON's types; see `Recorder.write` for its keys.
         moments: The first one of every `fit` is that before its first step.
     """
 

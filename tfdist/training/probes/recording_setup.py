@@ -1,4 +1,4 @@
-"""What a recorded run has otherwise than the same run of `tfdist train`: its devices, XLA, its precision."""
+"""Setup of a recorded run where it differs from the same run of `tfdist train`: devices, XLA, precision."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def devices_for(request: DeviceRequest, replicas: int, workers: int, seen: int) 
     """The devices on which a job of `workers` workers, all of this machine, has `replicas` replicas.
 
     Args:
-        request: What the job was asked to use; its choice of GPUs stands, its split does not.
-        replicas: Of the whole job.
-        workers: Of the whole job; several have one replica each.
+        request: The devices that the job was asked to use; its choice of GPUs is kept, its split is not.
+        replicas: Replicas of the whole job.
+        workers: Workers of the whole job; several have one replica each.
         seen: GPUs that TensorFlow sees.
 
     Raises:
@@ -36,8 +36,8 @@ def devices_for(request: DeviceRequest, replicas: int, workers: int, seen: int) 
     return replace(request, gpus=gpus[:1], logical=replicas)
 
 
-def impose(recording: RecordingRequest) -> None:
-    """Makes every model that is compiled from now on follow the request, whatever the target says."""
+def impose_settings(recording: RecordingRequest) -> None:
+    """Makes every model that is compiled from now on follow the request, whatever the script says."""
     if recording.jit_compile is not None:
         _impose_jit_compile(recording.jit_compile)
     if recording.precision is not None:

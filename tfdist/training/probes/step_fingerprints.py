@@ -1,4 +1,4 @@
-"""What a training step's data and gradients amount to: one number each, read when the step is over."""
+"""Fingerprints of a training step's data and gradients: one number each, read when the step is over."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _GOLDEN = 0.6180339887498949
 _BUCKETS = 1 << 20
 
 _NAN, _INFINITY, _NEGATIVE_INFINITY = 5.0990195135927845, 7.280109889280518, 9.433981132056603
-"""What stands for each in a sum of which it would leave nothing to compare."""
+"""Stand-ins in a sum for the values that would swallow all others."""
 
 
 class StepFingerprints:
-    """Two sums over whatever a step does, in variables of the strategy.
+    """Two sums over a step, one of its data and one of its gradients, in variables of the strategy.
 
     Make it under the strategy, on every worker, before the first step.
 
@@ -52,20 +52,20 @@ class StepFingerprints:
         self._data.assign_add(fingerprint(batch))
 
     def reset(self) -> None:
-        """Forgets what was noted; outside of the replicas, on every worker."""
+        """Resets both sums; call it outside of the replicas, on every worker."""
         self._squares.assign(0.0)
         self._data.assign(0.0)
 
     def read(self) -> tuple[float, float]:
-        """The norm of the gradients and the sum that stands for the data; outside of the replicas, on every worker."""
+        """The gradients' norm and the data's fingerprint; call it outside of the replicas, on every worker."""
         return float(self._squares.read_value()) ** 0.5, float(self._data.read_value())
 
 
 def fingerprint(batch: Any) -> tf.Tensor:
-    """A float64 scalar, not negative, that two different batches hardly share.
+    """A float64 scalar, not negative, that two different batches are unlikely to share.
 
     It is a sum over the samples, so that the parts of a global batch add up to its own, in whatever order they come.
-    Within a sample every place has another weight, so that a mirrored image or another class tells.
+    Within a sample every place has another weight, so that a mirrored image or another class changes the sum.
 
     Args:
         batch: A structure of tensors, dense, ragged or sparse, of numbers or strings; what has no rows is left out.
@@ -82,7 +82,7 @@ def _term(leaf: Any) -> tf.Tensor:
         return tf.reduce_sum(_magnitude(leaf.flat_values))
     if isinstance(leaf, tf.SparseTensor):
         return tf.reduce_sum(_magnitude(leaf.values))
-    # The size of a sample from its shape: that of an empty batch could not be told from -1.
+    # The size of a sample from its shape: of an empty batch, -1 cannot be inferred.
     columns = tf.reduce_prod(tf.shape(leaf, out_type=tf.int64)[1:])
     rows = tf.reshape(_magnitude(leaf), [tf.shape(leaf, out_type=tf.int64)[0], columns])
     places = tf.math.floormod(tf.cast(tf.range(columns), tf.float64) * _GOLDEN, 1.0)

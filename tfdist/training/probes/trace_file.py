@@ -1,4 +1,4 @@
-"""What the workers of a traced run leave behind, whatever kills them: NumPy alone, for the launcher to read it."""
+"""Files with the trace of a worker, which outlive a kill; they take NumPy alone, so that the launcher can read them."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class TracedSteps:
 
     Attributes:
         step: Steps of the run that are done with it, over all its attempts.
-        steps: How many of them are its own.
-        data: A number that stands for their samples, over all replicas.
-        saved: Checkpoints that were whole by then and that the attempt has made, each further than those before it.
+        steps: How many of them it has run.
+        data: The fingerprint of their samples, over all replicas.
+        saved: Complete checkpoints that the attempt had made by then, each at a later step than the ones before.
     """
 
     step: int
@@ -71,7 +71,7 @@ class Trace:
 
     @classmethod
     def read(cls, path: Path) -> Trace:
-        """What a worker of this version wrote; empty where it was killed before its first step."""
+        """Reads what a worker of this version wrote; empty where it was killed before its first step."""
         lines = path.read_text().splitlines(keepends=True) if path.exists() else []
         # The last one may have been cut by the kill.
         entries = [json.loads(line) for line in lines if line.endswith("\n")]
@@ -80,7 +80,7 @@ class Trace:
 
 
 def write_line(file: TextIO, entry: TracedSteps | TracedEpoch) -> None:
-    """Appends an entry to an open file that is flushed at every line: it outlives the process."""
+    """Appends an entry to an open file that is flushed at every line, so that it outlives the process."""
     file.write(json.dumps(dataclasses.asdict(entry)) + "\n")
 
 
@@ -105,7 +105,7 @@ class TracedEnd:
 
     @classmethod
     def read(cls, path: Path) -> TracedEnd | None:
-        """What a worker of this version wrote; None when there is none."""
+        """Reads what a worker of this version wrote; None when there is none."""
         if not path.exists():
             return None
         with np.load(path, allow_pickle=False) as file:

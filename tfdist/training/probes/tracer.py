@@ -1,4 +1,4 @@
-"""The tracer of a run for `tfdist verify --kill`: what it trains on, step by step, and the SIGKILL at its step."""
+"""Tracer of a run for `tfdist verify --kill`: notes the data of each step, and kills the worker at a given step."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Tracer:
     Its methods read variables that belong to all replicas: every worker calls them at the same places.
 
     Args:
-        request: Where to, for how long, and when to be killed.
-        assignment: This worker's.
+        request: Where to write, how many steps to trace, and when to be killed.
+        assignment: This worker's assignment.
         activity: Knows how many steps of the run are done.
         strategy: The process's strategy.
     """
@@ -39,7 +39,7 @@ class Tracer:
     def __init__(
         self, request: TraceRequest, assignment: Assignment, activity: ActivityTracker, strategy: tf.distribute.Strategy
     ) -> None:
-        self.observer = StepFingerprints(strategy)
+        self.fingerprints = StepFingerprints(strategy)
         self._strategy = strategy
         self._activity = activity
         self._last = request.steps
@@ -51,25 +51,25 @@ class Tracer:
         self._made = self._before = 0
 
     def callback(self) -> keras.callbacks.Callback:
-        """A new callback that tells this tracer of one `fit`."""
+        """A new callback that has one `fit` traced."""
         return StepObserverCallback(self)
 
     def begin_fit(self, model: keras.Model, epoch_steps: int | None) -> None:
-        """Nothing: where a run begins, its first step tells."""
+        """Does nothing: the first step says where a run begins."""
 
     def begin_epoch(self) -> None:
-        """Nothing: steps are counted from the begin of the run."""
+        """Does nothing: steps are counted from the start of the run."""
 
     def begin_steps(self, model: keras.Model, batch: int) -> None:
-        """Forgets what a validation since the last step has left, and notes how many steps are done."""
-        self.observer.reset()
+        """Resets what a validation since the last step has added, and notes how many steps are done."""
+        self.fingerprints.reset()
         self._before = self._activity.step
 
     def end_steps(self, model: keras.Model, logs: Any) -> None:
-        """Writes the steps down; ends the process after the last one asked for, or as the kill says."""
-        _, data = self.observer.read()
+        """Writes the steps; ends the process after the last one asked for, or at the step of the kill."""
+        _, data = self.fingerprints.read()
         step = self._activity.step
-        self._look_for_checkpoints()
+        self._count_checkpoints()
         write_line(self._file, TracedSteps(step, step - self._before, data, self._made))
         if self._last is not None and step >= self._last:
             self.end_fit(model)
@@ -78,22 +78,22 @@ class Tracer:
             os.kill(os.getpid(), signal.SIGKILL)
 
     def end_epoch(self, epoch: int, logs: Mapping[str, Any]) -> None:
-        """Writes down what the epoch came to."""
+        """Writes the epoch's loss and metrics."""
         values = {name: float(value) for name, value in logs.items() if np.ndim(value) == 0}
         write_line(self._file, TracedEpoch(self._activity.step, epoch, values))
 
     def end_fit(self, model: keras.Model) -> None:
-        """Writes down the weights and the optimizer's state."""
+        """Writes the weights and the optimizer's state."""
         variables = [*model.weights, *model.optimizer.variables]
         elements, _ = sample(variables, 1, self._strategy)
-        # `sample` names them in the order in which it got them.
+        # `sample` returns them in the order of `variables`.
         digests = {
             path: digest(tf.convert_to_tensor(variable.value).numpy())
             for path, variable in zip(elements, variables, strict=True)
         }
         TracedEnd(digests, elements).write(self._end_file)
 
-    def _look_for_checkpoints(self) -> None:
+    def _count_checkpoints(self) -> None:
         found = furthest_checkpoint(self._folder)
         if found > self._furthest:
             self._furthest = found
@@ -101,10 +101,10 @@ class Tracer:
 
 
 def furthest_checkpoint(folder: Path) -> tuple[int, int]:
-    """Which `fit` of a run and which of its steps the furthest checkpoint that is whole has; zeros without one.
+    """The `fit` of a run and the step of it that its furthest complete checkpoint has; zeros without one.
 
     Args:
-        folder: Of the run's checkpoints: those of its first `fit`, and a folder `fit-N` for each later one.
+        folder: The run's checkpoints: those of its first `fit`, and a folder `fit-N` for each later one.
     """
     folders = {1: folder} | {int(other.name.removeprefix("fit-")): other for other in folder.glob("fit-[0-9]*")}
     found = [(fit, entry.step) for fit, place in folders.items() for entry in stored(place) if entry.is_marked]

@@ -1,4 +1,4 @@
-"""Some elements of each weight of a model: always the same ones, so that two runs can be compared."""
+"""Samples of a model's weights: some elements of each, always the same ones, so that two runs can be compared."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 MOST_ELEMENTS = 1 << 16
-"""Recorded of one weight at one moment."""
+"""Elements recorded of one weight at one moment."""
 
 _FEWEST_ELEMENTS = 1 << 8
 _BUDGET = 1 << 25
@@ -21,11 +21,11 @@ _BUDGET = 1 << 25
 def sample(
     weights: Sequence[keras.Variable], moments: int, strategy: tf.distribute.Strategy
 ) -> tuple[dict[str, np.ndarray], dict[str, float]]:
-    """Reads weights; outside of the replicas, on every worker.
+    """Reads weights; call it outside of the replicas, on every worker.
 
     Args:
-        weights: Of a model.
-        moments: How often it will be done in this recording.
+        weights: A model's weights.
+        moments: How often they are sampled in this recording.
         strategy: The process's strategy.
 
     Returns:
@@ -34,20 +34,20 @@ def sample(
     """
     most = _most_elements(moments, len(weights))
     sampled: dict[str, np.ndarray] = {}
-    apart: dict[str, float] = {}
+    differences: dict[str, float] = {}
     for weight in weights:
         path = _unique(weight.path, sampled)
         sampled[path] = _elements(weight.value, most)
         copies = _copies(weight.value, strategy)
         if len(copies) > 1:
             first, *others = (_elements(copy, most).astype(np.float64) for copy in copies)
-            difference = max(_apart(first, other) for other in others)
-            apart |= {path: difference} if difference else {}
-    return sampled, apart
+            difference = max(_largest_difference(first, other) for other in others)
+            differences |= {path: difference} if difference else {}
+    return sampled, differences
 
 
-def _apart(one: np.ndarray, other: np.ndarray) -> float:
-    """The largest absolute difference of two copies, of which NaN and infinities are equal to themselves alone."""
+def _largest_difference(one: np.ndarray, other: np.ndarray) -> float:
+    """The largest absolute difference of two copies; NaN and infinities are equal to themselves only."""
     parted = ~((one == other) | (np.isnan(one) & np.isnan(other)))
     differences = np.abs(other[parted] - one[parted])
     return float(np.max(np.where(np.isnan(differences), np.inf, differences), initial=0.0))
@@ -66,7 +66,7 @@ def _elements(value: Any, most: int) -> np.ndarray:
 
 
 def _stride(shape: tf.TensorShape, most: int) -> int:
-    """Of every how many elements one is taken; with the last axis it has no factor in common, to visit every column."""
+    """The distance of sampled elements; coprime to the last axis, so that every column is visited."""
     stride = -(-shape.num_elements() // most)
     while stride > 1 and math.gcd(stride, shape[-1]) > 1:
         stride += 1
@@ -74,7 +74,7 @@ def _stride(shape: tf.TensorShape, most: int) -> int:
 
 
 def _copies(value: Any, strategy: tf.distribute.Strategy) -> tuple[Any, ...]:
-    """This worker's copies of a variable that all replicas hold alike; one where each may hold a part of a total."""
+    """This worker's copies of a variable that is mirrored; one copy where each replica may hold a part of a total."""
     if getattr(value, "synchronization", None) == tf.VariableSynchronization.ON_READ:
         return (value,)
     return strategy.experimental_local_results(value)

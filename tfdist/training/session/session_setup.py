@@ -27,7 +27,7 @@ from tfdist.training.checkpoints.checkpoint_options import options_of_start
 from tfdist.training.checkpoints.fit_registry import FitRegistry
 from tfdist.training.libraries import check_libraries, seed_all
 from tfdist.training.probes.recorder import Recorder
-from tfdist.training.probes.recording_setup import devices_for, impose
+from tfdist.training.probes.recording_setup import devices_for, impose_settings
 from tfdist.training.probes.tracer import Tracer
 from tfdist.training.session.cluster_start import forming
 from tfdist.training.session.session import LaunchedSession, Session
@@ -78,7 +78,7 @@ def set_up_launched(context: LaunchedWorkerContext, request: devices.DeviceReque
         # A recorded run has devices, compilation and precision of its own.
         seen = len(tf.config.list_physical_devices("GPU"))
         request = devices_for(request, assignment.recording.replicas, context.num_workers, seen)
-        impose(assignment.recording)
+        impose_settings(assignment.recording)
     base = _make_strategy(context, request, link)
     settings_of(base.strategy).seed = assignment.seed
     seed_all(assignment.seed)
@@ -169,6 +169,6 @@ def _install_repairs(
         listener=monitor,
         imposed_seed=assignment.seed,
         extra_callbacks=extra,
-        on_batch=None if probe is None else probe.observer.on_batch,
-        on_gradients=None if probe is None else probe.observer.on_gradients,
+        on_batch=None if probe is None else probe.fingerprints.on_batch,
+        on_gradients=None if probe is None else probe.fingerprints.on_gradients,
     )

@@ -153,7 +153,7 @@ def _among(moments: Sequence[Moment]) -> Iterator[_Quantity]:
     chief = moments[0]
     least = _least(chief.weights)
     for path, weight in chief.weights.items():
-        apart = max(moment.apart.get(path, 0.0) for moment in moments)
+        apart = max(moment.differences.get(path, 0.0) for moment in moments)
         scale = max(float(np.max(np.abs(weight[np.isfinite(weight)]), initial=0.0)), least)
         distances = [apart / scale if scale else math.inf] if apart else []
         distances += [relative_arrays(weight, moment.weights[path], least) for moment in moments[1:]]

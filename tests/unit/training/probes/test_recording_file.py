@@ -27,7 +27,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     np.testing.assert_array_equal(first.weights["a/kernel"], weights["a/kernel"])
     assert first.weights["a/kernel"].dtype == np.float32
     assert math.isnan(second.values["loss"]) and second.gradient_norm == math.inf
-    assert (second.data, dict(second.apart)) == (2.5, {"a/kernel": 0.5})
+    assert (second.data, dict(second.differences)) == (2.5, {"a/kernel": 0.5})
     assert [path.name for path in tmp_path.iterdir()] == ["worker-0.npz"]
 
 

@@ -6,7 +6,7 @@ import pytest
 from tfdist.errors import UsageError
 from tfdist.launch.recording_request import RecordingRequest
 from tfdist.runtime.devices import DeviceRequest
-from tfdist.training.probes.recording_setup import devices_for, impose
+from tfdist.training.probes.recording_setup import devices_for, impose_settings
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_workers_need_a_gpu_each() -> None:
 
 def test_xla_as_asked_whatever_the_script_says(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keras.Model, "compile", keras.Model.compile)
-    impose(RecordingRequest("/r", 1, jit_compile=True))
+    impose_settings(RecordingRequest("/r", 1, jit_compile=True))
     model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
     model.compile("sgd", "mse", jit_compile=False)
     assert model.jit_compile is True
@@ -61,7 +61,7 @@ def test_a_precision_as_asked_whatever_the_script_says(monkeypatch: pytest.Monke
         monkeypatch.setattr(module, name, getattr(module, name))
     before, restore = keras.config.dtype_policy(), keras.config.set_dtype_policy
     try:
-        impose(RecordingRequest("/r", 1, precision="mixed_bfloat16"))
+        impose_settings(RecordingRequest("/r", 1, precision="mixed_bfloat16"))
         keras.mixed_precision.set_global_policy("float64")
         keras.config.set_dtype_policy("float64")
         assert keras.config.dtype_policy().name == "mixed_bfloat16"

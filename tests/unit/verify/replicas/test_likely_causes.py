@@ -35,7 +35,7 @@ def causes(
         ([begin(weights=MOVED), step(1, loss=2), step(2)], {"random_layers": ["a"]}, ["initialisation"]),
         ([begin(), step(1, loss=2, data=9), step(2)], {"unsynchronized": ["a"]}, ["data"]),
         ([begin(), step(1)], {}, ["steps"]),
-        ([begin(), step(1), step(2, apart={"bias": 0.1})], {}, ["copies"]),
+        ([begin(), step(1), step(2, differences={"bias": 0.1})], {}, ["copies"]),
         # Layers that are known to differ.
         ([begin(), step(1, loss=1.1), step(2)], {"random_layers": ["a"]}, ["random layers"]),
         ([begin(), step(1, loss=1.1), step(2)], {"unsynchronized": ["a"]}, ["batch statistics"]),
@@ -50,7 +50,7 @@ def causes(
             ["batch statistics"],  # a random layer shows in the loss
         ),
         (
-            [begin(), step(1, apart={"kernel": 0.1}), step(2)],
+            [begin(), step(1, differences={"kernel": 0.1}), step(2)],
             {"unsynchronized": ["b"], "non_trainable": ["kernel"]},
             ["batch statistics"],
         ),

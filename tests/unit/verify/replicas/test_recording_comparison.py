@@ -82,7 +82,7 @@ def test_workers_hold_the_same_weights() -> None:
     away = recording(begin(), step(1, weights=weights(kernel=[1.0, -1.0], bias=0.6)), step(2))
     first = of(ONE, away).first()
     assert first is not None and (first.kind, first.name, first.step) == ("copies", "bias", 1)
-    within = recording(begin(), step(1, apart={"bias": 0.05}), step(2))
+    within = recording(begin(), step(1, differences={"bias": 0.05}), step(2))
     first = of(within).first()
     assert first is not None and (first.kind, first.name, first.relative) == ("copies", "bias", pytest.approx(0.1))
 
@@ -90,8 +90,9 @@ def test_workers_hold_the_same_weights() -> None:
 @pytest.mark.parametrize("odd", [math.nan, math.inf])
 def test_copies_part_where_both_hold_what_is_no_number(odd: float) -> None:
     """An element that is not finite on every replica says nothing of the magnitude of the others."""
-    apart = recording(begin(), step(1, weights=weights(kernel=[odd, -1.0], bias=0.5), apart={"kernel": 0.05}), step(2))
-    first = compare(apart, [apart], TOLERANCE).first()
+    parted = step(1, weights=weights(kernel=[odd, -1.0], bias=0.5), differences={"kernel": 0.05})
+    made = recording(begin(), parted, step(2))
+    first = compare(made, [made], TOLERANCE).first()
     assert first is not None and (first.kind, first.relative) == ("copies", pytest.approx(0.05))
 
 
