@@ -1,4 +1,4 @@
-"""A config file that is edited while its run goes on: the run trains what its launcher read, restarted workers too."""
+"""A config file that is edited during a run: every worker, restarted ones too, trains what its launcher read."""
 
 from __future__ import annotations
 

@@ -9,9 +9,9 @@ from typing import Any, Literal, get_args
 from tfdist.errors import UsageError
 from tfdist.launch.recording_request import RecordingRequest
 from tfdist.launch.trace_request import TraceRequest
+from tfdist.rundir.creation import Resume
 
 Communication = Literal["auto", "nccl", "ring"]
-Resume = Literal["auto", "must", "never"]
 Compression = Literal["none", "bfloat16", "float16"]
 _CHOICES = {"communication": Communication, "compression": Compression, "resume": Resume}
 _SECONDS = ("first_step_timeout", "step_timeout", "grace")

@@ -11,9 +11,9 @@ import tensorflow as tf
 
 from tfdist.errors import UsageError
 from tfdist.launch.environment import Assignment
-from tfdist.launch.worker_options import Resume
 from tfdist.rundir import RunDir
 from tfdist.rundir.atomic_files import write_error
+from tfdist.rundir.creation import Resume
 from tfdist.runtime import collectives
 from tfdist.training.checkpoints.checkpoint_options import (
     EVERY_MINUTES,

@@ -36,7 +36,7 @@ def tell_story(
     signals_at: Sequence[tuple[float, int]] = (),
     grace: float = 30.0,
 ) -> Story:
-    """Runs one attempt; the options are those of `stage` and of its surroundings."""
+    """Runs one attempt; the options are those of `stage` and its dependencies."""
     scene = stage(workers, leads=leads, remote=remote, script=script, signals_at=signals_at)
     attempt = GroupAttempt(assignments(len(workers), len(remote)), scene.dependencies(grace))
     with scene.signals:

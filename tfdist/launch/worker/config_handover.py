@@ -1,22 +1,21 @@
-"""Handover of the config from a launcher to its workers: a `RunConfig` in a file in memory that the workers inherit.
+"""Handover of the config from a launcher to its workers, which inherit it as an open file in memory.
 
-The config file is read once a launcher, when the launcher begins, and never again: what is edited afterwards is for the
-next run.
+A launcher reads the config file once, when it starts. An edit of the file after that affects the next job only.
 
-- `tfdist train` and `tfdist verify` read the file in the launcher's process: `--set` is applied, paths are made
-  absolute from the file's place, and everything is checked. `JobSpec.for_config` then settles what the command line and
-  the config both may say: the name, the seed and the devices. Workers are told the outcome in their `Assignment`.
-- Every worker that this launcher starts takes the config from here, after a restart too.
-- Hosts need not share a disk: each launcher reads the config file of its own host, to which relative paths belong. The
-  chief's launcher sends along what must be the same everywhere, which is all but paths, devices and the name, and a
-  launcher with something else refuses to start (`rendezvous/config_agreement.py`). One launcher a task, as under Slurm
-  and Open MPI, is no other case.
-- The chief writes the config into the run directory, as `config.yaml`, once it is certain that the run begins or
-  resumes with it. No process of the job reads that file.
+- `tfdist train` and `tfdist verify` load the config in the launcher: they apply `--set`, make paths absolute and check
+  everything. `JobSpec.for_config` then combines what both the command line and the config may set: the name, the seed
+  and the devices. Workers get the result in their `Assignment`.
+- Each worker takes the config from here, in every attempt.
+- Hosts need not share a disk. Each launcher loads the config file of its own host, to which relative paths refer. The
+  chief's launcher sends the settings that must be the same everywhere, which are all but paths, devices and the name,
+  and a launcher with other settings refuses to start (`rendezvous/config_agreement.py`). The same holds under Slurm and
+  Open MPI, where each task has a launcher.
+- The chief writes the config into the run directory, as `config.yaml`, once the run begins or resumes with it. No
+  worker reads that file.
 
-A file in memory has no limit of size, as a variable of the environment has (128 KiB on Linux); it is there before the
-worker's first line of Python; and nobody can edit it. It is pickled: both ends are one installation of tfdist, and no
-other process can write to it.
+A file in memory has no size limit, unlike an environment variable (128 KiB on Linux), exists before the worker starts,
+and cannot be edited. It is pickled, which is safe here: both ends run the same installation of tfdist, and no other
+process can write to it.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def handed_over(config: RunConfig | None) -> Iterator[int | None]:
-    """While entered, holds the config for workers to inherit; yields its descriptor, None without a config."""
+    """While entered, holds the config for workers to inherit. Yields the file's descriptor, None without a config."""
     if config is None:
         yield None
         return
@@ -49,15 +48,15 @@ def receive_config(fd: int | None) -> RunConfig:
     """The config that this worker's launcher has handed over.
 
     Args:
-        fd: The inherited descriptor (`Assignment.config_fd`), which is closed.
+        fd: The inherited descriptor (`Assignment.config_fd`); it is closed.
 
     Raises:
-        UsageError: There is none.
+        UsageError: There is no descriptor.
     """
     if fd is None:
         raise UsageError("The launcher of this worker has handed over no config. Start it with `tfdist train`.")
     try:
-        # All workers inherit one open file: its position is not this worker's alone.
+        # All workers inherit the same open file, and so share its position.
         content = os.pread(fd, os.fstat(fd).st_size, 0)
     finally:
         os.close(fd)
