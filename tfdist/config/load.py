@@ -35,7 +35,11 @@ def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> 
         ConfigError: The file cannot be read, or a key is unknown, missing, of a wrong type or impossible. The text
             names the line and the dotted key, what was expected, what was received and the nearest valid key.
     """
-    document = read_document(Path(path))
+    return build_config(read_document(Path(path)), overrides)
+
+
+def build_config(document: Document, overrides: Sequence[str] = ()) -> RunConfig:
+    """Checks the content of a config file that has been read. Arguments and errors are those of `load_config`."""
     for override in overrides:
         document = document.with_override(override)
     content = {"name": _default_name(document.path), **_with_absolute_paths(document)}

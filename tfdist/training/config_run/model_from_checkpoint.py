@@ -7,11 +7,12 @@ from pathlib import Path
 
 import keras
 import tensorflow as tf
-import yaml
 
-from tfdist.config import load_config
+from tfdist.config import RunConfig
 from tfdist.config.dotted_path import search_in
-from tfdist.errors import RunDirError, UsageError
+from tfdist.config.load import build_config
+from tfdist.config.yaml_document import read_document
+from tfdist.errors import ConfigError, RunDirError, UsageError
 from tfdist.rundir import RunDir
 from tfdist.training.config_run.model_builder import build_model
 
@@ -28,11 +29,10 @@ def load_model(run: RunDir, weights: Path) -> keras.Model:
         ConfigError: The config's model cannot be built here.
         RunDirError: The config cannot be read.
     """
-    _check_has_config(run)
+    config = _config_of(run)
     # The run may still be using the GPUs. As in a worker, a dotted path is looked for in the working directory.
     tf.config.set_visible_devices([], "GPU")
     search_in(os.getcwd())
-    config = load_config(run.config_file)
     keras.config.set_dtype_policy(config.precision)
     model = build_model(config, tf.distribute.get_strategy())
     if not model.built:
@@ -46,13 +46,14 @@ def load_model(run: RunDir, weights: Path) -> keras.Model:
     return model
 
 
-def _check_has_config(run: RunDir) -> None:
+def _config_of(run: RunDir) -> RunConfig:
     try:
-        content = yaml.safe_load(run.config_file.read_bytes())
-    except (OSError, yaml.YAMLError) as error:
-        raise RunDirError(f"The config {run.config_file} of the run cannot be read: {error}.") from error
-    if not isinstance(content, dict) or "model" not in content:
+        document = read_document(run.config_file)
+    except ConfigError as error:
+        raise RunDirError(f"The config of the run {run} cannot be read: {error}") from error
+    if "model" not in document.content:
         raise UsageError(
             f"What builds the model of {run} is a script, and not written in its config. Expected a run from a config. "
             "Give a DEST that ends in .weights.h5, and load it into the model that the script builds."
         )
+    return build_config(document)
