@@ -30,7 +30,7 @@ class DeviceListParam(click.ParamType):
 
 
 class SecondsParam(click.ParamType):
-    """A wait: more than nothing, and with an end."""
+    """A finite number of seconds above 0."""
 
     name = "seconds"
 
@@ -61,17 +61,17 @@ def target(does: str) -> Decorator:
 
 
 def seconds(name: str, default: float, text: str) -> Decorator:
-    """A wait that ends, in seconds."""
+    """An option in seconds."""
     return click.option(name, type=SecondsParam(), default=default, show_default=True, metavar="S", help=text)
 
 
 def choice(name: str, values: Sequence[str], default: str, text: str) -> Decorator:
-    """One of a few words."""
+    """An option with a few values."""
     return click.option(name, type=click.Choice(values), default=default, show_default=True, help=text)
 
 
 def show(default: str, text: str) -> Decorator:
-    """`--show`: whose output is seen."""
+    """`--show`: whose output the terminal shows."""
     return choice("--show", ["chief", "all", "none"], default, text)
 
 

@@ -25,7 +25,7 @@ def config() -> None:
 @config.command(cls=Verb)
 @config_arguments
 def show(path: str, overrides: tuple[str, ...]) -> None:
-    """Prints a config as a run would see it: overridden, with every default and absolute file names."""
+    """Prints a config as a run would see it: with overrides, every default and absolute file names."""
     click.echo(dump_yaml(load_config(path, overrides)), nl=False)
 
 

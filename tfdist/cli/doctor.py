@@ -21,9 +21,9 @@ def doctor(ctx: click.Context, /, workers: str | None, index: int | None, as_jso
 
     Without --workers: versions, GPUs, memory, limits, and what a run here would use. With the list, started on each
     host at the same time, also every pair of workers. A running job is never touched. Exits with 0 when nothing fails,
-    with 2 when something here must be set right, with 3 when the cluster would not form.
+    with 2 when something here must be corrected, with 3 when the cluster would not form.
     """
-    # Imported here: what lists the installed packages and measures lines is no business of `tfdist --help`.
+    # Imported here: `tfdist --help` does not need it.
     from tfdist.doctor.doctor_table import render
     from tfdist.doctor.examination import Doctor
 

@@ -52,7 +52,7 @@ class Verbs(click.Group):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            # Of a command that has no workers, or not yet: once it has, it hears signals itself.
+            # A command that has workers handles signals itself.
             click.echo("stopped: Ctrl-C, SIGINT", err=True)
             ctx.exit(INTERRUPTED)
 
@@ -67,5 +67,5 @@ def main() -> None:
     """Trains Keras models over many GPUs and many machines with the numbers of one device."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # A letter that the terminal's encoding lacks, in the name of a run, say, must not end a command.
+            # A character that the terminal's encoding lacks, in the name of a run, say, must not end a command.
             stream.reconfigure(errors="replace")

@@ -66,7 +66,7 @@ def _layout(workers: str | None, nproc: int | None, replicas: int | None, logica
     from tfdist.cluster.cluster_spec import Cluster
     from tfdist.cluster.discover import discover
 
-    # A cluster may be planned for on a machine that is none of its hosts.
+    # This machine need not be one of the cluster's hosts.
     cluster = Cluster.parse(workers) if workers is not None else discover(nproc=nproc).cluster
     return layout_of(cluster, 0 if replicas is not None else count_gpus(), logical, replicas)
 
@@ -90,5 +90,5 @@ def planned(config: RunConfig, membership: Membership, devices: tuple[int, ...] 
         gpus = count_gpus() if devices is None else len(devices)
         return render(plan_run(config, layout_of(membership.cluster, gpus, logical)))
     except TfdistError as error:
-        # The run is not the plan's to end: its workers will say the same, in the report and the record of the failure.
+        # A failing plan does not end the run: its workers will report the same error.
         return f"{config.name}: no plan of its data: {error}"

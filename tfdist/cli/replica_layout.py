@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 
 def layout_of(cluster: Cluster | None, gpus: int, logical: int | None, replicas: int | None = None) -> ClusterSize:
-    """Returns who takes part.
+    """The size of a cluster.
 
     Args:
-        cluster: All workers; None for one.
+        cluster: All workers; None for a single one.
         gpus: GPUs of each host, which its workers share.
         logical: Logical devices that each GPU is split into, or the CPU where there is none.
-        replicas: Of all workers together, when the user says so; None to count devices.
+        replicas: Replicas of all workers together, when the user says so; None to count devices.
 
     Raises:
         UsageError: TensorFlow cannot train so.
@@ -46,8 +46,8 @@ def layout_of(cluster: Cluster | None, gpus: int, logical: int | None, replicas:
 
 
 def count_gpus() -> int:
-    """The GPUs that NVIDIA's driver tells of on this machine."""
-    # Imported here: what asks the driver is no business of `tfdist --help`.
+    """The number of GPUs that NVIDIA's driver reports on this machine."""
+    # Imported here: `tfdist --help` does not need it.
     from tfdist.doctor.machine.nvidia_smi import ask
 
     return len(ask().gpus)

@@ -38,9 +38,9 @@ class Target:
 
 
 def separate(arguments: Sequence[str], valued_options: Collection[str]) -> list[str]:
-    """Puts `--` before a script, or after `-m MODULE`, so that whatever follows is left to it.
+    """Puts `--` before a script, or after `-m MODULE`, so that all further arguments are its own.
 
-    After a config there is nothing to leave to: its arguments are returned as they are.
+    Arguments after a config are returned as they are.
 
     Args:
         arguments: Of `tfdist train`.
@@ -60,7 +60,7 @@ def separate(arguments: Sequence[str], valued_options: Collection[str]) -> list[
 
 
 def choose_target(module: str | None, arguments: Sequence[str]) -> Target:
-    """Decides what is to be run, and makes sure that it is there.
+    """Chooses the target, and checks that it exists.
 
     Args:
         module: The value of `-m`.
@@ -93,7 +93,7 @@ def choose_target(module: str | None, arguments: Sequence[str]) -> Target:
 
 
 def check_overrides(target: Target, overrides: Sequence[str]) -> None:
-    """Makes sure that `--set` is given with a config alone. Raises `UsageError` when it is not."""
+    """Raises `UsageError` when `--set` is given without a config."""
     if overrides and target.kind != "config":
         raise UsageError(
             f"--set overrides an entry of a config, and {target.target} is none. Expected a CONFIG.yaml. "

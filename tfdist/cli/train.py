@@ -80,7 +80,7 @@ def train(
     after a script or a module everything is its own.
     """
     target = choose_target(module, arguments)
-    # Imported here: --help need not load what starts a job.
+    # Imported here: `tfdist train --help` does not need it.
     from tfdist.cluster.discover import discover
     from tfdist.cluster.interfaces import own_addresses
     from tfdist.launch.job import run_job
@@ -94,7 +94,7 @@ def train(
 
 
 def _job(target: Target, **options: Any) -> JobSpec:
-    """The job: the options of the command line, and what a config says where they are silent."""
+    """The job, from the command line and, for what that leaves open, the config."""
     from tfdist.launch.job_spec import JobSpec
 
     overrides = options.pop("overrides")

@@ -123,7 +123,7 @@ def _compare(options: dict[str, Any]) -> tuple[int, str, dict[str, Any]]:
 
 
 def _kill(options: dict[str, Any]) -> tuple[int, str, dict[str, Any]]:
-    """A run that is killed against one that is not: the same three."""
+    """A killed run against an untouched one: the same three."""
     from tfdist.verify.killing.kill_json import to_json
     from tfdist.verify.killing.kill_spec import KillSpec
     from tfdist.verify.killing.kill_table import render
@@ -154,7 +154,7 @@ def _target_options(target: Target, overrides: tuple[str, ...], seed: int | None
 
 
 def _check_kill(ctx: click.Context, options: dict[str, Any]) -> None:
-    """Whether the options are those of the one comparison or of the other."""
+    """Checks that the options belong to the same kind of comparison."""
     others = _NOT_WITH_KILL if options["kill"] else ("kills",)
     given = [name for name in others if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT]
     if given and options["kill"]:
@@ -173,7 +173,7 @@ def _write_report(report: str, document: dict[str, Any]) -> None:
 
 
 def _check_report(report: str | None) -> None:
-    """Before minutes of runs, whether their outcome can be written."""
+    """Checks that the report can be written, before minutes of runs."""
     # Unlike Path.is_dir, os.path.isdir has no error for a directory that is closed to this user.
     if report is not None and (not os.path.isdir(Path(report).parent) or os.path.isdir(report)):
         raise UsageError(

@@ -27,10 +27,10 @@ class Check:
     """One check and its outcome.
 
     Attributes:
-        name: What was looked at, in a word or three.
-        status: How it ended.
-        found: What was found.
-        advice: What to do; empty where nothing is to be done.
+        name: What was checked, in one to three words.
+        status: The outcome.
+        found: The finding.
+        advice: What to do; empty when nothing is.
         code: What the command exits with when this fails: 2 or 3.
     """
 
@@ -63,11 +63,11 @@ def fail(name: str, found: str, advice: str, code: int = LOCAL_CODE) -> Check:
 
 
 def exit_code(failed: Iterable[int]) -> int:
-    """The exit code of the command, from those of all that failed: what must be set right here comes first."""
+    """The exit code of the command, from those of all failed checks: a fault of this machine comes first."""
     return min(failed, default=0)
 
 
 def worst(statuses: Iterable[CheckStatus]) -> CheckStatus:
-    """The most serious of some outcomes; ok of none."""
+    """The most serious of some outcomes; ok when there are none."""
     order = list(CheckStatus)
     return max(statuses, key=order.index, default=CheckStatus.OK)

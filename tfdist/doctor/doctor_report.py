@@ -11,11 +11,11 @@ from tfdist.doctor.mesh.pair import Pair
 
 @dataclass(frozen=True)
 class DoctorReport:
-    """What was found.
+    """Findings on one machine and its connections.
 
     Attributes:
-        host: On which machine.
-        checks: Of this machine.
+        host: The machine.
+        checks: The checks of this machine.
         workers: Index -> address of every worker; empty when connections were not asked for.
         pairs: Every connection that is known of, ordered.
     """
@@ -36,7 +36,7 @@ class DoctorReport:
         return worst(one.status for one in self._all())
 
     def count(self, status: CheckStatus) -> int:
-        """How many checks and connections ended so."""
+        """How many checks and connections have this outcome."""
         return sum(one.status is status for one in self._all())
 
     def _all(self) -> list[Check | Pair]:

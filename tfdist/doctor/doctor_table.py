@@ -42,7 +42,7 @@ def _checks(checks: Sequence[Check]) -> Iterator[str]:
 def _connections(report: DoctorReport) -> Iterator[str]:
     count = len(report.workers)
     yield f"Connections of the {count} workers, each as the host that called found it (bandwidth is rough):"
-    # Of many that are well, one line tells; what is not well has lines of its own.
+    # Many good connections share one line; each bad one has lines of its own.
     good = [pair for pair in report.pairs if pair.status is CheckStatus.OK]
     shown = [pair for pair in report.pairs if pair.status is not CheckStatus.OK or len(good) <= _MOST_GOOD]
     heading, *lines = table([_HEADINGS, *(_row(pair, report.workers) for pair in shown)], "lllllll", indent="  ")
@@ -63,7 +63,7 @@ def _sources(pair: Pair) -> str:
 
 
 def _row(pair: Pair, workers: Sequence[str]) -> tuple[str, ...]:
-    # An address in the list that is a name is shown with what it led to.
+    # A name in the list is shown with the address that it resolves to.
     listed = workers[pair.target]
     host = listed.rpartition(":")[0].strip("[]")
     address = f"{listed} ({pair.address})" if pair.address and pair.address != host else listed

@@ -34,7 +34,7 @@ class Doctor:
     seconds: float = 60.0
 
     def examine(self, tell: Callable[[str], None]) -> DoctorReport:
-        """Checks, and reports.
+        """Runs the checks.
 
         Args:
             tell: Called with progress messages.

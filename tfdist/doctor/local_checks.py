@@ -30,7 +30,7 @@ def check_here(
 
     Args:
         membership: Who takes part, as the command line says; None to look in the environment as `tfdist train` does.
-        seconds: How long NVIDIA's driver and TensorFlow together may take to be asked.
+        seconds: How long the queries of NVIDIA's driver and TensorFlow may take together.
         clock: Seconds, never going back.
     """
     environ = run_variables()

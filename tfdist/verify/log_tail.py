@@ -11,11 +11,11 @@ TAIL_BYTES = 1 << 20
 
 
 def last_line(log: Path, tail_bytes: int = TAIL_BYTES) -> str:
-    """The last line that a worker wrote, TensorFlow's own messages apart; empty where it has no log.
+    """The last line of a worker's log, without TensorFlow's own messages; empty where it has no log.
 
     Args:
         log: Its log file.
-        tail_bytes: At the end of the file, in which the line is looked for: a long run's log does not fit into memory.
+        tail_bytes: How much of the end is searched: a long run's log does not fit into memory.
     """
     try:
         with log.open("rb") as file:

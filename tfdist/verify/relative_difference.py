@@ -20,14 +20,14 @@ def relative(a: float, b: float) -> float:
 
 
 def relative_arrays(a: np.ndarray, b: np.ndarray, least: float = 0.0) -> float:
-    """The root mean square of the differences over that of the elements, the larger of both arrays'.
+    """The root mean square of the differences over the larger one of both arrays' elements.
 
-    A mean, as rounding may turn the sign of a gradient element that is nearly 0, and some optimizers know signs alone.
+    A mean, because rounding may turn the sign of a gradient element near 0, and some optimizers use only the sign.
 
     Args:
-        a: Of any shape.
-        b: An array that differs in shape is infinitely far away.
-        least: Below this the magnitude of the elements does not count as smaller.
+        a: An array of any shape.
+        b: The other one; infinitely far away where its shape differs.
+        least: The least magnitude that the difference is divided by.
     """
     if a.shape != b.shape:
         return math.inf
@@ -43,12 +43,12 @@ def relative_arrays(a: np.ndarray, b: np.ndarray, least: float = 0.0) -> float:
 
 
 def root_mean_square(array: np.ndarray) -> float:
-    """That of the elements of a float64 array; 0 for an empty one."""
+    """The root mean square of a float64 array; 0 for an empty one."""
     largest = float(np.max(np.abs(array), initial=0.0))
     # Not of the elements themselves: in float64 their squares may be infinite, or 0.
     return largest * float(np.sqrt(np.mean(np.square(array / largest)))) if 0 < largest < math.inf else largest
 
 
 def json_number(value: float | None) -> float | str | None:
-    """A number for JSON, which has none that are not finite: these become texts."""
+    """A number for JSON, where NaN and infinities become texts."""
     return value if value is None or math.isfinite(value) else str(value)

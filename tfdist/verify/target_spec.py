@@ -25,13 +25,13 @@ class TargetSpec:
         name: What the run is called.
         args: The script's own arguments.
         config: What is trained, read once for all runs; None for a script or a module.
-        seed: Of every run.
+        seed: The seed of every run.
         devices: GPUs to use; None for all.
         memory_limit: MiB of a logical GPU.
         start_timeout: Seconds in which the workers must find one another.
         step_timeout: Seconds that a step may take.
         show: Whose output the terminal shows.
-        verbose: Say more.
+        verbose: Whether launchers say more.
         keep: Where the run directories stay; None to remove them.
     """
 

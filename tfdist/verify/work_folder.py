@@ -15,19 +15,19 @@ from tfdist.errors import UsageError
 
 @dataclass
 class WorkFolder:
-    """Where the run directories are, and whether they stay."""
+    """The folder of the run directories, and whether it stays."""
 
     path: Path
     kept: bool
 
     def keep(self) -> None:
-        """Lets them stay: their logs are needed."""
+        """Keeps the run directories, for their logs."""
         self.kept = True
 
 
 @contextlib.contextmanager
 def open_folder(keep: str | None) -> Iterator[WorkFolder]:
-    """A temporary folder, which goes at the end, or `keep`, which stays. Raises `UsageError` when it cannot be used."""
+    """A temporary folder, removed at the end, or `keep`, which stays. Raises `UsageError` if that cannot be used."""
     if keep is None:
         folder = WorkFolder(Path(tempfile.mkdtemp(prefix="tfdist-verify-")), kept=False)
     else:

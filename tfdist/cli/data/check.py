@@ -55,7 +55,7 @@ def check(
 
 
 def _checker(kind: str, files: Sequence[Path], columns: list[str] | None, separator: str) -> tuple[Any, Any]:
-    """What checks files of a format, and its argument."""
+    """The checker of a format's files, and its argument."""
     from tfdist.data.tools.file_checks import make_checker
     from tfdist.data.tools.line_checks import CsvRules, TextRules, make_line_checker
 

@@ -31,7 +31,7 @@ class NamesParam(click.ParamType):
 
 
 processes_option = click.option(
-    "--processes", type=click.IntRange(min=1), metavar="N", help="That work at once; default: one a core."
+    "--processes", type=click.IntRange(min=1), metavar="N", help="Processes at once; default: one a core."
 )
 
 
@@ -66,7 +66,7 @@ def for_each(
     length: int,
     label: str,
 ) -> list[Any]:
-    """What becomes of each file, in the order of the files."""
+    """Works on each file in several processes; returns the results in the order of the files."""
     from tfdist.data.tools.process_pool import TaskProgress, run_in_processes
 
     results: dict[Path, Any] = {}

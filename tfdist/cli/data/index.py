@@ -21,7 +21,7 @@ def index(
     """Finds where the records of files lie, so that no run needs to.
 
     GLOB is a file or a pattern of TFRecord, CSV or text files. The index of each is kept beside it, or in
-    ~/.cache/tfdist where that cannot be written, and is made anew when the file changes.
+    ~/.cache/tfdist where that cannot be written, and is made again when the file changes.
     """
     from tfdist.data.files.file_patterns import matching
     from tfdist.data.tools.index_builder import make_indexer

@@ -29,7 +29,7 @@ class CommandResult:
 
 
 def run(command: Sequence[str], seconds: float, stdin: int = subprocess.DEVNULL) -> CommandResult:
-    """Runs a command, in a session of its own, and ends it with all that it started there when its time is up.
+    """Runs a command in a session of its own; when its time is up, ends it with everything that it started there.
 
     Args:
         command: What to run.
@@ -56,14 +56,14 @@ def run(command: Sequence[str], seconds: float, stdin: int = subprocess.DEVNULL)
 
 
 def _end(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
-    """Kills the command; returns what it has said."""
+    """Kills the command; returns its output so far."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     try:
         return process.communicate(timeout=_LEAVE_SECONDS)
     except subprocess.TimeoutExpired as expired:
-        # What waits in the kernel for a driver that does not answer cannot be killed, and what has left the session
-        # may keep the pipes open: neither is waited for.
+        # A process that waits in the kernel for a driver cannot be killed, and one that has left the session may keep
+        # the pipes open: neither is waited for.
         for pipe in (process.stdout, process.stderr):
             if pipe is not None:
                 pipe.close()

@@ -13,7 +13,7 @@ _SHOWN = 200
 
 
 def check_cluster(found: Membership | ClusterError) -> Check:
-    """What `tfdist train` would take for its cluster with the same options."""
+    """The cluster that `tfdist train` would form with the same options."""
     if isinstance(found, ClusterError):
         return fail("cluster", str(found), "Correct it, or say it with --workers LIST.", found.exit_code)
     if found.cluster is None:

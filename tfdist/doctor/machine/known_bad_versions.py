@@ -18,7 +18,7 @@ class KnownBad:
         matches: Whether some versions are such a combination.
         reason: What goes wrong.
         advice: What to do.
-        fails: Whether tfdist cannot train with it; else it is worth a warning.
+        fails: Whether tfdist cannot train with it; otherwise it is a warning.
     """
 
     matches: Callable[[Versions], bool]
@@ -28,7 +28,7 @@ class KnownBad:
 
 
 def known_bad(versions: Versions) -> list[KnownBad]:
-    """The known-bad combinations that some installed versions are."""
+    """The known-bad combinations among some installed versions."""
     return [entry for entry in TABLE if entry.matches(versions)]
 
 

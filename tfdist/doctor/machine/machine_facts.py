@@ -42,7 +42,7 @@ class MachineFacts:
 
 
 def this_machine() -> MachineFacts:
-    """Asks the system."""
+    """Reads the facts from the system."""
     memory, free = _memory()
     soft, hard = (None if n == resource.RLIM_INFINITY else n for n in resource.getrlimit(resource.RLIMIT_NOFILE))
     return MachineFacts(

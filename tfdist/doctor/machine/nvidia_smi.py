@@ -12,7 +12,7 @@ _FIELDS = ("index", "name", "driver_version", "memory.total", "memory.free", "co
 COMMAND = ("nvidia-smi", f"--query-gpu={','.join(_FIELDS)}", "--format=csv,noheader,nounits")
 _DEVICE = Path("/dev/nvidiactl")
 MOST_SECONDS = 10.0
-"""A driver that is well answers sooner, on a machine of many GPUs too."""
+"""A healthy driver answers sooner, even with many GPUs."""
 _MIB = 1 << 20
 
 
@@ -39,11 +39,11 @@ class Gpu:
 
 @dataclass(frozen=True)
 class NvidiaDriver:
-    """What NVIDIA's driver tells.
+    """What NVIDIA's driver reports.
 
     Attributes:
         gpus: The GPUs.
-        problem: Why they could not be asked for; empty when they could.
+        problem: Why they are not known; empty when they are.
     """
 
     gpus: tuple[Gpu, ...] = ()

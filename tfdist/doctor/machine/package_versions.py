@@ -40,7 +40,7 @@ def check_versions(versions: Versions) -> list[Check]:
         (fail if entry.fails else warn)("versions", f"{entry.reason} ({said})", entry.advice)
         for entry in known_bad(versions)
     ]
-    # What is known to fail needs no word on whether it was tested.
+    # Of a combination that is known to fail it does not matter whether it was tested.
     return bad if any(check.status is CheckStatus.FAIL for check in bad) else [_tested(versions, said), *bad]
 
 

@@ -26,11 +26,11 @@ _GPU_PACKAGES = "pip install 'tensorflow[and-cuda]>=2.21,<2.22'"
 
 
 def check_tensorflow(found: TensorFlowFacts | BrokenTensorFlow, nvidia: NvidiaDriver) -> list[Check]:
-    """Judges what the probe told.
+    """Judges what the probe found.
 
     Args:
-        found: What it told.
-        nvidia: What the driver tells.
+        found: The facts.
+        nvidia: What the driver reports.
     """
     if isinstance(found, BrokenTensorFlow):
         return [_broken(found)]
@@ -98,11 +98,11 @@ def _number(capability: str) -> int:
 
 
 def check_run(found: TensorFlowFacts | BrokenTensorFlow, membership: Membership | None) -> list[Check]:
-    """What a run here would use; nothing where TensorFlow is broken, which is said already.
+    """What a run here would use; nothing where TensorFlow is broken, which another check reports.
 
     Args:
-        found: What the probe told.
-        membership: Who would take part in a run; None when that cannot be known.
+        found: The facts.
+        membership: The cluster of a run; None when it is not known.
     """
     name = "a run here"
     if isinstance(found, BrokenTensorFlow):

@@ -21,7 +21,7 @@ _SHOWN_LINES = 12
 
 @dataclass(frozen=True)
 class ProbeRequest:
-    """What a worker here would be.
+    """The worker that a run would start here.
 
     Attributes:
         workers: Workers of the cluster.
@@ -68,11 +68,11 @@ class TensorFlowFacts:
 
 @dataclass(frozen=True)
 class BrokenTensorFlow:
-    """TensorFlow did not get as far as telling.
+    """TensorFlow failed before it reported anything.
 
     Attributes:
         what: What happened, such as `failed at 'import TensorFlow': ImportError: ...`.
-        output: The last lines that the process wrote; of one that hung, where it did, innermost first.
+        output: The last lines that the process wrote; if it hung, its stack, innermost call first.
         hung: Whether it took longer than it was given.
     """
 
@@ -83,7 +83,7 @@ class BrokenTensorFlow:
 
 def probe(request: ProbeRequest, command: Sequence[str] = COMMAND) -> TensorFlowFacts | BrokenTensorFlow:
     """Runs the probe, bounded by `request.seconds` and a little."""
-    # Nothing is ever written: the process ends when this one does, and with it the pipe.
+    # Nothing is written to the pipe: its end tells the process that this one is gone.
     theirs, ours = os.pipe()
     try:
         ran = run([*command, json.dumps(asdict(request))], request.seconds + _KILL_AFTER_SECONDS, theirs)
@@ -95,13 +95,13 @@ def probe(request: ProbeRequest, command: Sequence[str] = COMMAND) -> TensorFlow
 
 
 def understand(out: str, err: str, code: int, hung: float | None) -> TensorFlowFacts | BrokenTensorFlow:
-    """Makes sense of what the process printed and how it ended.
+    """Reads the facts from what the process printed and how it ended.
 
     Args:
         out: Its standard output.
         err: Its standard error.
         code: Its exit code, negative for a signal.
-        hung: After how many seconds it was found to hang; None when it ended by itself.
+        hung: The seconds after which it hung; None when it ended by itself.
     """
     stage = "start"
     for message in _messages(out):

@@ -18,7 +18,7 @@ class Span:
     Attributes:
         since: When it started, in seconds since 1970 (UTC).
         at: When it ended.
-        seconds: Where they went; they add up to `at - since`.
+        seconds: Seconds of each kind of time; they add up to `at - since`.
         first: Training batches of the run that were done when it started.
         last: Those that were done when it ended; the same where it trained none.
     """
@@ -35,9 +35,9 @@ class AttemptAccount:
     """One attempt: a start of the workers, with everything until the next start.
 
     Attributes:
-        number: From 0.
-        spans: In the order of time; at least one.
-        lost: Steps of it that a later attempt has done, or will do, again.
+        number: Its number, from 0.
+        spans: Its spans in order; at least one.
+        lost: Its steps that a later attempt does again.
         phase: How it ended; `running` where no line says so: it still runs, or its launcher was killed.
         why: What ended it, in words; empty when it finished.
         opens: Whether a job started with it, by hand or by a scheduler, rather than a restart.
@@ -58,7 +58,7 @@ class AttemptAccount:
 
     @property
     def since(self) -> float:
-        """When it began, in seconds since 1970 (UTC)."""
+        """When it started, in seconds since 1970 (UTC)."""
         return self.spans[0].since
 
     @property
@@ -68,7 +68,7 @@ class AttemptAccount:
 
     @functools.cached_property
     def seconds(self) -> Seconds:
-        """Where they went, over all of it."""
+        """Seconds of each kind of time."""
         return total(span.seconds for span in self.spans)
 
     @property
@@ -96,7 +96,7 @@ class Account:
     """Where the wall time of a run went.
 
     Attributes:
-        attempts: In the order of time; at least one.
+        attempts: Its attempts in order; at least one.
         damaged: Lines of the ledger that could not be read.
     """
 
@@ -105,7 +105,7 @@ class Account:
 
     @functools.cached_property
     def seconds(self) -> Seconds:
-        """Where they went; every kind has its entry, and they add up to `wall`."""
+        """Seconds of every kind of time; they add up to `wall`."""
         return {**dict.fromkeys(TimeKind, 0.0), **total(attempt.seconds for attempt in self.attempts)}
 
     @functools.cached_property
@@ -141,7 +141,7 @@ class Account:
 
 
 def total(parts: Iterable[Seconds]) -> dict[TimeKind, float]:
-    """The sum of what several stretches were spent on."""
+    """The sum over several spans."""
     sums: dict[TimeKind, float] = {}
     for part in parts:
         for kind, seconds in part.items():

@@ -28,7 +28,7 @@ def build_account(entries: Iterable[LedgerEntry], damaged: int = 0, max_spans: i
     Args:
         entries: The lines of its ledger, in their order; each is looked at once.
         damaged: How many could not be read.
-        max_spans: Of one attempt, about; more are merged.
+        max_spans: Spans of one attempt, about; more are merged.
     """
     builder = _Builder(max_spans)
     for entry in entries:
@@ -122,7 +122,7 @@ class _Builder:
     now: float = 0.0
 
     def take(self, entry: LedgerEntry) -> None:
-        """The next line."""
+        """Takes the next line."""
         if isinstance(entry, LedgerEvent) and entry.phase is AttemptPhase.RUNNING:
             self._begin(entry)
         elif self.attempts and entry.attempt == self.attempts[-1].number:
@@ -149,7 +149,7 @@ class _Builder:
         self._fill(interval.since, TimeKind.OTHER if attempt.heard else TimeKind.START_UP)
         attempt.heard = True
         since, at = max(self.now, interval.since), max(self.now, interval.at)
-        # By the clocks of one machine none is laid over another; a clock that was set must not break the sum.
+        # Intervals of one machine do not overlap, unless its clock was set, which must not break the sum.
         part = (at - since) / (interval.at - interval.since) if interval.at > interval.since else 0.0
         seconds = {_KINDS[kind]: spent * part for kind, spent in interval.seconds.items()}
         rest = at - since - sum(seconds.values())
@@ -188,7 +188,7 @@ def _without_lost(attempts: Sequence[AttemptAccount]) -> list[AttemptAccount]:
 
 
 def _replayed(attempt: AttemptAccount, again: int) -> AttemptAccount:
-    """The attempt, whose steps after `again` are done again."""
+    """The attempt, with its steps after `again` replayed."""
     spans = [_replayed_span(span, again) for span in attempt.spans]
     if attempt.begun_at is None or attempt.reached is None:
         return attempt

@@ -30,7 +30,7 @@ LABELS: Mapping[TimeKind, str] = MappingProxyType(
 
 
 def percent(part: float, whole: float) -> str:
-    """`83.1 %`, or `-` of nothing."""
+    """`83.1 %`, or `-` when the whole is 0."""
     return f"{100 * part / whole:.1f} %" if whole else "-"
 
 
@@ -67,7 +67,7 @@ def _ending(attempt: AttemptAccount, unheard: str) -> str:
 
 
 def steps_of(attempt: AttemptAccount) -> str:
-    """From which step to which an attempt went, and how many of them are done again."""
+    """The steps from and to which an attempt trained, and how many of them are done again."""
     if attempt.begun_at is None:
         return "-"
     again = f", {attempt.lost:,} again" if attempt.lost else ""

@@ -13,13 +13,13 @@ Column = Mapping[TimeKind, float]
 
 
 def columns(account: Account, most: int = MAX_COLUMNS) -> list[Column]:
-    """What the time of each column was spent on, in seconds; they add up to the run's.
+    """Seconds of each kind of time in each column; they add up to the run's.
 
     A span that lies in several columns gives each its part, as if its kinds were spread evenly.
 
     Args:
-        account: With the time between jobs left out.
-        most: How many columns.
+        account: The account; time between jobs is not in the chart.
+        most: Number of columns.
     """
     if not account.wall:
         return []
@@ -37,7 +37,7 @@ def columns(account: Account, most: int = MAX_COLUMNS) -> list[Column]:
 
 
 def _places(begun: float, length: float, width: float, most: int) -> range:
-    """The columns that a stretch lies in."""
+    """The columns that a span lies in."""
     if length <= 0:
         return range(0)
     return range(min(most - 1, int(begun / width)), min(most - 1, int((begun + length) / width)) + 1)

@@ -152,7 +152,7 @@ def _marks(account: Account) -> list[str]:
         x = _WIDTH * done / account.wall if account.wall else 0.0
         if done:
             cells.append(f'<path d="M{x:.1f} 0V{_CHART_HEIGHT + 6}" stroke="#111" stroke-dasharray="4 3"/>')
-        # A crowd of restarts keeps its lines, and names those that there is room for.
+        # Every restart has its line; labels only where there is room.
         if x - last > 80 and x < _WIDTH - 150:
             cells.append(f'<text x="{x + 2:.1f}" y="{_CHART_HEIGHT + 18}">attempt {attempt.number}</text>')
             last = x
@@ -166,7 +166,7 @@ def _box(
     left: float, top: float, width: float, height: float, kind: TimeKind, title: str, *, border: bool = True
 ) -> str:
     fill = f"url(#{kind.value})" if kind in _HATCHED else _COLOURS[kind]
-    # Without softened edges no line shows between two columns.
+    # Crisp edges leave no gap between two columns.
     edge = ' stroke="#111" stroke-width="1"' if border else ' shape-rendering="crispEdges"'
     return (
         f'<rect x="{left:.2f}" y="{top + 1:.2f}" width="{width:.2f}" height="{height:.2f}" fill="{fill}"{edge}>'
@@ -182,7 +182,7 @@ def _svg(height: float, cells: Sequence[str], label: str) -> str:
 
 
 def _patterns() -> str:
-    """Hatching for what is lost."""
+    """Hatching for lost time."""
     made = (
         f'<pattern id="{kind.value}" width="8" height="8" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
         f'<rect width="8" height="8" fill="{_COLOURS[kind]}"/><path d="M0 0V8" stroke="#fff" stroke-width="3"/>'
@@ -240,5 +240,5 @@ def _spoken(account: Account) -> str:
 
 
 def _text(text: str) -> str:
-    # As in the table: neither a control character nor a byte of a path that is no UTF-8 may stand in a document.
+    # Control characters and bytes that are no UTF-8 must not be in a document.
     return html.escape(printable(text))

@@ -18,13 +18,13 @@ _STEPPING = (TimeKind.STEP, TimeKind.INPUT, TimeKind.REPLAY)
 
 @dataclass(frozen=True)
 class Recovery:
-    """One restart that came to a step.
+    """One restart that reached a step.
 
     Attributes:
-        attempt: The number of the attempt that it began.
+        attempt: The number of the attempt that it started.
         seconds: Part -> seconds. `ending` is from the notice until no worker was left, `delay` from then until they
             were started again; the others are kinds of time of the attempt until its first batch was done.
-        again: Steps done since the restart before, that came to a step, which this or a later attempt does again.
+        again: Steps done since the last restart that reached a step, which this or a later attempt does again.
     """
 
     attempt: int
@@ -38,7 +38,7 @@ class Recovery:
 
 
 def recoveries(attempts: Sequence[AttemptAccount]) -> tuple[Recovery, ...]:
-    """Every restart of a run that its launcher noted and that came to a step, in the order of time."""
+    """Every restart of a run that its launcher recorded and that reached a step, in order."""
     found: list[Recovery] = []
     again = 0
     for before, after in zip(attempts, attempts[1:], strict=False):
@@ -55,7 +55,7 @@ def _seconds(before: AttemptAccount, after: AttemptAccount) -> dict[str, float] 
     first = next((place for place, span in enumerate(after.spans) if span.last > span.first), None)
     if after.opens or first is None or before.noticed is None or before.ended is None:
         return None
-    # The line of the first step may have further ones.
+    # The interval of the first step may have further ones.
     spent = total(span.seconds for span in after.spans[: first + 1])
     starting = {kind.value: spent.get(kind, 0.0) for kind in STARTING}
     rest = sum(seconds for kind, seconds in spent.items() if kind not in (*STARTING, *_STEPPING))

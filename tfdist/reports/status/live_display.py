@@ -15,7 +15,7 @@ class LiveDisplay:
     as it was, with the last picture on it.
 
     Args:
-        stream: Where to; a terminal or anything else.
+        stream: The terminal, file or pipe to write to.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -24,7 +24,7 @@ class LiveDisplay:
         self._is_first = True
 
     def size(self) -> tuple[int | None, int | None]:
-        """The columns and lines that a picture may have; None for any, where this is no terminal."""
+        """The columns and lines that a picture may have; None for any number, when this is no terminal."""
         columns, lines = self._terminal_size()
         # The cursor stands in the line below the picture. The last column wraps on some terminals.
         return (columns and max(1, columns - 1)), (lines and max(1, lines - 1))
@@ -53,5 +53,5 @@ class LiveDisplay:
 
 
 def _rows(line: str, columns: int) -> int:
-    """Rows of the screen that a line takes, which may have grown narrower since."""
+    """Rows of the screen that a line takes; the screen may have become narrower since."""
     return max(1, -(-len(line) // columns))

@@ -42,7 +42,7 @@ class RunCondition(enum.StrEnum):
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more is to be expected."""
+        """Whether the run has ended."""
         return self in (RunCondition.DONE, RunCondition.FAILED, RunCondition.STOPPED)
 
 
@@ -51,11 +51,11 @@ class WorkerStatus:
     """One worker.
 
     Attributes:
-        state: What it says of itself.
-        presence: Whether its process is there.
+        state: Its state file.
+        presence: Whether its process exists.
         quiet: Seconds since its last progress; since its state was written when there was none.
         silent: Seconds since its state was written.
-        lag: How slow it is beside the others; None while that is not known.
+        lag: How slow it is compared with the others; None while unknown.
         remarks: What is unusual.
     """
 
@@ -68,7 +68,7 @@ class WorkerStatus:
 
     @property
     def is_straggling(self) -> bool:
-        """Whether it is slower than the others by more than what is usual, over its last 50 steps."""
+        """Whether it was markedly slower than the others over its last 50 steps."""
         return self.lag is not None and self.lag.is_straggling and self.state.step >= STEPS
 
 
@@ -77,8 +77,8 @@ class RunStatus:
     """A run at one moment.
 
     Attributes:
-        snapshot: What was read.
-        now: When, in seconds since 1970 (UTC).
+        snapshot: The files that were read.
+        now: The time, in seconds since 1970 (UTC).
         condition: What the run is doing, or how it ended.
         attempt: Number of the current attempt, from 0.
         reason: Why, in one line; empty where the condition says it all.
@@ -99,8 +99,8 @@ def judge(snapshot: Snapshot, presences: Mapping[int, Presence], launcher: Prese
     """Judges what a run is doing.
 
     Args:
-        snapshot: What its directory says.
-        presences: Whether the workers' processes are there, by the workers' indices.
+        snapshot: What its directory holds.
+        presences: Worker index -> whether its process exists.
         launcher: Whether the launcher that wrote the job's state is alive; None without one.
         now: Seconds since 1970 (UTC).
     """

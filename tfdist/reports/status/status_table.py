@@ -29,9 +29,9 @@ def render(status: RunStatus, width: int | None = None, height: int | None = Non
     """The whole picture, without a newline at its end.
 
     Args:
-        status: What is shown.
-        width: Columns that there are; longer lines are cut. None for any.
-        height: Lines that there are; the fastest workers are left out when they do not fit. None for any.
+        status: The status.
+        width: Columns of the terminal; longer lines are cut. None for no limit.
+        height: Lines of the terminal; the fastest workers are left out when they do not fit. None for no limit.
     """
     head = _head(status)
     body = _table(status.rows) if status.rows else []

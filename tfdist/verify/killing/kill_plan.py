@@ -13,13 +13,13 @@ def choose_kills(trace: Trace, workers: int, number: int, seed: int) -> tuple[Ki
     """Draws kills such that each attempt resumes from a later checkpoint than the attempt before it.
 
     Args:
-        trace: Of the untouched run's chief.
-        workers: Of the run; each is killed as often as the others, but for one time.
-        number: Of kills.
-        seed: Of the draw.
+        trace: What the untouched run's chief traced.
+        workers: Number of workers; the kills are dealt to them equally.
+        number: How many kills.
+        seed: Seed of the draw.
 
     Returns:
-        In the order of their steps.
+        The kills in the order of their steps.
 
     Raises:
         UsageError: The run is too short for so many, or makes too few checkpoints.
@@ -35,7 +35,7 @@ def choose_kills(trace: Trace, workers: int, number: int, seed: int) -> tuple[Ki
 
 
 def _steps_by_checkpoint(trace: Trace) -> dict[int, list[int]]:
-    """By the number of checkpoints made, from 1, the steps after which there were so many; without the last step."""
+    """Number of checkpoints made, from 1 -> the steps after which there were that many; without the last step."""
     found: dict[int, list[int]] = {}
     for steps in trace.steps[:-1]:
         if steps.saved:

@@ -14,8 +14,8 @@ class KilledAttempt:
     """One attempt of the killed run.
 
     Attributes:
-        begun: Steps of the run that were done before; None where it was ended before its first.
-        ended: Those that were done when it ended.
+        begun: Steps of the run done before its first one; None where it was killed before that.
+        ended: Steps of the run done when it ended.
         kill: What ended it; None for the last, which finished, and for one that failed by itself.
     """
 
@@ -29,8 +29,8 @@ class KillVerification:
     """Outcome of a verification under kills.
 
     Attributes:
-        steps: That the untouched run trained.
-        attempts: Of the run that was killed.
+        steps: Steps that the untouched run trained.
+        attempts: The attempts of the killed run.
         findings: What was compared; empty where a run failed.
         is_repeatable: Whether two untouched runs are the same; None where that was not tried.
         failure: Why there is nothing to compare; None where there is.

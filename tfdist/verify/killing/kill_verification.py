@@ -25,7 +25,7 @@ def verify_killed(spec: KillSpec, tell: Callable[[str], None]) -> KillVerificati
     """Runs the target untouched and killed, and compares.
 
     Args:
-        spec: What and how.
+        spec: The target and the options.
         tell: Called with progress messages.
 
     Raises:
@@ -98,7 +98,7 @@ class _KillVerifier:
         traces.mkdir(parents=True)
         request = TraceRequest(str(traces.absolute()), self.spec.steps, kills)
         run = RunDir(self.folder.path / name)
-        # The launcher may not have heard yet how far an attempt was that is killed after less than a second of steps.
+        # Of an attempt that is killed within a second of its first step, the launcher may not have heard a step yet.
         job = self.spec.job(self.spec.workers, run.path, max_restarts=len(kills), resume="auto", trace=request)
         code = run_job(job)
         if code in STOPPED:
@@ -109,7 +109,7 @@ class _KillVerifier:
 
 
 def _kill_of(attempt: int, ended: int | None, kills: tuple[Kill, ...]) -> Kill | None:
-    """What ended an attempt; None where it got through, or failed before its kill could come."""
+    """The kill that ended an attempt; None where it finished, or failed before its kill."""
     kill = kills[attempt] if attempt < len(kills) else None
     return kill if kill is not None and ended is not None and ended >= kill.step else None
 

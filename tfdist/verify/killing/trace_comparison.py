@@ -20,9 +20,9 @@ class TracedRun:
     """Traces of one run.
 
     Attributes:
-        attempts: Of each attempt, the traces of its workers, the chief's first.
-        ends: The weights at the end on each worker, the chief's first; None where a worker has left none.
-        record: The text of `history.json`; None where the run writes none, as most scripts.
+        attempts: The traces of each attempt's workers, the chief's first.
+        ends: The final weights of each worker, the chief's first; None where a worker has left none.
+        record: The text of `history.json`; None where the run writes none, as most scripts do.
     """
 
     attempts: tuple[tuple[Trace, ...], ...]
@@ -31,7 +31,7 @@ class TracedRun:
 
     @property
     def chief(self) -> Trace:
-        """Of the first attempt."""
+        """The chief's trace of the first attempt."""
         return self.attempts[0][0]
 
 
@@ -42,7 +42,7 @@ class Finding:
     Attributes:
         what: The kind.
         compared: How much was compared, for people.
-        parted: Where they part, the first place only; None where they are the same.
+        parted: The first place where they part; None where they are the same.
         step: Steps of the run at that place; None where it has none.
         relative: How far apart the numbers are there; None where they are no numbers.
     """
@@ -72,7 +72,7 @@ def _resume(killed: TracedRun) -> Finding:
 def _samples(whole: TracedRun, killed: TracedRun) -> Finding:
     expected = {(steps.step, steps.steps): steps for steps in whole.chief.steps}
     traces = [trace for attempt in killed.attempts for trace in attempt]
-    # The chief may have been ended before it wrote down the step in which another worker was killed.
+    # The chief may have been ended before it recorded the step in which another worker was killed.
     own = [steps for attempt in killed.attempts for steps in max(attempt, key=lambda trace: len(trace.steps)).steps]
     done = {step for steps in own for step in range(steps.step - steps.steps + 1, steps.step + 1)}
     again = sum(steps.steps for steps in own) - len(done)
@@ -120,7 +120,7 @@ def _parted(one: Mapping[str, float], other: Mapping[str, float]) -> Iterator[tu
 
 
 def _weights(whole: TracedRun, killed: TracedRun) -> Finding:
-    """Each worker with itself: gradients that are being accumulated, say, are each replica's own."""
+    """Compares each worker with itself: gradients being accumulated, say, are each replica's own."""
     chief = whole.ends[0]
     if chief is None:
         return Finding("weights", "nothing", "the untouched run has left no weights")
@@ -158,7 +158,7 @@ def _distance(one: TracedEnd, other: TracedEnd, name: str) -> float:
 
 
 def attempts_of(killed: TracedRun) -> list[tuple[int | None, int | None]]:
-    """Of each attempt, the steps done before it, and those done with its last by any of its workers."""
+    """For each attempt the steps done before it, and those done by the last step of any of its workers."""
     return [
         (attempt[0].begun, max((trace.ended for trace in attempt if trace.ended is not None), default=None))
         for attempt in killed.attempts

@@ -24,7 +24,7 @@ class Cause:
 
 
 def random_layers(facts: ModelFacts) -> Cause:
-    """The loss parted, and there are layers that draw random numbers."""
+    """The loss differs, and there are layers that draw random numbers."""
     return Cause(
         "random layers",
         f"layers that draw random numbers: {_named(facts.random_layers)}. Each replica draws its own, which is right "
@@ -42,7 +42,7 @@ def statistics(facts: ModelFacts) -> Cause:
 
 
 def metric(names: Sequence[str]) -> Cause:
-    """Only metrics parted."""
+    """Only metrics differ."""
     return Cause(
         "metric",
         f"a metric that is no sum over samples: {_named(names)}. Keras adds up the states of the replicas. Write it "
@@ -52,7 +52,7 @@ def metric(names: Sequence[str]) -> Cause:
 
 
 def own_step(facts: ModelFacts, factor: float | None, replicas: int) -> Cause:
-    """The user's own code trains; `factor` is R or 1/R where the numbers are off by that."""
+    """A custom `train_step` trains; `factor` is R or 1/R if the numbers are off by that, else None."""
     steps = _named(facts.overrides)
     if factor:
         return Cause(
@@ -69,7 +69,7 @@ def own_step(facts: ModelFacts, factor: float | None, replicas: int) -> Cause:
 
 
 def summed(factor: float, replicas: int) -> Cause:
-    """Keras's own step trains, and the numbers are off by `factor`, which is R or 1/R."""
+    """Keras's own step trains, and the numbers are off by `factor`, R or 1/R."""
     return Cause(
         "summed",
         "a loss or add_loss term that is a sum over samples and returned as a scalar: "
@@ -79,7 +79,7 @@ def summed(factor: float, replicas: int) -> Cause:
 
 
 def state(paths: Sequence[str]) -> Cause:
-    """Only weights parted that no optimizer trains."""
+    """Only weights that no optimizer trains differ."""
     return Cause(
         "state",
         f"a layer that changes its own state from the samples it sees: {_named(paths)}. Each replica sees its own: "

@@ -26,7 +26,7 @@ class ComparisonResult:
 
     Attributes:
         label: The run that was compared.
-        reference: The run that it was compared with; None when it is said in the label.
+        reference: The run that it was compared with; None when the label says it.
         verdict: The outcome.
         comparison: Both runs, moment by moment; None where a run is missing.
         causes: Why they parted, the likeliest first.
@@ -50,9 +50,9 @@ class Verification:
     Attributes:
         results: In the order in which they were made.
         least: The least relative tolerance.
-        is_measured: Whether what rounding does was measured.
+        is_measured: Whether the effect of rounding was measured.
         half: Whether the target computes in 16 bits.
-        facts: Of the reference's models, as they were recorded.
+        facts: Recorded facts of the reference's models.
         trained: Steps that the reference trained.
     """
 

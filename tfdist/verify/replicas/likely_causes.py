@@ -24,10 +24,10 @@ def likely_causes(comparison: Comparison, facts: ModelFacts, versus: Versus, rep
     """The most likely causes of a difference, the likeliest first; empty when there is none.
 
     Args:
-        comparison: Of both runs.
-        facts: Of their models.
+        comparison: The comparison of both runs.
+        facts: Facts of their models.
         versus: How the other run differs.
-        replicas: Of the other run.
+        replicas: Replicas of the other run.
     """
     row, first = comparison.first_row, comparison.first()
     if row is None or first is None:

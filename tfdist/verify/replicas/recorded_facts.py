@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """What is known of the models of a run; see `keras_repairs.model_facts`."""
+    """Facts of the models of a run, as `keras_repairs.base.model_facts` finds them."""
 
     random_layers: tuple[str, ...] = ()
     unsynchronized: tuple[str, ...] = ()

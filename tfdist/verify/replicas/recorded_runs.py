@@ -22,7 +22,7 @@ class RecordedRun:
     Attributes:
         code: Its exit code.
         recordings: One a worker, the chief's first; empty when the job failed, or when a worker has none with a step.
-        idle: Those workers.
+        idle: The workers without a recorded step.
         last_line: Of the chief's log, when the job failed; empty where it has none.
     """
 
@@ -49,9 +49,9 @@ def run_variant(spec: VerifySpec, variant: Variant, folder: Path) -> RecordedRun
     """Runs a variant to its last recorded step.
 
     Args:
-        spec: What is run.
-        variant: How.
-        folder: Exists; the run directory and the recordings are made below it.
+        spec: The target and the options.
+        variant: The run.
+        folder: An existing folder, for the run directory and the recordings.
 
     Raises:
         TfdistError: The job could not be started.

@@ -22,12 +22,12 @@ class Difference:
 
     Attributes:
         step: Steps trained until then.
-        kind: What kind of quantity it is.
-        name: Which one: a weight's path, a metric's name.
-        relative: Difference over magnitude; 0 when equal, infinite when only one of both is finite or there at all.
-        allowed: Up to where it is no more than rounding; infinite where nothing can be said.
-        reference: The value on the reference, of kinds that have one number.
-        other: The same on the other run.
+        kind: The kind of quantity.
+        name: A weight's path or a metric's name.
+        relative: Difference over magnitude; 0 when equal, infinite when only one of both exists or is finite.
+        allowed: The largest difference that is rounding; infinite where it is not judged.
+        reference: The value on the reference, for kinds that have one number.
+        other: The value on the other run.
     """
 
     step: int
@@ -40,7 +40,7 @@ class Difference:
 
     @property
     def is_beyond(self) -> bool:
-        """Whether it is more than rounding."""
+        """Whether it is beyond rounding."""
         return self.relative > self.allowed
 
 
@@ -50,19 +50,19 @@ class ComparedMoment:
 
     Attributes:
         step: Steps trained until then; 0 before the first.
-        differences: Of every quantity that both runs have.
+        differences: One for every quantity that both runs have.
     """
 
     step: int
     differences: tuple[Difference, ...]
 
     def of(self, *kinds: QuantityKind) -> list[Difference]:
-        """The differences of some kinds, the largest first; those of which nothing can be said come last."""
+        """The differences of some kinds, the largest first; those that are not judged come last."""
         chosen = [difference for difference in self.differences if difference.kind in kinds]
         return sorted(chosen, key=lambda d: (not math.isfinite(d.allowed), -d.relative))
 
     def parted(self, *kinds: QuantityKind) -> list[Difference]:
-        """What is more than rounding, of some kinds or of all: causes before effects, then the largest first."""
+        """Differences beyond rounding, of some kinds or of all: causes before effects, then the largest first."""
         beyond = [difference for difference in self.of(*(kinds or QUANTITY_KINDS)) if difference.is_beyond]
         return sorted(beyond, key=lambda d: QUANTITY_KINDS.index(d.kind))
 
@@ -72,7 +72,7 @@ class Comparison:
     """Two runs, moment by moment.
 
     Attributes:
-        rows: One a moment that both runs have.
+        rows: One for each moment that both runs have.
     """
 
     rows: tuple[ComparedMoment, ...]
@@ -84,11 +84,11 @@ class Comparison:
 
     @property
     def first_row(self) -> ComparedMoment | None:
-        """The first moment at which anything parted."""
+        """The first moment with a difference beyond rounding."""
         return next((row for row in self.rows if row.parted()), None)
 
     def first(self, *kinds: QuantityKind) -> Difference | None:
-        """What parted first, of some kinds or of all: of the first row in which any did, the foremost."""
+        """The first difference beyond rounding, of some kinds or of all."""
         return next((found[0] for row in self.rows if (found := row.parted(*kinds))), None)
 
     def largest(self, *kinds: QuantityKind) -> Difference | None:
@@ -103,7 +103,7 @@ def compare(reference: Recording, workers: Sequence[Recording], tolerance: Toler
     Args:
         reference: The chief's recording of the reference.
         workers: Every worker's recording of the other run, the chief's first.
-        tolerance: What is rounding.
+        tolerance: How far rounding may go.
     """
     chief = workers[0]
     rows = []
@@ -168,7 +168,7 @@ def _lengths(reference: Recording, workers: Sequence[Recording]) -> Iterator[_Qu
 
 
 def _least(weights: Mapping[str, np.ndarray]) -> float:
-    """The magnitude below which no weight of a model is seen."""
+    """The least magnitude that differences of a model's weights are related to."""
     elements = [array.astype(np.float64).ravel() for array in weights.values()]
     every = np.concatenate(elements) if elements else np.zeros(0)
     return _LEAST_SCALE * root_mean_square(every[np.isfinite(every)])

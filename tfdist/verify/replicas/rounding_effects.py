@@ -19,8 +19,8 @@ def reproduced(reference: Recording, perturbed: Recording, *, half: bool) -> Com
     """Compares what two runs on one replica must have in common: initial weights, data, nearly the first step, length.
 
     Args:
-        reference: Of one replica.
-        perturbed: The same, with weights moved after they were first recorded.
+        reference: The recording on one replica.
+        perturbed: The recording of the same run with weights moved after they were first recorded.
         half: Whether layers compute in 16 bits.
     """
     rows = compare(reference, [perturbed], Tolerance(_REPRODUCED[half], half=half)).rows
@@ -38,7 +38,7 @@ def measure_tolerance(reference: Recording, perturbed: Recording, *, half: bool)
     for number, row in enumerate(compare(reference, [perturbed], Tolerance(least)).rows):
         for difference in row.differences:
             key = (difference.kind, difference.name)
-            # A number that happens to agree once says nothing of what may happen to it.
+            # That a number agrees once does not mean that rounding never moves it.
             worst[key] = max(worst.get(key, 0.0), difference.relative)
             measured[(number, *key)] = worst[key]
     return Tolerance(least, half, measured)

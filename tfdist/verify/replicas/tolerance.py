@@ -43,9 +43,9 @@ class Tolerance:
     measured: Mapping[tuple[int, QuantityKind, str], float] = field(default_factory=dict)
 
     def allowed(self, number: int, kind: QuantityKind, name: str) -> float:
-        """The relative difference up to which a quantity of moment `number` is the same; inf where any is."""
+        """The largest relative difference of a quantity at moment `number` that is rounding; inf for any."""
         if kind == "steps":
-            return 0.0  # another number is no rounding, whatever was measured
+            return 0.0  # a different number of steps is never rounding
         if kind == "data":
             return DATA_TOLERANCE
         if kind == "copies" or (kind == "weights" and number == 0):

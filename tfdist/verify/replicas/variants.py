@@ -17,10 +17,10 @@ class Variant:
         label: Its name in the report.
         versus: How it differs from that run.
         workers: Its processes.
-        replicas: Of all its processes.
+        replicas: Replicas of all its processes.
         communication: Its collectives.
-        jit_compile: Whether models are compiled with XLA; None as the target has it.
-        precision: The dtype policy; None as the target has it.
+        jit_compile: Whether models are compiled with XLA; None for the target's choice.
+        precision: The dtype policy; None for the target's choice.
         perturbed: Whether the weights are moved by a rounding error.
         reference: The label of the run that it is compared with.
     """
@@ -41,8 +41,8 @@ class Unavailable:
     """A comparison that cannot be made.
 
     Attributes:
-        label: What it would have been called.
-        reason: Why not.
+        label: The label that its run would have.
+        reason: Why it cannot be made.
     """
 
     label: str
@@ -58,7 +58,7 @@ def variants(spec: VerifySpec, gpus: int, *, jit_compile: bool, half: bool) -> l
 
     Args:
         spec: The command line.
-        gpus: That TensorFlow sees here.
+        gpus: GPUs that TensorFlow sees here.
         jit_compile: Whether the target compiles with XLA.
         half: Whether it computes in 16 bits.
     """

@@ -25,7 +25,7 @@ def verify(spec: VerifySpec, tell: Callable[[str], None]) -> Verification:
     """Runs the target in every way that was asked for, and compares.
 
     Args:
-        spec: What and how.
+        spec: The target and the options.
         tell: Called with progress messages.
 
     Raises:
@@ -78,7 +78,7 @@ class _Verifier:
         )
 
     def _tolerance(self, facts: ModelFacts) -> tuple[Tolerance, list[ComparisonResult]]:
-        """What is rounding, and what came of measuring it where that went wrong."""
+        """The tolerance, and the result of measuring it if that failed."""
         if self.spec.tolerance is not None:
             return Tolerance(self.spec.tolerance), []
         floor = Tolerance(HALF if facts.half else FLOAT32, half=facts.half)
@@ -138,7 +138,7 @@ def _judged(variant: Variant, comparison: Comparison, facts: ModelFacts) -> Comp
 
 
 def _unmet_request(variant: Variant, facts: ModelFacts, other: RecordedRun) -> str | None:
-    """What a run was asked to be and was not, since the target decides it in a way that cannot be overruled."""
+    """The request that a run did not meet, because the target itself decides it; None when it met all."""
     models = other.recordings[0].facts["models"]
     if variant.precision == "float32" and facts.half:
         return "layers of the target name a 16-bit dtype of their own."

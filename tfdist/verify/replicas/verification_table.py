@@ -26,8 +26,8 @@ def render(verification: Verification, steps: int) -> str:
     """All comparisons, one below the other, and the verdict.
 
     Args:
-        verification: What was found.
-        steps: That were asked for.
+        verification: The results.
+        steps: Steps that were asked for.
     """
     head = "\n".join(wrap(line, indent=2) for line in _head(verification, steps)) if verification.trained else ""
     blocks = ["\n".join(_block(result)) for result in verification.results]
@@ -80,7 +80,7 @@ def _block(result: ComparisonResult) -> Iterator[str]:
 
 
 def _table(comparison: Comparison, result: ComparisonResult) -> Iterator[str]:
-    """A line a moment: both losses and gradient norms, then the largest relative difference of each kind."""
+    """A line for each moment: both losses and gradient norms, then the largest relative difference of each kind."""
     kinds = [(kind, heading) for kind, heading in _HEADINGS if any(row.of(kind) for row in comparison.rows)]
     both = [result.reference or "", result.label]
     lines = [["step", *both, *both, *(heading for _, heading in kinds)]]
@@ -103,7 +103,7 @@ def _numbers(row: ComparedMoment, kind: QuantityKind) -> tuple[str, str]:
 
 
 def _cell(row: ComparedMoment, kind: QuantityKind) -> str:
-    """The largest difference, with a mark where it is more than rounding and in brackets where it is not judged."""
+    """The largest difference; marked when it is beyond rounding, in brackets when it is not judged."""
     found = row.parted(kind) or row.of(kind)
     if not found:
         return "-"

@@ -16,11 +16,11 @@ class VerifySpec(TargetSpec):
     """Options of `tfdist verify`.
 
     Attributes:
-        replicas: Of the run in one process; 1 for none.
-        nproc: Workers of the run in several processes; None for none.
+        replicas: Replicas of the run in one process; 1 for no such run.
+        nproc: Workers of the run in several processes; None for no such run.
         steps: Training steps.
-        tolerance: Relative; None for what rounding does to this training.
-        also: What else to compare.
+        tolerance: The relative difference that passes; None to measure the effect of rounding.
+        also: Further comparisons.
     """
 
     replicas: int = 2
