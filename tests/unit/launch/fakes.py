@@ -1,4 +1,4 @@
-"""Workers, launchers and time that are not real, to tell the stories of groups in milliseconds."""
+"""Fakes of workers, launchers and time, to run a worker group in milliseconds."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def assignments(local: int, remote: int = 0) -> list[Assignment]:
 
 @dataclasses.dataclass
 class Stage:
-    """Where a story happens.
+    """Where a attempt happens.
 
     `workers` are the fakes by attempt and index; `signals_at` says when the launcher gets which signal.
     """

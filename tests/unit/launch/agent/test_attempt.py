@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.unit.launch.fakes import assignments, beat, stage
-from tests.unit.launch.stories import ABORT, DONE, HANGS, finished, tell_story, training
+from tests.unit.launch.scripted_attempt import ABORT, DONE, HANGS, finished, run_attempt, training
 from tfdist.launch.agent.attempt import AttemptState, GroupAttempt
 from tfdist.launch.agent.process_termination import KILL_SECONDS, LEAVE_SECONDS, TERM_SECONDS
 from tfdist.launch.environment import Assignment
@@ -30,10 +30,10 @@ from tfdist.rundir.worker_state import State
     ],
 )
 def test_workers_that_agree_leave_together(workers: list[dict[str, object]], code: int) -> None:
-    story = tell_story(*workers)
-    assert story.result == RunResult(code)
-    assert story.state is AttemptState.OVER
-    for worker in story.workers:
+    attempt = run_attempt(*workers)
+    assert attempt.result == RunResult(code)
+    assert attempt.state is AttemptState.OVER
+    for worker in attempt.workers:
         assert worker.heard[-1] == "close"
         assert "TERM" not in worker.heard
 
@@ -50,43 +50,43 @@ def test_workers_that_agree_leave_together(workers: list[dict[str, object]], cod
     ],
 )
 def test_a_failure_ends_the_others(workers: list[dict[str, object]], culprit: int, seconds: float) -> None:
-    story = tell_story(*workers)
-    assert story.result.code == 4
-    assert story.result.failures[0].index == culprit
-    assert len(story.result.failures) == 1  # those that the launcher ended did not fail
-    assert story.seconds < seconds + 1.5
+    attempt = run_attempt(*workers)
+    assert attempt.result.code == 4
+    assert attempt.result.failures[0].index == culprit
+    assert len(attempt.result.failures) == 1  # those that the launcher ended did not fail
+    assert attempt.seconds < seconds + 1.5
 
 
 def test_a_worker_that_ignores_sigterm_is_killed_within_two_seconds() -> None:
-    story = tell_story({"ends": (1.0, ABORT)}, HANGS, {})
-    assert story.workers[1].heard == ["TERM", "KILL", "close"]
-    assert story.workers[2].heard == ["TERM", "close"]
-    assert story.seconds <= 1.0 + TERM_SECONDS + 0.5 <= 3.0
+    attempt = run_attempt({"ends": (1.0, ABORT)}, HANGS, {})
+    assert attempt.workers[1].heard == ["TERM", "KILL", "close"]
+    assert attempt.workers[2].heard == ["TERM", "close"]
+    assert attempt.seconds <= 1.0 + TERM_SECONDS + 0.5 <= 3.0
     assert KILL_SECONDS <= 2
 
 
 def test_workers_that_relay_the_launchers_own_sigterm_stop_nothing() -> None:
-    story = tell_story({"ends": (1.0, ABORT)}, {"obeys_term": False, "relays_term": True})
-    assert story.result.stop is None
-    assert (story.result.code, story.result.failures[0].index) == (4, 0)
+    attempt = run_attempt({"ends": (1.0, ABORT)}, {"obeys_term": False, "relays_term": True})
+    assert attempt.result.stop is None
+    assert (attempt.result.code, attempt.result.failures[0].index) == (4, 0)
 
 
 def test_a_signal_ends_a_released_worker_that_does_not_leave() -> None:
-    story = tell_story({**DONE, "leaves": False}, signals_at=[(5.0, signal.SIGINT)])
-    assert (story.result.code, story.workers[0].heard) == (0, ["release", "TERM", "close"])
-    assert story.seconds < 10
+    attempt = run_attempt({**DONE, "leaves": False}, signals_at=[(5.0, signal.SIGINT)])
+    assert (attempt.result.code, attempt.workers[0].heard) == (0, ["release", "TERM", "close"])
+    assert attempt.seconds < 10
 
 
 def test_a_job_succeeds_though_a_released_worker_does_not_leave() -> None:
-    story = tell_story({**DONE, "leaves": False, "obeys_term": False})
-    assert story.result == RunResult(0)
-    assert story.workers[0].heard == ["release", "TERM", "KILL", "close"]
-    assert LEAVE_SECONDS < story.seconds < LEAVE_SECONDS + 10
+    attempt = run_attempt({**DONE, "leaves": False, "obeys_term": False})
+    assert attempt.result == RunResult(0)
+    assert attempt.workers[0].heard == ["release", "TERM", "KILL", "close"]
+    assert LEAVE_SECONDS < attempt.seconds < LEAVE_SECONDS + 10
 
 
 def test_a_job_succeeds_though_a_released_worker_crashes() -> None:
-    story = tell_story({**DONE, "leaves": False, "ends": (1.5, ABORT)}, DONE)
-    assert story.result == RunResult(0)
+    attempt = run_attempt({**DONE, "leaves": False, "ends": (1.5, ABORT)}, DONE)
+    assert attempt.result == RunResult(0)
 
 
 def test_a_worker_that_cannot_be_started_is_a_failure() -> None:
@@ -102,8 +102,8 @@ def test_a_worker_that_cannot_be_started_is_a_failure() -> None:
 
 
 def test_a_failure_has_the_step_of_its_worker() -> None:
-    story = tell_story({**training(12), "ends": (3.0, ABORT)}, {})
-    assert (story.result.failures[0].step, story.result.failures[0].epoch) == (12, 0)
+    attempt = run_attempt({**training(12), "ends": (3.0, ABORT)}, {})
+    assert (attempt.result.failures[0].step, attempt.result.failures[0].epoch) == (12, 0)
 
 
 @pytest.mark.parametrize(
@@ -117,8 +117,8 @@ def test_a_failure_has_the_step_of_its_worker() -> None:
 def test_a_worker_that_fails_before_its_first_step_has_no_step(
     step: int, state: State, place: tuple[int | None, int | None]
 ) -> None:
-    story = tell_story({"says": [(1.0, beat(step, state=state))], "ends": (3.0, ABORT)}, {})
-    assert (story.result.failures[0].epoch, story.result.failures[0].step) == place
+    attempt = run_attempt({"says": [(1.0, beat(step, state=state))], "ends": (3.0, ABORT)}, {})
+    assert (attempt.result.failures[0].epoch, attempt.result.failures[0].step) == place
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_a_worker_that_fails_before_its_first_step_has_no_step(
     [{}, {"beat": {"index": 0}}, {"beat": 3}, {"begun": "x"}, {"stacks": 1}, {"signal": None}, {"finished": "x"}],
 )
 def test_unknown_messages_are_ignored(message: dict[str, Any]) -> None:
-    assert tell_story({"says": [(1.0, message), (2.0, {"finished": 0})]}).result == RunResult(0)
+    assert run_attempt({"says": [(1.0, message), (2.0, {"finished": 0})]}).result == RunResult(0)
 
 
 def test_states_of_several_workers_are_observed_together() -> None:

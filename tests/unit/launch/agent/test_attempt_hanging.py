@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.unit.launch.fakes import beat
-from tests.unit.launch.stories import ASKED, tell_story, training
+from tests.unit.launch.scripted_attempt import ASKED, run_attempt, training
 from tfdist.launch.agent.first_failure import is_consequence
 from tfdist.launch.agent.hang_detection import ANSWER_SECONDS
 from tfdist.launch.agent.process_termination import TERM_SECONDS
@@ -12,52 +12,52 @@ from tfdist.rundir.worker_state import State
 
 
 def test_the_worker_that_holds_the_others_up_is_named() -> None:
-    story = tell_story(training(418), training(417), training(418))
-    assert story.result.code == 4
-    first, *others = story.result.failures
+    attempt = run_attempt(training(418), training(417), training(418))
+    assert attempt.result.code == 4
+    first, *others = attempt.result.failures
     assert (first.index, first.kind, first.step) == (1, "hang", 417)
     assert "has not reached step 419" in first.message and "train.py line 3" in first.message
     assert first.traceback == "File x"
     assert [failure.index for failure in others] == [0, 2]
     assert all(is_consequence(failure) for failure in others)
-    assert 11 < story.seconds < 11 + ANSWER_SECONDS + TERM_SECONDS + 1
-    assert story.result.step == 418
+    assert 11 < attempt.seconds < 11 + ANSWER_SECONDS + TERM_SECONDS + 1
+    assert attempt.result.step == 418
 
 
 def test_no_worker_hangs_while_one_makes_progress() -> None:
     getting_on = {"says": [*((t, beat(5, limit=10.0, moves=t)) for t in range(1, 60, 9)), (60.0, {"finished": 0})]}
-    story = tell_story({**training(5), "says": [(1.0, beat(5, limit=10.0)), (60.5, {"finished": 0})]}, getting_on)
-    assert story.result.code == 0
+    attempt = run_attempt({**training(5), "says": [(1.0, beat(5, limit=10.0)), (60.5, {"finished": 0})]}, getting_on)
+    assert attempt.result.code == 0
 
 
 def test_no_worker_hangs_outside_of_fit() -> None:
     outside = {"says": [(1.0, beat(5, limit=None, state=State.STARTING)), (500.0, {"finished": 0})]}
-    assert tell_story(outside, outside).result.code == 0
+    assert run_attempt(outside, outside).result.code == 0
 
 
 def test_the_longest_limit_counts() -> None:
     """One compiles its first step while the other waits in its second."""
     compiling = {"says": [(1.0, beat(0, limit=100.0, state=State.COMPILING))], "answers": ASKED}
-    story = tell_story(training(1), compiling)
-    assert 101 < story.seconds < 110
-    assert story.result.failures[0].index == 1
+    attempt = run_attempt(training(1), compiling)
+    assert 101 < attempt.seconds < 110
+    assert attempt.result.failures[0].index == 1
 
 
 def test_a_stopped_process_is_named_without_a_request() -> None:
-    story = tell_story(training(5), training(5, stopped=True, obeys_term=False))
-    first = story.result.failures[0]
+    attempt = run_attempt(training(5), training(5, stopped=True, obeys_term=False))
+    first = attempt.result.failures[0]
     assert first.index == 1 and "SIGSTOP" in first.message
-    assert "dump" not in story.workers[1].heard
+    assert "dump" not in attempt.workers[1].heard
 
 
 def test_a_worker_that_does_not_answer_gets_a_signal_and_is_named() -> None:
-    story = tell_story(training(5), training(5, answers={}))
-    first = story.result.failures[0]
+    attempt = run_attempt(training(5), training(5, answers={}))
+    first = attempt.result.failures[0]
     assert first.index == 1 and "does not answer" in first.message
-    assert story.workers[1].heard[:2] == ["dump", "native dump"]
-    assert "native dump" not in story.workers[0].heard
+    assert attempt.workers[1].heard[:2] == ["dump", "native dump"]
+    assert "native dump" not in attempt.workers[0].heard
 
 
 def test_workers_that_make_progress_during_the_request_do_not_hang() -> None:
     late = {"says": [(1.0, beat(5, limit=10.0)), (12.0, beat(6, limit=10.0)), (13.0, {"finished": 0})], "answers": {}}
-    assert tell_story(late).result == RunResult(0, step=6)
+    assert run_attempt(late).result == RunResult(0, step=6)

@@ -22,7 +22,7 @@ RUNNING, STOPPING, RESTARTING = JobPhase.RUNNING, JobPhase.STOPPING, JobPhase.RE
 
 
 @dataclasses.dataclass
-class Story:
+class ScriptedJob:
     """One job."""
 
     result: RunResult
@@ -31,7 +31,7 @@ class Story:
     scene: Stage
 
 
-def tell_story(scene: Stage, max_restarts: int = 0, diagnose: Any = None) -> Story:
+def run_group(scene: Stage, max_restarts: int = 0, diagnose: Any = None) -> ScriptedJob:
     phases: list[tuple[JobPhase, int]] = []
     told: list[Restart] = []
     dependencies = scene.dependencies()
@@ -48,7 +48,7 @@ def tell_story(scene: Stage, max_restarts: int = 0, diagnose: Any = None) -> Sto
         lambda result, restart: told.append(restart),
     )
     with scene.signals:
-        return Story(group.run(), phases, told, scene)
+        return ScriptedJob(group.run(), phases, told, scene)
 
 
 def dies(at_step: int = 0, limit: float | None = None) -> dict[str, Any]:
@@ -62,22 +62,22 @@ LOST = (Failure(1, "b", 0.0, "lost", "the launcher of worker(s) 1 is gone"),)
 
 
 def test_a_job_without_failures_runs_once() -> None:
-    story = tell_story(stage([DONE, DONE]), 3)
-    assert story.result == RunResult(0)
-    assert story.phases == [(RUNNING, 0), (STOPPING, 0), (JobPhase.DONE, 0)]
+    job = run_group(stage([DONE, DONE]), 3)
+    assert job.result == RunResult(0)
+    assert job.phases == [(RUNNING, 0), (STOPPING, 0), (JobPhase.DONE, 0)]
 
 
 def test_without_restarts_a_failure_ends_the_job() -> None:
-    story = tell_story(stage([dies(), {}]))
-    assert story.result.code == 4
-    assert story.result.advice == ""
-    assert story.phases[-1] == (JobPhase.FAILED, 0)
+    job = run_group(stage([dies(), {}]))
+    assert job.result.code == 4
+    assert job.result.advice == ""
+    assert job.phases[-1] == (JobPhase.FAILED, 0)
 
 
 def test_all_workers_are_restarted() -> None:
-    story = tell_story(stage([dies(3), {}], [DONE, DONE]), 1)
-    assert story.result.code == 0
-    assert story.phases == [
+    job = run_group(stage([dies(3), {}], [DONE, DONE]), 1)
+    assert job.result.code == 0
+    assert job.phases == [
         (RUNNING, 0),
         (STOPPING, 0),
         (RESTARTING, 0),
@@ -85,23 +85,23 @@ def test_all_workers_are_restarted() -> None:
         (STOPPING, 1),
         (JobPhase.DONE, 1),
     ]
-    assert [restart.attempt for restart in story.told] == [1]
-    assert [worker.heard for worker in story.scene.workers[0]][1] == ["TERM", "close"]
+    assert [restart.attempt for restart in job.told] == [1]
+    assert [worker.heard for worker in job.scene.workers[0]][1] == ["TERM", "close"]
 
 
 def test_only_restarts_without_progress_count() -> None:
     steps = [5, 9, 20, 21]
-    story = tell_story(stage(*([dies(step)] for step in steps), [DONE]), 1)
-    assert story.result.code == 0
-    assert [restart.delay for restart in story.told] == [1, 1, 1, 1]
+    job = run_group(stage(*([dies(step)] for step in steps), [DONE]), 1)
+    assert job.result.code == 0
+    assert [restart.delay for restart in job.told] == [1, 1, 1, 1]
 
 
 def test_the_delay_grows_and_the_count_is_bounded() -> None:
-    story = tell_story(stage(*([dies(5)] for _ in range(5))), 3)
-    assert story.result.code == 4
-    assert [restart.delay for restart in story.told] == [1, 2, 4]
-    assert "3 times without any progress" in story.result.advice
-    assert story.phases[-1] == (JobPhase.FAILED, 3)
+    job = run_group(stage(*([dies(5)] for _ in range(5))), 3)
+    assert job.result.code == 4
+    assert [restart.delay for restart in job.told] == [1, 2, 4]
+    assert "3 times without any progress" in job.result.advice
+    assert job.phases[-1] == (JobPhase.FAILED, 3)
 
 
 def exception(kind: str = "exception", step: int = 7) -> Any:
@@ -115,49 +115,49 @@ def exception(kind: str = "exception", step: int = 7) -> Any:
 
 @pytest.mark.parametrize("kind", ["usage", "data", "start"])
 def test_failures_that_would_come_again_are_not_restarted(kind: str) -> None:
-    story = tell_story(stage([dies()]), 3, exception(kind))
-    assert story.told == []
-    assert "fail in the same way" in story.result.advice
+    job = run_group(stage([dies()]), 3, exception(kind))
+    assert job.told == []
+    assert "fail in the same way" in job.result.advice
 
 
 def test_an_exception_at_the_same_step_twice_ends_the_job() -> None:
-    story = tell_story(stage(*([dies(7)] for _ in range(3))), 9, exception())
-    assert len(story.told) == 1
-    assert "ValueError came at the same step twice" in story.result.advice
+    job = run_group(stage(*([dies(7)] for _ in range(3))), 9, exception())
+    assert len(job.told) == 1
+    assert "ValueError came at the same step twice" in job.result.advice
 
 
 @pytest.mark.parametrize("leads", [True, False])
 def test_a_signal_during_the_delay_ends_the_job(leads: bool) -> None:
     script = [] if leads else [(0.2, Restart(1, 5.0, ""))]
     scene = stage([dies()], leads=leads, remote=(1,), script=script, signals_at=[(0.7, signal.SIGTERM)])
-    story = tell_story(scene, 3)
-    assert story.phases == [(RUNNING, 0), (STOPPING, 0), (RESTARTING, 0), (JobPhase.FAILED, 1)]
-    assert story.result.code == 143
-    assert scene.coordinator.told[-1] == AttemptEnded(stop=story.result.stop)
+    job = run_group(scene, 3)
+    assert job.phases == [(RUNNING, 0), (STOPPING, 0), (RESTARTING, 0), (JobPhase.FAILED, 1)]
+    assert job.result.code == 143
+    assert scene.coordinator.told[-1] == AttemptEnded(stop=job.result.stop)
 
 
 def test_a_follower_obeys_the_leader() -> None:
     again = stage(
         [dies()], [{}], leads=False, remote=(1,), script=[(1.0, Restart(1, 1.0, "")), (9.0, AttemptEnded(LOST))]
     )
-    story = tell_story(again)
-    assert [attempt for _, attempt in story.phases] == [0, 0, 0, 1, 1, 1]
-    enough = tell_story(stage([dies()], leads=False, remote=(1,), script=[(1.0, GiveUp("why"))]))
+    job = run_group(again)
+    assert [attempt for _, attempt in job.phases] == [0, 0, 0, 1, 1, 1]
+    enough = run_group(stage([dies()], leads=False, remote=(1,), script=[(1.0, GiveUp("why"))]))
     assert enough.result.advice == "why"
 
 
 def test_a_follower_whose_leader_is_silent_gives_up() -> None:
-    story = tell_story(stage([dies()], leads=False, remote=(1,)), 3)
-    assert story.result.code == 4
-    assert "does not say" in story.result.advice
-    assert story.scene.clock.now < 60
+    job = run_group(stage([dies()], leads=False, remote=(1,)), 3)
+    assert job.result.code == 4
+    assert "does not say" in job.result.advice
+    assert job.scene.clock.now < 60
 
 
 def test_a_follower_does_not_wait_for_a_leader_that_is_gone() -> None:
     scene = stage([dies()], leads=False, remote=(1,))
     scene.coordinator.gone_at = 1.0
-    story = tell_story(scene)
-    assert (story.result.code, story.result.advice) == (4, "")
+    job = run_group(scene)
+    assert (job.result.code, job.result.advice) == (4, "")
     assert scene.clock.now < 2
 
 
@@ -165,43 +165,43 @@ def test_a_follower_does_not_wait_for_a_leader_that_is_gone() -> None:
 def test_a_signal_to_a_waiting_follower_is_sent_to_the_leader(verdict: Any, code: int) -> None:
     script = [(3.0, verdict)]
     scene = stage([dies()], leads=False, remote=(1,), script=script, signals_at=[(2.0, signal.SIGTERM)])
-    story = tell_story(scene, 3)
-    assert story.result.code == code
+    job = run_group(scene, 3)
+    assert job.result.code == code
     stops = [event.stop for event in scene.coordinator.told if isinstance(event, StopRequested)]
     assert [stop.code for stop in stops] == [143]
     # All launchers stop: the one that leads hears of it in any case.
-    assert (scene.coordinator.told[-1] == AttemptEnded(stop=story.result.stop)) == (code == 143)
+    assert (scene.coordinator.told[-1] == AttemptEnded(stop=job.result.stop)) == (code == 143)
 
 
 def test_the_second_signal_does_not_wait_for_the_verdict() -> None:
     signals_at = [(1.0, signal.SIGINT), (2.0, signal.SIGINT)]
-    story = tell_story(stage([dies()], leads=False, remote=(1,), signals_at=signals_at))
-    assert story.result.code == 4
-    assert story.scene.clock.now < 3
+    job = run_group(stage([dies()], leads=False, remote=(1,), signals_at=signals_at))
+    assert job.result.code == 4
+    assert job.scene.clock.now < 3
 
 
 @pytest.mark.parametrize("event", ["held", "ended"])
 def test_a_follower_stops_when_the_leader_was_stopped_meanwhile(event: str) -> None:
     stopping = Hold(STOP) if event == "held" else AttemptEnded(stop=STOP)
-    story = tell_story(stage([dies()], leads=False, remote=(1,), script=[(1.0, stopping)]))
-    assert (story.result.code, story.result.stop) == (143, STOP)
-    assert [failure.index for failure in story.result.failures] == [0]
+    job = run_group(stage([dies()], leads=False, remote=(1,), script=[(1.0, stopping)]))
+    assert (job.result.code, job.result.stop) == (143, STOP)
+    assert [failure.index for failure in job.result.failures] == [0]
 
 
 def test_events_after_the_verdict_belong_to_the_next_attempt() -> None:
     """The leader was stopped right after it had said that all start again, and hung up."""
     script = [(1.0, Restart(1, 1.0, "")), (1.0, AttemptEnded(stop=STOP))]
-    story = tell_story(stage([dies()], leads=False, remote=(1,), script=script))
-    assert (story.result.code, story.result.stop) == (143, STOP)
+    job = run_group(stage([dies()], leads=False, remote=(1,), script=script))
+    assert (job.result.code, job.result.stop) == (143, STOP)
 
 
 def test_a_failure_of_a_faster_launchers_next_attempt_counts() -> None:
     """Its delay was over a little earlier than here."""
     scene = stage([dies()], [{}], [DONE], remote=(1,), script=[(0.5, AttemptEnded((from_signal(1, 9),)))])
     scene.coordinator.script.append((4.0, WorkerDone(1, 0, False)))
-    story = tell_story(scene, 3)
-    assert story.result.code == 0
-    assert [attempt for phase, attempt in story.phases if phase is RUNNING] == [0, 1, 2]
+    job = run_group(scene, 3)
+    assert job.result.code == 0
+    assert [attempt for phase, attempt in job.phases if phase is RUNNING] == [0, 1, 2]
     assert scene.workers[1][0].heard == ["TERM", "close"]
 
 
@@ -210,9 +210,9 @@ def test_a_failure_of_a_faster_launchers_next_attempt_counts() -> None:
     [(StopRequested(STOP), 143), (Hold(STOP), 143), (AttemptEnded(stop=STOP), 143), (AttemptEnded(LOST), 4)],
 )
 def test_events_during_the_delay_count(event: Any, code: int) -> None:
-    story = tell_story(stage([dies()], remote=(1,), script=[(0.5, event)]), 3)
-    assert story.result.code == code
-    assert story.phases[-1][0] is JobPhase.FAILED
+    job = run_group(stage([dies()], remote=(1,), script=[(0.5, event)]), 3)
+    assert job.result.code == code
+    assert job.phases[-1][0] is JobPhase.FAILED
 
 
 @pytest.mark.parametrize(("leads", "event"), [(True, StopRequested(STOP)), (False, Hold(STOP))])
@@ -221,9 +221,9 @@ def test_a_stop_that_comes_with_the_end_of_an_attempt_counts(leads: bool, event:
     script = [(1.0, AttemptEnded((from_signal(1, 9),))), (1.0, event)]
     script += [(9.0, WorkerDone(1, 0, False)), (9.0, WorkerDone(2, 0, False))]
     scene = stage([{}], [DONE], leads=leads, remote=(1, 2), script=script)
-    story = tell_story(scene, 3)
-    assert story.result.code == 143
-    assert [attempt for phase, attempt in story.phases if phase is RUNNING] == [0]
+    job = run_group(scene, 3)
+    assert job.result.code == 143
+    assert [attempt for phase, attempt in job.phases if phase is RUNNING] == [0]
 
 
 def test_messages_of_remote_workers_after_the_end_of_an_attempt_are_dropped() -> None:
@@ -233,14 +233,14 @@ def test_messages_of_remote_workers_after_the_end_of_an_attempt_are_dropped() ->
         (1.0, WorkerDone(1, 3, True)),
     ]
     script += [(9.0, WorkerDone(1, 0, False)), (9.0, WorkerDone(2, 0, False))]
-    story = tell_story(stage([{}], [DONE], remote=(1, 2), script=script), 3)
-    assert story.result.code == 0
-    assert [attempt for phase, attempt in story.phases if phase is RUNNING] == [0, 1]
+    job = run_group(stage([{}], [DONE], remote=(1, 2), script=script), 3)
+    assert job.result.code == 0
+    assert [attempt for phase, attempt in job.phases if phase is RUNNING] == [0, 1]
 
 
 def test_the_leader_announces_each_restart() -> None:
     scene = stage([dies()], [dies()], remote=(1,))
-    story = tell_story(scene, 1)
+    job = run_group(scene, 1)
     verdicts: Sequence[Any] = [event for event in scene.coordinator.told if isinstance(event, Restart | GiveUp)]
     assert [type(verdict) for verdict in verdicts] == [Restart, GiveUp]
-    assert story.result.code == 4
+    assert job.result.code == 4

@@ -1,4 +1,4 @@
-"""Tells one attempt with fake workers and a fake clock, in milliseconds; and the workers of such stories."""
+"""A scripted attempt: fake workers and a fake clock, in milliseconds."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tfdist.launch.run_result import RunResult
 
 ABORT = -signal.SIGABRT
 ASKED = {"dump": {"stacks": "File x", "where": "train.py line 3 in main"}}
-"""What a worker answers that is asked where it is."""
+"""The answer of a worker that is asked for its stacks."""
 
 
 @dataclasses.dataclass
-class Story:
-    """How one attempt went: `seconds` by the fake clock."""
+class ScriptedAttempt:
+    """How one attempt went; `seconds` are those of the fake clock."""
 
     result: RunResult
     coordinator: FakeCoordinator
@@ -28,20 +28,20 @@ class Story:
     state: AttemptState
 
 
-def tell_story(
+def run_attempt(
     *workers: dict[str, Any],
     leads: bool = True,
     remote: tuple[int, ...] = (),
     script: Sequence[tuple[float, Event]] = (),
     signals_at: Sequence[tuple[float, int]] = (),
     grace: float = 30.0,
-) -> Story:
+) -> ScriptedAttempt:
     """Runs one attempt; the options are those of `stage` and its dependencies."""
     scene = stage(workers, leads=leads, remote=remote, script=script, signals_at=signals_at)
     attempt = GroupAttempt(assignments(len(workers), len(remote)), scene.dependencies(grace))
     with scene.signals:
         result = attempt.run()
-    return Story(result, scene.coordinator, scene.workers[0], scene.clock.now, attempt.state)
+    return ScriptedAttempt(result, scene.coordinator, scene.workers[0], scene.clock.now, attempt.state)
 
 
 def finished(seconds: float, code: int) -> dict[str, Any]:
@@ -50,15 +50,15 @@ def finished(seconds: float, code: int) -> dict[str, Any]:
 
 
 def holding(begun: int | None, **fields: Any) -> dict[str, Any]:
-    """A worker that answers, held, how many batches it has begun, and stops where it is told to."""
+    """A worker that, when held, says how many batches it has begun, and stops where it is told to."""
     return {"answers": {"hold": {"begun": begun}, "stop": {"finished": 143}}, **fields}
 
 
 def training(step: int, *, limit: float | None = 10.0, at: float = 1.0, **fields: Any) -> dict[str, Any]:
-    """A worker that came to a step and then says nothing more, unless it is asked."""
+    """A worker that has reached a step and says nothing more unless it is asked."""
     return {"says": [(at, beat(step, limit=limit))], "answers": ASKED, **fields}
 
 
 DONE = finished(1.0, 0)
 HANGS = {"obeys_term": False}
-"""Ends of SIGKILL alone."""
+"""Only SIGKILL ends it."""
