@@ -1,4 +1,4 @@
-"""A model keeps nothing of the data that it was trained on."""
+"""Data is freed: a model keeps nothing of what it was trained on, and nothing keeps a pipeline that is done."""
 
 from __future__ import annotations
 
@@ -6,41 +6,66 @@ import gc
 import weakref
 from typing import Any
 
+import keras
+import numpy as np
 import pytest
 import tensorflow as tf
 
 from tests.devices.mirrored import mirrored
 from tests.exactness.table import classifier, numbers
 from tfdist import keras_repairs
+from tfdist.data.formats.array_samples import ArraySamples
+from tfdist.data.pipeline import build
+from tfdist.keras_repairs.inputs.data_adapters import distribute
 from tfdist.keras_repairs.inputs.epoch_iterator import BatchIterator
+from tfdist.order.position import Position
 
 SAMPLES, BATCH = 61, 4
 
 
-def references_of_fit(model: Any, monkeypatch: pytest.MonkeyPatch) -> list[weakref.ref[Any]]:
-    """To the feeds and iterators of a `fit` with a validation that is over, and to its datasets."""
-    kept: list[weakref.ref[Any]] = []
-    original = BatchIterator.__init__
+def alive() -> list[Any]:
+    """The feeds and iterators that something in the process refers to."""
+    gc.collect()
+    kinds = (BatchIterator, tf.distribute.DistributedIterator)
+    # By type: TensorFlow's lazy modules would load if they were asked for their class.
+    return [found for found in gc.get_objects() if issubclass(type(found), kinds)]
 
-    def noting(self: BatchIterator, iterator: Any, *args: Any) -> None:
-        original(self, iterator, *args)
-        kept.extend([weakref.ref(self), weakref.ref(iterator)])
 
-    monkeypatch.setattr(BatchIterator, "__init__", noting)
-    x, y = numbers(SAMPLES)
-    data = tf.data.Dataset.from_tensor_slices((x.astype("float32"), y)).batch(BATCH)
-    held_out = data.take(2)
-    model.fit(data, epochs=2, validation_data=held_out, verbose=0)
-    assert len(kept) >= 6, "two epochs and a validation"
-    return [*kept, weakref.ref(data), weakref.ref(held_out)]
+class CountsIterators(keras.callbacks.Callback):
+    """Counts what is alive while a validation runs."""
+
+    most = 0
+
+    def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
+        self.most = max(self.most, len(alive()))
 
 
 @pytest.mark.parametrize("steps", [1, 3])
-def test_iterators_and_datasets_go_with_the_fit(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_iterators_and_datasets_go_with_the_fit(steps: int) -> None:
     keras_repairs.install()
     with mirrored(2).scope():
         model = classifier()
         model.compile("sgd", "sparse_categorical_crossentropy", steps_per_execution=steps)
-        references = references_of_fit(model, monkeypatch)
-        gc.collect()
-        assert [kept for kept in (reference() for reference in references) if kept is not None] == []
+        before, during = len(alive()), CountsIterators()
+        x, y = numbers(SAMPLES)
+        data = tf.data.Dataset.from_tensor_slices((x.astype("float32"), y)).batch(BATCH)
+        held_out = data.take(2)
+        model.fit(data, epochs=2, validation_data=held_out, callbacks=[during], verbose=0)
+        datasets = [weakref.ref(data), weakref.ref(held_out)]
+        del data, held_out
+        assert during.most >= before + 2, "a feed and its iterator, of the validation at least"
+        assert len(alive()) == before
+        assert [dataset() for dataset in datasets] == [None, None]
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_what_describes_a_pipeline_goes_with_it(replicas: int) -> None:
+    strategy = tf.distribute.get_strategy() if replicas == 1 else mirrored(replicas)
+    source = ArraySamples(np.zeros((9, 2)), np.arange(9))
+    batches = build(source, strategy=strategy, batch_size=4, begin=Position(0, 1))
+    if replicas > 1:
+        distribute(batches, strategy)
+    reference = weakref.ref(batches)
+    del batches
+    gc.collect()
+    assert reference() is None

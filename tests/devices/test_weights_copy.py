@@ -6,14 +6,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import h5py
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from keras.src.saving import saving_lib
 
 from tests.devices.mirrored import mirrored
 from tests.devices.small_training import batches, compiled, datasets, sequential
-from tfdist.keras_repairs.files import weights_copy
+from tfdist.keras_repairs.files.hdf5_memory_file import MemoryFile
 from tfdist.keras_repairs.files.weights_copy import WeightsCopy
 
 pytestmark = pytest.mark.usefixtures("repaired")
@@ -45,6 +47,20 @@ class Scale(keras.layers.Layer):
 
     def call(self, inputs: Any) -> Any:
         return inputs * keras.ops.cast(self.scale, inputs.dtype)
+
+
+def files_in_memory(monkeypatch: pytest.MonkeyPatch) -> list[MemoryFile]:
+    """Those that Keras's store is asked to write from now on."""
+    files: list[MemoryFile] = []
+    init = saving_lib.H5IOStore.__init__
+
+    def noting(store: saving_lib.H5IOStore, path_or_io: Any, *args: Any, **kwargs: Any) -> None:
+        if isinstance(path_or_io, MemoryFile):
+            files.append(path_or_io)
+        init(store, path_or_io, *args, **kwargs)
+
+    monkeypatch.setattr(saving_lib.H5IOStore, "__init__", noting)
+    return files
 
 
 def momentum() -> Any:
@@ -84,9 +100,7 @@ def test_a_copy_writes_the_bytes_that_keras_writes(
         layers = [make(0.3) if make is keras.layers.Dropout else make() for make in extra]
         model = compiled(sequential(*layers), optimizer())
     weights = WeightsCopy(model)
-    files = []
-    written = weights_copy._written
-    monkeypatch.setattr(weights_copy, "_written", lambda groups: files.append(1) or written(groups))
+    files = files_in_memory(monkeypatch)
     for number in range(2):
         model.fit(batches(), epochs=1, verbose=0)
         if Table in extra:
@@ -98,14 +112,20 @@ def test_a_copy_writes_the_bytes_that_keras_writes(
     assert len(files) == 1
 
 
-def test_a_file_that_has_its_values_elsewhere_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As it would be in pieces, or compressed."""
-    monkeypatch.setattr(weights_copy, "_bytes", lambda value: np.zeros(3, np.uint8))
+def test_a_file_that_holds_no_plain_values_is_written_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    create_dataset = h5py.Group.create_dataset
+
+    def compressed(group: h5py.Group, name: str | None, data: Any = None, **options: Any) -> h5py.Dataset:
+        return create_dataset(group, name, data=data, compression="gzip" if np.size(data) > 1 else None, **options)
+
+    monkeypatch.setattr(h5py.Group, "create_dataset", compressed)
     model = compiled(sequential())
     weights = WeightsCopy(model)
+    files = files_in_memory(monkeypatch)
     for _ in range(2):
         model.fit(batches(), epochs=1, verbose=0)
         weights.take()
+    assert len(files) == 2
     model.save_weights(tmp_path / "keras.weights.h5")
     (tmp_path / "copy.weights.h5").write_bytes(weights.content())
     assert datasets(tmp_path / "copy.weights.h5") == datasets(tmp_path / "keras.weights.h5")
