@@ -1,4 +1,4 @@
-"""One job as one launcher sees it: hold the ports, form the cluster, start the workers, see them to their end."""
+"""One launcher's part of a job: takes the ports, forms the cluster, starts the workers and sees them to their end."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def run_job(spec: JobSpec) -> int:
             result = RunResult(stopped.exit_code, stop=Stop(stopped.exit_code, str(stopped)))
     report = render_report(result, verbose=spec.verbose)
     if report:
-        # A stderr that is gone must not turn the exit code into another.
+        # A stderr that is gone must not change the exit code.
         with contextlib.suppress(OSError):
             print(report, file=sys.stderr, flush=True)
     return result.code
@@ -75,7 +75,7 @@ def run_job(spec: JobSpec) -> int:
 def _formed(
     spec: JobSpec, membership: Membership, runs: RunLock, signals: Signals
 ) -> Iterator[tuple[RunLocation, Coordinator]]:
-    """The job's common ground and the line to its other launchers, which is hung up at the end."""
+    """The run's location and the links to the other launchers, which are closed at the end."""
 
     def create() -> RunLocation:
         if spec.run_dir is not None:

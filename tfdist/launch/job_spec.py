@@ -1,4 +1,4 @@
-"""What a launcher is asked to do."""
+"""Job spec: what a launcher is asked to do."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class JobSpec(WorkerOptions):
         start_timeout: Seconds in which the cluster must form.
         network: `host`, or `private` for workers of one machine that nobody else can reach.
         show: Whose output the terminal shows.
-        log_prefix: Whether shown lines begin with their worker's index.
+        log_prefix: Whether shown lines start with their worker's index.
         worker_module: The module that workers run; it reads its `Assignment`.
         environ: What the workers' environment is made from; None for this process's.
 
     Raises:
-        UsageError: A value is none of those that its option takes.
+        UsageError: A value is not one that its option takes.
     """
 
     membership: Membership
