@@ -1,1 +1,10 @@
-"""From a config or a script to a trained model, inside one worker process."""
+"""A worker process: from its start by a launcher, or a script's first call, to the end of its training.
+
+`worker` is the main of a process that `tfdist train` starts; `api` has the functions that a script calls. Both make a
+`session/`, which opens the link of `supervision/` to the launcher, sets up devices and strategy, and installs the
+repairs of Keras. Then `config_run/` trains what a config describes, or `script_run/` executes a script. While they
+train, `checkpoints/` saves and resumes, `supervision/` reports and stops, and `probes/` record for `tfdist verify`.
+
+Of both kinds of run: `libraries` (versions, seeds), `provenance` (what was run), `run_record_callback` with
+`metric_values` and `tensorboard_events` (loss and metrics of each epoch, on disk).
+"""

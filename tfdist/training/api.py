@@ -1,4 +1,4 @@
-"""What a script asks of its worker. The first call of any of these sets up this process's devices and strategy."""
+"""The functions that a script calls. The first call of any of them sets up this process's devices and strategy."""
 
 from __future__ import annotations
 
@@ -52,18 +52,18 @@ def callbacks(
     """Callbacks that keep the record and the checkpoints of a script's `fit` as `tfdist train CONFIG` keeps them.
 
     Give them to `fit` on every worker. Checkpoints are made at the end of every epoch, when the job is stopped
-    (SIGTERM), and as `every_steps` and `every_minutes` say; where `resume` says so, `fit` goes on from the last one.
-    Under `tfdist verify` all of it goes into the run directory of the verification, whatever `run_dir` says.
+    (SIGTERM), and as `every_steps` and `every_minutes` say; if `resume` says so, `fit` resumes from the last one.
+    Under `tfdist verify` everything is written to the run directory of the verification, whatever `run_dir` says.
 
     Args:
-        run_dir: Where the chief writes; made when it is not there. None for the run directory of `tfdist train`.
+        run_dir: Where the chief writes; created when it is absent. None for the run directory of `tfdist train`.
             `metrics.jsonl`, `history.json` and `events/` of an earlier `fit` into the same directory are replaced.
         every_steps: A checkpoint after each multiple of so many steps of this `fit`; None for none.
         every_minutes: A checkpoint when the last one is so old; None for none.
-        keep: How many checkpoints of a `fit` are left.
-        resume: `"auto"` goes on from a checkpoint if there is one, `"must"` fails without, `"never"` begins anew; None
+        keep: How many checkpoints of a `fit` are kept.
+        resume: `"auto"` resumes from a checkpoint if there is one, `"must"` fails without, `"never"` begins anew; None
             for what `tfdist train --resume` says (`"auto"` in a restart, `"never"` without `tfdist train`).
-        overwrite: Whether what begins anew may replace the checkpoints of an earlier training.
+        overwrite: Whether a `fit` that begins anew may replace the checkpoints of an earlier training.
 
     Raises:
         UsageError: A number is not positive; or no `run_dir` is given and `tfdist train` did not start this process.
@@ -114,7 +114,7 @@ def num_replicas() -> int:
 
 
 def is_chief() -> bool:
-    """Whether this worker is the one that writes files and talks to people."""
+    """Whether this worker is the chief, which writes the files of a run and prints."""
     return session.current().is_chief
 
 

@@ -1,4 +1,4 @@
-"""The libraries that compute in this process: their versions, whether tfdist trains with them, and their seeds."""
+"""Libraries that compute in this process: their versions, a check of them, and their seeds."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def seed_all(seed: int) -> None:
     """Seeds Python, NumPy, TensorFlow and Keras, and the entropy of NumPy generators that are made without a seed.
 
     `np.random.default_rng()` without a seed takes its entropy from the operating system, which gives every worker
-    different bits: two workers would then split one dataset in two ways. Here it takes the next bits of one sequence.
+    different bits: two workers would split one dataset in two ways. From now on it takes the next bits of one sequence.
 
     Args:
         seed: 0 to 2**32 - 1, the same on every worker.

@@ -1,4 +1,4 @@
-"""Loss and metrics of a training as numbers, and what gradients are multiplied with on their way to an optimizer."""
+"""Loss and metrics of a training as numbers, and the loss scale of its gradients."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import tensorflow as tf
 def metric_values(model: keras.Model, logs: Any) -> dict[str, float]:
     """Loss and metrics of the epoch so far: from the metrics, which are those of all replicas; the rest from the logs.
 
-    A metric that was never updated, as Keras's loss in a `train_step` with a loss of its own, is left out, and so is
-    what the logs have under its name: that is the value of one replica.
+    A metric that was never updated, such as Keras's loss in a `train_step` with a loss of its own, is left out, and so
+    is the log of its name, which is the value of one replica.
     """
     values: dict[str, float] = {}
     unused = set()
@@ -33,7 +33,7 @@ def metric_values(model: keras.Model, logs: Any) -> dict[str, float]:
 
 
 def numbers(logs: Mapping[str, Any]) -> dict[str, float]:
-    """The logs of an epoch as numbers; of a metric with several values each one, as `f1_score[0]`, `f1_score[1]`."""
+    """The logs of an epoch as numbers; each value of a metric that has several, as `f1_score[0]`, `f1_score[1]`."""
     values: dict[str, float] = {}
     for name, value in logs.items():
         _add(values, name, value)
@@ -41,7 +41,7 @@ def numbers(logs: Mapping[str, Any]) -> dict[str, float]:
 
 
 def loss_scale(model: keras.Model) -> float:
-    """What the gradients are multiplied with, so that float16 does not lose them."""
+    """The factor of the gradients that keeps them from vanishing in float16."""
     optimizer = getattr(model, "optimizer", None)
     if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
         return _number(optimizer.dynamic_scale) if optimizer.built else float(optimizer.initial_scale)

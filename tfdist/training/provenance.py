@@ -15,14 +15,14 @@ from tfdist.training.session.session import LaunchedSession
 
 
 def write_config(session: LaunchedSession, config: RunConfig) -> None:
-    """Writes the resolved config with the seed that is used and the versions; `tfdist train` can run it again."""
+    """Writes the resolved config with the seed and the versions that are used; `tfdist train` can run it again."""
     atomic_files.write_text(
         session.run.config_file, dump_yaml(dataclasses.replace(config, seed=session.seed), versions()), durable=False
     )
 
 
 def write_script(session: LaunchedSession, assignment: Assignment) -> None:
-    """Writes what was run, with which arguments, and the seed of whatever it does not seed itself."""
+    """Writes what was run, with which arguments, and the seed of what the script does not seed itself."""
     content = {
         assignment.target_kind: assignment.target,
         "args": list(assignment.args),

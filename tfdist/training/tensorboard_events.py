@@ -1,4 +1,4 @@
-"""TensorBoard event files of scalars. TensorFlow writes them only where the tensorboard package is installed."""
+"""Writer of TensorBoard event files of scalars; TensorFlow's own needs the tensorboard package."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class EventFile:
     """Appends scalars to one event file of a directory; TensorBoard shows each directory as a run.
 
     Args:
-        directory: Made when it is not there.
+        directory: Created when it is absent.
 
     Raises:
         RunDirError: The file cannot be made.
     """
 
     def __init__(self, directory: Path) -> None:
-        # Another file for another writer of this second, in this process as well.
+        # Unique among the writers of this second, also in this process.
         writer = f"{socket.gethostname()}.{os.getpid()}.{time.monotonic_ns()}"
         self._path = directory / f"events.out.tfevents.{int(time.time())}.{writer}"
         with _writing(self._path):
@@ -39,7 +39,7 @@ class EventFile:
         self._append(step=step, summary=tf.compat.v1.Summary(value=scalars))
 
     def close(self) -> None:
-        """Closes the file. Raises `RunDirError` when what was not written yet cannot be."""
+        """Closes the file. Raises `RunDirError` when the rest cannot be written."""
         with _writing(self._path):
             self._writer.close()
 

@@ -20,7 +20,7 @@ _EXIT_SECONDS = 10.0
 """How long the exit handlers of a script may take."""
 
 _FINISH_FACTOR = 6.0
-"""Step timeouts that a worker which is done waits for the others, which may still evaluate or save."""
+"""How many step timeouts a worker that has finished waits for the others, which may still evaluate or save."""
 
 
 def main() -> None:
@@ -28,24 +28,24 @@ def main() -> None:
     assignment = Assignment.from_environ()
     if assignment is None:
         raise UsageError("tfdist.training.worker is started by `tfdist train`. Use that.")
-    end = _End()
-    atexit.register(end)
-    # The launcher sends the signal to workers that have told of themselves, and without a handler they would die of it.
+    process_exit = _ProcessExit()
+    atexit.register(process_exit)
+    # Without a handler, a worker that the launcher asks for its stacks would die of the signal.
     dump_on_signal(assignment)
-    # Opened before anything slow: from now on the launcher is watched, and hears of this worker.
+    # Opened before anything slow: from now on launcher and worker watch each other.
     link = link_of(assignment)
     _set_up_logging(assignment)
-    end.code = _run(assignment, link)
-    watchdog = threading.Timer(_EXIT_SECONDS, end)
+    process_exit.code = _run(assignment, link)
+    watchdog = threading.Timer(_EXIT_SECONDS, process_exit)
     watchdog.daemon = True
     watchdog.start()
-    sys.exit(end.code)
+    sys.exit(process_exit.code)
 
 
-class _End:
-    """Ends the process after the script's own exit handlers, before the interpreter takes itself apart.
+class _ProcessExit:
+    """Ends the process after the script's own exit handlers, before the interpreter finalizes.
 
-    TensorFlow's threads may wait there for ever: for workers that are gone, or for Python code of an input pipeline
+    There TensorFlow's threads may wait for ever: for workers that are gone, or for Python code of an input pipeline
     that can no longer run.
     """
 
@@ -60,7 +60,7 @@ class _End:
 def _run(assignment: Assignment, link: LauncherLink) -> int:
     try:
         try:
-            code = _target(assignment)
+            code = _run_target(assignment)
         finally:
             if link.ledger is not None:
                 link.ledger.close()
@@ -76,8 +76,8 @@ def _run(assignment: Assignment, link: LauncherLink) -> int:
         return report(error, assignment)
 
 
-def _target(assignment: Assignment) -> int:
-    # Imported here: from now on it takes seconds, and the launcher must be watched from the first moment.
+def _run_target(assignment: Assignment) -> int:
+    # Imported here, as it takes seconds, and the launcher must be watched from the first moment.
     if assignment.target_kind == "config":
         from tfdist.training.config_run.run_config import run_config
         from tfdist.training.probes.recorder import RecordingComplete
@@ -92,15 +92,15 @@ def _target(assignment: Assignment) -> int:
     return run_script(assignment)
 
 
-class _Log(logging.FileHandler):
-    """This worker's log, which a full disk may cut short: the launcher says so, once."""
+class _WorkerLog(logging.FileHandler):
+    """This worker's log, which a full disk may cut short; the launcher reports that, once."""
 
     def handleError(self, record: logging.LogRecord) -> None:
         return
 
 
 def _set_up_logging(assignment: Assignment) -> None:
-    """Warnings to stderr, and so to terminal and log; what was chosen and why to the log alone, unless verbose."""
+    """Warnings go to stderr, and so to terminal and log; choices and their reasons only to the log, unless verbose."""
     logger = logging.getLogger("tfdist")
     logger.propagate = False
     logger.setLevel(logging.INFO)
@@ -109,7 +109,7 @@ def _set_up_logging(assignment: Assignment) -> None:
     logger.addHandler(shown)
     if not assignment.verbose:
         log = RunDir(Path(assignment.run_dir)).log_file(assignment.index, assignment.attempt)
-        kept = _Log(log, delay=True)
+        kept = _WorkerLog(log, delay=True)
         kept.addFilter(lambda record: record.levelno < logging.WARNING)
         logger.addHandler(kept)
     for handler in logger.handlers:

@@ -1,1 +1,7 @@
-"""config_run"""
+"""A run from a config.
+
+`run_config` is the run: `run_resume` decides where it starts, `model_builder` makes the model, and `shape_diagnosis`
+explains data that does not fit it. `progress_callback` prints each epoch and measures the `input_wait`; `run_summary`
+prints start and end, with the `input_remedy` for the input that `input_description` describes.
+`model_from_checkpoint` builds the model of a finished or running run again, to export it.
+"""

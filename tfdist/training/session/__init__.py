@@ -1,1 +1,5 @@
-"""session"""
+"""The session: what one worker process trains with, made once.
+
+`current_session` holds the one of the process and starts it. It makes a `worker_context` from what the launcher or the
+environment says; `session_setup` makes the `session` from that, and waits in `cluster_start` until all workers joined.
+"""

@@ -1,8 +1,8 @@
-"""Around the forming of the cluster: what says that this worker waits, and what ends the wait.
+"""Start of the cluster: reports that this worker waits for the others, and bounds the wait.
 
-Until every worker has come, TensorFlow's `context.ensure_initialized` holds Python's lock in native code and waits for
-up to an hour (seen with TensorFlow 2.21): no Python thread of this process can watch it. So others do: the launcher,
-which hears beforehand how long it may take; where the launcher is gone, the kernel; and as the last, a thread in C.
+Until every worker has joined, TensorFlow's `context.ensure_initialized` holds Python's lock in native code and waits
+for up to an hour (seen with TensorFlow 2.21): no Python thread of this process can watch it. So others do: the
+launcher, which is told beforehand how long it may take; the kernel, where the launcher is gone; and last, a C thread.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ def forming(index: int, cluster: Cluster | None, seconds: float, link: LauncherL
     """Around the forming of a cluster of several workers.
 
     Args:
-        index: This worker's.
+        index: This worker's index.
         cluster: All workers.
         seconds: How long it may take; see `bounded`.
         link: The connection to the launcher, which then says what is waited for; None without one.
     """
     if link is None:
         print(
-            f"tfdist: worker {index} waits until all of {cluster} have come, for {seconds:g} s at most. Each must "
+            f"tfdist: worker {index} waits until all of {cluster} have joined, for {seconds:g} s at most. Each must "
             "reach every other on its port: `tfdist doctor --workers ...` finds out whether they do.",
             file=sys.stderr,
             flush=True,
@@ -66,6 +66,6 @@ def bounded(seconds: float, *, has_launcher: bool) -> Iterator[None]:
 
 
 def _end_with_parent(number: int) -> None:
-    """Asks the kernel for a signal when the parent ends; 0 for none. It does nothing on systems other than Linux."""
+    """Asks the kernel for a signal when the parent ends; 0 for none. It does nothing on other systems than Linux."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)

@@ -13,17 +13,17 @@ from tfdist.runtime.devices import DeviceRequest
 from tfdist.training.session.session import LaunchedSession, Session
 from tfdist.training.session.session_setup import set_up, set_up_launched
 from tfdist.training.session.worker_context import WorkerContext, context_of
-from tfdist.training.supervision.worker_signals import tell_of
+from tfdist.training.supervision.worker_signals import call_on_signal
 
 _S = TypeVar("_S", bound=Session)
 
 
 class _Process:
-    """Holds the session. TensorFlow, too, has one set of devices and one global strategy a process."""
+    """Holds the session of the process, as TensorFlow has one set of devices and one global strategy a process."""
 
     def __init__(self) -> None:
         self.session: Session | None = None
-        # Reentrant, so that a second start from within the first raises and does not wait for ever.
+        # Reentrant, so that a second start from within the first raises instead of waiting for ever.
         self.lock = threading.RLock()
         self.is_starting = False
 
@@ -65,7 +65,7 @@ def start(assignment: Assignment, request: DeviceRequest) -> LaunchedSession:
     channel = context.link.channel
     if channel is not None:
         # Not before: TensorFlow installs a SIGTERM handler of its own when the cluster forms.
-        tell_of(signal.SIGTERM, channel.signalled)
+        call_on_signal(signal.SIGTERM, channel.signalled)
     return session
 
 
@@ -86,7 +86,7 @@ def _start(make: Callable[[], _S]) -> _S:
 
 
 def requested_devices(assignment: Assignment) -> DeviceRequest:
-    """What the command line asks for, and this worker's place on its machine."""
+    """The devices that the command line asks for, and this worker's place on its machine."""
     return DeviceRequest(
         gpus=assignment.devices,
         logical=assignment.logical_devices,

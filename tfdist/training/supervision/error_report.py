@@ -1,4 +1,4 @@
-"""What a worker leaves of the error that ends it."""
+"""Report of the error that ends a worker: the error file, and the traceback in its log."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tfdist.training.supervision.user_frames import script_traceback
 
 
 def report(error: BaseException, assignment: Assignment) -> int:
-    """Leaves the error file, from which the launcher tells what happened, and the traceback in this worker's log.
+    """Writes the error file, from which the launcher reports the failure, and the traceback into this worker's log.
 
     Returns:
         The exit code.
@@ -42,16 +42,16 @@ def report(error: BaseException, assignment: Assignment) -> int:
         step=None if reached is None else reached.step,
     )
     try:
-        _leave(failure, RunDir(Path(assignment.run_dir)), assignment.attempt)
+        _write(failure, RunDir(Path(assignment.run_dir)), assignment.attempt)
     except (OSError, RunDirError):
-        # A full disk, most likely, which may be the very error.
+        # Most likely a full disk, which may be the very error.
         if link.channel is not None:
             link.channel.failed(failure.error_content())
     link.heartbeat.finish(State.FAILED)
     return code
 
 
-def _leave(failure: Failure, run: RunDir, attempt: int) -> None:
+def _write(failure: Failure, run: RunDir, attempt: int) -> None:
     failure.write_error(run.error_file(failure.index, attempt))
     # Into the log alone: on the terminal the launcher shows the traceback once, with the worker's name.
     with run.log_file(failure.index, attempt).open("a") as log:

@@ -10,7 +10,7 @@ from tfdist.training.supervision.user_frames import RUNPY, starts_scripts, user_
 
 _PEER_TYPES = ("UnavailableError", "DeadlineExceededError", "AbortedError", "CancelledError")
 _NO_MEMORY = ("oom when allocating", "out of memory", "failed to allocate")
-"""In the text of a ResourceExhaustedError that is about memory; others are about messages that are too large, say."""
+"""Texts of a ResourceExhaustedError that is about memory; others are about messages that are too large."""
 _ABORTED = "Collective ops is aborted by: "
 
 
@@ -23,7 +23,7 @@ def explain(error: BaseException, *, has_peers: bool = True) -> TfdistError | No
             exceptions for a file system or a service that it cannot reach.
 
     Returns:
-        A tfdist error with its exit code, or None when the exception is the user's own and says it best itself.
+        A tfdist error with its exit code, or None when the exception is the user's own.
     """
     if isinstance(error, TfdistError):
         return error
@@ -48,7 +48,7 @@ def _finds_no_module(error: BaseException) -> bool:
 
 
 def _memory_error_in(error: BaseException) -> TfdistError | None:
-    """The error for a tensor that no device memory was left for."""
+    """The error for a tensor that did not fit into a device's memory."""
     if not (type(error).__module__.startswith("tensorflow.") and type(error).__name__ == "ResourceExhaustedError"):
         return None
     lines = str(error).splitlines()
@@ -63,7 +63,7 @@ def _memory_error_in(error: BaseException) -> TfdistError | None:
 
 
 def _peer_error_in(error: BaseException) -> TfdistError | None:
-    """The error for a collective that another worker's end, or its absence, broke."""
+    """The error for a collective that broke because another worker ended or is out of reach."""
     if type(error).__module__.startswith("tensorflow.") and type(error).__name__ in _PEER_TYPES:
         return WorkerFailedError(
             "This worker waited for the others in a collective, and it broke off: another worker ended, hung for "
@@ -73,14 +73,14 @@ def _peer_error_in(error: BaseException) -> TfdistError | None:
 
 
 def _gist(error: BaseException) -> str:
-    """The one line of TensorFlow's text that says why; where in the graph it happened fills pages before it."""
+    """The one line of TensorFlow's text that says why; pages about the place in the graph come before it."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     why = next((line for line in lines if _ABORTED in line), lines[0])
     return why.rpartition(_ABORTED)[2]
 
 
 def _own_loop_error_in(error: BaseException) -> TfdistError | None:
-    """The error for a gradient that a script takes outside of the replicas, where TensorFlow knows of no variable."""
+    """The error for a gradient that a script takes outside of the replicas, where TensorFlow has no variable for it."""
     if isinstance(error, ValueError) and "DistributedVariable.handle is not available outside" in str(error):
         return UnsupportedError(
             "A loop of the script's own computes gradients outside of the replicas, where every replica would train on "

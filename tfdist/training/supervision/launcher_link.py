@@ -15,13 +15,13 @@ from tfdist.launch.environment import Assignment
 from tfdist.launch.worker.channel_protocol import NATIVE_DUMP
 from tfdist.launch.worker.launcher_channel import LauncherChannel
 from tfdist.rundir import RunDir
-from tfdist.training.supervision import thread_stacks
 from tfdist.training.supervision.activity import Limits
 from tfdist.training.supervision.activity_tracker import ActivityTracker
 from tfdist.training.supervision.heartbeat import Heartbeat
 from tfdist.training.supervision.ledger_writer import LedgerWriter
 from tfdist.training.supervision.stop_requests import StopRequests
-from tfdist.training.supervision.worker_signals import tell_of
+from tfdist.training.supervision.thread_stacks import called_places, format_stacks, main_place
+from tfdist.training.supervision.worker_signals import call_on_signal
 
 
 @dataclass(frozen=True)
@@ -72,20 +72,20 @@ def link_of(assignment: Assignment) -> LauncherLink:
 
 
 def dump_on_signal(assignment: Assignment) -> None:
-    """From now on SIGUSR2 writes the stacks of all threads into the log, as soon as Python runs.
+    """Has SIGUSR2 write the stacks of all threads into the log, as soon as Python runs.
 
-    And NATIVE_DUMP does, even while native code holds Python's lock. It may end a worker whose threads run Python.
+    NATIVE_DUMP does so even while native code holds Python's lock, but may end a worker whose threads run Python.
     """
     path = RunDir(Path(assignment.run_dir)).log_file(assignment.index, assignment.attempt)
-    tell_of(signal.SIGUSR2, lambda _: _dump(path))
+    call_on_signal(signal.SIGUSR2, lambda _: _dump(path))
     if NATIVE_DUMP is not None:
-        # Kept open for good: the handler has only its descriptor.
+        # Never closed: the handler has only the file's descriptor.
         faulthandler.register(NATIVE_DUMP, file=path.open("a"), all_threads=True)
 
 
 def _dump(log: Path) -> Mapping[str, Any]:
-    said = {"stacks": thread_stacks.stacks(), "where": thread_stacks.where(), "called": thread_stacks.where_called()}
-    # A full disk may be what the worker waits for; the launcher has the answer all the same.
+    said = {"stacks": format_stacks(), "where": main_place(), "called": called_places()}
+    # A full disk may be what the worker waits for; the launcher gets the answer all the same.
     with contextlib.suppress(OSError), log.open("a") as file:
         also = f", and runs {said['called']}" if said["called"] else ""
         file.write(f"tfdist: asked where it is, this worker is at {said['where']}{also}\n{said['stacks']}\n")

@@ -1,4 +1,4 @@
-"""How fast a worker trains, over its last steps. Pure."""
+"""Step rate of a worker: how fast it trains, over its last steps. Pure."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from dataclasses import dataclass
 
 STEPS = 50
 SECONDS = 5.0
-"""Figures are means over so many steps, or over those of so many seconds where that are more."""
+"""Figures are means over so many steps, or over the steps of so many seconds if those are more."""
 
 
 @dataclass(frozen=True)
 class StepMark:
-    """What had been done when some batch was done.
+    """Totals at the end of a batch.
 
     Attributes:
         steps: Training batches.
-        seconds: Spent in them, with what happened between two of them.
-        samples: Of all global batches trained.
-        waited: Seconds of those spent waiting for other workers.
+        seconds: Seconds spent in them and between two of them.
+        samples: Samples of their global batches.
+        waited: Seconds of those that were spent waiting for other workers.
     """
 
     steps: int
@@ -28,24 +28,24 @@ class StepMark:
 
 
 class StepRate:
-    """Keeps the marks of the last steps."""
+    """Computes rates from the marks of the last steps."""
 
     def __init__(self) -> None:
         self._marks: deque[StepMark] = deque()
 
     def add(self, mark: StepMark) -> None:
-        """Adds a mark later than all before."""
+        """Adds a mark later than all others."""
         self._marks.append(mark)
         while len(self._marks) > 2 and _spans_enough(self._marks[1], mark):
             self._marks.popleft()
 
     def rate(self) -> float:
-        """Samples of the global batch per second; 0 while not known."""
+        """Samples of the global batch a second; 0 while unknown."""
         span = self._span()
         return span.samples / span.seconds if span.seconds > 0 else 0.0
 
     def busy(self) -> float:
-        """Seconds a step without those of waiting for others; 0 while not known, or where nobody is waited for."""
+        """Seconds a step, without those of waiting for other workers; 0 while unknown, or where there is no waiting."""
         span = self._span()
         if not span.steps or not self._marks[-1].waited:
             return 0.0

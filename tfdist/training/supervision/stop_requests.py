@@ -1,8 +1,8 @@
-"""Stopping after the same batch on all workers, when the launcher asks for it.
+"""Stop requests of the launcher: all workers stop after the same batch.
 
-The launcher asks every worker how far it is, which makes each wait at its next batch, and then tells all to stop after
-the batch of the one that is farthest. Between, nobody begins a batch beyond what it has answered, so that no worker
-passes that batch.
+The launcher asks every worker how many batches it has begun, which makes each wait before its next batch, and then
+tells all to stop after the last batch that any of them has begun. Meanwhile no worker begins a further batch, so that
+none passes it.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from dataclasses import dataclass
 _log = logging.getLogger("tfdist")
 
 EXTRA_SECONDS = 5.0
-"""Beyond the time for a stop, in which the launcher must have said where."""
+"""Seconds beyond the time for a stop within which the launcher must have said where to stop."""
 
 Save = Callable[[], str | None]
 
 
 class WorkerStopped(SystemExit):
-    """Ends the worker's script at a batch's end, as its own `sys.exit(code)` would."""
+    """Ends the worker's script between two batches, as its own `sys.exit(code)` would."""
 
     def __init__(self, code: int) -> None:
         super().__init__(code)
@@ -40,7 +40,7 @@ class StopRequests:
     """This worker's part in a stop of all workers.
 
     Batches are counted from the process's start: those of training, and those of evaluation inside of a `fit`. All
-    workers count the same sequence, and the batches of one execution together.
+    workers count the same sequence, and the batches of one execution at once.
 
     Args:
         grace: Seconds that a stop may take (`Assignment.grace`).
@@ -48,7 +48,7 @@ class StopRequests:
     """
 
     def __init__(self, grace: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._patience = grace + EXTRA_SECONDS
+        self._timeout = grace + EXTRA_SECONDS
         self._clock = clock
         self._changed = threading.Condition()
         self._begun = 0
@@ -58,34 +58,34 @@ class StopRequests:
         self._saves: list[Save] = []
 
     def at_stop(self, save: Save) -> None:
-        """Has `save` called when the worker stops, in the main thread, between two batches, on all workers together.
+        """Has `save` called when the worker stops: in the main thread, between two batches, on all workers together.
 
         Args:
-            save: Keeps what is to be kept, and returns what it saved where, or None.
+            save: Saves the training, and returns what it saved where, or None.
         """
         self._saves.append(save)
 
     def hold(self) -> int | None:
-        """From now on begins no further batch until `stop` says where to stop, or it has not for too long.
+        """Begins no further batch from now on, until `stop` says where to stop or the time for that is over.
 
         Returns:
             Batches begun until now; None when no `fit` is under way.
         """
         with self._changed:
-            self._held_until = self._clock() + self._patience
+            self._held_until = self._clock() + self._timeout
             self._stop = None
             return self._begun if self._fits else None
 
     def stop(self, after: int, code: int) -> None:
-        """Stops after batch `after` with exit code `code`; without a `hold` that still lasts, it does nothing."""
+        """Stops after batch `after` with exit code `code`; does nothing unless a `hold` is in force."""
         with self._changed:
             if self._held_until is not None:
                 self._stop = _Stop(after, code)
                 self._changed.notify_all()
 
     @contextlib.contextmanager
-    def fitting(self) -> Iterator[None]:
-        """Around a `fit`: only inside of one batches count, and the worker stops."""
+    def during_fit(self) -> Iterator[None]:
+        """Around a `fit`: batches count and the worker stops only inside of one."""
         with self._changed:
             self._fits += 1
         try:
@@ -94,27 +94,27 @@ class StopRequests:
             with self._changed:
                 self._fits -= 1
 
-    def begin(self, batches: int) -> None:
+    def begin_batches(self, batches: int) -> None:
         """Call it in the main thread where `batches` are about to run in one execution; waits where it must.
 
         Raises:
-            Stopped: The worker is to stop before them.
+            WorkerStopped: The worker is to stop before them.
         """
         with self._changed:
-            stop = self._place_to_stop() if self._fits else None
+            stop = self._due_stop() if self._fits else None
             if stop is None:
                 self._begun += batches if self._fits else 0
                 return
         self._save(stop)
         raise WorkerStopped(stop.code)
 
-    def _place_to_stop(self) -> _Stop | None:
+    def _due_stop(self) -> _Stop | None:
         """The stop that is due now; None when the next batches are to run."""
         while self._stop is None and self._held_until is not None:
             left = self._held_until - self._clock()
             if left <= 0:
                 _log.warning(
-                    "The launcher asked where to stop, and did not say so within %.0f s. Going on.", self._patience
+                    "The launcher asked where to stop, and did not say so within %.0f s. Continuing.", self._timeout
                 )
                 self._held_until = None
             else:

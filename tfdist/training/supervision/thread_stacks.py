@@ -1,4 +1,4 @@
-"""Where this process is: the Python stacks of all its threads, for a launcher that asks."""
+"""Python stacks of all threads of this process, for a launcher that asks where it is."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from tfdist.launch.worker.channel_protocol import CALLED
 from tfdist.training.supervision.user_frames import is_user_file
 
 MOST_CHARACTERS = 100_000
-"""Of the stacks of all threads; what is beyond is cut off."""
+"""Of the stacks of all threads together; the rest is cut off."""
 
 _MOST_PLACES = 3
 _LOOKS = 20
 _SUSPENDABLE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
-"""The flags of code that no thread begins with."""
+"""Flags of code that cannot be the outermost frame of a thread."""
 
 _TFDIST = Path(__file__).resolve().parents[2]
 
 
 _CALLERS = ("/tensorflow/python/ops/script_ops.py", "/keras/src/trainers/data_adapters/")
-"""What runs a user's functions in threads of its own: TensorFlow those of an input pipeline (`from_generator`,
-`py_function`, `numpy_function`), Keras those of a `PyDataset`."""
+"""Code that runs a user's functions in other threads: TensorFlow's those of an input pipeline (`from_generator`,
+`py_function`, `numpy_function`), Keras's those of a `PyDataset`."""
 
 
 def frames_of_threads() -> dict[int, FrameType]:
-    """Thread -> its innermost frame, without the collection of garbage meanwhile.
+    """Thread -> its innermost frame, without garbage collection meanwhile.
 
     CPython before 3.11.9 holds a lock of its own here, and waits for ever when a `threading.local` is collected:
     https://github.com/python/cpython/issues/106883.
@@ -47,9 +47,9 @@ def frames_of_threads() -> dict[int, FrameType]:
 
 
 def stack_of(thread: int, frame: FrameType) -> traceback.StackSummary:
-    """The stack of a thread from its innermost frame, the outermost first; of one that moves, of about now.
+    """The stack of a thread from its innermost frame, outermost first; approximate where the thread is running.
 
-    A generator that the thread has left meanwhile no longer knows who called it. Then its stack is looked at again.
+    A generator that the thread has left meanwhile has lost its caller. Then the stack is read again.
     """
     for _ in range(_LOOKS):
         inwards = [(outer, line) for outer, line in traceback.walk_stack(frame)]
@@ -59,16 +59,16 @@ def stack_of(thread: int, frame: FrameType) -> traceback.StackSummary:
     return traceback.StackSummary.extract(reversed(inwards))
 
 
-def stacks() -> str:
+def format_stacks() -> str:
     """The stacks of all threads as Python prints them, each under its name.
 
-    The main thread's is the first, then come those that run functions of the user for it.
+    The main thread's comes first, then those of threads that run functions of the user for it.
     """
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     main = threading.main_thread().ident
     frames = frames_of_threads()
     found = {ident: stack_of(ident, frame) for ident, frame in frames.items()}
-    called = {ident for ident, stack in found.items() if ident != main and _called(stack) is not None}
+    called = {ident for ident, stack in found.items() if ident != main and _called_place(stack) is not None}
     parts = [
         f"Thread {names.get(ident, ident)}{CALLED if ident in called else ''}:\n{''.join(found[ident].format())}"
         for ident in sorted(found, key=lambda ident: (ident != main, ident not in called))
@@ -76,8 +76,8 @@ def stacks() -> str:
     return "\n".join(parts)[:MOST_CHARACTERS]
 
 
-def where(frames: Mapping[int, FrameType] | None = None) -> str:
-    """Where the main thread is: `FILE line N in FUNCTION`, the innermost of the user's code or, if none is, tfdist's.
+def main_place(frames: Mapping[int, FrameType] | None = None) -> str:
+    """Where the main thread is: `FILE line N in FUNCTION`, in the innermost frame of the user or else of tfdist.
 
     Args:
         frames: Thread -> its innermost frame; by default those of this process now.
@@ -87,23 +87,23 @@ def where(frames: Mapping[int, FrameType] | None = None) -> str:
     return _innermost(stack_of(main, frames[main])) or "outside of the script"
 
 
-def where_called(frames: Mapping[int, FrameType] | None = None) -> str:
-    """Where the other threads are in which TensorFlow or Keras run the user's functions, as for an input pipeline.
+def called_places(frames: Mapping[int, FrameType] | None = None) -> str:
+    """Where those threads are in which TensorFlow or Keras run the user's functions, as for an input pipeline.
 
     Args:
-        frames: See `where`.
+        frames: See `main_place`.
 
     Returns:
         `FILE line N in FUNCTION` of each other one, comma-separated; empty when no such function runs.
     """
     frames = frames_of_threads() if frames is None else frames
     main = threading.main_thread().ident
-    places = [_called(stack_of(ident, frame)) for ident, frame in frames.items() if ident != main]
+    places = [_called_place(stack_of(ident, frame)) for ident, frame in frames.items() if ident != main]
     return ", ".join(sorted({place for place in places if place})[:_MOST_PLACES])
 
 
-def _called(stack: traceback.StackSummary) -> str | None:
-    """Where a thread is in a function that was called for the main thread; None where it is in none."""
+def _called_place(stack: traceback.StackSummary) -> str | None:
+    """Where a thread is in a function of the user that is run for the main thread; None where it is in none."""
     inside = [place for place, summary in enumerate(stack) if any(call in summary.filename for call in _CALLERS)]
     return _innermost(stack[inside[-1] :]) or None if inside else None
 
@@ -118,6 +118,6 @@ def _innermost(stack: Sequence[traceback.FrameSummary]) -> str:
 
 
 def _short(filename: str) -> str:
-    """A path below the working directory as from there."""
+    """A path relative to the working directory, if it is below it."""
     relative = os.path.relpath(filename)
     return filename if relative.startswith(os.pardir) else relative

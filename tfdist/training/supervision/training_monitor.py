@@ -15,7 +15,7 @@ from tfdist.training.supervision.step_rate import StepMark, StepRate
 from tfdist.training.supervision.stop_requests import StopRequests
 
 MARK_SECONDS = 0.25
-"""Between two looks at the meter: each costs some tens of microseconds."""
+"""Between two readings of the meter: each costs some tens of microseconds."""
 
 
 class TrainingMonitor:
@@ -36,10 +36,10 @@ class TrainingMonitor:
         self._seconds = self._outside = self._outside_since = 0.0
         self._since: float | None = None
         self._marked = 0.0
-        self._left: int | None = None
+        self._steps_left: int | None = None
 
     def callback(self) -> keras.callbacks.Callback:
-        """A new callback for one `fit`, `evaluate` or `predict`; it looks at no batch."""
+        """A new callback for one `fit`, `evaluate` or `predict`; it needs no call for each batch."""
         return _Callback(self, self._activity)
 
     @contextlib.contextmanager
@@ -48,13 +48,13 @@ class TrainingMonitor:
         trains = call == "fit"
         with (
             self._activity.calling(trains=trains),
-            self._stop_requests.fitting() if trains else contextlib.nullcontext(),
+            self._stop_requests.during_fit() if trains else contextlib.nullcontext(),
         ):
             try:
                 yield
             finally:
                 self.pause()
-                self._left = None if trains else self._left
+                self._steps_left = None if trains else self._steps_left
 
     def begin_execution(self, call: TrainerMethod, steps: int) -> None:
         """Batches are about to run.
@@ -63,7 +63,7 @@ class TrainingMonitor:
             WorkerStopped: All workers stop here.
         """
         if call != "predict":
-            self._stop_requests.begin(steps)
+            self._stop_requests.begin_batches(steps)
         self._activity.begin_batches()
         if call == "fit" and self._since is None:
             self._since = time.perf_counter()
@@ -75,7 +75,7 @@ class TrainingMonitor:
         self._activity.end_batches(trained)
         if trained:
             self._mark(trained)
-        if call == "fit" and self._left == 0:
+        if call == "fit" and self._steps_left == 0:
             self._activity.leave_steps()
 
     def saving(self) -> contextlib.AbstractContextManager[None]:
@@ -89,7 +89,7 @@ class TrainingMonitor:
     def begin_epoch(self, epoch: int, steps: int | None) -> None:
         """An epoch begins, counted from 0, of so many steps where that is known."""
         self.pause()
-        self._left = steps
+        self._steps_left = steps
         self._activity.begin_epoch(epoch)
 
     def pause(self) -> None:
@@ -98,10 +98,10 @@ class TrainingMonitor:
         self._activity.leave_steps()
 
     def _trained(self, steps: int) -> int:
-        """On one replica the last execution of an epoch may have fewer steps than Keras was asked for."""
-        if self._left is not None:
-            steps = min(steps, self._left)
-            self._left -= steps
+        """Steps of an execution; on one replica the last one of an epoch may have fewer than Keras was asked for."""
+        if self._steps_left is not None:
+            steps = min(steps, self._steps_left)
+            self._steps_left -= steps
         return steps
 
     def _mark(self, steps: int) -> None:

@@ -1,8 +1,7 @@
-"""Ends a worker that waits in TensorFlow for longer than a step may take.
+"""Watchdog that ends a worker when it waits in TensorFlow for longer than a step may take.
 
-TensorFlow offers a timeout for each collective, and for each it starts a thread that sleeps until then: at a hundred
-steps a second and ten minutes that is a hundred thousand threads. So one thread looks, now and then, where the others
-are.
+TensorFlow offers a timeout for each collective, and starts a thread for each that sleeps until then: at a hundred steps
+a second and ten minutes, those are sixty thousand threads. So one thread looks now and then where the others are.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ _MOST_SECONDS = 1.0
 
 
 _MODULES_OF_THREADS = ("tensorflow.", "multiprocessing.")
-"""Where the classes of the threads are that TensorFlow starts for a strategy: for replicas, for collectives."""
+"""Modules with the classes of the threads that TensorFlow starts for a strategy: for replicas, for collectives."""
 
 
 @dataclass(frozen=True)
 class _Call:
-    """A call into the library. It holds the frame, so that no later one can be taken for it."""
+    """A call into the library. It holds the frame, so that no later frame can have the same identity."""
 
     frame: FrameType
     place: int
@@ -47,8 +46,8 @@ class Watchdog:
     Args:
         timeout: Returns the seconds that one call into TensorFlow may take at the moment.
         end: Called once, in the watching thread, with the error; it is to end the process.
-        library: Where the code is whose calls count; by default TensorFlow's.
-        clock: Seconds, never going back; asked once a look.
+        library: The folder of the library whose calls count; by default TensorFlow's.
+        clock: Seconds, never going back; read once a look.
     """
 
     def __init__(
@@ -80,7 +79,7 @@ class Watchdog:
                     return
 
     def _look(self, now: float) -> dict[int, _Call]:
-        """The calls under way, by thread; one that was under way at the last look, too, keeps its beginning."""
+        """The calls under way, by thread; one that was under way at the last look keeps its start."""
         frames = frames_of_threads()
         calls = {}
         for thread in threading.enumerate():

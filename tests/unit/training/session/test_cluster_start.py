@@ -108,6 +108,6 @@ def test_a_worker_without_a_launcher_says_whom_it_waits_for(
 ) -> None:
     """Before nothing in its process can speak."""
     with cluster_start.forming(1, Cluster.parse("a:1,b:2"), 600.0, None):
-        assert "worker 1 waits until all of a:1,b:2 have come, for 600 s at most" in capsys.readouterr().err
+        assert "worker 1 waits until all of a:1,b:2 have joined, for 600 s at most" in capsys.readouterr().err
         assert (asked, signal_of_parents_end()) == ([600.0], 0)
     assert asked == [600.0, "cancelled"]

@@ -11,19 +11,19 @@ from tfdist.training.supervision.stop_requests import StopRequests, WorkerStoppe
 class Training:
     """Batches in a thread, one execution after another, as long as it is let."""
 
-    def __init__(self, stopping: StopRequests, executions: list[int]) -> None:
+    def __init__(self, requests: StopRequests, executions: list[int]) -> None:
         self.begun = 0
         self.code: int | None = None
-        self._stopping = stopping
+        self._requests = requests
         self._executions = executions
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
     def _run(self) -> None:
         try:
-            with self._stopping.fitting():
+            with self._requests.during_fit():
                 for batches in self._executions:
-                    self._stopping.begin(batches)
+                    self._requests.begin_batches(batches)
                     self.begun += batches
         except WorkerStopped as end:
             self.code = end.code
@@ -34,90 +34,90 @@ class Training:
 
 
 @pytest.fixture
-def stopping() -> Iterator[StopRequests]:
+def requests() -> Iterator[StopRequests]:
     yield StopRequests(grace=20)
 
 
-def begin(stopping: StopRequests, *executions: int) -> int:
+def begin(requests: StopRequests, *executions: int) -> int:
     """Begins them in this thread; returns the batches begun before the stop, or all."""
     begun = 0
-    with stopping.fitting():
+    with requests.during_fit():
         for batches in executions:
             try:
-                stopping.begin(batches)
+                requests.begin_batches(batches)
             except WorkerStopped:
                 break
             begun += batches
     return begun
 
 
-def test_outside_of_a_fit_there_is_no_step_to_stop_at(stopping: StopRequests) -> None:
-    assert stopping.hold() is None
-    stopping.begin(3)
-    with stopping.fitting():
-        assert stopping.hold() == 0
+def test_outside_of_a_fit_there_is_no_step_to_stop_at(requests: StopRequests) -> None:
+    assert requests.hold() is None
+    requests.begin_batches(3)
+    with requests.during_fit():
+        assert requests.hold() == 0
 
 
-def test_stops_after_the_batch_of_the_farthest(stopping: StopRequests) -> None:
-    assert begin(stopping, 2, 2) == 4
-    with stopping.fitting():
-        assert stopping.hold() == 4
-    stopping.stop(after=8, code=143)
-    assert begin(stopping, *[2] * 10) == 4
+def test_stops_after_the_batch_of_the_farthest(requests: StopRequests) -> None:
+    assert begin(requests, 2, 2) == 4
+    with requests.during_fit():
+        assert requests.hold() == 4
+    requests.stop(after=8, code=143)
+    assert begin(requests, *[2] * 10) == 4
 
 
-def test_an_execution_that_a_stop_would_cut_is_done(stopping: StopRequests) -> None:
-    stopping.hold()
-    stopping.stop(after=3, code=143)
-    assert begin(stopping, 2, 2, 2) == 4
+def test_an_execution_that_a_stop_would_cut_is_done(requests: StopRequests) -> None:
+    requests.hold()
+    requests.stop(after=3, code=143)
+    assert begin(requests, 2, 2, 2) == 4
 
 
-def test_waits_to_be_told_where(stopping: StopRequests) -> None:
-    stopping.hold()
-    training = Training(stopping, [1] * 10)
-    stopping.stop(after=3, code=130)
+def test_waits_to_be_told_where(requests: StopRequests) -> None:
+    requests.hold()
+    training = Training(requests, [1] * 10)
+    requests.stop(after=3, code=130)
     training.end()
     assert (training.begun, training.code) == (3, 130)
 
 
-def test_stops_again_where_a_script_goes_on(stopping: StopRequests) -> None:
-    stopping.hold()
-    stopping.stop(after=1, code=143)
-    assert begin(stopping, 1, 1) == 1
-    assert begin(stopping, 1) == 0
+def test_stops_again_where_a_script_continues(requests: StopRequests) -> None:
+    requests.hold()
+    requests.stop(after=1, code=143)
+    assert begin(requests, 1, 1) == 1
+    assert begin(requests, 1) == 0
 
 
-def test_goes_on_when_nobody_says_where_and_heeds_no_stop_that_comes_too_late() -> None:
+def test_continues_when_nobody_says_where_and_ignores_a_stop_that_comes_too_late() -> None:
     times = iter([0.0, *[100.0] * 10])
-    stopping = StopRequests(grace=20, clock=lambda: next(times))
-    stopping.hold()
-    assert begin(stopping, 1, 1, 1) == 3
-    stopping.stop(after=1, code=143)
-    assert begin(stopping, 1) == 1
+    requests = StopRequests(grace=20, clock=lambda: next(times))
+    requests.hold()
+    assert begin(requests, 1, 1, 1) == 3
+    requests.stop(after=1, code=143)
+    assert begin(requests, 1) == 1
 
 
-def test_a_stop_without_a_hold_is_none(stopping: StopRequests) -> None:
-    stopping.stop(after=0, code=143)
-    assert begin(stopping, 1) == 1
+def test_a_stop_without_a_hold_is_none(requests: StopRequests) -> None:
+    requests.stop(after=0, code=143)
+    assert begin(requests, 1) == 1
 
 
-def test_saves_before_it_stops(stopping: StopRequests) -> None:
+def test_saves_before_it_stops(requests: StopRequests) -> None:
     saved: list[str] = []
-    stopping.at_stop(lambda: saved.append("first"))
-    stopping.at_stop(lambda: saved.append("second"))
-    stopping.hold()
-    stopping.stop(after=0, code=143)
-    with stopping.fitting(), pytest.raises(WorkerStopped) as end:
-        stopping.begin(1)
+    requests.at_stop(lambda: saved.append("first"))
+    requests.at_stop(lambda: saved.append("second"))
+    requests.hold()
+    requests.stop(after=0, code=143)
+    with requests.during_fit(), pytest.raises(WorkerStopped) as end:
+        requests.begin_batches(1)
     assert (end.value.code, saved) == (143, ["first", "second"])
 
 
-def test_what_cannot_be_saved_is_the_error(stopping: StopRequests) -> None:
+def test_what_cannot_be_saved_is_the_error(requests: StopRequests) -> None:
     def save() -> str:
         raise OSError("No space left")
 
-    stopping.at_stop(save)
-    stopping.hold()
-    stopping.stop(after=0, code=143)
-    with stopping.fitting(), pytest.raises(OSError, match="No space"):
-        stopping.begin(1)
+    requests.at_stop(save)
+    requests.hold()
+    requests.stop(after=0, code=143)
+    with requests.during_fit(), pytest.raises(OSError, match="No space"):
+        requests.begin_batches(1)

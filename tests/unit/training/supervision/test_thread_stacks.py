@@ -12,7 +12,7 @@ from types import FrameType
 
 import pytest
 
-from tfdist.training.supervision.thread_stacks import stack_of, stacks, where, where_called
+from tfdist.training.supervision.thread_stacks import called_places, format_stacks, main_place, stack_of
 
 SCRIPT = """
 import json, sys
@@ -45,10 +45,10 @@ def of_main(frame: FrameType) -> dict[int, FrameType]:
 
 
 def test_names_the_innermost_line_of_the_user(frame: FrameType) -> None:
-    assert where(of_main(frame)) == f"{os.path.join('deep', 'train.py')} line 6 in default"
+    assert main_place(of_main(frame)) == f"{os.path.join('deep', 'train.py')} line 6 in default"
     library = frame.f_back
     assert library is not None and library.f_code.co_filename == json.encoder.__file__
-    assert where(of_main(library)) == f"{os.path.join('deep', 'train.py')} line 9 in work"
+    assert main_place(of_main(library)) == f"{os.path.join('deep', 'train.py')} line 9 in work"
 
 
 def test_a_generator_that_was_left_is_looked_for_no_longer() -> None:
@@ -67,7 +67,7 @@ def test_a_generator_that_was_left_is_looked_for_no_longer() -> None:
 def test_a_path_elsewhere_is_whole(frame: FrameType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    assert where(of_main(frame)).startswith(str(tmp_path / "deep" / "train.py"))
+    assert main_place(of_main(frame)).startswith(str(tmp_path / "deep" / "train.py"))
 
 
 def test_every_thread_has_its_stack_and_the_main_thread_is_first() -> None:
@@ -81,7 +81,7 @@ def test_every_thread_has_its_stack_and_the_main_thread_is_first() -> None:
     thread.start()
     try:
         assert came.wait(20)
-        text = stacks()
+        text = format_stacks()
     finally:
         leave.set()
         thread.join()
@@ -109,16 +109,16 @@ def called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, frame: FrameType) ->
 
 def test_functions_that_run_for_the_main_thread_are_named(frame: FrameType, called: FrameType) -> None:
     threads = {**of_main(frame), 1: called, 2: called}
-    assert where_called(threads) == "data.py line 3 in load"
-    assert where(threads).endswith("line 6 in default")
+    assert called_places(threads) == "data.py line 3 in load"
+    assert main_place(threads).endswith("line 6 in default")
 
 
 def test_other_threads_are_nobodys_matter(frame: FrameType) -> None:
-    assert where_called({**of_main(frame), 1: frame}) == ""
+    assert called_places({**of_main(frame), 1: frame}) == ""
 
 
 def test_this_process_is_somewhere() -> None:
-    assert __file__.rpartition(os.sep)[2] in where(sys._current_frames())
+    assert __file__.rpartition(os.sep)[2] in main_place(sys._current_frames())
 
 
 LOOKS = """

@@ -10,9 +10,9 @@ import pytest
 
 PREPARED = """
 import os, queue, signal, threading
-from tfdist.training.supervision.worker_signals import tell_of
+from tfdist.training.supervision.worker_signals import call_on_signal
 told = queue.Queue()
-tell_of(signal.SIGTERM, told.put)
+call_on_signal(signal.SIGTERM, told.put)
 """
 
 
@@ -59,7 +59,7 @@ def test_a_script_may_handle_it_itself(handler: str) -> None:
 def test_in_another_thread_it_does_nothing() -> None:
     done = run(
         "before = signal.signal(signal.SIGTERM, signal.SIG_DFL)\n"
-        "thread = threading.Thread(target=tell_of, args=(signal.SIGTERM, told.put))\n"
+        "thread = threading.Thread(target=call_on_signal, args=(signal.SIGTERM, told.put))\n"
         "thread.start(); thread.join()\n"
         "print(signal.getsignal(signal.SIGTERM) is signal.SIG_DFL)\n"
     )
@@ -71,14 +71,14 @@ def test_each_signal_has_its_own_and_none_is_lost_over_an_error() -> None:
     def fails(number):
         told.put("fails")
         raise OSError("no space left")
-    tell_of(signal.SIGUSR2, fails)
+    call_on_signal(signal.SIGUSR2, fails)
     for number in (signal.SIGUSR2, signal.SIGTERM, signal.SIGUSR2):
         os.kill(os.getpid(), number)
         print(told.get(timeout=20), flush=True)
     """
     done = run(body)
     assert (done.returncode, done.stdout) == (0, "fails\n15\nfails\n"), done.stderr
-    assert "SIGUSR2, was not heeded" in done.stderr and "no space left" in done.stderr
+    assert "SIGUSR2, could not be handled" in done.stderr and "no space left" in done.stderr
 
 
 @pytest.mark.parametrize("own", [False, True], ids=["", "with a handler of its own"])
