@@ -10,12 +10,12 @@ from tfdist.errors import ClusterError
     ("text", "host", "port", "shown"),
     [
         ("host1:20000", "host1", 20000, "host1:20000"),
-        (" Host-1.Example.org:1 ", "host-1.example.org", 1, "host-1.example.org:1"),  # names have no case
+        (" Host-1.Example.org:1 ", "host-1.example.org", 1, "host-1.example.org:1"),  # names are case-insensitive
         ("10.0.0.1:65535", "10.0.0.1", 65535, "10.0.0.1:65535"),
-        ("[FD00:0::1]:20000", "fd00::1", 20000, "[fd00::1]:20000"),  # one spelling, so that lists compare
+        ("[FD00:0::1]:20000", "fd00::1", 20000, "[fd00::1]:20000"),  # canonical, so that lists compare
         ("[::ffff:10.0.0.1]:1", "10.0.0.1", 1, "10.0.0.1:1"),
-        ("12:2222", "12", 2222, "12:2222"),  # some machines are called by numbers
-        ("my_host:2222", "my_host", 2222, "my_host:2222"),  # not a valid name, and a usual one
+        ("12:2222", "12", 2222, "12:2222"),  # some hosts have numbers as names
+        ("my_host:2222", "my_host", 2222, "my_host:2222"),  # not a valid name, but a common one
     ],
 )
 def test_addresses_are_read_and_written(text: str, host: str, port: int, shown: str) -> None:
@@ -46,7 +46,7 @@ def test_addresses_are_read_and_written(text: str, host: str, port: int, shown: 
         ("http://host1:20000", "must be a name"),
         ("user@host1:20000", "must be a name"),
         ("host 1:20000", "must be a name"),
-        ("10.0.0.010:1", "must be a name, an IPv4 address"),  # resolvers take it for octal: 10.0.0.8
+        ("10.0.0.010:1", "must be a name, an IPv4 address"),  # octal for resolvers: 10.0.0.8
         ("127.1:1", "must be a name, an IPv4 address"),
         ("256.0.0.1:1", "must be a name, an IPv4 address"),
         ("[::ffff:10.0.0.1]:1,10.0.0.1:1", "Workers 0 and 1"),

@@ -36,7 +36,7 @@ MPI = {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_LOCAL_SIZE": "3", "PMIX_NAM
         ({"workers": "here:1,b:1"}, 2, (0,), (0,)),
         ({"workers": "b:1,here:1,c:1,10.0.0.1:2"}, 4, (1, 3), (1, 3)),  # by name and by address
         ({"workers": "127.0.0.1:1,127.0.0.2:2", "index": 1}, 2, (1,), (0, 1)),  # the other has its own launcher
-        ({"workers": "nat:1,nat:2,b:1", "index": 1}, 3, (1,), (0, 1)),  # unknown addresses, the same host
+        ({"workers": "nat:1,nat:2,b:1", "index": 1}, 3, (1,), (0, 1)),  # unknown addresses of one host
         ({"workers": "here:1,nat:2,b:1", "index": 1}, 3, (1,), (1,)),
         ({"TF_CONFIG": TF_CONFIG}, 3, (2,), (0, 2)),
         ({"TF_CONFIG": TF_CONFIG, "nproc": 2}, 2, (0, 1), (0, 1)),  # the command line decides

@@ -20,9 +20,9 @@ STEP = {
     [
         ("login", ["login"]),
         ("a,b", ["a", "b"]),
-        ("node[2,10]", ["node2", "node10"]),  # in Slurm's order, not that of text
+        ("node[2,10]", ["node2", "node10"]),  # in Slurm's order, not the order of strings
         ("gpu[8-10,12],login", ["gpu8", "gpu9", "gpu10", "gpu12", "login"]),
-        ("n[008-010]", ["n008", "n009", "n010"]),  # zeros stay
+        ("n[008-010]", ["n008", "n009", "n010"]),  # leading zeros stay
         ("r[1-2]n[1-2]-ib", ["r1n1-ib", "r1n2-ib", "r2n1-ib", "r2n2-ib"]),
     ],
 )

@@ -19,7 +19,7 @@ fit: {epochs: 10}
 
 @pytest.fixture
 def config_file(tmp_path: Path) -> Path:
-    """A config that is as it should be."""
+    """A valid config."""
     path = tmp_path / "configs" / "digits.yaml"
     path.parent.mkdir()
     path.write_text(CONFIG)

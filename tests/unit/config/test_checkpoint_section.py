@@ -28,8 +28,8 @@ from tfdist.errors import ConfigError
         ("mean_io_u", "max"),
         ("cosine_similarity", "max"),
         ("val_speed", None),
-        ("accelerated", None),  # acc is a word, not a beginning
-        ("error_score", None),  # says both
+        ("accelerated", None),  # acc must be a whole word
+        ("error_score", None),  # contradictory
     ],
 )
 def test_direction_of_a_metric(metric: str, expected: str | None) -> None:

@@ -59,7 +59,7 @@ def test_configs_of_the_repository(path: Path) -> None:
         ("fit.epochs=3", "fit", {"epochs": 3}),
         ("seed=null", "seed", None),
         ("seed=", "seed", None),
-        ("devices.logical=2", "devices", {"logical": 2, "memory_limit": None, "memory_growth": True}),  # was not there
+        ("devices.logical=2", "devices", {"logical": 2, "memory_limit": None, "memory_growth": True}),  # a new section
         ("model.args.hidden=[8]", "model", {"build": "tfdist.models.mlp", "args": {"hidden": [8]}}),
         ("name=a=b", None, "name: expected"),  # only the first = separates
     ],

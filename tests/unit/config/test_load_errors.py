@@ -1,4 +1,4 @@
-"""What a person reads who made a mistake in a config."""
+"""Errors for mistakes in a config."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ OVERRIDES = [
     ("fit=", "fit: expected a section with the keys epochs. Received: null"),
     ("data.train=a.npz", "data.train: expected a section whose key format is one of npz"),
     ("model.args=[64]", "model.args: expected a mapping of strings to values. Received: [64]"),
-    # what is no text is not shown as one
+    # values that are not strings are not shown as strings
     ("model.args={1: a}", "model.args: expected a mapping of strings to values. Received: {1: \"a\"}"),
     ("model.args={on: [a, 2]}", "model.args: expected a mapping of strings to values. Received: {true: [\"a\", 2]}"),
     ("model.args={2026-01-01: a}", "model.args: expected a mapping of strings to values. Received: {2026-01-01: "),

@@ -22,7 +22,7 @@ from tfdist.config.type_rules import PositiveInt, Rule, describe, matches
         (None, int | None, True),
         ("a", int | None, False),
         (0, PositiveInt, False),
-        ("0", PositiveInt, False),  # the rule is not asked about another type
+        ("0", PositiveInt, False),  # the rule is not applied to another type
         ("a", Literal["a", "b"], True),
         ("c", Literal["a", "b"], False),
         (True, Literal[1, 3], False),

@@ -35,19 +35,19 @@ class Clock:
 
 
 def state(index: int = 0, step: int = 0, moves: int | None = None, **fields: Any) -> WorkerState:
-    """What a worker says of itself."""
+    """The state of a worker."""
     known = {"address": None, "host": "h", "pid": 1, "attempt": 0, "state": State.STEP, "epoch": 0, "time": 0.0}
     return WorkerState(index=index, step=step, moves=step if moves is None else moves, **{**known, **fields})
 
 
 def beat(step: int, **fields: Any) -> Message:
-    """The message with which a worker says that it is in step `step`."""
+    """The heartbeat of a worker in step `step`."""
     return {"beat": state(0, step, **fields).to_dict()}
 
 
 @dataclasses.dataclass
 class FakeWorker:
-    """Says what `says` has for the time, ends as `ends` has; None for a worker that only a signal ends.
+    """Sends the messages of `says` and exits as in `ends`, at their times; without `ends`, only a signal ends it.
 
     `answers` maps what the launcher says to what the worker says to it, at once.
     """
@@ -125,7 +125,7 @@ class FakeWorker:
 
 
 class FakeCoordinator:
-    """The other launchers, whose events come at their times."""
+    """The other launchers, whose events come at the times of `script`."""
 
     def __init__(
         self, clock: Clock, leads: bool, remote: tuple[int, ...], script: Sequence[tuple[float, Event]]
@@ -166,7 +166,7 @@ def diagnose(worker: Worker, code: int) -> Failure | None:
 
 
 def assignments(local: int, remote: int = 0) -> list[Assignment]:
-    """Those of the first `local` workers of a job."""
+    """The assignments of the first `local` workers of a job."""
     total = local + remote
     cluster = ",".join(f"127.0.0.1:{20000 + i}" for i in range(total)) if total > 1 else None
     return [Assignment("/r", 0, index, total, "script", "x.py", cluster=cluster) for index in range(local)]
@@ -209,7 +209,7 @@ def stage(
     script: Sequence[tuple[float, Event]] = (),
     signals_at: Sequence[tuple[float, int]] = (),
 ) -> Stage:
-    """A stage with the workers of one or several attempts."""
+    """A job with the workers of one or several attempts."""
     clock = Clock()
     workers = [
         [FakeWorker(index, clock, attempt=number, **fields) for index, fields in enumerate(attempt)]

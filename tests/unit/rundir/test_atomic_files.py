@@ -100,7 +100,7 @@ def test_a_missing_directory_is_named(tmp_path: Path) -> None:
 
 
 def test_permissions_follow_the_umask(tmp_path: Path) -> None:
-    """Temporary files as tempfile makes them could not be read by the group."""
+    """The group could not read temporary files with the permissions that tempfile gives them."""
     before = os.umask(0o027)
     try:
         write_text(tmp_path / "a.txt", "text")

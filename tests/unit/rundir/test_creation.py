@@ -23,7 +23,7 @@ def entries(directory: Path) -> list[str]:
 
 @pytest.fixture
 def earlier_run(tmp_path: Path) -> RunDir:
-    """A directory in which a run left all that a run can leave."""
+    """A directory with every file that a run can leave."""
     run = create_run_dir(tmp_path / "a", name="digits")
     for directory in ("train", "validation"):
         (run.events_dir / directory).mkdir(parents=True)
@@ -74,7 +74,7 @@ def test_a_new_or_empty_directory_is_taken(tmp_path: Path, exists: bool, overwri
 
 def test_one_of_two_jobs_at_once_gets_the_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     create_run_dir(tmp_path / "a", name="digits")
-    monkeypatch.setattr(os, "listdir", lambda path: [])  # what the other saw a moment before
+    monkeypatch.setattr(os, "listdir", lambda path: [])  # as the other job saw it a moment before
     with pytest.raises(RunDirError, match="Another job has just begun.*own --run-dir"):
         create_run_dir(tmp_path / "a", name="digits")
 
@@ -102,7 +102,7 @@ def test_overwrite_removes_nothing_else(earlier_run: RunDir) -> None:
 
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_a_directory_that_tfdist_did_not_make_is_never_taken(tmp_path: Path, overwrite: bool) -> None:
-    for name in ("config.yaml", "logs/worker-0.0.log", "model.keras"):  # named as ours, but not ours
+    for name in ("config.yaml", "logs/worker-0.0.log", "model.keras"):  # tfdist's names, but not its files
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("mine")
     before = entries(tmp_path)
@@ -148,7 +148,7 @@ def test_joining_makes_a_directory_of_this_machine(tmp_path: Path) -> None:
     run = join_run_dir(tmp_path / "a", name="digits")
     write_text(run.log_file(1, 0), "line\n")
     write_text(run.state_file(1), "{}")
-    create_run_dir(tmp_path / "a", name="digits", overwrite=True)  # known as tfdist's own later on
+    create_run_dir(tmp_path / "a", name="digits", overwrite=True)  # the directory is still tfdist's
     assert entries(run.path) == ["state/run.json"]
 
 

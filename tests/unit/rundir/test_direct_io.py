@@ -85,7 +85,7 @@ def test_a_file_system_without_direct_io(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_file_system_that_wants_other_sizes(
     taken: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first call is taken in part, or not at all, and what is not aligned is refused."""
+    """The first call writes a part or nothing, and calls that are not aligned are refused."""
     written, calls = os.write, []
 
     def write_some(descriptor: int, content: memoryview) -> int:

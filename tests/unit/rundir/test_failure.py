@@ -1,4 +1,4 @@
-"""The failure record: its files, which are a contract, and its words."""
+"""The failure record: its files, which are a contract, and its wording."""
 
 from __future__ import annotations
 

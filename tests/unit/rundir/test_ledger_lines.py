@@ -35,7 +35,7 @@ def test_a_kill_at_any_byte_costs_one_line(file: Path) -> None:
         assert TURN in ledger_lines.read_ledger(file).entries
         ledger_lines.append_entry(file, STRETCH)
         read = ledger_lines.read_ledger(file)
-        # The last byte is the newline alone: then the line was whole.
+        # The last byte is the newline: without it, the line is whole.
         lost = not len(whole) < size < len(both) - 1
         assert read.entries == ((TURN, STRETCH) if size != len(both) - 1 else (TURN, STRETCH, STRETCH))
         assert read.damaged == (0 if lost else 1)

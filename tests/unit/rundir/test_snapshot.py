@@ -91,7 +91,7 @@ def test_a_worker_with_a_log_and_no_state(run: RunDir) -> None:
 
 @pytest.mark.parametrize("has_job", [True, False])
 def test_workers_of_an_earlier_attempt_are_not_expected(run: RunDir, has_job: bool) -> None:
-    """A run that goes on with fewer."""
+    """The run was resumed with fewer workers."""
     put(run, 0)
     for index, attempt in ((0, 0), (1, 0), (2, 0), (0, 1)):
         run.log_file(index, attempt).write_text("")

@@ -27,7 +27,7 @@ input()
 
 
 class Writer:
-    """A process that is in the middle of writing a file or a directory."""
+    """A process that is writing a file or a directory."""
 
     def __init__(self, target: Path, kind: str) -> None:
         command = [sys.executable, "-c", WRITE, target, kind]
@@ -87,7 +87,7 @@ def test_a_file_that_cannot_be_removed_does_not_keep_others(tmp_path: Path, monk
     earlier = {tmp_path / re.sub(rf"{os.getpid()}-\d+", f"{os.getpid()}-{start}", own) for start in (1, 2, 3)}
     for path in earlier:
         path.write_text("half")
-    stays, *_ = tmp_path.iterdir()  # whichever comes first
+    stays, *_ = tmp_path.iterdir()  # whichever is first
     unlink = Path.unlink
 
     def refuse(path: Path, missing_ok: bool = False) -> None:

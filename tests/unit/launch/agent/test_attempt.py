@@ -25,7 +25,7 @@ from tfdist.rundir.worker_state import State
         ([DONE], 0),
         ([DONE, finished(50.0, 0)], 0),
         ([finished(1.0, 3), finished(4.0, 3)], 3),
-        ([{"ends": (1.0, 3)}], 3),  # os._exit in a script: nothing was said
+        ([{"ends": (1.0, 3)}], 3),  # os._exit in a script, without a message
         ([{"ends": (1.0, 3)}, {"ends": (2.0, 3)}], 3),
     ],
 )
@@ -43,8 +43,8 @@ def test_workers_that_agree_leave_together(workers: list[dict[str, object]], cod
     [
         ([{}, {"ends": (1.0, ABORT)}], 1, 1.0),
         ([DONE, {"ends": (3.0, ABORT)}], 1, 3.0),
-        ([finished(1.0, 3), {}], 0, 6.0),  # nobody follows within 5 s
-        ([{"ends": (1.0, 0)}, {}], 0, 2.5),  # it has left without waiting for anybody
+        ([finished(1.0, 3), {}], 0, 6.0),  # the other is not done within 5 s
+        ([{"ends": (1.0, 0)}, {}], 0, 2.5),  # it has left without waiting for the other
         ([{**finished(1.0, 0), "ends": (2.0, 0)}, {}], 0, 3.5),
         ([finished(1.0, 0), finished(2.0, 1)], 1, 2.0),
     ],

@@ -1,4 +1,4 @@
-"""One attempt of which a worker gets no further: who is named, and who does not hang."""
+"""One attempt whose workers make no progress: which of them are blamed, and when none hangs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One attempt of several launchers: what the leader and the followers tell each other, and act upon."""
+"""One attempt of several launchers: what the leader and the followers send one another, and how they react."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_stop_on_another_launcher_stops_the_workers() -> None:
 
 
 def test_launchers_stop_their_workers_together() -> None:
-    """The leader asks, and a follower passes on."""
+    """The leader sends the requests, and a follower forwards them."""
     stop = Stop(143, "SIGTERM to the launcher on b")
     attempt = run_attempt(
         holding(5),
@@ -121,7 +121,7 @@ def test_a_stop_that_was_agreed_on_stands_after_a_failure() -> None:
 
 
 def test_a_worker_without_a_heartbeat_gets_no_signal_to_dump_its_stacks() -> None:
-    """It may not have come as far as to hear it, and would die of it."""
+    """It may not handle the signal yet, and would die of it."""
     script = [(1.0, DumpStacks()), (30.0, AttemptEnded((from_signal(2, 9),)))]
     speaks = {"says": [(0.5, beat(8, limit=10.0))]}
     attempt = run_attempt(speaks, {}, leads=False, remote=(2,), script=script)

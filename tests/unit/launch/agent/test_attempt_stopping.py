@@ -1,4 +1,4 @@
-"""One attempt that is asked to stop: where its workers stop, and who is not waited for."""
+"""One attempt that is asked to stop: where its workers stop, and which are not waited for."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_worker_that_gets_a_signal_stops_the_job() -> None:
 
 
 def test_a_worker_that_dies_of_sigterm_stops_the_job_too() -> None:
-    """Before it listens to signals it cannot tell of one."""
+    """It cannot relay a signal before it handles signals."""
     attempt = run_attempt({}, {"ends": (1.0, -signal.SIGTERM)})
     assert attempt.result.code == 143
     assert attempt.result.stop is not None and "SIGTERM to worker 1" in attempt.result.stop.why

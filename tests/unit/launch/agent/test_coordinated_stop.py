@@ -10,7 +10,7 @@ from tfdist.launch.agent.coordinated_stop import StopPoint
     [
         ({0: 41, 1: 42}, 42),
         ({0: 0, 1: 0}, 0),
-        ({0: None, 1: 3}, 3),  # worker 0 is not in fit yet: it stops when it comes there
+        ({0: None, 1: 3}, 3),  # worker 0 is not in fit yet: it stops when it is
         ({0: None, 1: None}, None),
     ],
 )

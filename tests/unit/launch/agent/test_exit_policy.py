@@ -28,13 +28,13 @@ def done(index: int, code: int, *, since: float = NOW, gone: bool = False) -> Wo
         ([done(0, 0, since=0), working(1)], WAIT, 0, ()),  # the others may work as long as they like
         ([done(0, 0), done(1, 0)], RELEASE, 0, ()),
         ([done(0, 3), done(1, 3)], RELEASE, 3, ()),
-        ([done(0, 3), working(1)], WAIT, 0, ()),  # it may follow yet
+        ([done(0, 3), working(1)], WAIT, 0, ()),  # there is time left
         ([done(0, 3, since=LATE), working(1)], END, 0, (0,)),
         ([done(0, 3, since=LATE), done(1, 3)], RELEASE, 3, ()),
         ([done(0, 3), done(1, 0)], END, 0, (0,)),
         ([done(0, 3), done(1, 4), working(2)], END, 0, (0, 1)),
         ([done(0, 0, gone=True), working(1)], WAIT, 0, ()),
-        ([done(0, 0, since=LATE, gone=True), working(1)], END, 0, (0,)),  # TensorFlow cannot go on without it
+        ([done(0, 0, since=LATE, gone=True), working(1)], END, 0, (0,)),  # TensorFlow cannot continue without it
         ([done(0, 0, gone=True), done(1, 0)], RELEASE, 0, ()),
         ([done(0, 0), WorkerExit(1, gone=True, failed=True)], END, 0, (1,)),
         ([WorkerExit(0, failed=True), WorkerExit(1, failed=True)], END, 0, (0, 1)),

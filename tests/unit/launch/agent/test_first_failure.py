@@ -1,4 +1,4 @@
-"""Which of several failures was first."""
+"""The first of several failures."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def failure(index: int, time: float, type: str = "ValueError") -> Failure:
         ([failure(0, 2.0, "UnavailableError"), failure(1, 1.0, "AbortedError")], [1, 0]),
         ([failure(0, 1.0, "tfdist.errors.WorkerFailedError"), failure(1, 2.0)], [1, 0]),
         ([failure(0, 1.0, "SIGABRT"), failure(1, 2.0, "SIGKILL")], [1, 0]),
-        ([failure(0, 1.0), failure(0, 2.0), failure(1, 1.5)], [0, 1]),  # one worker, told of twice
+        ([failure(0, 1.0), failure(0, 2.0), failure(1, 1.5)], [0, 1]),  # one worker, reported twice
     ],
 )
 def test_the_first_failure_is_found(failures: list[Failure], order: list[int]) -> None:

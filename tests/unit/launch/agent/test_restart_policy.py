@@ -69,6 +69,6 @@ def test_a_repeated_exception(first: Failure, second: Failure, again: bool) -> N
 
 @pytest.mark.parametrize("kind", ["usage", "data", "start", "lost"])
 def test_failures_that_would_come_again(kind: str) -> None:
-    """Also where it came after another failure: the cause and the consequence are not always told apart."""
+    """After another failure too: cause and consequence cannot always be told apart."""
     verdict, _ = RestartPolicy(9).judge([failure(), failure(kind, index=1)], 5)
     assert isinstance(verdict, NoRestart) and verdict.why

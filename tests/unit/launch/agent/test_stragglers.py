@@ -22,7 +22,7 @@ def at(step: int, *busy: float, attempt: int = 0) -> dict[int, WorkerState]:
 
 
 def observed(moments: Iterable[dict[int, WorkerState]]) -> list[tuple[int, str]]:
-    """What is said, each with the step at which it is."""
+    """The messages, each with its step."""
     stragglers = Stragglers()
     return [(max(s.step for s in states.values()), said) for states in moments for said in stragglers.observe(states)]
 
@@ -32,11 +32,11 @@ def observed(moments: Iterable[dict[int, WorkerState]]) -> list[tuple[int, str]]
     [
         ((0.1, 0.1, 0.1), []),
         ((0.1, 0.1, 0.13), [2]),
-        ((0.1, 0.1, 0.12), []),  # 20 % and no more
+        ((0.1, 0.1, 0.12), []),  # no more than 20 %
         ((0.1, 0.13), [1]),  # with two workers, against the other one
         ((0.1, 0.1, 0.2, 0.2), [2, 3]),
-        ((0.1, 0.1, 0.2, 0.2, 0.2, 0.2), []),  # the median of the others is a slow one's: these are the usual ones
-        ((0.1, 0.5, 0.0), [1]),  # one that is not known yet counts for nothing
+        ((0.1, 0.1, 0.2, 0.2, 0.2, 0.2), []),  # most are slow, so the slow ones are usual
+        ((0.1, 0.5, 0.0), [1]),  # one whose time is unknown does not count
         ((0.1, 0.0), []),
         ((0.5,), []),
         ((), []),
@@ -121,7 +121,7 @@ def test_a_restart_resets_everything() -> None:
     for step in range(0, 60, 10):
         said = stragglers.observe(at(step, 0.1, 0.3))
     assert len(said) == 1
-    # It goes on from a checkpoint at an earlier step, perhaps with other speeds.
+    # It resumes from a checkpoint at an earlier step, perhaps at other speeds.
     assert stragglers.observe(at(20, 0.1, 0.3, attempt=1)) == []
     assert stragglers.observe(at(60, 0.1, 0.3, attempt=1)) == []
     assert len(stragglers.observe(at(70, 0.1, 0.3, attempt=1))) == 1

@@ -23,7 +23,7 @@ RUNNING, STOPPING, RESTARTING = JobPhase.RUNNING, JobPhase.STOPPING, JobPhase.RE
 
 @dataclasses.dataclass
 class ScriptedJob:
-    """One job."""
+    """A job that has ended."""
 
     result: RunResult
     phases: list[tuple[JobPhase, int]]
@@ -169,7 +169,7 @@ def test_a_signal_to_a_waiting_follower_is_sent_to_the_leader(verdict: Any, code
     assert job.result.code == code
     stops = [event.stop for event in scene.coordinator.told if isinstance(event, StopRequested)]
     assert [stop.code for stop in stops] == [143]
-    # All launchers stop: the one that leads hears of it in any case.
+    # All launchers stop, so the leader is told in any case.
     assert (scene.coordinator.told[-1] == AttemptEnded(stop=job.result.stop)) == (code == 143)
 
 
@@ -189,14 +189,14 @@ def test_a_follower_stops_when_the_leader_was_stopped_meanwhile(event: str) -> N
 
 
 def test_events_after_the_verdict_belong_to_the_next_attempt() -> None:
-    """The leader was stopped right after it had said that all start again, and hung up."""
+    """The leader was stopped right after it had announced a restart, and hung up."""
     script = [(1.0, Restart(1, 1.0, "")), (1.0, AttemptEnded(stop=STOP))]
     job = run_group(stage([dies()], leads=False, remote=(1,), script=script))
     assert (job.result.code, job.result.stop) == (143, STOP)
 
 
 def test_a_failure_of_a_faster_launchers_next_attempt_counts() -> None:
-    """Its delay was over a little earlier than here."""
+    """Its delay ended a little earlier than this launcher's."""
     scene = stage([dies()], [{}], [DONE], remote=(1,), script=[(0.5, AttemptEnded((from_signal(1, 9),)))])
     scene.coordinator.script.append((4.0, WorkerDone(1, 0, False)))
     job = run_group(scene, 3)
@@ -217,7 +217,7 @@ def test_events_during_the_delay_count(event: Any, code: int) -> None:
 
 @pytest.mark.parametrize(("leads", "event"), [(True, StopRequested(STOP)), (False, Hold(STOP))])
 def test_a_stop_that_comes_with_the_end_of_an_attempt_counts(leads: bool, event: Any) -> None:
-    """Whether one reads both at once, or the stop a moment later, is a matter of luck."""
+    """Both may be read at once, or the stop a moment later."""
     script = [(1.0, AttemptEnded((from_signal(1, 9),))), (1.0, event)]
     script += [(9.0, WorkerDone(1, 0, False)), (9.0, WorkerDone(2, 0, False))]
     scene = stage([{}], [DONE], leads=leads, remote=(1, 2), script=script)

@@ -45,6 +45,6 @@ def test_a_stop_is_reported_and_success_is_not() -> None:
         RunResult(143, (from_signal(1, 15), from_signal(0, 9)), stop, advice="none was inside of fit")
     )
     assert "ended where they were, not after the same step: none was inside of fit" in abrupt
-    # The one that got the signal did not fail.
+    # The worker that got the signal did not fail.
     assert "worker 0 (" in abrupt and "worker 1 (" not in abrupt
     assert render_report(RunResult(0)) == render_report(RunResult(7)) == ""

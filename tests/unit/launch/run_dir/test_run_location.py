@@ -38,7 +38,7 @@ def test_a_directory_that_is_not_shared_is_made(tmp_path: Path, monkeypatch: pyt
     other = join_run_location({**chief.go(), "run_dir": "runs/r"}, None, name="n", overwrite=False)
     assert other.run_dir.path == tmp_path / "b" / "runs" / "r"
     assert other.writes_failure
-    # Its own --run-dir is this host's business.
+    # A --run-dir of this host's own takes precedence.
     own = join_run_location(chief.go(), str(tmp_path / "own"), name="n", overwrite=False)
     assert own.run_dir.path == tmp_path / "own"
 

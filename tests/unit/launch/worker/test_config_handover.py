@@ -31,7 +31,7 @@ def test_a_worker_receives_the_config_that_was_read(config: RunConfig) -> None:
 
 
 def test_every_start_of_every_worker_receives_it(config: RunConfig) -> None:
-    """Descriptors that are inherited have one position in common."""
+    """Inherited descriptors share one position."""
     with handed_over(config) as fd:
         assert fd is not None
         assert [receive_config(os.dup(fd)) for _ in range(3)] == [config] * 3

@@ -1,4 +1,4 @@
-"""What a worker's environment gets where the user has chosen nothing: malloc, gRPC's proxy and Keras's backend."""
+"""Variables that a worker gets if the user has not set them: malloc's, gRPC's proxy and Keras's backend."""
 
 from __future__ import annotations
 
