@@ -65,7 +65,7 @@ class Looks(callbacks.Callback):
 
 @functools.cache
 def trained(replicas: int, optimizer: Optimizer = adam) -> tuple[keras.Model, list[list[float]]]:
-    """A model after an epoch, which tests leave as it is, and its state as a callback saw it at the epoch's end."""
+    """A model after an epoch, which tests do not change, and its state as a callback saw it at the epoch's end."""
     with on(replicas):
         model = fit(built(optimizer), looks := Looks())
     return model, looks.seen
@@ -103,7 +103,7 @@ def test_given_the_weights_of_another_optimizer() -> None:
 
 
 def test_what_is_saved_is_what_one_replica_saves() -> None:
-    """By a callback at the end of an epoch, and behind the training."""
+    """By a callback at the end of an epoch, and after the training."""
     (one, _), (several, seen) = trained(1), trained(3)
     assert_same(state(one), state(several))
     assert_same(state(one), seen)

@@ -1,4 +1,4 @@
-"""Data of unknown length, whose batches are fetched outside of compiled steps: it counts as any other data."""
+"""Data with an unknown number of batches, which are fetched outside of compiled steps, gives the same numbers."""
 
 from __future__ import annotations
 

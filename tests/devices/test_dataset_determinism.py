@@ -1,4 +1,4 @@
-"""Which datasets give the same batches again in another process, read off their graphs."""
+"""Which datasets give the same batches in another process, read off their graphs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def seeded() -> Iterator[None]:
         lambda: numbers().map(lambda x: tf.random.stateless_uniform([], seed=[1, tf.cast(x, tf.int32)])),
     ],
 )
-def test_nothing_is_left_to_chance(make: Make) -> None:
+def test_a_deterministic_dataset(make: Make) -> None:
     assert why_not_deterministic(make()) == ""
 
 
@@ -63,7 +63,7 @@ def test_nothing_is_left_to_chance(make: Make) -> None:
         (any_order, "its options allow any order"),
     ],
 )
-def test_what_is_left_to_chance_is_named(make: Make, why: str) -> None:
+def test_the_reason_is_named(make: Make, why: str) -> None:
     assert why_not_deterministic(make()).startswith(why)
 
 

@@ -51,7 +51,7 @@ EAGERLY = {
 
 @pytest.mark.parametrize("name", EAGERLY)
 def test_no_sample_eagerly(name: str) -> None:
-    """The result depends on the input: layers before it that meet in their gradients must all come to that."""
+    """The result depends on the input: layers before it whose gradients are collectives must all run them."""
 
     def outputs(samples: int) -> tf.Tensor:
         x = tf.ones((samples, 8, 8, 2))
@@ -67,7 +67,7 @@ def test_no_sample_eagerly(name: str) -> None:
 
 @pytest.mark.parametrize("shape", [(0, 5), (0, 1, 5), (0, 0)])
 def test_sums_of_no_row(shape: tuple[int, ...]) -> None:
-    """Whatever Keras could take for a bias."""
+    """Of shapes that Keras could take for a bias."""
     one = tf.ones([max(size, 1) for size in shape])
     assert local(lambda: ops.add(one, tf.ones(shape))).shape == shape
     assert local(lambda: ops.add(tf.ones(shape), tf.ones(shape))).shape == shape

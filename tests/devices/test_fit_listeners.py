@@ -20,7 +20,7 @@ SAMPLES = 41
 
 
 class Notes:
-    """A listener that writes down what it is told."""
+    """A listener that records its notifications."""
 
     def __init__(self) -> None:
         self.said: list[Any] = []
@@ -51,13 +51,13 @@ class Notes:
         self.said.append("got on")
 
     def batches(self, call: str) -> int:
-        """Batches told of a call."""
+        """Batches that it was notified of in a call."""
         return sum(told[1] for told in self.said if told[0] == call)
 
 
 @pytest.fixture
 def notes(monkeypatch: pytest.MonkeyPatch) -> Notes:
-    """Told by the repairs, which are made anew for this test."""
+    """A listener of the repairs, which are made anew for this test."""
     notes = Notes()
     for repair in repairs(RepairHooks(listener=notes)):
         original = getattr(repair.owner, repair.name)
@@ -98,7 +98,7 @@ def test_every_batch_of_a_fit(notes: Notes, strategy: tf.distribute.Strategy, ki
         assert 6 <= notes.batches("fit") < 6 + 2 * steps
 
 
-def test_many_steps_in_one_execution_are_told_at_once(notes: Notes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_steps_in_one_execution_are_notified_together(notes: Notes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(multi_step_execution, "steps_at_once", lambda seconds: 7)
     x = np.zeros((160, 3), "float32")
     with mirrored(3).scope():
@@ -155,7 +155,7 @@ def test_what_a_listener_raises_ends_the_fit_before_its_batch(
     assert int(made.optimizer.iterations.numpy()) == 2
 
 
-def test_each_callback_of_several_is_told_of_at_its_end(notes: Notes, strategy: tf.distribute.Strategy) -> None:
+def test_each_of_several_callbacks_is_notified_of_at_its_end(notes: Notes, strategy: tf.distribute.Strategy) -> None:
     said = notes.said
 
     class Says(keras.callbacks.Callback):

@@ -1,4 +1,4 @@
-"""Metrics that are no sums over samples: gathered, they have the values of one replica."""
+"""Metrics that are no sums over samples have, gathered, the values of one replica."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class LargestError(keras.metrics.Metric):
 
 
 class Extremes(keras.metrics.Metric):
-    """Begins with values that are not zero, and has several results."""
+    """Starts with values that are not zero, and has several results."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -86,7 +86,7 @@ def classifier() -> keras.Model:
 
 
 def outcome(samples: int, **fit: Any) -> dict[str, Any]:
-    """What a fit with validation, an evaluation and two single batches say."""
+    """The results of a fit with validation, an evaluation and two single batches."""
     keras.utils.set_random_seed(11)
     model = classifier()
     metrics = [gathered(metric) for metric in (LargestError(), Extremes(), MeanOfLargest(), median_error)]
@@ -143,7 +143,7 @@ def test_the_mask_of_predictions_is_gathered(float64: None) -> None:
 
 
 class Total(keras.metrics.Metric):
-    """Adds up whatever it is given, of any structure."""
+    """Adds up its arguments, of any structure."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -159,7 +159,7 @@ class Total(keras.metrics.Metric):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int64", "bfloat16", "uint8"])
-def test_structures_of_unequal_rows_in_a_loop_of_ones_own(dtype: str) -> None:
+def test_structures_of_unequal_rows_in_a_custom_loop(dtype: str) -> None:
     """Replica 0 has no row, replica 1 one, replica 2 two."""
     strategy = mirrored(3)
     with strategy.scope():

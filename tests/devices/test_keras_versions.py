@@ -1,4 +1,4 @@
-"""The check that Keras is what the repairs were written for."""
+"""The check that Keras is the one that the repairs were written for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metrics of the user's that keep scalars: sums and means are told apart and exact, the rest is refused."""
+"""The user's metrics that keep scalars: sums and means are told apart and exact, others are refused."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def measured() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("replicas", [slow(2), 3])
-def test_what_can_be_told_exact_is(replicas: int) -> None:
+def test_sums_and_means_are_exact(replicas: int) -> None:
     expected = measured()
     assert {metric.__name__ for metric in EXACT} <= expected["first"].keys()
     with mirrored(replicas).scope():

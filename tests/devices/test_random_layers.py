@@ -29,7 +29,7 @@ def masks(replicas: int, seed: int) -> list[list[float]]:
 
 
 @pytest.mark.parametrize("replicas", [2, 3])
-def test_each_replica_and_step_has_a_mask_of_its_own(replicas: int) -> None:
+def test_each_replica_and_step_has_its_own_mask(replicas: int) -> None:
     drawn = masks(replicas, seed=3)
     assert len({tuple(mask) for mask in drawn}) == 2 * replicas
     assert 0.3 < np.mean(np.asarray(drawn) == 0) < 0.7

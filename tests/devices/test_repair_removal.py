@@ -101,11 +101,11 @@ ON_WORKERS = {
 """What several devices of one process do not show, and the tests of `tests/workers` that do."""
 
 SAME_NUMBERS = {
-    "SGD.update_step": "one pass over memory instead of several; see test_optimizers_alone",
-    "TFOptimizer.assign": "Keras's optimizers update their slots on each replica anyway; others: test_optimizers_alone",
+    "SGD.update_step": "one pass over memory instead of several; see test_optimizers_in_custom_loops",
+    "TFOptimizer.assign": "only for the user's own optimizers; see test_optimizers_in_custom_loops",
     "TFOptimizer.assign_add": "as for assign",
     "TFOptimizer.assign_sub": "as for assign",
-    f"{TRAINER}.fit": "tells that one is under way; see test_fit_listeners",
+    f"{TRAINER}.fit": "notifies a listener; see test_fit_listeners",
     f"{TRAINER}.evaluate": "as for fit",
 }
 """What changes no number of Keras's own, and why it is there."""

@@ -1,4 +1,4 @@
-"""Losses and metrics of one's own that give no value a sample: as means over the samples they are exact."""
+"""The user's losses and metrics that give no value a sample: as means over the samples they are exact."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def assert_as_one_replica(*last: type[layers.Layer], compiled: dict[str, Any], *
 
 
 def test_a_value_for_each_column() -> None:
-    """In the place of samples there is another dimension, whose size says nothing of the replica's part."""
+    """The first dimension is not that of the samples, so its size says nothing of the replica's part."""
     assert_as_one_replica(compiled={"loss": square_by_column, "metrics": [error_by_column]})
 
 
@@ -76,5 +76,5 @@ def test_a_scalar_loss_is_weighted(reduction: str) -> None:
 
 
 def test_what_is_learned_beside_a_mean_over_no_sample() -> None:
-    """Its gradient on a replica without a sample is that mean, NaN; of regularizers nothing is lost with it."""
+    """Its gradient on a replica without a sample is that mean, NaN, which must not take regularizers with it."""
     assert_as_one_replica(Scaled, compiled={"loss": "mse"})

@@ -1,4 +1,4 @@
-"""The meter counts inside of compiled steps, in branches and loops too, and holds nothing back."""
+"""The meter counts inside of compiled steps, in branches and loops too, and delays nothing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tfdist.runtime.transport.ring_all_reduce import Ring
 
 
 class Clock:
-    """Takes the place of TensorFlow's, and goes on when it is told to alone."""
+    """Replaces TensorFlow's clock, and advances only when it is told to."""
 
     def __init__(self) -> None:
         self.now = 0.0

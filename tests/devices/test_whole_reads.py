@@ -1,4 +1,4 @@
-"""Where every worker reads all data, the chief says so, once, if it costs something."""
+"""The chief warns once where every worker reads all data and that is expensive."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Batches(keras.utils.PyDataset):
 
 @pytest.fixture
 def warned(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
-    """What a worker says of an adapter and its dataset."""
+    """The warnings of a worker about an adapter and its dataset."""
 
     def says(adapter: Any, dataset: Any, workers: int = 2, index: int = 0) -> list[str]:
         said: list[str] = []
@@ -84,7 +84,7 @@ def test_python_batches(warned: Callable[..., list[str]]) -> None:
 
 
 @pytest.mark.parametrize(("limit", "count"), [(64, 0), (63, 1)])
-def test_arrays_are_worth_a_word_when_they_are_large(
+def test_large_arrays(
     warned: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch, limit: int, count: int
 ) -> None:
     monkeypatch.setattr(whole_reads, "MUCH", limit)

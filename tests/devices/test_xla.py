@@ -1,4 +1,4 @@
-"""What `jit_compile=True` on several replicas does that the table of exact features shows slowly, or not at all."""
+"""`jit_compile=True` on several replicas: what the table of exact features shows slowly, or not at all."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def assert_same_on_three(make: Callable[[], Any]) -> None:
 
 
 def test_batches_whose_rows_are_known() -> None:
-    """Of a batch of four the replicas have two, one and one: filled up, one target would count for two outputs."""
+    """Of a batch of four the replicas get two, one and one: with padding, one target would count for two outputs."""
     x, y = (np.random.default_rng(1).normal(size=(4, size)) for size in (6, 2))
 
     def outcome() -> list[Any]:
@@ -78,7 +78,7 @@ def test_batches_whose_rows_are_known() -> None:
 
 
 def test_rows_of_a_table_that_occur_several_times() -> None:
-    """Adam squares the gradient of every occurrence by itself, also behind a loop."""
+    """Adam squares the gradient of each occurrence separately, also after a loop."""
     ids = np.random.default_rng(1).integers(0, 4, (5, 7))
 
     def outcome() -> list[Any]:

@@ -1,4 +1,4 @@
-"""Optimizers by themselves, in a loop of one's own: each replica has another part of the gradient."""
+"""Optimizers in a custom training loop, where each replica has another part of the gradient."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tests.devices.mirrored import mirrored
 pytestmark = pytest.mark.usefixtures("repaired")
 
 GRADIENTS = tf.constant([[0.5, -1.0], [2.0, 0.25], [-1.5, 1.0], [0.125, 3.0], [1.0, 1.0], [-0.5, 0.75]])
-"""Of the global batches, one after another."""
+"""The gradients of the global batches, one after another."""
 
 PARTS = {1: [1.0], 3: [0.5, -0.25, 0.75]}
-"""Of each replica; together one."""
+"""The part of each replica; they add up to one."""
 
 
 class Noting(keras.optimizers.Optimizer):
-    """Descends, and keeps what it sees in variables that are not like those that it trains."""
+    """Plain descent, which also keeps gradients in variables of other shapes than those that it trains."""
 
     def build(self, variables: Sequence[Any]) -> None:
         if self.built:

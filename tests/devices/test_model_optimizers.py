@@ -1,4 +1,4 @@
-"""Which optimizers a model has."""
+"""The optimizers of a model are found, wherever it holds them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_each_is_found_once_wherever_it_is(place: str) -> None:
     assert [id(found) for found in optimizers_of(model)] == [id(each) for each in (first, *outer, second)]
 
 
-def test_long_lists_are_not_walked_over() -> None:
+def test_long_lists_are_not_searched() -> None:
     class Unread(list[Any]):
         def __iter__(self) -> Any:
             raise AssertionError("a vocabulary was looked through")

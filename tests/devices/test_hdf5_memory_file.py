@@ -1,4 +1,4 @@
-"""A file in memory: HDF5 finds in it what any other file has."""
+"""A file in memory is to HDF5 as any other file."""
 
 from __future__ import annotations
 
