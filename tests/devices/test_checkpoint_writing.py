@@ -266,4 +266,4 @@ def test_on_a_full_disk_the_training_goes_on_and_saves_when_there_is_room(
         assert {10, 12} <= set(steps(disk / "run")) <= {8, 10, 12}
         assert {entry.name[:5] for entry in (disk / "run").iterdir()} == {"step-"}
     for step in (2, 4, 6):
-        assert f"No checkpoint at step {step}. The training goes on without. The disk is full" in caplog.text
+        assert f"No checkpoint at step {step}. The training continues without it. The disk is full" in caplog.text

@@ -238,7 +238,7 @@ def test_a_checkpoint_that_cannot_be_written_does_not_end_the_training(
     with caplog.at_level(logging.WARNING, "tfdist"):
         run.fit(strategy_of(2))
     assert len(run.history["loss"]) == 1
-    assert "No checkpoint at step 8. The training goes on without." in caplog.text
+    assert "No checkpoint at step 8. The training continues without it." in caplog.text
 
 
 def test_another_model_is_refused(tmp_path: Path) -> None:

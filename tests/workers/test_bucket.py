@@ -66,7 +66,7 @@ def test_a_bucket_that_refuses_for_a_while_ends_no_training(tmp_path: Path) -> N
         start = ("train", config, *OPTIONS, "--set", "fit.epochs=3", "--set", f"checkpoint.directory={FOLDER}")
         done = tfdist(*start, "--run-dir", run.path, timeout=SECONDS, environ=storage.environment)
     assert done.returncode == 0, done.stderr
-    assert "No checkpoint at step 40. The training goes on without." in run.log_file(0, 0).read_text()
+    assert "No checkpoint at step 40. The training continues without it." in run.log_file(0, 0).read_text()
     assert any(storage.refuses in request for request in storage.requests)
     assert sorted(name[:13] for name in whole(storage)) == ["step-00000060", f"step-{3 * STEPS:08d}"]
 

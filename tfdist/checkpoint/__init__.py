@@ -1,7 +1,11 @@
-"""Checkpoints of a run: when to make one, which to keep, how they lie on the disk, how they come back.
+"""Checkpoints of a run: when to save, which to keep, how they are written and restored.
 
-The names load with their first use: the modules that only decide, and those that read and check files, work without
-TensorFlow.
+`save_policy` and `retention_policy` decide. `checkpoint_manager` saves and restores for all workers: the
+`background_writer` runs a `checkpoint_writer`, which writes a `pending_checkpoint` with its `summary` into a `store`
+(`checkpoint_files` on this machine, `remote_store` for a URL) and lets the `checkpoint_pruner` remove old ones.
+`inspection` is what `tfdist checkpoints` does.
+
+The names load with their first use: modules that only decide, or read and check files, work without TensorFlow.
 """
 
 from __future__ import annotations

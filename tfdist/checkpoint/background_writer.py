@@ -1,4 +1,4 @@
-"""What is written while training goes on: one job at a time, in a thread of its own."""
+"""Background writer: one job at a time, in a thread of its own, while the training continues."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import threading
 from collections.abc import Callable
 
 EXIT_SECONDS = 30.0
-"""How long a process that ends waits for the job under way; `tfdist train` allows its workers less."""
+"""How long a process that ends waits for the running job; `tfdist train` allows its workers less."""
 
 
 class BackgroundWriter:
-    """Does one job at a time.
+    """Runs one job at a time.
 
-    The thread does not keep the process from ending: a disk that hangs must not. The process waits for it all the same,
-    for a bounded time, whether it ends well or with an exception.
+    The thread does not keep the process alive, as a disk may hang. At its end, whether with an exception or not, the
+    process waits for the job for a bounded time.
     """
 
     def __init__(self) -> None:
@@ -23,27 +23,27 @@ class BackgroundWriter:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a job is under way."""
+        """Whether a job is running."""
         return self._thread is not None and self._thread.is_alive()
 
     def start(self, job: Callable[[], None]) -> None:
-        """Begins a job and returns.
+        """Starts a job and returns.
 
         Args:
-            job: Tells of its own failures: what it raises is printed and ends it alone.
+            job: Reports its own failures: what it raises is printed and ends nothing else.
 
         Raises:
-            RuntimeError: Another is under way.
+            RuntimeError: Another job is running.
         """
         if self.is_busy:
-            raise RuntimeError("Expected no job under way. Wait for it with wait().")
+            raise RuntimeError("Expected no running job. Wait for it with wait().")
         if self._thread is None:
             atexit.register(self._at_exit)
         self._thread = threading.Thread(target=job, name="tfdist-background", daemon=True)
         self._thread.start()
 
     def wait(self, seconds: float) -> bool:
-        """Waits for the job under way; returns whether none is under way any more."""
+        """Waits for the running job; returns whether none is running any more."""
         if self._thread is not None:
             self._thread.join(seconds)
         return not self.is_busy
@@ -54,5 +54,5 @@ class BackgroundWriter:
 
 @functools.cache
 def writer() -> BackgroundWriter:
-    """The one that writes this process's checkpoints."""
+    """The writer of this process's checkpoints."""
     return BackgroundWriter()

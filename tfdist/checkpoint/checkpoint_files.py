@@ -1,8 +1,8 @@
-"""Checkpoints on the disk: written beside their place, flushed, renamed, and only then marked as whole.
+"""Checkpoints on the disk: written under a temporary name, flushed, renamed, and only then marked as whole.
 
 A checkpoint is a directory `step-00000120` with its files and a marker, which names each file with its size and its
-CRC-32, which finds damage in half the time of SHA-256. Whatever kills the writer, at whatever byte, the checkpoints
-before stay as they are, and what lacks its marker is none. A second checkpoint of the same step is `step-00000120.1`.
+CRC-32, which finds damage in half the time of SHA-256. Wherever the writer is killed, earlier checkpoints stay as they
+are, and a directory without a marker is no checkpoint. A second one of the same step is `step-00000120.1`.
 """
 
 from __future__ import annotations
@@ -35,28 +35,28 @@ SUMMARY = "summary.json"
 """A `CheckpointSummary`."""
 
 _BLOCK = 1 << 18
-"""Bytes of a file that are read at a time: they are still in the processor's cache when they are looked at."""
+"""Bytes of a file that are read at a time, so that they are in the processor's cache for the checksum."""
 
 _OUT_OF_REACH = frozenset(
     {errno.EACCES, errno.EPERM, errno.ETIMEDOUT, errno.EREMOTEIO, errno.ESTALE, errno.EMFILE, errno.ENFILE}
 )
-"""Errors of reading that say nothing of what would have been read."""
+"""Errors of reading that tell nothing about the content."""
 
 _NAME = re.compile(r"step-(\d+)(?:\.(\d+))?")
 _TEMPORARY = ".step-*.tmp"
 
 
 FileComparison = Callable[[Path, FileDigest], str | None]
-"""Says what is wrong with a file that is there, for people; None for nothing."""
+"""Says what is wrong with a file that exists, for people; None for nothing."""
 
 
 @dataclass(frozen=True, order=True)
 class StoredCheckpoint:
-    """A directory with the name of a checkpoint, whole or not. The later one is greater.
+    """A directory with the name of a checkpoint, whole or not. A later one is greater.
 
     Attributes:
         step: Steps of the run that were done.
-        number: Counts those of the same step, from 0.
+        number: Its number among those of the same step, from 0.
         path: The directory.
     """
 
@@ -66,10 +66,10 @@ class StoredCheckpoint:
 
     @property
     def is_marked(self) -> bool:
-        """Whether its writer came to its end.
+        """Whether its writer finished it.
 
         Raises:
-            RunDirError: That cannot be seen.
+            RunDirError: That cannot be read.
         """
         with _told_when_out_of_reach(self.path):
             return (self.path / MARKER).exists()
@@ -78,7 +78,7 @@ class StoredCheckpoint:
         """What is wrong with it, for people; None when every byte is as it was written. Reads all of it.
 
         Raises:
-            RunDirError: It cannot be reached, which says nothing of it.
+            RunDirError: It cannot be reached, so whether it is whole is unknown.
         """
         return next(self.faults(other_bytes), None)
 
@@ -86,10 +86,10 @@ class StoredCheckpoint:
         """What is wrong with the files that its marker names, one text each.
 
         Args:
-            look: `other_bytes`, which reads every byte, or `wrong_size`, which is quick and blind to a changed byte.
+            look: `other_bytes`, which reads every byte, or `wrong_size`, which is quick and misses changed bytes.
 
         Raises:
-            RunDirError: It cannot be reached, which says nothing of it.
+            RunDirError: It cannot be reached, so whether it is whole is unknown.
         """
         with _told_when_out_of_reach(self.path):
             yield from self._faults(look)
@@ -97,7 +97,7 @@ class StoredCheckpoint:
     def _faults(self, look: FileComparison) -> Iterator[str]:
         try:
             marked = json.loads((self.path / MARKER).read_bytes())["files"]
-            named = {name: FileDigest(int(told["bytes"]), int(told["crc32"])) for name, told in marked.items()}
+            named = {name: FileDigest(int(entry["bytes"]), int(entry["crc32"])) for name, entry in marked.items()}
         except OSError as error:
             if error.errno in _OUT_OF_REACH:
                 raise
@@ -106,9 +106,9 @@ class StoredCheckpoint:
         except (ValueError, KeyError, TypeError, AttributeError):
             yield f"{MARKER} is damaged"
             return
-        for name, told in named.items():
+        for name, digest in named.items():
             try:
-                fault = look(self.path / name, told)
+                fault = look(self.path / name, digest)
             except OSError as error:
                 if error.errno in _OUT_OF_REACH:
                     raise
@@ -117,25 +117,25 @@ class StoredCheckpoint:
                 yield fault
 
 
-def wrong_size(file: Path, told: FileDigest) -> str | None:
+def wrong_size(file: Path, digest: FileDigest) -> str | None:
     """What is wrong with a file's size."""
     size = file.stat().st_size
-    return None if size == told.size else f"{file.name} has {size:,} bytes instead of {told.size:,}"
+    return None if size == digest.size else f"{file.name} has {size:,} bytes instead of {digest.size:,}"
 
 
-def other_bytes(file: Path, told: FileDigest) -> str | None:
-    """What is wrong with a file, every byte of which is read."""
-    wrong = wrong_size(file, told)
-    if wrong is None and checksum(file) != told.checksum:
+def other_bytes(file: Path, digest: FileDigest) -> str | None:
+    """What is wrong with a file's size or bytes, all of which are read."""
+    wrong = wrong_size(file, digest)
+    if wrong is None and checksum(file) != digest.checksum:
         return f"the checksum of {file.name} is not the one that was written down"
     return wrong
 
 
 def content_of(file: Path) -> bytes:
-    """The bytes of a file of a checkpoint; none where it is absent or damaged.
+    """The bytes of a file of a checkpoint; none where it cannot be read.
 
     Raises:
-        RunDirError: It cannot be reached, which says nothing of it.
+        RunDirError: It cannot be reached, so whether it is whole is unknown.
     """
     with _told_when_out_of_reach(file.parent):
         try:
@@ -147,13 +147,13 @@ def content_of(file: Path) -> bytes:
 
 
 def stored(folder: Path) -> list[StoredCheckpoint]:
-    """The checkpoints in a folder, the latest first; whether they are whole is not looked at.
+    """The checkpoints in a folder, the latest first; whether they are whole is not checked.
 
     Args:
-        folder: A local one, or a `RemotePath`, which reads like one. There may be none.
+        folder: A local one, or a `RemotePath`, which reads like one. It need not exist.
 
     Raises:
-        RunDirError: It cannot be read. Nobody may take that for an empty one, and begin a run anew.
+        RunDirError: It cannot be read, which must not be taken for an empty folder in which a run may start anew.
     """
     try:
         with _told_when_out_of_reach(folder):
@@ -167,28 +167,28 @@ def stored(folder: Path) -> list[StoredCheckpoint]:
 
 @contextlib.contextmanager
 def writing(folder: Path, step: int) -> Iterator[PendingCheckpoint]:
-    """Yields an empty checkpoint; it is the latest of `step` at a clean exit.
+    """Yields an empty checkpoint; at a clean exit it is the latest of `step`.
 
     Args:
-        folder: Made when it is not there. One process writes into it.
+        folder: Made if it does not exist. One process writes into it.
         step: Steps of the run that are done.
 
     Raises:
         RunDirError: The disk is full, or cannot be written. Nothing half-written is left.
     """
-    beside = made = folder / f".step-{step:08d}.{secrets.token_hex(4)}.tmp"
+    temporary = made = folder / f".step-{step:08d}.{secrets.token_hex(4)}.tmp"
     try:
-        beside.mkdir(parents=True)
-        draft = PendingCheckpoint(lambda name, content: direct_io.write_uncached(beside / name, content))
+        temporary.mkdir(parents=True)
+        draft = PendingCheckpoint(lambda name, content: direct_io.write_uncached(temporary / name, content))
         yield draft
-        atomic_files.sync(beside)
+        atomic_files.sync(temporary)
         target = folder / free_name(stored(folder), step)
-        os.rename(beside, target)
+        os.rename(temporary, target)
         made = target
         atomic_files.sync(folder)
         atomic_files.write_json(target / MARKER, draft.marker())
     except BaseException as error:
-        # All of it, under whichever name: on a full disk the next one needs the room.
+        # All of it, under either name: on a full disk the next checkpoint needs the room.
         shutil.rmtree(made, ignore_errors=True)
         if isinstance(error, OSError) or (isinstance(error, Exception) and atomic_files.is_full(error)):
             raise atomic_files.write_error(folder, error) from error
@@ -196,23 +196,23 @@ def writing(folder: Path, step: int) -> Iterator[PendingCheckpoint]:
 
 
 def remove(checkpoint: StoredCheckpoint) -> None:
-    """Removes a checkpoint, its marker first, so that none without its files is taken for whole."""
+    """Removes a checkpoint, its marker first, so that what is left of it is not taken for whole."""
     with contextlib.suppress(OSError):  # what cannot be removed now is tried again with the next one
         (checkpoint.path / MARKER).unlink(missing_ok=True)
         shutil.rmtree(checkpoint.path)
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Removes what a writer that was killed has left behind."""
-    for beside in folder.glob(_TEMPORARY):
-        shutil.rmtree(beside, ignore_errors=True)
+    """Removes what a writer that was killed left."""
+    for temporary in folder.glob(_TEMPORARY):
+        shutil.rmtree(temporary, ignore_errors=True)
     for checkpoint in stored(folder):
         if not checkpoint.is_marked:
             remove(checkpoint)
 
 
 def free_name(entries: Sequence[StoredCheckpoint], step: int) -> str:
-    """The name of the next checkpoint of `step` beside those that there are."""
+    """The name of the next checkpoint of `step`, next to those that exist."""
     taken = [entry.number for entry in entries if entry.step == step]
     return f"step-{step:08d}" + (f".{max(taken) + 1}" if taken else "")
 

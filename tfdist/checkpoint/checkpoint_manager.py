@@ -1,4 +1,4 @@
-"""The checkpoints of one run, as all its workers see them: the chief has the files, what is restored comes from it."""
+"""Checkpoint manager of a run: the chief writes and reads the files, and hands what it restores to all workers."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from tfdist.runtime.collectives import broadcast, worker_count, worker_rank
 from tfdist.runtime.transport.chief_broadcast import file_from_chief, text_from_chief
 
 WAIT_SECONDS = 300.0
-"""How long anything waits for the checkpoint that is being written: then the disk counts as hanging."""
+"""How long anything waits for the checkpoint that is being written; after that the disk counts as hanging."""
 
 _LONG_SECONDS = 1.0
-"""A wait of the training that is told."""
+"""A wait of the training that is logged."""
 
 WhenBusy = Literal["wait", "skip"]
 
@@ -40,7 +40,7 @@ _log = logging.getLogger("tfdist")
 class CheckpointManager:
     """Saves and restores. All workers call each method together, unless it says otherwise.
 
-    One checkpoint is written at a time, in the background. Its failure is told in a warning and ends nothing.
+    One checkpoint is written at a time, in the background. Its failure is logged as a warning and ends nothing.
 
     Attributes:
         folder: Where they lie on the chief's machine, or a URL.
@@ -49,8 +49,8 @@ class CheckpointManager:
         folder: Where they lie on the chief's machine, made when the first is saved; or a URL such as gs://bucket/run.
         retention: Which are kept.
         strategy: The process's strategy.
-        when_busy: Whether one that is due while another is written waits for it, or is left out.
-        restoring: Entered while one is looked for and read.
+        when_busy: Whether a checkpoint that is due while another is written waits for it, or is skipped.
+        restoring: Entered while a checkpoint is searched and read.
     """
 
     def __init__(
@@ -78,11 +78,11 @@ class CheckpointManager:
             self._store.remove_unfinished()
 
     def ready(self, step: int, *, must: bool = False) -> bool:
-        """Whether a checkpoint can be made now; waits for the one that is being written where it is to. On the chief.
+        """Whether a checkpoint can be made now; waits for the one before where `when_busy` says so. On the chief.
 
         Args:
             step: Steps of the run that are done.
-            must: Whether it is to wait, whatever `when_busy` says.
+            must: Whether to wait, whatever `when_busy` says.
         """
         if not writer().is_busy:
             self._hangs = False
@@ -90,18 +90,18 @@ class CheckpointManager:
         begun = time.monotonic()
         waits = (must or self._when_busy == "wait") and not self._hangs
         is_free = waits and writer().wait(WAIT_SECONDS)
-        self._hangs |= waits and not is_free  # once is enough for one that never ends
-        self._tell_of_wait(step, is_free, time.monotonic() - begun)
+        self._hangs |= waits and not is_free  # only once for a writer that never ends
+        self._log_wait(step, is_free, time.monotonic() - begun)
         return is_free
 
     def save(self, weights: WeightsSnapshot, values: Mapping[str, np.ndarray], summary: CheckpointSummary) -> None:
-        """Copies what a checkpoint needs, begins to write it in the background, and returns. On the chief, when ready.
+        """Copies what a checkpoint needs, starts to write it in the background, and returns. On the chief, when ready.
 
-        Once it is whole, those that are too many are removed.
+        Once it is whole, those that the retention policy does not keep are removed.
 
         Args:
-            weights: The model's and the optimizer's.
-            values: Those of the replicas; the arrays are not changed any more.
+            weights: The weights of the model and the state of the optimizer.
+            values: The values of the replicas; the arrays are not changed any more.
             summary: The rest.
         """
         weights.take()
@@ -110,13 +110,13 @@ class CheckpointManager:
         writer().start(self._job.run)
 
     def finish(self, seconds: float = WAIT_SECONDS) -> bool:
-        """Waits until the checkpoint under way is on the disk. On the chief.
+        """Waits until the checkpoint that is being written is on the disk. On the chief.
 
         Args:
             seconds: How long to wait at most.
 
         Returns:
-            Whether the last one begun is whole; True where none was begun.
+            Whether the last one started is whole; True where none was.
         """
         if not writer().wait(seconds):
             _log.warning(
@@ -130,10 +130,10 @@ class CheckpointManager:
 
     @property
     def background_seconds(self) -> float:
-        """How long the background has written so far, without the one under way."""
+        """How long checkpoints have been written in the background, without the current one."""
         return self._seconds + (0.0 if self._job is None else self._job.seconds)
 
-    def _tell_of_wait(self, step: int, is_free: bool, seconds: float) -> None:
+    def _log_wait(self, step: int, is_free: bool, seconds: float) -> None:
         if not is_free:
             text = f"No checkpoint at step {step}: the one before is still being written"
         elif seconds >= _LONG_SECONDS:
@@ -156,7 +156,7 @@ class CheckpointManager:
     def latest(self) -> tuple[CheckpointSummary, str] | None:
         """The latest checkpoint that is whole, and its path on the chief's machine; None when there is none.
 
-        One that is damaged is named in a warning, and the one before is taken.
+        A warning names a damaged one, and the one before it is taken.
         """
         with self._restoring():
             text = text_from_chief(self._find_latest() if self._is_chief else "", self._strategy)
@@ -167,14 +167,14 @@ class CheckpointManager:
         return CheckpointSummary.from_dict(found["summary"]), found["path"]
 
     def restore_weights(self, model: keras.Model, summary: CheckpointSummary) -> None:
-        """Gives a model the weights, and its optimizer the state, of the checkpoint that `latest` has found.
+        """Gives a model the weights, and its optimizer the state, of the checkpoint that `latest` found.
 
         Args:
             model: Built and compiled, with its optimizer.
             summary: The checkpoint's.
 
         Raises:
-            RunDirError: The model is another one than that which was saved.
+            RunDirError: The saved model was another one.
         """
         there, here = [_shown(entry) for entry in summary.variables], [_shown(entry) for entry in variables_of(model)]
         if there != here:
@@ -183,7 +183,7 @@ class CheckpointManager:
             model.load_weights(weights)
 
     def replica_values(self) -> dict[str, np.ndarray]:
-        """The replicas' values of the checkpoint that `latest` has found."""
+        """The replicas' values of the checkpoint that `latest` found."""
         with (
             self._restoring(),
             self._copies((REPLICAS,)) as (path,),
@@ -215,16 +215,16 @@ class CheckpointManager:
                 if not file_from_chief(f"{self._restored_from}/{path.name}", path, self._strategy):
                     raise RunDirError(
                         f"{path.name} of the checkpoint {self._restored_from} has gone since it was looked at. "
-                        "Expected that nobody removes checkpoints of a run that goes on. Run the command again."
+                        "Expected that nothing removes the checkpoints of a run that resumes. Run the command again."
                     )
             yield paths
 
 
 def of_another_run(folder: str | Path) -> RunDirError:
-    """The error to raise where a run that begins anew finds checkpoints."""
+    """The error of a run that starts anew and finds checkpoints."""
     return RunDirError(
-        f"There are checkpoints of another run in {folder}. Expected none, as this run begins anew. Go on with that "
-        "run by --resume auto, or choose another checkpoint.directory or --run-dir."
+        f"There are checkpoints of another run in {folder}. Expected none, as this run starts anew. Resume that run "
+        "with --resume auto, or choose another checkpoint.directory or --run-dir."
     )
 
 

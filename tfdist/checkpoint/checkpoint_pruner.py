@@ -29,10 +29,10 @@ def info_of(entry: checkpoint_files.StoredCheckpoint) -> CheckpointInfo:
 
 
 class CheckpointPruner:
-    """Removes what a run keeps no longer.
+    """Removes the checkpoints that a run keeps no longer.
 
     Args:
-        store: Where its checkpoints lie.
+        store: Where they lie.
         retention: Which are kept.
     """
 
@@ -43,11 +43,11 @@ class CheckpointPruner:
         self._has_warned = False
 
     def prune(self, step: int) -> None:
-        """Removes what may go now that the latest checkpoint of `step` is whole; what cannot be removed stays."""
+        """Removes what is not kept now that the latest checkpoint of `step` is whole; what cannot be removed stays."""
         stored = {(entry.step, entry.number): entry for entry in self._store.stored()}
         self._seen = {key: self._seen.get(key) or info_of(entry) for key, entry in stored.items()}
         newest = max((entry for entry in self._seen.values() if entry.step == step), key=_key, default=None)
-        if newest is None:  # somebody else has removed it
+        if newest is None:  # something else removed it
             return
         for entry in self._retention.obsolete(list(self._seen.values()), newest):
             self._store.remove(stored[entry.key])

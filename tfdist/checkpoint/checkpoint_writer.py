@@ -21,13 +21,13 @@ _log = logging.getLogger("tfdist")
 
 
 class WeightsSnapshot(Protocol):
-    """A model's weights and its optimizer's state, as they can be copied and written."""
+    """A copy of a model's weights and its optimizer's state, ready to be written."""
 
     def take(self) -> None:
         """Copies them to host memory."""
 
     def content(self) -> memoryview:
-        """The file that the latest copy is, uint8; in another thread, and never while `take` runs."""
+        """The content of a file with the latest copy, uint8; called in another thread, and never while `take` runs."""
 
 
 class CheckpointWriter:
@@ -35,10 +35,10 @@ class CheckpointWriter:
 
     Args:
         store: Where the run's checkpoints lie.
-        weights: Copied already.
-        values: Those of the replicas.
+        weights: The weights, copied already.
+        values: The values of the replicas.
         summary: The rest.
-        pruner: Removes others afterwards.
+        pruner: Removes old ones afterwards.
 
     Attributes:
         is_whole: Whether it is on the disk.
@@ -62,10 +62,10 @@ class CheckpointWriter:
         self._pruner = pruner
 
     def run(self) -> None:
-        """Writes it; a failure is told in a warning, and the training goes on."""
+        """Writes it; a failure is logged as a warning, and the training continues."""
         begun = time.monotonic()
         self.is_whole = self._is_written()
-        del self._weights  # as large as the checkpoint, and of a training that may be over
+        del self._weights  # as large as the checkpoint, and the training may be over
         self.seconds = time.monotonic() - begun
         if self.is_whole:
             step = self._summary.total
@@ -76,11 +76,11 @@ class CheckpointWriter:
         try:
             self._write()
         except RunDirError as error:
-            _log.warning("No checkpoint at step %d. The training goes on without. %s", self._summary.total, error)
+            _log.warning("No checkpoint at step %d. The training continues without it. %s", self._summary.total, error)
         except Exception:
-            # This is the bottom of a thread: nobody above could tell of it.
+            # At the bottom of a thread nothing else would report it.
             _log.warning(
-                "No checkpoint at step %d. The training goes on without.", self._summary.total, exc_info=True
+                "No checkpoint at step %d. The training continues without it.", self._summary.total, exc_info=True
             )
         else:
             return True
@@ -90,7 +90,7 @@ class CheckpointWriter:
         try:
             self._pruner.prune(step)
         except RunDirError as error:
-            _log.warning("Checkpoints that are too many stay until the next one is written. %s", error)
+            _log.warning("Old checkpoints stay until the next one is written. %s", error)
 
     def _write(self) -> None:
         replicas = io.BytesIO()

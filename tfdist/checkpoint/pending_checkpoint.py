@@ -1,4 +1,4 @@
-"""A checkpoint in the making: it writes files and notes what the marker is to say of them."""
+"""A checkpoint that is being written: its files, and the marker with their sizes and checksums."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 FORMAT = 2
 
 FileContent = bytes | memoryview
-"""Of a file; a memoryview is of uint8."""
+"""The content of a file; a memoryview has uint8."""
 
 
 @dataclass(frozen=True)
 class FileDigest:
-    """What a marker says of a file.
+    """Size and checksum of a file, as a marker has them.
 
     Attributes:
         size: Its bytes.
@@ -30,18 +30,18 @@ class PendingCheckpoint:
     """The files of a checkpoint.
 
     Args:
-        write: Writes one by its name, whole; where there is a disk, the disk has it when it returns.
+        write: Writes a whole file by its name; when it returns, a local file is on the disk.
     """
 
     def __init__(self, write: Callable[[str, FileContent], None]) -> None:
         self._write = write
-        self._told: dict[str, FileDigest] = {}
+        self._digests: dict[str, FileDigest] = {}
 
     def add(self, name: str, content: FileContent) -> None:
         """Writes a file.
 
         Args:
-            name: A new one.
+            name: The name of a new file.
             content: Not changed meanwhile. The checksum is of this memory, so that damage on the way to the disk is
                 found, too.
 
@@ -49,9 +49,9 @@ class PendingCheckpoint:
             OSError: It cannot be written.
         """
         self._write(name, content)
-        self._told[name] = FileDigest(len(content), zlib.crc32(content))
+        self._digests[name] = FileDigest(len(content), zlib.crc32(content))
 
     def marker(self) -> dict[str, Any]:
-        """What the marker is to say, in JSON's types."""
-        told = {name: {"bytes": file.size, "crc32": file.checksum} for name, file in sorted(self._told.items())}
-        return {"format": FORMAT, "files": told}
+        """The content of the marker, in JSON's types."""
+        files = {name: {"bytes": file.size, "crc32": file.checksum} for name, file in sorted(self._digests.items())}
+        return {"format": FORMAT, "files": files}

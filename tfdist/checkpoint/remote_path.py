@@ -1,4 +1,4 @@
-"""A path on a file system that TensorFlow reaches by a URL, as far as checkpoints need one."""
+"""Path on a file system that TensorFlow reaches by a URL, with what checkpoints need of `pathlib.Path`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BLOCK_BYTES = 4 << 20
 
 @dataclass(frozen=True)
 class RemoteFileStatus:
-    """What is known of a file.
+    """The status of a file.
 
     Attributes:
         st_size: Its bytes.
@@ -28,10 +28,10 @@ class RemoteFileStatus:
 
 
 class RemotePath:
-    """Of `pathlib.Path` what checkpoints need, by `tf.io.gfile`. Its errors are `OSError`, as those of a local path.
+    """A path for `tf.io.gfile`. Its errors are `OSError`, as those of a local path.
 
     Args:
-        url: Such as `gs://bucket/folder`.
+        url: The URL, such as `gs://bucket/folder`.
     """
 
     def __init__(self, url: str) -> None:
@@ -57,25 +57,25 @@ class RemotePath:
         return RemoteFileStatus(bounded_call(self._url, lambda: tf.io.gfile.stat(self._url).length))
 
     def iterdir(self) -> Iterator[RemotePath]:
-        """What lies in it."""
+        """The entries of the directory."""
         try:
             names = bounded_call(self._url, lambda: tf.io.gfile.listdir(self._url))
         except FileNotFoundError:
-            self.stat()  # `listdir` says so of what it cannot reach, too
+            self.stat()  # `listdir` raises the same for what it cannot reach
             raise
         return iter([self / name.rstrip("/") for name in names])
 
     def open(self, mode: str = "rb") -> io.BufferedReader:
-        """The file, to be read as bytes."""
+        """Opens the file for reading bytes."""
         return io.BufferedReader(_Reader(self), BLOCK_BYTES)
 
     def read_bytes(self) -> bytes:
-        """What is in the file."""
+        """The content of the file."""
         with self.open() as content:
             return content.read()
 
     def write_bytes(self, content: FileContent) -> None:
-        """Makes or replaces the file, in one call of whatever length: for that, whoever waits has a bound."""
+        """Writes the file, in one call of any length, which the caller waits for with a bound."""
         try:
             with tf.io.gfile.GFile(self._url, "wb") as target:
                 for begin in range(0, len(content), BLOCK_BYTES):
@@ -84,7 +84,7 @@ class RemotePath:
             raise as_os_error(self._url, error) from error
 
     def mkdir(self) -> None:
-        """Makes it a directory, with those above it, where the file system has such."""
+        """Makes the directory and those above it, where the file system has directories."""
         bounded_call(self._url, lambda: tf.io.gfile.makedirs(self._url))
 
     def unlink(self) -> None:
@@ -92,7 +92,7 @@ class RemotePath:
         bounded_call(self._url, lambda: tf.io.gfile.remove(self._url))
 
     def rmtree(self) -> None:
-        """Removes the directory and all that is in it."""
+        """Removes the directory and all in it."""
         bounded_call(self._url, lambda: tf.io.gfile.rmtree(self._url))
 
 

@@ -1,8 +1,7 @@
 """Checkpoints on a file system that TensorFlow reaches by a URL, such as `gs://bucket/run`.
 
-An object store knows no rename and no flush: a file is there as a whole once it is closed, and a directory is but a
-part of names. So files are written to where they stay, and the marker, which comes last, is what makes a checkpoint
-whole.
+An object store has no rename and no flush: a file is whole once it is closed, and a directory is only a part of names.
+So files are written where they stay, and the marker, which is written last, makes the checkpoint whole.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ class RemoteCheckpointStore:
         self.folder: Any = RemotePath(url)  # reads as a Path does
 
     def stored(self) -> list[checkpoint_files.StoredCheckpoint]:
-        """Those that there are, the latest first; whether they are whole is not looked at."""
+        """The checkpoints, the latest first; whether they are whole is not checked."""
         return checkpoint_files.stored(self.folder)
 
     @contextlib.contextmanager
     def writing(self, step: int) -> Iterator[PendingCheckpoint]:
-        """Yields an empty checkpoint; it is the latest of `step` at a clean exit.
+        """Yields an empty checkpoint; at a clean exit it is the latest of `step`.
 
         Raises:
             RunDirError: It cannot be written.
@@ -53,7 +52,7 @@ class RemoteCheckpointStore:
             raise
 
     def remove(self, checkpoint: checkpoint_files.StoredCheckpoint) -> None:
-        """Removes one, its marker first."""
+        """Removes a checkpoint, its marker first."""
         with contextlib.suppress(OSError):  # what cannot be removed now is tried again with the next one
             if checkpoint.is_marked:
                 (checkpoint.path / checkpoint_files.MARKER).unlink()
@@ -61,7 +60,7 @@ class RemoteCheckpointStore:
             folder.rmtree()
 
     def remove_unfinished(self) -> None:
-        """Removes what a writer that was killed has left behind."""
+        """Removes what a writer that was killed left."""
         for checkpoint in self.stored():
             if not checkpoint.is_marked:
                 self.remove(checkpoint)

@@ -1,4 +1,4 @@
-"""Which checkpoints are kept, and which may go. Pure: what there is in, what may go out."""
+"""Retention policy: which checkpoints are kept. It decides from what exists, and removes nothing itself."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tfdist.config.checkpoint_section import CheckpointConfig
 
 @dataclass(frozen=True)
 class CheckpointInfo:
-    """A checkpoint, as far as it matters for keeping it.
+    """What a retention policy needs to know of a checkpoint.
 
     Attributes:
         step: Steps of the run that were done.
-        number: Counts those of the same step, from 0.
+        number: Its number among those of the same step, from 0.
         epochs: Epochs that were done, where it was made at the end of one; None within an epoch.
-        metrics: Of the epoch at whose end it was made, by name; nothing within an epoch.
+        metrics: The metrics of the epoch at whose end it was made, by name; empty within an epoch.
     """
 
     step: int
@@ -27,7 +27,7 @@ class CheckpointInfo:
 
     @property
     def key(self) -> tuple[int, int]:
-        """What names it. The later one is greater."""
+        """Step and number, which identify it. A later one is greater."""
         return self.step, self.number
 
 
@@ -36,11 +36,11 @@ class RetentionPolicy:
     """Which checkpoints of a run are kept. One that any of the rules keeps is kept.
 
     Attributes:
-        latest: How many of the latest, at least 1.
+        latest: How many of the latest are kept, at least 1.
         best: The metric whose best epoch is kept; None for none.
-        larger_is_better: Whether the best one is the one with the largest value.
-        every_steps: Those after each multiple of so many steps, for good; None for none.
-        every_epochs: Those at the end of every so many epochs, for good; None for none.
+        larger_is_better: Whether the largest value of the metric is the best.
+        every_steps: Those after each multiple of so many steps are kept for good; None for none.
+        every_epochs: Those at the end of every so many epochs are kept for good; None for none.
 
     Raises:
         ValueError: A number is not positive.
@@ -59,7 +59,7 @@ class RetentionPolicy:
 
     @classmethod
     def of(cls, section: CheckpointConfig) -> RetentionPolicy:
-        """Which checkpoints a config keeps."""
+        """The policy of a config."""
         return cls(
             latest=section.keep,
             best=section.best,
@@ -69,13 +69,13 @@ class RetentionPolicy:
         )
 
     def obsolete(self, saved: Sequence[CheckpointInfo], newest: CheckpointInfo) -> list[CheckpointInfo]:
-        """Which may go once `newest` is whole.
+        """The checkpoints that are not kept once `newest` is whole.
 
-        Later steps than its are of a past that the run did not go on from, and an earlier one of the same step says no
-        more.
+        Checkpoints of later steps are from an earlier attempt that the run did not resume from, and of several of one
+        step only the last counts.
 
         Args:
-            saved: Those that there are; with `newest`.
+            saved: All checkpoints, with `newest`.
             newest: The one just made.
         """
         past = sorted((entry for entry in saved if entry.step < newest.step), key=lambda entry: entry.key, reverse=True)
@@ -89,7 +89,7 @@ class RetentionPolicy:
         return {entry.key for entry in saved if self._keeps_for_good(entry) or entry is best}
 
     def best_of(self, saved: Sequence[CheckpointInfo]) -> CheckpointInfo | None:
-        """The best by the metric, of equal ones the earliest; None where no metric is asked for, or none has it."""
+        """The best by the metric, the earliest of equal ones; None where no metric is given or no checkpoint has it."""
         if self.best is None:
             return None
         measured = [entry for entry in saved if not math.isnan(entry.metrics.get(self.best, math.nan))]

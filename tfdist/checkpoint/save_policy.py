@@ -6,19 +6,19 @@ import math
 from dataclasses import dataclass
 
 MOST_STEPS_BETWEEN_LOOKS = 1000
-"""At the clock; it bounds how late a checkpoint comes where steps become slower all of a sudden."""
+"""Steps between looks at the clock, which bounds how late a checkpoint is where steps suddenly become slower."""
 
 
 @dataclass(frozen=True)
 class SavePolicy:
-    """When a run saves, besides the end of every epoch.
+    """When a run saves, besides at the end of every epoch.
 
     Attributes:
         every_steps: After each multiple of so many steps of the run; None for never.
         every_seconds: When the last checkpoint is so many seconds old; None for never.
 
     Raises:
-        ValueError: One of them is not positive.
+        ValueError: A number is not positive.
     """
 
     every_steps: int | None = None
@@ -41,13 +41,13 @@ class SavePolicy:
         return math.inf if self.every_steps is None else self.every_steps - step % self.every_steps
 
     def steps_until_look(self, seconds: float, seconds_per_step: float | None) -> float:
-        """In how many steps the workers ask the chief for its clock; infinity where no clock counts.
+        """In how many steps the workers ask the chief for its clock; infinity where `every_seconds` is None.
 
-        Half of the way is gone before the next look, so that looks are few and steps may slow down meanwhile.
+        The next look is after half of the remaining time, so that looks are few and steps may slow down meanwhile.
 
         Args:
             seconds: Since the last checkpoint.
-            seconds_per_step: As measured lately; None while that is not known.
+            seconds_per_step: The measured time of a step; None while it is not known.
         """
         if self.every_seconds is None:
             return math.inf

@@ -1,4 +1,4 @@
-"""Where a run's checkpoints lie: in a folder of this machine, or one that TensorFlow reaches by a URL."""
+"""Stores of a run's checkpoints: a folder of this machine, or one that TensorFlow reaches by a URL."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from tfdist.checkpoint.pending_checkpoint import PendingCheckpoint
 
 
 class CheckpointStore(Protocol):
-    """The checkpoints in one folder; `files` has what each method does."""
+    """The checkpoints in one folder; see the functions of `checkpoint_files` for what each method does."""
 
     folder: Any
 
     def stored(self) -> list[checkpoint_files.StoredCheckpoint]:
-        """Those that there are, the latest first."""
+        """The checkpoints, the latest first."""
 
     def writing(self, step: int) -> contextlib.AbstractContextManager[PendingCheckpoint]:
         """Yields an empty checkpoint, which becomes the latest of `step`."""
 
     def remove(self, checkpoint: checkpoint_files.StoredCheckpoint) -> None:
-        """Removes one."""
+        """Removes a checkpoint."""
 
     def remove_unfinished(self) -> None:
-        """Removes what a writer that was killed has left behind."""
+        """Removes what a writer that was killed left."""
 
 
 class LocalCheckpointStore:
@@ -40,7 +40,7 @@ class LocalCheckpointStore:
         self.folder = folder
 
     def stored(self) -> list[checkpoint_files.StoredCheckpoint]:
-        """Those that there are, the latest first."""
+        """The checkpoints, the latest first."""
         return checkpoint_files.stored(self.folder)
 
     def writing(self, step: int) -> contextlib.AbstractContextManager[PendingCheckpoint]:
@@ -48,11 +48,11 @@ class LocalCheckpointStore:
         return checkpoint_files.writing(self.folder, step)
 
     def remove(self, checkpoint: checkpoint_files.StoredCheckpoint) -> None:
-        """Removes one."""
+        """Removes a checkpoint."""
         checkpoint_files.remove(checkpoint)
 
     def remove_unfinished(self) -> None:
-        """Removes what a writer that was killed has left behind."""
+        """Removes what a writer that was killed left."""
         checkpoint_files.remove_unfinished(self.folder)
 
 
@@ -62,7 +62,7 @@ def is_remote(folder: str | Path) -> bool:
 
 
 def open_store(folder: str | Path) -> CheckpointStore:
-    """The store in a folder: a path, or a URL such as `gs://bucket/run`, which loads TensorFlow."""
+    """The store in a folder, given by a path, or by a URL such as `gs://bucket/run`, which loads TensorFlow."""
     if is_remote(folder):
         remote_store = importlib.import_module("tfdist.checkpoint.remote_store")
         remote: CheckpointStore = remote_store.RemoteCheckpointStore(str(folder))

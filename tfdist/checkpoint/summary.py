@@ -1,4 +1,4 @@
-"""What a checkpoint says of itself, besides the numbers of the model."""
+"""Summary of a checkpoint: where the training was, and what was trained."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from tfdist.rundir.json_record import JsonRecord
 
 @dataclass(frozen=True)
 class CheckpointSummary(JsonRecord):
-    """One checkpoint, as a JSON file beside its arrays.
+    """The summary of a checkpoint, a JSON file next to its arrays.
 
     Attributes:
-        epoch: Where the training stands: the epoch, from 0.
+        epoch: The epoch of the training, from 0.
         step: Steps of the epoch that are done.
         total: Steps of the run that are done.
-        seed: The run's.
+        seed: The run's seed.
         batch_size: Samples of a global batch.
         samples: Samples of an epoch.
-        workers: Workers that trained.
-        replicas: Their replicas.
+        workers: The number of workers that trained.
+        replicas: The number of their replicas.
         time: When it was made, in seconds since 1970 (UTC).
         variables: Shape and dtype of each variable in the file of weights: the model's, then the optimizer's.
-        logs: Of the last step, by name.
-        metrics: Of the epoch at whose end it was made, by name; nothing within an epoch.
-        record: What the run has written down of its epochs so far.
-        config: What was trained.
-        versions: Package -> version of what trained.
-        order: What the order of the samples depends on beside these, by name.
-        job: The job that made it, different for every start by hand; empty without a launcher.
+        logs: The logs of the last step, by name.
+        metrics: The metrics of the epoch at whose end it was made, by name; empty within an epoch.
+        record: The run's record of its epochs so far.
+        config: The config of the run.
+        versions: Package -> version.
+        order: What else the order of the samples depends on, by name.
+        job: The job that made it, a new one with every `tfdist train`; empty without a launcher.
     """
 
     epoch: int
@@ -54,5 +54,5 @@ class CheckpointSummary(JsonRecord):
 
     @property
     def position(self) -> Position:
-        """Where the training stands."""
+        """The position of the training."""
         return Position(self.epoch, self.step)

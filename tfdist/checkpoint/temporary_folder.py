@@ -1,4 +1,4 @@
-"""A folder for files that only pass through this machine, such as what one worker copies from another."""
+"""Temporary folder for files that one worker copies from another."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _NAME = "tfdist-checkpoint"
 
 @contextlib.contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """Yields an empty folder, only for this user, that is gone when the block ends.
+    """Yields an empty folder, readable for this user alone, that is removed when the block ends.
 
-    What a process that was killed inside of such a block has left is removed by the next one.
+    What a process that was killed in such a block left is removed by the next one.
 
     Raises:
         OSError: It cannot be made.

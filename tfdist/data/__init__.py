@@ -1,6 +1,12 @@
-"""Data for Keras `fit`, with the same global batches for any number of workers and replicas.
+"""Data for Keras `fit`: the same global batches for any number of workers and replicas.
 
-The names load with their first use: the modules that only read files work without TensorFlow.
+`datasets` has the public functions, one a format; `config_datasets` opens what a config describes, by the
+`format_registry`. Samples pass through the rooms in this order: `files` finds the files, `random_access` and
+`sequential` read their records, `formats` makes samples of them, `ops` batches, augments and checks them in tf.data.
+Once the workers agree on a source (`worker_consistency`), `sample_feed` deals its samples to the replicas and
+`pipeline` makes what `fit` takes. `tools` is `tfdist data`.
+
+The names load with their first use: modules that only read files work without TensorFlow.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Arguments of the public functions that are of the wrong type: an error rather than what Python would make of them."""
+"""Checks of the public functions' arguments: a wrong type is an error, whatever Python would make of it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from tfdist.errors import UsageError
 
 
 def integer(name: str, value: Any, at_least: int) -> int:
-    """The value as an integer.
+    """Returns the value as an integer.
 
     Raises:
-        UsageError: It is no integer, also of numpy, or smaller.
+        UsageError: It is not an integer, of Python or NumPy, or is smaller than `at_least`.
     """
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < at_least:
         raise UsageError(f"{name}: expected an integer of {at_least} or more. Received: {value!r}")
@@ -21,15 +21,15 @@ def integer(name: str, value: Any, at_least: int) -> int:
 
 
 def boolean(name: str, value: Any, otherwise: str = "") -> bool:
-    """The value as a bool.
+    """Returns the value as a bool.
 
     Args:
-        name: The argument's.
+        name: The name of the argument.
         value: What was given.
-        otherwise: What may have been meant, in a sentence.
+        otherwise: A sentence that ends the error: what may have been meant.
 
     Raises:
-        UsageError: It is no bool, also of numpy.
+        UsageError: It is not a bool, of Python or NumPy.
     """
     if not isinstance(value, bool | np.bool_):
         raise UsageError(f"{name}: expected True or False. Received: {value!r}. {otherwise}".rstrip())

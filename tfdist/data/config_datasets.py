@@ -26,14 +26,14 @@ def from_config(
     Args:
         config: The section.
         batch_size: Samples of a step over all replicas.
-        seed: By default the run's.
+        seed: The seed of the order; by default the run's.
         strategy: By default the current one.
         key: The section's dotted key, for the errors.
         begin: Where the training resumes.
 
     Raises:
         ConfigError: A dotted path does not import or names no function.
-        DataError: The data is missing, damaged or empty, on whichever worker; or it differs between the workers.
+        DataError: On any worker the data is missing, damaged or empty; or it differs between workers.
     """
     return open_and_build(
         partial(open_source, config, key),

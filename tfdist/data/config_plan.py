@@ -1,4 +1,4 @@
-"""The plan of a config's data: its sizes looked up, the rest worked out from them. Without TensorFlow."""
+"""The data plan of a config: looks up the sizes of its data and plans from them. Without TensorFlow."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tfdist.data.ops.prefetch import GROUP_BYTES, PARALLEL_GROUPS, PREFETCHED_ST
 from tfdist.plan.plan import DataPlan, make_plan
 from tfdist.plan.plan_inputs import ClusterSize, PipelineBuffers
 
-# One more group than are read at the same time is being cut into batches.
+# While groups are read, one more is being cut into batches.
 _BUFFERING = PipelineBuffers(prefetched=PREFETCHED_STEPS, group_bytes=GROUP_BYTES, groups=PARALLEL_GROUPS + 1)
 
 
@@ -16,11 +16,11 @@ def plan_run(config: RunConfig, layout: ClusterSize) -> DataPlan:
     """Plans what a run will do with its data.
 
     Args:
-        config: What is run.
-        layout: Who takes part.
+        config: The run's.
+        layout: Workers and replicas.
 
     Raises:
-        DataError: The data is missing, damaged or empty, as the run would find.
+        DataError: The data is missing, damaged or empty.
     """
     sections = {"data.train": config.data.train, "data.validation": config.data.validation}
     sizes = {key: measure(section, key) for key, section in sections.items() if section is not None}

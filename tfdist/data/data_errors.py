@@ -1,4 +1,4 @@
-"""Finding the data's fault in TensorFlow's errors, which is how whatever happens inside a pipeline arrives."""
+"""Data errors inside TensorFlow's errors, which is how whatever a pipeline raises arrives."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _BY_DATA = (
     tf.errors.UnimplementedError,
     tf.errors.UnknownError,
 )
-"""What a pipeline raises about its data. The end of the data, a lost peer or a full memory have other types."""
+"""Types of what a pipeline raises about its data. The end of the data, a lost peer and a full memory have others."""
 
 
 def data_error_in(error: BaseException) -> DataError | None:
-    """Returns the error about the data that `error` stands for, with its file and record where they are known.
+    """Returns the `DataError` that `error` stands for, with its file and record where they are known.
 
     Args:
         error: What `fit`, `evaluate`, `predict` or a dataset's iterator raised.
 
     Returns:
-        None when `error` is about something else.
+        None where `error` is not about the data.
     """
     if isinstance(error, DataError):
         return error

@@ -1,6 +1,6 @@
 """The public functions: one a format, each from files to what Keras `fit` takes.
 
-All of them take, beside what names the samples, `batch_size` (samples of a step over all replicas), `shuffle`, `seed`,
+Besides what names the samples, all of them take `batch_size` (samples of a step over all replicas), `shuffle`, `seed`,
 `strategy`, `augment`, `on_nan`, `classes` and `sharding`, and return a `tf.data.Dataset` for one replica and a
 `tf.distribute.DistributedDataset` for several: see `tfdist.data.pipeline`. All workers call them together.
 """
@@ -89,13 +89,13 @@ def tfrecords(
         files: A path, a pattern, or a list of these. Files are read in the order of their names; some may be empty.
         parse: From one record, a string scalar, to a sample `(x, y)`, in TensorFlow's operations.
         features: Instead of `parse`, the features of each record, a `tf.train.Example`: of fixed length, or a
-            `tfdist.data.ImageFeature`. `x` is a dict, or a tensor when there is one feature beside the label.
+            `tfdist.data.ImageFeature`. `x` is a dict, or a tensor when there is one feature besides the label.
         label: Which of `features` is `y`.
-        on_corrupt: With `skip` the first run reads all data once, and whatever is corrupt then is left out, on all
-            workers alike; else a corrupt record is an error when it is read. Not of files that are read in sequence.
-        shuffle_buffer: Of files that are read in sequence: samples that wait to be mixed, in all files that are read at
-            the same time together.
-        interleave: Likewise: files that are read at the same time, at the most. It is part of the order.
+        on_corrupt: With `skip` the first run reads all data once, and what is corrupt is left out, on all workers
+            alike; else a corrupt record is an error when it is read. Not for files that are read in sequence.
+        shuffle_buffer: For files that are read in sequence: samples that wait to be mixed, over all files that are read
+            at the same time.
+        interleave: For these files: how many are read at the same time, at most. It is part of the order.
         **batching: See `tfdist.data.pipeline`.
 
     Raises:
@@ -118,17 +118,17 @@ def generator(
 ) -> Batches:
     """Batches of the samples that a Python function makes, one after another.
 
-    The function is called anew for every epoch and must give the same samples in the same order each time, on every
+    The function is called once an epoch and must give the same samples in the same order each time, on every
     worker. Without `lanes` every worker makes all samples and keeps its own; with them a worker makes some lanes alone.
 
     Args:
         function: Returns an iterable over samples, such as `(x, y)`; a function with `yield` does. Called without
-            arguments, or with the number of a lane.
+            arguments or, with `lanes`, with the number of a lane.
         output_signature: The structure of a sample, of `tf.TensorSpec`s; None to take it from the first sample.
-        samples: How many the function gives; with lanes, of each of them. None to count them, once at the start. Where
-            there are more, also infinitely many, the rest is left.
+        samples: How many to take; with `lanes`, of each of them. None to count them once, at the start. A function may
+            give more, even without end.
         lanes: Parts that the samples come in: `function(0)` gives the first part, `function(lanes - 1)` the last.
-        shuffle_buffer: Samples that wait to be mixed, in all lanes together.
+        shuffle_buffer: Samples that wait to be mixed, over all lanes.
         **batching: See `tfdist.data.pipeline`.
 
     Raises:

@@ -15,29 +15,29 @@ from tfdist.errors import DataError
 from tfdist.text import format_count
 
 _FILES_SIZED = 1024
-"""Files of a source whose sizes are looked at, spread over all."""
+"""Files of a source whose sizes are looked at, spread over all files."""
 
 _FILES_READ = 16
 """Files of a source of which something is read."""
 
 _BYTES = 1 << 12
-"""Read of a file at its beginning, in its middle and at its end."""
+"""Bytes that are read at the beginning, in the middle and at the end of a file."""
 
 _ROWS = 64
-"""Of an array."""
+"""Rows of an array that are looked at."""
 
 _NAMES = 3
-"""Of files that are told."""
+"""File names that an error shows."""
 
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """What is compared between the workers; two sources with the same one hold the same samples.
+    """What workers compare: two sources with the same fingerprint hold the same samples.
 
     Attributes:
-        samples: In the source.
-        parts: What they are in: `2 files (a.tfrecord, b.tfrecord)`.
-        checksum: Of what was looked at.
+        samples: The number of samples in the source.
+        parts: What holds them, such as `2 files (a.tfrecord, b.tfrecord)`.
+        checksum: The CRC-32 of what was looked at.
     """
 
     samples: int
@@ -52,9 +52,9 @@ def of_files(files: Sequence[str | os.PathLike[str]], samples: int, folder: str 
     """The fingerprint of samples in files.
 
     Args:
-        files: Their names, in the order of the samples. Remote ones are known by them.
-        samples: In all files.
-        folder: Below it, the folders' names count, too; without it the files' own names alone.
+        files: Their names, in the order of the samples. Of remote files only the names count.
+        samples: The number of samples in all files.
+        folder: Names count from this folder on; without it only the last part of each.
 
     Raises:
         DataError: A file cannot be read.
@@ -88,7 +88,7 @@ def _name(file: str, folder: str | os.PathLike[str]) -> str:
 
 
 def _spread(files: Sequence[Any], most: int) -> list[Any]:
-    """So many of the files at the most, the first and the last among them."""
+    """At most so many of the files, with the first and the last."""
     return [files[place] for place in np.unique(np.linspace(0, len(files) - 1, most, dtype=np.int64))] if files else []
 
 

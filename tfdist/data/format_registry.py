@@ -1,6 +1,6 @@
 """Registry of the formats that a config can name: the module that opens each as samples and knows its sizes.
 
-A module imports TensorFlow only where it makes tensors, so that a plan, which asks for sizes alone, does not load it.
+The modules load TensorFlow only to make tensors, so that a plan, which asks for sizes alone, does without it.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class FormatModule(Protocol):
         """
 
     def measure(self, section: Any, key: str) -> SourceSizes:
-        """Returns the sizes of the same, after the same checks, without reading samples.
+        """Returns the sizes of what `open_source` opens, after the same checks, without reading samples.
 
-        `random_calls` are those of the format's own functions; `augment` and `sharding` are dealt with for all formats.
+        `random_calls` are those of the format's own functions; `augment` and `sharding` are handled for all formats.
         """
 
 
@@ -76,7 +76,7 @@ def measure(section: SourceConfig, key: str = "data.train") -> SourceSizes:
         DataError: The data is missing, damaged or empty.
     """
     sizes = format_module(section.format).measure(section, key)
-    # What `augment` draws random numbers with beside the seed that it is given.
+    # Random numbers that `augment` draws besides those from the seed that it is given.
     augment = random_calls_of(section.augment) if section.augment else ()
     calls = (*sizes.random_calls, *augment)
     return dataclasses.replace(sizes, random_calls=calls, shares=section.sharding == "none")

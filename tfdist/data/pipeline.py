@@ -30,8 +30,8 @@ class OpenedDataset(NamedTuple):
     """A source that all workers have opened.
 
     Attributes:
-        batches: For `fit`.
-        samples: Of an epoch, over all workers.
+        batches: What `fit` takes.
+        samples: Samples of an epoch, over all workers.
         order: What the order of the samples depends on, by name; JSON.
     """
 
@@ -52,9 +52,9 @@ def open_and_build(
     Args:
         open_source: Opens this worker's source. All workers call this together.
         sharding: With `auto` all workers see the same data, of which each reads its part: where they do not, the run
-            stops. With `none` each worker's data is its own share, and global batches take of all shares in
-            proportion to their sizes, so that all workers have equally many steps.
-        strategy: By default the current one.
+            stops. With `none` each worker's data is its own share, and a global batch takes samples of all shares
+            in proportion to their sizes, so that all workers have equally many steps.
+        strategy: The strategy; by default the current one.
         **options: See `_build`.
 
     Raises:
@@ -84,7 +84,7 @@ def _build(
     on_nan: OnNan = "keep",
     classes: int | None = None,
 ) -> tuple[Batches, Mapping[str, Any]]:
-    """Returns the batches of an agreed source, and what their order depends on; every iterator is the next epoch.
+    """Returns the batches of a source, and what their order depends on; every iterator is the next epoch.
 
     An epoch has `ceil(samples / batch_size)` steps on every worker and visits every sample once. A global batch is cut
     into near-equal pieces, one a replica; at the end of an epoch, or with more replicas than samples, some are empty.
@@ -94,17 +94,17 @@ def _build(
         strategy: The strategy in force.
         batch_size: Samples of a step over all replicas.
         shuffle: Whether each epoch has an order of its own, which depends on `seed` and the epoch alone.
-        seed: By default the run's, or 0 outside of `tfdist train`.
-        begin: Where a training resumes. Within an epoch, `fit` first takes the rest of it, whose samples are those that
-            the epoch would have had left; nothing of what was before is read.
+        seed: The seed of the order; by default the run's, or 0 outside `tfdist train`.
+        begin: Where a training resumes. Within an epoch, `fit` first takes the samples that were left of it; none of
+            those before are read.
         augment: Changes each sample at random: called with the sample, such as `(x, y)`, and a seed for
             `tf.random.stateless_*`, int32 [2], that depends on `seed`, the epoch and the sample alone.
         on_nan: With `stop`, a NaN in a sample ends the training with an error that names the sample.
-        classes: Labels must be integers from 0 to `classes - 1`; a sample with another one is named.
+        classes: Labels must be integers from 0 to `classes - 1`; an error names the sample with another one.
 
     Returns:
-        For one replica a `tf.data.Dataset` of global batches; for several a `tf.distribute.DistributedDataset`. And
-        what `OpenedDataset.order` is.
+        A `tf.data.Dataset` of global batches for one replica, a `tf.distribute.DistributedDataset` for several; and
+        what `OpenedDataset.order` holds.
 
     Raises:
         UsageError: An argument is impossible.
@@ -130,7 +130,7 @@ def replica_batches(feed: SampleFeed, strategy: tf.distribute.Strategy, begin: P
         begin: Where the first iterator begins; it ends with the epoch. Every further one is the next epoch.
     """
     steps = feed.steps
-    # People may iterate over the one and train on the other.
+    # A script may iterate over the one and train on the other.
     epochs, epochs_of_shares = EpochCounter(begin.epoch), EpochCounter(begin.epoch)
 
     def make(replica_ids: Sequence[int], epochs: EpochCounter = epochs) -> tf.data.Dataset:
@@ -141,7 +141,7 @@ def replica_batches(feed: SampleFeed, strategy: tf.distribute.Strategy, begin: P
     def make_shares(replica_ids: Sequence[int]) -> tf.data.Dataset:
         each = len(replica_ids)
         batches = tf.data.Dataset.range(begin.step * each, len(steps) * each)
-        # Of shares of one's own a piece may be larger than an even part of the batch.
+        # With shares of the workers' own, a piece may be larger than an even part of the batch.
         largest = tf.constant(steps.num_replicas * steps.largest_piece(range(steps.num_replicas)), tf.int64)
 
         def share(data: Any, number: tf.Tensor) -> ReplicaBatch:

@@ -54,9 +54,9 @@ class SampleFeed:
         Args:
             agreed: The source, and whether it is this worker's own share.
             batch_size: Samples of a step over all replicas; more than an epoch has are the epoch.
-            seed: Of the order.
+            seed: The seed of the order.
             shuffle: Whether each epoch has an order of its own.
-            replicas: Of all workers.
+            replicas: The number of replicas of all workers.
             augment: See `SampleFeed`.
             checks: The same.
         """
@@ -64,7 +64,7 @@ class SampleFeed:
         if agreed.sizes is None:
             order = _order(agreed.source, batch_size, seed, shuffle)
             return cls(agreed.source, order, EpochSteps(agreed.samples, batch_size, replicas), augment, checks)
-        # Of a share only its own worker takes samples: how many of them are in a batch changes nothing for the others.
+        # Only its own worker takes samples of a share: how many are in a batch changes nothing for the others.
         own = _order(agreed.source, max(1, batch_size // len(agreed.sizes)), seed, shuffle)
         shares = WorkerShareOrder(own, sum(agreed.sizes[: agreed.worker]))
         steps = WorkerShareSteps(agreed.sizes, batch_size, replicas)

@@ -21,7 +21,7 @@ Sharding = Literal["auto", "none"]
 """Whether all workers see the same data, which is dealt to them, or each sees its own share alone."""
 
 _TOLD = 4
-"""Workers that an error names."""
+"""Workers that an error names at most."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class AgreedSource:
     """A source that all workers have opened.
 
     Attributes:
-        source: This worker's.
-        sizes: The samples of each worker's own share; None where all read the same source.
+        source: This worker's source.
+        sizes: The samples in each worker's own share; None where all read the same source.
         worker: This worker's index.
     """
 
@@ -40,7 +40,7 @@ class AgreedSource:
 
     @property
     def samples(self) -> int:
-        """Of an epoch, over all workers."""
+        """Samples of an epoch, over all workers."""
         return len(self.source) if self.sizes is None else sum(self.sizes)
 
 
@@ -50,13 +50,13 @@ def agree(
     """Opens a source on every worker; all call this together, in the same order.
 
     Args:
-        open_source: Opens this worker's.
-        sharding: With `auto` the workers must see the same data; with `none` each has its own.
+        open_source: Opens this worker's source.
+        sharding: With `auto` the workers must see the same data; with `none` each has its own share.
         strategy: The strategy in force.
 
     Raises:
-        DataError: On every worker: one cannot open its source, or they differ and must not.
-        UsageError: `sharding` is neither.
+        DataError: On every worker, when one of them cannot open its source, or the sources differ and must not.
+        UsageError: `sharding` is neither `auto` nor `none`.
     """
     if sharding not in ("auto", "none"):
         raise UsageError(f"sharding: expected auto or none. Received: {sharding!r}")
@@ -85,10 +85,10 @@ def _try(open_source: Callable[[], SampleSource]) -> tuple[SampleSource | None, 
 
 
 def check_same(found: Sequence[Fingerprint]) -> None:
-    """Compares what the workers see.
+    """Checks that all workers see the same data.
 
     Raises:
-        DataError: It is not the same.
+        DataError: They do not.
     """
     others = [worker for worker, fingerprint in enumerate(found) if fingerprint != found[0]]
     if not others:
@@ -108,10 +108,13 @@ def check_same(found: Sequence[Fingerprint]) -> None:
 
 
 def check_opened(errors: Sequence[str | None]) -> None:
-    """Looks at what went wrong on each worker, None where nothing did.
+    """Checks that every worker has opened its data.
+
+    Args:
+        errors: What went wrong on each worker; None where nothing did.
 
     Raises:
-        DataError: Something did; with the same words on every worker.
+        DataError: Something did; in the same words on every worker.
     """
     failed = [index for index, error in enumerate(errors) if error is not None]
     if not failed:

@@ -1,4 +1,4 @@
-"""Classifiers of vectors and images. Inputs may have any scale: each sample is brought to mean 0, variance 1 first."""
+"""Classifiers of vectors and images, of any scale: each sample is first brought to mean 0 and variance 1."""
 
 from __future__ import annotations
 

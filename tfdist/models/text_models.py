@@ -1,4 +1,4 @@
-"""Classifiers of texts, which come as word numbers."""
+"""Classifiers of texts, whose words are numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a global batch is cut into the replicas' pieces."""
+"""Split of a global batch into the replicas' pieces."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The order of an epoch's samples, and which of them each replica reads in a step.
 
 Global batch `t` of an epoch is `order[t * batch_size : (t + 1) * batch_size]`. The order depends on the number of
-samples, the seed and the epoch alone, so it is the same for any number of workers and replicas. Nothing of the size of
-an epoch is ever made: a step in its middle costs what the first one costs.
+samples, the seed and the epoch alone, so it is the same for any number of workers and replicas. Nothing as large as an
+epoch is ever made: a step in its middle costs as much as the first.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class EpochOrder:
         return self.at(epoch, np.arange(self.num_samples, dtype=np.int64))
 
     def sample_seeds(self, epoch: int, samples: NDArray[np.int64]) -> NDArray[np.int32]:
-        """What is random about samples in an epoch, wherever and whenever they are read.
+        """The random seeds of samples in an epoch, wherever and whenever they are read.
 
         Args:
             epoch: Counted from 0.
@@ -80,7 +80,7 @@ class EpochSteps:
     Attributes:
         num_samples: At least 0.
         batch_size: Samples of a global batch, at least 1; the last of an epoch may be smaller.
-        num_replicas: Of all workers, at least 1.
+        num_replicas: Replicas of all workers, at least 1.
     """
 
     num_samples: int
@@ -92,7 +92,7 @@ class EpochSteps:
         return num_steps(self.num_samples, self.batch_size)
 
     def largest_piece(self, replica_ids: Sequence[int]) -> int:
-        """The samples of the largest batch that one of these replicas gets."""
+        """The number of samples in the largest batch that one of these replicas gets."""
         full = min(self.batch_size, self.num_samples)
         return max(stop - start for start, stop in (bounds(full, self.num_replicas, k) for k in replica_ids))
 

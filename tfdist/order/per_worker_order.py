@@ -1,7 +1,7 @@
-"""The order of samples that are shared out to the workers before: each worker has its own, and reads no others.
+"""The order of samples that are dealt to the workers before the run: each worker reads its own share alone.
 
-A global batch takes samples of every worker, in proportion to what the worker has, so that all come to their end in the
-same step. How many, each worker computes alike from the sizes of all shares.
+A global batch takes samples of every worker in proportion to its share, so that all shares end in the same step. Each
+worker computes the same numbers from the sizes of all shares.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class SampleOrder(Protocol):
         """The samples at some places of an epoch."""
 
     def sample_seeds(self, epoch: int, samples: NDArray[np.int64]) -> NDArray[np.int32]:
-        """What is random about samples in an epoch."""
+        """The random seeds of samples in an epoch."""
 
 
 @dataclass(frozen=True)
@@ -68,12 +68,12 @@ class WorkerShareOrder:
 
 @dataclass(frozen=True)
 class WorkerShareSteps:
-    """How the workers' own samples are dealt to steps and replicas; the like of `tfdist.order.epoch_order.EpochSteps`.
+    """How the workers' own samples are dealt to steps and replicas; compare `tfdist.order.epoch_order.EpochSteps`.
 
     Attributes:
-        sizes: Samples of each worker, at least one of them positive.
+        sizes: The number of samples of each worker, not all 0.
         batch_size: Samples of a global batch, at least 1; the last of an epoch may be smaller.
-        num_replicas: Of all workers, equally many on each.
+        num_replicas: Replicas of all workers, equally many on each.
     """
 
     sizes: tuple[int, ...]
@@ -82,7 +82,7 @@ class WorkerShareSteps:
 
     @property
     def num_samples(self) -> int:
-        """Of all workers."""
+        """Samples of all workers."""
         return sum(self.sizes)
 
     def __len__(self) -> int:
@@ -90,17 +90,17 @@ class WorkerShareSteps:
         return num_steps(self.num_samples, self.batch_size)
 
     def largest_piece(self, replica_ids: Sequence[int]) -> int:
-        """The samples that one of these replicas gets at the most: a bound, which no step need reach."""
+        """An upper bound of the samples that one of these replicas gets in a step."""
         most = 0
         for worker in {replica // self._per_worker for replica in replica_ids}:
             size = self.sizes[worker]
-            # What is taken in a step are those that stand in a stretch of the epoch, of about this length.
+            # In a step those are taken that are due in a stretch of the epoch of about this length.
             stretch = (self.batch_size + len(self.sizes)) / self.num_samples
             most = max(most, min(size, self.batch_size, int(size * stretch) + 2))
         return -(-most // self._per_worker)
 
     def pieces(self, first: int, last: int, replica_ids: Sequence[int]) -> NDArray[np.int64]:
-        """Where among its worker's samples the batches of some replicas lie; see `Steps.pieces` in `epoch_order`."""
+        """Where among its worker's samples the batches of some replicas lie; see `EpochSteps.pieces`."""
         bounds = np.minimum(np.arange(first, last + 1, dtype=np.int64) * self.batch_size, self.num_samples)
         workers, places = np.divmod(np.array(replica_ids, np.int64), self._per_worker)
         taken = taken_before(np.array(self.sizes, np.int64), bounds)[:, workers]

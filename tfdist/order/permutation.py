@@ -1,14 +1,14 @@
-"""A random order of any number of samples that is computed where it is needed and stored nowhere.
+"""Random permutation of any number of samples, computed place by place and never stored.
 
 A generalised Feistel network (Black and Rogaway, "Ciphers with arbitrary finite domains", 2002) over a rectangle of at
 least as many cells as there are samples: a cell's column is moved by a random number that depends on its row, then its
 row by one that depends on its column, and so on, with a key for every round. Each round can be undone, so the whole is
-a permutation (Luby and Rackoff, 1988). Cells that are no samples are walked over: what lands on one is permuted again
-until it lands on a sample ("cycle walking", in the same paper), which happens to fewer than one in sqrt(n).
+a permutation (Luby and Rackoff, 1988). What lands on a cell that is not a sample is permuted again until it lands on a
+sample ("cycle walking", in the same paper), which happens to fewer than one in sqrt(n).
 
 The random numbers are those of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators",
-2014), in integer arithmetic modulo 2**64, which is the same for every machine and every version of numpy. The keys come
-from SHAKE-128.
+2014), in integer arithmetic modulo 2**64, which is the same on every machine and with every version of NumPy. The keys
+come from SHAKE-128.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ROUNDS = 24
 """Four make large permutations random (Luby and Rackoff); those of fewer than ten samples need many times more."""
 
 _BLOCK = 1 << 14
-"""Positions that are permuted at a time, so that what lies between stays in the processor's cache."""
+"""Positions that are permuted at a time, so that intermediate results stay in the processor's cache."""
 
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
@@ -35,7 +35,7 @@ def permuted(positions: NDArray[np.int64], num_samples: int, name: str) -> NDArr
     Args:
         positions: Each in `range(num_samples)`, of any shape.
         num_samples: From 1 to `MAX_SAMPLES`.
-        name: Of the permutation. Another name, or another number of samples, gives one unlike the first.
+        name: The name of the permutation. Another name or number of samples gives an unrelated permutation.
 
     Returns:
         int64 of the same shape.
@@ -56,7 +56,7 @@ def permuted(positions: NDArray[np.int64], num_samples: int, name: str) -> NDArr
 
 
 def numbers(name: str, count: int) -> NDArray[np.uint64]:
-    """So many random numbers that depend on a name alone, uint64 [count]."""
+    """Returns random numbers that depend on a name alone, uint64 [count]."""
     data = hashlib.shake_128(f"tfdist order: {name}".encode()).digest(8 * count)
     return np.frombuffer(data, "<u8").astype(np.uint64)
 
@@ -103,7 +103,7 @@ def move(
 ) -> None:
     """Moves each place, in a circle of `size` places, by a random number that depends on `by` and `key`.
 
-    Key and size are those of all places, or one of each place.
+    There is one key and size for all places, or one for each.
     """
     moves = mixed(by, key)
     moves >>= np.uint64(32)

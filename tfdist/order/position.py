@@ -1,4 +1,4 @@
-"""Where a training stands."""
+"""Position of a training: its epoch and step."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Position:
         step: Batches of it that are done; all of them while its end, with the evaluation, is still to come.
 
     Raises:
-        ValueError: One of them is negative.
+        ValueError: A number is negative.
     """
 
     epoch: int = 0

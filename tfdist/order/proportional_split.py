@@ -1,8 +1,9 @@
-"""Dealing the places of an epoch to parts of unequal size, so that all parts are used up at the same pace.
+"""Proportional split of an epoch's places among parts of unequal size, so that all parts end together.
 
-Sample `i` of a part of `n` stands at `(i + 1/2) / n` of the way through the epoch, and samples are taken in the order
-of where they stand; of those that stand at the same place, the one of the earlier part comes first. This is the method
-of Webster and Sainte-Laguë (Balinski and Young, "Fair Representation", 1982): as more is taken, no share shrinks.
+Sample `i` of a part of `n` is due at `(i + 1/2) / n` of the way through the epoch, and samples are taken in the order
+in which they are due; of those that are due at the same place, the one of the earlier part comes first. This is the
+method of Webster and Sainte-Laguë (Balinski and Young, "Fair Representation", 1982): as more is taken, no share gets
+smaller.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 def taken_before(sizes: NDArray[np.int64], places: NDArray[np.int64]) -> NDArray[np.int64]:
     """How many samples of each part come before some places of an epoch.
 
-    Nothing but a few samples around each place is looked at, however long the epoch is.
+    Only a few samples around each place are looked at, however long the epoch is.
 
     Args:
         sizes: Samples of each part, [parts], each of 0 or more and at least one of them positive.
@@ -25,7 +26,7 @@ def taken_before(sizes: NDArray[np.int64], places: NDArray[np.int64]) -> NDArray
     """
     taken = np.empty((len(places), len(sizes)), np.int64)
     total = float(sizes.sum())
-    # Samples that stand nearer to the place than this may be on either side of it; one more for the rounding of floats.
+    # Samples that are due nearer to the place than this may be on either side of it; one more for rounding.
     slack = sizes * (len(sizes) / 2 / total) + 1
     for row, place in enumerate(places.tolist()):
         share = sizes * (place / total)

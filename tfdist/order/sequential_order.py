@@ -22,13 +22,13 @@ from tfdist.order.proportional_split import taken_before
 from tfdist.order.windowed_shuffle import permuted_in_windows
 
 LANES = 64
-"""Files that are read at the same time, unless something else is asked for."""
+"""Files that are read at the same time by default."""
 
 SHUFFLE_BUFFER = 1 << 14
-"""Samples that wait to be mixed, in all lanes together, unless something else is asked for."""
+"""Samples that wait to be mixed, over all lanes, by default."""
 
 _STEPS_SEEN = 64
-"""Of an epoch, to find the lanes of a worker: its first and last step and others between."""
+"""Steps of an epoch that are looked at for the lanes of a worker: the first, the last and others between."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class Lanes:
     """How files are read in sequence.
 
     Attributes:
-        counts: Samples of each file; at least one file has some.
-        number: Lanes, at least 1 and no more than there are files with samples.
+        counts: The number of samples of each file, not all 0.
+        number: The number of lanes, at least 1 and at most the number of files with samples.
         window: Samples that wait to be mixed in each lane, at least 1.
     """
 
@@ -47,7 +47,7 @@ class Lanes:
 
     @classmethod
     def of(cls, counts: tuple[int, ...], most: int = LANES, shuffle_buffer: int = SHUFFLE_BUFFER) -> Lanes:
-        """As many lanes as there are files with samples, `most` at the most, which share `shuffle_buffer`."""
+        """As many lanes as there are files with samples, but at most `most`, which share `shuffle_buffer`."""
         number = min(most, sum(count > 0 for count in counts))
         return cls(counts, number, max(1, -(-shuffle_buffer // number)))
 
@@ -73,7 +73,7 @@ class LaneOrder:
     """The order of the samples in every epoch. Samples are numbered file by file, in the order of the files.
 
     Attributes:
-        num_samples: Of all files.
+        num_samples: Samples of all files.
         seed: Any integer of at least 0.
         shuffle: Whether each epoch has a random order of its own.
     """
@@ -90,7 +90,7 @@ class LaneOrder:
     def at(self, epoch: int, places: NDArray[np.int64]) -> NDArray[np.int64]:
         """The samples at some places of an epoch; see `tfdist.order.epoch_order.EpochOrder.at`.
 
-        What it takes grows with the number of batches that the places lie in, and not with where they are.
+        Its cost grows with the number of batches that the places lie in, and not with where they are.
         """
         layout = self.layout(epoch)
         in_line = self._places_in_line(layout, places)
@@ -101,11 +101,11 @@ class LaneOrder:
         return self._first[files] + records
 
     def sample_seeds(self, epoch: int, samples: NDArray[np.int64]) -> NDArray[np.int32]:
-        """What is random about samples in an epoch; see `tfdist.order.epoch_order.EpochOrder.sample_seeds`."""
+        """The random seeds of samples in an epoch; see `tfdist.order.epoch_order.EpochOrder.sample_seeds`."""
         return sample_seeds(self.seed, epoch, samples)
 
     def lanes_of(self, epoch: int, workers: int, worker: int) -> NDArray[np.int64]:
-        """The lanes that a worker reads, sorted; of very long epochs, as a look at some of the steps finds them."""
+        """The lanes that a worker reads, sorted; in very long epochs, those that some of the steps show."""
         steps = num_steps(self.num_samples, self._batch_size)
         seen = np.unique(np.linspace(0, steps - 1, _STEPS_SEEN).astype(np.int64))
         starts = seen * self._batch_size
@@ -145,7 +145,7 @@ class LaneOrder:
         return lanes, before[which, lanes] + within - (stops - after + before)[which, lanes]
 
     def _mixed(self, epoch: int, files: NDArray[np.int64], records: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The records that stand at places of files, once every window is permuted."""
+        """The records at places of files, once every window is permuted."""
         window = self.lanes.window
         numbers_ = records // window
         starts = numbers_ * window

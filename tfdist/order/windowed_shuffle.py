@@ -1,7 +1,7 @@
-"""A random order within windows of a sequence: what a shuffle buffer does to data that is read from its beginning.
+"""Shuffle within windows of a sequence, as a shuffle buffer does with data that is read from its beginning.
 
 Each window is permuted by itself, by the network of `tfdist.order.permutation` with keys of its own, so the sample at
-any place is computed and nothing is stored. Who reads in this order holds no more than a window at a time.
+any place is computed and nothing is stored. A reader in this order holds no more than a window at a time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def permuted_in_windows(
         positions: In their windows, counted from 0, [k].
         windows: The number of each one's window, of 0 or more, [k]; another number gives another permutation.
         sizes: The size of each one's window, below 2**31, [k].
-        name: Of all of the permutations.
+        name: The name of all of the permutations.
 
     Returns:
         int64 [k], each in `range` of its size.

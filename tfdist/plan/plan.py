@@ -1,4 +1,4 @@
-"""The plan of a run's data: what each step, replica and worker will have."""
+"""Data plan of a run: what each step, replica and worker will get."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from tfdist.plan.worker_reads import WorkerReads, worker_reads
 
 @dataclass(frozen=True)
 class BatchSizes:
-    """How a global batch is dealt.
+    """The pieces of a global batch.
 
     Attributes:
-        samples: Of all replicas.
+        samples: Samples of all replicas.
         smallest: Samples of the replica that has the fewest.
         largest: Samples of the replica that has the most.
         empty: Replicas without a sample.
@@ -39,12 +39,12 @@ class BatchSizes:
 
 @dataclass(frozen=True)
 class MemoryEstimate:
-    """Bytes that the input of one worker takes, beside what TensorFlow and Python take themselves.
+    """Bytes that the input of one worker takes, besides what TensorFlow and Python take themselves.
 
     Attributes:
-        held: All the time: arrays, or where the records lie, and the order of the epoch.
-        batches: In the batches that are read, wait or are trained on; at the most.
-        estimated: Whether the size of a sample is only known for its record.
+        held: Bytes held all the time: arrays, or the places of the records.
+        batches: Bytes at most of the batches that are read, wait or are trained on.
+        estimated: Whether only the size of a record is known, not that of a sample.
     """
 
     held: int
@@ -53,25 +53,25 @@ class MemoryEstimate:
 
     @property
     def total(self) -> int:
-        """Both together."""
+        """All bytes."""
         return self.held + self.batches
 
 
 @dataclass(frozen=True)
 class SourcePlan:
-    """What happens with the samples of one section of the config.
+    """The plan of one section of the config.
 
     Attributes:
         key: The section: `data.train` or `data.validation`.
         sizes: What the plan was made from.
-        samples: Of an epoch, of all workers.
+        samples: Samples of an epoch, over all workers.
         shuffle: Whether every epoch has an order of its own.
-        steps: Batches of an epoch, on every worker.
+        steps: Steps of an epoch, the same on every worker.
         batch: A full global batch; the only one when there are fewer samples.
         tail: The last batch of an epoch when it is smaller; None when all are full.
         worker_reads: What each worker reads.
-        memory: Of a worker.
-        prefetched: Batches of each replica that wait for their step, at the most.
+        memory: What the input of a worker takes.
+        prefetched: Batches of each replica that wait for their step, at most.
     """
 
     key: str
@@ -91,12 +91,12 @@ class DataPlan:
     """What a run will do with its data.
 
     Attributes:
-        name: The run's.
-        layout: Who takes part.
+        name: The name of the run.
+        layout: Workers and replicas.
         batch_size: The global batch that the config asks for.
         epochs: Passes over the training samples.
-        seed: Of the run; None when it is drawn at the start.
-        optimizer: Its name.
+        seed: The run's seed; None when it is drawn at the start.
+        optimizer: The name of the optimizer.
         learning_rate: As in the config, a number or a schedule's name; None for the optimizer's own.
         train: The samples to train on.
         validation: Those to validate on; None without.
@@ -124,8 +124,8 @@ def make_plan(
     """Plans a run.
 
     Args:
-        config: What is run.
-        layout: Who takes part.
+        config: The run's.
+        layout: Workers and replicas.
         sizes: Section -> its sizes, for `data.train` and, where the config has one, `data.validation`.
         buffering: How many batches a pipeline holds.
     """
@@ -151,7 +151,7 @@ def make_plan(
 def _plan_source(
     key: str, shuffle: bool, batch_size: int, layout: ClusterSize, sizes: SourceSizes, buffering: PipelineBuffers
 ) -> SourcePlan:
-    # What the other workers have is not to be seen from here: as much as this machine, until they say so.
+    # The other workers' data cannot be seen from here: it counts as equally much.
     samples = sizes.samples * (layout.workers if sizes.shares else 1)
     batch = BatchSizes.deal(min(batch_size, samples), layout.replicas)
     rest = samples % batch.samples

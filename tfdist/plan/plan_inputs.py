@@ -1,4 +1,4 @@
-"""What a plan is made from: the sizes of a source, and how many take part."""
+"""Inputs of a plan: the sizes of a source, of the cluster and of the pipeline's buffers."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class FileSizes:
 
     Attributes:
         name: Its path.
-        samples: Samples in it.
-        size: Bytes on the disk; of a lane of a generator, those of its samples.
+        samples: The number of its samples.
+        size: Its bytes on the disk; of a lane of a generator, those of its samples.
     """
 
     name: str
@@ -26,10 +26,10 @@ class FileSizes:
 
 @dataclass(frozen=True)
 class SequentialRead:
-    """Files that are read from their beginnings.
+    """How files are read in sequence.
 
     Attributes:
-        why: `GZIP-compressed`, say.
+        why: The reason, such as `GZIP-compressed`.
         lanes: The files that are read at the same time, and how far they are mixed.
     """
 
@@ -39,19 +39,19 @@ class SequentialRead:
 
 @dataclass(frozen=True)
 class SourceSizes:
-    """What is known of a source before any sample of it is read.
+    """The sizes of a source, as known before any sample is read.
 
     Attributes:
-        format: As in the config.
+        format: The name of the format in a config.
         files: In the order of their samples.
         sample_bytes: Bytes of one sample, `x` and `y`, in a batch.
         estimated: Whether `sample_bytes` is that of the record, because a function makes the sample from it.
-        held_bytes: Bytes that every worker holds all the time: arrays, or where the records lie.
+        held_bytes: Bytes that every worker holds all the time: arrays, or the places of the records.
         whole: Whether every worker reads all of the files, and not its own records alone.
-        random_calls: What a parse function draws random numbers with, `name (file:line)`, as far as its source tells.
+        random_calls: Calls in functions of the source that draw random numbers, as `name (file:line)`.
         local_disk: The file system, when it is one of this machine alone; None when others may share it.
         sequence: How it is read when it can only be read in sequence; None when records are read in any order.
-        shares: Whether each worker has files of its own; these are the ones of the machine that plans.
+        shares: Whether each worker has files of its own; these are those of the machine that plans.
     """
 
     format: str
@@ -78,12 +78,12 @@ class SourceSizes:
 
 @dataclass(frozen=True)
 class ClusterSize:
-    """Who takes part.
+    """Workers, replicas and hosts of a cluster.
 
     Attributes:
-        workers: Of the whole cluster.
-        replicas: Of all workers together, equally many on each.
-        hosts: Machines that the workers are on.
+        workers: The number of workers.
+        replicas: The number of replicas of all workers, equally many on each.
+        hosts: The number of machines that the workers are on.
 
     Raises:
         UsageError: The replicas cannot be dealt to the workers.
@@ -105,18 +105,18 @@ class ClusterSize:
 
     @property
     def per_worker(self) -> int:
-        """Replicas of one worker."""
+        """The number of replicas of one worker."""
         return self.replicas // self.workers
 
 
 @dataclass(frozen=True)
 class PipelineBuffers:
-    """How many batches a pipeline holds at once.
+    """What a pipeline holds at once.
 
     Attributes:
         prefetched: Batches of each replica that wait for their step.
-        group_bytes: Of TFRecord files, so much is read in one call, or a batch where that is more.
-        groups: Such calls at the same time, and what they read that is not batches yet.
+        group_bytes: Bytes of TFRecord files that are read in one call; a batch where that is more.
+        groups: What so many calls read at the same time, or is not yet cut into batches.
     """
 
     prefetched: int

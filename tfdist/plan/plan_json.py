@@ -1,4 +1,4 @@
-"""A plan for machines."""
+"""A plan as JSON."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _source(source: SourcePlan) -> dict[str, Any]:
 
 
 def _sequence(sequence: SequentialRead) -> dict[str, Any]:
-    """`read_over_at_resume`: samples of each file that is read when an epoch is gone on with, at the most."""
+    """`read_over_at_resume`: samples of each file that are skipped, at most, when a run resumes within an epoch."""
     lanes = sequence.lanes
     return {
         "why": sequence.why,

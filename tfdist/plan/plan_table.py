@@ -1,4 +1,4 @@
-"""A plan as people read it."""
+"""A plan as text for people."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _head(plan: DataPlan) -> Iterator[str]:
 
 
 def _rate(plan: DataPlan) -> str:
-    """The global batch is the config's on any number of replicas: that is why the rate stays, too."""
+    """The global batch is the same on any number of replicas, and so is the learning rate."""
     rate = plan.learning_rate
     number = f"{rate:g}" if isinstance(rate, float | int) else rate
     said = f"the default of {plan.optimizer}" if rate is None else f"{number} ({plan.optimizer})"
@@ -87,7 +87,7 @@ def _sequence(source: SourcePlan, sequence: SequentialRead) -> str:
 
 
 def _resume(sequence: SequentialRead) -> str:
-    """What going on within an epoch costs."""
+    """The cost of resuming within an epoch."""
     largest = max(sequence.lanes.counts)
     return (
         f"within an epoch, the files that it goes on in are read from their beginnings: up to {largest:,} samples of "

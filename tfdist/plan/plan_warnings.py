@@ -1,4 +1,4 @@
-"""What to know of a plan before it runs: it would work, but slowly, wastefully or not twice the same way."""
+"""Warnings of a plan: it would work, but slowly, wastefully or not reproducibly."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from tfdist.plan.plan import DataPlan, SourcePlan
 from tfdist.text import format_bytes, format_count
 
 _MUCH = 256 << 20
-"""Bytes, held or read by every worker, that are worth a word."""
+"""From so many bytes on that every worker holds or reads there is a warning."""
 
 _WAITING = 0.1
-"""The part of a step that most replicas wait for the one with the largest batch, from which on it is said."""
+"""From this part of a step on that replicas wait for the one with the largest batch there is a warning."""
 
 
 @dataclass(frozen=True)
 class PlanWarning:
-    """One thing to know.
+    """A warning.
 
     Attributes:
-        name: What it is, in a word that stays: for machines.
-        key: The config's section or key that it is about.
-        text: What is so, what it costs, and what to do.
+        name: A fixed name, for programs.
+        key: The section or key of the config that it is about.
+        text: The fact, its cost, and what to do.
     """
 
     name: str
@@ -31,7 +31,7 @@ class PlanWarning:
 
 
 def warnings_of(plan: DataPlan) -> tuple[PlanWarning, ...]:
-    """Returns what to know of a plan, what is worst first."""
+    """Returns the warnings of a plan, the worst first."""
     found = [*_batches(plan), *_seed(plan)]
     for source in plan.sources:
         found += [*_random(source), *_whole(plan, source), *_sequence(plan, source), *_shares(plan, source)]

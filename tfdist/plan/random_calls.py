@@ -1,4 +1,4 @@
-"""Where a function draws random numbers, as its source tells: the function is neither imported nor called."""
+"""Calls in a function's source that draw random numbers; the function is neither imported nor called."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _RANDOM = (
     "secrets.",
 )
 _SEEDED = ("stateless", "index_shuffle", "fold_in", "SeedGenerator", "PRNGKey")
-"""What takes its seed with each call, and so draws the same numbers for the same sample."""
+"""Words in names of functions that take their seed with each call, and so draw the same numbers for the same sample."""
 
 _GENERATORS = ("numpy.random.default_rng", "numpy.random.RandomState", "random.Random")
-"""What draws the same numbers each time when it is made with a seed."""
+"""Generators that draw the same numbers each time when they are made with a seed."""
 
 
 def random_calls(source: str, function: str) -> list[tuple[str, int]]:
@@ -32,8 +32,8 @@ def random_calls(source: str, function: str) -> list[tuple[str, int]]:
         function: Its name in the file; of a method, `Class.method`.
 
     Returns:
-        Dotted name and line of each, in the order of the lines. A file that does not parse has none: whoever imports it
-        will say what is wrong.
+        Dotted name and line of each, in the order of the lines. A file that does not parse has none: importing it will
+        say what is wrong.
     """
     try:
         tree = ast.parse(source)
@@ -56,7 +56,7 @@ def random_calls(source: str, function: str) -> list[tuple[str, int]]:
                 if dotted.startswith(_RANDOM) and not any(word in dotted for word in _SEEDED):
                     found.add((node.lineno, dotted))
     lines = sorted(found)
-    # `np.random.default_rng` holds `np.random`, which is no other call.
+    # `np.random.default_rng` contains `np.random`, which is no other call.
     return [(name, line) for line, name in lines if not any(o != name and o.startswith(f"{name}.") for _, o in lines)]
 
 
@@ -81,7 +81,7 @@ def _functions(tree: ast.Module) -> Iterator[tuple[str, ast.AST]]:
 
 
 def _imported(tree: ast.Module) -> dict[str, str]:
-    """Name in the file -> what it was imported as."""
+    """Name in the file -> the full name that was imported."""
     names: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

@@ -1,4 +1,4 @@
-"""Which worker reads which part of which file."""
+"""Parts of the files that each worker reads."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class WorkerReads:
 
     Attributes:
         worker: Its index.
-        samples: That it trains on; always exact.
-        file_samples: The same by file, int64 [files]. Exact in the order of the files; with a shuffled order, what is
-            to be expected: every epoch deals the samples anew. About right where files are read in sequence.
+        samples: The number of samples that it trains on; always exact.
+        file_samples: The same by file, int64 [files]. Exact in the order of the files; the expected numbers with a
+            shuffled order, which is new in every epoch. About right where files are read in sequence.
         file_bytes: Bytes that it reads of each file, int64 [files], by the mean size of the file's records. More than
-            it trains on where files are read in sequence, and records of others are read over.
+            it trains on where files are read in sequence, and records of other workers are skipped.
     """
 
     worker: int
@@ -35,12 +35,12 @@ class WorkerReads:
 
     @property
     def bytes(self) -> int:
-        """That it reads in an epoch."""
+        """Bytes that it reads in an epoch."""
         return int(self.file_bytes.sum())
 
     @property
     def files(self) -> NDArray[np.int64]:
-        """The places, in the source's list, of the files that it reads of."""
+        """The places, in the source's list, of the files that it reads."""
         return np.flatnonzero(self.file_bytes)
 
 
@@ -50,7 +50,7 @@ def worker_reads(sizes: SourceSizes, batch_size: int, workers: int, shuffle: boo
     Args:
         sizes: The source.
         batch_size: Samples of a global batch.
-        workers: Of the cluster.
+        workers: The number of workers.
         shuffle: Whether every epoch has an order of its own.
     """
     if sizes.shares:
@@ -73,7 +73,7 @@ def worker_reads(sizes: SourceSizes, batch_size: int, workers: int, shuffle: boo
 
 
 def _all_of(sizes: SourceSizes) -> WorkerReads:
-    """The reading of a worker that has all of the files to itself."""
+    """What a worker reads that has all files to itself."""
     counts = np.array([file.samples for file in sizes.files], np.int64)
     return WorkerReads(0, sizes.samples, counts, np.array([file.size for file in sizes.files], np.int64))
 
@@ -81,7 +81,7 @@ def _all_of(sizes: SourceSizes) -> WorkerReads:
 def _in_sequence(
     sizes: SourceSizes, lanes: Lanes, batch_size: int, workers: int, shuffle: bool
 ) -> Iterator[WorkerReads]:
-    """What is read of lanes: all of each, by every worker that takes a sample of it."""
+    """What is read of lanes: every worker that takes a sample of a lane reads all of it."""
     whole = _all_of(sizes)
     order = LaneOrder(lanes, batch_size, shuffle=shuffle)
     layout = order.layout(0)
@@ -111,7 +111,7 @@ def _parts(sizes: NDArray[np.int64], first: float, last: float) -> NDArray[np.fl
 def _samples_before(
     places: NDArray[np.int64], samples: int, batch_size: int, workers: int, worker: int
 ) -> NDArray[np.int64]:
-    """How many of a worker's samples stand before each of `places` in an epoch's order, of the same shape."""
+    """The number of a worker's samples before each of `places` in an epoch's order, of the same shape."""
     batch_size = min(batch_size, samples)
     start, stop = bounds(batch_size, workers, worker)
     full = (num_steps(samples, batch_size) - bool(samples % batch_size)) * batch_size

@@ -25,7 +25,7 @@ def test_it_does_one_job_at_a_time(go: threading.Event) -> None:
     done = []
     background.start(lambda: (go.wait(SECONDS), done.append(1)))
     assert background.is_busy and not background.wait(0.0)
-    with pytest.raises(RuntimeError, match="no job under way"):
+    with pytest.raises(RuntimeError, match="no running job"):
         background.start(lambda: done.append(2))
     go.set()
     assert background.wait(SECONDS) and not background.is_busy

@@ -180,11 +180,11 @@ def test_the_fits_of_a_script(run: RunDir) -> None:
     assert checkpoints("inspect", run, "--fit", "3").exit_code == 2
 
 
-def test_a_run_that_goes_on_is_not_pruned_without_a_word(run: RunDir) -> None:
+def test_a_run_that_is_still_running_is_pruned_only_with_live(run: RunDir) -> None:
     with RunLock() as hold:
         hold.take(run)
         result = checkpoints("prune", run, "--keep", "1")
-        assert result.exit_code == 2 and "goes on" in result.stderr
+        assert result.exit_code == 2 and "is still running" in result.stderr
         assert len(names(run)) == 3
         result = checkpoints("prune", run, "--keep", "1", "--live")
         assert result.exit_code == 0 and result.stderr == f"the run in {run} is still running\n"

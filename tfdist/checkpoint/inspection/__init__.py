@@ -1,4 +1,6 @@
-"""The checkpoints of a run for people: what there is, what is whole, what changed, what may go, what is taken out.
+"""What `tfdist checkpoints` does with the checkpoints of a run, from their files alone and without TensorFlow.
 
-It reads files and nothing else. Training writes them and goes on from them with `tfdist.checkpoint`.
+`locations` finds the folder and `checkpoint_entries` the checkpoints in it, which `checkpoint_table` lists.
+`stored_variables` reads their variables; `contents` shows one checkpoint, or what the `comparison` of two found.
+`removal` removes old ones, `export` copies one to a file for Keras.
 """

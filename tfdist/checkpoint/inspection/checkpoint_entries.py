@@ -19,18 +19,18 @@ from tfdist.rundir.snapshot import read_run
 
 @dataclass(frozen=True)
 class CheckpointEntry:
-    """A checkpoint, and what it says of itself.
+    """A checkpoint with its summary.
 
     Attributes:
-        stored: Where it lies.
+        stored: The checkpoint on the disk.
         size: Bytes of all its files.
-        told: Its summary; empty where that cannot be read.
-        fault: What is wrong with it as far as names and sizes tell; None for nothing.
+        summary: Its summary; empty where that cannot be read.
+        fault: What is wrong with it by its files' names and sizes; None for nothing.
     """
 
     stored: checkpoint_files.StoredCheckpoint
     size: int
-    told: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    summary: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     fault: str | None = None
 
     @property
@@ -41,21 +41,21 @@ class CheckpointEntry:
     @property
     def epoch(self) -> int | None:
         """Epochs that were done."""
-        epoch = self.told.get("epoch")
+        epoch = self.summary.get("epoch")
         return epoch if isinstance(epoch, int) else None
 
     @property
     def time(self) -> float | None:
         """When it was made, in seconds since 1970 (UTC)."""
-        time = self.told.get("time")
+        time = self.summary.get("time")
         return float(time) if isinstance(time, int | float) and math.isfinite(time) else None
 
     @property
     def metrics(self) -> dict[str, float]:
-        """Those of the last epoch that was done; of the last step where none was."""
-        history = mapping(mapping(self.told.get("record")).get("history"))
+        """The metrics of the last epoch that was done, or of the last step where none was."""
+        history = mapping(mapping(self.summary.get("record")).get("history"))
         last = {name: values[-1] for name, values in history.items() if isinstance(values, list) and values}
-        found = last or mapping(self.told.get("logs"))
+        found = last or mapping(self.summary.get("logs"))
         return {name: float(value) for name, value in found.items() if isinstance(value, int | float)}
 
 
@@ -82,7 +82,7 @@ def checkpoints_of(run_dir: str | Path, fit: int = 1) -> tuple[RunDir, list[Chec
 
 
 def chosen(held: Sequence[CheckpointEntry], step: int | None) -> CheckpointEntry:
-    """The latest checkpoint of a step; without a step the latest that is whole, by names and sizes.
+    """The latest checkpoint of a step; without a step, the latest that is whole by names and sizes.
 
     Raises:
         RunDirError: There is none of that step.
@@ -110,7 +110,7 @@ def check_readable(entry: CheckpointEntry) -> None:
 
 
 def damages(entry: CheckpointEntry) -> list[str]:
-    """Every file that is not as it was written, and how, for people. Reads all of them."""
+    """What is wrong with each file that is not as it was written, for people. Reads every byte."""
     if not entry.stored.is_marked:
         return [entry.fault or "it was never finished"]
     return list(entry.stored.faults(checkpoint_files.other_bytes))
@@ -120,33 +120,33 @@ def _held(stored: checkpoint_files.StoredCheckpoint) -> CheckpointEntry:
     try:
         size = sum(file.stat().st_size for file in stored.path.iterdir())
     except OSError:
-        size = 0  # removed meanwhile, by the run itself
-    told, unreadable = _summary(stored.path / checkpoint_files.SUMMARY)
-    return CheckpointEntry(stored, size, told, _fault(stored) or unreadable)
+        size = 0  # the run has just removed it
+    summary, unreadable = _summary(stored.path / checkpoint_files.SUMMARY)
+    return CheckpointEntry(stored, size, summary, _fault(stored) or unreadable)
 
 
 def _summary(file: Path) -> tuple[Mapping[str, Any], str | None]:
     try:
-        told = json.loads(file.read_bytes())
+        summary = json.loads(file.read_bytes())
     except (OSError, ValueError):
         return {}, f"{file.name} cannot be read"
-    return (told, None) if isinstance(told, dict) else ({}, f"{file.name} is damaged")
+    return (summary, None) if isinstance(summary, dict) else ({}, f"{file.name} is damaged")
 
 
 def _fault(stored: checkpoint_files.StoredCheckpoint) -> str | None:
-    """What is wrong by names and sizes: quick, and blind to a byte that has changed."""
+    """What is wrong by names and sizes: quick, and does not notice changed bytes."""
     if not stored.is_marked:
         return "it was never finished, or is being written"
     return next(stored.faults(checkpoint_files.wrong_size), None)
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
-    """A part of a summary that is a mapping in whole ones; an empty one where it is something else."""
+    """A part of a summary that should be a mapping; an empty one where it is something else."""
     return value if isinstance(value, dict) else {}
 
 
 def finite(value: Any) -> Any:
-    """A part of a summary for JSON, which has no infinity and no NaN: null stands for them."""
+    """A part of a summary for JSON, where null stands for infinity and NaN."""
     if isinstance(value, dict):
         return {name: finite(part) for name, part in value.items()}
     if isinstance(value, list):

@@ -26,7 +26,7 @@ def render(held: Sequence[CheckpointEntry], now: float) -> str:
 
 
 def shown_metrics(held: Sequence[CheckpointEntry]) -> list[str]:
-    """The names of the metrics that a table has room for: validation first, losses first."""
+    """The metrics that a table has room for: those of the validation first, and of these the losses."""
     names = {name for entry in held for name in entry.metrics}
     ordered = sorted(names, key=lambda name: (not name.startswith("val_"), not name.endswith("loss"), name))
     return ordered[:_MOST_METRICS]
@@ -43,7 +43,7 @@ def _document(entry: CheckpointEntry) -> dict[str, Any]:
         "path": str(entry.stored.path),
         "step": entry.stored.step,
         "epoch": entry.epoch,
-        "step_in_epoch": entry.told.get("step"),
+        "step_in_epoch": entry.summary.get("step"),
         "bytes": entry.size,
         "time": entry.time,
         "metrics": finite(entry.metrics),
@@ -67,5 +67,5 @@ def _row(entry: CheckpointEntry, names: Sequence[str], now: float) -> tuple[str,
 
 def _epoch(entry: CheckpointEntry) -> str:
     """Epochs that are done, and the steps of the next one."""
-    inside = entry.told.get("step")
+    inside = entry.summary.get("step")
     return f"{entry.epoch}+{inside}" if inside else str(entry.epoch)

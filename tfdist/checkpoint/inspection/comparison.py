@@ -1,4 +1,4 @@
-"""What changed from one checkpoint to another."""
+"""Comparison of two checkpoints: their variables and summaries."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from tfdist.checkpoint.inspection.checkpoint_entries import CheckpointEntry
 from tfdist.checkpoint.inspection.stored_variables import StoredVariable
 
 _FACTS = ("seed", "batch_size", "samples", "workers", "replicas", "config", "versions")
-"""What a summary says that may change between two checkpoints without any training."""
+"""Keys of a summary that can change between two checkpoints without training."""
 
 
 @dataclass(frozen=True)
 class VariableChange:
-    """A variable of two checkpoints.
+    """The change of a variable between two checkpoints.
 
     Attributes:
         name: Its name in both.
-        before: Its shape and type in the first; empty where it is not there.
-        after: In the second, likewise.
-        relative: The norm of the difference over that before: 0 for the very same numbers, infinity for what was all
-            zero, NaN where an element of either is not finite; None where it is in one alone, or has another shape, or
-            is no number.
+        before: Its shape and type in the first; empty where it is missing.
+        after: Its shape and type in the second; empty where it is missing.
+        relative: The norm of the difference over the norm before: 0 for equal numbers, infinity where all were zero,
+            NaN where an element of either is not finite; None where it is missing in one, has another shape, or is not
+            a number.
     """
 
     name: str
@@ -36,14 +36,14 @@ class VariableChange:
 
 
 def changes(before: Mapping[str, StoredVariable], after: Mapping[str, StoredVariable]) -> list[VariableChange]:
-    """Every variable of the two, in the order of `after`; those that are gone come last."""
+    """The change of each variable, in the order of `after`; removed ones come last."""
     found = [_change(name, before.get(name), variable) for name, variable in after.items()]
     return found + [_change(name, variable, None) for name, variable in before.items() if name not in after]
 
 
 def changed_facts(before: CheckpointEntry, after: CheckpointEntry) -> dict[str, tuple[Any, Any]]:
-    """What the summaries say otherwise, config and versions by their dotted keys; name -> before and after."""
-    first, second = ({key: entry.told.get(key) for key in _FACTS} for entry in (before, after))
+    """The differences of the summaries, config and versions by dotted keys: name -> before and after."""
+    first, second = ({key: entry.summary.get(key) for key in _FACTS} for entry in (before, after))
     flat_first, flat_second = _flat(first), _flat(second)
     names = sorted(flat_first.keys() | flat_second.keys())
     pairs = {name: (flat_first.get(name), flat_second.get(name)) for name in names}

@@ -13,7 +13,7 @@ from tfdist.text import format_bytes, format_count, format_time, printable, tabl
 
 
 def inspected(entry: CheckpointEntry) -> dict[str, Any]:
-    """All that a checkpoint says of itself, and its variables; a value that `json.dumps` takes.
+    """The summary, files and variables of a checkpoint; a value that `json.dumps` takes.
 
     Raises:
         DataError: Its files cannot be read.
@@ -22,7 +22,7 @@ def inspected(entry: CheckpointEntry) -> dict[str, Any]:
         found = [_document(variable) for variable in variables.values()]
     with reading(entry.stored.path):
         sizes = {file.name: file.stat().st_size for file in sorted(entry.stored.path.iterdir())}
-    return {"path": str(entry.stored.path), **finite(entry.told), "files": sizes, "variables": found}
+    return {"path": str(entry.stored.path), **finite(entry.summary), "files": sizes, "variables": found}
 
 
 def compared(before: CheckpointEntry, after: CheckpointEntry) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def compared(before: CheckpointEntry, after: CheckpointEntry) -> dict[str, Any]:
 
 
 def render(document: Mapping[str, Any]) -> str:
-    """What `inspected` returns, for people."""
+    """What `inspected` returns, as text."""
     history = _history(document)
     lines = [*_head(document), ""]
     if history:
@@ -66,7 +66,7 @@ def render(document: Mapping[str, Any]) -> str:
 
 
 def render_changes(document: Mapping[str, Any]) -> str:
-    """What `compared` returns, for people."""
+    """What `compared` returns, as text."""
     lines = [f"from  {document['before']}", f"to    {document['after']}, {document['steps']:+,} steps", ""]
     if document["facts"]:
         rows = [(name, _shown(pair[0]), _shown(pair[1])) for name, pair in document["facts"].items()]
@@ -97,7 +97,7 @@ def _head(document: Mapping[str, Any]) -> list[str]:
 
 
 def _history(document: Mapping[str, Any]) -> dict[str, list[float | None]]:
-    """Metric -> one number an epoch; what a damaged summary has otherwise is left out."""
+    """Metric -> one number an epoch; what a damaged summary has instead is left out."""
     history = mapping(mapping(document.get("record")).get("history"))
     return {name: values for name, values in history.items() if isinstance(values, list) and _are_numbers(values)}
 
@@ -110,11 +110,11 @@ def _when(made: Any) -> str:
     try:
         return f", made {format_time(made)}" if made else ""
     except (TypeError, ValueError, OverflowError, OSError):
-        return ""  # no time, or none that a calendar has
+        return ""  # not a time, or not one that a calendar has
 
 
 def _course(values: list[float | None]) -> tuple[str, ...]:
-    """The first, the least, the most and the last of an epoch each; `-` for what is not finite."""
+    """The first, least, greatest and last of one value an epoch; `-` for what is not finite."""
     known = [value for value in values if value is not None]
     shown = (values[0], min(known, default=None), max(known, default=None), values[-1])
     return tuple("-" if value is None else f"{value:.4g}" for value in shown)
@@ -141,7 +141,7 @@ def _change(change: VariableChange) -> dict[str, Any]:
 
 
 def _what(change: VariableChange) -> str:
-    """In a word what became of a variable."""
+    """In a few words what became of a variable."""
     if not change.before or not change.after:
         return "added" if change.after else "removed"
     if change.relative is None:

@@ -1,4 +1,4 @@
-"""Takes a checkpoint out of its run, as a file that Keras opens without tfdist."""
+"""Export of a checkpoint to a file that Keras opens without tfdist."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def export(run: RunDir, entry: CheckpointEntry, target: Path, *, load_model: Cal
         raise DataError(
             f"The checkpoint {entry.stored.path} is damaged: {'; '.join(damaged)}. Choose another with --step."
         )
-    # Before the file is made: what the code of a model does not find is no error of that.
+    # Before the file is made, so that an error of the model's code is not taken for one of the file.
     model = load_model(run, entry.stored.path / WEIGHTS) if is_model else None
     with atomic_files.replacing(target, named_by="DEST") as temporary:
         if model is not None:
@@ -59,7 +59,7 @@ def export(run: RunDir, entry: CheckpointEntry, target: Path, *, load_model: Cal
 
 
 def _blocks(source: Path) -> Iterator[bytes]:
-    """The bytes of a file; that it cannot be read is no error of the file that is written meanwhile."""
+    """The bytes of a file; an error of reading it names it, and not the file that is written."""
     try:
         with source.open("rb") as file:
             while block := file.read(_BLOCK_BYTES):

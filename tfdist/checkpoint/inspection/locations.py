@@ -1,4 +1,4 @@
-"""Where the checkpoints of a run lie, and which of them its config keeps for good."""
+"""Locations of a run's checkpoints, and its retention policy, by its config."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def fits_of(run: RunDir) -> list[int]:
 
 
 def retention_of(run: RunDir) -> RetentionPolicy:
-    """What a run keeps."""
+    """The retention policy of a run."""
     return RetentionPolicy.of(_section(run))
 
 
 def _section(run: RunDir) -> CheckpointConfig:
-    """What the run's config says; of a script's run, which has none, the defaults.
+    """The section `checkpoint` of the run's config; the defaults for the run of a script, which has no config.
 
     Raises:
         RunDirError: The config cannot be read, or has another section `checkpoint` than this version of tfdist writes.

@@ -16,14 +16,14 @@ from tfdist.rundir.layout import RunDir
 def obsolete(
     held: Sequence[CheckpointEntry], keep: int, is_whole: Callable[[CheckpointEntry], bool]
 ) -> list[CheckpointEntry]:
-    """Those that may go: all before the one with which `keep` whole ones are counted, from the latest on.
+    """The checkpoints that may be removed: all that are older than the latest `keep` whole ones.
 
-    The latest whole one never goes, nor does a damaged one after it. With fewer than `keep` whole ones nothing goes.
+    Damaged ones that are newer than the oldest of these stay. With fewer than `keep` whole ones all stay.
 
     Args:
-        held: The latest first.
+        held: The checkpoints, the latest first.
         keep: How many whole ones stay, at least 1.
-        is_whole: Whether every byte of one is as it was written; asked of those alone that are to stay.
+        is_whole: Whether every byte of one is as it was written; called only for those that stay.
     """
     whole = 0
     for place, entry in enumerate(held):
@@ -41,14 +41,14 @@ def remove(entry: CheckpointEntry) -> bool:
 
 @contextlib.contextmanager
 def locked(run: RunDir, *, live: bool) -> Iterator[bool]:
-    """Keeps jobs out of a run while its checkpoints are removed; yields whether the run goes on.
+    """Keeps jobs out of a run while its checkpoints are removed; yields whether a job is running.
 
     Args:
         run: The run.
-        live: Whether a run that goes on is touched as well.
+        live: Whether to continue when a job is running.
 
     Raises:
-        RunDirError: The run goes on, and is not to be touched then.
+        RunDirError: A job is running, and `live` is False.
     """
     with RunLock() as lock:
         try:
@@ -56,7 +56,7 @@ def locked(run: RunDir, *, live: bool) -> Iterator[bool]:
         except RunDirError:
             if not live:
                 raise RunDirError(
-                    f"The run in {run} goes on, and its job saves and removes checkpoints by itself. Expected a run "
+                    f"The run in {run} is still running, and its job saves and removes checkpoints. Expected a run "
                     "that has ended. Received: one that a job holds. End that job first, or give --live to remove "
                     "old checkpoints meanwhile."
                 ) from None

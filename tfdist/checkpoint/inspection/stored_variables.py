@@ -1,4 +1,4 @@
-"""The variables in a checkpoint, as h5py and NumPy read its files: it takes no model and no TensorFlow."""
+"""Variables of a checkpoint, read from its files by h5py and NumPy, without a model and without TensorFlow."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tfdist.checkpoint.inspection.checkpoint_entries import CheckpointEntry
 from tfdist.errors import DataError
 
 _BFLOAT16 = "bfloat16"
-"""NumPy has no such type: Keras stores its two bytes as they are, with this name beside them."""
+"""NumPy has no such type: Keras stores its two bytes as they are, with this name as an attribute."""
 
 
 @dataclass(frozen=True)
@@ -26,11 +26,11 @@ class StoredVariable:
 
     Attributes:
         name: Its place in the file of weights, such as `layers/dense/0`; those of the replicas begin with `replicas/`.
-        owner: The name of the layer or optimizer that it belongs to; empty where its place says the same.
+        owner: The name of the layer or optimizer that it belongs to; empty where `name` has it.
         shape: Its shape.
         dtype: The name of its type.
-        read: Reads it: float64, bool and integers included; None for what is no number. Raises `DataError` when its
-            bytes make no sense.
+        read: Reads it as float64, also bools and integers; None for what is not a number. Raises `DataError` where the
+            file is damaged.
     """
 
     name: str
@@ -40,13 +40,13 @@ class StoredVariable:
     read: Callable[[], np.ndarray | None]
 
     def norm(self) -> float | None:
-        """The square root of the sum of its squares; None for what is no number."""
+        """The square root of the sum of its squares; None for what is not a number."""
         values = self.read()
         return None if values is None else float(np.linalg.norm(values))
 
 
 class StoredVariables:
-    """The variables of a checkpoint, while entered: its files stay open.
+    """The variables of a checkpoint. A context: its files are open inside.
 
     Args:
         entry: The checkpoint.
@@ -78,12 +78,12 @@ class StoredVariables:
 
 @contextlib.contextmanager
 def reading(folder: Path) -> Iterator[None]:
-    """Around whatever reads the files of a checkpoint.
+    """Turns every exception of reading the files of a checkpoint into a `DataError`.
 
-    Of a file whose size is right and whose bytes are not, HDF5, zip and NumPy raise whatever they meet first.
+    For a damaged file, HDF5, zip and NumPy raise exceptions of many types.
 
     Raises:
-        DataError: It cannot be read, or is there no more.
+        DataError: It cannot be read, or is gone.
     """
     try:
         yield
@@ -135,7 +135,7 @@ def _numbers(values: np.ndarray) -> np.ndarray | None:
 
 
 def _from_bfloat16(values: np.ndarray) -> np.ndarray:
-    """A float32 of which the lower half is cut off."""
+    """Each is the upper half of a float32."""
     halves = np.frombuffer(values.tobytes(), np.uint16).astype(np.uint32)
     return (halves << 16).view(np.float32).astype(np.float64).reshape(values.shape)
 

@@ -15,7 +15,7 @@ FilePatterns: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[st
 
 
 def check_local(path: str | os.PathLike[str]) -> None:
-    """Raises a DataError for a path of another file system, of which only TFRecord files are read."""
+    """Raises a DataError for a path on a remote file system, from which only TFRecord files are read."""
     if "://" in os.fspath(path):
         raise DataError(
             f"{path} is on another file system. Expected files of this machine, or TFRecord files, which are read from "
@@ -61,7 +61,7 @@ def _exists(path: str) -> bool:
 
 
 def _globbed(pattern: str) -> list[str]:
-    """What a pattern matches; raises OSError where a folder that it is looked for in cannot be read."""
+    """What a pattern matches; raises OSError where a folder that it searches cannot be read."""
     folder = os.path.dirname(pattern)
     for place in _globbed(folder) if glob.has_magic(folder) else [folder or os.curdir]:
         if os.path.isdir(place):

@@ -1,4 +1,4 @@
-"""Where files and functions lie: on which file system, in which source file. Nothing is imported or called for it."""
+"""Places of files and functions: on which file system, in which source file. Nothing is imported or called."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from tfdist.plan.random_calls import random_calls
 _MOUNTS = Path("/proc/self/mounts")
 _ESCAPED = re.compile(r"\\([0-7]{3})")
 _LOCAL = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "tmpfs", "overlay", "ramfs", "vfat"})
-"""File systems that other hosts do not see."""
+"""Kinds of file systems that other hosts do not see."""
 
 
 def local_file_system(path: str | os.PathLike[str], mounts: Path = _MOUNTS) -> str | None:
-    """Returns the kind of file system that a file lies on when it is one that this machine has for itself, else None.
+    """Returns the kind of file system that a file lies on, where no other machine sees it; else None.
 
     Args:
         path: The file.
-        mounts: The kernel's list of what is mounted.
+        mounts: The kernel's list of mounts.
     """
     place = os.path.realpath(path)
     try:
@@ -43,7 +43,7 @@ def local_file_system(path: str | os.PathLike[str], mounts: Path = _MOUNTS) -> s
 def random_calls_of(path: str) -> tuple[str, ...]:
     """Returns what the function at a dotted path draws random numbers with, as `name (file:line)`; see `random_calls`.
 
-    A function without Python source, or one that is not found, has none: whoever calls it will say what is wrong.
+    A function without Python source, or one that is not found, has none: calling it will say what is wrong.
     """
     file, function = _source_of(path)
     if file is None:

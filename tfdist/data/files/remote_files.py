@@ -1,4 +1,4 @@
-"""Files on other file systems than this machine's: whatever has a scheme, such as `gs://`, is TensorFlow's to read."""
+"""Files on any file system: those whose name has a scheme, such as `gs://`, are read by TensorFlow."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Readable(Protocol):
     """An open file."""
 
     def read(self, size: int, /) -> bytes:
-        """The next bytes, `size` at the most, none at the end."""
+        """Returns the next bytes, at most `size`; none at the end."""
 
 
 def is_remote(path: str | os.PathLike[str]) -> bool:
-    """Whether a path or pattern names files of another file system."""
+    """Whether a path or pattern names files of a remote file system."""
     return _SCHEME in os.fspath(path)
 
 
@@ -44,7 +44,7 @@ def names_of(files: FilePatterns) -> tuple[str, ...]:
 
 @contextlib.contextmanager
 def opened(name: str) -> Iterator[Readable]:
-    """Opens a file of whatever file system for reading from its beginning.
+    """Opens a file on any file system, to be read from its beginning.
 
     Raises:
         DataError: It cannot be opened, or reading it fails.
@@ -61,10 +61,10 @@ def opened(name: str) -> Iterator[Readable]:
 
 
 def stamp_of(name: str) -> FileStamp:
-    """The size and the time of a file of whatever file system.
+    """The size and the time of a file on any file system.
 
     Raises:
-        DataError: It cannot be looked at.
+        DataError: It cannot be read.
     """
     if not is_remote(name):
         try:
@@ -76,7 +76,7 @@ def stamp_of(name: str) -> FileStamp:
 
 
 class _Remote:
-    """An open file, whose every piece is waited for with a bound."""
+    """An open remote file. Each read has a bound in time."""
 
     def __init__(self, name: str) -> None:
         self._name = name

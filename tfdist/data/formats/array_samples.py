@@ -15,13 +15,13 @@ from tfdist.errors import DataError
 
 
 class ArraySamples:
-    """Arrays in memory: `x` and `y` are arrays or structures of arrays with the samples along their first axis."""
+    """Arrays in memory, or structures of arrays, with the samples along their first axis."""
 
     def __init__(self, x: Any, y: Any = None, origin: str = "the arrays") -> None:
-        """Takes the arrays; floating ones become float32, as in Keras. Errors name them by their `origin`.
+        """Takes the arrays; floating-point ones become float32, as in Keras. Errors name them by their `origin`.
 
         Raises:
-            DataError: Arrays differ in their number of samples, or have none, or cannot be tensors.
+            DataError: The arrays differ in their number of samples, have none, or cannot be tensors.
         """
         with tf.device("CPU:0"):
             self._arrays = tf.nest.map_structure(_tensor, x if y is None else (x, y))

@@ -1,4 +1,4 @@
-"""CSV files of numbers: a header that names the columns, one sample a line."""
+"""CSV files of numbers: a header that names the columns, then one sample a line."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class CsvColumns:
 
     Attributes:
         header: The names of all fields.
-        places: Of those that are read, in their order.
+        places: The places of the fields that are read, in their order.
     """
 
     header: Sequence[str]
@@ -54,7 +54,7 @@ class CsvColumns:
         """The columns with these names.
 
         Raises:
-            DataError: The header, which `path` has, lacks one, or has it more than once.
+            DataError: The header, which is that of `path`, lacks a name or has it more than once.
         """
         places: dict[str, list[int]] = {}
         for place, name in enumerate(header):
@@ -65,7 +65,7 @@ class CsvColumns:
         """The values of a line.
 
         Raises:
-            ValueError: It has another number of fields than the header, wrong quotes, or a field that is no number.
+            ValueError: It has another number of fields than the header, wrong quotes, or a field that is not a number.
         """
         try:
             fields = _fields(line)
@@ -130,7 +130,7 @@ class CsvReader:
         """Returns the features `[k, num_features]` and labels `[k]` of the rows `indices` [k].
 
         Raises:
-            DataError: A row has another number of fields than the header, or a field that is no number.
+            DataError: A row has another number of fields than the header, or a field that is not a number.
         """
         lines = self._lines.read(indices)
         values = np.empty((len(lines), len(self._columns.places)), np.float32)
@@ -148,7 +148,7 @@ def _fields(line: bytes) -> list[str]:
 
 
 def common_header(paths: Sequence[Path]) -> list[str]:
-    """The header of all files that are not empty.
+    """Returns the header that all files have which are not empty.
 
     Raises:
         DataError: A file cannot be read, or has another header than those before it.

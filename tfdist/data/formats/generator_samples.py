@@ -1,4 +1,4 @@
-"""Samples that a Python function makes, one after another."""
+"""Generators: samples that a Python function makes, one after another."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def open_source(section: GeneratorSource, key: str) -> GeneratorSamples:
 
 
 def measure(section: GeneratorSource, key: str) -> SourceSizes:
-    """See `FormatModule.measure`. Calls the function: nothing else knows its samples."""
+    """See `FormatModule.measure`. Calls the function, which alone knows its samples."""
     search_in(os.getcwd())
     source = open_source(section, key)
     lanes, bytes_ = source.lanes, source.sample_bytes
@@ -51,7 +51,7 @@ def measure(section: GeneratorSource, key: str) -> SourceSizes:
 
 
 class GeneratorSamples:
-    """A function that returns an iterable over samples, the same ones in the same order whenever it is called.
+    """The samples of a function that returns an iterable over the same samples in the same order at each call.
 
     Attributes:
         lanes: How the samples are read.
@@ -188,17 +188,17 @@ class GeneratorSamples:
 
 
 def _qualified_name(function: Any) -> str:
-    """What a function is called in every process: workers compare it."""
+    """The name of a function, the same in every process: workers compare it."""
     while isinstance(function, functools.partial):
         function = function.func
     return str(getattr(function, "__qualname__", type(function).__qualname__))
 
 
 def _as_type(leaf: Any, kind: type) -> NDArray:
-    """A leaf as an array of another type, of whose numbers none may be lost to integers.
+    """Returns a leaf as an array of another type, whose integers must hold its numbers exactly.
 
     Raises:
-        ValueError: One is, or the leaf is nothing of that type. TypeError and OverflowError likewise.
+        ValueError: They do not, or the leaf has no such type; so do TypeError and OverflowError.
     """
     array = np.asarray(leaf)
     if np.dtype(kind).kind not in "biu" or array.dtype == kind or array.dtype.kind not in "biufc":
@@ -211,7 +211,7 @@ def _as_type(leaf: Any, kind: type) -> NDArray:
 
 
 def _spec_of(leaf: Any) -> tf.TensorSpec:
-    """The spec of an array of the first sample; floating ones become float32, as in Keras."""
+    """The spec of an array of the first sample; floating-point ones become float32, as in Keras."""
     array = np.asarray(leaf)
     if array.dtype.kind == "f":
         return tf.TensorSpec(array.shape, tf.float32)

@@ -19,7 +19,7 @@ class ImageFeature:
 
     Attributes:
         height: In pixels, after resizing.
-        width: The same.
+        width: In pixels, after resizing.
         channels: 1 grey, 3 colour, 4 colour with transparency.
     """
 
@@ -51,10 +51,10 @@ def decode_image(image: tf.Tensor, size: Sequence[int], channels: int) -> tf.Ten
 
 
 def check_decodable(channels: int, image: bytes, name: str) -> None:
-    """Decodes an image to see that it can be.
+    """Checks that an image can be decoded.
 
     Raises:
-        DataError: It cannot; the text has its name.
+        DataError: It cannot be; the text names it.
     """
     try:
         with tf.device("CPU:0"):

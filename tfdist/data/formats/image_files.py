@@ -1,4 +1,4 @@
-"""Folders of images, one folder a class."""
+"""Folders of images, with one folder a class."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ImageFiles:
     """The images of a folder.
 
     Attributes:
-        folder: Below which they are.
+        folder: The folder of the class folders.
         classes: The names of the class folders, sorted; a label is a place in them.
         paths: The images, class by class, sorted in each.
         labels: int64 of shape [images].
@@ -98,7 +98,7 @@ class ImageFiles:
         return str(self.paths[index])
 
     def class_sizes(self) -> Iterator[FileSizes]:
-        """One entry a class: its images stand together in the order."""
+        """The sizes of each class, whose images stand together in the order."""
         sizes = np.array([stamp_of(str(path)).size for path in self.paths], np.int64)
         counts = np.bincount(self.labels, minlength=len(self.classes)).tolist()
         bytes_ = np.bincount(self.labels, weights=sizes, minlength=len(self.classes)).astype(np.int64).tolist()
@@ -107,7 +107,7 @@ class ImageFiles:
 
 
 def _files_below(folder: Path) -> Iterator[Path]:
-    """The files of a folder and of those in it that are not hidden; raises OSError where one cannot be read."""
+    """The files of a folder and of the folders in it that are not hidden; raises OSError where one cannot be read."""
 
     def fail(error: OSError) -> None:
         raise error  # pathlib takes such a folder for an empty one

@@ -17,14 +17,14 @@ from tfdist.errors import DataError
 
 
 class MappedSamples:
-    """Structures of arrays of which at least one is a `numpy.memmap`, with the samples along their first axis."""
+    """Structures of arrays with the samples along their first axis, at least one of them a `numpy.memmap`."""
 
     def __init__(self, arrays: Any, origin: str) -> None:
-        """Takes the arrays and reads none of them; floating ones become float32 batch by batch, as in Keras.
+        """Takes the arrays and reads none of them; floating-point ones become float32 batch by batch, as in Keras.
 
         Args:
             arrays: `x`, or `(x, y)`.
-            origin: Names them in errors.
+            origin: The name of the arrays in errors.
 
         Raises:
             DataError: Arrays differ in their number of samples, have none, or hold neither numbers nor strings.
@@ -52,7 +52,7 @@ class MappedSamples:
         return of_arrays(self._arrays, self._size)
 
     def _read(self, indices: NDArray[np.int64]) -> list[NDArray]:
-        # Before each batch: to read what a file that became shorter no longer has would end the process.
+        # Before each batch: reading past the end of a file that became shorter would kill the process.
         for path, stamp in self._stamps.items():
             if stamp_of(path) != stamp:
                 raise DataError(
@@ -68,7 +68,7 @@ def holds_mapped(arrays: Any) -> bool:
 
 
 def _rows(array: NDArray, indices: NDArray[np.int64], dtype: tf.DType) -> NDArray:
-    """Rows of an array as TensorFlow takes them: strings as UTF-8 bytes."""
+    """Rows of an array as TensorFlow takes them, with strings as UTF-8 bytes."""
     rows = np.asarray(array[indices])
     if dtype != tf.string:
         return rows.astype(dtype.as_numpy_dtype, copy=False)

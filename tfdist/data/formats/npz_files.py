@@ -25,7 +25,7 @@ MAPPED_FROM_BYTES = 256 << 20
 """Smaller arrays are read into memory, where a batch is gathered faster."""
 
 _LOCAL_HEADER = struct.Struct("<26xHH")
-"""Of a member of a zip file: how long its name and its extra field are, which stand between it and the data."""
+"""The local header of a member of a zip file: the lengths of its name and extra field, which its data follows."""
 
 
 def open_source(section: NpzSource, key: str) -> SampleSource:
@@ -51,7 +51,7 @@ def measure(section: NpzSource, key: str) -> SourceSizes:
         (file,),
         sample,
         held_bytes=samples * sum(_row_bytes(array) for array in (x, y) if not array.mapped),
-        # Of a mapped array each worker reads its own rows; labels beside it are too small to count.
+        # Each worker reads its own rows of a mapped array; labels are too small to count.
         whole=not x.mapped,
         local_disk=local_file_system(section.path),
     )
@@ -72,8 +72,8 @@ def npz_source(path: str | os.PathLike[str], split: str) -> SampleSource:
 def read_npz(path: str | os.PathLike[str], split: str) -> tuple[NDArray, NDArray]:
     """Reads the arrays `x_SPLIT` and `y_SPLIT` of an npz file.
 
-    What `numpy.savez` wrote and is larger than `MAPPED_FROM_BYTES` is mapped: a `numpy.memmap`, whose checksum nobody
-    checks. What `numpy.savez_compressed` wrote is always read into memory.
+    An array that `numpy.savez` wrote and that is larger than `MAPPED_FROM_BYTES` is mapped: a `numpy.memmap`, whose
+    checksum is not verified. What `numpy.savez_compressed` wrote is always read into memory.
 
     Args:
         path: The file. It never holds pickled objects.
@@ -180,6 +180,6 @@ def _lacking(path: str | os.PathLike[str], name: str, received: Iterable[str]) -
 
 
 def _row_bytes(array: ArrayHeader) -> int:
-    """Bytes of one sample's part in memory, where numbers with a point are float32."""
+    """Bytes of one sample in memory, where floating-point numbers are float32."""
     width = 4 if array.dtype.kind == "f" else array.dtype.itemsize
     return math.prod(array.shape[1:]) * width

@@ -24,7 +24,7 @@ def sizes_of_records(
         form: The name of the format.
         records: Where they lie.
         sample_bytes: Of one sample in a batch; None for the mean size of a record.
-        estimated: Whether a function makes the samples, so that their size is not known.
+        estimated: Whether `sample_bytes` is an estimate, because a function makes the samples.
         random_calls: See `SourceSizes`.
     """
     sizes = [stamp_of(str(path)).size for path in records.paths]

@@ -51,7 +51,7 @@ def text_source(
 
 
 class TextReader:
-    """Random access to labelled lines."""
+    """Random access to the labelled lines of text files."""
 
     def __init__(self, paths: tuple[Path, ...], label_separator: str = "\t") -> None:
         """Finds the lines.
@@ -88,7 +88,7 @@ class TextReader:
         """Returns the texts, UTF-8 bytes as objects of shape [k], and the labels, [k], of the lines `indices` [k].
 
         Raises:
-            DataError: A line has no label, or one that is no integer.
+            DataError: A line has no label, or one that is not an integer.
         """
         texts, labels = np.empty(len(indices), np.object_), np.empty(len(indices), np.int64)
         separator = self._label_separator.encode()
@@ -104,7 +104,7 @@ def labelled(line: bytes, separator: bytes) -> tuple[int, bytes]:
     """The label and the text of a line.
 
     Raises:
-        ValueError: There is no label, or one that is no integer of 64 bits.
+        ValueError: There is no label, or one that is not an integer of 64 bits.
     """
     label, found, text = line.partition(separator)
     number = _integer(label) if found else None

@@ -1,4 +1,4 @@
-"""TFRecord files: which reader takes them, and their sizes."""
+"""TFRecord files, of `tf.train.Example` or of anything that a function parses: their reader and their sizes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tfdist.plan.plan_inputs import FileSizes, SequentialRead, SourceSizes
 _WIDTHS = {"float32": 4, "int64": 8, "image": 4}
 
 TFRecords: TypeAlias = TFRecordReader | SequentialTFRecordReader
-"""The records of TFRecord files, which are read by their numbers."""
+"""Readers of records by their numbers."""
 
 
 def open_source(section: TfrecordSource, key: str) -> SampleSource:
@@ -67,12 +67,12 @@ def open_tfrecords(
     Args:
         files: A path, a pattern, or a list of these; with a scheme, such as `gs://`, TensorFlow reads them.
         on_corrupt: See `Records.open`.
-        shuffle_buffer: Where they are read in sequence, see `Lanes.of`.
-        interleave: Likewise, how many files are read at the same time, at the most.
+        shuffle_buffer: For files that are read in sequence; see `Lanes.of`.
+        interleave: For these files: how many are read at the same time, at most.
 
     Raises:
-        DataError: See `Records.open` and `SequentialTFRecordReader`; or records are to be left out of files that are
-            read in sequence.
+        DataError: See `Records.open` and `SequentialTFRecordReader`; or `on_corrupt` is `skip` for files that are read
+            in sequence.
     """
     names = names_of(files)
     compression = next((kind for kind in map(compression_of, names) if kind is not None), "")
@@ -96,7 +96,7 @@ def _sizes_in_sequence(
 ) -> SourceSizes:
     files, lanes = reader.files, reader.lanes
     size = sum(file.stamp.size for file in files)
-    # Of a compressed record nothing but its part of the file is known.
+    # All that is known of a compressed record is its part of the file.
     sample = round(size / len(reader)) if known is None else known
     compression = next(file.compression for file in files if file.records)
     name = next(file.name for file in files if file.records)
@@ -113,7 +113,7 @@ def _sizes_in_sequence(
 
 
 def _example_bytes(features: Mapping[str, FeatureConfig]) -> int | None:
-    """Bytes of the features of one sample; None when there are strings, whose lengths only the records know."""
+    """Bytes of the features of one sample; None where there are strings, whose lengths only the records tell."""
     if any(feature.dtype not in _WIDTHS for feature in features.values()):
         return None
     return sum(_WIDTHS[feature.dtype] * math.prod(feature.shape) for feature in features.values())

@@ -1,4 +1,4 @@
-"""TFRecord files as samples: by a function that parses a record, or by the features of `tf.train.Example`."""
+"""Samples of TFRecord files, by a function that parses a record or by the features of `tf.train.Example`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def tfrecord_source(
     on_corrupt: OnCorrupt = "stop",
     **sequential: int,
 ) -> SampleSource:
-    """The records of TFRecord files, by whichever of `parse` and `features` with `label` is given.
+    """Opens TFRecord files by whichever of `parse` and `features` with `label` is given.
 
     `sequential` has `shuffle_buffer` and `interleave`, see `tfdist.data.tfrecords`.
     """
@@ -62,7 +62,7 @@ def feature_of(config: FeatureConfig) -> Feature:
 
 
 class _Records:
-    """What is the same however records become samples."""
+    """What both kinds of samples of TFRecord files share."""
 
     _reader: TFRecords
     _parsing: RecordParser
@@ -85,7 +85,7 @@ class _Records:
         return self._reader.lanes if isinstance(self._reader, SequentialTFRecordReader) else None
 
     def _open(self, reader: TFRecords, parse: Callable[[tf.Tensor], Any], what: str, batched: bool) -> None:
-        """Takes the records and what makes samples of them, and tries it on the first record."""
+        """Takes the records and the function that makes samples of them, and tries it on the first record."""
         self._reader, self._what = reader, what
         self._parsing = RecordParser(parse, lambda numbers: (reader.read(numbers).cut(),), self._misfit, batched)
         (first,) = reader.read(np.zeros(1, np.int64)).cut()

@@ -1,1 +1,6 @@
-"""ops"""
+"""Steps of the tf.data pipeline, in the order in which a batch passes through them.
+
+`sample_indices`: which samples are in each batch. `sample_batches` and `record_groups`: reading them, by
+`python_functions` that TensorFlow calls. `record_parser`: parsing them. `augmentation` and `sample_checks`: changing
+them, and looking for NaNs and wrong labels. `prefetch`: how much is read ahead.
+"""

@@ -1,4 +1,4 @@
-"""Random augmentation of samples that are read in batches, from seeds that do not depend on who reads the sample."""
+"""Random augmentation of samples that come in batches, from seeds that do not depend on which worker reads them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tfdist.data.ops.sample_batches import Augmentation, parallel_parses
 def augmented(batches: tf.data.Dataset, largest: int, augmentation: Augmentation) -> tf.data.Dataset:
     """Augments the samples of all batches in parallel, in order.
 
-    As `Dataset.batch` makes batches of one size only, smaller ones are filled up by repeating a sample, an empty one
+    As `Dataset.batch` makes batches of one size only, a smaller one is filled up by repeating a sample, an empty one
     with zeros, and cut after the augmentation.
 
     Args:
         batches: Structures of tensors, each [k, ...]; k may change and may be 0.
         largest: The largest k.
-        augmentation: What is done to each sample.
+        augmentation: The change of each sample.
     """
     size = max(largest, 1)
 
@@ -37,7 +37,7 @@ def augmented(batches: tf.data.Dataset, largest: int, augmentation: Augmentation
 
 
 def _with_zeros(rows: tf.Tensor) -> tf.Tensor:
-    """A row of zeros, or of empty strings, after the others: what an empty batch is filled with."""
+    """The rows with one more of zeros or empty strings, with which an empty batch is filled."""
     return tf.concat([rows, tf.zeros(tf.concat([[1], tf.shape(rows)[1:]], 0), rows.dtype)], axis=0)
 
 

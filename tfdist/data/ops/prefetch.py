@@ -1,4 +1,4 @@
-"""How much a pipeline reads ahead."""
+"""Limits of what a pipeline reads ahead."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ PREFETCHED_STEPS = 2
 """Batches of each replica that wait for their step."""
 
 GROUP_RECORDS = 1 << 12
-"""So many records are read in one call of Python, or a batch where that is more."""
+"""Records that are read in one call of Python; a batch where that is more."""
 
 GROUP_BYTES = 4 << 20
-"""Fewer of them where they are larger than so many bytes together."""
+"""Bytes of records in one call, which makes it fewer records where they are large."""
 
 PARALLEL_GROUPS = 2
-"""Calls at the same time: the system reads for one without Python's lock, which the other has meanwhile."""
+"""Calls at the same time: while the system reads for one, the other has Python's lock."""
 
 
 class ReadLimits(NamedTuple):
-    """How a function that reads records is called.
+    """How a function that reads records may be called.
 
     Attributes:
-        records: So many in a call at the most, or a batch where that is more.
-        calls: At the same time.
+        records: Records in a call at most; a batch where that is more.
+        calls: Calls at the same time.
     """
 
     records: int
@@ -30,4 +30,4 @@ class ReadLimits(NamedTuple):
 
 
 BATCH_BY_BATCH = ReadLimits(records=1, calls=1)
-"""Of what must be read in order."""
+"""The limits of what must be read in order."""

@@ -1,8 +1,8 @@
-"""Python functions called by TensorFlow's threads, without holding up the end of the process.
+"""Python functions that TensorFlow's threads call, and that do not hang the process at its end.
 
-When the interpreter ends, a thread that is inside a Python function never comes back, and deleting the iterator that
-waits for it never returns: a script that leaves an iterator half-read would hang at its end. So the calls are counted,
-and before the interpreter ends they are waited for. They cease by themselves once the pipeline's buffers are full.
+When the interpreter ends, a thread that is inside a Python function never returns, and deleting the iterator that waits
+for it never returns either: a script that leaves an iterator half-read would hang at its end. So the calls are counted
+and waited for before the interpreter ends. They stop by themselves once the pipeline's buffers are full.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from typing import Any
 import tensorflow as tf
 
 QUIET_SECONDS = 0.05
-"""A pipeline that called nothing for so long has its buffers full."""
+"""A pipeline without a call for so long has its buffers full."""
 
 LONGEST_WAIT_SECONDS = 5.0
 
 
 class CountedCalls:
-    """A function that knows its running calls; at the interpreter's end they are waited for."""
+    """A function that counts its running calls, which are waited for at the interpreter's end."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
         self._calls = _Calls()
-        # A finalizer of an object that still lives at exit runs there, while other threads still can.
+        # The finalizer of an object that is alive at exit runs then, while other threads still can.
         weakref.finalize(self, self._calls.settle)
 
     def __call__(self, *args: Any) -> Any:
@@ -65,21 +65,21 @@ def call_python(
 ) -> tuple[tf.Tensor, ...]:
     """Calls a Python function from a graph, as long as the function lives.
 
-    TensorFlow would hold it until the process ends, with the files that it has open. What holds it is the function that
-    is traced here, by its closure, and so the dataset, which lives as long as its iterators do.
+    TensorFlow would hold it until the process ends, with the files that it has open. Here the closure of the traced
+    function holds it, and so the dataset does, which lives as long as its iterators.
 
     Args:
         function: From arrays to as many arrays as there are `specs`.
         args: What it is called with.
         specs: Shapes and dtypes of what it returns.
     """
-    # Called eagerly, TensorFlow takes a single value out of its list.
+    # In eager mode TensorFlow takes a single value out of its list.
     values = tf.nest.flatten(tf.numpy_function(_weakly(function), args, [spec.dtype for spec in specs]))
     return tuple(tf.ensure_shape(value, spec.shape) for value, spec in zip(values, specs, strict=True))
 
 
 def _weakly(function: CountedCalls) -> Callable[..., Any]:
-    """Calls a function without keeping it alive."""
+    """Returns a function that calls another without keeping it alive."""
     reference = weakref.ref(function)
 
     def call(*args: Any) -> Any:

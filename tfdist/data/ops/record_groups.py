@@ -1,7 +1,7 @@
-"""Records of several batches read in one go, and cut by TensorFlow.
+"""Groups of batches: the records of several batches are read in one call, and cut by TensorFlow.
 
-To call Python, and to hand over an object for each record, takes longer than to read small records. So a call reads
-some MB of them into one block, of which TensorFlow makes strings without Python's lock.
+Calling Python, and handing over an object for each record, takes longer than reading small records. So a call reads
+some MB of them into one block, which TensorFlow cuts into strings without Python's lock.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ def read_groups(
     """Reads records, batch by batch, by a Python function that returns many of them in one block.
 
     Args:
-        numbers: Which records.
-        read: From their numbers, int64 [k], to a block of them.
-        pace: How it may be called.
+        numbers: The records of each batch.
+        read: From the numbers of records, int64 [k], to a block of them.
+        pace: How `read` may be called.
 
     Returns:
         Batches of strings.

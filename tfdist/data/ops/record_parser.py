@@ -1,7 +1,7 @@
-"""A function that parses a record or decodes an image, and which it failed on: TensorFlow's error names none.
+"""Parser of records or images, which finds the one that it failed on: TensorFlow's error does not name it.
 
-The operations of each such function stand in a name scope of its own, which the error does name. From that the function
-and the numbers of the batches read last are found, and these are parsed once more, until one fails again.
+The operations of each parser are in a name scope of their own, which the error does name. That leads to the parser and
+the numbers of the batches that it read last, and these are parsed once more until one fails again.
 """
 
 from __future__ import annotations
@@ -22,51 +22,51 @@ from tfdist.errors import DataError
 from tfdist.runtime.distribute import no_autotune_options
 
 REMEMBERED_BATCHES = 32
-"""More than are read ahead of the one that is parsed, by eight replicas of a worker."""
+"""Batches whose numbers are kept: more than eight replicas of a worker read ahead."""
 
 SEARCH_SECONDS = 60.0
-"""The search ends without a result after so long; what failed is said in any case."""
+"""The search ends without a result after so long; the error is raised in any case."""
 
 _AROUND = re.compile(r"^(Error in user-defined function .*? with iterator: [\w:\[\]]+: )?(Name: <unknown>, )?")
-"""What TensorFlow puts before a complaint: where it arose, and that nobody gave the record a name."""
+"""What TensorFlow puts before the reason: where it arose, and that the record has no name."""
 
 _SCOPE = re.compile(r"\btfdist_parse_(\d+)")
 
 
 class RecordParser:
-    """A function that makes a sample of what was read of it, and the search for the sample on which it failed.
+    """A function that makes samples of what was read, and the search for the sample on which it failed.
 
     Args:
         parse: From what was read of one sample to the sample, in TensorFlow's operations.
         read: From numbers of samples, int64 [k], to the arguments of `parse`, each [k].
-        told: From the number of a sample and the reason to the error.
-        batched: Whether `parse` makes a batch of samples of as many that were read.
+        misfit: From the number of a sample and the reason to the error.
+        batched: Whether `parse` takes what was read of a batch and makes a batch of samples.
     """
 
     def __init__(
         self,
         parse: Callable[..., Any],
         read: Callable[[NDArray[np.int64]], tuple[Any, ...]],
-        told: Callable[[int, str], DataError],
+        misfit: Callable[[int, str], DataError],
         batched: bool = False,
     ) -> None:
-        self._parse, self._read, self._told, self._batched = parse, read, told, batched
+        self._parse, self._read, self._misfit, self._batched = parse, read, misfit, batched
         self._last: deque[NDArray[np.int64]] = deque(maxlen=REMEMBERED_BATCHES)
         under_way = _under_way()
         self._number = max(under_way, default=0) + 1
         under_way[self._number] = self
 
     def note(self, numbers: NDArray[np.int64]) -> None:
-        """Remembers the numbers of a batch that is read, int64 [k]."""
+        """Notes the numbers of a batch that is read, int64 [k]."""
         self._last.append(numbers)
 
     def parse(self, *read: tf.Tensor) -> Any:
-        """The sample, or samples, of what was read."""
+        """Returns the sample, or samples, of what was read."""
         with tf.name_scope(f"tfdist_parse_{self._number}"):
             return self._parse(*read)
 
     def fault(self) -> DataError | None:
-        """Finds a sample that does not parse, in what was read last and then before; None where none is found."""
+        """Searches backwards in what was read for a sample that does not parse; None where none is found."""
         ends = time.monotonic() + SEARCH_SECONDS
         for numbers in reversed(tuple(self._last)):
             read = tf.data.Dataset.from_tensor_slices(self._read(numbers))
@@ -78,18 +78,18 @@ class RecordParser:
                     if time.monotonic() > ends:
                         return None
             except tf.errors.OpError as error:
-                return self._told(int(numbers[whole]), reason_of(error))
+                return self._misfit(int(numbers[whole]), reason_of(error))
         return None
 
 
 def fault_in(text: str) -> DataError | None:
-    """The error for the record that a function could not parse.
+    """Returns the error that names the record which a parser failed on.
 
     Args:
-        text: Of TensorFlow's error.
+        text: The text of TensorFlow's error.
 
     Returns:
-        None when it is about something else, or the record cannot be found.
+        None where the error is about something else, or the record is not found.
     """
     found = _SCOPE.search(text)
     parsing = _under_way().get(int(found[1])) if found else None
@@ -98,10 +98,10 @@ def fault_in(text: str) -> DataError | None:
 
 @functools.cache
 def _under_way() -> WeakValueDictionary[int, RecordParser]:
-    """Those of this process, by the numbers in their scopes."""
+    """The parsers of this process, by the numbers in their scopes."""
     return WeakValueDictionary()
 
 
 def reason_of(error: tf.errors.OpError) -> str:
-    """What an operation complains of, without where in the graph it stands."""
+    """The reason that an operation gives, without its place in the graph."""
     return _AROUND.sub("", str(error.message).rpartition("}} ")[2].partition("\n")[0].partition(" [Op:")[0])

@@ -1,4 +1,4 @@
-"""From batches of sample numbers to batches of samples, in tf.data."""
+"""Batches of samples, read from batches of sample numbers in tf.data."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tfdist.data.ops.sample_indices import SampleIndices
 
 
 def parallel_parses() -> int:
-    """Samples or batches that are parsed at the same time: one a core that this process may use."""
+    """Samples or batches that are parsed at the same time: one for each core that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -26,11 +26,11 @@ Augment = Callable[[Any, tf.Tensor], Any]
 
 
 class Augmentation(NamedTuple):
-    """What is changed at random.
+    """A random change of samples.
 
     Attributes:
         seeds: As many batches of seeds, int32 [k, 2], as there are batches of samples.
-        augment: In TensorFlow's operations; what is random in it comes from `tf.random.stateless_*` and its kin.
+        augment: The change, in TensorFlow's operations; random numbers come from `tf.random.stateless_*` and its kin.
     """
 
     seeds: tf.data.Dataset
@@ -38,7 +38,7 @@ class Augmentation(NamedTuple):
 
 
 def by_python(read: Callable[..., Any], specs: Sequence[tf.TensorSpec]) -> LoadSamples:
-    """Loads samples by a Python function.
+    """Returns what loads samples by a Python function.
 
     Args:
         read: From an int64 array [k] to as many arrays as there are `specs`, each [k, ...].
@@ -62,12 +62,12 @@ def read_batches(indices: tf.data.Dataset, load: LoadSamples) -> tf.data.Dataset
 
 
 class PaddedBatches(NamedTuple):
-    """Batches that are filled up to one size, as `Dataset.batch` and functions of fixed shapes need it.
+    """Batches that are filled up to one size, as `Dataset.batch` and functions of fixed shapes need them.
 
     Attributes:
-        batches: Pairs of the count of samples that are in the batch, a scalar int64, and a tuple of tensors, each
-            [size, ...], in which as many rows come first.
-        size: Of each batch, at least 1.
+        batches: Pairs of the number of samples in the batch, a scalar int64, and a tuple of tensors, each [size, ...],
+            in which so many rows come first.
+        size: The size of each batch, at least 1.
     """
 
     batches: tf.data.Dataset
@@ -78,7 +78,7 @@ def read_filled(numbers: SampleIndices, load: LoadSamples) -> PaddedBatches:
     """Reads batches, filled up by repeating a sample.
 
     Args:
-        numbers: Which samples.
+        numbers: The samples of each batch.
         load: Loads them.
     """
     batches = numbers.filled().map(lambda row, count: (count, tuple(load(row))))
@@ -95,13 +95,13 @@ def parse_each(
 ) -> tf.data.Dataset:
     """Makes batches with a function in TensorFlow's operations that parses one sample at a time.
 
-    Samples of all batches are parsed in parallel and batched again. What they are filled up with is cut after the
-    parsing: an empty batch so has the shape of the others, even where `parse` leaves it unknown.
+    Samples of all batches are parsed in parallel and batched again. What fills them up is cut after the parsing: so an
+    empty batch has the shape of the others, even where `parse` leaves it unknown.
 
     Args:
         filled: What is parsed.
         parse: From one sample of it to a structure of tensors.
-        augmentation: What is done to that at once, before it is copied into a batch.
+        augmentation: A change of the sample before it is copied into a batch.
 
     Returns:
         A dataset of what `parse` returns, augmented, each tensor with k in front.

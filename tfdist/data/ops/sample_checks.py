@@ -1,4 +1,4 @@
-"""Looking at samples before they are trained on, to name the one that is wrong."""
+"""Checks of samples before they are trained on, which name the one that is wrong."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ OnNan = Literal["keep", "stop"]
 
 @dataclass(frozen=True)
 class SampleChecks:
-    """What every sample must be.
+    """Conditions that every sample must meet.
 
     Attributes:
         on_nan: With `stop`, a NaN in a sample or its label ends the run.
         classes: Labels are integers from 0 to `classes - 1`; None where they are something else.
 
     Raises:
-        UsageError: They are impossible.
+        UsageError: A value is impossible.
     """
 
     on_nan: OnNan = "keep"
@@ -39,7 +39,7 @@ class SampleChecks:
     def inspected(
         self, batches: tf.data.Dataset, numbers: tf.data.Dataset, name: Callable[[int], str]
     ) -> tf.data.Dataset:
-        """The same batches; the first sample that is wrong raises a `DataError` that names it.
+        """Returns the same batches, in which the first sample that is wrong raises a `DataError` that names it.
 
         Args:
             batches: Structures of tensors [k, ...]; where they are pairs, the second one is the label.
@@ -65,7 +65,7 @@ class SampleChecks:
         wrong = tf.zeros_like(numbers, tf.bool)
         labels = tf.zeros_like(numbers, tf.float64)
         if self.classes is not None:
-            # Of CSV files they are numbers with a point, of which Keras cuts off what is behind it.
+            # Labels of CSV files are floating-point numbers, whose fraction Keras cuts off.
             labels = tf.cast(tf.reshape(_labels(batch), [-1]), tf.float64)
             wrong |= ~((labels >= 0) & (labels < self.classes) & (labels == tf.floor(labels)))
         if self.on_nan == "stop":

@@ -1,4 +1,4 @@
-"""The numbers of the samples that some replicas read, batch by batch, in tf.data."""
+"""Numbers of the samples that some replicas read, batch by batch, in tf.data."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ROWS = tf.TensorSpec([None], tf.int64)
 
 @dataclass(frozen=True)
 class SampleIndices:
-    """Which samples are in the batches of some replicas.
+    """The numbers of the samples in the batches of some replicas.
 
     Batches go step by step from `first_step` on, and within a step in the order of `replica_ids`. Each iterator of a
     dataset made here takes the next of `epochs`. Whatever the first step, nothing before it is computed.
@@ -38,7 +38,7 @@ class SampleIndices:
 
     @property
     def largest(self) -> int:
-        """The samples of the largest batch, 0 where these replicas have none."""
+        """The number of samples in the largest batch; 0 where these replicas have none."""
         return self.steps.largest_piece(self.replica_ids)
 
     def batches(self) -> tf.data.Dataset:
@@ -46,7 +46,7 @@ class SampleIndices:
         return self._cut(self.order.at, tf.TensorSpec([None], tf.int64))
 
     def seeds(self) -> tf.data.Dataset:
-        """A dataset of the seeds of those samples, int32 [k, 2]; see `Order.sample_seeds`."""
+        """A dataset of the seeds of those samples, int32 [k, 2]; see `SampleOrder.sample_seeds`."""
 
         def seeds(epoch: int, places: NDArray[np.int64]) -> NDArray[np.int32]:
             return self.order.sample_seeds(epoch, self.order.at(epoch, places))
@@ -56,8 +56,8 @@ class SampleIndices:
     def filled(self) -> tf.data.Dataset:
         """A dataset of the numbers of each batch, filled up to the size of the largest.
 
-        What it is filled up with is its first sample or, where it is empty, sample 0: an empty batch so has the shape
-        of the others.
+        It is filled up with its first sample or, where it is empty, with sample 0: so an empty batch has the shape of
+        the others.
 
         Returns:
             Pairs of the numbers, int64 [max(largest, 1)], and how many of them are in the batch, a scalar int64.

@@ -63,7 +63,7 @@ def _masked(crc: NDArray[np.uint32]) -> NDArray[np.uint32]:
 
 @cache
 def _length_tables() -> NDArray[np.uint32]:
-    """What each byte of a length contributes to its CRC, by its place and its value: uint32 [8, 256]."""
+    """The contribution of each byte of a length to its CRC, by its place and its value: uint32 [8, 256]."""
     zero = crc32c(bytes(_LENGTH_BYTES))
     tables = np.empty((_LENGTH_BYTES, 256), np.uint32)
     for place in range(_LENGTH_BYTES):

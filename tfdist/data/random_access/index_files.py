@@ -1,7 +1,7 @@
-"""The files that indices are kept in: one a data file, hidden beside it or, where that cannot be written, in a cache.
+"""Index files: one for each data file, hidden next to it or, where that folder cannot be written, in a cache.
 
-A file holds a header, the starts of the records and what is corrupt, all little-endian. It is written under another
-name and renamed, so that it is whole or absent; several workers that build the same one do not disturb each other.
+A file holds a header, the starts of the records and the corrupt records, all little-endian. It is written under another
+name and renamed, so that it is whole or absent, and workers that build the same one do not disturb each other.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SUFFIX = ".tfindex"
 
 @dataclass(frozen=True)
 class FileStamp:
-    """By what a changed file is known.
+    """Size and time of a file, by which a change is noticed.
 
     Attributes:
         size: In bytes.
@@ -55,14 +55,14 @@ class FileStamp:
 
 @dataclass(frozen=True)
 class IndexHeader:
-    """What an index file begins with.
+    """The header of an index file.
 
     Attributes:
-        kind: Of the records, four letters.
+        kind: The kind of the records, in four letters.
         verified: Whether the records' data was checked, too.
-        stamp: Of the data file when it was read.
-        records: How many there are, corrupt ones included.
-        corrupt: How many of them are corrupt.
+        stamp: The stamp of the data file when it was read.
+        records: The number of records, with the corrupt ones.
+        corrupt: The number of corrupt records.
     """
 
     kind: bytes
@@ -85,7 +85,7 @@ class IndexHeader:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> IndexHeader | None:
-        """The header in `data`, or None where it is none, of another version, or damaged."""
+        """The header in `data`; None where there is none, or it is damaged or of another version."""
         fields = data[: _FIELDS.size]
         if len(data) < HEADER_BYTES or not data.startswith(MAGIC):
             return None
@@ -96,14 +96,14 @@ class IndexHeader:
 
 
 def places(path: Path, cache: Path | None = None) -> tuple[Path, ...]:
-    """Where the index of a data file may lie: beside it, and in the cache where there is one."""
+    """The places of a data file's index: next to it, and in the cache where there is one."""
     near, cache = path.with_name(f".{path.name}{SUFFIX}"), cache or default_cache()
     name = hashlib.sha256(os.fsencode(path.absolute())).hexdigest()[:32] + SUFFIX
     return (near,) if cache is None else (near, cache / name)
 
 
 def default_cache() -> Path | None:
-    """The folder of the indices of data that lies where nothing can be written; None for a user without a home."""
+    """The folder for indices of data in folders that cannot be written; None for a user without a home."""
     try:
         return Path("~/.cache/tfdist/index").expanduser()
     except RuntimeError:
@@ -111,7 +111,7 @@ def default_cache() -> Path | None:
 
 
 def read_header(path: Path) -> IndexHeader | None:
-    """The header of an index file, or None where there is no file, or one that is not whole."""
+    """The header of an index file; None where there is no file, or it is not whole."""
     try:
         with open(path, "rb") as file:
             header = IndexHeader.from_bytes(file.read(HEADER_BYTES))
@@ -129,16 +129,16 @@ def map_arrays(file: IO[bytes], header: IndexHeader) -> tuple[NDArray[np.int64],
 
 @functools.cache
 def _tidy(folder: Path, suffix: str) -> None:
-    """Removes what killed processes have left in a folder; once, as it may have an index for each of many files."""
+    """Removes what killed processes left in a folder; once, as it may hold the indices of many files."""
     remove_all_abandoned(folder, suffix)
 
 
 @contextlib.contextmanager
 def writing(candidates: Iterable[Path]) -> Iterator[tuple[IO[bytes], Path | None]]:
-    """Yields a file to write an index into, and where it will lie: the first of `candidates` that can be written.
+    """Yields a file to write an index into, and its place: the first of `candidates` that can be written.
 
-    Where none can, a nameless file that lives as long as it is open. At a clean exit the index is in its place. What a
-    process that was killed has left there is removed.
+    Where none can be, the file has no name and lives as long as it is open, and the place is None. At a clean exit the
+    index is in its place. What killed processes left there is removed.
     """
     for place in candidates:
         temporary = temp_path(place)

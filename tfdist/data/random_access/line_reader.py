@@ -1,4 +1,4 @@
-"""Text files as records, one a line."""
+"""Reader of the lines of text files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tfdist.errors import DataError
 _CHUNK = 16 << 20
 
 _COMPRESSED = {b"\x1f\x8b": "GZIP", b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "Zstandard"}
-"""By what files begin with that are no text."""
+"""First bytes of files that are not text -> their compression."""
 
 
 class LineReader:
@@ -25,7 +25,7 @@ class LineReader:
 
         Args:
             paths: The files.
-            header: Whether the first line of each that is not empty is no record.
+            header: Whether the first line of each that is not empty is a header and no record.
 
         Raises:
             DataError: A file cannot be read, or is compressed, or there is no line.
@@ -44,14 +44,14 @@ class LineReader:
         Raises:
             DataError: A file can no longer be read, or has changed.
         """
-        # The bytes up to the next line that is not empty: the line ends in them.
+        # What is read goes on to the next line that is not empty: the line ends in it.
         return [data.partition(b"\n")[0].removesuffix(b"\r") for data in self._reader.read(indices).cut()]
 
     def name(self, index: int) -> str:
-        """Names a line for an error: its file and its number in it, counted from 1 as editors do.
+        """Names a line for an error: its file and its number, counted from 1 as in editors.
 
         Raises:
-            DataError: The file has changed: what is wrong with the line is not the fault.
+            DataError: The file has changed, which is then what is wrong.
         """
         spans = self.records.locate(np.array([index]))
         number, left = int(spans.files[0]), int(spans.offsets[0])

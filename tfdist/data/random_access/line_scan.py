@@ -1,4 +1,4 @@
-"""Where the lines of a text file lie."""
+"""Scan of a text file: where its lines lie."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def scan_lines(file: IO[bytes], path: Path, size: int, verify: bool) -> Iterator
 
     Args:
         file: Open for reading bytes, at its start.
-        path: For errors, of which there are none here: a line has no checksum.
-        size: Of the file, in bytes.
-        verify: See `path`.
+        path: Not used, as a line has no checksum that could be wrong.
+        size: The size of the file in bytes.
+        verify: Not used.
 
     Yields:
-        The lines that end in each chunk. A byte order mark is no part of the first.
+        The lines that end in each chunk. The first line is without the byte order mark.
     """
     start = len(BYTE_ORDER_MARK) if file.read(3) == BYTE_ORDER_MARK else 0
     file.seek(0)

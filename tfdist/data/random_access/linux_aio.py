@@ -1,8 +1,8 @@
 """Many small reads in one call of the system, without Python's lock: Linux's asynchronous input and output (AIO).
 
-With one `os.pread` for each record, Python's lock is given away and taken back for each, which hinders every other
-thread of Python. Linux takes a list of reads, and carries out those of files that are opened as usual one after another
-within the call: see io_submit(2). A request has the layout of `struct iocb` in linux/aio_abi.h.
+One `os.pread` for each record would release and take Python's lock for each, which slows down all threads of Python
+(numbers in docs/speed.md). Linux takes a list of reads, and carries out those of files that are opened as usual one
+after another within the call: see io_submit(2). A request has the layout of `struct iocb` in linux/aio_abi.h.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 MAX_READS = 1024
-"""In one call. All processes of a machine together may have some 65,000 (/proc/sys/fs/aio-max-nr)."""
+"""Reads in one call. All processes of a machine may have some 65,000 together (/proc/sys/fs/aio-max-nr)."""
 
 _REQUEST = np.dtype(
     [
@@ -46,7 +46,7 @@ _PREAD = 0
 
 
 class _Calls(NamedTuple):
-    """The numbers of the calls, for which the C library has no functions."""
+    """The numbers of the system calls, for which the C library has no functions."""
 
     setup: int
     destroy: int
@@ -71,7 +71,7 @@ class AioReader:
 
     @classmethod
     def if_possible(cls) -> AioReader | None:
-        """What reads so; None where the system does not."""
+        """A reader; None where the system does not have such calls, or allows no more of them."""
         try:
             return cls()
         except OSError:
@@ -84,13 +84,13 @@ class AioReader:
         sizes: NDArray[np.int64],
         into: NDArray[np.uint8],
     ) -> bool:
-        """Reads from files one after another.
+        """Reads places of files, one after another.
 
         Args:
-            descriptors: Of the files, [k]; k is MAX_READS at the most.
+            descriptors: The descriptor of each place's file, [k]; k is at most MAX_READS.
             offsets: Where to begin in each, [k].
             sizes: Bytes to read of each, [k].
-            into: Where to, without gaps: contiguous, at least as long as the sizes together.
+            into: The memory that is filled without gaps: contiguous, at least as long as the sizes together.
 
         Returns:
             Whether all could be read. Else `into` holds anything.
@@ -109,7 +109,7 @@ class AioReader:
         return whole
 
     def _take(self) -> _Context:
-        """One that no other thread uses."""
+        """A context that no other thread uses."""
         with self._lock:
             if self._free:
                 return self._free.pop()
@@ -117,7 +117,7 @@ class AioReader:
 
 
 class _Context(NamedTuple):
-    """Where the system keeps requests and their results."""
+    """The system's place for requests and their results."""
 
     number: int
     calls: _Calls
@@ -144,10 +144,10 @@ class _Context(NamedTuple):
         sizes: NDArray[np.int64],
         addresses: NDArray[np.int64],
     ) -> bool:
-        """Carries out reads, and returns whether all was read. Nothing is under way afterwards.
+        """Carries out reads, and returns whether all was read. No request is under way afterwards.
 
         Raises:
-            OSError: What is under way can only be ended by `close`.
+            OSError: Requests are under way, and only `close` ends them.
         """
         count = len(sizes)
         requests = self.requests[:count]
@@ -165,7 +165,7 @@ class _Context(NamedTuple):
         return accepted == count and bool((events["result"] == events["data"]).all())
 
     def close(self) -> None:
-        """Waits for what is under way, and gives the place back to the system."""
+        """Waits for requests that are under way, and returns the context to the system."""
         self._call(self.calls.destroy)
 
     def _call(self, number: int, *args: object) -> int:

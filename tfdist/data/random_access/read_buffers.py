@@ -1,7 +1,7 @@
-"""Memory that is not copied without need, and used again.
+"""Memory for what is read: buffers that are used again, and bytes that are filled in place.
 
-The system gives a large piece of new memory page by page, as each is first written to, which takes longer than to copy
-into it; and what is freed goes back to it.
+The system provides a large piece of new memory page by page, as each is first written to, which takes longer than
+copying into it; and freed memory goes back to the system.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class BufferPool:
 
     @contextlib.contextmanager
     def lent(self, size: int) -> Iterator[NDArray[np.uint8]]:
-        """Lends a buffer of so many bytes, which hold anything, uint8 [size]."""
+        """Lends a buffer with undefined content, uint8 [size]."""
         with self._lock:
             buffer = self._free.pop() if self._free else None
         if buffer is None or len(buffer) < size:
@@ -41,10 +41,10 @@ class BufferPool:
 
 
 def new_bytes(size: int) -> tuple[bytes, NDArray[np.uint8]]:
-    """Returns a new object of so many bytes, which hold anything, and the same memory to be written into.
+    """Returns a new bytes object with undefined content, and an array of its memory to write into, uint8 [size].
 
-    The C function is made for this; the object must be written before it is hashed, or anybody else has it, and be held
-    as long as the array, uint8 [size], is used.
+    The C function is made for this. The object must be filled before it is hashed or passed on, and must be held as
+    long as the array is used.
     """
     make = ctypes.pythonapi.PyBytes_FromStringAndSize
     make.argtypes, make.restype = [ctypes.c_char_p, ctypes.c_ssize_t], ctypes.py_object

@@ -1,4 +1,4 @@
-"""Verifies the checksums of many TFRecord records at once.
+"""Checksums of many TFRecord records, verified at once.
 
 Calling the library for each small record takes twice as long as `all_whole`, which combines the records into one piece
 of data and computes one CRC of it. Data followed by its own CRC always has the same CRC, the residue, and a CRC is

@@ -1,4 +1,4 @@
-"""Where the records of a file lie: found once, kept in an index file, mapped into memory.
+"""Index of a file: where its records lie, found once, kept in an index file and mapped into memory.
 
     index = open_index(Path("train-00.tfrecord"))
     offsets, sizes = index.spans(np.array([7, 3]))
@@ -37,10 +37,10 @@ class _Format:
     """How the records of a kind are found.
 
     Attributes:
-        code: In the index file.
+        code: The kind in the index file.
         header: Bytes before a record's start that belong to it.
         gap: Bytes between the end of a record and the start of the next.
-        scan: From an open file of so many bytes to its records, chunk by chunk, and whether to verify their data.
+        scan: From an open file, its name, its size and whether to verify its data to its records, chunk by chunk.
     """
 
     code: bytes
@@ -61,7 +61,7 @@ class RecordIndex:
 
     Attributes:
         path: The data file.
-        kind: Of its records.
+        kind: The kind of its records.
         stamp: Its size and time when it was indexed.
         verified: Whether the records' data was checked, too.
         starts: int64 [records + 1], bytes; the last one closes the last record. May be mapped from a file.
@@ -100,9 +100,10 @@ class RecordIndex:
         return np.asarray(offsets), np.asarray(self.starts[records + 1] - offsets - self.gap)
 
     def problems(self) -> Iterator[str]:
-        """What is wrong with each corrupt record, one sentence that names file, record and offset."""
+        """One sentence for each corrupt record, with its file, number and offset."""
         for number, reason in zip(self.corrupt["record"].tolist(), self.corrupt["reason"].tolist(), strict=True):
-            yield CorruptReason(reason).told(self.path, number, int(self.starts[number]) - _FORMATS[self.kind].header)
+            offset = int(self.starts[number]) - _FORMATS[self.kind].header
+            yield CorruptReason(reason).message(self.path, number, offset)
 
 
 def open_index(
@@ -113,7 +114,7 @@ def open_index(
     keep: bool = True,
     cache: Path | None = None,
 ) -> RecordIndex:
-    """The index of a data file: the one that is kept where it is fresh, else a new one, which is then kept.
+    """Opens the index of a data file: the one that is kept if it is fresh, else a new one, which is then kept.
 
     An index is fresh when the data file has the size and the time of modification that it had when it was indexed.
 
@@ -122,7 +123,7 @@ def open_index(
         kind: `tfrecord`, or `lines`: those that are not empty.
         verify: Whether to check the records' data, too. Corrupt records, also those whose length is damaged and those
             that are cut off by the end of the file, are then no error but stand in `corrupt`.
-        keep: Whether to write a new index to the disk: beside the data file, or in the cache where that cannot be.
+        keep: Whether to write a new index to the disk: next to the data file, or else in the cache.
         cache: The folder of the cache; by default `~/.cache/tfdist/index`.
 
     Raises:
@@ -159,7 +160,7 @@ def _kept(path: Path, kind: RecordKind, stamp: FileStamp, verify: bool, place: P
 
 
 def _build_somewhere(path: Path, kind: RecordKind, verify: bool, candidates: tuple[Path, ...]) -> RecordIndex:
-    """Builds the index where there is room for it: at the last in a nameless file."""
+    """Builds the index where there is room for it, in the end in a file without a name."""
     try:
         return _build(path, kind, verify, candidates)
     except OSError as error:

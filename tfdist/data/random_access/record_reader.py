@@ -1,4 +1,4 @@
-"""Reading records by their numbers, from files that must stay as they were."""
+"""Reader of records by their numbers, from files that must not change."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ from tfdist.errors import DataError
 
 MAX_OPEN_FILES = 256
 MAX_RUN_BYTES = 4 << 20
-"""Records that lie one after another are read together, those that begin in the same so many bytes of the file."""
+"""Records that lie one after another in the same stretch of so many bytes of a file are read together."""
 
 CHECK_SECONDS = 10.0
-"""How often a file that is being read is looked at for changes."""
+"""How often a file is checked for changes while it is read."""
 
 MANY = 16
-"""Fewer reads are made one by one: to put a list of them together takes as long as some."""
+"""Fewer reads are made one by one: making a list of them takes as long as some reads."""
 
 FIRST_READS = 64
-"""So many show whether a disk is slow, before more are asked for."""
+"""Reads that show whether a disk is slow, before more are requested."""
 
 SLOW_SECONDS = 20e-6
-"""A read that takes longer did not find its data in memory, nor on a disk that needs no help."""
+"""A read that takes longer than this came from a slow disk, not from memory or a fast one."""
 
 ANNOUNCED_CALLS = 64
-"""What the so many calls after a slow one read is announced to the disk before."""
+"""After a slow call, what is read is announced to the system in this many calls."""
 
 
 class RecordBlock(NamedTuple):
-    """Records in one piece of memory: for TensorFlow one value, however many records, instead of an object for each.
+    """Records in one piece of memory: one value for TensorFlow, however many records, not an object for each.
 
     Attributes:
-        data: What was read; the records lie in it, in any order and with other bytes between them.
+        data: What was read: the records, in any order and with other bytes between them.
         starts: Where each record begins in `data`, int64 [k].
-        sizes: In bytes, int64 [k].
+        sizes: The size of each record in bytes, int64 [k].
     """
 
     data: bytes
@@ -54,7 +54,7 @@ class RecordBlock(NamedTuple):
 
     @classmethod
     def of(cls, records: Sequence[bytes]) -> RecordBlock:
-        """The block of records that are in pieces already."""
+        """The block of records that are separate already."""
         sizes = np.array([len(record) for record in records], np.int64)
         return cls(b"".join(records), np.cumsum(sizes) - sizes, sizes)
 
@@ -68,9 +68,9 @@ class FileRanges(NamedTuple):
     """Parts of files that are read, each of shape [k].
 
     Attributes:
-        files: Which file, by its place in `Records.paths`.
+        files: The file of each, by its place in `Records.paths`.
         starts: Bytes from the start of the file.
-        sizes: In bytes.
+        sizes: Sizes in bytes.
     """
 
     files: NDArray[np.int64]
@@ -110,11 +110,11 @@ class RecordReader:
         """Returns the records `samples` [k], each with `after` bytes of the file that follow it.
 
         Raises:
-            DataError: A file can no longer be read, or is not what it was when the run began.
+            DataError: A file can no longer be read, or has changed since the run began.
         """
         if not len(samples):
             return RecordBlock(b"", samples, samples)
-        # In the order of the files, in which the system finds them sooner, and neighbours are read together.
+        # In the order of the files, which is faster for the system, and neighbours are read together.
         ordered, places = np.unique(samples, return_inverse=True)
         spans = self.records.locate(ordered)
         sizes = spans.sizes + after
@@ -128,13 +128,13 @@ class RecordReader:
         return RecordBlock(self._read_runs(runs), (spans.offsets + shifts)[places], sizes[places])
 
     def check_unchanged(self, number: int) -> None:
-        """Checks that a file is what it was when the run began.
+        """Checks that a file has not changed since the run began.
 
         Args:
             number: Its place in `Records.paths`.
 
         Raises:
-            DataError: It is not, or is gone.
+            DataError: It has changed, or is gone.
         """
         try:
             self._compare(number, os.stat(self.records.paths[number]))
@@ -142,7 +142,7 @@ class RecordReader:
             raise self._unreadable(number, error) from error
 
     def _check_again(self, numbers: Iterable[int]) -> None:
-        """Looks at those files for changes whose last look is some time ago."""
+        """Checks those files for changes whose last check was some time ago."""
         now = time.monotonic()
         for number in numbers:
             if now - self._checked[number] > self._check_seconds:
@@ -150,7 +150,7 @@ class RecordReader:
                 self.check_unchanged(number)
 
     def _read_runs(self, runs: FileRanges) -> bytes:
-        """Reads runs one after another. A disk that is slow is told what follows, and fetches all of it at once."""
+        """Reads runs one after another, after announcing them to a slow disk, which so fetches many at once."""
         data, into = new_bytes(int(runs.sizes.sum()))
         most, self._most = self._most, MAX_READS
         announced, first, filled = False, 0, 0
@@ -169,7 +169,7 @@ class RecordReader:
         return data
 
     def _announce(self, runs: FileRanges) -> None:
-        """Asks the system to fetch what will be read; where it does not take advice, it is read without."""
+        """Asks the system to fetch what will be read; where it refuses, nothing is lost."""
         with contextlib.suppress(OSError):
             for number, start, size in runs.each():
                 if number in self._open:
@@ -181,7 +181,7 @@ class RecordReader:
             descriptors = self._descriptors[runs.files]
             if (descriptors >= 0).all() and self._many.read(descriptors, runs.starts, runs.sizes, into):
                 return
-            # Whatever is wrong is found out below.
+            # What is wrong is found below.
         into[:] = np.frombuffer(b"".join([self._read_one(*run) for run in runs.each()]), np.uint8)
 
     def _read_one(self, number: int, start: int, size: int) -> bytes:
@@ -202,7 +202,7 @@ class RecordReader:
             self._compare(number, os.fstat(descriptor))
             data = os.pread(descriptor, size, start)
             with self._lock:
-                # Kept descriptors are never closed while readers may use them; past the limit, files open for one read.
+                # Kept descriptors are not closed while readers may use them; past the limit, files open for one read.
                 if number not in self._open and len(self._open) < MAX_OPEN_FILES:
                     self._open[number] = self._descriptors[number] = descriptor
                     is_kept = True

@@ -1,4 +1,4 @@
-"""The records of several files, numbered through, by the indices of the files."""
+"""Records of several files, numbered through from the indices of the files."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tfdist.data.random_access.record_index import RecordIndex, RecordKind, open
 from tfdist.errors import DataError
 
 OnCorrupt = Literal["stop", "skip"]
-"""What a corrupt record does: it ends the run, or is left out as if the file did not have it."""
+"""Whether a corrupt record ends the run, or is left out as if the file did not have it."""
 
 KEPT_FROM_BYTES = 64 << 20
-"""Data of less is indexed anew by every process, in a moment, rather than have files appear beside it."""
+"""Smaller data is indexed by every process, which takes a moment, and no index files appear next to it."""
 
 IN_MEMORY_BYTES = 32 << 20
-"""Starts of records of several files that take more are joined in a file without a name, and mapped."""
+"""Larger arrays of the starts of records are written to a file without a name, and mapped."""
 
 PARALLEL_INDICES = 8
 
@@ -36,10 +36,10 @@ class RecordSpans(NamedTuple):
     """Where some records lie, each of shape [k].
 
     Attributes:
-        files: Which file, by its place in `Records.paths`.
-        records: Its number in the file.
+        files: The file of each, by its place in `Records.paths`.
+        records: The number of each in its file.
         offsets: Bytes from the start of the file.
-        sizes: In bytes.
+        sizes: Sizes in bytes.
     """
 
     files: NDArray[np.int64]
@@ -54,11 +54,11 @@ class Records:
 
     Attributes:
         paths: The files, in the order of their records.
-        stamps: Of each file when it was indexed.
+        stamps: The stamp of each file when it was indexed.
         first: int64 [files + 1]; the records of file `f`, those left out included, are `first[f] ... first[f + 1] - 1`.
-        starts: int64 [records + files]: of every record, and after each file's last one where the next would start.
+        starts: int64 [records + files]: where every record starts and, after each file's last, where the next would.
         gap: Bytes between the end of a record and the start of the next.
-        left_out: Records that are no samples, sorted, int64.
+        left_out: The numbers of records that are not samples, sorted, int64.
     """
 
     paths: tuple[Path, ...]
@@ -82,9 +82,9 @@ class Records:
 
         Args:
             paths: The files.
-            kind: Of their records.
+            kind: The kind of their records.
             on_corrupt: With `skip` all data is read once, to find what is corrupt; the index keeps the answer.
-            header: Whether the first record of each file is no sample.
+            header: Whether the first record of each file is a header and no sample.
             cache: See `open_index`.
 
         Raises:
@@ -121,13 +121,13 @@ class Records:
 
     @property
     def mean_bytes(self) -> float:
-        """The mean size of a record, in bytes, those left out included."""
+        """The mean size of a record in bytes, with those that are left out."""
         ends = np.arange(1, len(self.first)) + self.first[1:] - 1
         spans = self.starts[ends] - self.starts[self.first[:-1] + np.arange(len(self.paths))]
         return float(spans.sum()) / int(self.first[-1]) - self.gap
 
     def locate(self, samples: NDArray[np.int64]) -> RecordSpans:
-        """Where samples lie; `samples` [k] are their numbers."""
+        """Returns where the samples with these numbers, [k], lie."""
         if len(self.left_out):
             before = np.searchsorted(self.left_out - np.arange(len(self.left_out)), samples, side="right")
             samples = samples + before
@@ -141,7 +141,7 @@ class Records:
 def _open_all(paths: Sequence[Path], kind: RecordKind, verify: bool, cache: Path | None) -> list[RecordIndex]:
     """The indices of files, in their order.
 
-    Workers that come at the same time begin with different files, so that each finds what others have built.
+    Workers that start at the same time begin with different files, so that each finds what others have built.
     """
     keep = sum(map(_size, paths)) >= KEPT_FROM_BYTES
     begin = os.getpid() % len(paths)
@@ -158,7 +158,7 @@ def _open_all(paths: Sequence[Path], kind: RecordKind, verify: bool, cache: Path
 
 
 def _size(path: Path) -> int:
-    """Of a file in bytes; 0 where it cannot be looked at, which opening its index reports."""
+    """The size of a file in bytes; 0 where it cannot be read, which opening its index reports."""
     try:
         return path.stat().st_size
     except OSError:
@@ -166,7 +166,7 @@ def _size(path: Path) -> int:
 
 
 def _judge(indices: Sequence[RecordIndex], on_corrupt: OnCorrupt) -> None:
-    """Stops at a corrupt record, or says how many are left out."""
+    """Raises for a corrupt record, or logs how many are left out."""
     corrupt = sum(len(index.corrupt) for index in indices)
     if not corrupt:
         return

@@ -1,4 +1,4 @@
-"""What finding the records of a file gives, chunk by chunk."""
+"""Results of scanning a file for its records, chunk by chunk."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 
 
 class CorruptReason(IntEnum):
-    """Why a record is corrupt. The numbers stand in index files."""
+    """Why a record is corrupt. Index files hold the numbers."""
 
     LENGTH = 1
     DATA = 2
     TRUNCATED = 3
 
-    def told(self, path: Path, record: int, offset: int) -> str:
-        """What is wrong with a record that begins at `offset`, in one sentence."""
+    def message(self, path: Path, record: int, offset: int) -> str:
+        """Says in one sentence what is wrong with a record that begins at `offset`."""
         if self is CorruptReason.TRUNCATED:
             return f"{path} is truncated: it ends inside record {record}, which begins at byte {offset}."
         what = "length" if self is CorruptReason.LENGTH else "data"
@@ -32,8 +32,8 @@ class ScannedRecords:
 
     Attributes:
         starts: int64 [k], bytes from the start of the file to each record.
-        end: Where the record after them starts, or would.
-        corrupt: The corrupt ones among them: place in `starts`, reason.
+        end: Where the next record starts, or would.
+        corrupt: The corrupt ones among them: place in `starts` and reason.
     """
 
     starts: NDArray[np.int64]

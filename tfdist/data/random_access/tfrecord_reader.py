@@ -17,7 +17,7 @@ from tfdist.data.random_access.tfrecord_scan import FOOTER_BYTES, HEADER_BYTES
 from tfdist.errors import DataError
 
 CHECKED_TOGETHER_BYTES = 8 << 10
-"""Records with a smaller mean size are verified together, larger ones one by one: whichever is faster."""
+"""Records with a smaller mean size are verified together, larger ones one by one, as is faster."""
 
 
 class TFRecordReader:
@@ -35,7 +35,7 @@ class TFRecordReader:
     @property
     def pace(self) -> ReadLimits:
         """How `read` may be called."""
-        # Each `os.pread` hands Python's lock to and fro: two threads that do so take longer than one.
+        # Each `os.pread` releases and takes Python's lock: two threads that do so take longer than one.
         calls = PARALLEL_GROUPS if self._reader.reads_many else 1
         return ReadLimits(min(GROUP_RECORDS, int(GROUP_BYTES / max(self.records.mean_bytes, 1))), calls)
 
@@ -60,12 +60,12 @@ class TFRecordReader:
         return first_corrupt(data, starts, sizes)
 
     def places(self, indices: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Where records are, as `names` says it: places in `records.paths`, numbers in the file, both int64 [k]."""
+        """The place of each record's file in `records.paths`, and its number in the file, both int64 [k]."""
         spans = self.records.locate(indices)
         return spans.files, spans.records
 
     def names(self, indices: NDArray[np.int64]) -> list[str]:
-        """Names records for errors: each one's file and its place in it, counted from 0."""
+        """Names records for errors: the file of each, and its number in it, counted from 0."""
         files, records = self.places(indices)
         pairs = zip(files.tolist(), records.tolist(), strict=True)
         return [f"{self.records.paths[number]}, record {record}" for number, record in pairs]
@@ -74,4 +74,4 @@ class TFRecordReader:
         spans = self.records.locate(index)
         (number,), (record,), (start,) = spans.files.tolist(), spans.records.tolist(), spans.offsets.tolist()
         self._reader.check_unchanged(number)
-        return DataError(CorruptReason.DATA.told(self.records.paths[number], record, start - HEADER_BYTES))
+        return DataError(CorruptReason.DATA.message(self.records.paths[number], record, start - HEADER_BYTES))

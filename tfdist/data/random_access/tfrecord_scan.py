@@ -1,4 +1,4 @@
-"""Where the records of a TFRecord file lie, and which of them are corrupt.
+"""Scan of a TFRecord file: where its records lie, and which of them are corrupt.
 
 A record is its length (uint64), the length's masked CRC-32C (uint32), the bytes, their masked CRC-32C (uint32), all
 little-endian: https://www.tensorflow.org/tutorials/load_data/tfrecord#tfrecords_format_details.
@@ -41,9 +41,9 @@ def scan_tfrecord(file: IO[bytes], path: Path, size: int, verify: bool) -> Itera
     Args:
         file: Open for reading bytes.
         path: Its name, for the errors.
-        size: Of the file, in bytes.
-        verify: Whether to check the records' data and to go on after a damaged length, at the next header that
-            is whole. Without it only headers are read, of large records nothing else.
+        size: The size of the file in bytes.
+        verify: Whether to check the records' data and to continue after a damaged length, at the next header that is
+            whole. Without it only headers are checked, and of large records nothing else is read.
 
     Yields:
         The records of each chunk; what cannot be read as records counts as one that is corrupt.
@@ -60,7 +60,7 @@ def scan_tfrecord(file: IO[bytes], path: Path, size: int, verify: bool) -> Itera
         starts, corrupt, end = scan.check(data, headers, position, after, number)
         yield ScannedRecords(starts, end + HEADER_BYTES, corrupt)
         number += len(starts)
-        # Behind a record that is larger than a chunk, its like may follow: their data need not be read to pass them.
+        # After a record that is larger than a chunk others may follow, whose data need not be read to pass them.
         step = SKIP_CHUNK if end - position > 2 * CHUNK and not verify else CHUNK
         position = end
 
@@ -82,9 +82,9 @@ class _Scan:
         Args:
             data: The chunk.
             headers: Where in it the headers are, if all of them are right.
-            position: Where it begins in the file.
-            after: Where in it, or behind it, the header after those is.
-            number: Of the chunk's first record.
+            position: Where the chunk begins in the file.
+            after: The place of the header after those, in the chunk or after it.
+            number: The number of the chunk's first record.
         """
         places = np.array(headers, np.int64)
         bad = _first_wrong_length(data, places)
@@ -118,7 +118,7 @@ class _Scan:
             return
         hint = " It may not be a TFRecord file." if record == 0 and reason is CorruptReason.LENGTH else ""
         remedy = " Write the file again, or leave corrupt records out with on_corrupt: skip."
-        raise DataError(reason.told(self.path, record, offset) + (hint or remedy))
+        raise DataError(reason.message(self.path, record, offset) + (hint or remedy))
 
     def _wrong_data(self, data: bytes, places: NDArray[np.int64], position: int) -> list[tuple[int, CorruptReason]]:
         """The records whose data is corrupt, among those whose headers stand at `places` of a chunk."""
@@ -140,7 +140,7 @@ class _Scan:
         return framed[length:] == _CRC.pack(masked_crc32c(framed[:length]))
 
     def _next_header(self, position: int) -> int:
-        """The first place from `position` on at which a whole header stands, whose record ends in the file."""
+        """The first place from `position` on with a whole header whose record ends inside the file."""
         while position + FRAME_BYTES <= self.size:
             data = os.pread(self.descriptor, CHUNK, position)
             windows = np.lib.stride_tricks.sliding_window_view(np.frombuffer(data, np.uint8), HEADER_BYTES)
@@ -158,7 +158,7 @@ class _Scan:
 
 
 def read_exactly(descriptor: int, size: int, offset: int) -> bytes:
-    """So many bytes of a file; fewer only where it ends, as one read gives at most 2 GiB."""
+    """Returns `size` bytes of a file, or fewer where it ends: one read of the system gives at most 2 GiB."""
     data = os.pread(descriptor, size, offset)
     if len(data) in (0, size):
         return data
@@ -166,7 +166,7 @@ def read_exactly(descriptor: int, size: int, offset: int) -> bytes:
 
 
 def _walk(data: bytes) -> tuple[list[int], int]:
-    """Where headers stand in a chunk, and where the next one does, in it or behind it."""
+    """The places of the headers in a chunk, and of the next one, in it or after it."""
     headers: list[int] = []
     position, last = 0, len(data) - HEADER_BYTES
     unpack = _LENGTH.unpack_from

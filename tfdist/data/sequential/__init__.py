@@ -1,1 +1,5 @@
-"""sequential"""
+"""Reading in sequence what has no random access: compressed and remote TFRecord files, and generators.
+
+`tfrecord_stream` reads a file from its start to its end, and `record_counts` counts its records and keeps the count.
+`sequential_reader` finds samples by their numbers in such streams; `sequential_tfrecords` joins the three.
+"""

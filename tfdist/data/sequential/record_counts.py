@@ -1,7 +1,7 @@
-"""How many records files have that can only be read in sequence: counted once, and remembered.
+"""Numbers of records in files that can only be read in sequence: counted once, and kept.
 
-A count is kept as an index is (`tfdist.data.random_access.index_files`): beside the file, or in the cache where that
-cannot be written or is on another file system; it holds as long as the file has the same size and time.
+A count is kept as an index is (`tfdist.data.random_access.index_files`): next to the file, or in the cache where that
+cannot be written or is remote. It is valid as long as the file has the same size and time.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class SequentialFile:
     """A file that is read from its beginning.
 
     Attributes:
-        name: Its path, or what TensorFlow finds it by.
-        compression: Of it; None where the file is empty.
-        stamp: Of the file when its records were counted.
-        records: In it.
+        name: Its path, or its URL for TensorFlow.
+        compression: How it is compressed; None where it is empty.
+        stamp: Its stamp when its records were counted.
+        records: The number of its records.
     """
 
     name: str
@@ -41,9 +41,9 @@ class SequentialFile:
 
 
 def count_records(names: Sequence[str], cache: Path | None = None) -> tuple[SequentialFile, ...]:
-    """Returns files with their records, counting, several at a time, those that no count is kept of.
+    """Returns files with their numbers of records; those without a kept count are counted, several at a time.
 
-    Workers that come at the same time begin with different files, so that each finds what others have counted.
+    Workers that start at the same time begin with different files, so that each finds what others have counted.
 
     Args:
         names: The files.
@@ -70,7 +70,7 @@ def count_records(names: Sequence[str], cache: Path | None = None) -> tuple[Sequ
 
 
 def check_alike(names: Sequence[str], compressions: Sequence[TFRecordCompression | None]) -> None:
-    """Checks that files are compressed in one way; empty ones fit all others.
+    """Checks that files are compressed in the same way; empty ones fit all others.
 
     Raises:
         DataError: They are not.
@@ -107,7 +107,7 @@ def _count(
 
 
 def _places(name: str, cache: Path | None) -> tuple[Path, ...]:
-    # The name of a remote file is no path, and not below the working directory: only the cache has a place for it.
+    # A remote file has a name but no path here: only the cache has a place for its count.
     found = places(Path("/", name), cache)[1:] if is_remote(name) else places(Path(name), cache)
     return tuple(place.with_suffix(_SUFFIX) for place in found)
 
@@ -122,10 +122,10 @@ def _kept(place: Path, stamp: FileStamp) -> int | None:
 
 
 def _keep(candidates: Sequence[Path], stamp: FileStamp, records: int) -> None:
-    """Remembers a count. It is whole or absent; where nothing can be written it will be counted again."""
+    """Keeps a count. Its file is whole or absent; where none can be written, records are counted again next time."""
     content = {"size": stamp.size, "modified_ns": stamp.modified_ns, "records": records}
     for place in candidates:
-        # Of a disk that is full, too, nothing is lost but the time to count once more.
+        # On a full disk nothing is lost but the time of counting again.
         with contextlib.suppress(OSError), writing([place]) as (file, kept):
             file.write(json.dumps(content).encode())
             if kept is not None:

@@ -1,7 +1,7 @@
-"""Reading samples by their numbers from what can only be read in sequence.
+"""Reader of samples by their numbers from streams, which can only be read in sequence.
 
-The numbers must come nearly in order: within each file, no sample may be asked for once a whole window of later ones
-has been. Then each file is read once from its beginning, and little of it is held.
+The numbers must come nearly in order: within each file, no sample may be requested after a whole window of later ones.
+Then each file is read once from its beginning, and little of it is held.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from tfdist.errors import DataError
 T = TypeVar("T")
 
 SampleStream = Generator[Sequence[T], None, None]
-"""The samples of a file, some at a time, from its first on."""
+"""The samples of a file from its first one on, some at a time."""
 
 
 class SequentialReader(Generic[T]):
     """Reads samples that are numbered file by file. Safe to use from several threads.
 
-    Whatever is asked for is found; what comes against the order takes longer, as its file is read anew.
+    Any sample is found; one that is out of order takes longer, as its file is read again from its beginning.
     """
 
     def __init__(
@@ -39,16 +39,16 @@ class SequentialReader(Generic[T]):
         """Takes the files and opens none.
 
         Args:
-            counts: Samples of each file.
-            names: Of the files, for errors.
+            counts: The number of samples of each file.
+            names: The names of the files, for errors.
             play: From a file's place in `counts` to its samples, from the first on.
             lanes: Files that are read at the same time.
-            window: How far back in a file a sample may be asked for.
+            window: How far back in a file a sample may be requested.
         """
         self._names, self._play = names, play
         self._first = np.concatenate([[0], np.cumsum(np.array(counts, np.int64))])
         self._window = window
-        # A lane goes on to its next file while what is left of the one before is still asked for.
+        # A lane begins its next file while the rest of the one before is still requested.
         self._most_open = 2 * lanes
         self._open: OrderedDict[int, _Open[T]] = OrderedDict()
         self._zeroth: list[T] = []
@@ -75,14 +75,14 @@ class SequentialReader(Generic[T]):
         for file, record in zip(files.tolist(), records.tolist(), strict=True):
             wanted.setdefault(file, []).append(record)
         with self._lock:
-            # Calls of several threads may come out of their order, a batch or two.
+            # Calls of several threads may be out of order by a batch or two.
             self._largest = max(self._largest, len(samples))
             found = {file: self._take(file, places) for file, places in wanted.items()}
         return [found[file][record] for file, record in zip(files.tolist(), records.tolist(), strict=True)]
 
     def _take(self, file: int, records: list[int]) -> dict[int, T]:
         if not self._first[file] and self._zeroth:
-            # Batches are filled up with sample 0, wherever in the epoch they are: its file must not begin anew for it.
+            # Batches anywhere in the epoch are filled up with sample 0, for which its file must not be read again.
             later = [record for record in records if record]
             return {0: self._zeroth[0], **(self._take_of_tape(file, later) if later else {})}
         found = self._take_of_tape(file, records)
@@ -94,13 +94,13 @@ class SequentialReader(Generic[T]):
         try:
             return self._opened(file, records).take(records, self._window + 4 * self._largest)
         except BaseException:
-            # What has failed once gives nothing any more: another batch would find the file too short.
+            # A stream that has failed gives no more samples: another batch would find the file too short.
             if (failed := self._open.pop(file, None)) is not None:
                 failed.close()
             raise
 
     def _opened(self, file: int, records: list[int]) -> _Open[T]:
-        """The file, open at a place from which the records can be reached."""
+        """The file, open at a place from which it reaches the records."""
         tape = self._open.pop(file, None)
         if tape is not None and not all(map(tape.reaches, records)):
             tape.close()
@@ -122,22 +122,22 @@ class _Open(Generic[T]):
         self._oldest = self._read = 0
 
     def reaches(self, record: int) -> bool:
-        """Whether a record is still to come, or held."""
+        """Whether a record is still to come, or is held."""
         return record >= self._read or record in self._held
 
     def take(self, records: list[int], keep: int) -> dict[int, T]:
-        """Records that can be reached. They are held no longer, nor is what is more than `keep` before the last."""
+        """Returns records that it reaches, and drops them and all that are more than `keep` before the last."""
         last, wanted = max(records), frozenset(records)
         while self._read <= last:
             self._hold(next(self._tape, ()))
-            # On the way, too: a training that goes on in the middle of a file reads over half of it.
+            # On the way, too: a training that resumes in the middle of a file reads over half of it.
             self._forget(min(self._read, last) - keep, wanted)
         found = {record: self._held.pop(record) for record in wanted}
         self._forget(last - keep)
         return found
 
     def _forget(self, before: int, but: Container[int] = ()) -> None:
-        """Lets go of what is held of the records before one."""
+        """Drops records before one, except some."""
         for record in range(self._oldest, before):
             if record not in but:
                 self._held.pop(record, None)
@@ -153,5 +153,5 @@ class _Open(Generic[T]):
         self._read += len(samples)
 
     def close(self) -> None:
-        """Lets the file go."""
+        """Closes the file."""
         self._tape.close()

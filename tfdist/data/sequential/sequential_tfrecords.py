@@ -34,7 +34,7 @@ class SequentialTFRecordReader:
         Args:
             names: The files.
             shuffle_buffer: See `Lanes.of`.
-            interleave: Files that are read at the same time, at the most.
+            interleave: How many files are read at the same time, at most.
         """
         self.files: tuple[SequentialFile, ...] = count_records(names)
         counts = tuple(file.records for file in self.files)
@@ -56,11 +56,11 @@ class SequentialTFRecordReader:
         return RecordBlock.of(self._reader.read(indices))
 
     def places(self, indices: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Where records are, as `names` says it: places in `files`, numbers in the file, both int64 [k]."""
+        """The place of each record's file in `files`, and its number in the file, both int64 [k]."""
         return self._reader.locate(indices)
 
     def names(self, indices: NDArray[np.int64]) -> list[str]:
-        """Names records for errors: each one's file and its place in it, counted from 0."""
+        """Names records for errors: the file of each, and its number in it, counted from 0."""
         files, records = self.places(indices)
         pairs = zip(files.tolist(), records.tolist(), strict=True)
         return [f"{self.files[number].name}, record {record}" for number, record in pairs]

@@ -1,7 +1,7 @@
-"""The records of a TFRecord file, compressed or not, from its first to its last, on whatever file system.
+"""Stream of the records of a TFRecord file, compressed or not, on any file system, from the first to the last.
 
-The framing is that of `tfdist.data.random_access.tfrecord_scan`; compressed, all of it is one or several streams of
-GZIP or ZLIB.
+The framing is that of `tfdist.data.random_access.tfrecord_scan`; a compressed file is one or several streams of GZIP or
+ZLIB.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from tfdist.data.random_access.tfrecord_scan import FOOTER_BYTES, FRAME_BYTES, H
 from tfdist.errors import DataError
 
 TFRecordCompression = Literal["", "GZIP", "ZLIB"]
-"""As TensorFlow names it; empty for none."""
+"""TensorFlow's name of a compression; empty for none."""
 
 CHUNK = 1 << 18
-"""Bytes that are read, and that are decompressed, at a time."""
+"""Bytes that are read or decompressed at a time."""
 
 _GZIP = b"\x1f\x8b"
 _ZLIB = (b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")
 _EITHER = 32 + zlib.MAX_WBITS
-"""zlib's word for: look which of the two it is."""
+"""Tells zlib to find out which of the two it is."""
 
 _HEADER = struct.Struct("<QI")
 _LENGTH = struct.Struct("<Q")
 
 
 def compression_of(name: str) -> TFRecordCompression | None:
-    """How a TFRecord file is compressed; None for an empty file, which may be of any kind.
+    """How a TFRecord file is compressed; None for an empty file, which fits any compression.
 
     Raises:
         DataError: It cannot be read.
@@ -45,7 +45,7 @@ def compression_of(name: str) -> TFRecordCompression | None:
         return None
     if len(beginning) == HEADER_BYTES:
         length, checksum = _HEADER.unpack(beginning)
-        # A record of a certain length begins as a compressed file does; its header is whole.
+        # A record of a certain length begins like a compressed file, but with a valid header.
         if int(masked_crc32c_of_lengths(np.array([length], np.uint64))[0]) == checksum:
             return ""
     return "GZIP" if beginning[:2] == _GZIP else "ZLIB" if beginning[:2] in _ZLIB else ""
@@ -56,8 +56,8 @@ def read_records(name: str, compression: TFRecordCompression, verify: bool = Tru
 
     Args:
         name: The file.
-        compression: Of it.
-        verify: Whether to check the records' data, too, and not only their lengths.
+        compression: How it is compressed.
+        verify: Whether to check the records' data, too, not only their lengths.
 
     Raises:
         DataError: The file cannot be read, is damaged or truncated; the text names it and the record.
@@ -87,7 +87,7 @@ def _raw(file: Readable) -> Iterator[bytes]:
 
 
 def _decompressed(file: Readable) -> Iterator[bytes]:
-    """What the streams of a file hold, in pieces of `CHUNK` at the most; raises `zlib.error` and `EOFError`."""
+    """The content of a file's streams, in pieces of at most `CHUNK` bytes; raises `zlib.error` and `EOFError`."""
     stream, begun = zlib.decompressobj(_EITHER), False
     while data := file.read(CHUNK):
         while data:
@@ -104,7 +104,7 @@ def _decompressed(file: Readable) -> Iterator[bytes]:
 
 
 class _Frames:
-    """Cuts what a file holds into records."""
+    """Cuts the content of a file into records."""
 
     def __init__(self, name: str, verify: bool) -> None:
         self._name, self._verify = name, verify
@@ -118,7 +118,7 @@ class _Frames:
         for piece in pieces:
             waiting.append(piece)
             size += len(piece)
-            # A record that is much larger than a piece is joined once.
+            # A record that is much larger than a piece is joined only once.
             if size >= self._needed:
                 data = b"".join(waiting)
                 records, end = self._cut(data)
@@ -137,7 +137,7 @@ class _Frames:
         while position <= last:
             starts.append(position)
             position += unpack(data, position)[0] + FRAME_BYTES
-        # One wrong length makes all that follow it wrong: the first wrong one is the one that is damaged.
+        # A wrong length makes all that follow wrong: the first of them is the damaged one.
         headers = np.array([_HEADER.unpack_from(data, start) for start in starts], np.uint64).reshape(-1, 2)
         wrong = masked_crc32c_of_lengths(headers[:, 0].copy()) != headers[:, 1]
         if wrong.any():

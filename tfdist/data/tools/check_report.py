@@ -1,4 +1,4 @@
-"""What was found in files, for people and for machines."""
+"""Report of what was found in files, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MOST_PROBLEMS = 10
 
 
 def render(files: Sequence[FileCheck], missing: Sequence[FileProblem]) -> str:
-    """A line a file, what is wrong below it, and all together at the end."""
+    """A line for each file, with what is wrong below it, and the totals at the end."""
     return "\n".join((*_lines(files), *(problem.text for problem in missing), _total(files, missing)))
 
 
@@ -44,7 +44,7 @@ def _total(files: Sequence[FileCheck], missing: Sequence[FileProblem]) -> str:
 
 
 def to_json(files: Sequence[FileCheck], missing: Sequence[FileProblem]) -> dict[str, Any]:
-    """The same in JSON's types; sizes and offsets in bytes."""
+    """The report in JSON's types; sizes and offsets in bytes."""
     return {
         "files": [dataclasses.asdict(file) | {"path": str(file.path)} for file in files],
         "missing": [problem.text for problem in missing],

@@ -1,6 +1,6 @@
-"""Checks TFRecord files, every record of every file against its checksums, and whether shards are missing.
+"""Checks of TFRecord files: every record against its checksums, and whether shards are missing.
 
-What CSV and text files have instead of checksums: `checking_lines`.
+`line_checks` has those of CSV and text files.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class FileProblem:
     """Something wrong with a file.
 
     Attributes:
-        text: What, in a sentence that names the file.
+        text: A sentence that says what is wrong and names the file.
         record: The corrupt record, counted from 0; None for the file as a whole.
         offset: Where in the file it begins, in bytes.
         reason: `length`, `data`, `truncated`, `line`, `unreadable` or `missing`.
@@ -46,8 +46,8 @@ class FileCheck:
 
     Attributes:
         path: The file.
-        size: In bytes.
-        records: That are whole.
+        size: Its size in bytes.
+        records: The number of whole records.
         problems: What is wrong, in the order of the file.
     """
 
@@ -58,7 +58,7 @@ class FileCheck:
 
 
 def total_size(paths: Iterable[Path]) -> int:
-    """Bytes of the files that can be found."""
+    """Bytes of the files that exist."""
     total = 0
     for path in paths:
         with contextlib.suppress(OSError):
@@ -72,9 +72,9 @@ def make_checker(_: None) -> TaskFunction:
 
 
 def check_file(path: Path, report: ReportProgress) -> FileCheck:
-    """Reads a TFRecord file from its beginning to its end; one that is compressed, to the first thing that is wrong.
+    """Reads a TFRecord file from its beginning to its end; a compressed one to the first fault.
 
-    A file that cannot be read, or is none of TFRecord, is a finding like any other: the others are checked, too.
+    That a file cannot be read, or is not a TFRecord file, is a finding like any other: the others are still checked.
     """
     return check_parts(path, report, _parts)
 
@@ -84,8 +84,8 @@ class FilePart(NamedTuple):
 
     Attributes:
         end: Where it ends, in bytes from the start of the file.
-        records: That begin in it, bad ones included.
-        problems: With them.
+        records: The number of records that begin in it, with bad ones.
+        problems: What is wrong with them.
     """
 
     end: int
@@ -96,11 +96,11 @@ class FilePart(NamedTuple):
 def check_parts(
     path: Path, report: ReportProgress, parts: Callable[[IO[bytes], Path, int], Iterable[FilePart]]
 ) -> FileCheck:
-    """Puts together what is found in the parts of a file, among it that it cannot be read.
+    """Joins what is found in the parts of a file; that it cannot be read is a finding, too.
 
     Args:
         path: The file.
-        report: Told of the bytes that were read.
+        report: Called with the number of bytes that were read.
         parts: From the open file, its name and its size to its parts, in order.
     """
     size = records = position = 0
@@ -123,7 +123,7 @@ def check_parts(
 
 def _parts(file: IO[bytes], path: Path, size: int) -> Iterator[FilePart]:
     if compression := compression_of(str(path)):
-        # How far in the file its records lie is not known, and behind what is wrong nothing is found again.
+        # The places of its records in the file are not known, and after a fault no record is found.
         yield from (FilePart(0, len(found), ()) for found in read_records(str(path), compression))
         return
     records = 0
@@ -137,11 +137,11 @@ def _parts(file: IO[bytes], path: Path, size: int) -> Iterator[FilePart]:
 
 
 def _corrupt(path: Path, record: int, offset: int, reason: CorruptReason) -> FileProblem:
-    return FileProblem(reason.told(path, record, offset), record, offset, reason.name.lower())
+    return FileProblem(reason.message(path, record, offset), record, offset, reason.name.lower())
 
 
 def missing_shards(paths: Iterable[Path]) -> Iterator[FileProblem]:
-    """What the files' names say: `train-00003-of-00008.tfrecord` has seven others beside it."""
+    """Shards that are missing by the names of others: `train-00003-of-00008.tfrecord` must have seven more."""
     groups: dict[tuple[Path, str, str, str], None] = {}
     for path in paths:
         if match := _SHARD.fullmatch(path.name):

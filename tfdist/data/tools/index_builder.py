@@ -1,4 +1,4 @@
-"""Builds the indices of files ahead of a run."""
+"""Builder of the indices of files, ahead of a run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class IndexedFile:
 
     Attributes:
         path: The file.
-        records: In it; for lines, those that are not empty.
+        records: The number of its records; of lines, those that are not empty.
         place: Where the index is kept; None where nothing could be written.
     """
 

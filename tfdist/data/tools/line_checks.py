@@ -1,4 +1,4 @@
-"""Checks CSV and text files: every line, as a run would read it."""
+"""Checks of CSV and text files: every line, as a run would read it."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ PART_LINES = 10_000
 
 @dataclass(frozen=True)
 class CsvRules:
-    """What the lines of CSV files must be.
+    """Conditions that the lines of CSV files must meet.
 
     Attributes:
         header: The names of all columns, the same in every file.
-        columns: Those that are read and must be numbers.
+        columns: The names of those that are read and must be numbers.
     """
 
     header: Sequence[str]
@@ -48,7 +48,7 @@ class CsvRules:
 
 @dataclass(frozen=True)
 class TextRules:
-    """What the lines of text files must be.
+    """Conditions that the lines of text files must meet.
 
     Attributes:
         label_separator: What stands between the label, an integer, and the text.

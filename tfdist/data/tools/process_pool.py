@@ -1,7 +1,7 @@
-"""Work shared out to processes that are told from one another by nothing: each takes the next task until none is left.
+"""Pool of processes, each of which takes the next task until none is left.
 
-A process that dies is noticed at once and named; when the caller stops, for whatever reason, none is left behind; and
-when the caller itself is killed, each ends by itself with the next thing that it has to say.
+The death of a process is noticed at once and raised. When the caller stops, for whatever reason, no process is left;
+when the caller itself is killed, each process ends with the next message that it sends.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _LOOK_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class TaskProgress:
-    """A task came on by so much."""
+    """A task has advanced by an amount."""
 
     amount: int
 
@@ -56,13 +56,13 @@ class _Failed:
 def run_in_processes(
     make_work: Callable[[Any], TaskFunction], argument: Any, tasks: Sequence[Any], processes: int
 ) -> Generator[TaskProgress | TaskResult, None, None]:
-    """Yields what becomes of tasks that several processes work on.
+    """Yields the progress and the results of tasks that several processes work on.
 
     Args:
-        make_work: Called in each process, with `argument`: returns what does a task. A function of a module, by whose
-            name the processes find it: what it imports is not imported here.
-        argument: Whatever can be pickled.
-        tasks: The same. They are begun in this order.
+        make_work: Called in each process with `argument`; returns the function that does a task. It is a function of a
+            module, which the processes find by its name: what it imports is not imported here.
+        argument: Anything that can be pickled.
+        tasks: Anything that can be pickled. They are started in this order.
         processes: How many work at once, at least 1.
 
     Raises:
@@ -104,9 +104,9 @@ class _Member:
         theirs.close()
 
     def give(self, task: Any) -> None:
-        """Hands over a task; None is the end."""
+        """Hands over a task; None ends the process."""
         self.task = task
-        # One that is gone is noticed where its answer is waited for.
+        # A process that is gone is noticed where its answer is awaited.
         with contextlib.suppress(BrokenPipeError):
             self.connection.send(task)
 
@@ -139,8 +139,7 @@ class _Member:
 
 @contextlib.contextmanager
 def _interrupts_ignored() -> Iterator[None]:
-    """What starts here ignores Ctrl-C, which goes to all processes of a terminal: the caller ends them in its own "
-    "way."""
+    """Processes that start in this block ignore Ctrl-C, which goes to all of a terminal: the caller ends them."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -152,10 +151,10 @@ def _interrupts_ignored() -> Iterator[None]:
 
 
 def _serve(connection: Connection, make_work: Callable[[Any], TaskFunction], argument: Any, directory: str) -> None:
-    """The life of a process."""
+    """Runs in each process: takes tasks until there are no more."""
     search_in(directory)
 
-    # An exit, not a death: what is open is closed, and what was begun is removed.
+    # An orderly exit: what is open is closed, and unfinished files are removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(signal.SIGTERM))
 
     def report(amount: int) -> None:
@@ -166,7 +165,7 @@ def _serve(connection: Connection, make_work: Callable[[Any], TaskFunction], arg
         while (task := connection.recv()) is not None:
             connection.send(TaskResult(task, work(task, report)))
     except (EOFError, BrokenPipeError, ConnectionResetError):
-        return  # nobody is left to work for
+        return  # the caller is gone
     except TfdistError as error:
         failed = _Failed(error.exit_code, str(error))
     except Exception:

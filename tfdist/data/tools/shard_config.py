@@ -1,4 +1,4 @@
-"""How the shards are shown: as the section of a config."""
+"""Section of a config that reads the shards, as YAML."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The directory that shards are made in: that it is there, can be written, and belongs to one command at a time."""
+"""Directory of shards: it exists, can be written, and belongs to one command at a time."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pathlib import Path
 from tfdist.errors import UsageError
 
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EINVAL)
-"""From a file system without locks, on which only two at once would go unnoticed."""
+"""Errors of a file system without locks, on which two commands at once are not noticed."""
 
 
 def make_directory(directory: Path) -> None:
-    """Makes the directory, where it is not there.
+    """Makes the directory if it does not exist.
 
     Raises:
-        UsageError: It cannot be made, or not be written.
+        UsageError: It cannot be made or written.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -31,10 +31,10 @@ def make_directory(directory: Path) -> None:
 
 @contextlib.contextmanager
 def locked(directory: Path) -> Iterator[None]:
-    """Keeps others from making shards here; the lock goes with this process, however it ends.
+    """Locks the directory against other commands; the lock ends with this process, however that ends.
 
     Raises:
-        UsageError: Another process has it.
+        UsageError: Another process holds the lock.
     """
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -54,7 +54,7 @@ def locked(directory: Path) -> Iterator[None]:
 
 
 def unwritable(path: Path, error: BaseException) -> UsageError:
-    """The error to raise for what could not be written there."""
+    """The error for a path that could not be written."""
     reason = getattr(error, "strerror", None) or error
     return UsageError(
         f"{path} cannot be written: {reason}. Expected DEST to be a directory that this user can write to. Choose "

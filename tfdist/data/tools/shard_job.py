@@ -1,7 +1,7 @@
-"""Makes TFRecord shards of other formats, in several processes; a second start goes on where the first was ended.
+"""Job that makes TFRecord shards of other formats in several processes; a second start continues the first.
 
-A shard appears under its name when it is whole, and is then written down in the manifest beside it, with what it was
-made of. What a process had begun when it was ended is written again.
+A shard gets its name when it is whole, and is then noted in the manifest next to it, with what it was made of. Shards
+that a process had not finished are written again.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ _SHARD_SAMPLES = 1000
 
 @dataclass(frozen=True)
 class ShardRequest:
-    """What is to be made.
+    """The shards that are to be made.
 
     Attributes:
         section: The source, with absolute file names.
         directory: Where the shards are to be.
         name: What their names begin with.
-        shards: How many; None for shards of about 128 MB.
-        processes: That work at once.
-        overwrite: Whether shards of the same name that were made of something else are replaced.
+        shards: Their number; None for shards of about 128 MB.
+        processes: Processes that work at once.
+        overwrite: Whether shards of the same name that were made of other data are replaced.
     """
 
     section: SourceConfig
@@ -56,14 +56,14 @@ class ShardRequest:
 
 
 class ShardJob:
-    """Shards in the making. A context: while it is open, no other one writes shards of this name here."""
+    """Shards in the making. While this context is open, no other command writes shards here."""
 
     def __init__(self, request: ShardRequest) -> None:
-        """Looks at the source, and at what is already there.
+        """Looks at the source, and at the shards that exist already.
 
         Raises:
             DataError: The source is missing, damaged or empty.
-            UsageError: The directory cannot be used, or holds shards of something else.
+            UsageError: The directory cannot be used, or holds shards of other data.
         """
         self._request = request
         section = request.section
@@ -88,34 +88,34 @@ class ShardJob:
 
     @property
     def samples(self) -> int:
-        """In all shards."""
+        """Samples in all shards."""
         return self._manifest.samples
 
     @property
     def shards(self) -> int:
-        """How many there will be."""
+        """The number of shards when all are finished."""
         return self._manifest.shards
 
     @property
     def finished(self) -> int:
-        """How many there are."""
+        """The number of finished shards."""
         return len(self._manifest.sizes)
 
     @property
     def size(self) -> int:
-        """Bytes of those that are finished."""
+        """Bytes of the finished shards."""
         return sum(self._manifest.sizes.values())
 
     @property
     def left(self) -> int:
-        """Samples of the shards that are not finished."""
+        """Samples in shards that are not finished."""
         return sum(shard.stop - shard.start for shard in self._left())
 
     def run(self, advance: Callable[[int], object]) -> None:
         """Makes the shards that are not finished.
 
         Args:
-            advance: Told how many samples more have been written.
+            advance: Called with the number of samples that have been written since the last call.
 
         Raises:
             DataError: A sample cannot be read.
@@ -137,7 +137,7 @@ class ShardJob:
     def section(self) -> dict[str, Any]:
         """The section of a config that reads the shards, in YAML's types."""
         prefix = glob.escape(f"{self._request.directory.resolve()}/{self._request.name}")
-        # Not `*`: beside the shards of `train` may be those of `train-more`.
+        # Not `*`: next to the shards of `train` may be those of `train-more`.
         pattern = f"{prefix}-?????-of-{self.shards:05}.tfrecord"
         return {
             "format": "tfrecord",
@@ -157,7 +157,7 @@ class ShardJob:
         ]
 
     def _beginning(self, before: ShardManifest | None, planned: ShardManifest) -> ShardManifest:
-        """The manifest to begin with: of what was made before, that which is still there."""
+        """The manifest at the start: of the shards that were made before, those that still exist."""
         directory, name = self._request.directory, self._request.name
         if before is None:
             if strangers := sorted(directory.glob(f"{glob.escape(name)}-?????-of-?????.tfrecord")):
@@ -178,7 +178,7 @@ class ShardJob:
         return dataclasses.replace(before, sizes=there, features=before.features if there else {})
 
     def _remove(self, manifest: ShardManifest) -> None:
-        """Removes the shards that a manifest names, and then it."""
+        """Removes the shards that a manifest names, then the manifest."""
         with self._writing(self._path):
             for shard in manifest.sizes:
                 for path in (self._request.directory / shard, *index_places(self._request.directory / shard)):
@@ -191,7 +191,7 @@ class ShardJob:
             atomic_files.write_json(self._path, manifest.to_json())
 
     def _clear(self) -> None:
-        """Removes what was begun and not finished, by this start or by one that was killed."""
+        """Removes unfinished files, of this start or of one that was killed."""
         name = glob.escape(self._request.name)
         for pattern in (f"{name}-*.tfrecord{UNFINISHED}", f".{name}.shards.*.tmp.json"):
             for path in self._request.directory.glob(pattern):
@@ -215,7 +215,7 @@ def _planned(section: SourceConfig, samples: int, shards: int) -> ShardManifest:
 
 
 def _suitable(sizes: SourceSizes) -> int:
-    """Shards of about 128 MB; of less data several all the same, so that as many processes can make and read them."""
+    """The number of shards of about 128 MB; several even for less data, so that processes can share the work."""
     size = sizes.size if sizes.format in ("images", "text") else sizes.samples * sizes.sample_bytes
     return max(1, -(-size // _SHARD_BYTES), min(_SHARDS, sizes.samples // _SHARD_SAMPLES))
 

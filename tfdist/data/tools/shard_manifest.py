@@ -1,4 +1,4 @@
-"""What shards are made of: so that a second start keeps those that are finished, and never mixes two sources."""
+"""Manifest of shards: what they are made of, so that a second start keeps finished ones and never mixes two sources."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class ShardManifest:
     Attributes:
         source: The section that describes it, in JSON's types.
         inputs: A digest of its files' names, sizes and times of change.
-        samples: In all shards.
-        shards: How many there are.
+        samples: The number of samples in all shards.
+        shards: The number of shards.
         classes: The names of the labels 0, 1, ...; empty without.
-        features: As in a config; empty until a shard is finished.
+        features: The `features` of a config that reads them; empty until a shard is finished.
         sizes: Finished shard's file name -> bytes.
     """
 
@@ -38,7 +38,7 @@ class ShardManifest:
     sizes: Mapping[str, int] = field(default_factory=dict)
 
     def differences(self, other: ShardManifest) -> list[str]:
-        """What the shards of `other` have been made of differently, in words; none when both make the same."""
+        """The differences between what the shards of `other` and these are made of; none where both are the same."""
         found = [
             f"{key}: {other.source.get(key)} then, {self.source.get(key)} now"
             for key in {**self.source, **other.source}
@@ -51,7 +51,7 @@ class ShardManifest:
         return found
 
     def with_shard(self, name: str, size: int, features: Mapping[str, Any]) -> ShardManifest:
-        """With one more finished shard.
+        """Returns the manifest with one more finished shard.
 
         Raises:
             DataError: Its samples have other types or shapes than those before.
@@ -60,15 +60,15 @@ class ShardManifest:
         return replace(self, features=features, sizes={**self.sizes, name: size})
 
     def to_json(self) -> dict[str, Any]:
-        """In JSON's types."""
+        """The manifest in JSON's types."""
         return {"version": VERSION, **dataclasses.asdict(self)}
 
     @classmethod
     def read(cls, path: Path) -> Self | None:
-        """The manifest in a file; None when there is no such file.
+        """Reads the manifest in a file; None where there is no such file.
 
         Raises:
-            UsageError: The file cannot be read, or is none.
+            UsageError: The file cannot be read, or is not a manifest.
         """
         try:
             content = json.loads(path.read_bytes())
@@ -86,10 +86,10 @@ class ShardManifest:
 
 
 def digest_of(paths: Iterable[Path]) -> str:
-    """A digest of files' names, sizes and times of change.
+    """Returns a digest of files' names, sizes and times of change.
 
     Raises:
-        DataError: One of them is gone.
+        DataError: One of them cannot be read.
     """
     digest = hashlib.sha256()
     for path in paths:
@@ -102,7 +102,7 @@ def digest_of(paths: Iterable[Path]) -> str:
 
 
 def check_same_kind(name: str, features: Mapping[str, Any], before: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns the features of a shard's samples, which must be those of the samples before, where there are some.
+    """Returns the features of a shard's samples, which must be those of the samples before, if there are any.
 
     Raises:
         DataError: They are not.

@@ -1,4 +1,4 @@
-"""The samples of a source as the features of `tf.train.Example`s."""
+"""Samples of a source that can be written as features of `tf.train.Example`s."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from tfdist.data.formats.text_files import TextReader
 from tfdist.errors import DataError, UsageError
 
 INPUT, LABEL = "x", "y"
-"""The names of the two features that are written."""
+"""Names of the two features that are written."""
 
 SampleColumns = tuple[NDArray, NDArray]
-"""`x` and `y` of k samples, [k, ...] each: float32, int64 or bytes as objects."""
+"""`x` and `y` of k samples, each [k, ...]: float32, int64, or bytes as objects."""
 
 
 class ShardableSamples(Protocol):
-    """What a format must provide to be written."""
+    """Samples as arrays that can be written."""
 
     def __len__(self) -> int:
         """The number of samples."""
@@ -71,7 +71,7 @@ def inputs_of(section: sections.SourceConfig) -> tuple[Path, ...]:
 
 
 def features_of(section: sections.SourceConfig, columns: SampleColumns) -> Mapping[str, dict[str, Any]]:
-    """The `features` of a config that reads what was written, from some samples."""
+    """The `features` of a config that reads what was written, derived from some samples."""
     features = {name: _feature(values) for name, values in zip((INPUT, LABEL), columns, strict=True)}
     if isinstance(section, sections.ImagesSource):
         features[INPUT] = {"dtype": "image", "shape": [*section.size, section.channels]}
@@ -84,7 +84,7 @@ def _feature(values: NDArray) -> dict[str, Any]:
 
 
 class _Arrays:
-    """Arrays as the training would have them: numbers with a point as float32, and whole ones as int64."""
+    """Arrays as a training would get them: floating-point numbers as float32, integers as int64."""
 
     def __init__(self, section: sections.NpzSource) -> None:
         x, y = read_npz(section.path, section.split)
@@ -92,7 +92,7 @@ class _Arrays:
             raise DataError(f"{section.path}: expected as many labels as samples. Received: {len(x)} and {len(y)}")
         self._names = [f"{section.path}, {name}_{section.split}" for name in "xy"]
         self._arrays = x, y
-        self.read(np.arange(0))  # what cannot be written is known at once
+        self.read(np.arange(0))  # raises at once for what cannot be written
 
     def __len__(self) -> int:
         return len(self._arrays[0])
@@ -128,10 +128,10 @@ class _Texts:
 
 
 class _Images:
-    """Images as they are in their files, which were decoded once to see that they can be."""
+    """Images as they are in their files, each decoded once to check that it can be."""
 
     def __init__(self, section: sections.ImagesSource) -> None:
-        # Only here: of all formats, images alone need TensorFlow to be looked at.
+        # Imported here: only images need TensorFlow to be checked.
         from tfdist.data.formats.image_features import check_decodable
 
         self._files = ImageFiles.find(section.path)
@@ -154,7 +154,7 @@ class _Images:
 
 
 def _writable(values: NDArray, name: str) -> NDArray:
-    """An array in one of the three types that a `tf.train.Example` has."""
+    """Returns an array in one of the three types that a `tf.train.Example` has."""
     if not values.ndim or 0 in values.shape[1:]:
         raise DataError(f"{name}: expected samples that are not empty. Received: the shape {values.shape[1:]} of each")
     if values.dtype.kind == "f":

@@ -1,4 +1,4 @@
-"""Writes shards: what each process of `tfdist data shard` does."""
+"""Writer of shards: the work of each process of `tfdist data shard`."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ READ_TOGETHER = 256
 """Samples that are read at once."""
 
 UNFINISHED = ".unfinished"
-"""What the name of a shard ends with while it is written."""
+"""The suffix of a shard's name while it is written."""
 
 
 @dataclass(frozen=True)
 class Shard:
-    """One file to write.
+    """A shard to write.
 
     Attributes:
-        path: Where it is to be.
+        path: Its file.
         start: Its first sample.
-        stop: Behind its last.
+        stop: The sample after its last.
     """
 
     path: Path
@@ -47,10 +47,10 @@ class Shard:
 
 @dataclass(frozen=True)
 class WrittenShard:
-    """What became of it.
+    """A shard that is written.
 
     Attributes:
-        size: Bytes.
+        size: Its size in bytes.
         features: The `features` of a config that reads it.
     """
 
@@ -59,9 +59,9 @@ class WrittenShard:
 
 
 def make_writer(section: SourceConfig) -> TaskFunction:
-    """Opens the source, and returns what writes a `Shard` and returns what was `WrittenShard`."""
+    """Opens the source, and returns a function from a `Shard`, which it writes, to a `WrittenShard`."""
     with _quiet():
-        # Here, and not above: the process that hands out the work does none itself, and starts at once.
+        # Imported here: the process that hands out the work needs no TensorFlow, and starts at once.
         import tensorflow as tf
 
         tf.config.set_visible_devices([], "GPU")
@@ -98,7 +98,7 @@ def _write(section: SourceConfig, samples: ShardableSamples, shard: Shard, repor
 
 
 def _settle(unfinished: Path, path: Path) -> int:
-    """Gives a file its name once the disk has it; returns its size."""
+    """Renames a file once it is on the disk; returns its size."""
     descriptor = os.open(unfinished, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -130,7 +130,7 @@ def _fill(feature: Any, values: NDArray) -> None:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keeps what TensorFlow says on stderr while it starts from the terminal; should it fail, it is said after all."""
+    """Hides what TensorFlow prints on stderr while it starts, unless the start fails."""
     kept = os.dup(2)
     with tempfile.TemporaryFile() as said:
         os.dup2(said.fileno(), 2)
