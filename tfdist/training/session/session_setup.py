@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from tfdist import keras_repairs
 from tfdist.launch.environment import Assignment
+from tfdist.launch.recording_request import RecordingRequest
 from tfdist.rundir import RunDir
 from tfdist.rundir.ledger_lines import TimeKind
 from tfdist.runtime import collectives, devices
@@ -75,10 +76,7 @@ def set_up_launched(context: LaunchedWorkerContext, request: devices.DeviceReque
     check_libraries()
     assignment, link = context.assignment, context.link
     if assignment.recording is not None:
-        # A recorded run has devices, compilation and precision of its own.
-        seen = len(tf.config.list_physical_devices("GPU"))
-        request = devices_for(request, assignment.recording.replicas, context.num_workers, seen)
-        impose_settings(assignment.recording)
+        request = _set_up_recording(assignment.recording, request, context.num_workers)
     base = _make_strategy(context, request, link)
     settings_of(base.strategy).seed = assignment.seed
     seed_all(assignment.seed)
@@ -110,6 +108,14 @@ def set_up_launched(context: LaunchedWorkerContext, request: devices.DeviceReque
         saving=link.activity.saving,
         restoring=restoring,
     )
+
+
+def _set_up_recording(
+    recording: RecordingRequest, request: devices.DeviceRequest, workers: int
+) -> devices.DeviceRequest:
+    """Gives a recorded run compilation and precision of its own; returns the devices that it has instead."""
+    impose_settings(recording)
+    return devices_for(request, recording.replicas, workers, len(tf.config.list_physical_devices("GPU")))
 
 
 @dataclass(frozen=True)
