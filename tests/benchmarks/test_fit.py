@@ -17,7 +17,7 @@ def test_fit(monkeypatch: pytest.MonkeyPatch, command_line: Callable[..., None],
     assert said["model"] == "mlp" and said["steps_per_second"] > 0
 
 
-def test_a_thread_that_ends_meanwhile_is_pinned_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thread_that_has_ended_is_not_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
     mine, listed = os.sched_getaffinity(0), os.listdir("/proc/self/task")
     thread = threading.Thread(target=lambda: None)
     thread.start()

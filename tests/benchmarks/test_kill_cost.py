@@ -17,7 +17,7 @@ from tfdist.rundir.ledger_lines import AttemptPhase, LedgerEvent, LedgerInterval
 SECONDS = 60
 
 
-def test_what_is_killed_trains_and_saves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_script_that_is_killed_trains_and_saves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kill_cost, "BATCH", 8)
     original, asked = keras.Model.fit, {}
 

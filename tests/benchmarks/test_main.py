@@ -17,7 +17,7 @@ def last_option(command: list[str], option: str) -> int:
     ("arguments", "lines"),
     [(["mlp", "cnn"], 2), (["wide", "--peer", "peer {model} {steps}"], 1), (["data", "--peer", "p {files}"], 3)],
 )
-def test_the_whole_compares_what_it_is_asked_to(
+def test_the_command_line_chooses_the_commands(
     arguments: list[str],
     lines: int,
     monkeypatch: pytest.MonkeyPatch,

@@ -11,7 +11,7 @@ from benchmarks import paired_commands
 SECONDS = 60
 
 
-def test_pairs_run_in_turn_and_tell_the_ratio(tmp_path: Path) -> None:
+def test_commands_run_in_turn(tmp_path: Path) -> None:
     def command(name: str, rate: float) -> list[str]:
         code = f"open('order', 'a').write('{name}'); print('noise'); print('{{\"steps_per_second\": {rate}}}')"
         return ["env", "--chdir", str(tmp_path), sys.executable, "-c", code]

@@ -22,7 +22,7 @@ def test_reading_records(
     assert printed()["steps_per_second"] > 0
 
 
-def test_an_epoch_is_read_however_little_time_there_is() -> None:
+def test_at_least_one_epoch_is_read() -> None:
     assert record_reading.batches_per_second([0], seconds=0.0) > 0
 
 

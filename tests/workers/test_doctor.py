@@ -110,7 +110,7 @@ def test_a_tensorflow_that_hangs_is_a_finding(doctors: Doctors) -> None:
 
 
 @pytest.mark.bound(120)
-def test_a_job_that_holds_its_port_is_named_by_its_process(doctors: Doctors, two_ports: tuple[int, int]) -> None:
+def test_a_job_that_holds_the_port_is_named_by_its_process(doctors: Doctors, two_ports: tuple[int, int]) -> None:
     workers = ",".join(f"127.0.0.1:{port}" for port in two_ports)
     with PortLease() as job:
         job.take(two_ports[0])
@@ -121,7 +121,7 @@ def test_a_job_that_holds_its_port_is_named_by_its_process(doctors: Doctors, two
 
 
 @pytest.mark.bound(120)
-def test_killed_it_leaves_no_process_behind(doctors: Doctors) -> None:
+def test_a_killed_doctor_leaves_no_process_behind(doctors: Doctors) -> None:
     (doctors.folder / "tensorflow.py").write_text(
         "import pathlib, signal\npathlib.Path('begun').touch()\nsignal.pause()\n"
     )
@@ -134,7 +134,7 @@ def test_killed_it_leaves_no_process_behind(doctors: Doctors) -> None:
 
 
 @pytest.mark.bound(120)
-def test_interrupted_it_ends_and_leaves_nothing(doctors: Doctors) -> None:
+def test_an_interrupted_doctor_leaves_nothing_behind(doctors: Doctors) -> None:
     (doctors.folder / "tensorflow.py").write_text(
         "import pathlib, signal\npathlib.Path('begun').touch()\nsignal.pause()\n"
     )

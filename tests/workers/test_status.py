@@ -29,7 +29,7 @@ def document(launcher: Launcher) -> dict[str, Any]:
     return json.loads(text) if text else {"status": "", "workers": []}
 
 
-def test_a_run_that_goes_on_and_is_stopped(launchers: Launchers) -> None:
+def test_a_running_run_that_is_stopped(launchers: Launchers) -> None:
     launcher = launchers.start(nproc=3, args=["*:hang"], run_dir="r")
     found = until(lambda: len((seen := document(launcher))["workers"]) == 3 and seen)
     assert found["status"] == "starting" and not found["over"]

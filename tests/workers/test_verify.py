@@ -45,7 +45,7 @@ def test_the_main_job_passes(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.bound(BOUND)
-def test_dropout_parts_and_is_named_on_replicas_and_on_workers(tmp_path: Path) -> None:
+def test_dropout_differs_and_is_named_on_replicas_and_on_workers(tmp_path: Path) -> None:
     arguments = ["--tolerance", "1e-5", "--nproc", 2, SCRIPT, "dropout"]
     done, report = verify(tmp_path, *arguments, code=6)
     assert [comparison["run"] for comparison in report["comparisons"]] == ["2 replicas", "2 workers"]

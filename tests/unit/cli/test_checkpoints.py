@@ -73,8 +73,8 @@ def test_inspect(run: RunDir) -> None:
     assert document["variables"][0]["norm"] == pytest.approx(15 * 12**0.5)
 
 
-def test_a_history_with_what_is_no_number(run: RunDir) -> None:
-    """As a training has it that went astray; JSON knows none of them."""
+def test_a_history_with_nan_and_infinity(run: RunDir) -> None:
+    """Of a training that diverged; JSON has neither."""
     history = {"loss": [0.5, math.nan, 0.25], "mae": [math.nan] * 3, "val_loss": [math.inf, 2.0, math.nan]}
     save(run, 30, record={"history": history})
     lines = checkpoints("inspect", run).stdout.splitlines()
@@ -98,7 +98,7 @@ def test_inspect_against(run: RunDir) -> None:
     assert "+10 steps" in text and text.endswith("1 of 2 variables are the same\n")
 
 
-def test_inspect_passes_over_a_damaged_one_unless_it_is_asked_for(run: RunDir) -> None:
+def test_inspect_skips_a_damaged_checkpoint_unless_it_is_chosen(run: RunDir) -> None:
     cut(folder_of(run, 20) / "model.weights.h5")
     assert "15 steps of the run" in checkpoints("inspect", run).stdout
     assert checkpoints("inspect", run, "--step", "20").exit_code == 5
@@ -132,7 +132,7 @@ def test_prune(run: RunDir) -> None:
     assert checkpoints("prune", run, "--keep", "0").exit_code == 2
 
 
-def test_prune_says_what_it_could_not_remove(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prune_names_what_it_could_not_remove(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
     rmtree = shutil.rmtree
 
     def refuse(path: Path) -> None:
@@ -152,7 +152,7 @@ def test_prune_leaves_what_the_config_keeps_for_good(run: RunDir) -> None:
     assert names(run) == ["step-00000010", "step-00000020"]
 
 
-def test_checkpoints_that_lie_elsewhere(run: RunDir, tmp_path: Path) -> None:
+def test_checkpoints_in_another_directory(run: RunDir, tmp_path: Path) -> None:
     run.checkpoints_dir.rename(tmp_path / "elsewhere")
     run.config_file.write_text(f"checkpoint: {{directory: {tmp_path / 'elsewhere'}}}")
     assert "step-00000020" in checkpoints("ls", run).stdout
@@ -162,7 +162,7 @@ def test_checkpoints_that_lie_elsewhere(run: RunDir, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("section", ["{keep_all: true}", "{keep: 0}", "latest"])
-def test_a_config_that_another_version_wrote_is_one_error(run: RunDir, section: str) -> None:
+def test_a_config_of_another_version_is_one_error(run: RunDir, section: str) -> None:
     run.config_file.write_text(f"checkpoint: {section}")
     result = checkpoints("ls", run)
     assert result.exit_code == 2 and f"{run.config_file} does not say where" in result.stderr
@@ -199,7 +199,7 @@ def test_export_weights(run: RunDir, tmp_path: Path) -> None:
     assert result.exit_code == 2 and "is there already" in result.stderr
 
 
-def test_what_cannot_be_read_is_no_error_of_the_exported_file(
+def test_an_unreadable_checkpoint_is_not_blamed_on_the_exported_file(
     run: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     weights = folder_of(run, 20) / "model.weights.h5"
@@ -223,7 +223,7 @@ def test_export_refuses(run: RunDir, tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a"]
 
 
-def test_a_name_in_a_file_does_nothing_to_a_terminal(run: RunDir) -> None:
+def test_names_in_files_cannot_control_the_terminal(run: RunDir) -> None:
     save(run, 30, record={"history": {"\x1b[2J": [1.0]}})
     assert "\x1b" not in checkpoints("ls", run).stdout + checkpoints("inspect", run).stdout
 

@@ -51,7 +51,7 @@ def test_python_dash_m_is_the_same_command() -> None:
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 @pytest.mark.parametrize("options", [[], ["--watch"]])
-def test_a_terminal_that_lacks_a_letter(encoding: str, options: list[str], tmp_path: Path) -> None:
+def test_a_terminal_whose_encoding_lacks_a_character(encoding: str, options: list[str], tmp_path: Path) -> None:
     run = create_run_dir(tmp_path / "a", name="digits-\u6570")
     run.failure_file.write_text('{"index": 0, "host": "h", "time": 1.0, "kind": "exception", "message": "\\u6570"}')
     command = [sys.executable, "-m", "tfdist", "status", str(run), *options]

@@ -72,7 +72,7 @@ def test_who_takes_part(options: str, expected: tuple[int, int, int]) -> None:
         ("--set data.train.split=test", 5, "has no array x_test"),
     ],
 )
-def test_what_would_be_wrong_is_refused(options: str, code: int, message: str) -> None:
+def test_impossible_plans_are_refused(options: str, code: int, message: str) -> None:
     result = run(f"plan digits.yaml {options}")
     assert (result.exit_code, result.stdout) == (code, "")
     assert message in result.stderr

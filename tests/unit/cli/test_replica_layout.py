@@ -39,6 +39,6 @@ def test_who_takes_part(
         (ONE_HOST, 0, 3, "Received: devices.logical=3 with 2 workers. Leave it out"),
     ],
 )
-def test_what_could_not_be_trained(cluster: Cluster, gpus: int, logical: int | None, expected: str) -> None:
+def test_impossible_layouts_are_refused(cluster: Cluster, gpus: int, logical: int | None, expected: str) -> None:
     with pytest.raises(UsageError, match=expected):
         layout_of(cluster, gpus, logical)

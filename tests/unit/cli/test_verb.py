@@ -35,6 +35,6 @@ def test_verbose_adds_the_traceback() -> None:
     assert result.stderr.endswith("error: No sample.\n")
 
 
-def test_what_is_no_mistake_of_the_user_keeps_its_traceback() -> None:
+def test_an_unexpected_exception_keeps_its_traceback() -> None:
     result = CliRunner().invoke(verb_that_raises(RuntimeError("a bug")), [])
     assert isinstance(result.exception, RuntimeError)

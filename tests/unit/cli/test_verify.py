@@ -199,7 +199,7 @@ def test_mistakes_start_nothing_and_exit_with_2(asked: list[VerifySpec], argumen
     assert not asked
 
 
-def test_a_report_where_nobody_may_write_starts_nothing(
+def test_a_report_in_a_directory_without_write_permission_starts_nothing(
     asked: list[VerifySpec], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "access", lambda path, mode: not mode & os.W_OK)

@@ -16,7 +16,7 @@ def test_the_worst_counts() -> None:
     assert worst([CheckStatus.WARN, CheckStatus.FAIL, CheckStatus.OK]) is CheckStatus.FAIL
 
 
-def test_what_is_not_ok_says_what_to_do() -> None:
+def test_a_check_that_is_not_ok_needs_advice() -> None:
     assert ok("memory", "enough").advice == ""
     with pytest.raises(ValueError, match="says what to do"):
         Check("memory", CheckStatus.WARN, "little")

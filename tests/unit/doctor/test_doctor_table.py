@@ -39,7 +39,7 @@ def test_a_report_for_people() -> None:
     )
 
 
-def test_of_many_good_connections_one_line_tells() -> None:
+def test_many_good_connections_share_one_line() -> None:
     many = tuple(f"10.0.0.{n}:20000" for n in range(8))
     pairs = [
         Pair((i,), j, CheckStatus.OK, "", "", 3, f"10.0.0.{j}", 0.0001 * (i + 1), 0.0, 1e8 * (j + 1))
@@ -69,7 +69,7 @@ def test_no_line_is_wider_than_a_terminal_unless_a_word_is() -> None:
         ((), (GOOD, BAD), CheckStatus.FAIL, 3),
     ],
 )
-def test_what_a_report_comes_to(checks: tuple, pairs: tuple, status: CheckStatus, code: int) -> None:
+def test_the_outcome_of_a_report(checks: tuple, pairs: tuple, status: CheckStatus, code: int) -> None:
     report = DoctorReport("host0", checks, WORKERS, pairs)
     assert (report.status, report.code) == (status, code)
     told = json.loads(json.dumps(report.to_json()))

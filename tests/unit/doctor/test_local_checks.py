@@ -11,7 +11,7 @@ from tfdist.doctor.machine.tensorflow_facts import BrokenTensorFlow, ProbeReques
 @pytest.mark.parametrize(
     ("seconds", "drivers", "tensorflows"), [(6.0, 3.0, 3.0), (60.0, 10.0, 50.0), (0.01, 0.005, 0.1)]
 )
-def test_a_driver_that_does_not_answer_takes_its_share_of_the_time_alone(
+def test_a_driver_that_does_not_answer_takes_only_its_share_of_the_time(
     monkeypatch: pytest.MonkeyPatch, seconds: float, drivers: float, tensorflows: float
 ) -> None:
     now = [100.0]

@@ -24,7 +24,7 @@ checkpoint: {every_steps: 7, directory: kept/elsewhere}
 def test_checkpoints_of_a_verified_config_stay_in_its_run_directory(
     kind: type[TargetSpec], own: tuple[str, ...], tmp_path: Path
 ) -> None:
-    """Those of the user's run are neither gone on with nor removed."""
+    """Those of the user's run are neither resumed nor removed."""
     file = tmp_path / "config.yaml"
     file.write_text(CONFIG)
     config = load_config(file, own)

@@ -13,7 +13,7 @@ from typing import Any
 from tfdist.doctor.machine.bounded_command import run
 
 COMMAND = (sys.executable, "-m", "tfdist.runtime.tensorflow_probe")
-_KILL_AFTER_SECONDS = 2.0
+KILL_AFTER_SECONDS = 2.0
 """How much longer than its own bound the process may take."""
 _HUNG = "Timeout ("
 _SHOWN_LINES = 12
@@ -81,12 +81,20 @@ class BrokenTensorFlow:
     hung: bool = False
 
 
-def probe(request: ProbeRequest, command: Sequence[str] = COMMAND) -> TensorFlowFacts | BrokenTensorFlow:
-    """Runs the probe, bounded by `request.seconds` and a little."""
+def probe(
+    request: ProbeRequest, command: Sequence[str] = COMMAND, kill_after: float = KILL_AFTER_SECONDS
+) -> TensorFlowFacts | BrokenTensorFlow:
+    """Runs the probe.
+
+    Args:
+        request: The worker that it stands for, and its bound in seconds.
+        command: The probe.
+        kill_after: Seconds beyond its bound after which the probe is killed.
+    """
     # Nothing is written to the pipe: its end tells the process that this one is gone.
     theirs, ours = os.pipe()
     try:
-        ran = run([*command, json.dumps(asdict(request))], request.seconds + _KILL_AFTER_SECONDS, theirs)
+        ran = run([*command, json.dumps(asdict(request))], request.seconds + kill_after, theirs)
     finally:
         os.close(ours)
         os.close(theirs)

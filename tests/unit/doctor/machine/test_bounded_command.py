@@ -19,16 +19,16 @@ def python(code: str) -> tuple[str, ...]:
     return sys.executable, "-c", code
 
 
-def test_what_a_command_says_and_how_it_ends() -> None:
+def test_output_and_exit_code() -> None:
     ran = run(python("import sys; print('said'); sys.stderr.buffer.write(b'\\xff'); sys.exit(3)"), 20)
     assert ran == CommandResult("said\n", "\ufffd", 3)
 
 
-def test_one_that_takes_too_long_is_ended_and_what_it_said_is_kept() -> None:
+def test_a_command_that_takes_too_long_is_ended_and_its_output_kept() -> None:
     assert run(("sh", "-c", "echo said; sleep 60"), 3) == CommandResult("said\n", "", None)
 
 
-def test_what_has_the_commands_pipes_after_its_end_is_not_waited_for() -> None:
+def test_processes_that_keep_the_pipes_open_are_not_waited_for() -> None:
     ran = run(LEAVES_ONE, 3)
     left = int(ran.out)
     try:

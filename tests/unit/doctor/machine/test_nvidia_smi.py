@@ -38,11 +38,11 @@ def test_nvidia_smi_is_asked() -> None:
     assert "was not understood" in ask(saying("what?")).problem
 
 
-def test_without_nvidia_smi_there_is_no_gpu_unless_there_is_its_device(tmp_path: Path) -> None:
+def test_without_nvidia_smi_and_device_file_there_is_no_gpu(tmp_path: Path) -> None:
     assert ask(("/absent/nvidia-smi",), ABSENT) == NvidiaDriver()
     assert "is there, but nvidia-smi is not" in ask(("/absent/nvidia-smi",), tmp_path).problem
 
 
-def test_one_that_hangs_is_left_after_its_bound() -> None:
+def test_a_hanging_nvidia_smi_is_ended() -> None:
     hanging = (sys.executable, "-c", "import signal; signal.pause()")
     assert ask(hanging, seconds=0.1).problem == "nvidia-smi did not end within 0.1 s"

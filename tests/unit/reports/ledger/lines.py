@@ -1,4 +1,4 @@
-"""Ledgers of runs, as few lines as tell their story."""
+"""Ledgers made by hand."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def did(attempt: int, since: float, at: float, steps: tuple[int, int] = (0, 0), 
 
 
 def killed_once() -> list[LedgerEntry]:
-    """A job of 100 s that is killed at step 60, goes on from step 40 and comes to step 80."""
+    """A job of 100 s that is killed at step 60, resumes from step 40 and reaches step 80."""
     return [
         running(0, 2.0, since=0.0),
         did(0, 4.0, 14.0, start_up=10),

@@ -6,7 +6,6 @@ from tests.unit.reports.ledger.lines import did, killed_once, over, running
 from tfdist.reports.ledger.account import Account
 from tfdist.reports.ledger.account_builder import build_account
 from tfdist.reports.ledger.account_summary import headlines
-from tfdist.reports.ledger.chart_columns import columns
 from tfdist.reports.ledger.recovery import recoveries
 from tfdist.rundir.ledger_lines import AttemptPhase, LedgerEntry, TimeKind
 
@@ -113,7 +112,7 @@ def test_steps_done_again_are_no_goodput() -> None:
     assert (made.steps, made.lost, made.restarts, made.wall) == (80, 20, 1, 100.0)
 
 
-def test_where_all_was_done_for_nothing_goodput_is_nothing() -> None:
+def test_goodput_is_zero_when_every_step_was_done_again() -> None:
     """And not a little less, which would read -0.0 %: 0.1 * 3 / 3 is more than 0.1."""
     entries = [running(0, 0.0, 0.0), did(0, 0.0, 1.0, step=0.1, steps=(0, 3)), over(0, 1.0, AttemptPhase.RESTARTING)]
     made = found([*entries, running(1, 1.0), did(1, 1.0, 2.0, compile=1, steps=(0, 1))])
@@ -121,25 +120,16 @@ def test_where_all_was_done_for_nothing_goodput_is_nothing() -> None:
     assert headlines(made)[0].startswith("goodput 0.0 %: ")
 
 
-def test_an_attempt_that_begins_anew_makes_all_before_it_vain() -> None:
+def test_an_attempt_that_starts_over_loses_all_earlier_steps() -> None:
     entries = [*killed_once(), running(2, 201.0, 200.0), did(2, 201.0, 211.0, step=10, steps=(0, 5))]
     made = found(entries)
     assert [attempt.lost for attempt in made.attempts] == [60, 40, 0]
     assert (made.steps, made.seconds[TimeKind.STEP], made.away) == (5, pytest.approx(10.0), 100.0)
 
 
-def test_nothing_has_begun() -> None:
+def test_a_ledger_without_a_start() -> None:
     assert build_account([]) is None
     assert build_account([FIT, over(0, 3.0)]) is None
-
-
-def test_columns_have_all_of_the_time() -> None:
-    made = found(killed_once())
-    cut = columns(made, 7)
-    assert [sum(column.values()) for column in cut] == pytest.approx([100 / 7] * 7)
-    for kind in TimeKind:
-        assert sum(column.get(kind, 0.0) for column in cut) == pytest.approx(made.seconds[kind])
-    assert columns(found([running(0, 0.0, 0.0)])) == []
 
 
 def test_a_long_run_has_an_account_of_bounded_size() -> None:

@@ -27,7 +27,7 @@ def test_the_parts_of_a_restart() -> None:
     assert spent == {"ending": 3.0, "delay": 1.0, "start-up": 12.0, "compile": 10.0}
 
 
-def test_a_line_that_has_further_steps_gives_what_came_before_the_first() -> None:
+def test_the_interval_of_the_first_step_may_have_further_steps() -> None:
     entries = [*FAILED, over(0, 12.0, AttemptPhase.RESTARTING, step=12, noticed=11.0), running(1, 13.0)]
     entries.append(did(1, 13.0, 33.0, start_up=4, forming=1, building=2, restore=3, compile=5, step=4, input=1,
                        steps=(10, 40)))  # fmt: skip
@@ -36,7 +36,7 @@ def test_a_line_that_has_further_steps_gives_what_came_before_the_first() -> Non
     assert (recovery.whole, recovery.again) == (17.0, 2)
 
 
-def test_a_restart_that_came_to_no_step_leaves_what_is_done_again_to_the_next() -> None:
+def test_lost_steps_of_a_restart_without_a_step_count_for_the_next() -> None:
     entries = [
         *FAILED,
         over(0, 12.0, AttemptPhase.RESTARTING, step=12),
@@ -49,7 +49,7 @@ def test_a_restart_that_came_to_no_step_leaves_what_is_done_again_to_the_next() 
 
 
 @pytest.mark.parametrize("noticed", [None, 13.5])
-def test_a_notice_that_is_not_known_or_of_another_clock_takes_no_time(noticed: float | None) -> None:
+def test_an_unknown_or_late_notice_takes_no_time(noticed: float | None) -> None:
     entries = [*FAILED, over(0, 12.0, AttemptPhase.RESTARTING, noticed=noticed), running(1, 13.0)]
     (recovery,) = found([*entries, did(1, 14.0, 16.0, compile=2, steps=(10, 11))])
     assert recovery.seconds["ending"] == 0.0 and recovery.whole == 4.0
@@ -70,5 +70,5 @@ def test_a_notice_that_is_not_known_or_of_another_clock_takes_no_time(noticed: f
         ],
     ],
 )
-def test_what_is_no_restart(entries: list[LedgerEntry]) -> None:
+def test_attempts_that_are_no_recoveries(entries: list[LedgerEntry]) -> None:
     assert found(entries) == ()

@@ -1,4 +1,4 @@
-"""Runs at one moment, for tests of what is said of them."""
+"""Statuses of runs, made by hand."""
 
 from __future__ import annotations
 

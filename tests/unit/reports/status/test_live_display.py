@@ -42,7 +42,7 @@ def screen() -> Iterator[Screen]:
     made.close()
 
 
-def test_pictures_take_each_others_place(screen: Screen) -> None:
+def test_pictures_are_redrawn_in_place(screen: Screen) -> None:
     board = LiveDisplay(screen.stream)
     assert board.size() == (19, 5)
     board.show("a\nb\nc")
@@ -53,7 +53,7 @@ def test_pictures_take_each_others_place(screen: Screen) -> None:
     assert screen.text(2) == "\x1b[1A\r\x1b[Je\nf\n"
 
 
-def test_a_terminal_that_has_grown_narrower_meanwhile(screen: Screen) -> None:
+def test_a_terminal_that_has_become_narrower(screen: Screen) -> None:
     board = LiveDisplay(screen.stream)
     board.show("123456789012\nb")
     screen.text(2)
@@ -62,7 +62,7 @@ def test_a_terminal_that_has_grown_narrower_meanwhile(screen: Screen) -> None:
     assert screen.text(1) == "\x1b[4A\r\x1b[Jc\n"  # the first line takes three rows now
 
 
-def test_anywhere_else_they_follow_one_another() -> None:
+def test_pictures_follow_one_another_in_a_pipe() -> None:
     stream = io.StringIO()
     board = LiveDisplay(stream)
     assert board.size() == (None, None)

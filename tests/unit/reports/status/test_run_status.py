@@ -62,7 +62,7 @@ OLD = SILENT_SECONDS + 1
         ((worker(0), worker(1)), {"phase": None, "launcher": None, "presences": GONE}, RunCondition.DEAD),
     ],
 )
-def test_what_has_become_of_the_run(workers: tuple[Any, ...], options: dict[str, Any], condition: RunCondition) -> None:
+def test_the_condition_of_a_run(workers: tuple[Any, ...], options: dict[str, Any], condition: RunCondition) -> None:
     found = status(*workers, **options)
     assert found.condition is condition
     assert bool(found.reason) == (condition in (RunCondition.DEAD, RunCondition.HANGING, RunCondition.STOPPED))
@@ -77,7 +77,7 @@ def test_why_it_seems_dead() -> None:
     assert elsewhere.reason == told
 
 
-def test_the_failure_that_is_told() -> None:
+def test_the_failure_that_is_shown() -> None:
     assert status(*FAILED, phase="failed", failure=FAILURE).failure == FAILURE
     assert status(worker(0, attempt=1), attempt=1, earlier={0: FAILURE}).failure == FAILURE
     assert status(*FAILED, phase="restarting", earlier={0: FAILURE}).failure == FAILURE
@@ -116,17 +116,17 @@ def test_the_slowest_comes_first(workers: list[Any], presences: Any, order: list
         ({"moved": 601}, ALIVE, ["no progress for longer than 600 s"]),
     ],
 )
-def test_what_stands_out(changed: dict[str, Any], presence: Presence, remarks: list[str]) -> None:
+def test_remarks(changed: dict[str, Any], presence: Presence, remarks: list[str]) -> None:
     found = status(worker(0, **changed), worker(1), presences={0: presence, 1: ALIVE}, launcher=ELSEWHERE)
     assert {row.state.index: list(row.remarks) for row in found.rows} == {0: remarks, 1: []}
 
 
-def test_a_launcher_that_watches_needs_no_news() -> None:
+def test_under_a_live_launcher_states_need_not_be_fresh() -> None:
     slow, _ = status(worker(0, ago=99), worker(1), presences=ELSEWHERE, launcher=ALIVE).rows
     assert (slow.state.index, slow.remarks) == (0, ())
 
 
-def test_of_a_run_that_is_over_nothing_stands_out() -> None:
+def test_a_run_that_is_over_has_no_remarks() -> None:
     """The last news of other machines' workers may be older than their end."""
     rows = status(worker(0, ago=999), worker(1), presences=GONE, phase="done", launcher=GONE).rows
     assert [row.remarks for row in rows] == [(), ()]

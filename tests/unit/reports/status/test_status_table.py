@@ -1,18 +1,16 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 
 import pytest
 
 from tests.unit.reports.status.moments import FAILURE, status, worker
-from tfdist.reports.status.status_json import to_json
 from tfdist.reports.status.status_table import ranges, render
 from tfdist.rundir import State
 from tfdist.rundir.process_presence import Presence
 
 
-def test_the_whole_picture() -> None:
+def test_the_whole_table() -> None:
     workers = [worker(0), worker(1, busy=0.15, moved=2.5), worker(2, rate=0.0, busy=0.0, state=State.CALLBACK)]
     assert render(status(*workers)).splitlines() == [
         "digits: /r, started 2 h 5 min ago",
@@ -30,7 +28,7 @@ def second_line(**options: object) -> str:
     return render(status(worker(0), worker(1), **options)).splitlines()[1]  # type: ignore[arg-type]
 
 
-def test_what_is_said_above_the_table() -> None:
+def test_the_line_above_the_table() -> None:
     told = "worker 1 (h1, pid 101) failed in epoch 3 after step 418: ValueError: no sample"
     assert second_line(phase="failed", failure=FAILURE) == f"failed: {told}"
     assert second_line(phase="failed") == "stopped: somebody stopped it, by a signal"
@@ -45,7 +43,7 @@ def test_where_the_log_of_a_failure_is() -> None:
     assert lines[2] == "  its log: /r/logs/worker-1.0.log (on h1)"
 
 
-def test_workers_that_are_not_in_the_table_are_said() -> None:
+def test_workers_that_are_not_in_the_table_are_named() -> None:
     lines = render(status(worker(3), unreadable={4: "worker-4.json cannot be read"}, absent=(0, 1, 2))).splitlines()
     assert lines[-2:] == [
         "worker 4: worker-4.json cannot be read",
@@ -64,7 +62,7 @@ def test_it_fits_the_terminal() -> None:
     assert len(render(status(*many)).splitlines()) == 4 + 64
 
 
-def test_a_message_does_nothing_to_the_terminal() -> None:
+def test_messages_cannot_control_the_terminal() -> None:
     nasty = dataclasses.replace(FAILURE, message="\x1b[2Jgone\x07 " + "x" * 10_000)
     picture = render(status(worker(0, host="h\x1b[H"), phase="failed", failure=nasty))
     assert all(line.isprintable() for line in picture.splitlines())
@@ -76,26 +74,3 @@ def test_a_message_does_nothing_to_the_terminal() -> None:
 )
 def test_ranges(numbers: tuple[int, ...], text: str) -> None:
     assert ranges(numbers) == text
-
-
-def test_the_document() -> None:
-    found = status(
-        worker(0), worker(1, busy=0.15), attempt=1, earlier={0: FAILURE}, unreadable={2: "torn"}, absent=(3,)
-    )
-    document = json.loads(json.dumps(to_json(found)))
-    assert {key: document[key] for key in ("name", "run_dir", "status", "over", "attempt")} == {
-        "name": "digits",
-        "run_dir": "/r",
-        "status": "running",
-        "over": False,
-        "attempt": 1,
-    }
-    assert document["failure"]["step"] == 418
-    assert document["unreadable"] == [{"index": 2, "why": "torn"}] and document["absent"] == [3]
-
-
-def test_a_worker_in_the_document() -> None:
-    slow, quick = to_json(status(worker(0), worker(1, busy=0.15)))["workers"]
-    assert (slow["index"], slow["state"], slow["epoch"], slow["process"], slow["quiet"]) == (1, "step", 2, "alive", 1.0)
-    assert slow["straggler"] == {"slower": pytest.approx(0.5), "cost": pytest.approx(0.05), "others": 0.1}
-    assert quick["straggler"] is None

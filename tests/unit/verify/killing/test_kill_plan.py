@@ -20,7 +20,7 @@ def test_every_attempt_has_a_later_checkpoint(seed: int) -> None:
     assert sorted(Counter(kill.worker for kill in kills).values()) == [1, 2]
 
 
-def test_the_draw_is_the_seeds() -> None:
+def test_the_seed_decides_the_draw() -> None:
     def draws() -> list[tuple[Kill, ...]]:
         return [choose_kills(WHOLE.chief, 2, 2, seed) for seed in range(9)]
 

@@ -41,7 +41,7 @@ verify: killed 2 times, the same as untouched (exit code 0)"""
     )
 
 
-def test_what_parts() -> None:
+def test_a_difference() -> None:
     said = render(PARTED)
     assert "  history                    PARTED  3 epochs" in said
     assert "PARTED  history: loss of epoch 2: 0.25 instead of 0.125 (relative difference 5.0e-01)" in said
@@ -49,7 +49,7 @@ def test_what_parts() -> None:
     assert said.endswith("verify: killed 2 times, not the same as untouched (exit code 6)")
 
 
-def test_a_training_that_cannot_be_repeated_is_told_first() -> None:
+def test_a_training_that_cannot_be_repeated_is_named_first() -> None:
     said = render(KillVerification(12, PARTED.attempts, PARTED.findings, is_repeatable=False))
     assert "likely cause: the training cannot be repeated." in said
     assert "a metric or a callback" not in said

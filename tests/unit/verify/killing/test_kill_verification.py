@@ -1,4 +1,4 @@
-"""What follows from what the two runs leave behind; the runs themselves are stand-ins."""
+"""Verifications of stand-in runs, which leave given traces."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_an_attempt_that_fails_by_itself(verified: Any) -> None:
     assert verification.code == 0
 
 
-def test_runs_that_part_are_looked_at_again(verified: Any) -> None:
+def test_runs_that_differ_are_checked_for_repeatability(verified: Any) -> None:
     jobs = Jobs(killed=run(trace(0, 5), trace(3, 8), trace(6, shift=1.0)))
     verification = verified(jobs)
     assert (verification.code, verification.passed, verification.is_repeatable) == (6, False, True)
@@ -106,7 +106,7 @@ def test_a_training_that_cannot_be_repeated(verified: Any) -> None:
     assert (verification.code, verification.is_repeatable) == (6, False)
 
 
-def test_a_run_that_fails_is_kept_and_its_exit_code_passed_on(verified: Any, tmp_path: Path) -> None:
+def test_a_failed_run_is_kept_and_its_exit_code_passed_on(verified: Any, tmp_path: Path) -> None:
     verification = verified(Jobs(killed=5))
     assert (verification.code, verification.passed) == (5, False)
     assert "the killed run ended with exit code 5 (error: no such option); it is kept in " in verification.failure

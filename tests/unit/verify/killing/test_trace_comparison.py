@@ -43,14 +43,14 @@ def test_a_step_that_was_left_out() -> None:
     assert only_parted(run(trace(0, 5), trace(6))).parted == "step 6 was never trained"
 
 
-def test_the_step_of_a_kill_that_the_chief_did_not_get_to_write_down() -> None:
+def test_the_step_of_a_kill_that_the_chief_did_not_record() -> None:
     attempts = ((trace(0, 4), trace(0, 5)), (trace(3), trace(3)))
     findings = compare(WHOLE, dataclasses.replace(KILLED, attempts=attempts))
     assert not any(finding.parted for finding in findings)
     assert findings[1].compared == "12 steps, of which 2 were trained again"
 
 
-def test_another_step_than_any() -> None:
+def test_a_step_that_the_untouched_run_lacks() -> None:
     killed = run(trace(0, 5), trace(3), trace(11, 13))
     assert "step 13 has no counterpart" in str(compare(WHOLE, killed)[1].parted)
 
@@ -61,7 +61,7 @@ def test_another_history() -> None:
     assert finding.parted == "loss of epoch 1: 0.5 instead of 0.25"
 
 
-def test_a_loss_that_is_no_number_is_the_same_as_itself() -> None:
+def test_a_nan_loss_equals_itself() -> None:
     one, other = run(trace(loss=math.nan)), run(trace(0, 5, loss=math.nan), trace(3, loss=math.nan))
     assert not any(finding.parted for finding in compare(one, other))
 
@@ -91,7 +91,7 @@ def test_each_worker_is_compared_with_itself() -> None:
     assert finding.parted == "accumulated on worker 1"
 
 
-def test_a_weight_that_is_there_on_one_run_alone() -> None:
+def test_a_weight_that_only_one_run_has() -> None:
     finding = only_parted(run(trace(0, 5), trace(3), ends=(end(more=1.0), end())))
     assert (finding.parted, finding.relative) == ("more on worker 0", math.inf)
 

@@ -92,7 +92,7 @@ def test_only_metrics_differ() -> None:
     assert "largest" in cause.text
 
 
-def test_names_and_numbers_are_said() -> None:
+def test_the_text_has_names_and_numbers() -> None:
     (cause,) = causes([begin(), step(1, loss=1.1), step(2)], random_layers=["a", "b", "c", "d", "e", "f"])
     assert "a, b, c, d and 2 more" in cause.text
     (cause,) = causes([begin(), step(1, norm=2 / 3), step(2)], overrides=["M.train_step"], replicas=3)
@@ -100,7 +100,7 @@ def test_names_and_numbers_are_said() -> None:
     assert "1/3 of those of one replica" in cause.text
 
 
-def test_the_facts_of_several_models_come_together() -> None:
+def test_the_facts_of_several_models_are_merged() -> None:
     facts = ModelFacts.of([{**NO_FACTS, "unsynchronized": ["a"]}, {**NO_FACTS, "unsynchronized": ["a", "b"]}])
     assert facts.unsynchronized == ("a", "b")
     assert not facts.half

@@ -29,7 +29,7 @@ def test_rounding_passes() -> None:
     assert not of(recording(begin(), step(1, loss=1 + 5e-6), step(2, norm=2 + 1e-4))).passed
 
 
-def test_what_parts_first_and_where() -> None:
+def test_the_first_difference_and_its_place() -> None:
     other = weights(kernel=[1.0, -1.1], bias=0.4)
     comparison = of(recording(begin(), step(1), step(2, loss=1.1, weights=other)))
     first, weight = comparison.first(), comparison.first("weights")
@@ -46,21 +46,21 @@ def test_causes_come_before_effects() -> None:
     assert first is not None and first.kind == "data"
 
 
-def test_data_are_the_same_or_not() -> None:
+def test_data_have_no_tolerance_for_rounding() -> None:
     assert of(recording(begin(), step(1, data=3 + 1e-10), step(2))).passed
     assert not of(recording(begin(), step(1, data=3 + 1e-7), step(2))).passed
 
 
-def test_what_only_one_run_knows_is_not_compared() -> None:
+def test_quantities_of_only_one_run_are_not_compared() -> None:
     assert of(recording(begin(), step(1, norm=None, data=None), step(2, norm=None))).passed
 
 
-def test_a_metric_that_one_run_lacks_parts() -> None:
+def test_a_metric_that_one_run_lacks_is_a_difference() -> None:
     first = of(recording(begin(), step(1, values={"loss": 1.0, "accuracy": 0.5}), step(2))).first()
     assert first is not None and (first.kind, first.name, first.relative) == ("metrics", "accuracy", math.inf)
 
 
-def test_a_weight_that_one_run_lacks_parts_once_it_has_been_trained() -> None:
+def test_a_weight_that_one_run_lacks_is_a_difference_after_a_step() -> None:
     late = recording(begin(weights={}), step(1), step(2))
     assert of(late).passed
     first = of(recording(begin(), step(1, weights=weights(kernel=[1.0, -1.0])), step(2))).first()
@@ -88,7 +88,7 @@ def test_workers_hold_the_same_weights() -> None:
 
 
 @pytest.mark.parametrize("odd", [math.nan, math.inf])
-def test_copies_part_where_both_hold_what_is_no_number(odd: float) -> None:
+def test_copies_with_elements_that_are_not_finite(odd: float) -> None:
     """An element that is not finite on every replica says nothing of the magnitude of the others."""
     parted = step(1, weights=weights(kernel=[odd, -1.0], bias=0.5), differences={"kernel": 0.05})
     made = recording(begin(), parted, step(2))
@@ -96,7 +96,7 @@ def test_copies_part_where_both_hold_what_is_no_number(odd: float) -> None:
     assert first is not None and (first.kind, first.relative) == ("copies", pytest.approx(0.05))
 
 
-def test_a_weight_near_zero_is_seen_in_relation_to_the_others() -> None:
+def test_a_weight_near_zero_is_related_to_the_magnitude_of_the_others() -> None:
     """Such as a bias that one run leaves at 0 and the other moves by the rounding of a gradient that is 0."""
     one, two = (
         recording(begin(), step(1, weights=weights(kernel=[1.0, -1.0], bias=bias)), step(2)) for bias in (0.0, 1e-9)
@@ -104,7 +104,7 @@ def test_a_weight_near_zero_is_seen_in_relation_to_the_others() -> None:
     assert compare(one, [two], TOLERANCE).passed
 
 
-def test_what_is_not_judged_never_parts_and_is_no_largest_difference() -> None:
+def test_quantities_that_are_not_judged_are_never_differences() -> None:
     tolerance = Tolerance(1e-5, measured={(1, "loss", "loss"): 0.5, (2, "loss", "loss"): 0.5})
     comparison = of(recording(begin(), step(1, loss=9.0), step(2, loss=9.0)), tolerance=tolerance)
     assert comparison.passed

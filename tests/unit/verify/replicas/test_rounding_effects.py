@@ -36,7 +36,7 @@ def test_what_is_allowed(tolerance: Tolerance, number: int, kind: QuantityKind, 
     assert tolerance.allowed(number, kind, name) == pytest.approx(expected)
 
 
-def test_what_rounding_did_is_allowed_tenfold_from_then_on() -> None:
+def test_ten_times_the_measured_rounding_is_allowed_from_its_step_on() -> None:
     perturbed = recording(begin(), step(1), step(2, loss=1 + 1e-4), step(3))
     tolerance = measure_tolerance(ONE, perturbed, half=False)
     assert compare(ONE, [recording(begin(), step(1), step(2), step(3, loss=1 + 9e-4))], tolerance).passed

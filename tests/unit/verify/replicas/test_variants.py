@@ -54,6 +54,6 @@ def test_which_runs(options: dict[str, Any], expected: list[Variant]) -> None:
         ({"nproc": 3, "gpus": 2}, "each worker needs a GPU, and there are 2."),
     ],
 )
-def test_what_cannot_be_had_here_is_said(options: dict[str, Any], reason: str | None) -> None:
+def test_unavailable_variants_have_a_reason(options: dict[str, Any], reason: str | None) -> None:
     reasons = [each.reason for each in planned(replicas=1, **options) if isinstance(each, Unavailable)]
     assert [reason in said for said in reasons] == [True] if reason else not reasons

@@ -1,4 +1,4 @@
-"""What follows from what the runs come to; the runs themselves are stand-ins."""
+"""Verifications of stand-in runs, which leave given recordings."""
 
 from __future__ import annotations
 
@@ -93,14 +93,14 @@ def test_the_runs_of_a_verification(verified: Any, tmp_path: Path) -> None:
     assert not any((tmp_path / "temporary").iterdir())
 
 
-def test_a_tolerance_of_the_users_needs_no_measuring(verified: Any) -> None:
+def test_with_a_given_tolerance_nothing_is_measured(verified: Any) -> None:
     jobs = Jobs()
     verification = verified(jobs, tolerance=1e-3)
     assert jobs.names == ["1-replica", "2-replicas"]
     assert (verification.least, verification.is_measured) == (1e-3, False)
 
 
-def test_runs_that_part(verified: Any) -> None:
+def test_runs_that_differ(verified: Any) -> None:
     verification = verified(Jobs(**{"2_replicas": OTHER}))
     (result,) = verification.results
     assert (result.verdict, [cause.key for cause in result.causes], verification.code) == (
@@ -110,7 +110,7 @@ def test_runs_that_part(verified: Any) -> None:
     )
 
 
-def test_what_cannot_be_repeated_on_one_replica_is_not_compared_with_others(verified: Any) -> None:
+def test_a_training_that_cannot_be_repeated_is_not_compared_further(verified: Any) -> None:
     jobs = Jobs(**{"1_replica_again": OTHER})
     verification = verified(jobs)
     assert verdicts(verification) == [
@@ -121,7 +121,7 @@ def test_what_cannot_be_repeated_on_one_replica_is_not_compared_with_others(veri
     assert verification.code == 6
 
 
-def test_a_run_that_fails_is_kept_and_its_exit_code_passed_on(verified: Any, tmp_path: Path) -> None:
+def test_a_failed_run_is_kept_and_its_exit_code_passed_on(verified: Any, tmp_path: Path) -> None:
     verification = verified(Jobs(**{"2_replicas": 5}), nproc=2)
     assert verdicts(verification) == [("2 replicas", ComparisonVerdict.FAILED), ("2 workers", ComparisonVerdict.PASSED)]
     assert verification.code == 5
@@ -169,7 +169,7 @@ def test_a_signal_ends_it(verified: Any, tmp_path: Path) -> None:
     assert not any((tmp_path / "temporary").iterdir())
 
 
-def test_what_the_target_does_not_let_itself_be_told_is_skipped(verified: Any) -> None:
+def test_variants_that_the_target_overrules_are_skipped(verified: Any) -> None:
     verification = verified(Jobs(**{"1_replica": HALF}), replicas=1, also=("precision", "xla"))
     assert [(result.label, result.verdict, result.reason) for result in verification.results] == [
         ("XLA on", ComparisonVerdict.SKIPPED, "not available here: Keras does not compile this model with XLA."),
@@ -187,7 +187,7 @@ def test_precisions_are_compared_with_the_tolerance_of_16_bits(verified: Any) ->
     assert jobs.started[-1].recording is not None and jobs.started[-1].recording.precision == "float32"
 
 
-def test_run_directories_stay_where_they_are_wanted(verified: Any, tmp_path: Path) -> None:
+def test_run_directories_are_kept_on_request(verified: Any, tmp_path: Path) -> None:
     keep = tmp_path / "kept"
     jobs = Jobs()
     verified(jobs, keep=str(keep))

@@ -59,7 +59,7 @@ def test_a_run_that_passes() -> None:
     )
 
 
-def test_a_run_that_parts() -> None:
+def test_a_run_that_differs() -> None:
     text = shown(PARTED)
     assert "9.1e-02 !" in text and "inf !" in text
     assert "PARTED  at step 2: loss (1 against 1.1, 9.1e-02; 1.0e-05 is allowed)" in text
@@ -81,14 +81,14 @@ def test_the_exit_code(results: tuple[ComparisonResult, ...], code: int) -> None
     assert verification(*results).code == code
 
 
-def test_what_was_skipped_or_failed_is_never_passed() -> None:
+def test_skipped_and_failed_comparisons_are_not_passed() -> None:
     text = shown(SKIPPED, FAILED)
     assert "float32\n  SKIPPED  not available here: no such thing" in text
     assert "2 workers against 1 replica\n  FAILED  The run ended with exit code 5" in text
     assert text.endswith("verify: 1 failed, 1 skipped (exit code 5)")
 
 
-def test_what_was_not_judged_is_said() -> None:
+def test_quantities_that_were_not_judged_are_named() -> None:
     measured = {(2, "weights", "bias"): 0.5, (2, "loss", "loss"): 0.5}
     moved = step(2, loss=1.1, weights=weights(kernel=[1.0, -1.0], bias=0.1))
     text = shown(result(begin(), step(1), moved, tolerance=Tolerance(1e-5, measured=measured)))
@@ -97,7 +97,7 @@ def test_what_was_not_judged_is_said() -> None:
     assert "not judged from step 2 on, as this training multiplies rounding: loss" in text
 
 
-def test_the_tolerance_is_said() -> None:
+def test_the_tolerance_is_shown() -> None:
     assert "Tolerance: a relative difference of 0.001." in shown(PASSED, least=1e-3, is_measured=False)
     assert "Layers compute in 16 bits" in shown(PASSED, half=True)
 
@@ -112,7 +112,7 @@ def test_the_tolerance_is_said() -> None:
         (2, 100_000, None),
     ],
 )
-def test_how_much_was_trained_is_said(steps: int, epoch: int | None, expected: str | None) -> None:
+def test_the_number_of_trained_steps_is_shown(steps: int, epoch: int | None, expected: str | None) -> None:
     text = shown(PASSED, steps=steps, facts=({**NO_FACTS, "epoch_steps": epoch},))
     assert (expected or "exit code 0") in text
     assert ("step " in text.split("\n\n")[0] or "steps" in text.split("\n\n")[0]) == (expected is not None)

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import html.parser
+
+import pytest
+
+from tests.unit.reports.ledger.lines import killed_once, over, running
+from tfdist.reports.ledger import html_chart
+from tfdist.reports.ledger.account import Account, AttemptAccount
+from tfdist.reports.ledger.account_builder import build_account
+from tfdist.rundir.ledger_lines import AttemptPhase, LedgerEntry, LedgerEvent
+
+
+def found(entries: list[LedgerEntry]) -> Account:
+    made = build_account(entries)
+    assert made is not None
+    return made
+
+
+class Page(html.parser.HTMLParser):
+    """Notes what a page asks for from elsewhere, and the areas that it draws of each kind."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.elsewhere: list[str] = []
+        self.widths: list[float] = []
+        self.fills: set[str] = set()
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        given = dict(attributes)
+        if tag in ("script", "link", "img", "iframe") or given.keys() & {"src", "href"}:
+            self.elsewhere.append(tag)
+        if tag == "rect" and given.get("height") == "44.00":
+            self.widths.append(float(given["width"] or 0))
+            self.fills.add(given["fill"] or "")
+
+
+def test_the_page_is_self_contained() -> None:
+    page = Page()
+    text = html_chart.render("digits", "/runs/a", found(killed_once()))
+    page.feed(text)
+    assert page.elsewhere == []
+    assert "Restarts: seconds from the notice" in text and "<td>1</td><td>26.0</td><td>3.0</td><td>1.0</td>" in text
+    # The bar is as wide as the picture, and what is lost is hatched.
+    assert abs(sum(page.widths) - 960) < 0.1
+    assert {"url(#restart)", "url(#replay)"} <= page.fills
+
+
+def test_a_chart_reads_each_attempt_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many there are: of 5,000 it once took 20 s."""
+    entries = [line for number in range(300) for line in (running(number, number + 0.5), over(number, number + 1.0))]
+    made = found([running(0, 0.0, since=0.0), *entries])
+    looks = 0
+
+    def at(attempt: AttemptAccount) -> float:
+        nonlocal looks
+        looks += 1
+        return attempt.spans[-1].at
+
+    monkeypatch.setattr(AttemptAccount, "at", property(at))
+    html_chart.render("digits", "/runs/a", made)
+    assert looks < 20 * len(made.attempts)
+
+
+def test_messages_are_escaped() -> None:
+    entries = [
+        running(0, 1.0, since=0.0),
+        LedgerEvent(0, 2.0, AttemptPhase.RESTARTING, why="\x1b[2J<b>"),
+        running(1, 3.0),
+    ]
+    assert "<b>" not in html_chart.render("<b>", "/runs/<b>", found(entries))
