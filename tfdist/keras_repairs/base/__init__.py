@@ -2,7 +2,6 @@
 
 - `attached_value`: how the repairs attach values to objects of Keras; `fit_state`: what is known of a model's `fit`
 - `replica_step`: one replica's share of the global batch, while its step is traced
-- `training_state`: the variables of a training besides its weights, as a checkpoint has them
 - `user_overrides`, `refusals`, `model_facts`: what a model has that decides whether replicas can be exact
 - `clear_session`, `warn_once`
 """

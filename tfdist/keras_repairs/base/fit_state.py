@@ -64,9 +64,9 @@ class FitState:
         return max(1, min((callback.steps_until_due() for callback in self.due_callbacks), default=float("inf")))
 
     @property
-    def untold_steps(self) -> int:
-        """Training steps that were executed and of which callbacks have not been told."""
-        return 0 if self.executor is None else self.executor.untold
+    def unreported_steps(self) -> int:
+        """Training steps that were executed and that callbacks have not been called for yet."""
+        return 0 if self.executor is None else self.executor.unreported
 
 
 _STATE: AttachedValue[FitState] = AttachedValue("fit_state")

@@ -8,7 +8,6 @@ import keras
 
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.warn_once import warn_once
-from tfdist.keras_repairs.forward.xla import collective_inside
 
 _ONE_DEVICE = "or train on one device (`tfdist train` without --workers, --nproc and --logical-devices)."
 
@@ -24,6 +23,15 @@ def check_model(model: Any) -> None:
             "one device. Remove it; `tfdist train` already distributes the model."
         )
     _warn_of_batch_statistics(model)
+
+
+def collective_inside(layer: Any) -> UnsupportedError:
+    """The error for a forward pass in which the replicas meet."""
+    return UnsupportedError(
+        f"compile(jit_compile=True): the replicas exchange numbers inside of {layer.name!r}, as BatchNormalization "
+        "with synchronized=True does, and XLA cannot compile that. Leave jit_compile out, set synchronized=False (each "
+        "replica then takes its own statistics), or train on one device."
+    )
 
 
 def _check_losses(model: Any) -> None:

@@ -17,6 +17,7 @@ import tensorflow as tf
 from keras.src import backend
 
 from tfdist.errors import UnsupportedError
+from tfdist.keras_repairs.base.refusals import collective_inside
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, current_step
 from tfdist.keras_repairs.forward import xla_loops
 
@@ -166,12 +167,3 @@ def _check_inputs(layer: Any, leaves: Sequence[Any]) -> None:
                 f"compile(jit_compile=True): XLA takes dense numbers, and {layer.name!r} is called with a "
                 f"{type(leaf).__name__} of {leaf.dtype.name}. Convert it in the data, or leave out jit_compile."
             )
-
-
-def collective_inside(layer: Any) -> UnsupportedError:
-    """The error for a forward pass in which the replicas meet."""
-    return UnsupportedError(
-        f"compile(jit_compile=True): the replicas exchange numbers inside of {layer.name!r}, as BatchNormalization "
-        "with synchronized=True does, and XLA cannot compile that. Leave jit_compile out, set synchronized=False (each "
-        "replica then takes its own statistics), or train on one device."
-    )

@@ -40,26 +40,26 @@ class MultiStepExecutor:
         self._agree = agree
         # Weakly: this object lives as long as the model, and must keep no epoch's data.
         self._feed: Callable[[], BatchIterator | None] = lambda: None
-        self._ahead = 0
+        self._unreported = 0
         self._outputs: Any = None
         self._timed: list[float] = []
         self._most = 1
 
     @property
-    def untold(self) -> int:
+    def unreported(self) -> int:
         """Steps that were executed and that Keras has not asked for yet."""
-        return self._ahead
+        return self._unreported
 
     def __call__(self, feed: BatchIterator, *, watched: bool, most: float = float("inf")) -> Any:
         """The outputs of the next step, or of one up to `most` - 1 steps later unless it is `watched`."""
-        if self._ahead and feed is self._feed():
-            self._ahead -= 1
+        if self._unreported and feed is self._feed():
+            self._unreported -= 1
             return self._outputs
         steps = feed.take(1 if watched else max(1, int(min(self._most, feed.left_of_epoch, most))))
         begun = time.perf_counter()
         self._outputs = self._run(feed, steps)
         self._learn(time.perf_counter() - begun)
-        self._feed, self._ahead = weakref.ref(feed), steps - 1
+        self._feed, self._unreported = weakref.ref(feed), steps - 1
         return self._outputs
 
     def _learn(self, seconds: float) -> None:

@@ -15,8 +15,8 @@ import tensorflow as tf
 from tfdist.checkpoint import CheckpointManager, CheckpointSummary, SavePolicy
 from tfdist.checkpoint.checkpoint_manager import variables_of
 from tfdist.errors import RunDirError
-from tfdist.keras_repairs.base import training_state
 from tfdist.keras_repairs.base.fit_state import fit_state
+from tfdist.keras_repairs.files import training_state
 from tfdist.keras_repairs.files.weights_copy import WeightsCopy
 from tfdist.order.position import START, Position
 from tfdist.runtime import random_state, replica_values
@@ -122,7 +122,7 @@ class CheckpointCallback(keras.callbacks.Callback):
         self._values = {}
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
-        step = batch + 1 + fit_state(self.model).untold_steps
+        step = batch + 1 + fit_state(self.model).unreported_steps
         self._position = dataclasses.replace(self._position, step=step)
         self._logs = _numbers(logs)
         if self._tried_at != self._position and self._schedule.is_due(self._total):

@@ -16,8 +16,8 @@ import tensorflow as tf
 
 from tfdist.checkpoint import CheckpointManager, CheckpointSummary, SavePolicy
 from tfdist.errors import UsageError
-from tfdist.keras_repairs.base import training_state
 from tfdist.keras_repairs.base.fit_state import fit_state
+from tfdist.keras_repairs.files import training_state
 from tfdist.keras_repairs.inputs import data_position
 from tfdist.keras_repairs.inputs.data_position import FitData
 from tfdist.training.checkpoints import callback_state, csv_logger_files

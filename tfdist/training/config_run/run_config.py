@@ -11,7 +11,7 @@ import keras
 from tfdist import data
 from tfdist.checkpoint import CheckpointSummary, SavePolicy
 from tfdist.config import RunConfig, to_dict
-from tfdist.keras_repairs.base.training_state import build
+from tfdist.keras_repairs.files.training_state import build
 from tfdist.launch.environment import Assignment
 from tfdist.launch.worker.config_handover import receive_config
 from tfdist.order.position import Position
