@@ -109,9 +109,9 @@ def _set_up_logging(assignment: Assignment) -> None:
     logger.addHandler(shown)
     if not assignment.verbose:
         log = RunDir(Path(assignment.run_dir)).log_file(assignment.index, assignment.attempt)
-        kept = _WorkerLog(log, delay=True)
-        kept.addFilter(lambda record: record.levelno < logging.WARNING)
-        logger.addHandler(kept)
+        log_handler = _WorkerLog(log, delay=True)
+        log_handler.addFilter(lambda record: record.levelno < logging.WARNING)
+        logger.addHandler(log_handler)
     for handler in logger.handlers:
         handler.setFormatter(logging.Formatter("tfdist: %(message)s"))
 

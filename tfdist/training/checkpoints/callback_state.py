@@ -83,22 +83,22 @@ def write(callbacks: Sequence[Any], states: Mapping[str, Any], arrays: Mapping[s
         The names of states for which there is no callback.
     """
 
-    def whole(value: Any) -> Any:
+    def restored(value: Any) -> Any:
         if isinstance(value, list):
-            return [whole(entry) for entry in value]
+            return [restored(entry) for entry in value]
         if not isinstance(value, dict):
             return value
         if isinstance(value.get(_ARRAY), str):
             array = arrays[value[_ARRAY]]
             return array.view(value[_DTYPE]) if _DTYPE in value else array
         if _PAIRS in value:
-            return {key: whole(entry) for key, entry in value[_PAIRS]}
-        return {key: whole(entry) for key, entry in value.items()}
+            return {key: restored(entry) for key, entry in value[_PAIRS]}
+        return {key: restored(entry) for key, entry in value.items()}
 
     left = dict(states)
     for name, callback, _ in _with_states(callbacks):
         for attribute, value in left.pop(name, {}).items():
-            setattr(callback, attribute, whole(value))
+            setattr(callback, attribute, restored(value))
     return sorted(left)
 
 

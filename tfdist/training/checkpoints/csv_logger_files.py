@@ -34,15 +34,15 @@ def sizes(callbacks: Iterable[Any]) -> list[int | None]:
     return [_size(logger.filename) for logger in _loggers(callbacks)]
 
 
-def cut(callbacks: Iterable[Any], kept: Sequence[int | None], epoch: int) -> None:
+def cut(callbacks: Iterable[Any], saved_sizes: Sequence[int | None], epoch: int) -> None:
     """Cuts the rows of `epoch` and later ones off the ends of files that the loggers have open to append.
 
     Args:
         callbacks: Those of the `fit`, in the order in which `sizes` had them.
-        kept: What `sizes` returned.
+        saved_sizes: What `sizes` returned.
         epoch: At which the training resumes. A file with anything else beyond its size is left as it is.
     """
-    for logger, size in zip(_loggers(callbacks), kept, strict=False):
+    for logger, size in zip(_loggers(callbacks), saved_sizes, strict=False):
         if size is not None:
             try:
                 _cut(logger, size, epoch)
@@ -76,8 +76,8 @@ def _cut(logger: keras.callbacks.CSVLogger, size: int, epoch: int) -> None:
 
 def _is_from(epoch: int, rows: bytes, separator: str, *, has_header: bool) -> bool:
     """Whether all `rows` are of `epoch` or later; an incomplete last one may be of any."""
-    whole = rows.decode(errors="replace").splitlines(keepends=True)
-    if not whole[-1].endswith("\n"):
-        whole.pop()
-    epochs = [row.split(separator, 1)[0] for row in whole[has_header:]]
+    lines = rows.decode(errors="replace").splitlines(keepends=True)
+    if not lines[-1].endswith("\n"):
+        lines.pop()
+    epochs = [row.split(separator, 1)[0] for row in lines[has_header:]]
     return all(text.isdecimal() and int(text) >= epoch for text in epochs)

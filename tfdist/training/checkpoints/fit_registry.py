@@ -113,7 +113,9 @@ class FitRegistry:
     def warn_if_nothing_was_saved(self) -> None:
         """Warns at the end of a script that called no `fit`; on the chief."""
         if self._is_chief and self._default_options is not None and not self._numbers:
-            _log.warning("Nothing was kept of this script: checkpoints are made of Keras's fit, which it did not call.")
+            _log.warning(
+                "Nothing of this script was saved: checkpoints are made of Keras's fit, which it did not call."
+            )
 
     def _next_fit(self, options: CheckpointOptions) -> RegisteredFit:
         """The next `fit` of a directory, with the checkpoint that it resumes from."""
@@ -136,7 +138,7 @@ class FitRegistry:
             self._remove_all(checkpoints)
         if resumed is None and is_first and options.resume == "must":
             raise RunDirError(
-                f"There is nothing to resume in {checkpoints.folder}. Expected a checkpoint that is whole in it. "
+                f"There is nothing to resume in {checkpoints.folder}. Expected a complete checkpoint in it. "
                 "Received: --resume must. Give the directory of the run to resume, or begin with --resume auto."
             )
         return RegisteredFit(number, options, checkpoints, self._mark, resumed)
@@ -168,9 +170,7 @@ class FitRegistry:
         if not self._is_chief:
             return
         workers = worker_count(self._strategy)
-        note_resume(
-            fit.options.run, resumed, workers=workers, replicas=replicas, attempt=self._attempt, fit=fit.number
-        )
+        note_resume(fit.options.run, resumed, workers=workers, replicas=replicas, attempt=self._attempt, fit=fit.number)
         place = f"after step {resumed.total:,} (epoch {resumed.epoch + 1}, {resumed.step:,} batches done)"
         change = change_of(resumed, replicas)
         print(f"tfdist: fit {fit.number + 1} resumes {place}{change}", file=sys.stderr, flush=True)

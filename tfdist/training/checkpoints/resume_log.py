@@ -41,7 +41,7 @@ def note_resume(
     try:
         atomic_files.write_text(run.resumes_file, _before(run) + json.dumps(line) + "\n", durable=False)
     except (RunDirError, OSError, ValueError) as error:
-        _log.warning("%s is not kept up: %s", run.resumes_file, error)
+        _log.warning("%s misses a resume: %s", run.resumes_file, error)
 
 
 def _before(run: RunDir) -> str:

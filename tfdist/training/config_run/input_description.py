@@ -1,4 +1,4 @@
-"""Describes the input of a config: what its samples go through, as far as the config and its functions tell."""
+"""Describes the input of a config: what its samples go through, from the config and the graphs of its functions."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ MUCH_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class InputWait:
-    """One stretch of training.
+    """The wait of an interval of training.
 
     Attributes:
         seconds: Seconds that its steps took.
@@ -39,7 +39,7 @@ class InputWait:
 
 
 class InputWaitClock:
-    """Measures a stretch of steps.
+    """Measures the wait of an interval of steps.
 
     Args:
         fetched: Seconds that training steps have waited for data since the process began.
@@ -57,7 +57,7 @@ class InputWaitClock:
         self.begin()
 
     def begin(self) -> None:
-        """The stretch begins."""
+        """Begins the interval."""
         self._fetched_before = self._fetched()
         self._begun = self._last = (self._clock(), self._cpu())
 
@@ -66,7 +66,7 @@ class InputWaitClock:
         self._last = (self._clock(), self._cpu())
 
     def end(self) -> InputWait:
-        """What the stretch amounts to, which ended with the last step."""
+        """The wait of the interval, which ended with the last step."""
         seconds, cpu = (last - begun for last, begun in zip(self._last, self._begun, strict=True))
         seconds = max(seconds, 1e-9)
         return InputWait(seconds, self._fetched() - self._fetched_before, cpu / seconds)

@@ -22,9 +22,7 @@ class ProgressCallback(keras.callbacks.Callback):
 
     ignores_batches = True
 
-    def __init__(
-        self, epochs: int, samples: int, before: int = 0, fetched: Callable[[], float] = lambda: 0.0
-    ) -> None:
+    def __init__(self, epochs: int, samples: int, before: int = 0, fetched: Callable[[], float] = lambda: 0.0) -> None:
         super().__init__()
         self._epochs = epochs
         self._samples = samples

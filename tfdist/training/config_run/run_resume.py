@@ -75,8 +75,8 @@ def find_run_start(session: LaunchedSession, assignment: Assignment, config: Run
     if found is None:
         if wanted == "must":
             raise RunDirError(
-                f"There is nothing to resume in the run directory {session.run}. Expected a checkpoint that is whole "
-                "in it. Give the --run-dir of the run to resume, or begin a new one with --resume auto."
+                f"There is nothing to resume in the run directory {session.run}. Expected a complete "
+                "checkpoint in it. Give the --run-dir of the run to resume, or begin a new one with --resume auto."
             )
         _log.info("no checkpoint yet in %s: the run begins", checkpoints.folder)
         return RunStart(checkpoints)

@@ -1,4 +1,4 @@
-"""What a worker is doing and has spent its time on, from the events it is told of. Pure: it is told the time, too."""
+"""Activity of a worker: what it is doing and has spent its time on. Pure: every event comes with its time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tracker of a worker's activity: the main thread tells it what it does, heartbeat and ledger read it."""
+"""Tracker of a worker's activity: the main thread notes what it does, heartbeat and ledger read it."""
 
 from __future__ import annotations
 
@@ -202,6 +202,6 @@ def _set(events: list[threading.Event]) -> None:
 
 
 def _steady_clock() -> Callable[[], float]:
-    """Seconds since 1970 by a clock that nobody sets while the process lives."""
+    """Seconds since 1970 by a clock that is not adjusted while the process lives."""
     offset = time.time() - time.monotonic()
     return lambda: offset + time.monotonic()

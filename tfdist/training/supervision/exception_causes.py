@@ -52,13 +52,13 @@ def _memory_error_in(error: BaseException) -> TfdistError | None:
     if not (type(error).__module__.startswith("tensorflow.") and type(error).__name__ == "ResourceExhaustedError"):
         return None
     lines = str(error).splitlines()
-    told = next((line for line in lines if any(words in line.lower() for words in _NO_MEMORY)), None)
-    if told is None:
+    text = next((line for line in lines if any(words in line.lower() for words in _NO_MEMORY)), None)
+    if text is None:
         return None
     return DeviceMemoryError(
         "A device of this worker ran out of memory. Use a smaller global batch (data.batch_size in a config, "
         "batch_size in a script) or more replicas, mixed precision (precision: mixed_bfloat16), or a larger "
-        f"--memory-limit where one is set; another process on the device counts, too. TensorFlow says: {told.strip()}"
+        f"--memory-limit where one is set; another process on the device counts, too. TensorFlow says: {text.strip()}"
     )
 
 

@@ -1,4 +1,4 @@
-"""Seconds of a process by what they were spent on. Pure: it is told the time."""
+"""Tally of a process's seconds by what they were spent on. Pure: every call comes with its time."""
 
 from __future__ import annotations
 

@@ -161,7 +161,7 @@ def test_logs_that_keras_would_replace_are_appended_to(tmp_path: Path, found: di
 
 
 @pytest.mark.usefixtures("found")
-def test_a_script_without_a_fit_is_told_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_script_without_a_fit_is_warned(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "tfdist"):
         registry = registry_of(tmp_path)
         resumed(registry)
@@ -169,4 +169,4 @@ def test_a_script_without_a_fit_is_told_so(tmp_path: Path, caplog: pytest.LogCap
         FitRegistry(tf.distribute.get_strategy(), None).warn_if_nothing_was_saved()
         assert caplog.text == ""
         registry_of(tmp_path).warn_if_nothing_was_saved()
-    assert "Nothing was kept of this script" in caplog.text
+    assert "Nothing of this script was saved" in caplog.text

@@ -44,7 +44,7 @@ def test_a_disk_that_cannot_be_written_costs_the_line_alone(tmp_path: Path, capl
     (tmp_path / "file").write_text("")
     with caplog.at_level(logging.WARNING, "tfdist"):
         note_resume(RunDir(tmp_path / "file" / "run"), SUMMARY, workers=1, replicas=1, attempt=0)
-    assert "is not kept up" in caplog.text
+    assert "misses a resume" in caplog.text
 
 
 def test_what_cannot_be_read_is_not_replaced(
@@ -64,7 +64,7 @@ def test_what_cannot_be_read_is_not_replaced(
     with monkeypatch.context() as patch, caplog.at_level(logging.WARNING, "tfdist"):
         patch.setattr(Path, "read_text", fail)
         note_resume(run, SUMMARY, workers=3, replicas=6, attempt=2)
-    assert "is not kept up" in caplog.text
+    assert "misses a resume" in caplog.text
     assert run.resumes_file.read_text() == before
 
 
