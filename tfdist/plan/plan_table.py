@@ -74,10 +74,10 @@ def _source(plan: DataPlan, source: SourcePlan) -> Iterator[str]:
 def _shuffle(source: SourcePlan) -> str:
     sequence = source.sizes.sequence
     if sequence is None:
-        return "all samples, anew in every epoch" if source.shuffle else "no, always in the order of the files"
+        return "all samples, in a new order every epoch" if source.shuffle else "no, always in the order of the files"
     if not source.shuffle:
         return "no, always the same order, in which each batch takes of all files that are read at the same time"
-    return f"the files, and their samples in windows of {sequence.lanes.window:,}, anew in every epoch"
+    return f"the files, and their samples in windows of {sequence.lanes.window:,}, in a new order every epoch"
 
 
 def _sequence(source: SourcePlan, sequence: SequentialRead) -> str:
@@ -90,8 +90,8 @@ def _resume(sequence: SequentialRead) -> str:
     """The cost of resuming within an epoch."""
     largest = max(sequence.lanes.counts)
     return (
-        f"within an epoch, the files that it goes on in are read from their beginnings: up to {largest:,} samples of "
-        f"each of {format_count(sequence.lanes.number, 'file')} are read over"
+        f"within an epoch, unfinished files are read again from their beginnings: up to {largest:,} samples of each of "
+        f"{format_count(sequence.lanes.number, 'file')} are skipped"
     )
 
 
@@ -155,7 +155,7 @@ def _reads(source: SourcePlan, reading: WorkerReads) -> str:
         return _reads_in_sequence(source, reading)
     files = reading.files
     if len(files) == len([file for file in source.sizes.files if file.size]):
-        how = ", other records in every epoch" if source.shuffle else ", the same records in every epoch"
+        how = ", different records every epoch" if source.shuffle else ", the same records every epoch"
         return f"{'all files' if len(files) > 1 else names[0]}{how}"
     if len(files) <= _MOST_NAMES:
         return ", ".join(names[place] for place in files) or "nothing"
@@ -165,7 +165,7 @@ def _reads(source: SourcePlan, reading: WorkerReads) -> str:
 def _reads_in_sequence(source: SourcePlan, reading: WorkerReads) -> str:
     if source.shuffle:
         part = reading.bytes / max(source.sizes.size, 1)
-        return f"about {part:.0%} of all bytes, other files in every epoch"
+        return f"about {part:.0%} of all bytes, different files every epoch"
     return f"{format_count(len(reading.files), 'file')}, from the beginning to the end"
 
 

@@ -71,8 +71,8 @@ def _seed(plan: DataPlan) -> Iterator[PlanWarning]:
         yield PlanWarning(
             "no-seed",
             "seed",
-            "none is set: it is drawn when the run starts, and no other run has the same weights and orders. Set seed, "
-            "or take the one that the run writes into its config.yaml.",
+            "none is set: it is drawn when the run starts, and no other run has the same weights and order. Set seed, "
+            "or reuse the one that the run writes into its config.yaml.",
         )
 
 
@@ -81,8 +81,8 @@ def _random(source: SourcePlan) -> Iterator[PlanWarning]:
         yield PlanWarning(
             "random-parse",
             source.key,
-            f"its function draws random numbers with {', '.join(source.sizes.random_calls)}: other ones in every run, "
-            "for every number of workers and after every resume. Use tf.image.stateless_random_* and "
+            f"its function draws random numbers with {', '.join(source.sizes.random_calls)}: they differ in every run, "
+            "with the number of workers and after every resume. Use tf.image.stateless_random_* and "
             "tf.random.stateless_* with a seed that comes from the record, or augment, which is given one.",
         )
 
@@ -95,7 +95,7 @@ def _whole(plan: DataPlan, source: SourcePlan) -> Iterator[PlanWarning]:
             source.key,
             f"each of the {plan.layout.workers:,} workers reads all of it and holds {format_bytes(held)} in memory, "
             f"{format_bytes(held * plan.layout.workers)} together. `tfdist data shard` makes TFRecord files of it, of "
-            "which each worker reads its own records alone.",
+            "which each worker reads only its own records.",
         )
 
 
@@ -110,9 +110,9 @@ def _sequence(plan: DataPlan, source: SourcePlan) -> Iterator[PlanWarning]:
             "few-files",
             source.key,
             f"{format_count(files, 'file')} {sequence.why}, {lanes.number:,} read at the same time, for {workers:,} "
-            "workers: the records are dealt, and each worker reads over those of the others. Together they read "
-            f"{format_bytes(read)} an epoch of the {format_bytes(size)} that there are. Write as many files as workers "
-            "or more, or files that are local and not compressed, of which each worker reads its own records alone.",
+            "workers: the records are dealt, and each worker reads and skips those of the others. Together they "
+            f"read {format_bytes(read)} an epoch for {format_bytes(size)} of data. Write at least as many files as "
+            "workers, or files that are local and not compressed, of which each worker reads only its own records.",
         )
     largest = max(file.samples for file in source.sizes.files)
     if source.shuffle and lanes.window < largest:
@@ -120,8 +120,8 @@ def _sequence(plan: DataPlan, source: SourcePlan) -> Iterator[PlanWarning]:
             "small-buffer",
             source.key,
             f"the shuffle buffer has room for {lanes.window:,} samples of each of the {lanes.number:,} files that are "
-            f"read at the same time, and the largest has {largest:,}: its records are mixed within stretches of "
-            f"{lanes.window:,} alone. Set shuffle_buffer to {largest * lanes.number:,} for whole files, or write files "
+            f"read at the same time, and the largest has {largest:,}: its records are mixed only within windows "
+            f"of {lanes.window:,}. Set shuffle_buffer to {largest * lanes.number:,} for whole files, or write files "
             "in a random order.",
         )
 
@@ -131,9 +131,9 @@ def _shares(plan: DataPlan, source: SourcePlan) -> Iterator[PlanWarning]:
         yield PlanWarning(
             "own-shares",
             source.key,
-            f"each of the {plan.layout.workers:,} workers takes its own data, as sharding: none says, and only that of "
-            "this machine was looked at: samples and steps are planned as if all had as much. The workers agree on the "
-            "numbers when the run starts.",
+            f"each of the {plan.layout.workers:,} workers has its own data (sharding: none), and only that of this "
+            "machine was read: samples and steps are planned as if all had as much. The workers agree on the numbers "
+            "when the run starts.",
         )
 
 

@@ -27,8 +27,8 @@ data.train: tfrecord, 2 files, 3.30 kB
   /data/1.tfrecord         3     300 B
 
   reads      samples     bytes   of
-  worker 0        17   1.70 kB   all files, the same records in every epoch
-  worker 1        16   1.60 kB   all files, the same records in every epoch
+  worker 0        17   1.70 kB   all files, the same records every epoch
+  worker 1        16   1.60 kB   all files, the same records every epoch
 
 warning uneven-replicas: data.batch_size: 10 samples on 4 replicas are 2 or 3 each, and all wait for the largest: a step
   takes about 20% more than an even one would. The numbers stay exact. 12 samples would be even."""
@@ -55,8 +55,8 @@ def test_a_worker_that_reads_few_of_the_files_has_them_named() -> None:
 def test_a_shuffled_order_and_a_single_file() -> None:
     text = render(plan(source(50), shuffle=True, seed=None, validation=source(20, estimated=True)))
     assert "data.train: tfrecord, /data/0.tfrecord, 5.00 kB\n" in text
-    assert "  shuffle        all samples, anew in every epoch\n" in text
-    assert "0.tfrecord, other records in every epoch" in text
+    assert "  shuffle        all samples, in a new order every epoch\n" in text
+    assert "0.tfrecord, different records every epoch" in text
     assert "  seed           drawn when the run starts\n" in text
     assert "  last batch     as large as the others\n" in text
     assert "at least 6.00 kB a worker" in text

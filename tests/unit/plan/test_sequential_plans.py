@@ -33,9 +33,7 @@ def warned(made: DataPlan) -> dict[str, str]:
     batch_size=st.integers(1, 90),
     workers=st.integers(1, 5),
 )
-def test_a_worker_reads_whole_files_and_trains_on_its_part(
-    counts: list[int], batch_size: int, workers: int
-) -> None:
+def test_a_worker_reads_whole_files_and_trains_on_its_part(counts: list[int], batch_size: int, workers: int) -> None:
     sizes = packed(*counts)
     order, steps = LaneOrder(Lanes.of(tuple(counts)), batch_size), EpochSteps(sum(counts), batch_size, workers)
     file_of = np.repeat(np.arange(len(counts)), counts)
@@ -55,7 +53,7 @@ def test_one_file_is_read_by_every_worker() -> None:
     made = plan(packed(800), 80, ClusterSize(8, 8))
     assert [reading.bytes for reading in made.train.worker_reads] == [80_000] * 8
     assert [reading.samples for reading in made.train.worker_reads] == [100] * 8
-    assert "Together they read 640 kB an epoch of the 80.0 kB that there are" in warned(made)["few-files"]
+    assert "Together they read 640 kB an epoch for 80.0 kB of data" in warned(made)["few-files"]
 
 
 def test_the_samples_of_each_file_are_those_of_the_workers_part_of_a_batch() -> None:
@@ -85,12 +83,14 @@ def test_shares_are_planned_as_if_all_had_as_much() -> None:
     assert warned(plan(source(30, shares=True))) == {}, "one worker has all of it"
 
 
-@pytest.mark.parametrize(("shuffle", "text"), [(True, "in windows of 200, anew"), (False, "no, always the same order")])
+@pytest.mark.parametrize(
+    ("shuffle", "text"), [(True, "windows of 200, in a new"), (False, "no, always the same order")]
+)
 def test_the_table_says_what_reading_in_sequence_costs(shuffle: bool, text: str) -> None:
     shown = " ".join(render(plan(packed(500, 90, 10, most=2, buffer=400), shuffle=shuffle)).split())
     assert text in shown
     assert "in sequence GZIP-compressed: 2 of 3 files at the same time, from the beginning" in shown
-    assert "up to 500 samples of each of 2 files are read over" in shown
+    assert "up to 500 samples of each of 2 files are skipped" in shown
 
 
 def test_for_machines() -> None:
