@@ -23,7 +23,7 @@ class ExitDiagnosis:
 
     Args:
         run: Where workers write their error files.
-        count: Returns the processes that the kernel has killed for want of memory.
+        count: Counts the processes that the kernel has killed because memory was full.
     """
 
     def __init__(self, run: RunDir, count: Callable[[], OomKillCount] = OomKillCount.now) -> None:
@@ -90,7 +90,7 @@ def from_signal(index: int, number: int, *, out_of_memory: bool | None = None, *
             **process,
         )
     if number == signal.SIGKILL:
-        hint = " (by somebody on purpose: the kernel has killed nothing for want of memory)"
+        hint = " (by somebody on purpose: the kernel has killed no process for lack of memory)"
         if out_of_memory is None:
             hint = " (if nobody did so on purpose, the machine may have run out of memory: see `dmesg`)"
     elif number in (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE):

@@ -10,7 +10,7 @@ _ROOT = Path("/")
 
 @dataclass(frozen=True)
 class OomKillCount:
-    """How many processes the kernel has killed for want of memory, on this machine and in this control group.
+    """How many processes the kernel has killed because memory was full, on this machine and in this control group.
 
     Attributes:
         machine: Since the machine started; None where the kernel does not count them.

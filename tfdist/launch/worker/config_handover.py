@@ -1,4 +1,4 @@
-"""Handover of the config from a launcher to its workers, which inherit it as an open file in memory.
+"""Handover of the config from a launcher to its workers, which inherit it as an open file without a name.
 
 A launcher reads the config file once, when it starts. An edit of the file after that affects the next job only.
 
@@ -13,9 +13,9 @@ A launcher reads the config file once, when it starts. An edit of the file after
 - The chief writes the config into the run directory, as `config.yaml`, once the run begins or resumes with it. No
   worker reads that file.
 
-A file in memory has no size limit, unlike an environment variable (128 KiB on Linux), exists before the worker starts,
-and cannot be edited. It is pickled, which is safe here: both ends run the same installation of tfdist, and no other
-process can write to it.
+Such a file has no size limit, unlike an environment variable (128 KiB on Linux), exists before the worker starts, and
+cannot be edited. It is pickled, which is safe here: both ends run the same installation of tfdist, and no other process
+can open it. (`os.memfd_create` would do, but many builds of Python lack it.)
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tfdist.errors import UsageError
+from tfdist.rundir.atomic_files import write_error
 
 if TYPE_CHECKING:
     from tfdist.config import RunConfig
@@ -34,13 +35,25 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def handed_over(config: RunConfig | None) -> Iterator[int | None]:
-    """While entered, holds the config for workers to inherit. Yields the file's descriptor, None without a config."""
+    """While entered, holds the config for workers to inherit. Yields the file's descriptor, None without a config.
+
+    Raises:
+        RunDirError: No directory for temporary files can be written.
+    """
     if config is None:
         yield None
         return
-    with open(os.memfd_create("tfdist-config"), "wb") as file:
-        pickle.dump(config, file)
-        file.flush()
+    # Imported here: scripts have no config, and their launcher need not load it.
+    import tempfile
+
+    with contextlib.ExitStack() as stack:
+        try:
+            file = stack.enter_context(tempfile.TemporaryFile(buffering=0))
+            left = memoryview(pickle.dumps(config))
+            while left:
+                left = left[file.write(left) :]
+        except OSError as error:
+            raise write_error(tempfile.gettempdir(), error, "TMPDIR") from error
         yield file.fileno()
 
 

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.disks import small_disk
 from tfdist.config import RunConfig, load_config
-from tfdist.errors import UsageError
+from tfdist.errors import RunDirError, UsageError
 from tfdist.launch.worker.config_handover import handed_over, receive_config
 
 CONFIG = """
@@ -43,6 +45,22 @@ def test_it_may_be_larger_than_a_variable_of_the_environment(config: RunConfig) 
     with handed_over(large) as fd:
         assert fd is not None
         assert receive_config(os.dup(fd)) == large
+
+
+def test_without_a_directory_for_temporary_files_there_is_an_error(
+    config: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "absent"))
+    with pytest.raises(RunDirError, match=r"absent could not be written.* Choose another TMPDIR"), handed_over(config):
+        pass
+
+
+def test_a_full_disk_is_an_error(config: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    large = replace(config, model=replace(config.model, args={"text": "x" * 100_000}))
+    with small_disk(tmp_path / "disk", "16k") as disk:
+        monkeypatch.setattr(tempfile, "tempdir", str(disk))
+        with pytest.raises(RunDirError, match="The disk is full: .* TMPDIR on another disk"), handed_over(large):
+            pass
 
 
 def test_a_script_has_none() -> None:
