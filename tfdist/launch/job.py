@@ -13,10 +13,10 @@ from tfdist.cluster.membership import Membership
 from tfdist.errors import TfdistError
 from tfdist.launch.agent.dependencies import Dependencies
 from tfdist.launch.agent.failure_diagnosis import from_start
-from tfdist.launch.agent.job_phases import JobLifecycle, JobPhase
 from tfdist.launch.agent.launcher_effects import LauncherEffects
 from tfdist.launch.agent.worker_group import WorkerGroup
 from tfdist.launch.environment import Assignment, check_keras, read_token
+from tfdist.launch.job_phases import JobLifecycle, JobPhase
 from tfdist.launch.job_spec import JobSpec
 from tfdist.launch.logs.terminal import STDERR, STDOUT, Terminal
 from tfdist.launch.network_isolation import enter_network

@@ -12,7 +12,7 @@ class JobState(JsonRecord):
     """The phase that a job is in, as the run directory's `job_file` has it.
 
     Attributes:
-        phase: A value of `tfdist.launch.agent.job_phases.JobPhase`.
+        phase: A value of `tfdist.launch.job_phases.JobPhase`.
         attempt: Which start of the workers this is, from 0.
         host: The machine of the launcher that writes it.
         pid: That launcher's process id.

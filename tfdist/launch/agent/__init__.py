@@ -1,7 +1,7 @@
 """The agent: starts this launcher's workers, watches them, and ends or restarts them together.
 
-- the job: `job_phases` are its phases, `worker_group` runs it, an `attempt` is one start of all workers, `dependencies`
-  is what both use and `launcher_effects` what they do on this machine
+- `worker_group` runs the job, an `attempt` is one start of all workers, `dependencies` is what both use and
+  `launcher_effects` what they do on this machine
 - an attempt ends: `exit_policy` decides when workers are done, `process_termination` ends their processes, and
   `restart_policy` decides whether there is another attempt
 - it stops: `coordinated_stop`, after the same batch on all workers

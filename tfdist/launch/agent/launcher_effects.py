@@ -7,9 +7,9 @@ from collections.abc import Collection, Mapping, Sequence
 
 from tfdist.errors import RunDirError
 from tfdist.launch.agent.failure_diagnosis import ExitDiagnosis
-from tfdist.launch.agent.job_phases import JobPhase
 from tfdist.launch.agent.stragglers import Stragglers
 from tfdist.launch.environment import Assignment
+from tfdist.launch.job_phases import JobPhase
 from tfdist.launch.job_spec import JobSpec
 from tfdist.launch.logs.terminal import Terminal
 from tfdist.launch.peers.coordinator import Coordinator

@@ -8,10 +8,10 @@ from dataclasses import replace
 from tfdist.launch.agent.attempt import GroupAttempt
 from tfdist.launch.agent.dependencies import Dependencies
 from tfdist.launch.agent.first_failure import first_to_last
-from tfdist.launch.agent.job_phases import JobLifecycle, JobPhase
 from tfdist.launch.agent.process_termination import SETTLE_SECONDS
 from tfdist.launch.agent.restart_policy import RestartAfter, RestartPolicy
 from tfdist.launch.environment import Assignment
+from tfdist.launch.job_phases import JobLifecycle, JobPhase
 from tfdist.launch.peers.messages import AttemptEnded, Event, GiveUp, Hold, Restart, Stop, StopRequested
 from tfdist.launch.run_result import RunResult
 from tfdist.launch.signals import describe_signal

@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from tfdist.errors import RunDirError
-from tfdist.launch.agent.job_phases import JobPhase
 from tfdist.launch.environment import Assignment
+from tfdist.launch.job_phases import JobPhase
 from tfdist.launch.run_dir.run_location import RunLocation
 from tfdist.rundir.atomic_files import write_json
 from tfdist.rundir.failure import Failure

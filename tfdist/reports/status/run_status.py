@@ -6,8 +6,8 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from tfdist.launch.agent.job_phases import JobPhase
 from tfdist.launch.agent.stragglers import STEPS, WorkerLag, lags
+from tfdist.launch.job_phases import JobPhase
 from tfdist.rundir.failure import Failure
 from tfdist.rundir.process_presence import Presence
 from tfdist.rundir.snapshot import Snapshot

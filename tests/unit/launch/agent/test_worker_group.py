@@ -11,8 +11,8 @@ import pytest
 
 from tests.unit.launch.fakes import Stage, assignments, beat, stage
 from tfdist.launch.agent.failure_diagnosis import from_signal
-from tfdist.launch.agent.job_phases import JobLifecycle, JobPhase
 from tfdist.launch.agent.worker_group import WorkerGroup
+from tfdist.launch.job_phases import JobLifecycle, JobPhase
 from tfdist.launch.peers.messages import AttemptEnded, GiveUp, Hold, Restart, Stop, StopRequested, WorkerDone
 from tfdist.launch.run_result import RunResult
 from tfdist.rundir.failure import Failure

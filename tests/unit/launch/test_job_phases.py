@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfdist.launch.agent.job_phases import JobLifecycle, JobPhase, check_transition
+from tfdist.launch.job_phases import JobLifecycle, JobPhase, check_transition
 
 GOOD = "starting forming running stopping restarting running stopping done"
 
