@@ -1,4 +1,4 @@
-"""Checkpoints that are written while the training goes on: what becomes of the training."""
+"""Checkpoints that are written in the background: what becomes of the training meanwhile."""
 
 from __future__ import annotations
 

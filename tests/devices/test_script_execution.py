@@ -1,4 +1,4 @@
-"""A process that a script forks ends as the script says, and is not taken for the worker."""
+"""A process that a script forks ends as the script says, and does not continue as the worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a traced run notes, and where it finds the checkpoints that it has made."""
+"""Which checkpoint of a traced run is the furthest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What callbacks know, through JSON and arrays into other callbacks of the same kinds."""
+"""The state of callbacks, through JSON and arrays into other callbacks of the same kinds."""
 
 from __future__ import annotations
 

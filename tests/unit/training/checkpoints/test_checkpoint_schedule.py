@@ -1,4 +1,4 @@
-"""When the workers of a training take the next checkpoint to be due."""
+"""The steps at which the workers of a training find a checkpoint due."""
 
 from __future__ import annotations
 

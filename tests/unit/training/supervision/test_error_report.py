@@ -1,4 +1,4 @@
-"""What a worker leaves of the error that ends it."""
+"""What a worker writes of the error that ends it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the workers of a training do together about one checkpoint: the chief decides, and all ask one another alike."""
+"""The workers of a training make each checkpoint together: the chief decides, and all run the same collectives."""
 
 from __future__ import annotations
 

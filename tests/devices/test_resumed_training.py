@@ -1,4 +1,4 @@
-"""A training that ends anywhere and goes on from its checkpoint in another `fit`, on as many devices or on others."""
+"""A training that ends anywhere and resumes from its checkpoint in another `fit`, on as many devices or on others."""
 
 from __future__ import annotations
 
