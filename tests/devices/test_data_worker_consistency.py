@@ -52,7 +52,7 @@ def test_the_same_data_is_dealt(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_other_data_is_not_dealt_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
     as_worker_0_of_2(monkeypatch, found(numbered(5, 5)))
-    with pytest.raises(DataError, match="what is in them is not.* sharding: none"):
+    with pytest.raises(DataError, match="their content is not.* sharding: none"):
         agreed(lambda: numbered(0, 5))
 
 

@@ -206,7 +206,7 @@ def test_a_checkpoint_that_has_gone_meanwhile_is_told(url: str) -> None:
     checkpoints = CheckpointManager(url, RetentionPolicy(2), tf.distribute.get_strategy())
     assert checkpoints.latest() is not None
     tf.io.gfile.rmtree(url)
-    with pytest.raises(RunDirError, match="replicas.npz of the checkpoint .* has gone since it was looked at"):
+    with pytest.raises(RunDirError, match="replicas.npz of the checkpoint .* has disappeared since it was checked"):
         checkpoints.replica_values()
 
 

@@ -127,7 +127,7 @@ def other_bytes(file: Path, digest: FileDigest) -> str | None:
     """What is wrong with a file's size or bytes, all of which are read."""
     wrong = wrong_size(file, digest)
     if wrong is None and checksum(file) != digest.checksum:
-        return f"the checksum of {file.name} is not the one that was written down"
+        return f"the checksum of {file.name} is wrong"
     return wrong
 
 

@@ -198,7 +198,7 @@ class CheckpointManager:
                 summary = json.loads((entry.path / SUMMARY).read_bytes())
                 return json.dumps({"path": str(entry.path), "summary": summary})
             _log.warning(
-                "The checkpoint %s is damaged: %s. It is passed over for the one before it.", entry.path, fault
+                "The checkpoint %s is damaged: %s. The one before it is taken.", entry.path, fault
             )
         return ""
 
@@ -214,7 +214,7 @@ class CheckpointManager:
             for path in paths:
                 if not file_from_chief(f"{self._restored_from}/{path.name}", path, self._strategy):
                     raise RunDirError(
-                        f"{path.name} of the checkpoint {self._restored_from} has gone since it was looked at. "
+                        f"{path.name} of the checkpoint {self._restored_from} has disappeared since it was checked. "
                         "Expected that nothing removes the checkpoints of a run that resumes. Run the command again."
                     )
             yield paths

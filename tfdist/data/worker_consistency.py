@@ -97,12 +97,12 @@ def check_same(found: Sequence[Fingerprint]) -> None:
     told = "; ".join(f"worker {worker} has {found[worker]}" for worker in shown)
     more = f"; and {len(others) - _TOLD + 1} more that differ from worker 0" if len(others) >= _TOLD else ""
     same = len({(fingerprint.samples, fingerprint.parts) for fingerprint in found}) == 1
-    alike = " Their names and numbers are the same, and what is in them is not." if same else ""
+    alike = " Their names and numbers are the same, but their content is not." if same else ""
     workers = len(found)
     raise DataError(
         f"The workers see different data: {told}{more}.{alike} It looks as if each worker's data were its own share "
-        f"already: dealt to the workers once more, each would train on 1/{workers * workers} of all samples and not on "
-        f"1/{workers}. If it is, say so with sharding: none in the data's section of the config (in Python "
+        f"already: if it were dealt to the workers once more, each would train on 1/{workers * workers} of all samples "
+        f"and not on 1/{workers}. If it is, say so with sharding: none in the data's section of the config (in Python "
         'sharding="none"). If it is not, give every worker the same files with the same content.'
     )
 

@@ -196,7 +196,7 @@ def test_export_weights(run: RunDir, tmp_path: Path) -> None:
     assert checkpoints("export", run, str(target), "--step", "15").exit_code == 0
     assert target.read_bytes() == (folder_of(run, 15) / "model.weights.h5").read_bytes()
     result = checkpoints("export", run, str(target))
-    assert result.exit_code == 2 and "is there already" in result.stderr
+    assert result.exit_code == 2 and "exists already" in result.stderr
 
 
 def test_an_unreadable_checkpoint_is_not_blamed_on_the_exported_file(

@@ -21,7 +21,7 @@ def test_the_same_data_is_no_reason_to_stop() -> None:
         ([ONE, OTHER], ["worker 0 has 1 file (a), 10 samples; worker 1 has 2 files (b, c), 7 samples.", "1/4 of all"]),
         ([ONE, ONE, OTHER], ["worker 0 has 1 file (a), 10 samples; worker 2 has", "1/9 of all samples and not on 1/3"]),
         ([ONE] + [OTHER] * 5, ["worker 3 has", "and 2 more that differ from worker 0"]),
-        ([ONE, Fingerprint(10, "1 file (a)", 2)], ["Their names and numbers are the same, and what is in them is not"]),
+        ([ONE, Fingerprint(10, "1 file (a)", 2)], ["Their names and numbers are the same, but their content is not"]),
     ],
 )
 def test_data_that_looks_sharded_already(found: list[Fingerprint], parts: list[str]) -> None:

@@ -38,11 +38,11 @@ def export(run: RunDir, entry: CheckpointEntry, target: Path, *, load_model: Cal
     is_model = target.name.endswith(_MODEL_SUFFIX)
     if not is_model and not target.name.endswith(_WEIGHTS_SUFFIX):
         raise UsageError(
-            f"DEST must say by its ending what it is. Expected a file *{_WEIGHTS_SUFFIX} for the weights, or "
+            f"The ending of DEST says what to write. Expected a file *{_WEIGHTS_SUFFIX} for the weights, or "
             f"*{_MODEL_SUFFIX} for the whole model of a run from a config. Received: {target}"
         )
     if target.exists() or target.is_symlink():
-        raise UsageError(f"{target} is there already, and is never replaced. Choose another DEST, or remove it first.")
+        raise UsageError(f"{target} exists already, and is never replaced. Choose another DEST, or remove it first.")
     damaged = damages(entry)
     if damaged:
         raise DataError(

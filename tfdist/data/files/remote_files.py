@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any, Protocol
 
 from tfdist.data.files.file_patterns import FilePatterns, matching
-from tfdist.data.random_access.index_files import FileStamp
+from tfdist.data.files.file_stamps import FileStamp
 from tfdist.errors import DataError
 
 _SCHEME = "://"

@@ -190,8 +190,8 @@ def _place(name: str, places: Mapping[str, Sequence[int]], path: Path) -> int:
     if found:
         numbers = ", ".join(str(place + 1) for place in found)
         raise DataError(
-            f"{path} has {len(found)} columns named {name!r} ({numbers}). Expected a name of its own for each column "
-            "that is read. Rename them, or name the columns that are to be read and leave these out."
+            f"{path} has {len(found)} columns named {name!r} ({numbers}). Expected a unique name for each column that "
+            "is read. Rename them, or list the columns that are to be read without these."
         )
     near = difflib.get_close_matches(name, places, n=1)
     hint = f" Did you mean {near[0]}?" if near else ""

@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from tfdist.data.files.file_stamps import changed_error
 from tfdist.data.files.remote_files import stamp_of
 from tfdist.data.fingerprints import Fingerprint, of_arrays
 from tfdist.data.ops.sample_batches import by_python, read_batches
@@ -55,10 +56,7 @@ class MappedSamples:
         # Before each batch: reading past the end of a file that became shorter would kill the process.
         for path, stamp in self._stamps.items():
             if stamp_of(path) != stamp:
-                raise DataError(
-                    f"{path} changed while the run was using it. Expected files that stay as they are until the run "
-                    "ends. Start again once it is written."
-                )
+                raise changed_error(path)
         return [_rows(array, indices, spec.dtype) for array, spec in zip(self._arrays, self._specs, strict=True)]
 
 

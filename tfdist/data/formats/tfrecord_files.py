@@ -81,7 +81,7 @@ def open_tfrecords(
     if on_corrupt == "skip":
         raise DataError(
             f"on_corrupt: skip was asked for, and {names[0]} is {_why(compression)}: it is read in sequence, and "
-            "behind what is corrupt nothing is found again. Use on_corrupt: stop, or files that are local and not "
+            "no record is found after a corrupt one. Use on_corrupt: stop, or files that are local and not "
             "compressed."
         )
     return SequentialTFRecordReader(names, shuffle_buffer, interleave)

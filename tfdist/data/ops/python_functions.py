@@ -85,7 +85,7 @@ def _weakly(function: CountedCalls) -> Callable[..., Any]:
     def call(*args: Any) -> Any:
         function = reference()
         if function is None:
-            raise RuntimeError("The dataset that this batch was to come from is gone. Keep it as long as it is read.")
+            raise RuntimeError("The dataset of this batch is gone. Keep it as long as it is read.")
         return function(*args)
 
     return call

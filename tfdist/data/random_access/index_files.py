@@ -21,6 +21,7 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
+from tfdist.data.files.file_stamps import FileStamp
 from tfdist.rundir.temp_names import remove_all_abandoned, temp_path
 
 MAGIC = b"tfdix\x00\x00\x01"
@@ -33,24 +34,6 @@ CORRUPT = np.dtype([("record", "<i8"), ("reason", "<i8")])
 """A corrupt record: its number in the file, and a `Reason`."""
 
 SUFFIX = ".tfindex"
-
-
-@dataclass(frozen=True)
-class FileStamp:
-    """Size and time of a file, by which a change is noticed.
-
-    Attributes:
-        size: In bytes.
-        modified_ns: When it was last written, in ns since 1970.
-    """
-
-    size: int
-    modified_ns: int
-
-    @classmethod
-    def of(cls, status: os.stat_result) -> FileStamp:
-        """The stamp of a file with this status."""
-        return cls(status.st_size, status.st_mtime_ns)
 
 
 @dataclass(frozen=True)

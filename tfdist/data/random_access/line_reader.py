@@ -73,6 +73,6 @@ def _check_plain(path: Path) -> None:
     for magic, name in _COMPRESSED.items():
         if begin.startswith(magic):
             raise DataError(
-                f"{path} is {name}-compressed. Expected lines of text, of which any can be found without those before. "
+                f"{path} is {name}-compressed. Expected plain text, whose lines can be read in any order. "
                 "Decompress it; tfdist data shard makes TFRecord files of it."
             )

@@ -19,8 +19,9 @@ from typing import IO, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from tfdist.data.files.file_stamps import FileStamp
 from tfdist.data.random_access import index_files
-from tfdist.data.random_access.index_files import CORRUPT, HEADER_BYTES, FileStamp, IndexHeader
+from tfdist.data.random_access.index_files import CORRUPT, HEADER_BYTES, IndexHeader
 from tfdist.data.random_access.line_scan import scan_lines
 from tfdist.data.random_access.scan_results import CorruptReason, ScannedRecords
 from tfdist.data.random_access.tfrecord_scan import FRAME_BYTES, scan_tfrecord
@@ -169,7 +170,7 @@ def _build_somewhere(path: Path, kind: RecordKind, verify: bool, candidates: tup
         if not candidates:
             raise DataError(
                 f"There is no room for the index of {path}: {error.strerror} in {tempfile.gettempdir()}, nor where it "
-                "could be kept. Make some, or set TMPDIR to a folder that has."
+                "is kept. Make room, or set TMPDIR to a folder with room."
             ) from error
         return _build_somewhere(path, kind, verify, candidates[1:])
 

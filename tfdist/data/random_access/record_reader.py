@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tfdist.data.random_access.index_files import FileStamp
+from tfdist.data.files.file_stamps import FileStamp, changed_error
 from tfdist.data.random_access.linux_aio import MAX_READS, AioReader
 from tfdist.data.random_access.read_buffers import new_bytes
 from tfdist.data.random_access.records import Records, RecordSpans
@@ -216,10 +216,7 @@ class RecordReader:
         if now == before:
             return
         what = f"{now.size} bytes instead of {before.size}" if now.size != before.size else "written again"
-        raise DataError(
-            f"{self.records.paths[number]} changed while the run was using it: {what}. Expected files that stay as "
-            "they are until the run ends. Start again once it is written."
-        )
+        raise changed_error(self.records.paths[number], what)
 
     def _unreadable(self, number: int, error: OSError) -> DataError:
         return DataError(f"Cannot read {self.records.paths[number]}: {error.strerror or error}.")

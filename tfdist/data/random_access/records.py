@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tfdist.data.random_access.index_files import FileStamp
+from tfdist.data.files.file_stamps import FileStamp
 from tfdist.data.random_access.record_index import RecordIndex, RecordKind, open_index
 from tfdist.errors import DataError
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from tfdist.data.files.file_stamps import changed_error
 from tfdist.data.files.remote_files import stamp_of
 from tfdist.data.ops.prefetch import BATCH_BY_BATCH
 from tfdist.data.random_access.record_reader import RecordBlock
@@ -68,9 +69,6 @@ class SequentialTFRecordReader:
     def _play(self, number: int) -> SampleStream[bytes]:
         file = self.files[number]
         if stamp_of(file.name) != file.stamp:
-            raise DataError(
-                f"{file.name} changed while the run was using it. Expected files that stay as they are until the run "
-                "ends. Start again once it is written."
-            )
+            raise changed_error(file.name)
         assert file.compression is not None, "an empty file has no records"
         yield from read_records(file.name, file.compression)

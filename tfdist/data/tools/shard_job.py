@@ -162,7 +162,7 @@ class ShardJob:
         if before is None:
             if strangers := sorted(directory.glob(f"{glob.escape(name)}-?????-of-?????.tfrecord")):
                 raise UsageError(
-                    f"{strangers[0]} is there already, and nothing says what it was made of. Choose another --name or "
+                    f"{strangers[0]} exists already, and nothing says what it was made of. Choose another --name or "
                     "DEST, or remove it."
                 )
             return planned

@@ -80,7 +80,7 @@ class ShardManifest:
             return None
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise UsageError(
-                f"{path} does not say what the shards beside it were made of: {error}. Expected what this version of "
+                f"{path} does not say what the shards next to it were made of: {error}. Expected what this version of "
                 "`tfdist data shard` writes. Remove it with its shards, or choose another DEST."
             ) from error
 

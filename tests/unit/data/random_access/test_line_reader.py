@@ -70,5 +70,5 @@ def test_names_count_all_lines(tmp_path: Path) -> None:
 def test_compressed_files_are_refused(tmp_path: Path, compress: Callable[[bytes], bytes], name: str) -> None:
     (tmp_path / "a").write_bytes(b"a\n")
     (tmp_path / "b").write_bytes(compress(b"a\nb\n"))
-    with pytest.raises(DataError, match=f"b is {name}-compressed. Expected lines of text"):
+    with pytest.raises(DataError, match=f"b is {name}-compressed. Expected plain text"):
         LineReader((tmp_path / "a", tmp_path / "b"))

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tfdist.data.files.file_stamps import FileStamp
 from tfdist.data.random_access import index_files, record_index, tfrecord_scan
 from tfdist.data.random_access.record_index import open_index
 from tfdist.errors import DataError
@@ -101,7 +102,7 @@ def test_a_stale_index_is_made_anew(write_tfrecord: Write, change: Callable[[Pat
     change(path)
     found = open_index(path)
     assert contents(path, found) == RECORDS * (len(found) // len(RECORDS))
-    assert found.stamp == index_files.FileStamp.of(path.stat())
+    assert found.stamp == FileStamp.of(path.stat())
 
 
 def test_an_index_of_another_kind_is_made_anew(write_tfrecord: Write) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.data.conftest import WriteTFRecord
-from tfdist.data.random_access.index_files import FileStamp
+from tfdist.data.files.file_stamps import FileStamp
 from tfdist.data.sequential import record_counts
 from tfdist.data.sequential.record_counts import count_records
 from tfdist.data.sequential.tfrecord_stream import CHUNK, TFRecordCompression, compression_of, read_records

@@ -46,7 +46,7 @@ def test_shards_of_another_kind() -> None:
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"version": 0}', '{"version": 1, "classes": [], "more": 1}'])
 def test_what_is_no_manifest(tmp_path: Path, content: str) -> None:
     (tmp_path / "m.json").write_text(content)
-    with pytest.raises(UsageError, match="m.json does not say what the shards beside it were made of"):
+    with pytest.raises(UsageError, match="m.json does not say what the shards next to it were made of"):
         ShardManifest.read(tmp_path / "m.json")
 
 
