@@ -1,10 +1,10 @@
-"""What makes Keras right under a strategy; the only package that touches Keras internals.
+"""Repairs of Keras under a strategy of several replicas; the only package that touches Keras internals.
 
 `install` replaces the functions of Keras that `registry` lists, once `keras_versions` has looked whether they are those
 that the repairs were written for. A repair takes the original as its argument and falls back to it where one replica
 trains. Repairs stand in the room of their subject; in the order of a step:
 
-- `base/`: what the others stand on: the replica's step, the state of a `fit`, what is refused
+- `base/`: the foundation of the others: the replica's step, the state of a `fit`, what is refused
 - `inputs/`: the data of `fit`: one order on all workers, each global batch cut once, a position to resume from
 - `loop/`: how steps run over the data, several in one execution, and who is notified
 - `forward/`: layers, losses and metrics of a replica's piece of the batch

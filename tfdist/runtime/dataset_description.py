@@ -1,7 +1,7 @@
-"""What a pipeline tells `fit` about the batches that it has made: their order, their epochs and where they start.
+"""Descriptions of the datasets that tfdist.data has built, for `fit`: their order, their epochs and where they start.
 
-It is kept beside the dataset, for as long as that lives. A dataset that a script transforms further is another one, of
-which nothing is known.
+A description is kept beside its dataset, for as long as that lives. A dataset that a script transforms further is
+another one, without a description.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class PipelineOrder:
 
 @dataclass(frozen=True)
 class PartialEpoch:
-    """What is left of an epoch that was begun before this process.
+    """The rest of an epoch that was begun before this process.
 
     Attributes:
         done: Steps of it that are done.
@@ -79,7 +79,7 @@ class PartialEpoch:
 
 @dataclass
 class DatasetDescription:
-    """What is known of one dataset.
+    """The description of one dataset.
 
     Attributes:
         order: The order of its batches; None where it is not tfdist's own.
@@ -103,7 +103,7 @@ def description_of(batches: Any) -> DatasetDescription:
 
 
 def take_partial_epoch(batches: Any) -> PartialEpoch | None:
-    """What a training on `batches` begins with, where that is the rest of an epoch; once, afterwards None."""
+    """The rest of an epoch with which a training on `batches` starts; once, afterwards None."""
     description = description_of(batches)
     rest, description.partial_epoch = description.partial_epoch, None
     return rest

@@ -1,4 +1,4 @@
-"""What a run settles for everything under a strategy: seed of the data, compression, the worker's meter and ring."""
+"""Settings of a run for everything under its strategy: seed of the data, compression, the worker's meter and ring."""
 
 from __future__ import annotations
 

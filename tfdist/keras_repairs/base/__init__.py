@@ -1,7 +1,7 @@
-"""What the other repairs stand on.
+"""The foundation of the other rooms; it imports none of them.
 
 - `attached_value`: how the repairs attach values to objects of Keras; `fit_state`: what is known of a model's `fit`
 - `replica_step`: one replica's share of the global batch, while its step is traced
 - `user_overrides`, `refusals`, `model_facts`: what a model has that decides whether replicas can be exact
-- `clear_session`, `warn_once`
+- `clear_session`, `warn_once`, `context_variables`
 """

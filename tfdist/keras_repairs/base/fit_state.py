@@ -1,16 +1,13 @@
-"""What the repairs of one place know of a model's `fit`, for those of another and for callbacks."""
+"""The state of a model's `fit`, shared by the repairs of all rooms and by tfdist's callbacks."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tfdist.keras_repairs.base.attached_value import AttachedValue
-
-if TYPE_CHECKING:
-    from tfdist.keras_repairs.loop.multi_step_execution import MultiStepExecutor
 
 
 @dataclass
@@ -23,7 +20,7 @@ class FitState:
         due_callbacks: The callbacks that look at some batches alone, and say with `steps_until_due()` at which.
         saves_together: Whether all workers come to every checkpoint inside of epochs.
         logs_before: The logs of the last step of an epoch of which this process has only the end to do.
-        executor: What executes the training steps of the model, once they are compiled for several replicas.
+        unreported_steps: Counts the training steps that were executed and that callbacks have not been called for yet.
     """
 
     is_under_way: bool = False
@@ -31,7 +28,7 @@ class FitState:
     due_callbacks: Sequence[Any] = ()
     saves_together: bool = False
     logs_before: Mapping[str, Any] = field(default_factory=dict)
-    executor: MultiStepExecutor | None = None
+    unreported_steps: Callable[[], int] = lambda: 0
     _iterator: Any = None
 
     @contextlib.contextmanager
@@ -49,7 +46,7 @@ class FitState:
             self._iterator = iterator
 
     def take_iterator(self) -> Any:
-        """What the `fit` iterates over, once, for its callbacks' `on_train_begin`; None outside of a `fit`."""
+        """The iterator of the `fit`, once, for `on_train_begin` of its callbacks; None outside of a `fit`."""
         iterator, self._iterator = self._iterator, None
         return iterator
 
@@ -62,11 +59,6 @@ class FitState:
     def steps_until_due(self) -> float:
         """After how many steps, at least 1, one of `due_callbacks` wants to look; the same on all workers."""
         return max(1, min((callback.steps_until_due() for callback in self.due_callbacks), default=float("inf")))
-
-    @property
-    def unreported_steps(self) -> int:
-        """Training steps that were executed and that callbacks have not been called for yet."""
-        return 0 if self.executor is None else self.executor.unreported
 
 
 _STATE: AttachedValue[FitState] = AttachedValue("fit_state")

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import tensorflow as tf
 
+from tfdist.keras_repairs.base.context_variables import setting
 from tfdist.runtime.transport import replica_sums
 
 _step: contextvars.ContextVar[ReplicaStep | None] = contextvars.ContextVar("tfdist_replica_step", default=None)
@@ -107,14 +108,9 @@ def this_step() -> ReplicaStep:
     return step
 
 
-@contextlib.contextmanager
-def replica_step(step: ReplicaStep | None) -> Iterator[None]:
+def replica_step(step: ReplicaStep | None) -> contextlib.AbstractContextManager[None]:
     """Marks the code inside as one replica's share of a repaired step."""
-    token = _step.set(step)
-    try:
-        yield
-    finally:
-        _step.reset(token)
+    return setting(_step, step)
 
 
 def note_gathering() -> None:
@@ -127,12 +123,8 @@ def note_gathering() -> None:
 @contextlib.contextmanager
 def alone() -> Iterator[None]:
     """Marks code that a replica runs on the whole global batch, as a single replica would."""
-    token = _alone.set(True)
-    try:
-        with replica_step(None):
-            yield
-    finally:
-        _alone.reset(token)
+    with setting(_alone, True), replica_step(None):
+        yield
 
 
 def replica_count() -> int:

@@ -13,7 +13,7 @@ Phase = Literal["begin", "train", "test", "predict"]
 _DECIDING: dict[Phase, tuple[str, ...]] = {
     "begin": ("on_train_batch_begin", "on_batch_begin"),
     "train": ("on_train_batch_begin", "on_train_batch_end", "on_batch_begin", "on_batch_end"),
-    # What they set before the first batch is read after it, too.
+    # What they set before the first batch is still read after it.
     "test": ("on_test_begin", "on_test_batch_begin", "on_test_batch_end"),
     "predict": ("on_predict_begin", "on_predict_batch_begin", "on_predict_batch_end"),
 }
@@ -36,7 +36,7 @@ def any_may_stop(callbacks: Iterable[Any], phase: Phase) -> bool:
     return any(
         _is_users(callback, name)
         for callback in callbacks
-        # By this Keras lets a callback say that its batches may be told in another thread: too late to stop anything.
+        # Keras may call such a callback in another thread, too late to stop anything.
         if not getattr(callback, "async_safe", False)
         for name in _DECIDING[phase]
     )

@@ -25,7 +25,7 @@ Logs = Mapping[str, Any] | None
 
 @dataclass(frozen=True)
 class DecisionPoints:
-    """What the callbacks of a call may decide, and so what the workers must agree on, and when.
+    """What the callbacks of a `fit`, `evaluate` or `predict` may decide, so that workers must agree on it, and when.
 
     Attributes:
         train: Whether some callback may stop the training at a batch.

@@ -1,4 +1,4 @@
-"""What is saved, loaded and downloaded, by one worker for all.
+"""Repairs of saving, loading and downloading: one worker does it for all.
 
 - `model_saving`: saved models and weights, which the chief writes
 - `weights_copy`, `hdf5_memory_file`: a checkpoint's weights, copied at once and written later

@@ -21,15 +21,14 @@ from keras import ops
 from keras.src.losses import loss as loss_module
 
 from tfdist.errors import UsageError
+from tfdist.keras_repairs.base.context_variables import setting
 from tfdist.keras_repairs.base.replica_step import (
-    ReplicaStep,
     current_step,
     is_one_of_several,
     sum_over_replicas,
     this_step,
 )
 from tfdist.keras_repairs.base.warn_once import warn_once
-from tfdist.keras_repairs.optimizer.variable_updates import setting
 
 Function = Callable[..., Any]
 
@@ -130,7 +129,7 @@ def _global_size(values: tf.Tensor) -> tf.Tensor:
 
 
 def scalar_summand(value: tf.Tensor, what: str) -> tf.Tensor:
-    """What a scalar that each replica took over its own samples adds to that of the global batch.
+    """The summand of a replica whose scalar is taken over its own samples, in that of the global batch.
 
     Whether `value` is a mean or a sum cannot be seen from outside; it is taken for a mean, and a warning says so once.
     """
@@ -172,7 +171,7 @@ def summed(value: Any) -> tf.Tensor:
 
 def additional_loss(loss: Any) -> tf.Tensor:
     """One `add_loss` term over the global batch: a vector over samples is summed as Keras does, a scalar is a mean."""
-    step = _step()
+    step = this_step()
     value = ops.convert_to_tensor(loss)
     if not value.dtype.is_floating:
         value = ops.cast(value, tf.keras.backend.floatx())
@@ -199,7 +198,7 @@ def compute_loss(original: Function) -> Function:
         regularizers = self._get_regularization_losses()
         every = self.losses
         terms.extend(additional_loss(loss) for loss in every[: len(every) - len(regularizers)])
-        terms.extend(_step().counted_once(ops.sum(loss)) for loss in regularizers)
+        terms.extend(this_step().counted_once(ops.sum(loss)) for loss in regularizers)
         if not terms:
             return original(self, x, y, y_pred, sample_weight, training)
         return ops.sum(terms) if len(terms) > 1 else terms[0]
@@ -224,12 +223,6 @@ def _is_of_keras(loss: Any) -> bool:
     """Whether a loss and the function that it wraps are Keras's, whose values are one a target."""
     parts = [type(loss), getattr(loss, "fn", type(loss))]
     return all(getattr(part, "__module__", "").startswith("keras.src.") for part in parts)
-
-
-def _step() -> ReplicaStep:
-    step = current_step()
-    assert step is not None
-    return step
 
 
 def _as(dtype: Any, tensor: Any) -> Any:

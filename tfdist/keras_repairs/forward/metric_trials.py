@@ -16,8 +16,8 @@ import numpy as np
 import tensorflow as tf
 
 from tfdist.errors import UnsupportedError
+from tfdist.keras_repairs.base.context_variables import setting
 from tfdist.keras_repairs.base.replica_step import alone
-from tfdist.keras_repairs.optimizer.variable_updates import setting
 
 _log = logging.getLogger("tfdist")
 

@@ -47,7 +47,7 @@ def of_scalar(original: Function) -> Function:
                 "sample instead, or wrap it in tfdist.gathered(...)."
             )
         values = tf.cast(values, self.dtype)
-        # A mean over no sample is NaN, and NaN times a weight of 0 is, too.
+        # A mean over no sample is NaN, and so is NaN times a weight of 0.
         values = tf.where(step.samples > 0, values, tf.zeros_like(values))
         if sample_weight is None and _SCALARS.get(self) is not ScalarKind.SUMS:
             sample_weight = step.share(values.dtype)

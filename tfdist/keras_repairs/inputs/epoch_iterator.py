@@ -22,12 +22,12 @@ Function = Callable[..., Any]
 
 @dataclass
 class _EpochSource:
-    """What the epochs of a `TFEpochIterator` come from.
+    """The source of the epochs of a `TFEpochIterator`.
 
     Attributes:
-        whole: What it was given, before that was cut for the replicas.
+        whole: Its dataset before that was cut for the replicas.
         next: The rest of an epoch, with which the next one starts in place of a whole one.
-        current: Likewise of the epoch that is being opened.
+        current: The rest of an epoch that is the one being opened.
     """
 
     whole: Any

@@ -79,7 +79,7 @@ def _symbolic(spec: Any) -> Any:
 
 
 def _build_from(model: Any, specs: Any) -> None:
-    """What `_symbolic_build` does, for batches with ragged tensors, which Keras's symbolic tensors cannot stand for."""
+    """Does what `_symbolic_build` does, for ragged tensors, which Keras's symbolic tensors cannot represent."""
 
     def trace() -> None:
         batch = tf.nest.map_structure(_placeholder, specs)

@@ -1,4 +1,4 @@
-"""How the steps of a model run over its data.
+"""Repairs of the loop that runs a model's steps over its data.
 
 - `trainer`: the functions that Keras calls for each step, made of `step_execution`, which compiles a step, and
   `multi_step_execution`, which runs several at once where nobody looks between them

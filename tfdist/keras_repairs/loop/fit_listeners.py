@@ -20,7 +20,7 @@ TrainerMethod = Literal["fit", "evaluate", "predict"]
 
 
 class FitListener(Protocol):
-    """What the repairs notify. An exception of a listener ends the call that it was notified of."""
+    """A listener. An exception that it raises ends the call that it was notified of."""
 
     def calling(self, call: TrainerMethod) -> contextlib.AbstractContextManager[None]:
         """Entered around a call of `fit`, `evaluate` or `predict`, which may be inside of another."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfdist.keras_repairs.base.context_variables import setting
 from tfdist.keras_repairs.forward.gather_rows import all_rows
 from tfdist.keras_repairs.loop.fit_listeners import FitListener, notifying
 from tfdist.runtime.collectives import worker_count, worker_rank
@@ -25,11 +26,8 @@ def predictions_on_chief() -> Iterator[None]:
     There it returns arrays of the same structure, dtype and trailing shape with no row. All workers call `predict`
     together, as always. On one worker it changes nothing.
     """
-    token = _on_chief.set(True)
-    try:
+    with setting(_on_chief, True):
         yield
-    finally:
-        _on_chief.reset(token)
 
 
 def predict(original: Function, listener: FitListener) -> Function:

@@ -48,7 +48,7 @@ def execution(model: Any, step: StepFunction, call: TrainerMethod, listener: Fit
     executor = MultiStepExecutor(run, lambda seconds: float(all_reduce(seconds, "max", model.distribute_strategy)))
     state = fit_state(model)
     if call == "fit":
-        state.executor = executor
+        state.unreported_steps = lambda: executor.unreported
 
     def execute(iterator: Any) -> Any:
         steps = model.steps_per_execution

@@ -14,6 +14,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tfdist.keras_repairs.base.context_variables import setting
 from tfdist.keras_repairs.optimizer import variable_updates
 from tfdist.runtime.transport.replica_sums import sum_over_replicas
 
@@ -55,12 +56,12 @@ def apply(
     targets = [v for v, gone in zip(variables or optimizer._trainable_variables, absent, strict=True) if not gone]
 
     def on_replica(is_update: bool, finite: tf.Tensor | None, *present: Any) -> None:
-        with variable_updates.setting(_finite, finite), variable_updates.of_this_replica():
+        with setting(_finite, finite), variable_updates.of_this_replica():
             mine = _taken_out(optimizer, present, targets) if is_update else present
         if is_update:
             mine = reduce(mine)
         rest = iter(mine)
-        with variable_updates.setting(_finite, finite):
+        with setting(_finite, finite):
             update([None if gone else next(rest) for gone in absent])
 
     def merged(strategy: tf.distribute.Strategy, due: Any, *args: Any) -> None:

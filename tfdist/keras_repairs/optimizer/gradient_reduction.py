@@ -15,6 +15,7 @@ import tensorflow as tf
 from keras.src import backend
 
 from tfdist.errors import UnsupportedError
+from tfdist.keras_repairs.base.context_variables import setting
 from tfdist.keras_repairs.base.replica_step import current_step, is_one_of_several, note_gathering
 from tfdist.keras_repairs.optimizer import gradient_accumulation, variable_updates
 from tfdist.runtime.transport import replica_sums
@@ -39,7 +40,7 @@ def apply(original: Function, observer: Observer | None = None) -> Function:
             # The optimizer inside of another one, or a script that applies what it has reduced itself.
             original(self, grads, trainable_variables)
             return
-        with variable_updates.setting(_applying, True):
+        with setting(_applying, True):
             if is_one_of_several():
                 _apply(original, self, grads, trainable_variables, observer)
             else:
@@ -94,7 +95,7 @@ def _apply(
 
     def update(reduced: Sequence[Gradient]) -> None:
         # Accumulation calls this in threads of TensorFlow's, which do not have the context.
-        with variable_updates.setting(_applying, True), variable_updates.of_this_replica():
+        with setting(_applying, True), variable_updates.of_this_replica():
             original(optimizer, reduced, variables)
 
     if gradient_accumulation.steps_of(optimizer):

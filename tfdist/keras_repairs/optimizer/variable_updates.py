@@ -9,28 +9,19 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
 import tensorflow as tf
 from keras.src.optimizers.base_optimizer import BaseOptimizer
 
+from tfdist.keras_repairs.base.context_variables import setting
 from tfdist.runtime.distribute import local_replicas
 
 Function = Callable[..., Any]
 
 _of_this_replica: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_own_updates", default=False)
-
-
-@contextlib.contextmanager
-def setting(variable: contextvars.ContextVar[Any], value: Any) -> Iterator[None]:
-    """Sets a context variable for the code inside."""
-    token = variable.set(value)
-    try:
-        yield
-    finally:
-        variable.reset(token)
 
 
 def of_this_replica() -> contextlib.AbstractContextManager[None]:

@@ -1,4 +1,4 @@
-"""How values travel between replicas and workers.
+"""Transport of values between replicas and workers.
 
 - `replica_sums`: sums over the replicas inside of a step, over `ring_all_reduce` where there is a ring
 - `object_exchange`: texts and objects of any size, between steps

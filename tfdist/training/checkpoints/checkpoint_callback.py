@@ -122,7 +122,7 @@ class CheckpointCallback(keras.callbacks.Callback):
         self._values = {}
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
-        step = batch + 1 + fit_state(self.model).unreported_steps
+        step = batch + 1 + fit_state(self.model).unreported_steps()
         self._position = dataclasses.replace(self._position, step=step)
         self._logs = _numbers(logs)
         if self._tried_at != self._position and self._schedule.is_due(self._total):
