@@ -5,6 +5,8 @@
 repairs of Keras. Then `config_run/` trains what a config describes, or `script_run/` executes a script. While they
 train, `checkpoints/` saves and resumes, `supervision/` reports and stops, and `probes/` record for `tfdist verify`.
 
+A room imports only from earlier ones: `supervision/`; `probes/` and `checkpoints/`; `session/`; the two runs.
+
 Of both kinds of run: `libraries` (versions, seeds), `provenance` (what was run), `run_record_callback` with
 `metric_values` and `tensorboard_events` (loss and metrics of each epoch, on disk).
 """

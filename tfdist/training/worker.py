@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import logging
 import os
 import sys
@@ -59,11 +60,8 @@ class _ProcessExit:
 
 def _run(assignment: Assignment, link: LauncherLink) -> int:
     try:
-        try:
+        with contextlib.nullcontext() if link.ledger is None else contextlib.closing(link.ledger):
             code = _run_target(assignment)
-        finally:
-            if link.ledger is not None:
-                link.ledger.close()
         link.heartbeat.finish(State.FINISHED if code == 0 else State.FAILED)
         channel = link.channel
         if channel is not None and not channel.finished(code, assignment.step_timeout * _FINISH_FACTOR):
