@@ -72,7 +72,7 @@ class Parse:
         return record
 
 
-def test_a_slow_parse_holds_up_nobody_for_more_than_its_sample(tmp_path: Path) -> None:
+def test_an_iterator_ends_without_waiting_for_more_than_the_parsed_samples(tmp_path: Path) -> None:
     path = tmp_path / "a.tfrecord"
     with tf.io.TFRecordWriter(str(path)) as writer:
         for number in range(RECORDS):
@@ -86,4 +86,4 @@ def test_a_slow_parse_holds_up_nobody_for_more_than_its_sample(tmp_path: Path) -
     parse.gate.set()
     leaving.join(60)
     assert not leaving.is_alive()
-    assert parse.count < RECORDS / 2, "what nobody asks for is not parsed"
+    assert parse.count < RECORDS / 2, "what is not requested is not parsed"

@@ -58,7 +58,7 @@ def test_each_epoch_and_sample_has_a_seed_of_its_own_whatever_the_batch_and_orde
     np.testing.assert_array_equal(epochs[0][np.argsort(epochs[0][:, 2])], in_order)
 
 
-def test_augmentation_goes_on_inside_an_epoch() -> None:
+def test_augmentation_resumes_inside_an_epoch() -> None:
     one = tf.distribute.get_strategy()
     options = {"batch_size": 4, "shuffle": True, "seed": 3, "augment": noisy}
     whole = build(source(10), begin=Position(2), **options)

@@ -54,7 +54,7 @@ def test_each_epoch_has_the_planned_batches(
 
 
 @pytest.mark.parametrize(("done", "batch_size"), [(1, 4), (2, 4), (3, 4), (0, 4), (1, 100)])
-def test_a_training_begins_with_the_rest_of_an_epoch(
+def test_a_resumed_training_begins_with_the_rest_of_an_epoch(
     strategy: tf.distribute.Strategy, done: int, batch_size: int
 ) -> None:
     source = ArraySamples(np.zeros((10, 2)), np.arange(10))
@@ -87,7 +87,7 @@ class Countless:
         return f"sample {number}"
 
 
-def test_a_training_goes_on_in_the_middle_of_a_trillion_samples(strategy: tf.distribute.Strategy) -> None:
+def test_a_training_resumes_in_the_middle_of_a_trillion_samples(strategy: tf.distribute.Strategy) -> None:
     done = 10**10 // 3
     later = build(Countless(), batch_size=100, shuffle=True, seed=7, strategy=strategy, begin=Position(3, done))
     rest = take_partial_epoch(later)
@@ -197,8 +197,8 @@ def test_arrays_that_cannot_be_used(x: Any, y: Any, message: str) -> None:
 
 
 @pytest.mark.parametrize("steps", [EpochSteps(69, 32, 3), EpochSteps(67, 33, 3), WorkerShareSteps((60, 8, 1), 32, 3)])
-def test_what_replicas_are_told_of_the_pieces_of_all(steps: EpochSteps | WorkerShareSteps) -> None:
-    """Of shares of one's own some are larger than an even part, and some empty, of however many samples."""
+def test_replicas_know_the_size_of_the_whole_batch_and_its_pieces(steps: EpochSteps | WorkerShareSteps) -> None:
+    """Pieces of the workers' own shares may be larger than an even part, or empty."""
     y = np.arange(steps.num_samples)
     feed = SampleFeed(ArraySamples(y, y), EpochOrder(steps.num_samples), steps)
     strategy = mirrored(3)

@@ -73,7 +73,7 @@ def test_files_of_another_file_system(strategy: tf.distribute.Strategy, compress
 
 
 @pytest.mark.parametrize("done", [1, 3])
-def test_a_training_begins_with_the_rest_of_an_epoch(
+def test_a_resumed_training_begins_with_the_rest_of_an_epoch(
     strategy: tf.distribute.Strategy, tmp_path: Path, done: int
 ) -> None:
     sizes = [40, 3, 25]
@@ -134,7 +134,7 @@ def endless() -> Iterator[dict[str, Any]]:
         number += 1
 
 
-def test_of_an_endless_generator_an_epoch_is_what_is_asked_for() -> None:
+def test_an_epoch_of_an_endless_generator_has_the_requested_samples() -> None:
     batches = tfdist.data.generator(endless, samples=5, batch_size=2)
     for _ in range(2):
         found = list(batches)

@@ -1,4 +1,4 @@
-"""Shards are read back as what they were made of, sample by sample; a second start goes on."""
+"""Shards hold the samples that they were made of; a second start continues the first."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_a_second_start_makes_what_is_missing_alone(tmp_path: Path) -> None:
     assert len(read(build(SourceConfig, again))) == SAMPLES
 
 
-def test_a_start_after_a_failure_goes_on(tmp_path: Path) -> None:
+def test_a_start_after_a_failure_continues(tmp_path: Path) -> None:
     """The bad image is among the last: what was finished before it stays."""
     source, bad = sources(tmp_path)["images"], tmp_path / "images/dog/9.png"
     good = bad.read_bytes()
@@ -168,7 +168,7 @@ def test_a_start_after_a_failure_goes_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shards", [2, 5])
-def test_shards_of_something_else_are_replaced_only_when_told(tmp_path: Path, shards: int) -> None:
+def test_shards_of_other_data_are_replaced_only_with_overwrite(tmp_path: Path, shards: int) -> None:
     found = sources(tmp_path)
     make(found["npz"], tmp_path, shards=4)
     with pytest.raises(UsageError, match="holds shards named train of something else: format: npz then, csv now"):
@@ -177,7 +177,7 @@ def test_shards_of_something_else_are_replaced_only_when_told(tmp_path: Path, sh
     assert len(list((tmp_path / "shards").glob("*.tfrecord"))) == shards
 
 
-def test_files_that_nobody_knows_are_never_touched(tmp_path: Path) -> None:
+def test_unknown_files_are_never_touched(tmp_path: Path) -> None:
     (tmp_path / "shards").mkdir()
     stranger = tmp_path / "shards/train-00000-of-00001.tfrecord"
     stranger.write_text("mine")

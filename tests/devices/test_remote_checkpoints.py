@@ -115,7 +115,7 @@ def test_errors_are_those_of_the_system(url: str) -> None:
 
 
 def test_a_file_system_without_an_answer_is_waited_for_no_longer(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And it is told, rather than taken for an empty one."""
+    """It is an error, and not taken for an empty one."""
     write(open_store(url), 5)
     go = threading.Event()
     monkeypatch.setattr(remote_file_calls, "ANSWER_SECONDS", 0.01)
@@ -191,7 +191,7 @@ def fit(url: str, epochs: int) -> list[np.ndarray]:
     return model.get_weights()
 
 
-def test_a_training_goes_on_from_there(url: str) -> None:
+def test_a_training_resumes_from_there(url: str) -> None:
     keras_repairs.install()
     expected = fit(f"{url}/whole", 2)
     fit(f"{url}/ended", 1)
@@ -201,7 +201,7 @@ def test_a_training_goes_on_from_there(url: str) -> None:
     assert len(whole(open_store(f"{url}/ended"))) == 2
 
 
-def test_a_checkpoint_that_has_gone_meanwhile_is_told(url: str) -> None:
+def test_a_checkpoint_that_disappears_is_an_error(url: str) -> None:
     fit(url, 1)
     checkpoints = CheckpointManager(url, RetentionPolicy(2), tf.distribute.get_strategy())
     assert checkpoints.latest() is not None
@@ -210,7 +210,7 @@ def test_a_checkpoint_that_has_gone_meanwhile_is_told(url: str) -> None:
         checkpoints.replica_values()
 
 
-def test_a_run_that_begins_does_not_take_those_of_another(url: str) -> None:
+def test_a_run_that_starts_does_not_take_those_of_another(url: str) -> None:
     checkpoints = CheckpointManager(url, RetentionPolicy(2), tf.distribute.get_strategy())
     checkpoints.check_none()
     write(open_store(url), 5)

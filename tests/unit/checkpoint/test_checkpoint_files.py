@@ -137,7 +137,7 @@ CALLS = ("fsync", "rename", "replace", "mkdir")
 
 
 def count_calls(folder: Path, monkeypatch: pytest.MonkeyPatch, act: Callable[[int], None]) -> int:
-    """Writes step 10, with `act` told of each system call that matters before it happens; returns how many."""
+    """Writes step 10, calling `act` before each system call that matters; returns how many there were."""
     calls = 0
 
     def told_of(original: Callable[..., Any]) -> Callable[..., Any]:

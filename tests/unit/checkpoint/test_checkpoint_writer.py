@@ -70,7 +70,7 @@ def strange() -> None:
 
 
 @pytest.mark.parametrize(("fail", "told"), [(full, "The disk is full"), (strange, "ValueError: nobody expected this")])
-def test_a_failure_is_told_and_the_next_is_tried(
+def test_a_failure_is_logged_and_the_next_is_tried(
     fail: Callable[[], None], told: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     write(tmp_path, summary(5))
@@ -102,7 +102,7 @@ def test_what_is_too_much_and_out_of_reach_stays(
 
 
 def test_the_best_is_known_from_the_disk(tmp_path: Path) -> None:
-    """Another process goes on with the run: what it removes depends on nothing that only the first one knew."""
+    """Another process resumes the run: what it removes does not depend on what the first one had in memory."""
     for epochs, loss in enumerate((0.5, 0.2, 0.4, 0.3), 1):
         told = summary(10 * epochs, epochs, 0, {"loss": 1.0, "val_loss": loss})
         write(tmp_path, told, RetentionPolicy(1, best="val_loss"))
@@ -144,7 +144,7 @@ def test_a_summary_that_cannot_be_read_says_only_the_step(content: str, tmp_path
     assert info_of(entry) == CheckpointInfo(5)
 
 
-def test_a_metric_that_no_epoch_has_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_metric_that_no_epoch_has_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     store = open_store(tmp_path)
     pruning = CheckpointPruner(store, RetentionPolicy(1, best="val_los"))
     with caplog.at_level(logging.WARNING, "tfdist"):

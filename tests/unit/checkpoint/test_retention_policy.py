@@ -26,7 +26,7 @@ def gone(retention: RetentionPolicy, saved: list[CheckpointInfo], newest: Checkp
         ([(5, 0), (10, 0), (15, 0)], (15, 0), 2, [(5, 0)]),
         ([(10, 0), (10, 1)], (10, 1), 3, [(10, 0)]),  # the same step again
         ([(5, 0), (5, 1), (10, 0)], (10, 0), 2, [(5, 0)]),
-        ([(5, 0), (10, 0), (20, 0)], (10, 0), 3, [(20, 0)]),  # damaged, so that the run went on before it
+        ([(5, 0), (10, 0), (20, 0)], (10, 0), 3, [(20, 0)]),  # damaged, so that the run resumed from before it
     ],
 )
 def test_the_latest(
@@ -73,7 +73,7 @@ def test_the_best_of_a_past_that_the_run_left_is_not_the_best() -> None:
     ],
 )
 def test_every_mth_is_kept_for_good(retention: RetentionPolicy, kept: list[int]) -> None:
-    """As a run goes on, with one made every 5 steps and at the end of every epoch of 15."""
+    """As a run proceeds, with one made every 5 steps and at the end of every epoch of 15."""
     saved: list[CheckpointInfo] = []
     for step in range(5, 50, 5):
         newest = CheckpointInfo(step, 0, step // 15 if step % 15 == 0 else None)

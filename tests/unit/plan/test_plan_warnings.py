@@ -25,7 +25,7 @@ def names(made: DataPlan) -> list[tuple[str, str]]:
         (plan(source(9), 10), [("one-step", "data.batch_size")]),
         (plan(source(100), 3, ClusterSize(1, 4)), [("empty-replicas", "data.batch_size")]),
         (plan(source(100), 4, ClusterSize(1, 3)), [("uneven-replicas", "data.batch_size")]),
-        (plan(source(1000), 40, ClusterSize(1, 3)), []),  # 14 or 13: nobody waits long
+        (plan(source(1000), 40, ClusterSize(1, 3)), []),  # 14 or 13: no replica waits long
         (plan(source(100), seed=None), [("no-seed", "seed")]),
         (plan(source(100, random_calls=("random.random (a.py:3)",))), [("random-parse", "data.train")]),
         (plan(source(100), validation=source(9, random_calls=("a",))), [("random-parse", "data.validation")]),

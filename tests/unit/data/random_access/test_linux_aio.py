@@ -66,7 +66,7 @@ def test_says_when_something_cannot_be_read(many: AioReader, descriptors: list[i
         files[0 if wrong == "no file first" else 7] = 1 << 20
     assert not many.read(files, offsets, sizes, into)
     places = draw(descriptors, 20, seed=2)
-    assert many.read(*places, into), "and goes on as before"
+    assert many.read(*places, into), "and works as before"
     assert into[: places[2].sum()].tobytes() == each(*places)
 
 
@@ -89,7 +89,7 @@ def test_several_threads(many: AioReader, descriptors: list[int]) -> None:
     assert not any(thread.is_alive() for thread in threads)
 
 
-def test_other_machines_do_without(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_machines_have_no_reader(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "vax")
     assert AioReader.if_possible() is None
 

@@ -67,7 +67,7 @@ def test_no_record(write_tfrecord: Write) -> None:
     assert len(open_index(path)) == len(open_index(path, "lines")) == 0
 
 
-def test_an_index_is_kept_beside_the_data_and_mapped(write_tfrecord: Write) -> None:
+def test_an_index_is_kept_next_to_the_data_and_mapped(write_tfrecord: Write) -> None:
     path = write_tfrecord("a", RECORDS)
     assert open_index(path).file == path.parent / ".a.tfindex"
     assert sorted(entry.name for entry in path.parent.iterdir()) == [".a.tfindex", "a"], "no temporary file is left"
@@ -96,7 +96,7 @@ def cut_index(path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [changed_size, changed_time, damaged_index, cut_index])
-def test_a_stale_index_is_made_anew(write_tfrecord: Write, change: Callable[[Path], None]) -> None:
+def test_a_stale_index_is_rebuilt(write_tfrecord: Write, change: Callable[[Path], None]) -> None:
     path = write_tfrecord("a", RECORDS)
     open_index(path)
     change(path)
@@ -105,13 +105,13 @@ def test_a_stale_index_is_made_anew(write_tfrecord: Write, change: Callable[[Pat
     assert found.stamp == FileStamp.of(path.stat())
 
 
-def test_an_index_of_another_kind_is_made_anew(write_tfrecord: Write) -> None:
+def test_an_index_of_another_kind_is_rebuilt(write_tfrecord: Write) -> None:
     path = write_tfrecord("a", [b"x\ny"])
     assert len(open_index(path)) == 1
     assert len(open_index(path, "lines")) == 2
 
 
-def test_an_index_that_was_not_verified_does_not_do_for_one_that_must_be(write_tfrecord: Write) -> None:
+def test_an_unverified_index_is_rebuilt_where_it_must_be_verified(write_tfrecord: Write) -> None:
     path = write_tfrecord("a", RECORDS)
     open_index(path)
     flip(path, header_of(2) + 12)
@@ -172,7 +172,7 @@ with writing([Path({str(tmp_path / "a.tfindex")!r})]) as (file, place):
 
 
 def test_a_user_without_a_home_has_no_cache(write_tfrecord: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a container that is run by a number that nobody has a name for."""
+    """As in a container that runs under a user number without a name."""
 
     def unknown(number: int) -> None:
         raise KeyError(number)

@@ -146,7 +146,7 @@ def test_a_file_without_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize(("slow_from", "announced"), [(-1.0, 3), (float("inf"), 0)])
-def test_a_slow_disk_is_told_of_all_places_first(
+def test_all_places_are_announced_to_a_slow_disk_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slow_from: float, announced: int
 ) -> None:
     monkeypatch.setattr(record_reader, "SLOW_SECONDS", slow_from)

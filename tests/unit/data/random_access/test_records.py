@@ -83,7 +83,7 @@ def test_where_no_file_can_be_made_the_starts_stay_in_memory(tmp_path: Path, mon
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(records.tempfile, "TemporaryFile", full)
-    monkeypatch.setattr(records, "KEPT_FROM_BYTES", 0)  # the indices themselves lie beside their files
+    monkeypatch.setattr(records, "KEPT_FROM_BYTES", 0)  # the indices themselves lie next to their files
     assert lines_of(Records.open(paths, "lines"), [2, 1]) == [b"2", b"1"]
 
 

@@ -145,7 +145,7 @@ def test_a_file_that_ends_before_its_end() -> None:
         reader.read(np.array([7]))
 
 
-def test_what_is_wrong_is_said_again_to_who_asks_again() -> None:
+def test_an_error_is_raised_again_when_samples_are_requested_again() -> None:
     """Batches are read side by side, and any of them may be the one whose error is shown."""
 
     def play(file: int) -> Iterator[list[int]]:

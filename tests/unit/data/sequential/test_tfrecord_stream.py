@@ -110,7 +110,7 @@ def counts(paths: list[Path], cache: Path) -> list[int]:
     return [file.records for file in count_records([str(path) for path in paths], cache)]
 
 
-def test_counts_are_kept_beside_the_data_until_it_changes(
+def test_counts_are_kept_next_to_the_data_until_it_changes(
     write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(record_counts, "KEPT_FROM_BYTES", 1)

@@ -105,7 +105,7 @@ def test_missing_shards(tmp_path: Path, there: list[str], asked: int, missing: l
     assert [problem.text for problem in found] == [f"{tmp_path}: {text}" for text in missing]
 
 
-def test_what_people_and_machines_are_told() -> None:
+def test_the_report_as_text_and_as_json() -> None:
     bad = FileProblem("b, record 1, at byte 9: wrong.", 1, 9, "data")
     gone = FileProblem("c: 1 of 2 shards are missing.", None, None, "missing")
     files = [FileCheck(Path("a"), 1500, 10, ()), FileCheck(Path("b"), 500, 4, (bad,) * 12)]

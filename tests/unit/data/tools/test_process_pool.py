@@ -50,7 +50,7 @@ def test_what_goes_wrong_in_a_process_ends_all(
     assert not multiprocessing.active_children()
 
 
-def test_whoever_stops_listening_ends_all() -> None:
+def test_a_caller_that_stops_ends_all() -> None:
     with contextlib.closing(run_in_processes(make_work, 1, ["stay", "stay"], processes=2)) as events:
         assert next(events) == TaskProgress(1)
         assert len(multiprocessing.active_children()) == 2
