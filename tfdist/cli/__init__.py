@@ -3,7 +3,7 @@
     main              the group of verbs, which imports each only when it is used
     verb              base of all verbs: errors and exit codes
     common_options    options that several verbs share
-    target            TARGET and its own arguments, of train and verify
+    train_target      TARGET and its own arguments, of train and verify
     replica_layout    workers and replicas of a run that has not started, for plan
     data/             the verbs of `tfdist data`
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from tfdist.cli.target import separate
+from tfdist.cli.train_target import separate
 from tfdist.cli.verb import Verb
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tfdist.cli import common_options as shared
-from tfdist.cli.target import Target, check_overrides, choose_target
+from tfdist.cli.train_target import Target, check_overrides, choose_target
 
 if TYPE_CHECKING:
     from tfdist.launch.job_spec import JobSpec

@@ -10,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 from tfdist.cli import common_options as shared
-from tfdist.cli.target import Target, check_overrides, choose_target
+from tfdist.cli.train_target import Target, check_overrides, choose_target
 from tfdist.errors import UsageError
 
 _SEED, _STEPS, _WORKERS = 1, 5, 2

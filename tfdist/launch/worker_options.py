@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 from tfdist.errors import UsageError
 from tfdist.launch.recording_request import RecordingRequest
 from tfdist.launch.trace_request import TraceRequest
-from tfdist.rundir.creation import Resume
+from tfdist.rundir.run_dir_creation import Resume
 
 Communication = Literal["auto", "nccl", "ring"]
 Compression = Literal["none", "bfloat16", "float16"]

@@ -2,7 +2,7 @@
 
 Two processes meet so: each takes the ports of its workers (`port_lease`), answers there (`listener`) and dials the
 others (`connector`, by `connection_attempts`, with a `dial_outcome`). Both sides say who they are (`hello`) in one
-`introduction`, and prove that they share a token if there is one (`shared_token`). What follows are messages over the
+`handshake`, and prove that they share a token if there is one (`shared_token`). What follows are messages over the
 line (`line_socket`); `bounded_wait` waits for whatever is ready first.
 
 The launchers of a job meet so when the cluster forms (`launch.rendezvous`), and so do the doctors of several hosts

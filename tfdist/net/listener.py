@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Generic
 
 from tfdist.errors import PortTakenError
-from tfdist.net.introduction import ONE_TOKEN, AnswererSide, HelloT, Introduction, Met, Reply
+from tfdist.net.handshake import ONE_TOKEN, AnswererSide, HelloT, Introduction, Met, Reply
 from tfdist.net.line_socket import MAX_HELLO_BYTES, LineError, LineSocket
 from tfdist.net.port_lease import bind_reusable
 

@@ -1,14 +1,14 @@
 """The run directory: its layout, how it is made, and the records in it.
 
-- `layout` names the files; `creation` makes the directory, or takes the one of an earlier run
+- `layout` names the files; `run_dir_creation` makes the directory, or takes the one of an earlier run
 - `atomic_files` writes files whole or not at all, by `temp_names`; `direct_io` writes large ones past the page cache
 - records, each a `json_record`: `worker_state`, `job_state` and `failure`, and the lines of the ledger (`ledger_lines`)
-- `snapshot` reads all records of a run; `process_presence` tells whether the process that wrote one is still there
+- `run_snapshot` reads all records of a run; `process_presence` tells whether the process that wrote one is still there
 """
 
-from tfdist.rundir.creation import create_run_dir, join_run_dir
 from tfdist.rundir.failure import Failure
 from tfdist.rundir.layout import RunDir
+from tfdist.rundir.run_dir_creation import create_run_dir, join_run_dir
 from tfdist.rundir.worker_state import State, WorkerState
 
 __all__ = ["Failure", "RunDir", "State", "WorkerState", "create_run_dir", "join_run_dir"]

@@ -13,7 +13,7 @@ from tfdist.errors import UsageError
 from tfdist.launch.environment import Assignment
 from tfdist.rundir import RunDir
 from tfdist.rundir.atomic_files import write_error
-from tfdist.rundir.creation import Resume
+from tfdist.rundir.run_dir_creation import Resume
 from tfdist.runtime import collectives
 from tfdist.training.checkpoints.checkpoint_options import (
     EVERY_MINUTES,

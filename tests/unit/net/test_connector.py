@@ -18,8 +18,8 @@ from tfdist.net.bounded_wait import wait_for
 from tfdist.net.connection_attempts import look_up
 from tfdist.net.connector import CONNECT_SECONDS, Connector
 from tfdist.net.dial_outcome import DialOutcome, DialStatus
+from tfdist.net.handshake import Introduction
 from tfdist.net.hello import Hello
-from tfdist.net.introduction import Introduction
 
 HELLO = Hello.own(Cluster.parse("a:20000,b:20000"), (0,))
 BANNER = {"doctor": 2}

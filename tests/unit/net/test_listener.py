@@ -14,8 +14,8 @@ from tests.ports import free_ports
 from tests.waiting import until
 from tfdist.cluster import Cluster
 from tfdist.errors import PortTakenError
+from tfdist.net.handshake import Introduction
 from tfdist.net.hello import Hello
-from tfdist.net.introduction import Introduction
 from tfdist.net.listener import MAX_STRANGERS, Caller, Listener
 
 CLUSTER = Cluster.parse("a:20000,b:20000")

@@ -14,7 +14,7 @@ from tfdist.checkpoint import checkpoint_files
 from tfdist.checkpoint.inspection.locations import folder_of
 from tfdist.errors import DataError, RunDirError
 from tfdist.rundir.layout import RunDir
-from tfdist.rundir.snapshot import read_run
+from tfdist.rundir.run_snapshot import read_run
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
+from tfdist.net.handshake import Introduction
 from tfdist.net.hello import Hello
-from tfdist.net.introduction import Introduction
 from tfdist.net.line_socket import MAX_HELLO_BYTES, LineError, Message
 
 BANNER: Message = {"doctor": 2}

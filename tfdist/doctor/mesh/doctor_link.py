@@ -11,7 +11,7 @@ from tfdist.doctor.mesh.link_measurement import Clocks, Measurement, Measurement
 from tfdist.net.connection_attempts import Resolver, look_up
 from tfdist.net.connector import Connector
 from tfdist.net.dial_outcome import DialStatus
-from tfdist.net.introduction import Introduction
+from tfdist.net.handshake import Introduction
 from tfdist.net.line_socket import LineSocket, Message
 
 _EAGER_SECONDS = 1.0

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from tfdist.cluster.cluster_spec import Cluster
 from tfdist.net.connector import CONNECT_SECONDS
 from tfdist.net.dial_outcome import DialOutcome, DialStatus
-from tfdist.net.introduction import INTRODUCTION_SECONDS
+from tfdist.net.handshake import INTRODUCTION_SECONDS
 
 FIRST_SECONDS = 3.0
 """A cluster that forms at once needs no progress."""

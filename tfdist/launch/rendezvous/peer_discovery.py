@@ -13,8 +13,8 @@ from tfdist.launch.rendezvous.hello_agreement import disagreement
 from tfdist.launch.rendezvous.missing_workers import WaitingLauncher, explain_absence, waiting_text
 from tfdist.net.connector import Connector
 from tfdist.net.dial_outcome import DialOutcome
+from tfdist.net.handshake import Introduction
 from tfdist.net.hello import Hello
-from tfdist.net.introduction import Introduction
 from tfdist.net.line_socket import LineError, LineSocket
 from tfdist.net.listener import Listener
 from tfdist.net.shared_token import Token

@@ -15,8 +15,8 @@ from typing import Any
 
 from tfdist.errors import FormingError, RunDirError
 from tfdist.rundir.atomic_files import write_json
-from tfdist.rundir.creation import Resume, create_run_dir, join_run_dir, next_attempt
 from tfdist.rundir.layout import RunDir
+from tfdist.rundir.run_dir_creation import Resume, create_run_dir, join_run_dir, next_attempt
 
 _SEEDS = 2**31
 _LOCK_SECONDS = 10.0

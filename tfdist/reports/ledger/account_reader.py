@@ -11,7 +11,7 @@ from tfdist.reports.ledger.account import Account
 from tfdist.reports.ledger.account_builder import build_account
 from tfdist.rundir import ledger_lines
 from tfdist.rundir.layout import RunDir
-from tfdist.rundir.snapshot import read_run
+from tfdist.rundir.run_snapshot import read_run
 
 
 def read_account(run_dir: str | Path) -> tuple[str, Account]:

@@ -10,7 +10,7 @@ from tfdist.launch.agent.stragglers import STEPS, WorkerLag, lags
 from tfdist.launch.job_phases import JobPhase
 from tfdist.rundir.failure import Failure
 from tfdist.rundir.process_presence import Presence
-from tfdist.rundir.snapshot import Snapshot
+from tfdist.rundir.run_snapshot import Snapshot
 from tfdist.rundir.worker_state import State, WorkerState
 from tfdist.text import format_duration
 

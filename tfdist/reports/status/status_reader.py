@@ -8,7 +8,7 @@ from pathlib import Path
 from tfdist.reports.status.run_status import RunStatus, judge
 from tfdist.rundir.layout import RunDir
 from tfdist.rundir.process_presence import presence
-from tfdist.rundir.snapshot import read_run
+from tfdist.rundir.run_snapshot import read_run
 
 
 def read_status(run_dir: str | Path) -> RunStatus:

@@ -12,7 +12,7 @@ import keras
 from tfdist.errors import UsageError
 from tfdist.launch.environment import Assignment
 from tfdist.rundir import RunDir
-from tfdist.rundir.creation import Resume
+from tfdist.rundir.run_dir_creation import Resume
 from tfdist.training.run_record_callback import RunRecordCallback
 
 EVERY_MINUTES = 10.0

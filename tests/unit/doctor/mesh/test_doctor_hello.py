@@ -8,8 +8,8 @@ import pytest
 
 from tfdist.cluster import Cluster
 from tfdist.doctor.mesh.doctor_hello import DOCTOR_SECONDS, DoctorHello
+from tfdist.net.handshake import INTRODUCTION_SECONDS
 from tfdist.net.hello import Hello
-from tfdist.net.introduction import INTRODUCTION_SECONDS
 from tfdist.net.line_socket import LineError
 
 CLUSTER = Cluster.parse("a:20000,b:20000,c:20000")

@@ -10,7 +10,7 @@ from tfdist.rundir import RunDir, State, WorkerState
 from tfdist.rundir.failure import Failure
 from tfdist.rundir.job_state import JobState
 from tfdist.rundir.process_presence import Presence
-from tfdist.rundir.snapshot import Snapshot
+from tfdist.rundir.run_snapshot import Snapshot
 
 NOW = 10_000.0
 FAILURE = Failure(

@@ -13,7 +13,7 @@ from tfdist.config.checkpoint_section import CheckpointConfig
 from tfdist.errors import RunDirError
 from tfdist.launch.environment import Assignment
 from tfdist.rundir import RunDir, create_run_dir
-from tfdist.rundir.creation import Resume
+from tfdist.rundir.run_dir_creation import Resume
 from tfdist.training.config_run import run_resume as module
 from tfdist.training.config_run.run_resume import check_same_order, is_done, wanted_resume, write_done
 

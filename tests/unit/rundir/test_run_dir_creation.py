@@ -11,7 +11,7 @@ import pytest
 from tfdist.errors import RunDirError
 from tfdist.rundir import RunDir, atomic_files, create_run_dir, join_run_dir
 from tfdist.rundir.atomic_files import write_text
-from tfdist.rundir.creation import Resume, next_attempt
+from tfdist.rundir.run_dir_creation import Resume, next_attempt
 from tfdist.rundir.temp_names import temp_path
 
 STRANGERS = [".mine.tmp", "notes.txt", "events/notes.txt", "logs/worker.txt", "state/mine.json"]

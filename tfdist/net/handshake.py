@@ -1,4 +1,4 @@
-"""Introduction of two processes that meet, with a proof that they share a token: decides what to say, sends nothing.
+"""Handshake of two processes that meet, with a proof that they share a token: decides what to say, sends nothing.
 
 ::
 

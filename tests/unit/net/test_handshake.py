@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from tfdist.net.hello import Hello
-from tfdist.net.introduction import (
+from tfdist.net.handshake import (
     OTHER_TOKEN,
     WITH_TOKEN,
     WITHOUT_TOKEN,
@@ -18,6 +17,7 @@ from tfdist.net.introduction import (
     Introduction,
     Reply,
 )
+from tfdist.net.hello import Hello
 from tfdist.net.line_socket import LineError, Message
 from tfdist.net.shared_token import Token
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tfdist.cli.target import Target, choose_target, separate
+from tfdist.cli.train_target import Target, choose_target, separate
 from tfdist.errors import UsageError
 
 VALUED = {"--nproc", "--workers", "-m"}
