@@ -24,7 +24,7 @@ SAMPLES, BATCH = 61, 4
 
 
 def alive() -> list[Any]:
-    """The feeds and iterators that something in the process refers to."""
+    """The iterators of batches, and TensorFlow's inside of them, that something in the process refers to."""
     gc.collect()
     kinds = (BatchIterator, tf.distribute.DistributedIterator)
     # By type: TensorFlow's lazy modules would load if they were asked for their class.
@@ -53,7 +53,7 @@ def test_iterators_and_datasets_go_with_the_fit(steps: int) -> None:
         model.fit(data, epochs=2, validation_data=held_out, callbacks=[during], verbose=0)
         datasets = [weakref.ref(data), weakref.ref(held_out)]
         del data, held_out
-        assert during.most >= before + 2, "a feed and its iterator, of the validation at least"
+        assert during.most >= before + 2, "an iterator of batches and the one inside of it, of the validation at least"
         assert len(alive()) == before
         assert [dataset() for dataset in datasets] == [None, None]
 

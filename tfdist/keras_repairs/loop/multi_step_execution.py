@@ -39,7 +39,7 @@ class MultiStepExecutor:
         self._run = run
         self._agree = agree
         # Weakly: this object lives as long as the model, and must keep no epoch's data.
-        self._feed: Callable[[], BatchIterator | None] = lambda: None
+        self._batches: Callable[[], BatchIterator | None] = lambda: None
         self._unreported = 0
         self._outputs: Any = None
         self._timed: list[float] = []
@@ -50,16 +50,16 @@ class MultiStepExecutor:
         """Steps that were executed and that Keras has not asked for yet."""
         return self._unreported
 
-    def __call__(self, feed: BatchIterator, *, watched: bool, most: float = float("inf")) -> Any:
+    def __call__(self, batches: BatchIterator, *, watched: bool, most: float = float("inf")) -> Any:
         """The outputs of the next step, or of one up to `most` - 1 steps later unless it is `watched`."""
-        if self._unreported and feed is self._feed():
+        if self._unreported and batches is self._batches():
             self._unreported -= 1
             return self._outputs
-        steps = feed.take(1 if watched else max(1, int(min(self._most, feed.left_of_epoch, most))))
+        steps = batches.take(1 if watched else max(1, int(min(self._most, batches.left_of_epoch, most))))
         begun = time.perf_counter()
-        self._outputs = self._run(feed, steps)
+        self._outputs = self._run(batches, steps)
         self._learn(time.perf_counter() - begun)
-        self._feed, self._unreported = weakref.ref(feed), steps - 1
+        self._batches, self._unreported = weakref.ref(batches), steps - 1
         return self._outputs
 
     def _learn(self, seconds: float) -> None:

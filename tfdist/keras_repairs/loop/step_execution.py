@@ -37,10 +37,10 @@ def execution(model: Any, step: StepFunction, call: TrainerMethod, listener: Fit
         listener: Notified of every execution.
     """
     one_step = one_step_of(model, step, "auto")
-    run_steps = _steps_of_feed(one_step, step)
+    run_steps = _steps_of_batches(one_step, step)
 
-    def run(feed: BatchIterator, steps: int) -> Any:
-        return run_notifying(listener, call, steps, lambda: run_steps(feed, steps))
+    def run(batches: BatchIterator, steps: int) -> Any:
+        return run_notifying(listener, call, steps, lambda: run_steps(batches, steps))
 
     def run_one(batch: Any) -> Any:
         return run_notifying(listener, call, 1, lambda: one_step(batch))
@@ -67,7 +67,7 @@ def execution(model: Any, step: StepFunction, call: TrainerMethod, listener: Fit
     return execute
 
 
-def _steps_of_feed(one_step: Function, step: StepFunction) -> Callable[[BatchIterator, int], Any]:
+def _steps_of_batches(one_step: Function, step: StepFunction) -> Callable[[BatchIterator, int], Any]:
     """A function that runs a number of steps of an iterator, in one execution where that is possible."""
 
     def several_steps(iterator: Any, steps: tf.Tensor) -> Any:
@@ -79,11 +79,11 @@ def _steps_of_feed(one_step: Function, step: StepFunction) -> Callable[[BatchIte
     from_one = _FromIterator(lambda iterator: one_step(next(iterator)))
     from_several = _FromIterator(several_steps)
 
-    def run(feed: BatchIterator, steps: int) -> Any:
+    def run(batches: BatchIterator, steps: int) -> Any:
         if steps > 1 and step.can_loop:
-            return from_several(feed, tf.constant(steps))
+            return from_several(batches, tf.constant(steps))
         for _ in range(steps):
-            outputs = from_one(feed)
+            outputs = from_one(batches)
         return outputs
 
     return run
@@ -93,17 +93,17 @@ class _FromIterator:
     """A compiled function of a distributed iterator, called with the iterator's tensors.
 
     TensorFlow takes a millisecond to find that an iterator is of the same type as the last, and no time for tensors.
-    The bound functions stay with the feed: this object lives as long as the model, and must keep no epoch's data.
+    The bound functions stay with the `BatchIterator`: this object lives as long as the model, and must keep no data.
     """
 
     def __init__(self, function: Function) -> None:
         self._function = function
         self._compiled: dict[Any, Function] = {}
 
-    def __call__(self, feed: BatchIterator, *tensors: tf.Tensor) -> Any:
-        call = feed.calls.get(self)
+    def __call__(self, batches: BatchIterator, *tensors: tf.Tensor) -> Any:
+        call = batches.calls.get(self)
         if call is None:
-            call = feed.calls[self] = self._for(feed.iterator)
+            call = batches.calls[self] = self._for(batches.iterator)
         return call(*tensors)
 
     def _for(self, iterator: Any) -> Function:

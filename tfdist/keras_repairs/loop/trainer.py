@@ -47,15 +47,15 @@ def make_function(original: Function, observer: Observer | None, listener: FitLi
         if self.distribute_strategy.num_replicas_in_sync == 1:
             meter = settings_of(self.distribute_strategy).meter if call == "fit" and not self.jit_compile else None
             step = _metered(_observed(step_function, observer), meter)
-            function = _taking_feeds(self, step, original(self, step))
-            return notifying_executions(_timing_feeds(function, meter), self, call, listener)
+            function = _accepting_batch_iterators(self, step, original(self, step))
+            return notifying_executions(_timing_fetches(function, meter), self, call, listener)
         users = is_users_step(self, name)
         step = _observed(step_function, observer)
         metrics.warn_of_untried(self)
         has_own_logs = users or is_overridden(self, "compute_metrics")
         whole = _Step(self, _whole_logs(self, step) if has_own_logs else step, users=users, trains=call == "fit")
         meter = settings_of(self.distribute_strategy).meter if call == "fit" else None
-        return _timing_feeds(execution(self, whole, call, listener), meter)
+        return _timing_fetches(execution(self, whole, call, listener), meter)
 
     return repaired
 
@@ -222,7 +222,7 @@ def _metered(step_function: Function, meter: StepMeter | None) -> Function:
     return step
 
 
-def _taking_feeds(model: Any, step: Function, function: Function) -> Function:
+def _accepting_batch_iterators(model: Any, step: Function, function: Function) -> Function:
     """The function that Keras calls with an iterator on one replica, where batches may be fetched outside of steps.
 
     Keras would trace the step with the rows of the first batch, and count the losses of several outputs by them; inside
@@ -238,7 +238,7 @@ def _taking_feeds(model: Any, step: Function, function: Function) -> Function:
     return execute
 
 
-def _timing_feeds(function: Function, meter: StepMeter | None) -> Function:
+def _timing_fetches(function: Function, meter: StepMeter | None) -> Function:
     """The function that Keras calls with an iterator, with the fetching of batches outside of compiled steps timed."""
     if meter is None:
         return function
