@@ -51,9 +51,9 @@ def all_gather(value: Any, strategy: tf.distribute.Strategy | None = None) -> np
     array = np.asarray(value)
     if array.dtype.hasobject:
         raise UsageError(
-            "Workers exchange arrays, of one shape and dtype on all of them. Received: a "
-            f"{type(value).__name__}, which is none. Give a number or an array on every worker, also where its value "
-            "does not matter."
+            "Workers exchange arrays of numbers or texts, of one shape and dtype on all of them. Received: a "
+            f"{type(value).__name__}, which is not such an array. Give a number or an array on every worker, even "
+            "where its value does not matter."
         )
     contents = _exchange(array.tobytes(), f"{array.dtype} of shape {array.shape}", strategy)
     return np.stack([np.frombuffer(content, array.dtype).reshape(array.shape) for content in contents])
@@ -74,7 +74,7 @@ def all_reduce(value: Any, op: str = "sum", strategy: tf.distribute.Strategy | N
         UsageError: `op` is none of the four; or see `all_gather`.
     """
     if op not in _REDUCTIONS:
-        raise UsageError(f"all_reduce knows the operations {sorted(_REDUCTIONS)}. Received: op={op!r}")
+        raise UsageError(f"all_reduce expects op to be one of {sorted(_REDUCTIONS)}. Received: op={op!r}")
     return np.asarray(_REDUCTIONS[op](all_gather(value, strategy), axis=0))
 
 

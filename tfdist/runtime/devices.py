@@ -39,9 +39,9 @@ class DeviceRequest:
 
     def __post_init__(self) -> None:
         if self.logical is not None and self.logical < 1:
-            raise UsageError(f"--logical-devices expects a number from 1 on. Received: {self.logical}")
+            raise UsageError(f"--logical-devices expects a number of at least 1. Received: {self.logical}")
         if self.memory_limit is not None and self.memory_limit < 1:
-            raise UsageError(f"--memory-limit expects MiB, a number from 1 on. Received: {self.memory_limit}")
+            raise UsageError(f"--memory-limit expects a number of MiB of at least 1. Received: {self.memory_limit}")
 
 
 def deal(gpus: int, rank: int, size: int) -> range:

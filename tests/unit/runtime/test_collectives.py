@@ -87,5 +87,5 @@ def test_objects_may_have_their_own_sizes(play: Play, sizes: tuple[int, int]) ->
 
 @pytest.mark.parametrize("value", [None, {"a": 1}, 2**70, [None, 1.0]])
 def test_what_is_no_array_is_refused_alone_too(value: Any) -> None:
-    with pytest.raises(UsageError, match=f"Received: a {type(value).__name__}, which is none"):
+    with pytest.raises(UsageError, match=f"Received: a {type(value).__name__}, which is not such an array"):
         collectives.all_gather(value, tf.distribute.get_strategy())

@@ -67,7 +67,7 @@ def _dense_rows(tensor: tf.Tensor) -> tf.Tensor:
     if dtype not in _CARRIED:
         raise UnsupportedError(
             f"Tensors of dtype {tensor.dtype.name} cannot be gathered from several replicas. Expected numbers or "
-            "bools. Let the model give such, or run on one device (`tfdist train` without --workers, --nproc and "
+            "bools. Convert them in the model, or run on one device (`tfdist train` without --workers, --nproc and "
             "--logical-devices)."
         )
     # On the CPU an argument of a tf.function has no device yet, which all_gather does not take; a copy has.

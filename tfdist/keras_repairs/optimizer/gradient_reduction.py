@@ -147,8 +147,8 @@ def _build(optimizer: Any, variables: Sequence[Any] | None) -> None:
 def _check_compression(optimizer: Any) -> None:
     if isinstance(optimizer, keras.optimizers.LossScaleOptimizer) and replica_sums.compression() == tf.float16:
         raise UnsupportedError(
-            "--compression float16 with loss scaling and gradient accumulation: what is accumulated over batches may "
-            "be beyond float16 after it was found finite. Use --compression bfloat16, or none."
+            "--compression float16 cannot be used with loss scaling and gradient accumulation: gradients that were "
+            "found finite may overflow float16 once they are accumulated. Use --compression bfloat16, or none."
         )
 
 
