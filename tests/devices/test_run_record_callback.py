@@ -54,7 +54,7 @@ def test_a_disk_that_takes_nothing_ends_no_training(tmp_path: Path, caplog: pyte
     run = RunDir(tmp_path / "gone")
     record = RunRecordCallback(run)
     record.on_epoch_end(0, {"loss": 0.5})
-    assert "The record of epoch 1 is not written. The training goes on without." in caplog.text
+    assert "The record of epoch 1 is not written. The training continues without it." in caplog.text
     run.path.mkdir()
     run.events_dir.write_text("in the way")
     record.on_epoch_end(1, {"loss": 0.25})

@@ -71,7 +71,7 @@ class StoredCheckpoint:
         Raises:
             RunDirError: That cannot be read.
         """
-        with _told_when_out_of_reach(self.path):
+        with _error_when_out_of_reach(self.path):
             return (self.path / MARKER).exists()
 
     def fault(self) -> str | None:
@@ -91,7 +91,7 @@ class StoredCheckpoint:
         Raises:
             RunDirError: It cannot be reached, so whether it is whole is unknown.
         """
-        with _told_when_out_of_reach(self.path):
+        with _error_when_out_of_reach(self.path):
             yield from self._faults(look)
 
     def _faults(self, look: FileComparison) -> Iterator[str]:
@@ -137,7 +137,7 @@ def content_of(file: Path) -> bytes:
     Raises:
         RunDirError: It cannot be reached, so whether it is whole is unknown.
     """
-    with _told_when_out_of_reach(file.parent):
+    with _error_when_out_of_reach(file.parent):
         try:
             return file.read_bytes()
         except OSError as error:
@@ -156,7 +156,7 @@ def stored(folder: Path) -> list[StoredCheckpoint]:
         RunDirError: It cannot be read, which must not be taken for an empty folder in which a run may start anew.
     """
     try:
-        with _told_when_out_of_reach(folder):
+        with _error_when_out_of_reach(folder):
             names = [entry.name for entry in folder.iterdir()]
     except (FileNotFoundError, NotADirectoryError):
         return []
@@ -227,7 +227,7 @@ def checksum(file: Path) -> int:
 
 
 @contextlib.contextmanager
-def _told_when_out_of_reach(place: Path) -> Iterator[None]:
+def _error_when_out_of_reach(place: Path) -> Iterator[None]:
     try:
         yield
     except (FileNotFoundError, NotADirectoryError):

@@ -66,8 +66,8 @@ def of_files(files: Sequence[str | os.PathLike[str]], samples: int, folder: str 
         checksum = zlib.crc32(b"%d" % stamp_of(os.fspath(file)).size, checksum)
     for file in _spread(local, _FILES_READ):
         checksum = _read(file, checksum)
-    told = ", ".join(names[:_NAMES]) + (", ..." if len(names) > _NAMES else "")
-    return Fingerprint(samples, f"{format_count(len(names), 'file')} ({told})", checksum)
+    shown = ", ".join(names[:_NAMES]) + (", ..." if len(names) > _NAMES else "")
+    return Fingerprint(samples, f"{format_count(len(names), 'file')} ({shown})", checksum)
 
 
 def of_arrays(arrays: Sequence[Any], samples: int) -> Fingerprint:

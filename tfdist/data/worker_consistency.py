@@ -20,7 +20,7 @@ from tfdist.runtime.collectives import gather_objects, worker_count, worker_rank
 Sharding = Literal["auto", "none"]
 """Whether all workers see the same data, which is dealt to them, or each sees its own share alone."""
 
-_TOLD = 4
+_SHOWN = 4
 """Workers that an error names at most."""
 
 
@@ -93,14 +93,14 @@ def check_same(found: Sequence[Fingerprint]) -> None:
     others = [worker for worker, fingerprint in enumerate(found) if fingerprint != found[0]]
     if not others:
         return
-    shown = [0, *others[: _TOLD - 1]]
-    told = "; ".join(f"worker {worker} has {found[worker]}" for worker in shown)
-    more = f"; and {len(others) - _TOLD + 1} more that differ from worker 0" if len(others) >= _TOLD else ""
+    shown = [0, *others[: _SHOWN - 1]]
+    each = "; ".join(f"worker {worker} has {found[worker]}" for worker in shown)
+    more = f"; and {len(others) - _SHOWN + 1} more that differ from worker 0" if len(others) >= _SHOWN else ""
     same = len({(fingerprint.samples, fingerprint.parts) for fingerprint in found}) == 1
     alike = " Their names and numbers are the same, but their content is not." if same else ""
     workers = len(found)
     raise DataError(
-        f"The workers see different data: {told}{more}.{alike} It looks as if each worker's data were its own share "
+        f"The workers see different data: {each}{more}.{alike} It looks as if each worker's data were its own share "
         f"already: if it were dealt to the workers once more, each would train on 1/{workers * workers} of all samples "
         f"and not on 1/{workers}. If it is, say so with sharding: none in the data's section of the config (in Python "
         'sharding="none"). If it is not, give every worker the same files with the same content.'
@@ -122,7 +122,7 @@ def check_opened(errors: Sequence[str | None]) -> None:
     first = errors[failed[0]]
     if len(failed) == len(errors) and len(set(errors)) == 1:
         raise DataError(str(first))
-    names = ", ".join(map(str, failed[:_TOLD])) + (", ..." if len(failed) > _TOLD else "")
+    names = ", ".join(map(str, failed[:_SHOWN])) + (", ..." if len(failed) > _SHOWN else "")
     who = f"Worker {names} cannot" if len(failed) == 1 else f"Workers {names} cannot"
     if len(failed) == len(errors):
         raise DataError(f"No worker can open its data. Worker {failed[0]} says: {first}")

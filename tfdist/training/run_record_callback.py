@@ -65,7 +65,8 @@ class RunRecordCallback(keras.callbacks.Callback):
             atomic_files.write_json(self._run.history_file, self._history, durable=False)
             self._write_events(epoch, values)
         except RunDirError as error:
-            _log.warning("The record of epoch %d is not written. The training goes on without. %s", epoch + 1, error)
+            text = "The record of epoch %d is not written. The training continues without it. %s"
+            _log.warning(text, epoch + 1, error)
             # TensorBoard reads a file up to a record that is cut short: the next epoch begins another file.
             self._close_events()
 

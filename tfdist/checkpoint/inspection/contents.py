@@ -82,15 +82,15 @@ def render_changes(document: Mapping[str, Any]) -> str:
 
 
 def _head(document: Mapping[str, Any]) -> list[str]:
-    said = document.get
-    when = _when(said("time"))
-    versions = ", ".join(f"{name} {version}" for name, version in mapping(said("versions")).items())
+    get = document.get
+    when = _when(get("time"))
+    versions = ", ".join(f"{name} {version}" for name, version in mapping(get("versions")).items())
     files = ", ".join(f"{name} {format_bytes(size)}" for name, size in document["files"].items())
     return [
         f"checkpoint  {document['path']}",
-        f"position    {said('total')} steps of the run: {said('epoch')} epochs and {said('step')} steps{when}",
-        f"order       seed {said('seed')}, global batch {said('batch_size')}, {said('samples')} samples an epoch",
-        f"trained on  {said('workers')} workers, {said('replicas')} replicas",
+        f"position    {get('total')} steps of the run: {get('epoch')} epochs and {get('step')} steps{when}",
+        f"order       seed {get('seed')}, global batch {get('batch_size')}, {get('samples')} samples an epoch",
+        f"trained on  {get('workers')} workers, {get('replicas')} replicas",
         f"versions    {versions or '-'}",
         f"files       {files}",
     ]

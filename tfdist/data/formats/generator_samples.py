@@ -79,7 +79,7 @@ class GeneratorSamples:
         self.lanes = Lanes.of(counts, max(len(counts), 1), shuffle_buffer)
         names = [self._name_of(lane) for lane in range(len(counts))]
         self._reader: SequentialReader[Leaves] = SequentialReader(
-            counts, names, self._play, self.lanes.number, self.lanes.window
+            counts, names, self._stream, self.lanes.number, self.lanes.window
         )
         first = next(lane for lane, count in enumerate(counts) if count)
         self._signature = output_signature
@@ -147,7 +147,7 @@ class GeneratorSamples:
                 f"{type(found).__name__}"
             ) from error
 
-    def _play(self, lane: int) -> SampleStream[Leaves]:
+    def _stream(self, lane: int) -> SampleStream[Leaves]:
         for number, sample in enumerate(self._iterator(lane)):
             yield (self._leaves(lane, number, sample),)
 

@@ -109,8 +109,8 @@ def parse_each(
     batches, size = filled
 
     def spread(count: tf.Tensor, rows: tuple[tf.Tensor, ...], *seeds: tf.Tensor) -> tuple[Any, ...]:
-        beside = [tf.pad(each, [[0, size - tf.shape(each)[0]], [0, 0]]) for each in seeds]
-        return tf.fill([size], count), rows, *beside
+        filled_seeds = [tf.pad(each, [[0, size - tf.shape(each)[0]], [0, 0]]) for each in seeds]
+        return tf.fill([size], count), rows, *filled_seeds
 
     def make(count: tf.Tensor, row: tuple[tf.Tensor, ...], *seed: tf.Tensor) -> tuple[tf.Tensor, Any]:
         sample = parse(*row)

@@ -82,9 +82,9 @@ def check_alike(names: Sequence[str], compressions: Sequence[TFRecordCompression
             kinds.setdefault(kind, name)
     if len(kinds) > 1:
         words = {kind: f"{kind}-compressed" if kind else "not compressed" for kind in kinds}
-        told = ", ".join(f"{name} is {words[kind]}" for kind, name in kinds.items())
+        found = ", ".join(f"{name} is {words[kind]}" for kind, name in kinds.items())
         raise DataError(
-            f"The files are compressed in different ways: {told}. Expected one way for all files of a source. Write "
+            f"The files are compressed in different ways: {found}. Expected one way for all files of a source. Write "
             "them alike, or name the files of one kind alone."
         )
 

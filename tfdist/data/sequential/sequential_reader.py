@@ -32,7 +32,7 @@ class SequentialReader(Generic[T]):
         self,
         counts: Sequence[int],
         names: Sequence[str],
-        play: Callable[[int], SampleStream[T]],
+        open_stream: Callable[[int], SampleStream[T]],
         lanes: int,
         window: int,
     ) -> None:
@@ -41,16 +41,16 @@ class SequentialReader(Generic[T]):
         Args:
             counts: The number of samples of each file.
             names: The names of the files, for errors.
-            play: From a file's place in `counts` to its samples, from the first on.
+            open_stream: From a file's place in `counts` to its samples, from the first on.
             lanes: Files that are read at the same time.
             window: How far back in a file a sample may be requested.
         """
-        self._names, self._play = names, play
+        self._names, self._open_stream = names, open_stream
         self._first = np.concatenate([[0], np.cumsum(np.array(counts, np.int64))])
         self._window = window
         # A lane begins its next file while the rest of the one before is still requested.
         self._most_open = 2 * lanes
-        self._open: OrderedDict[int, _Open[T]] = OrderedDict()
+        self._open: OrderedDict[int, _OpenFile[T]] = OrderedDict()
         self._zeroth: list[T] = []
         self._largest = 0
         self._lock = threading.Lock()
@@ -84,13 +84,13 @@ class SequentialReader(Generic[T]):
         if not self._first[file] and self._zeroth:
             # Batches anywhere in the epoch are filled up with sample 0, for which its file must not be read again.
             later = [record for record in records if record]
-            return {0: self._zeroth[0], **(self._take_of_tape(file, later) if later else {})}
-        found = self._take_of_tape(file, records)
+            return {0: self._zeroth[0], **(self._take_from_stream(file, later) if later else {})}
+        found = self._take_from_stream(file, records)
         if not self._first[file] and 0 in found:
             self._zeroth.append(found[0])
         return found
 
-    def _take_of_tape(self, file: int, records: list[int]) -> dict[int, T]:
+    def _take_from_stream(self, file: int, records: list[int]) -> dict[int, T]:
         try:
             return self._opened(file, records).take(records, self._window + 4 * self._largest)
         except BaseException:
@@ -99,25 +99,26 @@ class SequentialReader(Generic[T]):
                 failed.close()
             raise
 
-    def _opened(self, file: int, records: list[int]) -> _Open[T]:
+    def _opened(self, file: int, records: list[int]) -> _OpenFile[T]:
         """The file, open at a place from which it reaches the records."""
-        tape = self._open.pop(file, None)
-        if tape is not None and not all(map(tape.reaches, records)):
-            tape.close()
-            tape = None
-        if tape is None:
-            tape = _Open(self._names[file], int(self._first[file + 1] - self._first[file]), self._play(file))
-        self._open[file] = tape
+        opened = self._open.pop(file, None)
+        if opened is not None and not all(map(opened.reaches, records)):
+            opened.close()
+            opened = None
+        if opened is None:
+            count = int(self._first[file + 1] - self._first[file])
+            opened = _OpenFile(self._names[file], count, self._open_stream(file))
+        self._open[file] = opened
         while len(self._open) > self._most_open:
             self._open.popitem(last=False)[1].close()
-        return tape
+        return opened
 
 
-class _Open(Generic[T]):
+class _OpenFile(Generic[T]):
     """A file that is being read."""
 
-    def __init__(self, name: str, count: int, tape: SampleStream[T]) -> None:
-        self._name, self._count, self._tape = name, count, tape
+    def __init__(self, name: str, count: int, stream: SampleStream[T]) -> None:
+        self._name, self._count, self._stream = name, count, stream
         self._held: dict[int, T] = {}
         self._oldest = self._read = 0
 
@@ -129,7 +130,7 @@ class _Open(Generic[T]):
         """Returns records that it reaches, and drops them and all that are more than `keep` before the last."""
         last, wanted = max(records), frozenset(records)
         while self._read <= last:
-            self._hold(next(self._tape, ()))
+            self._hold(next(self._stream, ()))
             # On the way, too: a training that resumes in the middle of a file reads over half of it.
             self._forget(min(self._read, last) - keep, wanted)
         found = {record: self._held.pop(record) for record in wanted}
@@ -154,4 +155,4 @@ class _Open(Generic[T]):
 
     def close(self) -> None:
         """Closes the file."""
-        self._tape.close()
+        self._stream.close()

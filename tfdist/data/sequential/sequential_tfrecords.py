@@ -43,7 +43,7 @@ class SequentialTFRecordReader:
             some = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
             raise DataError(f"Expected at least one sample. Received: {len(names)} file(s) without any: {some}.")
         self.lanes = Lanes.of(counts, interleave, shuffle_buffer)
-        self._reader = SequentialReader(counts, names, self._play, self.lanes.number, self.lanes.window)
+        self._reader = SequentialReader(counts, names, self._stream, self.lanes.number, self.lanes.window)
 
     def __len__(self) -> int:
         return len(self._reader)
@@ -66,7 +66,7 @@ class SequentialTFRecordReader:
         pairs = zip(files.tolist(), records.tolist(), strict=True)
         return [f"{self.files[number].name}, record {record}" for number, record in pairs]
 
-    def _play(self, number: int) -> SampleStream[bytes]:
+    def _stream(self, number: int) -> SampleStream[bytes]:
         file = self.files[number]
         if stamp_of(file.name) != file.stamp:
             raise changed_error(file.name)

@@ -78,10 +78,10 @@ def run_in_processes(
         while busy := {member.connection: member for member in members if member.task is not None}:
             for connection in wait(list(busy), _LOOK_SECONDS):
                 member = busy[connection]  # type: ignore[index]
-                said = member.receive()
-                if isinstance(said, TaskResult):
+                message = member.receive()
+                if isinstance(message, TaskResult):
                     member.give(waiting.popleft() if waiting else None)
-                yield said
+                yield message
     finally:
         for member in members:
             member.terminate()
@@ -112,17 +112,17 @@ class _Member:
 
     def receive(self) -> TaskProgress | TaskResult:
         try:
-            said = self.connection.recv()
+            message = self.connection.recv()
         except (EOFError, ConnectionResetError):
             self._process.join(END_SECONDS)
             code = self._process.exitcode
             how = f"was ended by {signal.Signals(-code).name}" if code is not None and code < 0 else "died"
             hint = " Too little memory is a usual cause: try fewer --processes." if code == -signal.SIGKILL else ""
             raise WorkerFailedError(f"A process {how} at {self.task}.{hint}") from None
-        if isinstance(said, _Failed):
-            kind = next((kind for kind in (DataError, UsageError) if kind.exit_code == said.code), WorkerFailedError)
-            raise kind(said.text)
-        return said
+        if isinstance(message, _Failed):
+            kind = next((kind for kind in (DataError, UsageError) if kind.exit_code == message.code), WorkerFailedError)
+            raise kind(message.text)
+        return message
 
     def terminate(self) -> None:
         if self.task is not None:

@@ -132,13 +132,13 @@ def _fill(feature: Any, values: NDArray) -> None:
 def _quiet() -> Iterator[None]:
     """Hides what TensorFlow prints on stderr while it starts, unless the start fails."""
     kept = os.dup(2)
-    with tempfile.TemporaryFile() as said:
-        os.dup2(said.fileno(), 2)
+    with tempfile.TemporaryFile() as printed:
+        os.dup2(printed.fileno(), 2)
         try:
             yield
         except BaseException:
-            said.seek(0)
-            os.write(kept, said.read())
+            printed.seek(0)
+            os.write(kept, printed.read())
             raise
         finally:
             os.dup2(kept, 2)

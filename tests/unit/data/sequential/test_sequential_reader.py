@@ -14,7 +14,7 @@ from tfdist.order.epoch_order import EpochSteps
 from tfdist.order.sequential_order import LaneOrder, Lanes
 
 
-class Tapes:
+class Streams:
     """Files whose samples are pairs of file and number; counts how often each is opened and how far it is read."""
 
     def __init__(self, counts: tuple[int, ...], chunk: int = 3) -> None:
@@ -22,7 +22,7 @@ class Tapes:
         self.opened: list[int] = []
         self.closed: list[int] = []
 
-    def play(self, file: int) -> Iterator[list[tuple[int, int]]]:
+    def stream(self, file: int) -> Iterator[list[tuple[int, int]]]:
         self.opened.append(file)
         try:
             for start in range(0, self.counts[file], self.chunk):
@@ -32,7 +32,7 @@ class Tapes:
 
     def reader(self, lanes: int, window: int) -> SequentialReader[tuple[int, int]]:
         names = [f"file {file}" for file in range(len(self.counts))]
-        return SequentialReader(self.counts, names, self.play, lanes, window)
+        return SequentialReader(self.counts, names, self.stream, lanes, window)
 
 
 def expected(counts: tuple[int, ...]) -> list[tuple[int, int]]:
@@ -54,31 +54,31 @@ def test_every_worker_reads_its_pieces_and_each_file_once(
     lanes = Lanes.of(files, most, buffer)
     order, steps = LaneOrder(lanes, batch, 7, True), EpochSteps(sum(files), batch, workers)
     for worker in range(workers):
-        tapes = Tapes(files)
-        reader = tapes.reader(lanes.number, lanes.window)
+        streams = Streams(files)
+        reader = streams.reader(lanes.number, lanes.window)
         for piece in steps.pieces(min(begin, len(steps) - 1), len(steps), [worker]):
             numbers = order.at(0, np.arange(*piece))
             assert reader.read(numbers) == [expected(files)[number] for number in numbers]
-        assert len(tapes.opened) == len(set(tapes.opened))
+        assert len(streams.opened) == len(set(streams.opened))
 
 
 def test_what_comes_against_the_order_is_found_all_the_same() -> None:
-    tapes = Tapes((9, 9))
-    reader = tapes.reader(1, 1)
+    streams = Streams((9, 9))
+    reader = streams.reader(1, 1)
     for number in (12, 3, 16, 2, 10, 2):
         assert reader.read(np.array([number])) == [expected((9, 9))[number]]
-    assert tapes.opened.count(0) == 2
+    assert streams.opened.count(0) == 2
 
 
 def test_sample_0_does_not_turn_its_file_back() -> None:
     """Empty batches are filled up with it."""
-    tapes = Tapes((30,))
-    reader = tapes.reader(1, 4)
+    streams = Streams((30,))
+    reader = streams.reader(1, 4)
     assert reader.read(np.array([0])) == [(0, 0)]
     reader.read(np.array([20, 21]))
     assert reader.read(np.array([0, 0])) == [(0, 0)] * 2
     reader.read(np.array([22, 22]))
-    assert tapes.opened == [0]
+    assert streams.opened == [0]
 
 
 class Sample:
@@ -92,7 +92,7 @@ class Living:
         self.alive = self.most = 0
         self._chunk = chunk
 
-    def play(self, _: int) -> Iterator[list[Sample]]:
+    def stream(self, _: int) -> Iterator[list[Sample]]:
         while True:
             yield [self._born() for _ in range(self._chunk)]
 
@@ -109,7 +109,7 @@ class Living:
 
 def test_little_is_held_however_long_a_file_is() -> None:
     living = Living(chunk=3)
-    reader = SequentialReader((10_000,), ["a"], living.play, 1, 8)
+    reader = SequentialReader((10_000,), ["a"], living.stream, 1, 8)
     for number in range(5, 10_000, 50):
         reader.read(np.array([number]))
         assert living.alive <= 8 + 4 + 3
@@ -118,7 +118,7 @@ def test_little_is_held_however_long_a_file_is() -> None:
 def test_what_is_read_over_is_not_held() -> None:
     """A training that resumes in the middle of a file reads all that was before."""
     living = Living(chunk=1)
-    reader = SequentialReader((10_000,), ["a"], living.play, 1, 8)
+    reader = SequentialReader((10_000,), ["a"], living.stream, 1, 8)
     assert len(reader.read(np.array([9000, 9003]))) == 2
     assert living.most <= 8 + 4 * 2 + 4
     # What is asked for together, however far apart, is found.
@@ -126,21 +126,21 @@ def test_what_is_read_over_is_not_held() -> None:
 
 
 def test_files_that_are_done_with_are_closed() -> None:
-    tapes = Tapes((2,) * 10)
-    reader = tapes.reader(2, 1)
+    streams = Streams((2,) * 10)
+    reader = streams.reader(2, 1)
     for number in range(20):
         reader.read(np.array([number]))
-    assert len(tapes.opened) - len(tapes.closed) <= 4
+    assert len(streams.opened) - len(streams.closed) <= 4
 
 
 def test_no_sample() -> None:
-    assert Tapes((3,)).reader(1, 1).read(np.array([], np.int64)) == []
+    assert Streams((3,)).reader(1, 1).read(np.array([], np.int64)) == []
 
 
 def test_a_file_that_ends_before_its_end() -> None:
-    tapes = Tapes((9,))
-    reader = tapes.reader(1, 1)
-    tapes.counts = (5,)
+    streams = Streams((9,))
+    reader = streams.reader(1, 1)
+    streams.counts = (5,)
     with pytest.raises(DataError, match="file 0 ends after 5 samples. Expected 9"):
         reader.read(np.array([7]))
 
@@ -148,11 +148,11 @@ def test_a_file_that_ends_before_its_end() -> None:
 def test_an_error_is_raised_again_when_samples_are_requested_again() -> None:
     """Batches are read side by side, and any of them may be the one whose error is shown."""
 
-    def play(file: int) -> Iterator[list[int]]:
+    def stream(file: int) -> Iterator[list[int]]:
         yield [0, 1]
         raise DataError("record 2 is damaged")
 
-    reader = SequentialReader((9,), ["a"], play, 1, 1)
+    reader = SequentialReader((9,), ["a"], stream, 1, 1)
     for number in (5, 6):
         with pytest.raises(DataError, match="record 2 is damaged"):
             reader.read(np.array([number]))
