@@ -153,7 +153,7 @@ def test_a_start_after_a_failure_continues(tmp_path: Path) -> None:
     source, bad = sources(tmp_path)["images"], tmp_path / "images/dog/9.png"
     good = bad.read_bytes()
     bad.write_bytes(b"no image")
-    with pytest.raises(DataError, match="9.png: this is no image that can be decoded"):
+    with pytest.raises(DataError, match="9.png: this image cannot be decoded"):
         make(source, tmp_path, shards=4)
     assert shown(tmp_path / "shards") == [
         "train-00000-of-00004.tfrecord",

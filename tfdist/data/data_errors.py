@@ -1,4 +1,4 @@
-"""Data errors inside TensorFlow's errors, which is how whatever a pipeline raises arrives."""
+"""Data errors in TensorFlow's errors, in which everything arrives that a pipeline raises."""
 
 from __future__ import annotations
 

@@ -60,4 +60,4 @@ def check_decodable(channels: int, image: bytes, name: str) -> None:
         with tf.device("CPU:0"):
             tf.io.decode_image(image, channels, expand_animations=False)
     except tf.errors.OpError as error:
-        raise DataError(f"{name}: this is no image that can be decoded. {reason_of(error)}") from error
+        raise DataError(f"{name}: this image cannot be decoded. {reason_of(error)}") from error

@@ -94,7 +94,7 @@ def read_npz(path: str | os.PathLike[str], split: str) -> tuple[NDArray, NDArray
         raise
     except Exception as error:
         # Damaged bytes make numpy and zipfile raise nearly anything: ValueError, BadZipFile, TokenError, zlib.error.
-        raise DataError(f"{path} is no npz file, holds pickled objects or is damaged: {error}.") from error
+        raise DataError(f"{path} is not an npz file, holds pickled objects or is damaged: {error}.") from error
 
 
 def _member(file: np.lib.npyio.NpzFile, path: str | os.PathLike[str], name: str) -> NDArray:
@@ -149,7 +149,7 @@ def read_headers(path: str | os.PathLike[str], names: tuple[str, ...]) -> tuple[
     except OSError as error:
         raise DataError(f"Cannot read {path}: {error.strerror or error}.") from error
     except (zipfile.BadZipFile, ValueError, EOFError, zlib.error, NotImplementedError) as error:
-        raise DataError(f"{path} is no npz file or is damaged: {error}.") from error
+        raise DataError(f"{path} is not an npz file or is damaged: {error}.") from error
 
 
 def _header(file: zipfile.ZipFile, path: str | os.PathLike[str], name: str) -> ArrayHeader:

@@ -41,9 +41,9 @@ def damaged(path: Path) -> None:
     [
         (lambda path: None, "Cannot read .*a.npz: No such file"),
         (lambda path: path.mkdir(), "Cannot read .*a.npz: Is a directory"),
-        (lambda path: path.write_bytes(b""), "a.npz is no npz file"),
-        (lambda path: path.write_text("hello"), "a.npz is no npz file"),
-        (lambda path: path.write_bytes(b"PK\x03\x04 cut"), "a.npz is no npz file"),
+        (lambda path: path.write_bytes(b""), "a.npz is not an npz file"),
+        (lambda path: path.write_text("hello"), "a.npz is not an npz file"),
+        (lambda path: path.write_bytes(b"PK\x03\x04 cut"), "a.npz is not an npz file"),
         (damaged, "a.npz .* is damaged"),
         (lambda path: np.savez(path, x_train=np.ones(1)), "a.npz has no array y_train.* Received: x_train"),
         (lambda path: np.savez(path, x_train=np.array([{}]), y_train=np.ones(1)), "a.npz .* holds pickled objects"),
@@ -70,8 +70,8 @@ def test_headers_give_shape_and_type(tmp_path: Path, save: object) -> None:
     ("name", "expected"),
     [
         ("absent.npz", "Cannot read .*absent.npz: No such file or directory"),
-        ("text.npz", "text.npz is no npz file or is damaged"),
-        ("cut.npz", "cut.npz is no npz file or is damaged"),
+        ("text.npz", "text.npz is not an npz file or is damaged"),
+        ("cut.npz", "cut.npz is not an npz file or is damaged"),
         ("other.npz", "other.npz has no array x_train. .* Received: a, b"),
         ("objects.npz", "the array x_train holds Python objects"),
         ("scalar.npz", "the array x_train is a single value"),
