@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import csv
 import functools
 import importlib.util
@@ -235,6 +236,8 @@ def test_what_is_watched(given: list[Any], watch: DecisionPoints) -> None:
 def test_where_a_callback_runs(callback: Any, elsewhere: bool) -> None:
     assert runs_here(callback, is_chief=True)
     assert runs_here(callback, is_chief=False) == elsewhere
+    # Tuners give copies to `fit`.
+    assert runs_here(copy.deepcopy(callback), is_chief=False) == elsewhere
 
 
 @pytest.mark.parametrize("mark", [on_chief, on_every_worker])
