@@ -13,7 +13,7 @@ import tensorflow as tf
 from tests.devices.mirrored import mirrored
 from tests.exactness.table import classifier, numbers
 from tfdist.errors import UnsupportedError
-from tfdist.keras_repairs.forward.metric_trials import try_out
+from tfdist.keras_repairs.forward.metric_additivity import try_out
 
 pytestmark = pytest.mark.usefixtures("repaired")
 

@@ -19,9 +19,9 @@ from tfdist import keras_repairs
 from tfdist.checkpoint import CheckpointManager, CheckpointSummary, RetentionPolicy, SavePolicy, remote_path
 from tfdist.checkpoint.background_writer import writer
 from tfdist.checkpoint.checkpoint_files import MARKER
+from tfdist.checkpoint.checkpoint_store import CheckpointStore, open_store
 from tfdist.checkpoint.remote_path import RemotePath
 from tfdist.checkpoint.remote_store import RemoteCheckpointStore
-from tfdist.checkpoint.store import CheckpointStore, open_store
 from tfdist.errors import RunDirError
 from tfdist.runtime import remote_file_calls
 from tfdist.training.checkpoints.checkpoint_callback import CheckpointCallback

@@ -1,9 +1,9 @@
 """Checkpoints of a run: when to save, which to keep, how they are written and restored.
 
 `save_policy` and `retention_policy` decide. `checkpoint_manager` saves and restores for all workers: the
-`background_writer` runs a `checkpoint_writer`, which writes a `pending_checkpoint` with its `summary` into a `store`
-(`checkpoint_files` on this machine, `remote_store` for a URL) and lets the `checkpoint_pruner` remove old ones.
-`inspection` is what `tfdist checkpoints` does.
+`background_writer` runs a `checkpoint_writer`, which writes a `pending_checkpoint` with its `checkpoint_summary` into a
+`checkpoint_store` (`checkpoint_files` on this machine, `remote_store` for a URL) and lets the `checkpoint_pruner`
+remove old ones. `inspection` is what `tfdist checkpoints` does.
 
 The names load with their first use: modules that only decide, or read and check files, work without TensorFlow.
 """
@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tfdist.checkpoint.checkpoint_manager import CheckpointManager
+    from tfdist.checkpoint.checkpoint_summary import CheckpointSummary
     from tfdist.checkpoint.retention_policy import RetentionPolicy
     from tfdist.checkpoint.save_policy import SavePolicy
-    from tfdist.checkpoint.summary import CheckpointSummary
 
 __all__ = ["CheckpointManager", "SavePolicy", "RetentionPolicy", "CheckpointSummary"]
 
@@ -25,7 +25,7 @@ _MODULES = {
     "CheckpointManager": "checkpoint_manager",
     "SavePolicy": "save_policy",
     "RetentionPolicy": "retention_policy",
-    "CheckpointSummary": "summary",
+    "CheckpointSummary": "checkpoint_summary",
 }
 
 

@@ -17,10 +17,10 @@ import tensorflow as tf
 from tfdist.checkpoint.background_writer import writer
 from tfdist.checkpoint.checkpoint_files import REPLICAS, SUMMARY, WEIGHTS
 from tfdist.checkpoint.checkpoint_pruner import CheckpointPruner
+from tfdist.checkpoint.checkpoint_store import is_remote, open_store
+from tfdist.checkpoint.checkpoint_summary import CheckpointSummary
 from tfdist.checkpoint.checkpoint_writer import CheckpointWriter, WeightsSnapshot
 from tfdist.checkpoint.retention_policy import RetentionPolicy
-from tfdist.checkpoint.store import is_remote, open_store
-from tfdist.checkpoint.summary import CheckpointSummary
 from tfdist.checkpoint.temporary_folder import temporary_folder
 from tfdist.errors import RunDirError
 from tfdist.runtime.collectives import broadcast, worker_count, worker_rank

@@ -7,8 +7,8 @@ import logging
 from collections.abc import Mapping
 
 from tfdist.checkpoint import checkpoint_files
+from tfdist.checkpoint.checkpoint_store import CheckpointStore
 from tfdist.checkpoint.retention_policy import CheckpointInfo, RetentionPolicy
-from tfdist.checkpoint.store import CheckpointStore
 
 _log = logging.getLogger("tfdist")
 

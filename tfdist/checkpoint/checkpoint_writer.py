@@ -13,8 +13,8 @@ import numpy as np
 
 from tfdist.checkpoint.checkpoint_files import REPLICAS, SUMMARY, WEIGHTS
 from tfdist.checkpoint.checkpoint_pruner import CheckpointPruner
-from tfdist.checkpoint.store import CheckpointStore
-from tfdist.checkpoint.summary import CheckpointSummary
+from tfdist.checkpoint.checkpoint_store import CheckpointStore
+from tfdist.checkpoint.checkpoint_summary import CheckpointSummary
 from tfdist.errors import RunDirError
 
 _log = logging.getLogger("tfdist")

@@ -26,7 +26,7 @@ from tfdist.data.formats.tfrecord_samples import Feature, tfrecord_source
 from tfdist.data.ops.sample_batches import Augment
 from tfdist.data.ops.sample_checks import OnNan
 from tfdist.data.pipeline import Batches, open_and_build
-from tfdist.data.random_access.records import OnCorrupt
+from tfdist.data.random_access.numbered_records import OnCorrupt
 from tfdist.data.sample_source import SampleSource
 from tfdist.data.worker_consistency import Sharding
 from tfdist.order.sequential_order import LANES, SHUFFLE_BUFFER

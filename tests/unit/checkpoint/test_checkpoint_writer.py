@@ -13,10 +13,10 @@ import pytest
 
 from tfdist.checkpoint.checkpoint_files import WEIGHTS, stored
 from tfdist.checkpoint.checkpoint_pruner import CheckpointPruner, info_of
+from tfdist.checkpoint.checkpoint_store import open_store
+from tfdist.checkpoint.checkpoint_summary import CheckpointSummary
 from tfdist.checkpoint.checkpoint_writer import CheckpointWriter
 from tfdist.checkpoint.retention_policy import CheckpointInfo, RetentionPolicy
-from tfdist.checkpoint.store import open_store
-from tfdist.checkpoint.summary import CheckpointSummary
 from tfdist.errors import RunDirError
 
 

@@ -13,8 +13,8 @@ WITHOUT_TENSORFLOW = [
     "save_policy",
     "checkpoint_pruner",
     "retention_policy",
-    "store",
-    "summary",
+    "checkpoint_store",
+    "checkpoint_summary",
 ]
 
 

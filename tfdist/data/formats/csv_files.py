@@ -17,7 +17,7 @@ from tfdist.data.files.file_patterns import matching
 from tfdist.data.formats.record_sizes import sizes_of_records
 from tfdist.data.random_access.line_reader import LineReader
 from tfdist.data.random_access.line_scan import BYTE_ORDER_MARK
-from tfdist.data.random_access.records import Records
+from tfdist.data.random_access.numbered_records import Records
 from tfdist.data.sample_source import ArraySpec, SampleSource
 from tfdist.errors import DataError
 from tfdist.plan.plan_inputs import SourceSizes

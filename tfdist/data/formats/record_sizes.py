@@ -6,7 +6,7 @@ import numpy as np
 
 from tfdist.data.files.file_systems import local_file_system
 from tfdist.data.files.remote_files import stamp_of
-from tfdist.data.random_access.records import Records
+from tfdist.data.random_access.numbered_records import Records
 from tfdist.plan.plan_inputs import FileSizes, SourceSizes
 
 

@@ -13,7 +13,7 @@ from tfdist.data.files.file_patterns import FilePatterns
 from tfdist.data.files.file_systems import local_file_system, random_calls_of
 from tfdist.data.files.remote_files import is_remote, names_of
 from tfdist.data.formats.record_sizes import sizes_of_records
-from tfdist.data.random_access.records import OnCorrupt
+from tfdist.data.random_access.numbered_records import OnCorrupt
 from tfdist.data.random_access.tfrecord_reader import TFRecordReader
 from tfdist.data.sample_source import SampleSource
 from tfdist.data.sequential.sequential_tfrecords import SequentialTFRecordReader

@@ -20,8 +20,8 @@ from tfdist.data.ops.record_groups import read_groups
 from tfdist.data.ops.record_parser import RecordParser, reason_of
 from tfdist.data.ops.sample_batches import Augmentation, PaddedBatches, cut_filled, parallel_parses, parse_each
 from tfdist.data.ops.sample_indices import SampleIndices
+from tfdist.data.random_access.numbered_records import OnCorrupt
 from tfdist.data.random_access.record_reader import RecordBlock
-from tfdist.data.random_access.records import OnCorrupt
 from tfdist.data.sample_source import SampleSource
 from tfdist.data.sequential.sequential_tfrecords import SequentialTFRecordReader
 from tfdist.errors import DataError, UsageError

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from tfdist.data.random_access.numbered_records import Records
 from tfdist.data.random_access.record_reader import RecordReader
-from tfdist.data.random_access.records import Records
 from tfdist.errors import DataError
 
 _CHUNK = 16 << 20

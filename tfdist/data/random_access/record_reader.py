@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from tfdist.data.files.file_stamps import FileStamp, changed_error
 from tfdist.data.random_access.linux_aio import MAX_READS, AioReader
+from tfdist.data.random_access.numbered_records import Records, RecordSpans
 from tfdist.data.random_access.read_buffers import new_bytes
-from tfdist.data.random_access.records import Records, RecordSpans
 from tfdist.errors import DataError
 
 MAX_OPEN_FILES = 256

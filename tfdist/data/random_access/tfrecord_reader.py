@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfdist.data.ops.prefetch import GROUP_BYTES, GROUP_RECORDS, PARALLEL_GROUPS, ReadLimits
+from tfdist.data.random_access.numbered_records import OnCorrupt, Records
 from tfdist.data.random_access.read_buffers import BufferPool
 from tfdist.data.random_access.record_checksums import all_whole, first_corrupt
 from tfdist.data.random_access.record_reader import RecordBlock, RecordReader
-from tfdist.data.random_access.records import OnCorrupt, Records
 from tfdist.data.random_access.scan_results import CorruptReason
 from tfdist.data.random_access.tfrecord_scan import FOOTER_BYTES, HEADER_BYTES
 from tfdist.errors import DataError

@@ -17,7 +17,7 @@ from pathlib import Path
 from tfdist.data.files.file_stamps import FileStamp
 from tfdist.data.files.remote_files import is_remote, stamp_of
 from tfdist.data.random_access.index_files import places, writing
-from tfdist.data.random_access.records import KEPT_FROM_BYTES, PARALLEL_INDICES
+from tfdist.data.random_access.numbered_records import KEPT_FROM_BYTES, PARALLEL_INDICES
 from tfdist.data.sequential.tfrecord_stream import TFRecordCompression, compression_of, read_records
 from tfdist.errors import DataError
 

@@ -1,6 +1,6 @@
 """Repairs of metrics: Keras adds up the replicas' variables, which is right for sums over samples alone.
 
-Keras's own metrics are such sums. The user's metrics are tried out once, see `metric_trials`.
+Keras's own metrics are such sums. The user's metrics are tried out once, see `metric_additivity`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import tensorflow as tf
 from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.base.replica_step import current_step
 from tfdist.keras_repairs.base.warn_once import warn_once
-from tfdist.keras_repairs.forward.metric_trials import ScalarKind, share_on_trial, try_out
+from tfdist.keras_repairs.forward.metric_additivity import ScalarKind, share_on_trial, try_out
 
 Function = Callable[..., Any]
 

@@ -12,8 +12,8 @@ from keras.src.trainers.epoch_iterator import EpochIterator
 
 from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.inputs.data_adapters import distribute
+from tfdist.keras_repairs.inputs.full_read_warnings import warn_of_whole_reading
 from tfdist.keras_repairs.inputs.same_data_check import check_same_data
-from tfdist.keras_repairs.inputs.whole_reads import warn_of_whole_reading
 from tfdist.runtime.dataset_description import PartialEpoch, take_partial_epoch
 from tfdist.runtime.step_meter import StepMeter
 

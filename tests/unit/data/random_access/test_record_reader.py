@@ -9,8 +9,8 @@ import pytest
 
 from tfdist.data.random_access import record_reader
 from tfdist.data.random_access.linux_aio import AioReader
+from tfdist.data.random_access.numbered_records import Records
 from tfdist.data.random_access.record_reader import RecordReader
-from tfdist.data.random_access.records import Records
 from tfdist.errors import DataError
 
 

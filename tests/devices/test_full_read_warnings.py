@@ -13,7 +13,7 @@ from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
 from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
 
-from tfdist.keras_repairs.inputs import whole_reads
+from tfdist.keras_repairs.inputs import full_read_warnings
 
 FILES = "reads and parses all files of this tf.data.Dataset"
 PYTHON = "runs all of the Python code in this tf.data.Dataset"
@@ -57,10 +57,10 @@ def warned(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
 
     def says(adapter: Any, dataset: Any, workers: int = 2, index: int = 0) -> list[str]:
         said: list[str] = []
-        monkeypatch.setattr(whole_reads, "warn_once", said.append)
-        monkeypatch.setattr(whole_reads, "worker_count", lambda _: workers)
-        monkeypatch.setattr(whole_reads, "local_replicas", lambda _: range(index, index + 1))
-        whole_reads.warn_of_whole_reading(adapter, dataset, tf.distribute.get_strategy())
+        monkeypatch.setattr(full_read_warnings, "warn_once", said.append)
+        monkeypatch.setattr(full_read_warnings, "worker_count", lambda _: workers)
+        monkeypatch.setattr(full_read_warnings, "local_replicas", lambda _: range(index, index + 1))
+        full_read_warnings.warn_of_whole_reading(adapter, dataset, tf.distribute.get_strategy())
         return said
 
     return says
@@ -87,7 +87,7 @@ def test_python_batches(warned: Callable[..., list[str]]) -> None:
 def test_large_arrays(
     warned: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch, limit: int, count: int
 ) -> None:
-    monkeypatch.setattr(whole_reads, "MUCH", limit)
+    monkeypatch.setattr(full_read_warnings, "MUCH", limit)
     adapter = ArrayDataAdapter(np.zeros((4, 2), np.float32), np.zeros((4, 2), np.float32), batch_size=2)
     said = warned(adapter, adapter.get_tf_dataset())
     assert len(said) == count and all("mmap_mode='r'" in text for text in said)

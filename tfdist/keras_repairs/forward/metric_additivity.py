@@ -1,4 +1,4 @@
-"""Trials of the user's metrics: on made-up values, cut in two as replicas would, does the state add up?
+"""Additivity of the user's metrics: tried on made-up values, cut in two as replicas would, does the state add up?
 
 A metric may keep values a sample, or a scalar a batch: a sum over the batch, which adds up as it is, or a mean over it,
 which counts by the replica's samples. What adds up in neither way cannot be computed by replicas.

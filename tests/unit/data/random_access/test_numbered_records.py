@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfdist.data.random_access import records
+from tfdist.data.random_access import numbered_records
+from tfdist.data.random_access.numbered_records import Records
 from tfdist.data.random_access.record_reader import RecordReader
-from tfdist.data.random_access.records import Records
 from tfdist.errors import DataError
 
 Write = Callable[[str, Iterable[bytes]], Path]
@@ -69,7 +69,7 @@ def test_any_samples_of_any_files(
 
 
 def test_starts_of_many_records_are_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(records, "IN_MEMORY_BYTES", 0)
+    monkeypatch.setattr(numbered_records, "IN_MEMORY_BYTES", 0)
     found = Records.open(write(tmp_path, a="0\n1\n", b="2\n"), "lines")
     assert isinstance(found.starts, np.memmap)
     assert lines_of(found, [2, 1]) == [b"2", b"1"]
@@ -77,13 +77,13 @@ def test_starts_of_many_records_are_mapped(tmp_path: Path, monkeypatch: pytest.M
 
 def test_where_no_file_can_be_made_the_starts_stay_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = write(tmp_path, a="0\n1\n", b="2\n")
-    monkeypatch.setattr(records, "IN_MEMORY_BYTES", 0)
+    monkeypatch.setattr(numbered_records, "IN_MEMORY_BYTES", 0)
 
     def full(**_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(records.tempfile, "TemporaryFile", full)
-    monkeypatch.setattr(records, "KEPT_FROM_BYTES", 0)  # the indices themselves lie next to their files
+    monkeypatch.setattr(numbered_records.tempfile, "TemporaryFile", full)
+    monkeypatch.setattr(numbered_records, "KEPT_FROM_BYTES", 0)  # the indices themselves lie next to their files
     assert lines_of(Records.open(paths, "lines"), [2, 1]) == [b"2", b"1"]
 
 
@@ -91,7 +91,7 @@ def test_where_no_file_can_be_made_the_starts_stay_in_memory(tmp_path: Path, mon
 def test_indices_of_small_data_are_not_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept_from: int, kept: bool
 ) -> None:
-    monkeypatch.setattr(records, "KEPT_FROM_BYTES", kept_from)
+    monkeypatch.setattr(numbered_records, "KEPT_FROM_BYTES", kept_from)
     Records.open(write(tmp_path, a="0\n"), "lines")
     assert (tmp_path / ".a.tfindex").exists() == kept
 

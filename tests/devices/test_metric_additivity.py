@@ -16,7 +16,7 @@ from tests.exactness.comparison import assert_same
 from tests.exactness.table import classifier, numbers
 from tests.marks import slow
 from tfdist.errors import UnsupportedError
-from tfdist.keras_repairs.forward.metric_trials import ScalarKind, try_out
+from tfdist.keras_repairs.forward.metric_additivity import ScalarKind, try_out
 
 pytestmark = pytest.mark.usefixtures("repaired", "float64")
 
