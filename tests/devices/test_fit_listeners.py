@@ -13,6 +13,7 @@ import pytest
 import tensorflow as tf
 
 from tests.devices.mirrored import mirrored
+from tfdist.keras_repairs.base.fit_state import fit_state
 from tfdist.keras_repairs.loop import multi_step_execution
 from tfdist.keras_repairs.registry import RepairHooks, repairs
 
@@ -190,3 +191,22 @@ def test_saving(save: Callable[[keras.Model, Path], None], name: str, depth: int
     save(model(), tmp_path / name)
     assert notes.said == ["saving"] * depth + ["/saving"] * depth
     assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.usefixtures("repaired")
+def test_a_fit_is_still_under_way_after_one_inside_it() -> None:
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    x, y = np.ones((4, 2)), np.ones((4, 1))
+    seen: list[bool] = []
+
+    class FitsInside(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            if not seen:
+                seen.append(fit_state(model).is_under_way)
+                model.fit(x, y, verbose=0)
+            seen.append(fit_state(model).is_under_way)
+
+    model.fit(x, y, verbose=0, callbacks=[FitsInside()])
+    assert seen == [True, True]
+    assert not fit_state(model).is_under_way

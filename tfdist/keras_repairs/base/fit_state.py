@@ -33,12 +33,13 @@ class FitState:
 
     @contextlib.contextmanager
     def under_way(self) -> Iterator[None]:
-        """Around a `fit`."""
+        """Around a `fit`, or around one that a callback of it calls on the same model."""
+        before = self.is_under_way, self._iterator
         self.is_under_way, self._iterator = True, None
         try:
             yield
         finally:
-            self.is_under_way, self._iterator = False, None
+            self.is_under_way, self._iterator = before
 
     def note_iterator(self, iterator: Any) -> None:
         """Notes what the `fit` under way iterates over, Keras's `TFEpochIterator`."""
