@@ -41,7 +41,7 @@ def test_all_workers_are_restarted(launchers: Launchers) -> None:
     assert launcher.end() == 0, launcher.err
     assert launcher.out.splitlines() == ["TFDIST_ATTEMPT=1"] * 2
     assert "worker 1 (" in launcher.err and "in epoch 1 after step 5: killed by SIGKILL" in launcher.err
-    assert "all workers start again in 1 s (restart 1 of 1; progress begins the count anew)" in launcher.err
+    assert "all workers start again in 1 s (restart 1 of 1; progress resets the count)" in launcher.err
     run = run_of(launcher)
     assert {path.name for path in run.logs_dir.iterdir()} == {f"worker-{i}.{n}.log" for i in (0, 1) for n in (0, 1)}
     assert json.loads(run.attempt_failure_file(0).read_text())["index"] == 1

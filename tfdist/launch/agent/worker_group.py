@@ -89,7 +89,7 @@ class WorkerGroup:
         judgement, self._restarts = self._restarts.judge(result.failures, result.step)
         verdict: Restart | GiveUp
         if isinstance(judgement, RestartAfter):
-            of = f"restart {judgement.number} of {self._restarts.most}; progress begins the count anew"
+            of = f"restart {judgement.number} of {self._restarts.most}; progress resets the count"
             verdict = Restart(self._attempt + 1, judgement.delay, of)
         else:
             verdict = GiveUp(judgement.why)
