@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from tfdist.config.data_sections import CsvSource
 from tfdist.data.files.file_patterns import matching
 from tfdist.data.formats.record_sizes import sizes_of_records
-from tfdist.data.random_access.line_reader import LineReader
+from tfdist.data.random_access.line_reader import LineReader, LineSamples
 from tfdist.data.random_access.line_scan import BYTE_ORDER_MARK
-from tfdist.data.random_access.numbered_records import Records
 from tfdist.data.sample_source import ArraySpec, SampleSource
 from tfdist.errors import DataError
 from tfdist.plan.plan_inputs import SourceSizes
@@ -77,7 +76,7 @@ class CsvColumns:
             raise ValueError(f"{error}. Received: {line.decode('utf-8', 'replace')[:200]}") from error
 
 
-class CsvReader:
+class CsvReader(LineSamples):
     """Random access to the rows of CSV files as features and a label.
 
     Fields are numbers, separated by commas, and may stand in double quotes; a field cannot hold a line end.
@@ -94,27 +93,10 @@ class CsvReader:
         Raises:
             DataError: A file cannot be read, headers differ, a column is not in them, or there is no row.
         """
-        self._lines = LineReader(paths, header=True)
+        super().__init__(LineReader(paths, header=True))
         header = common_header(paths)
         names = list(columns) if columns is not None else [name for name in header if name != label]
         self._columns = CsvColumns.named([*names, label], header, paths[0])
-
-    def __len__(self) -> int:
-        return len(self._lines)
-
-    def name(self, index: int) -> str:
-        """Names a line for errors; see `LineReader.name`."""
-        return self._lines.name(index)
-
-    @property
-    def records(self) -> Records:
-        """Where the lines lie."""
-        return self._lines.records
-
-    @property
-    def paths(self) -> tuple[Path, ...]:
-        """See `SampleReader.paths`."""
-        return self.records.paths
 
     @property
     def specs(self) -> tuple[ArraySpec, ...]:

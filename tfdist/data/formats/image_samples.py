@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import tensorflow as tf
@@ -10,12 +11,14 @@ from numpy.typing import NDArray
 
 from tfdist.data.fingerprints import Fingerprint, of_files
 from tfdist.data.formats.image_features import decode_image
-from tfdist.data.formats.image_files import ImageFiles
 from tfdist.data.formats.reader_samples import ReaderSamples
 from tfdist.data.ops.record_parser import RecordParser
 from tfdist.data.ops.sample_batches import Augmentation, parse_each, read_filled
 from tfdist.data.ops.sample_indices import SampleIndices
 from tfdist.errors import DataError
+
+if TYPE_CHECKING:
+    from tfdist.data.formats.image_files import ImageFiles
 
 
 class ImageSamples(ReaderSamples):

@@ -14,8 +14,7 @@ from tfdist.config.dotted_path import resolve_callable
 from tfdist.data.files.file_patterns import FilePatterns, matching
 from tfdist.data.files.file_systems import random_calls_of
 from tfdist.data.formats.record_sizes import sizes_of_records
-from tfdist.data.random_access.line_reader import LineReader
-from tfdist.data.random_access.numbered_records import Records
+from tfdist.data.random_access.line_reader import LineReader, LineSamples
 from tfdist.data.sample_source import ArraySpec, SampleSource
 from tfdist.errors import DataError
 from tfdist.plan.plan_inputs import SourceSizes
@@ -50,7 +49,7 @@ def text_source(
     return ReaderSamples(reader) if vectorize is None else VectorizedTextSamples(reader, vectorize)
 
 
-class TextReader:
+class TextReader(LineSamples):
     """Random access to the labelled lines of text files."""
 
     def __init__(self, paths: tuple[Path, ...], label_separator: str = "\t") -> None:
@@ -59,25 +58,8 @@ class TextReader:
         Raises:
             DataError: A file cannot be read, or there is no line that is not empty.
         """
-        self._lines = LineReader(paths)
+        super().__init__(LineReader(paths))
         self._label_separator = label_separator
-
-    def __len__(self) -> int:
-        return len(self._lines)
-
-    def name(self, index: int) -> str:
-        """Names a line for errors; see `LineReader.name`."""
-        return self._lines.name(index)
-
-    @property
-    def records(self) -> Records:
-        """Where the lines lie."""
-        return self._lines.records
-
-    @property
-    def paths(self) -> tuple[Path, ...]:
-        """See `SampleReader.paths`."""
-        return self.records.paths
 
     @property
     def specs(self) -> tuple[ArraySpec, ...]:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
 from tfdist.data.formats.reader_samples import ReaderSamples
-from tfdist.data.formats.text_files import TextReader
 from tfdist.data.ops.record_parser import RecordParser
 from tfdist.data.ops.sample_batches import parallel_parses
 from tfdist.data.ops.sample_indices import SampleIndices
 from tfdist.errors import DataError
+
+if TYPE_CHECKING:
+    from tfdist.data.formats.text_files import TextReader
 
 
 class VectorizedTextSamples(ReaderSamples):

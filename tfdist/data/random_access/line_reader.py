@@ -1,4 +1,4 @@
-"""Reader of the lines of text files."""
+"""Reader of the lines of text files, and the base of formats whose samples are lines."""
 
 from __future__ import annotations
 
@@ -62,6 +62,31 @@ class LineReader:
                 line += chunk.count(b"\n")
                 left -= len(chunk)
         return f"{path}, line {line}"
+
+
+class LineSamples:
+    """What the readers of samples of one line each have in common; a format adds `specs` and `read`."""
+
+    def __init__(self, lines: LineReader) -> None:
+        """Takes the lines, of which each is a sample."""
+        self._lines = lines
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def name(self, index: int) -> str:
+        """Names a line for errors; see `LineReader.name`."""
+        return self._lines.name(index)
+
+    @property
+    def records(self) -> Records:
+        """Where the lines lie."""
+        return self._lines.records
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """See `SampleReader.paths`."""
+        return self.records.paths
 
 
 def _check_plain(path: Path) -> None:
