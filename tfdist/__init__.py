@@ -1,6 +1,13 @@
 """Distributed training for TensorFlow and Keras 3 with the numbers of one device.
 
 The names below load with their first use: importing tfdist loads neither TensorFlow nor Keras.
+
+A run passes through the packages in this order. `cli` reads the command line, `config` the config, and `cluster` finds
+out who takes part. `launch` meets the launchers of other hosts over `net`, takes the run directory (`rundir`) and
+starts the workers. In each worker `training` sets up devices and strategy (`runtime`), installs `keras_repairs`, reads
+`data` in the `order` of the global batches, runs Keras `fit` and saves to `checkpoint`. `plan` foresees a run, `verify`
+compares runs, `reports` tells of them, and `doctor` checks machines. `models` has small models to try with; `errors`
+and `text` serve all of them.
 """
 
 from __future__ import annotations
