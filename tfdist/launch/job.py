@@ -47,19 +47,24 @@ def run_job(spec: JobSpec) -> int:
             another Keras.
         PortTakenError: A worker's port belongs to somebody else.
         FormingError: The launchers did not find one another in time, or do not agree.
-        RunDirError: The run directory cannot be used.
+        RunDirError: The run directory cannot be used, or there is none for temporary files.
     """
     begun = time.time()
     check_keras(spec.environ)
     lifecycle = JobLifecycle()
     membership = enter_network(spec.network, spec.membership)
-    with Signals() as signals, PortLease() as ports, RunLock() as runs:
+    with (
+        Signals() as signals,
+        handed_over(spec.config) as config_fd,
+        PortLease() as ports,
+        RunLock() as runs,
+    ):
         try:
             membership = lease_ports(membership, ports)
             lifecycle.enter(JobPhase.FORMING)
             with _formed(spec, membership, runs, signals) as (location, coordinator):
                 ledger = LauncherLedger(location.run_dir.ledger_file if membership.has_chief else None, begun)
-                result = _run_group(spec, membership, location, coordinator, signals, ledger, lifecycle)
+                result = _run_group(spec, membership, location, coordinator, signals, ledger, lifecycle, config_fd)
         except LauncherStopped as stopped:
             lifecycle.enter(JobPhase.FAILED)
             result = RunResult(stopped.exit_code, stop=Stop(stopped.exit_code, str(stopped)))
@@ -133,6 +138,7 @@ def _run_group(
     signals: Signals,
     ledger: LauncherLedger,
     lifecycle: JobLifecycle,
+    config_fd: int | None,
 ) -> RunResult:
     shown = {"chief": {0}, "all": set(membership.local), "none": set()}[spec.show]
     terminal = Terminal(_streams(), prefix=spec.log_prefix, whole_lines=len(shown) > 1)
@@ -145,9 +151,8 @@ def _run_group(
         effects.start, effects.diagnosis, coordinator, signals, spec.grace, observe=effects.observe
     )
     lifecycle.call(effects.enter)
-    with handed_over(spec.config) as config_fd:
-        assignments = [_assignment(spec, membership, location, index, config_fd) for index in membership.local]
-        result = WorkerGroup(assignments, dependencies, lifecycle, spec.max_restarts, effects.restart).run()
+    assignments = [_assignment(spec, membership, location, index, config_fd) for index in membership.local]
+    result = WorkerGroup(assignments, dependencies, lifecycle, spec.max_restarts, effects.restart).run()
     effects.close(assignments, result)
     return result
 

@@ -155,6 +155,10 @@ class Connector(Generic[HelloT]):
     def _listen(self, line: LineSocket) -> None:
         if not self._heard:
             data = _first_bytes(line)
+            if data is None:
+                if self._clock() > self._deadline:
+                    self._give_up(DialOutcome(DialStatus.SILENT))
+                return
             if data and not data.startswith(b"{"):
                 self._give_up(of_first_bytes(data))
                 return
@@ -193,12 +197,16 @@ class Connector(Generic[HelloT]):
                 self.close()
 
 
-def _first_bytes(line: LineSocket) -> bytes:
-    """What has come first, left to be read if it may be JSON; otherwise it shows which kind of server that is."""
+def _first_bytes(line: LineSocket) -> bytes | None:
+    """What has come first, left to be read if it may be JSON; otherwise it shows which kind of server that is.
+
+    None if nothing has come yet; empty if the other side is gone.
+    """
     try:
         data = line.connection.recv(_PEEKED_BYTES, socket.MSG_PEEK)
+    except BlockingIOError:
+        return None
     except OSError:
-        # Nothing has come yet, or the other side is gone, which reading the line tells.
         return b""
     if data and not data.startswith(b"{"):
         # Taken after all: hanging up on unread bytes would reset the connection of whoever sent them.

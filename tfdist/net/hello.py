@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 from tfdist.cluster.cluster_spec import Cluster
 from tfdist.net.line_socket import LineError, Message
 
-PROTOCOL = 1
+PROTOCOL = 2
 _PACKAGES = ("tfdist", "tensorflow", "keras")
 
 

@@ -20,6 +20,7 @@ from tfdist.net.connector import CONNECT_SECONDS, Connector
 from tfdist.net.dial_outcome import DialOutcome, DialStatus
 from tfdist.net.handshake import Introduction
 from tfdist.net.hello import Hello
+from tfdist.net.line_socket import LineSocket
 
 HELLO = Hello.own(Cluster.parse("a:20000,b:20000"), (0,))
 BANNER = {"doctor": 2}
@@ -175,6 +176,14 @@ def test_something_else_takes_the_call_and_is_silent(attempt: Dialling, listener
         assert attempt.status is DialStatus.CONNECTING
         attempt.now = attempt.seconds + 1
         attempt.sees(DialStatus.SILENT)
+
+
+def test_nothing_is_read_before_the_first_bytes_are_known(attempt: Dialling, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes between a look at the first bytes and a read would be taken for the first bytes' sequel."""
+    monkeypatch.setattr(LineSocket, "receive", lambda line, limit=None: pytest.fail("read"))
+    for _ in range(5):
+        attempt.connector.step()
+    assert attempt.status is DialStatus.CONNECTING
 
 
 def test_something_else_hangs_up(attempt: Dialling, listener: socket.socket) -> None:

@@ -53,7 +53,8 @@ def handed_over(config: RunConfig | None) -> Iterator[int | None]:
             while left:
                 left = left[file.write(left) :]
         except OSError as error:
-            raise write_error(tempfile.gettempdir(), error, "TMPDIR") from error
+            # Not gettempdir(): it raises where it finds no directory to write in.
+            raise write_error(tempfile.tempdir or "/tmp", error, "TMPDIR") from error
         yield file.fileno()
 
 

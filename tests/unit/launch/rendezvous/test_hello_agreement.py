@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tfdist.launch.rendezvous.hello_agreement import disagreement
-from tfdist.net.hello import Hello
+from tfdist.net.hello import PROTOCOL, Hello
 
 VERSIONS = {"python": "3.11", "tfdist": "0.1.0", "tensorflow": "2.21.0", "keras": "3.15.1"}
 MINE = Hello("m", "host-a", "a:1,b:1,c:1", (0,), VERSIONS)
@@ -24,7 +24,7 @@ THEIRS = Hello("t", "host-b", "a:1,b:1,c:1", (1,), VERSIONS)
         ({"versions": {**VERSIONS, "tfdist": "0.2.0"}}, None, "tfdist 0.1.0 here and 0.2.0 there"),
         ({"versions": {**VERSIONS, "tensorflow": "2.20.0"}}, 1, "tensorflow 2.21.0 here and 2.20.0 there"),
         ({"versions": {}}, None, "python 3.11 here and None there"),
-        ({"protocol": 2}, None, "another version of tfdist"),
+        ({"protocol": PROTOCOL + 1}, None, "another version of tfdist"),
         ({"local": (0,)}, None, "started twice: here and by the launcher on host-b"),
         ({"local": (2,)}, 1, "starts worker(s) 2"),
         ({"sender": "m"}, 1, "leads back to this machine"),

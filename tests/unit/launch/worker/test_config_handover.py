@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from dataclasses import replace
@@ -52,6 +53,17 @@ def test_without_a_directory_for_temporary_files_there_is_an_error(
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "absent"))
     with pytest.raises(RunDirError, match=r"absent could not be written.* Choose another TMPDIR"), handed_over(config):
+        pass
+
+
+def test_where_no_directory_is_found_there_is_an_error(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    def find_none() -> None:
+        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found")
+
+    monkeypatch.setattr(tempfile, "gettempdir", find_none)
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_get_default_tempdir", find_none)
+    with pytest.raises(RunDirError, match="Choose another TMPDIR"), handed_over(config):
         pass
 
 
