@@ -22,7 +22,7 @@ from tfdist.order.epoch_order import EpochOrder, EpochSteps
 from tfdist.order.per_worker_order import WorkerShareSteps
 from tfdist.order.position import Position
 from tfdist.runtime.dataset_description import take_partial_epoch
-from tfdist.runtime.strategy_settings import settings_of
+from tfdist.runtime.run_seed import run_seed
 
 SIZES = [(1, 4), (2, 4), (8, 4), (9, 4), (10, 4), (11, 1), (7, 100), (225, 32)]
 
@@ -138,10 +138,12 @@ def test_the_current_strategy_is_the_default() -> None:
     assert read_epoch(batches, strategy) == [[[0, 1], [2, 3]]]
 
 
-def test_the_runs_seed_is_the_default() -> None:
+def test_the_runs_seed_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under whatever strategy: a script on one device may make its own."""
     one = tf.distribute.OneDeviceStrategy("CPU:0")
     outside = read_epoch(numbered(50, batch_size=50, shuffle=True, strategy=one), one)
-    settings_of(one).seed = 11
+    monkeypatch.setattr(run_seed, "value", 11)
+    one = tf.distribute.OneDeviceStrategy("CPU:0")
     inside = read_epoch(numbered(50, batch_size=50, shuffle=True, strategy=one), one)
     assert outside == [[EpochOrder(50, 0, True).of(0).tolist()]]
     assert inside == [[EpochOrder(50, 11, True).of(0).tolist()]]

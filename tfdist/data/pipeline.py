@@ -21,7 +21,7 @@ from tfdist.order.per_worker_order import WorkerShareSteps
 from tfdist.order.position import START, Position
 from tfdist.runtime.dataset_description import EpochCounter, PartialEpoch, PipelineOrder, description_of
 from tfdist.runtime.distribute import ReplicaBatch, no_autotune_options, per_replica
-from tfdist.runtime.strategy_settings import settings_of
+from tfdist.runtime.run_seed import run_seed
 
 Batches: TypeAlias = tf.data.Dataset | tf.distribute.DistributedDataset
 
@@ -110,7 +110,7 @@ def _build(
         UsageError: An argument is impossible.
     """
     batch_size = integer("batch_size", batch_size, at_least=1)
-    seed = integer("seed", settings_of(strategy).seed if seed is None else seed, at_least=0)
+    seed = integer("seed", run_seed.value if seed is None else seed, at_least=0)
     shuffle = boolean("shuffle", shuffle, "No size of a buffer is needed: all samples are shuffled.")
     checks = SampleChecks(on_nan, classes)
     feed = SampleFeed.of(agreed, batch_size, seed, shuffle, strategy.num_replicas_in_sync, augment, checks)

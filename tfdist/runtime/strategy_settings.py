@@ -1,4 +1,4 @@
-"""Settings of a run for everything under its strategy: seed of the data, compression, the worker's meter and ring."""
+"""Settings of a run for everything under its strategy: compression, the worker's meter and ring."""
 
 from __future__ import annotations
 
@@ -18,13 +18,11 @@ class StrategySettings:
     """The settings of one strategy.
 
     Attributes:
-        seed: The seed of datasets that are given none: the run's, or 0 outside of a run.
         compression: The dtype in which gradients are sent, bfloat16 or float16; None for their own.
         meter: Counts samples and waiting time of the training steps; None where nobody reads them.
         ring: Sums tensors over the workers; None for TensorFlow's own collectives.
     """
 
-    seed: int = 0
     compression: tf.DType | None = None
     meter: StepMeter | None = None
     ring: Ring | None = None

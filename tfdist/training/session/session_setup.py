@@ -22,6 +22,7 @@ from tfdist.rundir import RunDir
 from tfdist.rundir.ledger_lines import TimeKind
 from tfdist.runtime import collectives, devices
 from tfdist.runtime import strategy as strategies
+from tfdist.runtime.run_seed import run_seed
 from tfdist.runtime.step_meter import StepMeter
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.training.checkpoints.checkpoint_options import options_of_start
@@ -78,7 +79,7 @@ def set_up_launched(context: LaunchedWorkerContext, request: devices.DeviceReque
     if assignment.recording is not None:
         request = _set_up_recording(assignment.recording, request, context.num_workers)
     base = _make_strategy(context, request, link)
-    settings_of(base.strategy).seed = assignment.seed
+    run_seed.value = assignment.seed
     seed_all(assignment.seed)
     restoring = functools.partial(link.activity.spending, TimeKind.RESTORE)
     fit_registry = FitRegistry(
