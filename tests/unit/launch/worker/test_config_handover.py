@@ -9,8 +9,11 @@ from pathlib import Path
 import pytest
 
 from tests.disks import small_disk
+from tfdist.cluster.discover import discover
 from tfdist.config import RunConfig, load_config
 from tfdist.errors import RunDirError, UsageError
+from tfdist.launch.job import run_job
+from tfdist.launch.job_spec import JobSpec
 from tfdist.launch.worker.config_handover import handed_over, receive_config
 
 CONFIG = """
@@ -65,6 +68,18 @@ def test_where_no_directory_is_found_there_is_an_error(config: RunConfig, monkey
     monkeypatch.setattr(tempfile, "_get_default_tempdir", find_none)
     with pytest.raises(RunDirError, match="Choose another TMPDIR"), handed_over(config):
         pass
+
+
+def test_a_job_fails_over_it_before_its_run_directory_is_there(
+    config: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And before other launchers have started workers, which would be told of a launcher that is gone."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "absent"))
+    run = tmp_path / "run"
+    job = JobSpec.for_config(config, target="a.yaml", membership=discover(nproc=1, environ={}), run_dir=str(run))
+    with pytest.raises(RunDirError, match="Choose another TMPDIR"):
+        run_job(job)
+    assert not run.exists()
 
 
 def test_a_full_disk_is_an_error(config: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
