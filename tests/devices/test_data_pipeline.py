@@ -210,4 +210,6 @@ def test_replicas_know_the_size_of_the_whole_batch_and_its_pieces(steps: EpochSt
             strategy.experimental_local_results(value) for value in (step.total, step.counting, step.largest)
         )
         assert (int(total), int(counting)) == (sum(rows), np.count_nonzero(rows))
+        firsts = [int(first) for first in strategy.experimental_local_results(step.first)]
+        assert firsts == [sum(rows[:replica]) for replica in range(3)]
         assert max(rows) <= -(-int(largest) // 3)

@@ -146,7 +146,8 @@ def replica_batches(feed: SampleFeed, strategy: tf.distribute.Strategy, begin: P
 
         def share(data: Any, number: tf.Tensor) -> ReplicaBatch:
             step = number // each
-            return ReplicaBatch(data, _samples_in(steps, step), _replicas_in(steps, step), largest)
+            first = _first_row(steps, step, replica_ids[0] + number % each)
+            return ReplicaBatch(data, first, _samples_in(steps, step), _replicas_in(steps, step), largest)
 
         return tf.data.Dataset.zip(make(replica_ids, epochs_of_shares), batches).map(share)
 
@@ -170,6 +171,18 @@ def replica_batches(feed: SampleFeed, strategy: tf.distribute.Strategy, begin: P
 def _samples_in(steps: EpochSteps | WorkerShareSteps, step: tf.Tensor) -> tf.Tensor:
     """The samples of the global batch of a step, a scalar int64."""
     return tf.minimum(tf.constant(steps.batch_size, tf.int64), steps.num_samples - step * steps.batch_size)
+
+
+def _first_row(steps: EpochSteps | WorkerShareSteps, step: tf.Tensor, replica: tf.Tensor) -> tf.Tensor:
+    """The place of a replica's first row in the global batch of a step, a scalar int64."""
+    if isinstance(steps, EpochSteps):
+        return -(-replica * _samples_in(steps, step) // steps.num_replicas)
+
+    def before(step: np.int64, replica: np.int64) -> np.int64:
+        pieces = steps.pieces(int(step), int(step) + 1, range(int(replica)))
+        return np.int64(np.diff(pieces).sum())
+
+    return tf.ensure_shape(tf.numpy_function(before, [step, replica], tf.int64), ())
 
 
 def _replicas_in(steps: EpochSteps | WorkerShareSteps, step: tf.Tensor) -> tf.Tensor:

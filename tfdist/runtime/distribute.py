@@ -25,12 +25,14 @@ class ReplicaBatch(NamedTuple):
 
     Attributes:
         data: The piece, a structure of tensors.
+        first: Scalar int64 tensor, the place of the piece's first row in the global batch.
         total: Scalar int64 tensor, the samples of the global batch.
         counting: Scalar int64 tensor, how many replicas have a sample of it.
         largest: Scalar int64 tensor, samples of which an even part is as large as any piece of the epoch so far.
     """
 
     data: Any
+    first: tf.Tensor
     total: tf.Tensor
     counting: tf.Tensor
     largest: tf.Tensor

@@ -25,6 +25,7 @@ class ReplicaStep:
 
     Attributes:
         samples: Scalar int64 tensor, how many samples of the global batch are this replica's; may be 0.
+        first: Scalar int64 tensor, the place of the first of them in the global batch.
         static_samples: The same where it is known while the step is traced, else None.
         total: Scalar int64 tensor, the samples of the global batch.
         users: Whether the step or its loss is the user's own code.
@@ -40,6 +41,7 @@ class ReplicaStep:
     def __init__(
         self,
         samples: tf.Tensor,
+        first: tf.Tensor,
         total: tf.Tensor,
         counting: tf.Tensor,
         static_samples: int | None = None,
@@ -49,6 +51,7 @@ class ReplicaStep:
         compiles: bool = False,
     ) -> None:
         self.samples = samples
+        self.first = first
         self.static_samples = static_samples
         self.total = total
         self.counting = counting

@@ -42,16 +42,15 @@ def piece(batch: Any, index: Any, replicas: int) -> Any:
         index: A replica's id, an int or a scalar int64 tensor.
         replicas: How many replicas there are.
     """
-    samples = rows(batch)
-    start, stop = _bounds(samples, replicas, tf.cast(index, samples.dtype))
-    return tf.nest.map_structure(lambda leaf: _slice(leaf, start, stop) if _has_rows(leaf) else leaf, batch)
+    return _cut(batch, *_bounds(rows(batch), replicas, index))
 
 
 def replica_batch_of(batch: Any, largest: tf.Tensor, index: Any, replicas: int) -> ReplicaBatch:
     """The `piece` of a global batch with what a step must know of the whole; `largest` as in `ReplicaBatch`."""
     total = rows(batch)
+    first, end = _bounds(total, replicas, index)
     # Cut as evenly as can be: of fewer samples than replicas, as many have one.
-    return ReplicaBatch(piece(batch, index, replicas), total, tf.minimum(total, replicas), largest)
+    return ReplicaBatch(_cut(batch, first, end), first, total, tf.minimum(total, replicas), largest)
 
 
 def rows(batch: Any) -> tf.Tensor:
@@ -118,8 +117,13 @@ def _check_policy(dataset: tf.data.Dataset, strategy: tf.distribute.Strategy) ->
         )
 
 
-def _bounds(samples: tf.Tensor, replicas: int, index: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+def _cut(batch: Any, start: tf.Tensor, stop: tf.Tensor) -> Any:
+    return tf.nest.map_structure(lambda leaf: _slice(leaf, start, stop) if _has_rows(leaf) else leaf, batch)
+
+
+def _bounds(samples: tf.Tensor, replicas: int, index: Any) -> tuple[tf.Tensor, tf.Tensor]:
     """`order.batch_split.bounds`, on tensors."""
+    index = tf.cast(index, samples.dtype)
     return -(-index * samples // replicas), -(-(index + 1) * samples // replicas)
 
 

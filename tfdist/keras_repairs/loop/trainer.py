@@ -170,10 +170,12 @@ def _step_of(batch: Any, replicas: int, **options: bool) -> ReplicaStep:
     if isinstance(batch, ReplicaBatch):
         samples, fixed = rows(batch.data), static_rows(batch.data)
         capacity = -(-batch.largest // replicas)
-        return ReplicaStep(samples, batch.total, batch.counting, fixed, capacity=capacity, **options)
+        return ReplicaStep(samples, batch.first, batch.total, batch.counting, fixed, capacity=capacity, **options)
     samples = rows(batch)
-    total, counting = replica_sums.sum_over_replicas([samples, tf.cast(samples > 0, samples.dtype)])
-    return ReplicaStep(samples, total, counting, static_rows(batch), **options)
+    replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+    (each,) = replica_sums.sum_over_replicas([samples * tf.one_hot(replica, replicas, dtype=samples.dtype)])
+    first, total = tf.reduce_sum(each[:replica]), tf.reduce_sum(each)
+    return ReplicaStep(samples, first, total, tf.math.count_nonzero(each), static_rows(batch), **options)
 
 
 def _whole_logs(model: Any, step_function: Function) -> Function:
