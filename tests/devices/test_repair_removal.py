@@ -27,7 +27,8 @@ TAKEN_OUT = [
     ("Layer._get_own_losses", ["regularizers"]),
     ("Trainer.compute_loss", ["regularizers"]),
     # Without it the gradient of a term of the loss is not that of the replica's summand.
-    ("Loss.__call__", ["regularizers"]),
+    ("Loss.__call__", ["regularizers", "circle_loss"]),
+    ("keras.src.losses.losses.convert_binary_labels_to_hinge", ["hinge_of_other_labels"]),
     ("keras.src.losses.loss.reduce_weighted_values", ["plain", "mask_of_an_embedding"]),
     ("keras.src.losses.loss.unscale_loss_for_distribution", ["plain"]),
     ("Mean.update_state", ["metrics_of_ones_own", "own_step_with_a_total"]),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.exactness import (
     callback_cases,
+    coupling_cases,
     data_cases,
     fit_cases,
     layer_cases,
@@ -21,6 +22,7 @@ SECTIONS = {
     "Fit, evaluate, predict": fit_cases,
     "Data": data_cases,
     "Losses": loss_cases,
+    "Losses and layers over the batch": coupling_cases,
     "Metrics": metric_cases,
     "Optimizers and gradients": optimizer_cases,
     "Steps": step_cases,

@@ -7,6 +7,7 @@ trains. Repairs stand in the room of their subject; in the order of a step:
 - `base/`: the foundation of the others: the replica's step, the state of a `fit`, what is refused
 - `inputs/`: the data of `fit`: one order on all workers, each global batch cut once, a position to resume from
 - `loop/`: how steps run over the data, several in one execution, and who is notified
+- `coupling/`: what takes a sample by the others of its batch, computed on the rows of all replicas
 - `forward/`: layers, losses and metrics of a replica's piece of the batch
 - `optimizer/`: gradients reduced once, accumulated, and applied by each replica
 - `callbacks/`: which run where, and how all workers follow the chief's decisions

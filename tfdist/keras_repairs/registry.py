@@ -19,6 +19,7 @@ from keras.src.export import saved_model_export_archive
 from keras.src.layers import layer as layer_module
 from keras.src.legacy.saving import legacy_h5_format
 from keras.src.losses import loss as loss_module
+from keras.src.losses import losses as losses_module
 from keras.src.metrics import reduction_metrics
 from keras.src.models import model as model_module
 from keras.src.optimizers import base_optimizer
@@ -31,6 +32,7 @@ from keras.src.utils import file_utils
 
 from tfdist.keras_repairs.base import clear_session
 from tfdist.keras_repairs.callbacks import backup_and_restore, callback_list
+from tfdist.keras_repairs.coupling import hinge_labels
 from tfdist.keras_repairs.files import downloads, model_saving
 from tfdist.keras_repairs.forward import (
     added_losses,
@@ -145,6 +147,12 @@ def _of_the_forward_pass() -> tuple[Repair, ...]:
         Repair(loss_module, "reduce_weighted_values", losses.reduce_weighted_values, "1976df12ea192061"),
         Repair(loss_module, "scale_loss_for_distribution", losses.unless_whole, "143cd8a5efb6cb17"),
         Repair(loss_module, "unscale_loss_for_distribution", losses.unless_whole, "3903c7ed7f69c5ac"),
+        Repair(
+            losses_module,
+            "convert_binary_labels_to_hinge",
+            hinge_labels.convert_binary_labels,
+            "52e08efff706580d",
+        ),
         Repair(reduction_metrics.Mean, "update_state", metrics.of_scalar, "addc194e254fbb64"),
         Repair(reduction_metrics.Sum, "update_state", metrics.of_scalar, "c378d5550155cd5d"),
         Repair(compile_utils.MetricsList, "update_state", metrics.update_all, "2d388dafe5c9dff5"),

@@ -4,5 +4,5 @@
 - `xla`, `xla_loops`: the forward and backward pass compiled with XLA
 - `added_losses`, `losses`: each replica's summand of the loss of the global batch
 - `metrics`, `metric_additivity`: metrics that are sums over samples, and how that is found out
-- `gathered_metrics`, `gather_rows`: metrics that are not, on the rows of all replicas
+- `gathered_metrics`: metrics that are not, on the rows of all replicas
 """

@@ -11,7 +11,7 @@ from keras.src import backend
 
 from tfdist.errors import UsageError
 from tfdist.keras_repairs.base.replica_step import alone, is_one_of_several
-from tfdist.keras_repairs.forward.gather_rows import all_rows
+from tfdist.keras_repairs.coupling.gather_rows import all_rows
 
 
 @keras.saving.register_keras_serializable(package="tfdist")

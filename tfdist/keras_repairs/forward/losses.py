@@ -12,6 +12,7 @@ guides have it: they add up the replicas' losses. Outside of the replicas a loss
 from __future__ import annotations
 
 import contextvars
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -23,12 +24,16 @@ from keras.src.losses import loss as loss_module
 from tfdist.errors import UsageError
 from tfdist.keras_repairs.base.context_variables import setting
 from tfdist.keras_repairs.base.replica_step import (
+    alone,
     current_step,
     is_one_of_several,
+    replica_count,
     sum_over_replicas,
     this_step,
 )
 from tfdist.keras_repairs.base.warn_once import warn_once
+from tfdist.keras_repairs.coupling.coupled_losses import couples_rows
+from tfdist.keras_repairs.coupling.whole_batch import whole_batch_for_rows, whole_batch_for_scalar
 
 Function = Callable[..., Any]
 
@@ -45,9 +50,26 @@ def call(original: Function) -> Function:
         step, depth = current_step(), _depth.get()
         counts = step is not None and not step.users and _is_of_keras(self)
         with setting(_per_sample, counts), setting(_depth, None if depth is None else depth + 1):
+            if is_one_of_several() and couples_rows(self, y_pred):
+                return _of_global_batch(functools.partial(original, self), self, y_true, y_pred, sample_weight)
             return original(self, y_true, y_pred, sample_weight)
 
     return repaired
+
+
+def _of_global_batch(compute: Function, loss: Any, y_true: Any, y_pred: Any, sample_weight: Any) -> tf.Tensor:
+    """The loss that `compute` takes of the rows of all replicas, as on one device."""
+    if loss.reduction in (None, "none"):
+        batch = whole_batch_for_rows((y_true, y_pred, sample_weight))
+        with alone():
+            return batch.own_rows(compute(*batch.values))
+    rows = whole_batch_for_scalar((y_true, y_pred, sample_weight), dtype=loss.dtype)
+    with alone():
+        value = compute(*rows)
+    step = current_step()
+    if step is None:
+        return value / tf.cast(replica_count(), value.dtype)
+    return step.worth(step.summand_of_mean(value), is_term=_depth.get() == 1)
 
 
 def reduce_weighted_values(original: Function) -> Function:

@@ -8,7 +8,7 @@ import tensorflow as tf
 from keras.src import backend
 
 from tfdist.errors import UnsupportedError
-from tfdist.keras_repairs.base.replica_step import note_gathering
+from tfdist.keras_repairs.base.replica_step import current_step, note_gathering
 
 _CARRIERS = {
     tf.bfloat16: tf.float32,
@@ -28,7 +28,7 @@ def all_rows(value: Any) -> Any:
     """Gathers a structure of tensors along their first dimension, in the order of the replicas.
 
     Call it in the context of a replica, on all replicas, with tensors of the same rank, dtype and trailing shape. How
-    many rows a replica has may differ, and may be 0.
+    many rows a replica has may differ, and may be 0; where it has no sample in the current step, its rows are left out.
 
     Args:
         value: A structure of dense and ragged tensors; None and scalars in it stay as they are. A Keras mask of a
@@ -40,8 +40,28 @@ def all_rows(value: Any) -> Any:
     Raises:
         UnsupportedError: A tensor is sparse, or its dtype cannot be sent.
     """
-    note_gathering()
-    return tf.nest.map_structure(_all_rows, value)
+    return tf.nest.map_structure(lambda leaf: _all_rows(own_samples(leaf)), value)
+
+
+def own_samples(value: Any) -> Any:
+    """The rows of a tensor that are samples of this replica: none where the replica has no sample in the current step.
+
+    What is no tensor with rows stays as it is, and so does everything outside of a step.
+    """
+    step = current_step()
+    if step is None or step.static_samples or not has_rows(value):
+        return value
+    rows = value.nrows(tf.int64) if isinstance(value, tf.RaggedTensor) else tf.shape(value, tf.int64)[0]
+    samples = value[: tf.where(step.samples > 0, rows, tf.zeros_like(rows))]
+    mask = backend.get_keras_mask(value)
+    if mask is not None:
+        backend.set_keras_mask(samples, own_samples(mask))
+    return samples
+
+
+def has_rows(value: Any) -> bool:
+    """Whether `value` is a dense or ragged tensor with a first dimension."""
+    return isinstance(value, tf.Tensor | tf.RaggedTensor) and value.shape.rank != 0
 
 
 def _all_rows(value: Any) -> Any:
@@ -51,18 +71,20 @@ def _all_rows(value: Any) -> Any:
             "in the model, or run on one device (`tfdist train` without --workers, --nproc and --logical-devices)."
         )
     if isinstance(value, tf.RaggedTensor):
-        lengths = [_dense_rows(level) for level in value.nested_row_lengths()]
-        return tf.RaggedTensor.from_nested_row_lengths(_dense_rows(value.flat_values), lengths, validate=False)
+        lengths = [dense_rows(level) for level in value.nested_row_lengths()]
+        return tf.RaggedTensor.from_nested_row_lengths(dense_rows(value.flat_values), lengths, validate=False)
     if not isinstance(value, tf.Tensor) or value.shape.rank == 0:
         return value
-    rows = _dense_rows(value)
+    rows = dense_rows(value)
     mask = backend.get_keras_mask(value)
     if mask is not None:
-        backend.set_keras_mask(rows, _dense_rows(mask))
+        backend.set_keras_mask(rows, dense_rows(mask))
     return rows
 
 
-def _dense_rows(tensor: tf.Tensor) -> tf.Tensor:
+def dense_rows(tensor: tf.Tensor) -> tf.Tensor:
+    """Gathers every row of one dense tensor; otherwise as `all_rows`."""
+    note_gathering()
     dtype = _CARRIERS.get(tensor.dtype, tensor.dtype)
     if dtype not in _CARRIED:
         raise UnsupportedError(

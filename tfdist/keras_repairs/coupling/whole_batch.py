@@ -1,0 +1,180 @@
+"""The rows of all replicas on every replica, with the gradient of each replica's own rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+from keras.src import backend
+
+from tfdist.errors import UnsupportedError
+from tfdist.keras_repairs.base.replica_step import current_step, replica_count
+from tfdist.keras_repairs.coupling.gather_rows import all_rows, dense_rows, has_rows, own_samples
+from tfdist.runtime.transport import replica_sums
+
+Backward = Callable[[tf.Tensor], tf.Tensor]
+OwnGradient = Callable[[tf.Tensor, Backward], tf.Tensor]
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where the rows of this replica are among those of all, for each tensor that has rows; scalar int32 tensors.
+
+    Attributes:
+        starts: The place of the first one.
+        totals: How many rows there are.
+    """
+
+    starts: list[tf.Tensor]
+    totals: list[tf.Tensor]
+
+
+@dataclass(frozen=True)
+class WholeBatch:
+    """The rows of all replicas, and which of them are this replica's.
+
+    Attributes:
+        values: The gathered structure.
+        start: Scalar int32 tensor, the place of this replica's first row.
+        total: Scalar int32 tensor, how many there are.
+        held: Scalar int32 tensor, how many rows the replica holds: its samples, or what it has in the place of none.
+    """
+
+    values: Any
+    start: tf.Tensor
+    total: tf.Tensor
+    held: tf.Tensor
+
+    def own_rows(self, outputs: Any) -> Any:
+        """The rows of this replica in what was computed from `values`, a structure of tensors.
+
+        A tensor has rows of the batch where its first dimension is unknown, or that of the batch; it may be a multiple
+        of it, as that of time steps folded into the batch. Anything else stays as it is, and masks are cut, too.
+        """
+        return tf.nest.map_structure(self._own, outputs)
+
+    def _own(self, output: Any) -> Any:
+        fixed = tf.get_static_value(self.total)
+        if not has_rows(output) or output.shape[0] not in (None, fixed):
+            return output
+        rows = output.nrows(tf.int32) if isinstance(output, tf.RaggedTensor) else tf.shape(output)[0]
+        each = rows // self.total
+        # A replica without a sample goes on with a row of another's, which counts nowhere.
+        start = tf.minimum(self.start, self.total - self.held)
+        own = output[start * each : (start + self.held) * each]
+        mask = backend.get_keras_mask(output)
+        if mask is not None:
+            backend.set_keras_mask(own, self._own(mask))
+        return own
+
+
+def whole_batch_for_scalar(value: Any, dtype: Any) -> Any:
+    """Gathers a structure of tensors for a scalar that every replica computes from it, and computes alike.
+
+    As every replica has the same gradient of the gathered rows, a replica takes that of its own rows without asking the
+    others. It is divided by the weight that the scalar has on this replica, its share of the samples (in a loop written
+    by hand 1 / R): weighted by it, the scalar counts once over all replicas, and so do variables that it is made with.
+
+    Args:
+        value: A structure of tensors whose first dimension is the samples; scalars and None in it stay as they are.
+        dtype: What floating tensors are converted to first, where they are narrower.
+
+    Returns:
+        The structure with the rows of all replicas in their order, the same on every replica.
+    """
+    step = current_step()
+
+    def own_gradient(upstream: tf.Tensor, own: Backward) -> tf.Tensor:
+        rows = own(upstream)
+        if step is None:
+            return rows * tf.cast(replica_count(), rows.dtype)
+        return tf.math.divide_no_nan(rows, step.share(rows.dtype))
+
+    return _gathered(tf.nest.map_structure(lambda leaf: _wide(leaf, dtype), value), own_gradient)[0]
+
+
+def whole_batch_for_rows(value: Any) -> WholeBatch:
+    """Gathers a structure of tensors for outputs of which each replica then takes its own rows.
+
+    The outputs of every replica may depend on the rows of all, so the gradients of all replicas are summed.
+
+    Args:
+        value: A structure of tensors whose first dimension is the samples; scalars and None in it stay as they are.
+
+    Raises:
+        UnsupportedError: No tensor in it has rows.
+    """
+    step = current_step()
+
+    def own_gradient(upstream: tf.Tensor, own: Backward) -> tf.Tensor:
+        # In a step of the user's each replica's gradients are weighted by its share, where they are reduced.
+        weight = step.share(upstream.dtype) if step is not None and step.users else None
+        if weight is not None:
+            upstream = tf.math.multiply_no_nan(upstream, weight)
+        rows = own(replica_sums.sum_over_replicas([upstream])[0])
+        return rows if weight is None else tf.math.divide_no_nan(rows, weight)
+
+    first = next((leaf for leaf in tf.nest.flatten(value) if has_rows(leaf)), None)
+    if first is None:
+        raise UnsupportedError(
+            "tfdist.gathered(...) was called without a tensor that has rows. Expected tensors whose first dimension is "
+            f"the samples. Received: {value!r}"
+        )
+    values, places = _gathered(value, own_gradient)
+    return WholeBatch(values, places.starts[0], places.totals[0], held=_rows(first))
+
+
+def _gathered(value: Any, own_gradient: OwnGradient) -> tuple[Any, Places]:
+    leaves = tf.nest.flatten(tf.nest.map_structure(own_samples, value))
+    counts = [_rows(leaf) for leaf in leaves if has_rows(leaf)]
+    if not counts:
+        return value, Places([], [])
+    places = _places(counts)
+    starts = iter(places.starts)
+    rows = [_of_all(leaf, next(starts), own_gradient) if has_rows(leaf) else leaf for leaf in leaves]
+    return tf.nest.pack_sequence_as(value, rows), places
+
+
+def _places(counts: list[tf.Tensor]) -> Places:
+    of_replicas = dense_rows(tf.stack(counts)[tf.newaxis])
+    replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+    starts, totals = tf.reduce_sum(of_replicas[:replica], axis=0), tf.reduce_sum(of_replicas, axis=0)
+    return Places(tf.unstack(starts, num=len(counts)), tf.unstack(totals, num=len(counts)))
+
+
+def _of_all(leaf: Any, start: tf.Tensor, own_gradient: OwnGradient) -> Any:
+    """One tensor with the rows of all replicas."""
+    if not isinstance(leaf, tf.Tensor) or not leaf.dtype.is_floating:
+        return all_rows(leaf)
+    count = tf.shape(leaf)[0]
+
+    @tf.custom_gradient
+    def gather(tensor: tf.Tensor) -> tuple[tf.Tensor, Backward]:
+        def backward(upstream: tf.Tensor) -> tf.Tensor:
+            # Lookups make slices of it.
+            return own_gradient(tf.convert_to_tensor(upstream), lambda rows: rows[start : start + count])
+
+        return dense_rows(tensor), backward
+
+    rows = gather(leaf)
+    mask = backend.get_keras_mask(leaf)
+    if mask is not None:
+        backend.set_keras_mask(rows, dense_rows(mask))
+    return rows
+
+
+def _rows(tensor: Any) -> tf.Tensor:
+    return tensor.nrows(tf.int32) if isinstance(tensor, tf.RaggedTensor) else tf.shape(tensor)[0]
+
+
+def _wide(leaf: Any, dtype: Any) -> Any:
+    """A floating tensor in a dtype no narrower than `dtype`, so that its gradient is weighted before it is rounded."""
+    if not isinstance(leaf, tf.Tensor) or not leaf.dtype.is_floating or leaf.dtype.size >= tf.as_dtype(dtype).size:
+        return leaf
+    wide = tf.cast(leaf, dtype)
+    mask = backend.get_keras_mask(leaf)
+    if mask is not None:
+        backend.set_keras_mask(wide, mask)
+    return wide
