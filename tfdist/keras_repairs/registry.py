@@ -29,8 +29,9 @@ from keras.src.trainers import compile_utils
 from keras.src.trainers import trainer as base_trainer
 from keras.src.trainers.data_adapters import array_data_adapter
 from keras.src.utils import file_utils
+from tensorflow.python.distribute import mirrored_run
 
-from tfdist.keras_repairs.base import clear_session
+from tfdist.keras_repairs.base import clear_session, global_seeds, thread_attributes
 from tfdist.keras_repairs.callbacks import backup_and_restore, callback_list
 from tfdist.keras_repairs.coupling import hinge_labels
 from tfdist.keras_repairs.files import downloads, model_saving
@@ -122,6 +123,8 @@ def _of_data(hooks: RepairHooks) -> tuple[Repair, ...]:
             "e517b50de32ee862",
             (keras.utils, keras.backend),
         ),
+        Repair(mirrored_run, "_call_for_each_replica", thread_attributes.call_for_each_replica, "c6489718e7af3d86"),
+        Repair(seed_generator, "global_seed_generator", global_seeds.global_seed_generator, "4ec13060644e9a90"),
         Repair(file_utils, "get_file", downloads.get_file, "dc48326d0c7535b1", (keras.utils, *_DATASETS)),
         Repair(arrays, "get_tf_dataset", array_dataset, "2ab7c0854bf89cd1"),
         Repair(iterator, "__init__", epoch_iterator.epoch_iterator_init, "901af2700297156f"),

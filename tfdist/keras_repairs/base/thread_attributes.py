@@ -1,0 +1,87 @@
+"""Keras's global attributes, handed to the threads of the replicas.
+
+Keras keeps its dtype policy, its scopes, its seed generator and its counts of names for each thread, and TensorFlow
+traces every replica in a thread of its own, where none of them would be set: a layer that asks for the dtype policy
+while it is called would get float32 under `mixed_bfloat16`, without a word.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import tensorflow as tf
+from keras.src.backend.common import global_state
+
+from tfdist.keras_repairs.base import global_seeds
+
+Function = Callable[..., Any]
+Attributes = Mapping[str, Any]
+
+
+def call_for_each_replica(original: Function) -> Function:
+    """Repairs `mirrored_run._call_for_each_replica`, which starts the threads of every `strategy.run`.
+
+    Each replica begins with the attributes of the caller. What it sets is its own; what the first replica has set in
+    the end is the caller's too, as it would be on one device.
+    """
+
+    def repaired(distribution: tf.distribute.Strategy, fn: Function, args: Any, kwargs: Any) -> Any:
+        handover = _Handover(distribution)
+        result = original(distribution, handover.inheriting(fn), args, kwargs)
+        handover.take_back()
+        return result
+
+    return repaired
+
+
+class _Handover:
+    """The attributes of the calling thread, on their way to the replicas and back; made in the calling thread."""
+
+    def __init__(self, strategy: tf.distribute.Strategy) -> None:
+        self._seeds = global_seeds.shared_seeds(strategy)
+        self._given = [_copied(attributes) for attributes in _of_this_thread()]
+        self._left: list[Attributes] | None = None
+
+    def inheriting(self, function: Function) -> Function:
+        """`function`, to be called in a replica's thread, with the caller's attributes there."""
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            for own, given in zip(_of_this_thread(), self._given, strict=True):
+                own.update(_copied(given))
+            with global_seeds.drawing_from(self._seeds):
+                result = function(*args, **kwargs)
+            if self._left is None:
+                self._left = [dict(own) for own in _of_this_thread()]
+            return result
+
+        return run
+
+    def take_back(self) -> None:
+        """Gives this thread what the replica that came to its end first, which is the first one, has changed."""
+        for own, given, left in zip(_of_this_thread(), self._given, self._left or self._given, strict=True):
+            own.update({name: value for name, value in left.items() if not _is_unchanged(value, given.get(name))})
+
+
+def _of_this_thread() -> tuple[dict[str, Any], ...]:
+    """What Keras keeps for the thread that asks, to read and to change."""
+    return vars(global_state.GLOBAL_STATE_TRACKER), vars(global_state.GLOBAL_SETTINGS_TRACKER)
+
+
+def _copied(attributes: Attributes) -> dict[str, Any]:
+    """`attributes`, such that one thread's stacks and counts are not the other's: replicas take turns within a step."""
+    return {name: copy.copy(value) if _is_container(value) else value for name, value in attributes.items()}
+
+
+def _is_unchanged(value: Any, before: Any) -> bool:
+    """Whether nothing was set; contents are not compared, which may be tensors."""
+    if not _is_container(value) or type(value) is not type(before) or len(value) != len(before):
+        return value is before
+    if isinstance(value, dict):
+        return all(name in before and value[name] is before[name] for name in value)
+    return all(a is b for a, b in zip(value, before, strict=True))
+
+
+def _is_container(value: Any) -> bool:
+    return isinstance(value, dict | list)
