@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.devices import test_onednn_repairs, test_single_repairs
+from tests.devices import test_onednn_repairs, test_single_repairs, test_thread_attributes
 from tests.devices.mirrored import mirrored
 from tests.devices.references import of_one_replica
 from tests.devices.repair_removal import take_out
@@ -71,6 +71,13 @@ IN_OTHER_TESTS = {
 }
 """The repair, and the test of `test_single_repairs` that takes it out."""
 
+IN_THREADS = {
+    "tensorflow.python.distribute.mirrored_run._call_for_each_replica": "test_the_dtype_policy_in_a_step",
+    "keras.src.random.seed_generator.global_seed_generator":
+        "test_without_the_spare_generator_each_replica_has_its_own",
+}  # fmt: skip
+"""The repair, and the test of `test_thread_attributes` that takes it out."""
+
 WITH_ONEDNN = {
     "keras.src.backend.tensorflow.nn.conv": "test_case_fails_without_its_repair",
     "keras.src.backend.tensorflow.nn.depthwise_conv": "test_case_fails_without_its_repair",
@@ -130,7 +137,8 @@ def test_case_fails_without_its_repair(path: str, name: str, monkeypatch: pytest
 
 
 def test_every_repair_is_tested_once() -> None:
-    listed = [*(path for path, _ in TAKEN_OUT), *IN_OTHER_TESTS, *WITH_ONEDNN, *ON_WORKERS, *SAME_NUMBERS]
+    listed = [*(path for path, _ in TAKEN_OUT), *IN_OTHER_TESTS, *IN_THREADS, *WITH_ONEDNN, *ON_WORKERS, *SAME_NUMBERS]
     assert sorted(listed) == sorted(repair.path for repair in repairs())
     assert set(IN_OTHER_TESTS.values()) <= set(vars(test_single_repairs))
+    assert set(IN_THREADS.values()) <= set(vars(test_thread_attributes))
     assert set(WITH_ONEDNN.values()) <= set(vars(test_onednn_repairs))

@@ -90,6 +90,39 @@ def own_train_step_and_test_step(samples: int) -> dict[str, Any]:
     return fitted(model, *numbers(samples), settings, validation_data=numbers(33, seed=6))
 
 
+class GuideStep(keras.Model):
+    """The lowest level but one of Keras's guide: every metric updated by hand, those of `compile` as one."""
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        x, y = data
+        with tf.GradientTape() as tape:
+            y_pred = self(x, training=True)
+            loss = self.compute_loss(y=y, y_pred=y_pred)
+        gradients = tape.gradient(loss, self.trainable_variables)
+        self.optimizer.apply(gradients, self.trainable_variables)
+        return self.measured(y, y_pred, loss)
+
+    def test_step(self, data: Any) -> dict[str, Any]:
+        x, y = data
+        y_pred = self(x, training=False)
+        return self.measured(y, y_pred, self.compute_loss(y=y, y_pred=y_pred))
+
+    def measured(self, y: Any, y_pred: Any, loss: Any) -> dict[str, Any]:
+        for metric in self.metrics:
+            if metric.name == "loss":
+                metric.update_state(loss)
+            else:
+                metric.update_state(y, y_pred)
+        logs = {metric.name: metric.result() for metric in self.metrics}
+        return {**logs, "more": {"largest": {"entropy": loss}}}
+
+
+@case("`train_step` and `test_step` that return the result of `compile`'s metrics, logs in logs")
+def own_step_with_nested_logs(samples: int) -> dict[str, Any]:
+    settings = {"metrics": ["accuracy", "sparse_categorical_crossentropy"]}
+    return fitted(of(GuideStep), *numbers(samples), settings, validation_data=numbers(33, seed=6))
+
+
 class OwnMeans(OwnStep):
     """Losses and penalties taken as means with one's own hands, as in the guides on variational autoencoders."""
 

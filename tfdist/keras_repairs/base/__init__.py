@@ -2,6 +2,7 @@
 
 - `attached_value`: how the repairs attach values to objects of Keras; `fit_state`: what is known of a model's `fit`
 - `replica_step`: one replica's share of the global batch, while its step is traced
+- `thread_attributes`, `global_seeds`: what Keras keeps for each thread, handed to the threads of the replicas
 - `user_overrides`, `refusals`, `model_facts`: what a model has that decides whether replicas can be exact
 - `clear_session`, `warn_once`, `context_variables`
 """

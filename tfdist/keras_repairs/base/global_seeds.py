@@ -104,7 +104,7 @@ def global_seed_generator(original: Function) -> Function:
 
 
 def _make(strategy: tf.distribute.Strategy, seed: int, name: str = "seed_generator") -> Any:
-    # Eagerly under a graph of its own: a function being traced would take the variable for its own, and be traced again.
+    # Eagerly, under a graph of its own: a function being traced would count the variable as its own and be traced anew.
     with tf.Graph().as_default(), context.eager_mode(), strategy.scope():
         return seed_generator.SeedGenerator(seed, name=name)
 

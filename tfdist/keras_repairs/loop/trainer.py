@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -179,7 +179,10 @@ def _step_of(batch: Any, replicas: int, **options: bool) -> ReplicaStep:
 
 
 def _whole_logs(model: Any, step_function: Function) -> Function:
-    """The user's step, whose logs besides metrics become means over the samples of the global batch."""
+    """The user's step, whose logs besides metrics become means over the samples of the global batch.
+
+    Logs in logs, such as the result of the metrics of `compile`, lie flat, as Keras has them in the end.
+    """
 
     def whole(value: Any) -> Any:
         value = tf.convert_to_tensor(value)
@@ -195,9 +198,17 @@ def _whole_logs(model: Any, step_function: Function) -> Function:
         if id(model._loss_tracker) not in this_step().updated:
             # A loss of the user's under the name of Keras's, which is not in use.
             metrics.discard("loss")
-        return {name: value if name in metrics else whole(value) for name, value in logs.items()}
+        return {name: value if name in metrics else whole(value) for name, value in _flat(logs).items()}
 
     return step
+
+
+def _flat(logs: Mapping[str, Any]) -> dict[str, Any]:
+    """What Keras's `pythonify_logs` makes of logs: of two with one name the last in the order of the outer names."""
+    flat: dict[str, Any] = {}
+    for name, value in sorted(logs.items()):
+        flat.update(_flat(value) if isinstance(value, dict) else {name: value})
+    return flat
 
 
 def _observed(step_function: Function, observer: Observer | None) -> Function:
