@@ -16,6 +16,7 @@ from keras.src.utils.naming import auto_name
 from tests.devices.mirrored import mirrored
 from tests.devices.repair_removal import take_out
 from tests.exactness.table import numbers
+from tests.marks import slow
 
 HANDOVER = "tensorflow.python.distribute.mirrored_run._call_for_each_replica"
 SEEDS = "keras.src.random.seed_generator.global_seed_generator"
@@ -125,13 +126,13 @@ class Noisy(keras.Model):
         return super().train_step((x if self.in_call else x + keras.random.normal((1, 6)), y))
 
 
-def seeds_after_fit(*, in_call: bool, eager: bool = False) -> tuple[list[list[int]], float, str]:
+def seeds_after_fit(*, in_call: bool, **compiled: Any) -> tuple[list[list[int]], float, str]:
     """The copies of the global generator's state after a fit, Python's next random number, and the next name."""
     keras.utils.clear_session()
     keras.utils.set_random_seed(5)
     x, y = numbers(65)
     model = Noisy(in_call=in_call)
-    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True), run_eagerly=eager)
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True), **compiled)
     model.fit(x, y, epochs=2, verbose=0)
     state = global_state.get_global_attribute("global_seed_generator").state.value
     copies = tf.distribute.get_strategy().experimental_local_results(state)
@@ -139,11 +140,15 @@ def seeds_after_fit(*, in_call: bool, eager: bool = False) -> tuple[list[list[in
 
 
 @pytest.mark.parametrize("in_call", [True, False])
-@pytest.mark.parametrize("eager", [False, True])
-def test_draws_without_a_seed_advance_the_global_generator_as_on_one_device(in_call: bool, eager: bool) -> None:
-    (state,), *rest = seeds_after_fit(in_call=in_call, eager=eager)
+@pytest.mark.parametrize(
+    "compiled", [{}, {"jit_compile": True}, slow({"run_eagerly": True}), slow({"steps_per_execution": 2})]
+)
+def test_draws_without_a_seed_advance_the_global_generator_as_on_one_device(
+    in_call: bool, compiled: dict[str, Any]
+) -> None:
+    (state,), *rest = seeds_after_fit(in_call=in_call, **compiled)
     with mirrored(3).scope():
-        assert seeds_after_fit(in_call=in_call, eager=eager) == ([state] * 3, *rest)
+        assert seeds_after_fit(in_call=in_call, **compiled) == ([state] * 3, *rest)
 
 
 def test_without_the_handover_draws_without_a_seed_crash(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,6 +48,11 @@ class SpareGenerator:
                 self._reseed(seed)
         return self._generator
 
+    @property
+    def state(self) -> Any:
+        """The generator's variable, whether or not it is taken."""
+        return self._generator.state
+
     def _reseed(self, seed: int) -> None:
         # At once, though a step may be being traced: the variable was not used yet.
         with tf.init_scope():
@@ -86,6 +91,12 @@ def shared_seeds(strategy: tf.distribute.Strategy) -> SpareGenerator | None:
 def drawing_from(spare: SpareGenerator | None) -> contextlib.AbstractContextManager[None]:
     """Around the code of a replica: a global generator that it lacks is `spare`."""
     return setting(_seeds, spare)
+
+
+def state_in_replica() -> Any:
+    """The variable of the generator from which the replica being traced draws without a seed; None outside of one."""
+    generator = global_state.get_global_attribute(_NAME) or _seeds.get()
+    return None if generator is None else generator.state
 
 
 def global_seed_generator(original: Function) -> Function:

@@ -17,6 +17,7 @@ import tensorflow as tf
 from keras.src import backend
 
 from tfdist.errors import UnsupportedError
+from tfdist.keras_repairs.base import global_seeds
 from tfdist.keras_repairs.base.refusals import collective_inside
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, current_step
 from tfdist.keras_repairs.forward import xla_loops
@@ -66,7 +67,7 @@ class _Made:
 
 
 def _compiled(layer: Any, run: Function, args: Any, kwargs: Any, step: ReplicaStep, *, pads: bool) -> Any:
-    variables = [*layer.variables, *layer.metrics_variables]
+    variables = [*layer.variables, *layer.metrics_variables, *_global_seeds()]
     seeds = {place for place, variable in enumerate(variables) if "seed_generator_state" in variable.path}
     flat = tf.nest.flatten((args, kwargs), expand_composites=False)
     places = [place for place, leaf in enumerate(flat) if isinstance(leaf, tf.Tensor)]
@@ -154,6 +155,11 @@ def _cut(tensors: Sequence[Any], step: ReplicaStep) -> list[Any]:
         tensor[: step.samples] if tensor is not None and tensor.shape.rank and tensor.shape[0] is None else tensor
         for tensor in tensors
     ]
+
+
+def _global_seeds() -> list[Any]:
+    state = global_seeds.state_in_replica()
+    return [] if state is None else [state]
 
 
 def _statistics_of_batch(layer: Any) -> bool:
