@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tests.exactness.table import BATCH, case, classifier, fitted_on, numbers, tokens
+from tests.exactness.table import BATCH, case, classifier, fitted, fitted_on, numbers, tokens
 
 layers = keras.layers
 
@@ -112,6 +112,14 @@ def ragged_inputs(samples: int) -> dict[str, Any]:
     )
     data = tf.data.Dataset.from_tensor_slices((tf.ragged.constant(rows, dtype=tf.int64), numbers(samples)[1]))
     return fitted_on(model, data.batch(BATCH))
+
+
+@case("sparse arrays, a model that `fit` builds")
+def sparse_arrays(samples: int) -> dict[str, Any]:
+    x, y = numbers(samples)
+    x[np.abs(x) < 0.5] = 0.0
+    model = keras.Sequential([layers.Dense(8, activation="tanh"), layers.Dense(3, activation="softmax")])
+    return fitted(model, tf.sparse.from_dense(x), y)
 
 
 @case("sparse inputs of the model")

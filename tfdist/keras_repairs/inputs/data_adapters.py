@@ -132,7 +132,14 @@ def _has_rows(leaf: Any) -> bool:
 
 
 def _slice(leaf: Any, start: tf.Tensor, stop: tf.Tensor) -> Any:
-    if isinstance(leaf, tf.SparseTensor):
-        rest = leaf.dense_shape[1:]
-        return tf.sparse.slice(leaf, tf.concat([[start], tf.zeros_like(rest)], 0), tf.concat([[stop - start], rest], 0))
-    return leaf[start:stop]
+    return _slice_sparse(leaf, start, stop) if isinstance(leaf, tf.SparseTensor) else leaf[start:stop]
+
+
+def _slice_sparse(leaf: tf.SparseTensor, start: tf.Tensor, stop: tf.Tensor) -> tf.SparseTensor:
+    """Rows of a sparse tensor, with the sizes that are known of the other dimensions, by which layers are built."""
+    rest = leaf.dense_shape[1:]
+    cut = tf.sparse.slice(leaf, tf.concat([[start], tf.zeros_like(rest)], 0), tf.concat([[stop - start], rest], 0))
+    if leaf.shape.rank is None:
+        return cut
+    sizes = [cut.dense_shape[i] if size is None else tf.constant(size, tf.int64) for i, size in enumerate(leaf.shape)]
+    return tf.SparseTensor(cut.indices, cut.values, tf.stack([cut.dense_shape[0], *sizes[1:]]))
