@@ -14,7 +14,7 @@ import pytest
 import tensorflow as tf
 
 from tests.devices.mirrored import mirrored
-from tfdist.keras_repairs.forward.gathered_metrics import copies
+from tfdist.keras_repairs.base.replica_copies import copies
 from tfdist.keras_repairs.install import RepairHooks, repairs
 from tfdist.rundir import RunDir
 from tfdist.training.checkpoints.checkpoint_options import CheckpointOptions

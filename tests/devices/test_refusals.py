@@ -6,14 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import keras
-import numpy as np
 import pytest
 import tensorflow as tf
 
 from tests.devices.mirrored import mirrored
 from tests.exactness.table import classifier, numbers
 from tfdist.errors import UnsupportedError
-from tfdist.keras_repairs.forward.metric_additivity import try_out
 
 pytestmark = pytest.mark.usefixtures("repaired")
 
@@ -22,23 +20,6 @@ def compiled(**options: Any) -> keras.Model:
     model = classifier()
     model.compile(**{"optimizer": "sgd", "loss": "sparse_categorical_crossentropy"} | options)
     return model
-
-
-class Largest(keras.metrics.Metric):
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        self.largest = self.add_variable((), "zeros", name="largest")
-
-    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
-        self.largest.assign(tf.maximum(self.largest, tf.reduce_max(y_pred)))
-
-    def result(self) -> Any:
-        return self.largest
-
-
-class MeanOfBatchMeans(keras.metrics.Mean):
-    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
-        super().update_state(tf.reduce_max(y_pred))
 
 
 def normalizing(**options: Any) -> keras.Model:
@@ -59,8 +40,6 @@ REFUSED: dict[str, Callable[[], keras.Model]] = {
     "synchronized=True": lambda: normalizing(jit_compile=True),
     "takes its gradient for its value": lambda: overwriting(),
     "reduction=None": lambda: compiled(loss=keras.losses.SparseCategoricalCrossentropy(reduction=None)),
-    "Largest": lambda: compiled(metrics=[Largest()]),
-    "MeanOfBatchMeans": lambda: compiled(metrics=[MeanOfBatchMeans()]),
 }
 
 
@@ -96,16 +75,3 @@ def test_a_dataset_said_to_be_sharded_already_is_one_process_matter() -> None:
     data = tf.data.Dataset.from_tensor_slices(numbers(8)).batch(4).with_options(options)
     with mirrored(2).scope():
         compiled().fit(data, verbose=0)
-
-
-@pytest.mark.parametrize(
-    "metric",
-    [keras.metrics.MeanSquaredError, keras.metrics.CategoricalAccuracy, keras.metrics.AUC, keras.metrics.R2Score],
-)
-def test_sums_over_samples_are_recognised(metric: type[keras.metrics.Metric]) -> None:
-    tried = metric()
-    values = np.zeros((4, 3), "float32")
-    tried.update_state(values, values)
-    tried.reset_state()
-    try_out(tried, tf.TensorSpec((None, 3)), tf.TensorSpec((None, 3)))
-    assert all(np.all(np.asarray(variable) == 0) for variable in tried.variables), "the trial must leave no trace"

@@ -21,8 +21,8 @@ from tfdist.checkpoint.checkpoint_files import stored
 from tfdist.data.formats.array_samples import ArraySamples
 from tfdist.data.pipeline import build
 from tfdist.errors import RunDirError
+from tfdist.keras_repairs.base.replica_copies import copies
 from tfdist.keras_repairs.files import training_state
-from tfdist.keras_repairs.forward.gathered_metrics import copies
 from tfdist.keras_repairs.inputs.epoch_iterator import BatchIterator
 from tfdist.keras_repairs.loop import multi_step_execution
 from tfdist.order.position import START

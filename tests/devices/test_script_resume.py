@@ -23,7 +23,7 @@ from tests.devices.killed_script import (
     samples,
 )
 from tests.marks import slow
-from tfdist.keras_repairs.forward.gathered_metrics import copies
+from tfdist.keras_repairs.base.replica_copies import copies
 
 
 def pretrain_and_finetune(script: Script) -> None:

@@ -145,14 +145,6 @@ def test_a_loss_outside_of_the_replicas_is_divided(monkeypatch: pytest.MonkeyPat
         assert float(loss(zeros, ones)) == pytest.approx(1 / 3)
 
 
-@pytest.mark.parametrize("name", ["Largest", "MeanOfBatchMeans"])
-def test_metrics_are_not_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What `test_refusals` sees refused goes on, and gives a wrong number."""
-    keras_repairs.install()
-    take_out("MetricsList.update_state", monkeypatch)
-    fit_refused(name)
-
-
 @pytest.mark.parametrize("name", ["reduction=None", "set_distribution"])
 def test_models_are_not_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """`TensorFlowTrainer._maybe_symbolic_build` looks at the model first; nothing else would stop it."""

@@ -48,6 +48,7 @@ SLOW = {
     *("constraints", "gradient_accumulation_by_nadam", "gradient_accumulation_and_averages"),
     # More of what a faster row shows.
     *("metrics_of_classes", "metrics_of_regression", "metrics_of_two_classes", "top_k"),
+    *("metric_functions_that_are_no_means", "own_metrics_everywhere"),
     *("mean_with_sample_weight_and_no_weight", "reduction_sum", "scalar_loss_function"),
     *("two_outputs_with_different_masks", "added_losses_around_synchronized_statistics"),
     *("attention_and_layer_normalization", "recurrent_layers"),

@@ -124,6 +124,112 @@ class LargestError(keras.metrics.Metric):
         return self.largest
 
 
+class MostHits(LargestError):
+    """The most hits of a batch: after a single update from zero a sum over samples, and then none."""
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        hits = tf.equal(tf.cast(tf.reshape(y_true, [-1]), tf.int64), tf.argmax(y_pred, axis=-1))
+        self.largest.assign(tf.maximum(self.largest, tf.reduce_sum(tf.cast(hits, self.dtype))))
+
+
+class CategoricalTruePositives(keras.metrics.Metric):
+    """That of Keras's guide to training: labels of shape (samples,) meet predictions of shape (samples, 1)."""
+
+    def __init__(self, name: str = "categorical_true_positives", **options: Any) -> None:
+        super().__init__(name=name, **options)
+        self.true_positives = self.add_variable(shape=(), name="ctp", initializer="zeros")
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        y_pred = keras.ops.reshape(keras.ops.argmax(y_pred, axis=1), (-1, 1))
+        values = keras.ops.cast(y_true, "int32") == keras.ops.cast(y_pred, "int32")
+        values = keras.ops.cast(values, "float32")
+        if sample_weight is not None:
+            values = keras.ops.multiply(values, keras.ops.cast(sample_weight, "float32"))
+        self.true_positives.assign_add(keras.ops.cast(keras.ops.sum(values), self.dtype))
+
+    def result(self) -> Any:
+        return self.true_positives.value
+
+    def reset_state(self) -> None:
+        self.true_positives.assign(0.0)
+
+
+@case("metric classes of one's own that are no sums over samples: gathered by themselves")
+def metrics_that_are_no_sums(samples: int) -> dict[str, Any]:
+    x, y = numbers(samples, classes=10)
+    model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(10, activation="softmax")])
+    compiled = {
+        "metrics": [CategoricalTruePositives(), MostHits(name="most")],
+        "weighted_metrics": [CategoricalTruePositives(name="weighted"), "accuracy"],
+    }
+    return fitted(model, x, y, compiled, sample_weight=np.linspace(0.0, 2.0, samples))
+
+
+@case("metric functions of one's own that are no means over samples: gathered by themselves")
+def metric_functions_that_are_no_means(samples: int) -> dict[str, Any]:
+    def worst(y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
+        return keras.ops.max(keras.losses.sparse_categorical_crossentropy(y_true, y_pred))
+
+    def median(y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
+        return keras.ops.median(y_pred)
+
+    def total(y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
+        return keras.ops.sum(keras.losses.sparse_categorical_crossentropy(y_true, y_pred))
+
+    def largest_of_each_class(y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
+        return keras.ops.max(y_pred, axis=0)
+
+    return fitted(classifier(), *numbers(samples), {"metrics": [worst, median, total, largest_of_each_class]})
+
+
+class LargestLoss(LargestError):
+    """The largest loss of a step, as a scalar that the step has computed."""
+
+    def update_state(self, value: Any) -> None:
+        self.largest.assign(tf.maximum(self.largest, tf.cast(tf.reduce_max(value), self.dtype)))
+
+
+class Peaks(keras.layers.Layer):
+    """A layer that keeps the largest value that it has seen."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.peak = LargestLoss(name="peak")
+
+    def call(self, inputs: tf.Tensor) -> tf.Tensor:
+        self.peak.update_state(inputs)
+        return inputs
+
+
+class Watching(keras.Model):
+    """Its steps update metrics of its own, of which some are no sums over samples."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = keras.Sequential([keras.layers.Dense(8, activation="tanh"), Peaks()])
+        self.head = keras.layers.Dense(3, activation="softmax")
+        self.largest_loss = LargestLoss(name="largest_loss")
+        self.most = MostHits(name="most")
+
+    def call(self, x: tf.Tensor) -> tf.Tensor:
+        return self.head(self.body(x))
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        x, y = data
+        with tf.GradientTape() as tape:
+            y_pred = self(x, training=True)
+            loss = self.compute_loss(x, y, y_pred)
+        self.optimizer.apply(tape.gradient(loss, self.trainable_variables), self.trainable_variables)
+        self.largest_loss.update_state(loss)
+        self.most.update_state(y, y_pred)
+        return {metric.name: metric.result() for metric in (self.largest_loss, self.most, self.body.layers[1].peak)}
+
+
+@case("metrics of one's own that are no sums, updated by a layer and by a step")
+def own_metrics_everywhere(samples: int) -> dict[str, Any]:
+    return fitted(Watching(), *numbers(samples)) | {"evaluate": False}
+
+
 @case("`tfdist.gathered` of a maximum and of a median")
 def gathered_metrics(samples: int) -> dict[str, Any]:
     def median(y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:

@@ -25,7 +25,6 @@ from keras.src.models import model as model_module
 from keras.src.optimizers import base_optimizer
 from keras.src.random import seed_generator
 from keras.src.saving import saving_api, saving_lib
-from keras.src.trainers import compile_utils
 from keras.src.trainers import trainer as base_trainer
 from keras.src.trainers.data_adapters import array_data_adapter
 from keras.src.utils import file_utils
@@ -158,7 +157,7 @@ def _of_the_forward_pass() -> tuple[Repair, ...]:
         ),
         Repair(reduction_metrics.Mean, "update_state", metrics.of_scalar, "addc194e254fbb64"),
         Repair(reduction_metrics.Sum, "update_state", metrics.of_scalar, "c378d5550155cd5d"),
-        Repair(compile_utils.MetricsList, "update_state", metrics.update_all, "2d388dafe5c9dff5"),
+        Repair(keras.metrics.Metric, "__init__", metrics.watch_updates, "d67a65a42a13134b"),
         Repair(keras.layers.BatchNormalization, "_moments", masked_batch_norm.moments, "2ba739b46f4fadea"),
         Repair(nn, "_compute_moments", empty_batches.compute_moments, "f6147c543d557842"),
         Repair(seed_generator.SeedGenerator, "next", random_layers.next_seed, "d2174a08ab35eb07"),

@@ -4,5 +4,5 @@
 - `replica_step`: one replica's share of the global batch, while its step is traced
 - `thread_attributes`, `global_seeds`: what Keras keeps for each thread, handed to the threads of the replicas
 - `user_overrides`, `refusals`, `model_facts`: what a model has that decides whether replicas can be exact
-- `clear_session`, `warn_once`, `context_variables`
+- `replica_copies`, `clear_session`, `warn_once`, `context_variables`
 """

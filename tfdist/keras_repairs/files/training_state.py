@@ -13,7 +13,8 @@ from keras.src.backend.common import global_state
 from keras.src.random.seed_generator import global_seed_generator
 from keras.src.trainers.compile_utils import CompileMetrics
 
-from tfdist.keras_repairs.forward.gathered_metrics import GatheredMetric, copies
+from tfdist.keras_repairs.base.replica_copies import copies
+from tfdist.keras_repairs.forward.whole_metrics import is_whole
 from tfdist.keras_repairs.inputs.symbolic_build import build_parts
 from tfdist.keras_repairs.optimizer.model_optimizers import optimizers_of
 from tfdist.runtime.replica_values import ReplicaCopies
@@ -87,9 +88,8 @@ def _accumulators(model: keras.Model) -> list[keras.Variable]:
 def _metrics(model: keras.Model) -> Iterator[tuple[str, ReplicaCopies]]:
     number = 0
     for metric in _single_metrics(model):
-        is_whole = isinstance(metric, GatheredMetric)
-        for variable in metric.metric.variables if is_whole else metric.variables:
-            yield f"metrics/{number}", ReplicaCopies(copies(variable), not is_whole)
+        for variable in metric.variables:
+            yield f"metrics/{number}", ReplicaCopies(copies(variable), adds_up=not is_whole(variable))
             number += 1
 
 

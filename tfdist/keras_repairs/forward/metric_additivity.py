@@ -1,107 +1,230 @@
 """Additivity of the user's metrics: tried on made-up values, cut in two as replicas would, does the state add up?
 
 A metric may keep values a sample, or a scalar a batch: a sum over the batch, which adds up as it is, or a mean over it,
-which counts by the replica's samples. What adds up in neither way cannot be computed by replicas.
+which counts by the replica's samples. What adds up in neither way, or shows nothing, has to be gathered.
 """
 
 from __future__ import annotations
 
 import contextvars
 import enum
-import logging
+import functools
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
+from keras.src import backend
 
-from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.context_variables import setting
 from tfdist.keras_repairs.base.replica_step import alone
-
-_log = logging.getLogger("tfdist")
-
-_share: contextvars.ContextVar[float | None] = contextvars.ContextVar("tfdist_trial_share", default=None)
-
-_SAMPLES = 5
-_FIRST = 2
-"""Samples of the first part: the parts are unequal, so that their shares are."""
+from tfdist.keras_repairs.forward.metric_draws import WEIGHT, CannotBeDrawn, Draw, Drawer
 
 _TOLERANCE = 1e-4
+"""Relative, above what float32 rounds; coarser predictions have a coarser one."""
 
 
-class ScalarKind(enum.Enum):
-    """What the scalars are that a metric gives to `Mean` and `Sum` without a weight; it may give none."""
+class Merge(enum.Enum):
+    """How the state of a metric on one device follows from the replicas' states."""
 
-    SUMS = "sums over the samples of the batch"
-    MEANS = "means over the samples of the batch"
-
-
-def share_on_trial() -> float | None:
-    """The part of the samples by which a scalar counts in the current trial; None outside of one."""
-    return _share.get()
+    SUMS = "added up; scalars a batch are sums over its samples"
+    MEANS = "added up; scalars a batch are means over its samples"
+    GATHERED = "not at all: each replica needs the rows of all"
 
 
-def try_out(metric: keras.metrics.Metric, y_true: tf.Tensor, y_pred: tf.Tensor) -> ScalarKind | None:
-    """Tries whether the state after five samples is the sum of the states after two and after three.
+@dataclass
+class TrialPart:
+    """The part of a batch with which a metric is being tried out.
+
+    Attributes:
+        samples: How many it has.
+        share: By how much a scalar of it counts; None for as it is.
+        has_scalars: Whether the metric took the mean or the sum of something that is not one value a sample.
+        has_vectors: Whether that was a vector.
+    """
+
+    samples: int
+    share: float | None
+    has_scalars: bool = False
+    has_vectors: bool = False
+
+    def takes_for_scalar(self, shape: Sequence[int | None], *, is_function: bool) -> bool:
+        """Notes the shape of what a metric takes the mean or the sum of; whether that is not one value a sample."""
+        is_vector = is_function and len(shape) > 0 and shape[0] not in (None, self.samples)
+        self.has_vectors |= is_vector
+        self.has_scalars |= is_vector or len(shape) == 0
+        return is_vector or len(shape) == 0
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a trial has shown.
+
+    Attributes:
+        merge: How the replicas' states are to be merged.
+        has_vectors: Whether the metric takes means of vectors that are not one value a sample.
+        is_masked: Whether it was tried out with masks.
+        reason: Why it has to be gathered, else empty.
+    """
+
+    merge: Merge
+    has_vectors: bool = False
+    is_masked: bool = False
+    reason: str = ""
+
+
+_part: contextvars.ContextVar[TrialPart | None] = contextvars.ContextVar("tfdist_trial_part", default=None)
+
+
+def part_on_trial() -> TrialPart | None:
+    """The part of the current trial; None outside of one."""
+    return _part.get()
+
+
+def try_out(metric: keras.metrics.Metric, args: Sequence[Any], kwargs: dict[str, Any]) -> Verdict:
+    """Tries whether the state after some samples is the sum of the states after two parts of them.
+
+    And whether the state after the second part, updated from that after the first, is; and whether no sample adds
+    nothing. With weights and without, where the metric takes them.
 
     Args:
-        metric: A built metric.
-        y_true: Labels that it is updated with, of which only shape and dtype count.
-        y_pred: Predictions, likewise.
-
-    Returns:
-        What its scalars are; None, with a warning, where it could not be tried out.
-
-    Raises:
-        UnsupportedError: It is not, so that adding up the replicas' states would give another result.
+        metric: A metric whose variables have been made. Neither they nor its other attributes change.
+        args: The arguments of one call of `update_state`, of which only shapes and dtypes count.
+        kwargs: Likewise.
     """
+    update = functools.partial(type(metric).update_state, metric)
     # Tried as on one replica, apart from the step that is being traced.
     with tf.init_scope(), alone():
-        generator = np.random.default_rng(0)
-        true = generator.integers(0, 2, _shape(y_true)).astype(y_true.dtype.as_numpy_dtype)
-        pred = generator.uniform(0.05, 0.95, _shape(y_pred)).astype(y_pred.dtype.as_numpy_dtype)
+        before = _plain_attributes(metric)
         try:
-            for scalars in ScalarKind:
-                if _adds_up(metric, true, pred, scalars):
-                    return scalars
-        except (ValueError, TypeError, tf.errors.OpError) as error:
-            _log.warning(
-                "The metric %r could not be tried out on made-up values (%s). If it is no sum over samples, its value "
-                "on several replicas differs from that of one.",
-                metric.name,
-                error,
-            )
-            return None
-    raise UnsupportedError(
-        f"The metric {metric.name!r} ({type(metric).__qualname__}) is no sum over samples: its state after five "
-        "samples is not the sum of its states after the first two and the last three, nor their mean. Keras adds up "
-        "the states of the replicas, which would not give the value of one. Put tfdist.gathered(metric) in its place, "
-        "which computes it on the predictions of all replicas; or rewrite it with sums (such as a total and a count of "
-        "samples, both from zero)."
-    )
+            signature = inspect.signature(update)
+            trial = _Trial(metric, Drawer(signature.bind(*args, **kwargs)))
+            return trial.verdict(takes_weights=WEIGHT in signature.parameters)
+        except (CannotBeDrawn, TypeError) as error:
+            return Verdict(Merge.GATHERED, reason=f"could not be tried out on made-up values: {error}")
+        finally:
+            for name, value in before.items():
+                object.__setattr__(metric, name, value)
 
 
-def _adds_up(metric: keras.metrics.Metric, true: np.ndarray, pred: np.ndarray, scalars: ScalarKind) -> bool:
-    def state_after(part: slice) -> list[np.ndarray]:
-        share = len(true[part]) / _SAMPLES if scalars is ScalarKind.MEANS else None
-        with setting(_share, share):
-            return _state_after(metric, true[part], pred[part])
+@dataclass
+class _Trial:
+    """The evidence so far.
 
-    states = [state_after(part) for part in (slice(None), slice(_FIRST), slice(_FIRST, None))]
-    if not any(value.any() for value in states[0]):
-        raise ValueError("its state stays zero")
-    return all(
-        np.allclose(whole, first + second, rtol=_TOLERANCE, atol=_TOLERANCE, equal_nan=True)
-        for whole, first, second in zip(*states, strict=True)
-    )
+    Attributes:
+        metric: The metric.
+        drawer: Makes up its arguments.
+        possible: What each draw so far allows.
+        moved: Places of the variables that became other than zero.
+        has_scalars: Whether the metric took the mean or the sum of something that is not one value a sample.
+        has_vectors: Whether that was a vector.
+    """
+
+    metric: keras.metrics.Metric
+    drawer: Drawer
+    possible: tuple[Merge, ...] = (Merge.SUMS, Merge.MEANS)
+    moved: set[int] = field(default_factory=set)
+    has_scalars: bool = False
+    has_vectors: bool = False
+
+    def verdict(self, *, takes_weights: bool) -> Verdict:
+        given = self.drawer.is_weighted
+        if any(value.any() for value in _values(self.metric.stateless_reset_state())):
+            return Verdict(Merge.GATHERED, reason="begins with values that are not zero")
+        error = self._look_at(weighted=given)
+        if self.possible and takes_weights:
+            self._look_at(weighted=not given)
+        if not self.possible:
+            return Verdict(Merge.GATHERED, reason="is no sum over samples")
+        if len(self.moved) < len(self.metric.variables):
+            why = f" ({type(error).__name__}: {error})" if error is not None else ""
+            return Verdict(Merge.GATHERED, reason=f"showed nothing on made-up values{why}")
+        if not self._adds_nothing_for_no_sample(weighted=given):
+            return Verdict(Merge.GATHERED, reason="is no number, or fails, where a replica has no sample")
+        return Verdict(self.possible[0], has_vectors=self.has_vectors, is_masked=self.drawer.is_masked)
+
+    def _look_at(self, *, weighted: bool) -> Exception | None:
+        """Looks at every draw; returns the last error that the metric has raised at one, if any."""
+        failed: Exception | None = None
+        for draw in self.drawer.draws(weighted=weighted):
+            try:
+                self._look_at_draw(draw)
+            except Exception as error:  # The user's code, on values that it may not be made for.
+                failed = error
+            if not self.possible:
+                break
+        return failed
+
+    def _look_at_draw(self, draw: Draw) -> None:
+        self.possible = tuple(
+            merge
+            for merge in self.possible
+            # Where there is no scalar they are the same.
+            if (merge is Merge.MEANS and self.possible[0] is not merge and not self.has_scalars)
+            or self._adds_up(draw, merge)
+        )
+
+    def _adds_up(self, draw: Draw, merge: Merge) -> bool:
+        samples = sum(draw.sizes)
+        parts = [TrialPart(n, n / samples if merge is Merge.MEANS else None) for n in (samples, *draw.sizes)]
+        whole = self._updated(self._zero(), draw.whole, parts[0])
+        self.has_scalars |= parts[0].has_scalars
+        self.has_vectors |= parts[0].has_vectors
+        if not all(np.isfinite(value).all() for value in _values(whole)):
+            # A logarithm of a negative number, say.
+            return True
+        first = self._updated(self._zero(), draw.parts[0], parts[1])
+        second = self._updated(self._zero(), draw.parts[1], parts[2])
+        both = self._updated(first, draw.parts[1], parts[2])
+        self.moved |= {place for place, value in enumerate(_values(whole)) if value.any()}
+        tolerance = max(_TOLERANCE, 10 * self.drawer.rounding)
+        return all(
+            _is_close(one, a + b, tolerance) and _is_close(one, ab, tolerance)
+            for one, a, b, ab in zip(*map(_values, (whole, first, second, both)), strict=True)
+        )
+
+    def _adds_nothing_for_no_sample(self, *, weighted: bool) -> bool:
+        """Whether a replica without a sample adds nothing; in a graph, where sizes are not known."""
+        whole = next(self.drawer.draws(weighted=weighted)).whole
+        leaves = tf.nest.flatten(dict(whole.arguments))
+        places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, tf.Tensor)]
+
+        def updated(*rows: tf.Tensor) -> list[Any]:
+            given = dict(zip(places, rows, strict=True))
+            for place, tensor in given.items():
+                if (mask := backend.get_keras_mask(leaves[place])) is not None:
+                    backend.set_keras_mask(tensor, mask[:0])
+            arguments = self.drawer.like(whole, [given.get(place, leaf) for place, leaf in enumerate(leaves)])
+            share = 0.0 if self.possible[0] is Merge.MEANS else None
+            return self._updated(self._zero(), arguments, TrialPart(0, share))
+
+        specs = [tf.TensorSpec([None, *leaves[place].shape[1:]], leaves[place].dtype) for place in places]
+        compiled = tf.function(updated, input_signature=specs, autograph=False)
+        try:
+            state = compiled(*(leaves[place][:0] for place in places))
+        except Exception:  # The user's code.
+            return False
+        return not any(value.any() for value in _values(state))
+
+    def _updated(self, state: Sequence[Any], arguments: inspect.BoundArguments, part: TrialPart) -> list[Any]:
+        with setting(_part, part):
+            return list(self.metric.stateless_update_state(list(state), *arguments.args, **arguments.kwargs))
+
+    def _zero(self) -> list[tf.Tensor]:
+        return [tf.zeros(variable.shape, variable.dtype) for variable in self.metric.variables]
 
 
-def _shape(tensor: Any) -> list[int]:
-    return [_SAMPLES, *(size or 3 for size in tensor.shape[1:])]
-
-
-def _state_after(metric: keras.metrics.Metric, y_true: np.ndarray, y_pred: np.ndarray) -> list[np.ndarray]:
-    zero = [tf.zeros(variable.shape, variable.dtype) for variable in metric.variables]
-    state = metric.stateless_update_state(zero, tf.constant(y_true), tf.constant(y_pred))
+def _values(state: Sequence[Any]) -> list[np.ndarray]:
     return [np.asarray(value, np.float64) for value in state]
+
+
+def _is_close(one: np.ndarray, other: np.ndarray, tolerance: float) -> bool:
+    return bool(np.allclose(one, other, rtol=tolerance, atol=tolerance * max(np.abs(one).max(initial=0.0), 1e-30)))
+
+
+def _plain_attributes(metric: keras.metrics.Metric) -> dict[str, Any]:
+    """What a metric may count by itself, beside its variables."""
+    return {name: value for name, value in vars(metric).items() if isinstance(value, bool | int | float | str | None)}

@@ -1,26 +1,43 @@
-"""Repairs of metrics: Keras adds up the replicas' variables, which is right for sums over samples alone.
+"""Repairs of metrics: TensorFlow adds up the replicas' variables, which is right for sums over samples alone.
 
-Keras's own metrics are such sums. The user's metrics are tried out once, see `metric_additivity`.
+Keras's own metrics are such sums. Any other is tried out at its first update, see `metric_additivity`, wherever that
+is: in `compile`, a layer, a step or a loop of the user's. What is no such sum, or cannot be tried out, is computed on
+the rows of all replicas, see `whole_metrics`.
 """
 
 from __future__ import annotations
 
-import weakref
+import contextvars
+import functools
+import logging
+import types
 from collections.abc import Callable
 from typing import Any
 
 import keras
 import tensorflow as tf
+from keras.src import backend
+from keras.src.backend.common import symbolic_scope
 
+from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.attached_value import AttachedValue
-from tfdist.keras_repairs.base.replica_step import current_step
-from tfdist.keras_repairs.base.warn_once import warn_once
-from tfdist.keras_repairs.forward.metric_additivity import ScalarKind, share_on_trial, try_out
+from tfdist.keras_repairs.base.context_variables import setting
+from tfdist.keras_repairs.base.replica_step import current_step, is_one_of_several, replica_count
+from tfdist.keras_repairs.forward.metric_additivity import Merge, Verdict, part_on_trial, try_out
+from tfdist.keras_repairs.forward.whole_metrics import make_whole, update_whole
 
 Function = Callable[..., Any]
 
-_SCALARS: AttachedValue[ScalarKind] = AttachedValue("scalars")
-"""What the scalars are that a metric is updated with, where a trial has shown it."""
+_log = logging.getLogger("tfdist")
+
+_VERDICT: AttachedValue[Verdict] = AttachedValue("verdict")
+"""What a trial has shown of a metric, or of one that it is part of."""
+
+_IS_IN_USE: AttachedValue[bool] = AttachedValue("is_in_use")
+"""Whether steps have been traced that leave a metric's state to be added up."""
+
+_is_within: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_within_a_metric", default=False)
+"""Whether the code that runs is the update of a metric that is known; what it updates is a part of it."""
 
 
 def of_scalar(original: Function) -> Function:
@@ -31,61 +48,139 @@ def of_scalar(original: Function) -> Function:
     """
 
     def repaired(self: Any, values: Any, sample_weight: Any = None) -> Any:
-        step = current_step()
+        step, part = current_step(), part_on_trial()
         if step is not None:
             step.updated.add(id(self))
-        is_function = isinstance(self, keras.metrics.MeanMetricWrapper) and _SCALARS.get(self) is None
         shape = getattr(values, "shape", ())
-        if len(shape) > 0 and not (is_function and step is not None and not step.may_be_of_samples(shape)):
+        if part is not None:
+            if part.takes_for_scalar(shape, is_function=isinstance(self, keras.metrics.MeanMetricWrapper)):
+                # As below.
+                values = values if part.samples else tf.zeros_like(values)
+                sample_weight = part.share if sample_weight is None else sample_weight
             return original(self, values, sample_weight)
-        if step is None:
-            return original(self, values, share_on_trial() if sample_weight is None else sample_weight)
-        if is_function:
-            warn_once(
-                f"the metric {self.name!r}, whose values are not one a sample, is taken for a mean over the samples of "
-                "its replica. If it is anything else, N replicas will not give the numbers of one: return one value a "
-                "sample instead, or wrap it in tfdist.gathered(...)."
-            )
+        verdict = _VERDICT.get(self)
+        if step is None or (len(shape) > 0 and not (verdict is not None and verdict.has_vectors)):
+            return original(self, values, sample_weight)
         values = tf.cast(values, self.dtype)
         # A mean over no sample is NaN, and so is NaN times a weight of 0.
         values = tf.where(step.samples > 0, values, tf.zeros_like(values))
-        if sample_weight is None and _SCALARS.get(self) is not ScalarKind.SUMS:
+        if sample_weight is None and (verdict is None or verdict.merge is Merge.MEANS):
             sample_weight = step.share(values.dtype)
         return original(self, values, sample_weight)
 
     return repaired
 
 
-def update_all(original: Function) -> Function:
-    """Repairs `MetricsList.update_state`: tries out the user's metrics when their first step is traced."""
-    tried: weakref.WeakSet[Any] = weakref.WeakSet()
+def watch_updates(original: Function) -> Function:
+    """Repairs `keras.metrics.Metric.__init__`: updates and results of metrics that are not Keras's are seen."""
 
-    def repaired(self: Any, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
-        if current_step() is not None:
-            for metric in self.metrics:
-                is_known = type(metric).__module__.startswith("keras.src.") or getattr(metric, "is_whole", False)
-                if metric not in tried and not is_known:
-                    _note(metric, try_out(metric, y_true, y_pred))
-                    tried.add(metric)
-        return original(self, y_true, y_pred, sample_weight)
+    def repaired(self: Any, *args: Any, **kwargs: Any) -> None:
+        original(self, *args, **kwargs)
+        if _is_of_users(type(self)):
+            # On the object, whose class may have been made before tfdist; past Keras, which would track it.
+            object.__setattr__(self, "update_state", types.MethodType(_watched(type(self).update_state), self))
+            object.__setattr__(self, "result", types.MethodType(_reading(type(self).result), self))
 
     return repaired
 
 
-def warn_of_untried(model: Any) -> None:
-    """Warns of the user's metrics that steps or layers update themselves, which cannot be tried out."""
-    for metric in model.metrics:
-        if not type(metric).__module__.startswith("keras.src.") and not getattr(metric, "is_whole", False):
-            warn_once(
-                f"the metric {metric.name!r} ({type(metric).__qualname__}) is updated by a step or a layer of the "
-                "model's own. If its state is no sum over samples, its value on several replicas is not that of one: "
-                "wrap it in tfdist.gathered(...), or give it to compile(metrics=...), where it is tried out."
+def declare_gathered(metric: keras.metrics.Metric) -> None:
+    """Spares a metric the trial: it is updated with the rows of all replicas."""
+    _attach(metric, Verdict(Merge.GATHERED, reason="was declared to be no sum over samples"))
+
+
+def _is_of_users(kind: type[keras.metrics.Metric]) -> bool:
+    """Whether a class of metrics updates its state by code that is not Keras's."""
+    if getattr(kind, "is_gathered", False):
+        return False
+    owner = next(cls for cls in kind.__mro__ if "update_state" in vars(cls))
+    # The mean of a function: of the user's, or of one of Keras's losses over the batch.
+    wraps = kind is keras.metrics.MeanMetricWrapper or (
+        issubclass(kind, keras.metrics.MeanMetricWrapper) and not _is_of_keras(kind)
+    )
+    return wraps or not _is_of_keras(owner)
+
+
+def _is_of_keras(kind: type) -> bool:
+    return kind.__module__.startswith("keras.src.")
+
+
+def _watched(update: Function) -> Function:
+    @functools.wraps(update)
+    def watched(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if _is_within.get() or part_on_trial() is not None:
+            return update(self, *args, **kwargs)
+        if is_one_of_several():
+            return _update_one_of_several(self, functools.partial(update, self), args, kwargs)
+        result = update(self, *args, **kwargs)
+        # While Keras builds a model it calls everything once: the time to decide, before variables have values.
+        if symbolic_scope.in_symbolic_scope() and replica_count() > 1 and _VERDICT.get(self) is None:
+            _decide(self, args, kwargs)
+        return result
+
+    return watched
+
+
+def _reading(result: Function) -> Function:
+    """A metric's result with tensors in the place of distributed variables, which Keras would put into the logs."""
+
+    def read(value: Any) -> Any:
+        value = value.value if isinstance(value, keras.Variable) else value
+        return tf.convert_to_tensor(value) if isinstance(value, tf.distribute.DistributedValues) else value
+
+    @functools.wraps(result)
+    def reading(self: Any) -> Any:
+        given = result(self)
+        return keras.tree.map_structure(read, given) if replica_count() > 1 else given
+
+    return reading
+
+
+def _update_one_of_several(metric: Any, update: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    verdict = _VERDICT.get(metric)
+    if verdict is None or not _holds(verdict, (args, kwargs)):
+        verdict = _decide(metric, args, kwargs)
+    with setting(_is_within, True):
+        if verdict.merge is Merge.GATHERED:
+            make_whole(metric)
+            return update_whole(metric, update, args, kwargs)
+        _IS_IN_USE.set(metric, True)
+        return update(*args, **kwargs)
+
+
+def _holds(verdict: Verdict, arguments: Any) -> bool:
+    """Whether a verdict holds for arguments that may have masks."""
+    if verdict.merge is Merge.GATHERED or verdict.is_masked:
+        return True
+    return all(backend.get_keras_mask(leaf) is None for leaf in tf.nest.flatten(arguments))
+
+
+def _decide(metric: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Verdict:
+    """Tries a metric out, and says so where it is to be gathered."""
+    verdict = try_out(metric, args, kwargs)
+    is_hand_written = current_step() is None and not symbolic_scope.in_symbolic_scope()
+    if verdict.merge is Merge.MEANS and is_hand_written:
+        # There nobody knows by how many samples a replica's mean counts.
+        verdict = Verdict(Merge.GATHERED, reason="keeps means over the samples of a batch")
+    if verdict.merge is Merge.GATHERED:
+        _log.info(
+            "the metric %r (%s) %s: it is computed on the rows of all replicas",
+            metric.name,
+            type(metric).__qualname__,
+            verdict.reason,
+        )
+        if _IS_IN_USE.get(metric):
+            raise UnsupportedError(
+                f"The metric {metric.name!r} ({type(metric).__qualname__}) {verdict.reason} where predictions have a "
+                "mask, and has been updated without one already. Put tfdist.gathered(metric) in its place."
             )
+        make_whole(metric)
+    _attach(metric, verdict)
+    return verdict
 
 
-def _note(metric: keras.metrics.Metric, scalars: ScalarKind | None) -> None:
-    """Attaches to a metric, and to those that it is made of, what the scalars are that it updates them with."""
-    for part in [metric, *metric._metrics]:
-        _SCALARS.set(part, scalars)
-        if part is not metric:
-            _note(part, scalars)
+def _attach(metric: keras.metrics.Metric, verdict: Verdict) -> None:
+    """Attaches a verdict to a metric, and to those that it is made of."""
+    _VERDICT.set(metric, verdict)
+    for part in metric._metrics:
+        _attach(part, verdict)

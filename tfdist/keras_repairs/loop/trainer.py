@@ -11,7 +11,6 @@ from keras.src.backend.tensorflow import trainer as trainer_module
 from tfdist.keras_repairs.base.fit_state import fit_state
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, replica_step, this_step
 from tfdist.keras_repairs.base.user_overrides import is_overridden, is_users_step
-from tfdist.keras_repairs.forward import metrics
 from tfdist.keras_repairs.inputs.data_adapters import replica_batch_of, rows, static_rows
 from tfdist.keras_repairs.inputs.epoch_iterator import BatchIterator, FetchedBatch
 from tfdist.keras_repairs.loop import predictions
@@ -51,7 +50,6 @@ def make_function(original: Function, observer: Observer | None, listener: FitLi
             return notifying_executions(_timing_fetches(function, meter), self, call, listener)
         users = is_users_step(self, name)
         step = _observed(step_function, observer)
-        metrics.warn_of_untried(self)
         has_own_logs = users or is_overridden(self, "compute_metrics")
         whole = _Step(self, _whole_logs(self, step) if has_own_logs else step, users=users, trains=call == "fit")
         meter = settings_of(self.distribute_strategy).meter if call == "fit" else None

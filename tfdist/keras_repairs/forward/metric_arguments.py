@@ -1,0 +1,50 @@
+"""What a metric is updated with: which of the arguments have a row for each sample."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+
+class Kind(enum.Enum):
+    """What one argument of `update_state` is to the samples of a batch."""
+
+    ROWS = "a tensor whose first dimension is that of the samples"
+    SCALAR = "a scalar that the replica has computed"
+    FIXED = "a tensor that has another first dimension"
+    CONSTANT = "the same on every replica"
+
+
+def kinds_of(leaves: Sequence[Any]) -> list[Kind]:
+    """The kind of each argument. The samples' dimension is that of unknown size, else that of the first tensor."""
+    sizes = [_first_size(leaf) for leaf in leaves if _is_tensor(leaf) and leaf.shape.rank != 0]
+    samples = None if None in sizes or not sizes else sizes[0]
+    return [_kind_of(leaf, samples) for leaf in leaves]
+
+
+def _kind_of(leaf: Any, samples: int | None) -> Kind:
+    if not _is_tensor(leaf):
+        return Kind.CONSTANT
+    if leaf.shape.rank != 0 and _first_size(leaf) == samples:
+        return Kind.ROWS
+    if _is_written_down(leaf):
+        return Kind.CONSTANT
+    return Kind.SCALAR if leaf.shape.rank == 0 else Kind.FIXED
+
+
+def _is_tensor(leaf: Any) -> bool:
+    return isinstance(leaf, tf.Tensor | tf.RaggedTensor | tf.SparseTensor)
+
+
+def _is_written_down(leaf: Any) -> bool:
+    """Whether the value of a tensor is known while a step is traced, and so the same on every replica."""
+    # Eagerly every value is known, and yet each replica's own.
+    is_eager = not isinstance(leaf, tf.Tensor) or hasattr(leaf, "numpy")
+    return not is_eager and tf.get_static_value(leaf) is not None
+
+
+def _first_size(leaf: Any) -> int | None:
+    return None if leaf.shape.rank is None else leaf.shape[0]

@@ -1,0 +1,96 @@
+"""Metrics whose state is the same on every replica: updated with the rows of all of them, and never added up.
+
+The metric stays the user's object, wherever the user keeps it. What changes is how TensorFlow reads and assigns its
+variables from outside of the replicas: as those of the first replica, where it would add up or divide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tfdist.errors import UnsupportedError
+from tfdist.keras_repairs.base.replica_step import alone, current_step
+from tfdist.keras_repairs.coupling.gather_rows import all_rows
+from tfdist.keras_repairs.forward.metric_arguments import Kind, kinds_of
+from tfdist.runtime.collectives import worker_count
+from tfdist.runtime.transport import replica_sums
+
+_FIRST = tf.VariableAggregation.ONLY_FIRST_REPLICA
+
+
+def is_whole(variable: keras.Variable) -> bool:
+    """Whether each replica holds all of a variable of a metric, and not its summand of it."""
+    return getattr(variable._value, "aggregation", None) == _FIRST
+
+
+def make_whole(metric: keras.metrics.Metric) -> None:
+    """Lets each replica hold the whole state of a metric, as it is now; on every worker, before it is updated."""
+    todo = [variable for variable in metric.variables if _adds_up(variable)]
+    if not todo:
+        return
+    with tf.init_scope():
+        reset = dict(zip(map(id, metric.variables), metric.stateless_reset_state(), strict=True))
+        for variable in todo:
+            distributed = variable._value
+            parts = distributed.values
+            # Nothing has been counted yet: of several workers, none knows more of the state than how it begins.
+            alone_here = worker_count(distributed.distribute_strategy) == 1
+            state = tf.add_n([part.read_value() for part in parts]) if alone_here else reset[id(variable)]
+            for part in parts:
+                part.assign(tf.cast(tf.convert_to_tensor(state), part.dtype))
+            distributed._aggregation = _FIRST
+
+
+def update_whole(
+    metric: keras.metrics.Metric, update: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    """Updates a metric with the rows of all replicas, as one device would; all replicas call it together.
+
+    A scalar of a step, such as its loss, is taken over the replica's samples, and for their mean.
+
+    Args:
+        metric: The metric.
+        update: Its update, called with the gathered arguments.
+        args: The replica's arguments.
+        kwargs: The replica's arguments by name.
+
+    Raises:
+        UnsupportedError: An argument cannot be gathered.
+    """
+    leaves = tf.nest.flatten((args, kwargs))
+    try:
+        whole = [_whole(leaf, kind) for leaf, kind in zip(leaves, kinds_of(leaves), strict=True)]
+    except UnsupportedError as error:
+        raise UnsupportedError(
+            f"The metric {metric.name!r} ({type(metric).__qualname__}) is computed on the rows of all replicas, as it "
+            f"is not known to be a sum over samples. {error}"
+        ) from error
+    args, kwargs = tf.nest.pack_sequence_as((args, kwargs), whole)
+    with alone():
+        update(*args, **kwargs)
+
+
+def _adds_up(variable: keras.Variable) -> bool:
+    value = variable._value
+    if not isinstance(value, tf.distribute.DistributedValues) or is_whole(variable):
+        return False
+    return bool(value.synchronization == tf.VariableSynchronization.ON_READ)
+
+
+def _whole(leaf: Any, kind: Kind) -> Any:
+    if kind is Kind.ROWS:
+        return all_rows(leaf)
+    if kind is Kind.CONSTANT:
+        return leaf
+    step = current_step()
+    if kind is Kind.SCALAR and step is not None and leaf.dtype.is_floating:
+        return replica_sums.sum_over_replicas([step.summand_of_mean(leaf)])[0]
+    raise UnsupportedError(
+        f"It was given a tensor of shape {tuple(leaf.shape)} and dtype {leaf.dtype.name}, which has no row for each "
+        "sample. Give update_state(...) values with the samples first, or train on one device (`tfdist train` without "
+        "--workers, --nproc and --logical-devices)."
+    )
