@@ -200,12 +200,14 @@ def test_arrays_that_cannot_be_used(x: Any, y: Any, message: str) -> None:
 
 @pytest.mark.parametrize("steps", [EpochSteps(69, 32, 3), EpochSteps(67, 33, 3), WorkerShareSteps((60, 8, 1), 32, 3)])
 def test_replicas_know_the_size_of_the_whole_batch_and_its_pieces(steps: EpochSteps | WorkerShareSteps) -> None:
-    """Pieces of the workers' own shares may be larger than an even part, or empty."""
+    """Pieces of the workers' own shares may be larger than an even part, or empty: then sample 0 stands in."""
     y = np.arange(steps.num_samples)
     feed = SampleFeed(ArraySamples(y, y), EpochOrder(steps.num_samples), steps)
     strategy = mirrored(3)
     for step in distribute(replica_batches(feed, strategy), strategy):
-        rows = [len(piece) for piece in strategy.experimental_local_results(step.data[1])]
+        rows = [int(samples) for samples in strategy.experimental_local_results(step.samples)]
+        for piece, samples in zip(strategy.experimental_local_results(step.data[1]), rows, strict=True):
+            assert len(piece) == samples or piece.numpy().tolist() == [samples]
         (total, *_), (counting, *_), (largest, *_) = (
             strategy.experimental_local_results(value) for value in (step.total, step.counting, step.largest)
         )

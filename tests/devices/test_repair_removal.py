@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.devices import test_onednn_repairs, test_single_repairs, test_thread_attributes
+from tests.devices import test_single_repairs, test_thread_attributes
 from tests.devices.mirrored import mirrored
 from tests.devices.references import of_one_replica
 from tests.devices.repair_removal import take_out
@@ -35,8 +35,7 @@ TAKEN_OUT = [
     ("Metric.__init__", ["metrics_that_are_no_sums", "metric_functions_that_are_no_means", "own_metrics_everywhere"]),
     ("Sum.update_state", ["own_step_with_a_total"]),
     ("BatchNormalization._moments", ["synchronized_statistics_of_masked_inputs"]),
-    ("keras.src.backend.tensorflow.numpy.add", ["layers_that_run_eagerly"]),
-    ("keras.src.backend.tensorflow.numpy.max", ["layers_that_run_eagerly"]),
+    ("keras.src.backend.tensorflow.nn._compute_moments_sync", ["synchronized_batch_normalization"]),
     # Clipped, distilled and accumulated gradients are reduced first.
     ("BaseOptimizer.apply", ["clipnorm", "global_clipnorm", "clipvalue", "distillation", "gradient_accumulation"]),
     # An inf on the last replica.
@@ -63,8 +62,6 @@ IN_OTHER_TESTS = {
     "Layer.__call__": "test_nothing_is_compiled",
     "Layer._clear_losses": "test_a_layer_that_is_called_twice",
     "keras.src.losses.loss.scale_loss_for_distribution": "test_a_loss_outside_of_the_replicas_is_divided",
-    "keras.src.backend.tensorflow.nn._compute_moments": "test_statistics_of_no_sample_are_nan",
-    "keras.src.backend.tensorflow.numpy.min": "test_a_minimum_of_no_sample_is_refused",
     "SeedGenerator.next": "test_replicas_draw_the_same_masks",
     "BaseOptimizer.load_own_variables": "test_what_is_loaded_counts_on_each_replica",
     "BaseOptimizer.set_weights": "test_what_is_loaded_counts_on_each_replica",
@@ -77,16 +74,6 @@ IN_THREADS = {
         "test_without_the_spare_generator_each_replica_has_its_own",
 }  # fmt: skip
 """The repair, and the test of `test_thread_attributes` that takes it out."""
-
-WITH_ONEDNN = {
-    "keras.src.backend.tensorflow.nn.conv": "test_case_fails_without_its_repair",
-    "keras.src.backend.tensorflow.nn.depthwise_conv": "test_case_fails_without_its_repair",
-    "keras.src.backend.tensorflow.nn.separable_conv": "test_case_fails_without_its_repair",
-    "keras.src.backend.tensorflow.nn.conv_transpose": "test_case_fails_without_its_repair",
-    "keras.src.backend.tensorflow.nn.max_pool": "test_a_maximum_of_no_sample_ends_the_process",
-    "keras.src.backend.tensorflow.nn.adaptive_max_pool": "test_a_maximum_of_no_sample_ends_the_process",
-}
-"""The repair, and the test of `test_onednn_repairs` that takes it out."""
 
 ON_WORKERS = {
     "keras.src.utils.file_utils.get_file": "test_scripts_together.test_files_of_callbacks_and_downloads",
@@ -137,8 +124,7 @@ def test_case_fails_without_its_repair(path: str, name: str, monkeypatch: pytest
 
 
 def test_every_repair_is_tested_once() -> None:
-    listed = [*(path for path, _ in TAKEN_OUT), *IN_OTHER_TESTS, *IN_THREADS, *WITH_ONEDNN, *ON_WORKERS, *SAME_NUMBERS]
+    listed = [*(path for path, _ in TAKEN_OUT), *IN_OTHER_TESTS, *IN_THREADS, *ON_WORKERS, *SAME_NUMBERS]
     assert sorted(listed) == sorted(repair.path for repair in repairs())
     assert set(IN_OTHER_TESTS.values()) <= set(vars(test_single_repairs))
     assert set(IN_THREADS.values()) <= set(vars(test_thread_attributes))
-    assert set(WITH_ONEDNN.values()) <= set(vars(test_onednn_repairs))

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 
 from tfdist.data.argument_checks import boolean, integer
 from tfdist.data.ops.prefetch import PREFETCHED_STEPS
@@ -20,7 +21,7 @@ from tfdist.order.epoch_order import EpochSteps
 from tfdist.order.per_worker_order import WorkerShareSteps
 from tfdist.order.position import START, Position
 from tfdist.runtime.dataset_description import EpochCounter, PartialEpoch, PipelineOrder, description_of
-from tfdist.runtime.distribute import ReplicaBatch, no_autotune_options, per_replica
+from tfdist.runtime.distribute import ReplicaBatch, no_autotune_options, per_replica, piece_bounds
 from tfdist.runtime.run_seed import run_seed
 
 Batches: TypeAlias = tf.data.Dataset | tf.distribute.DistributedDataset
@@ -133,8 +134,10 @@ def replica_batches(feed: SampleFeed, strategy: tf.distribute.Strategy, begin: P
     # A script may iterate over the one and train on the other.
     epochs, epochs_of_shares = EpochCounter(begin.epoch), EpochCounter(begin.epoch)
 
-    def make(replica_ids: Sequence[int], epochs: EpochCounter = epochs) -> tf.data.Dataset:
-        batches = feed.batches(replica_ids, begin.step, epochs)
+    def make(
+        replica_ids: Sequence[int], epochs: EpochCounter = epochs, *, stands_in: bool = False
+    ) -> tf.data.Dataset:
+        batches = feed.batches(replica_ids, begin.step, epochs, stands_in=stands_in)
         counted = batches.apply(tf.data.experimental.assert_cardinality(steps_left(replica_ids)))
         return counted.prefetch(PREFETCHED_STEPS * len(replica_ids)).with_options(no_autotune_options())
 
@@ -146,10 +149,10 @@ def replica_batches(feed: SampleFeed, strategy: tf.distribute.Strategy, begin: P
 
         def share(data: Any, number: tf.Tensor) -> ReplicaBatch:
             step = number // each
-            first = _first_row(steps, step, replica_ids[0] + number % each)
-            return ReplicaBatch(data, first, _samples_in(steps, step), _replicas_in(steps, step), largest)
+            samples, first, counting = _place_of(steps, step, replica_ids[0] + number % each)
+            return ReplicaBatch(data, samples, first, _samples_in(steps, step), counting, largest)
 
-        return tf.data.Dataset.zip(make(replica_ids, epochs_of_shares), batches).map(share)
+        return tf.data.Dataset.zip(make(replica_ids, epochs_of_shares, stands_in=True), batches).map(share)
 
     def steps_left(replica_ids: Sequence[int]) -> int:
         return (len(steps) - begin.step) * len(replica_ids)
@@ -173,25 +176,23 @@ def _samples_in(steps: EpochSteps | WorkerShareSteps, step: tf.Tensor) -> tf.Ten
     return tf.minimum(tf.constant(steps.batch_size, tf.int64), steps.num_samples - step * steps.batch_size)
 
 
-def _first_row(steps: EpochSteps | WorkerShareSteps, step: tf.Tensor, replica: tf.Tensor) -> tf.Tensor:
-    """The place of a replica's first row in the global batch of a step, a scalar int64."""
+def _place_of(
+    steps: EpochSteps | WorkerShareSteps, step: tf.Tensor, replica: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """A replica's place in the global batch of a step.
+
+    Returns:
+        How many samples of it the replica has, the place of the first of them, and how many replicas have any: scalars,
+        int64.
+    """
     if isinstance(steps, EpochSteps):
-        return -(-replica * _samples_in(steps, step) // steps.num_replicas)
+        total = _samples_in(steps, step)
+        first, end = piece_bounds(total, steps.num_replicas, replica)
+        return end - first, first, tf.minimum(total, steps.num_replicas)
 
-    def before(step: np.int64, replica: np.int64) -> np.int64:
-        pieces = steps.pieces(int(step), int(step) + 1, range(int(replica)))
-        return np.int64(np.diff(pieces).sum())
+    def place(step: np.int64, replica: np.int64) -> NDArray[np.int64]:
+        sizes = np.diff(steps.pieces(int(step), int(step) + 1, range(steps.num_replicas)))[:, 0]
+        return np.array([sizes[replica], sizes[:replica].sum(), np.count_nonzero(sizes)], np.int64)
 
-    return tf.ensure_shape(tf.numpy_function(before, [step, replica], tf.int64), ())
-
-
-def _replicas_in(steps: EpochSteps | WorkerShareSteps, step: tf.Tensor) -> tf.Tensor:
-    """How many replicas have samples of the global batch of a step, a scalar int64."""
-    if isinstance(steps, EpochSteps):
-        return tf.minimum(_samples_in(steps, step), steps.num_replicas)
-
-    def count(step: np.int64) -> np.int64:
-        pieces = steps.pieces(int(step), int(step) + 1, range(steps.num_replicas))
-        return np.int64(np.count_nonzero(np.diff(pieces)))
-
-    return tf.ensure_shape(tf.numpy_function(count, [step], tf.int64), ())
+    samples, first, counting = tf.unstack(tf.ensure_shape(tf.numpy_function(place, [step, replica], tf.int64), [3]))
+    return samples, first, counting

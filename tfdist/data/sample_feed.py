@@ -70,9 +70,18 @@ class SampleFeed:
         steps = WorkerShareSteps(agreed.sizes, batch_size, replicas)
         return cls(agreed.source, shares, steps, augment, checks)
 
-    def batches(self, replica_ids: Sequence[int], first_step: int, epochs: EpochCounter) -> tf.data.Dataset:
-        """The batches of some replicas, step by step; each iterator takes the next of `epochs`."""
-        numbers = SampleIndices(self.order, self.steps, replica_ids, first_step, epochs)
+    def batches(
+        self, replica_ids: Sequence[int], first_step: int, epochs: EpochCounter, *, stands_in: bool = False
+    ) -> tf.data.Dataset:
+        """The batches of some replicas, step by step; each iterator takes the next of `epochs`.
+
+        Args:
+            replica_ids: The replicas.
+            first_step: Counted from 0.
+            epochs: Counts the epochs.
+            stands_in: Whether a batch that has no sample holds one all the same; see `SampleIndices`.
+        """
+        numbers = SampleIndices(self.order, self.steps, replica_ids, first_step, epochs, stands_in)
         inspects = self.checks != SampleChecks()
         changes = None if self.augment is None else Augmentation(numbers.seeds(), self.augment)
         if changes is not None and not inspects and isinstance(self.source, PerSampleSource):

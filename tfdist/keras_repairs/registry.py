@@ -11,7 +11,6 @@ import keras
 from keras.src import datasets
 from keras.src.backend.common import global_state
 from keras.src.backend.tensorflow import core, nn
-from keras.src.backend.tensorflow import numpy as tensorflow_numpy
 from keras.src.backend.tensorflow import optimizer as optimizer_module
 from keras.src.backend.tensorflow import trainer as trainer_module
 from keras.src.callbacks import callback_list as callback_list_module
@@ -36,7 +35,6 @@ from tfdist.keras_repairs.coupling import hinge_labels
 from tfdist.keras_repairs.files import downloads, model_saving
 from tfdist.keras_repairs.forward import (
     added_losses,
-    empty_batches,
     losses,
     masked_batch_norm,
     metrics,
@@ -159,17 +157,8 @@ def _of_the_forward_pass() -> tuple[Repair, ...]:
         Repair(reduction_metrics.Sum, "update_state", metrics.of_scalar, "c378d5550155cd5d"),
         Repair(keras.metrics.Metric, "__init__", metrics.watch_updates, "d67a65a42a13134b"),
         Repair(keras.layers.BatchNormalization, "_moments", masked_batch_norm.moments, "2ba739b46f4fadea"),
-        Repair(nn, "_compute_moments", empty_batches.compute_moments, "f6147c543d557842"),
+        Repair(nn, "_compute_moments_sync", masked_batch_norm.compute_moments_sync, "4ef59a47d67b32b8"),
         Repair(seed_generator.SeedGenerator, "next", random_layers.next_seed, "d2174a08ab35eb07"),
-        Repair(nn, "conv", empty_batches.spatial, "1bae7c0469d44106"),
-        Repair(nn, "depthwise_conv", empty_batches.spatial, "492c94d51f85389f"),
-        Repair(nn, "separable_conv", empty_batches.spatial, "d163319653f9a846"),
-        Repair(nn, "conv_transpose", empty_batches.spatial, "8b0f43bf39e13a57"),
-        Repair(nn, "max_pool", empty_batches.spatial, "09ec46720e6f28b7"),
-        Repair(nn, "adaptive_max_pool", empty_batches.spatial, "429dd27f8f146da6"),
-        Repair(tensorflow_numpy, "max", empty_batches.extreme, "889f85ab43da560b"),
-        Repair(tensorflow_numpy, "min", empty_batches.extreme, "3ebe63662cf1fcce"),
-        Repair(tensorflow_numpy, "add", empty_batches.add, "1653b2b6aa63cb40"),
     )
 
 

@@ -24,7 +24,8 @@ class ReplicaBatch(NamedTuple):
     """A replica's piece of a global batch, as the repaired `fit`, `evaluate` and `predict` pass it to the replica.
 
     Attributes:
-        data: The piece, a structure of tensors.
+        data: The piece, a structure of tensors; one row of other samples, to stand in, where the piece has no sample.
+        samples: Scalar int64 tensor, how many samples the piece has; may be 0.
         first: Scalar int64 tensor, the place of the piece's first row in the global batch.
         total: Scalar int64 tensor, the samples of the global batch.
         counting: Scalar int64 tensor, how many replicas have a sample of it.
@@ -32,10 +33,23 @@ class ReplicaBatch(NamedTuple):
     """
 
     data: Any
+    samples: tf.Tensor
     first: tf.Tensor
     total: tf.Tensor
     counting: tf.Tensor
     largest: tf.Tensor
+
+
+def piece_bounds(samples: tf.Tensor, replicas: int, index: Any) -> tuple[tf.Tensor, tf.Tensor]:
+    """`order.batch_split.bounds` on tensors: where the piece of replica `index` begins and ends in a global batch.
+
+    Args:
+        samples: Scalar int64 tensor, those of the global batch.
+        replicas: How many replicas there are.
+        index: A replica's id, an int or a scalar tensor.
+    """
+    index = tf.cast(index, samples.dtype)
+    return -(-index * samples // replicas), -(-(index + 1) * samples // replicas)
 
 
 def no_autotune_options() -> tf.data.Options:

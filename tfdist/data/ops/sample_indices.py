@@ -28,6 +28,15 @@ class SampleIndices:
 
     Batches go step by step from `first_step` on, and within a step in the order of `replica_ids`. Each iterator of a
     dataset made here takes the next of `epochs`. Whatever the first step, nothing before it is computed.
+
+    Attributes:
+        order: The order of the samples.
+        steps: Which places of the order are whose in each step.
+        replica_ids: The replicas.
+        first_step: Counted from 0.
+        epochs: Counts the epochs that iterators begin.
+        stands_in: Whether a batch without samples has sample 0 instead, which any worker can read at any time, to stand
+            in for those of its replica.
     """
 
     order: SampleOrder
@@ -35,23 +44,21 @@ class SampleIndices:
     replica_ids: Sequence[int]
     first_step: int
     epochs: EpochCounter
+    stands_in: bool = False
 
     @property
     def largest(self) -> int:
-        """The number of samples in the largest batch; 0 where these replicas have none."""
-        return self.steps.largest_piece(self.replica_ids)
+        """The number of samples in the largest batch; 0 where these replicas have none and nothing stands in."""
+        return max(self.steps.largest_piece(self.replica_ids), int(self.stands_in))
 
     def batches(self) -> tf.data.Dataset:
         """A dataset of the numbers of the samples of each batch, int64 [k], where k may change and may be 0."""
-        return self._cut(self.order.at, tf.TensorSpec([None], tf.int64))
+        return self._cut(lambda epoch, numbers: numbers, tf.TensorSpec([None], tf.int64))
 
     def seeds(self) -> tf.data.Dataset:
         """A dataset of the seeds of those samples, int32 [k, 2]; see `SampleOrder.sample_seeds`."""
 
-        def seeds(epoch: int, places: NDArray[np.int64]) -> NDArray[np.int32]:
-            return self.order.sample_seeds(epoch, self.order.at(epoch, places))
-
-        return self._cut(seeds, tf.TensorSpec([None, 2], tf.int32))
+        return self._cut(self.order.sample_seeds, tf.TensorSpec([None, 2], tf.int32))
 
     def filled(self) -> tf.data.Dataset:
         """A dataset of the numbers of each batch, filled up to the size of the largest.
@@ -65,24 +72,32 @@ class SampleIndices:
         width = max(self.largest, 1)
 
         def filled(epoch: int, pieces: NDArray[np.int64]) -> list[NDArray]:
-            sizes, places = _places(pieces)
+            sizes, samples = self._samples(epoch, pieces)
             belongs = np.arange(width) < sizes[:, np.newaxis]
             numbers = np.zeros(belongs.shape, np.int64)
-            numbers[belongs] = self.order.at(epoch, places)
+            numbers[belongs] = samples
             return [np.where(belongs, numbers, numbers[:, :1]), sizes]
 
         return self._each(filled, [tf.TensorSpec([None, width], tf.int64), _ROWS], _rows)
 
     def _cut(
-        self, values_at: Callable[[int, NDArray[np.int64]], NDArray], spec: tf.TensorSpec
+        self, values_of: Callable[[int, NDArray[np.int64]], NDArray], spec: tf.TensorSpec
     ) -> tf.data.Dataset:
-        """A dataset of what `values_at` gives for an epoch and the places of each batch in it."""
+        """A dataset of what `values_of` gives for an epoch and the numbers of the samples of each batch."""
 
         def values(epoch: int, pieces: NDArray[np.int64]) -> list[NDArray]:
-            sizes, places = _places(pieces)
-            return [values_at(epoch, places), np.concatenate([[0], np.cumsum(sizes)])]
+            sizes, samples = self._samples(epoch, pieces)
+            return [values_of(epoch, samples), np.concatenate([[0], np.cumsum(sizes)])]
 
         return self._each(values, [spec, _ROWS], _cut)
+
+    def _samples(self, epoch: int, pieces: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The sizes of batches, [n], and the numbers of the samples in them, one batch after another."""
+        sizes, places = _places(pieces)
+        samples = self.order.at(epoch, places)
+        if not self.stands_in:
+            return sizes, samples
+        return np.maximum(sizes, 1), np.insert(samples, (np.cumsum(sizes) - sizes)[sizes == 0], 0)
 
     def _each(
         self,

@@ -1,7 +1,8 @@
 """The foundation of the other rooms; it imports none of them.
 
 - `attached_value`: how the repairs attach values to objects of Keras; `fit_state`: what is known of a model's `fit`
-- `replica_step`: one replica's share of the global batch, while its step is traced
+- `replica_step`: one replica's share of the global batch, while its step is traced; `batch_rows`: the rows of a batch,
+  of which a replica without samples has one that counts nowhere
 - `thread_attributes`, `global_seeds`: what Keras keeps for each thread, handed to the threads of the replicas
 - `user_overrides`, `refusals`, `model_facts`: what a model has that decides whether replicas can be exact
 - `replica_copies`, `clear_session`, `warn_once`, `context_variables`

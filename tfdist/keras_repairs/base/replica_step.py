@@ -18,6 +18,8 @@ _alone: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_replica_al
 class ReplicaStep:
     """One replica's share of one global batch, while its training, test or predict step is traced.
 
+    A replica without samples has one row to work on nevertheless (see `batch_rows`); what that yields is left out.
+
     Each loss of a step is worth `total / samples` of the replica's summand of the global loss, so that the mean over
     the replicas, weighted by their samples, is the global loss; with one sample more or less it stays near it. In a
     step of Keras the gradient is that of the summand. In a step of the user's, whatever scalar is computed is taken
@@ -25,12 +27,13 @@ class ReplicaStep:
 
     Attributes:
         samples: Scalar int64 tensor, how many samples of the global batch are this replica's; may be 0.
-        first: Scalar int64 tensor, the place of the first of them in the global batch.
-        static_samples: The same where it is known while the step is traced, else None.
+        rows: Scalar int64 tensor, how many rows the replica's tensors have: `samples`, or 1 where that is 0.
+        first: Scalar int64 tensor, the place of the first of the samples in the global batch.
+        static_rows: `rows` where the tensors' shapes say it while the step is traced, else None.
         total: Scalar int64 tensor, the samples of the global batch.
         users: Whether the step or its loss is the user's own code.
         counting: Scalar int64 tensor, how many replicas have a sample; the others' gradients are left out.
-        capacity: Scalar int64 tensor, the most samples that a replica got of a batch so far, where it is known.
+        capacity: Scalar int64 tensor, the most rows that a replica got of a batch so far, where it is known.
         compiles: Whether the model's forward and backward pass are compiled with XLA.
         within_xla: Whether the code being traced now is compiled with XLA.
         added_losses: What layers have given to `add_loss` in this step, by the layer's id.
@@ -41,18 +44,20 @@ class ReplicaStep:
     def __init__(
         self,
         samples: tf.Tensor,
+        rows: tf.Tensor,
         first: tf.Tensor,
         total: tf.Tensor,
         counting: tf.Tensor,
-        static_samples: int | None = None,
+        static_rows: int | None = None,
         *,
         capacity: tf.Tensor | None = None,
         users: bool = False,
         compiles: bool = False,
     ) -> None:
         self.samples = samples
+        self.rows = rows
         self.first = first
-        self.static_samples = static_samples
+        self.static_rows = static_rows
         self.total = total
         self.counting = counting
         self.capacity = capacity
@@ -65,7 +70,20 @@ class ReplicaStep:
 
     def may_be_of_samples(self, shape: tf.TensorShape) -> bool:
         """Whether the first dimension of `shape` may be that of the samples, which a fixed one is not among others."""
-        return shape[0] is None or self.static_samples is not None
+        return shape[0] is None or self.static_rows is not None
+
+    @property
+    def surely_has_samples(self) -> bool:
+        """Whether it is known while the step is traced that the replica has a sample: nothing need be left out."""
+        return bool(tf.get_static_value(self.samples))
+
+    def of_samples(self, value: tf.Tensor) -> tf.Tensor:
+        """`value`, or zeros where the replica has no sample: it reaches neither a sum nor, multiplied, a gradient."""
+        return value if self.surely_has_samples else tf.where(self.samples > 0, value, tf.zeros_like(value))
+
+    def with_gradient_of_samples(self, value: tf.Tensor) -> tf.Tensor:
+        """`value`, which hands back no gradient where the replica has no sample: for what all replicas have summed."""
+        return value if self.surely_has_samples else tf.where(self.samples > 0, value, tf.stop_gradient(value))
 
     def share(self, dtype: tf.DType) -> tf.Tensor:
         """The replica's part of the samples of the global batch: a scalar between 0 and 1."""
@@ -85,8 +103,7 @@ class ReplicaStep:
 
     def summand_of_mean(self, mean: tf.Tensor) -> tf.Tensor:
         """What a mean over the replica's own samples adds to the mean over the global batch."""
-        # A mean over no sample is NaN; it must reach neither the sum nor, through a product with 0, the gradient.
-        return tf.where(self.samples > 0, mean, tf.zeros_like(mean)) * self.share(mean.dtype)
+        return self.of_samples(mean) * self.share(mean.dtype)
 
     def counted_once(self, x: tf.Tensor) -> tf.Tensor:
         """`x`, which is the same on every replica, such that the sum of all replicas' gradients is its gradient."""

@@ -49,7 +49,7 @@ def own_samples(value: Any) -> Any:
     What is no tensor with rows stays as it is, and so does everything outside of a step.
     """
     step = current_step()
-    if step is None or step.static_samples or not has_rows(value):
+    if step is None or step.surely_has_samples or not has_rows(value):
         return value
     rows = value.nrows(tf.int64) if isinstance(value, tf.RaggedTensor) else tf.shape(value, tf.int64)[0]
     samples = value[: tf.where(step.samples > 0, rows, tf.zeros_like(rows))]

@@ -112,7 +112,9 @@ def whole_batch_for_rows(value: Any) -> WholeBatch:
         # In a step of the user's each replica's gradients are weighted by its share, where they are reduced.
         weight = step.share(upstream.dtype) if step is not None and step.users else None
         if weight is not None:
-            upstream = tf.math.multiply_no_nan(upstream, weight)
+            upstream = upstream * weight
+        if step is not None:
+            upstream = step.of_samples(upstream)
         rows = own(replica_sums.sum_over_replicas([upstream])[0])
         return rows if weight is None else tf.math.divide_no_nan(rows, weight)
 

@@ -1,6 +1,6 @@
 """Layers, losses and metrics on a replica's piece of the global batch.
 
-- `random_layers`, `masked_batch_norm`, `empty_batches`: layers, also where a replica has no sample
+- `random_layers`, `masked_batch_norm`: layers
 - `xla`, `xla_loops`: the forward and backward pass compiled with XLA
 - `added_losses`, `losses`: each replica's summand of the loss of the global batch
 - `metrics`, `metric_additivity`, `metric_draws`: metrics that are sums over samples, and how that is found out

@@ -129,7 +129,7 @@ def _summand(values: tf.Tensor, sample_weight: Any, mask: Any, reduction: str | 
     if weight is not None:
         values, weight = loss_module.squeeze_or_expand_to_same_rank(values, weight)
         values = values * weight
-    numerator = ops.sum(values)
+    numerator = _of_samples(ops.sum(values))
     if reduction == "sum":
         return numerator
     if reduction == "mean_with_sample_weight" and weight is not None:
@@ -188,7 +188,7 @@ def summed(value: Any) -> tf.Tensor:
     if step is None:
         return value
     scale = tf.math.divide_no_nan(tf.cast(step.total, value.dtype), tf.cast(step.samples, value.dtype))
-    return value * scale
+    return step.of_samples(value) * scale
 
 
 def additional_loss(loss: Any) -> tf.Tensor:
@@ -197,8 +197,8 @@ def additional_loss(loss: Any) -> tf.Tensor:
     value = ops.convert_to_tensor(loss)
     if not value.dtype.is_floating:
         value = ops.cast(value, tf.keras.backend.floatx())
-    if len(value.shape) > 0 and value.shape[0] in (None, step.static_samples):
-        return step.worth(ops.sum(value), is_term=True)
+    if len(value.shape) > 0 and value.shape[0] in (None, step.static_rows):
+        return step.worth(step.of_samples(ops.sum(value)), is_term=True)
     summand = scalar_summand(ops.sum(value), "a scalar given to add_loss (or an activity regularizer)")
     return step.worth(summand, is_term=True)
 
@@ -256,5 +256,10 @@ def _size(tensor: tf.Tensor, dtype: Any = None) -> tf.Tensor:
 
 
 def _counted(*denominators: tf.Tensor) -> list[tf.Tensor]:
-    """Sums scalars over the replicas in one collective."""
-    return tf.unstack(sum_over_replicas(tf.stack(denominators)))
+    """Sums scalars over the replicas in one collective, those of a replica without samples as zeros."""
+    return tf.unstack(sum_over_replicas(_of_samples(tf.stack(denominators))))
+
+
+def _of_samples(value: tf.Tensor) -> tf.Tensor:
+    step = current_step()
+    return value if step is None else step.of_samples(value)

@@ -62,8 +62,6 @@ def of_scalar(original: Function) -> Function:
         if step is None or (len(shape) > 0 and not (verdict is not None and verdict.has_vectors)):
             return original(self, values, sample_weight)
         values = tf.cast(values, self.dtype)
-        # A mean over no sample is NaN, and so is NaN times a weight of 0.
-        values = tf.where(step.samples > 0, values, tf.zeros_like(values))
         if sample_weight is None and (verdict is None or verdict.merge is Merge.MEANS):
             sample_weight = step.share(values.dtype)
         return original(self, values, sample_weight)

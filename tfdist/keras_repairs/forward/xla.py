@@ -39,7 +39,7 @@ def call(original: Function) -> Function:
         run = lambda *inner, **options: original(self, *inner, **options)  # noqa: E731
         # What the user's own step calls may have other rows. Where the rows of a piece are known while it is traced,
         # every size is compiled separately anyway.
-        if step.capacity is None or step.users or step.static_samples is not None or _statistics_of_batch(self):
+        if step.capacity is None or step.users or step.static_rows is not None or _statistics_of_batch(self):
             return _compiled(self, run, args, kwargs, step, pads=False)
         try:
             return _compiled(self, run, args, kwargs, step, pads=True)
@@ -134,25 +134,20 @@ def _padded(tensors: Sequence[Any], step: ReplicaStep) -> list[Any]:
 
     With copies of a row, as made-up numbers might be some that the model makes infinite.
     """
-    missing = step.capacity - step.samples
+    missing = step.capacity - step.rows
 
     def padded(tensor: Any) -> Any:
         if tensor is None or tensor.shape.rank == 0:
             return tensor
-        one = tf.concat([tensor[:1], tf.ones(_rows(tensor, 1), tensor.dtype)], 0)[:1]
-        return tf.concat([tensor, tf.repeat(one, missing, axis=0)], 0)
+        return tf.concat([tensor, tf.repeat(tensor[:1], missing, axis=0)], 0)
 
     return [padded(tensor) for tensor in tensors]
-
-
-def _rows(tensor: tf.Tensor, rows: int) -> tf.Tensor:
-    return tf.concat([[rows], tf.shape(tensor)[1:]], 0)
 
 
 def _cut(tensors: Sequence[Any], step: ReplicaStep) -> list[Any]:
     """Takes the padding off again; what has a first dimension of its own is no batch."""
     return [
-        tensor[: step.samples] if tensor is not None and tensor.shape.rank and tensor.shape[0] is None else tensor
+        tensor[: step.rows] if tensor is not None and tensor.shape.rank and tensor.shape[0] is None else tensor
         for tensor in tensors
     ]
 

@@ -13,9 +13,10 @@ from typing import Any
 import tensorflow as tf
 
 from tfdist.errors import UnsupportedError
+from tfdist.keras_repairs.base.batch_rows import cut, rows
 from tfdist.keras_repairs.base.warn_once import warn_once
 from tfdist.runtime.dataset_description import description_of
-from tfdist.runtime.distribute import ReplicaBatch, local_replicas, per_replica
+from tfdist.runtime.distribute import ReplicaBatch, local_replicas, per_replica, piece_bounds
 
 _Policy = tf.data.experimental.AutoShardPolicy
 
@@ -34,45 +35,22 @@ def distribute(dataset: Any, strategy: tf.distribute.Strategy) -> Any:
     return per_replica(make, strategy)
 
 
-def piece(batch: Any, index: Any, replicas: int) -> Any:
-    """The rows of `batch` that belong to replica `index`.
+def replica_batch_of(batch: Any, largest: tf.Tensor, index: Any, replicas: int) -> ReplicaBatch:
+    """The piece of a global batch that belongs to replica `index`, and what a step must know of the whole.
 
     Args:
         batch: A structure of tensors (dense, ragged or sparse) that share their first dimension.
+        largest: As in `ReplicaBatch`.
         index: A replica's id, an int or a scalar int64 tensor.
         replicas: How many replicas there are.
     """
-    return _cut(batch, *_bounds(rows(batch), replicas, index))
-
-
-def replica_batch_of(batch: Any, largest: tf.Tensor, index: Any, replicas: int) -> ReplicaBatch:
-    """The `piece` of a global batch with what a step must know of the whole; `largest` as in `ReplicaBatch`."""
     total = rows(batch)
-    first, end = _bounds(total, replicas, index)
+    first, end = piece_bounds(total, replicas, index)
+    # A replica without samples works on the first row of the batch, which counts nowhere.
+    stands_in = first == end
+    data = cut(batch, tf.where(stands_in, tf.zeros_like(first), first), tf.where(stands_in, tf.ones_like(end), end))
     # Cut as evenly as can be: of fewer samples than replicas, as many have one.
-    return ReplicaBatch(_cut(batch, first, end), first, total, tf.minimum(total, replicas), largest)
-
-
-def rows(batch: Any) -> tf.Tensor:
-    """How many samples `batch` holds: a scalar int64 tensor, the first dimension of its first tensor."""
-    leaf = _first(batch)
-    if leaf is None:
-        return tf.constant(1, tf.int64)
-    if isinstance(leaf, tf.RaggedTensor):
-        return leaf.nrows()
-    if isinstance(leaf, tf.SparseTensor):
-        return leaf.dense_shape[0]
-    return tf.shape(leaf, out_type=tf.int64)[0]
-
-
-def static_rows(batch: Any) -> int | None:
-    """How many samples `batch` holds, where its shape alone says so, else None."""
-    leaf = _first(batch)
-    return None if leaf is None else leaf.shape[0]
-
-
-def _first(batch: Any) -> Any:
-    return next((leaf for leaf in tf.nest.flatten(batch) if _has_rows(leaf)), None)
+    return ReplicaBatch(data, end - first, first, total, tf.minimum(total, replicas), largest)
 
 
 def _pieces(dataset: tf.data.Dataset, ids: Sequence[int], replicas: int) -> tf.data.Dataset:
@@ -115,31 +93,3 @@ def _check_policy(dataset: tf.data.Dataset, strategy: tf.distribute.Strategy) ->
             f"auto_shard_policy {policy.name} is ignored: every worker reads the whole tf.data.Dataset and keeps its "
             "rows of each global batch, which is exact. To read each file on one worker only, use tfdist.data."
         )
-
-
-def _cut(batch: Any, start: tf.Tensor, stop: tf.Tensor) -> Any:
-    return tf.nest.map_structure(lambda leaf: _slice(leaf, start, stop) if _has_rows(leaf) else leaf, batch)
-
-
-def _bounds(samples: tf.Tensor, replicas: int, index: Any) -> tuple[tf.Tensor, tf.Tensor]:
-    """`order.batch_split.bounds`, on tensors."""
-    index = tf.cast(index, samples.dtype)
-    return -(-index * samples // replicas), -(-(index + 1) * samples // replicas)
-
-
-def _has_rows(leaf: Any) -> bool:
-    return isinstance(leaf, tf.Tensor | tf.RaggedTensor | tf.SparseTensor) and leaf.shape.rank != 0
-
-
-def _slice(leaf: Any, start: tf.Tensor, stop: tf.Tensor) -> Any:
-    return _slice_sparse(leaf, start, stop) if isinstance(leaf, tf.SparseTensor) else leaf[start:stop]
-
-
-def _slice_sparse(leaf: tf.SparseTensor, start: tf.Tensor, stop: tf.Tensor) -> tf.SparseTensor:
-    """Rows of a sparse tensor, with the sizes that are known of the other dimensions, by which layers are built."""
-    rest = leaf.dense_shape[1:]
-    cut = tf.sparse.slice(leaf, tf.concat([[start], tf.zeros_like(rest)], 0), tf.concat([[stop - start], rest], 0))
-    if leaf.shape.rank is None:
-        return cut
-    sizes = [cut.dense_shape[i] if size is None else tf.constant(size, tf.int64) for i, size in enumerate(leaf.shape)]
-    return tf.SparseTensor(cut.indices, cut.values, tf.stack([cut.dense_shape[0], *sizes[1:]]))

@@ -8,10 +8,11 @@ from typing import Any
 import tensorflow as tf
 from keras.src.backend.tensorflow import trainer as trainer_module
 
+from tfdist.keras_repairs.base.batch_rows import rows, static_rows, with_row_of_zeros, without_stand_in
 from tfdist.keras_repairs.base.fit_state import fit_state
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, replica_step, this_step
 from tfdist.keras_repairs.base.user_overrides import is_overridden, is_users_step
-from tfdist.keras_repairs.inputs.data_adapters import replica_batch_of, rows, static_rows
+from tfdist.keras_repairs.inputs.data_adapters import replica_batch_of
 from tfdist.keras_repairs.inputs.epoch_iterator import BatchIterator, FetchedBatch
 from tfdist.keras_repairs.loop import predictions
 from tfdist.keras_repairs.loop.fit_listeners import (
@@ -68,7 +69,7 @@ def make_predict_function(original: Function, listener: FitListener) -> Function
             original(self, force)
             self.predict_function = notifying_predictions(self.predict_function, listener)
             return None
-        one_step = one_step_of(self, _Step(self, self.predict_step), "concat")
+        one_step = one_step_of(self, _Step(self, _of_samples(self.predict_step)), "concat")
 
         def several_steps(batches: list[Any]) -> Any:
             outputs = [one_step(batch) for batch in batches]
@@ -138,12 +139,14 @@ class _Step:
         batch = _given(batch)
         if isinstance(batch, GlobalBatch):
             batch = _replica_batch_of(batch.data, self._strategy.num_replicas_in_sync)
-        step = _step_of(batch, self._strategy.num_replicas_in_sync, **self._options)
+        # What a user has distributed has no stand-in row, and no replica can read another's.
+        data = batch.data if isinstance(batch, ReplicaBatch) else with_row_of_zeros(batch)
+        step = _step_of(batch, data, self._strategy.num_replicas_in_sync, **self._options)
         if self._meter is not None and _is_first_here(self._strategy):
-            self._meter.arrive(batch.data if isinstance(batch, ReplicaBatch) else batch)
+            self._meter.arrive(data)
             self._meter.count(step.total)
         with replica_step(step):
-            outputs = self._function(batch.data if isinstance(batch, ReplicaBatch) else batch)
+            outputs = self._function(data)
         self.can_loop = not (self._has_peers and step.gathers)
         return outputs
 
@@ -164,16 +167,33 @@ def _replica_batch_of(whole: Any, replicas: int) -> ReplicaBatch:
     return replica_batch_of(whole, rows(whole), replica, replicas)
 
 
-def _step_of(batch: Any, replicas: int, **options: bool) -> ReplicaStep:
+def _step_of(batch: Any, data: Any, replicas: int, **options: bool) -> ReplicaStep:
+    """The step of a replica that works on `data`, which are those of `batch` or stand in for them."""
     if isinstance(batch, ReplicaBatch):
-        samples, fixed = rows(batch.data), static_rows(batch.data)
+        samples, first, total, counting = batch.samples, batch.first, batch.total, batch.counting
         capacity = -(-batch.largest // replicas)
-        return ReplicaStep(samples, batch.first, batch.total, batch.counting, fixed, capacity=capacity, **options)
-    samples = rows(batch)
+    else:
+        samples, capacity = rows(batch), None
+        first, total, counting = _counted(samples, replicas)
+    return ReplicaStep(
+        samples, rows(data), first, total, counting, static_rows(data), capacity=capacity, **options
+    )
+
+
+def _counted(samples: tf.Tensor, replicas: int) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """The place of this replica's first sample in the global batch, its samples, and how many replicas have any."""
     replica = tf.distribute.get_replica_context().replica_id_in_sync_group
     (each,) = replica_sums.sum_over_replicas([samples * tf.one_hot(replica, replicas, dtype=samples.dtype)])
-    first, total = tf.reduce_sum(each[:replica]), tf.reduce_sum(each)
-    return ReplicaStep(samples, first, total, tf.math.count_nonzero(each), static_rows(batch), **options)
+    return tf.reduce_sum(each[:replica]), tf.reduce_sum(each), tf.math.count_nonzero(each)
+
+
+def _of_samples(step_function: Function) -> Function:
+    """A step whose outputs, which are joined, have no row of a replica without samples."""
+
+    def step(data: Any) -> Any:
+        return without_stand_in(step_function(data))
+
+    return step
 
 
 def _whole_logs(model: Any, step_function: Function) -> Function:
@@ -214,7 +234,7 @@ def _observed(step_function: Function, observer: Observer | None) -> Function:
         return step_function
 
     def step(data: Any) -> Any:
-        observer(data)
+        observer(without_stand_in(data))
         return step_function(data)
 
     return step

@@ -16,7 +16,7 @@ from keras.src import backend
 
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.context_variables import setting
-from tfdist.keras_repairs.base.replica_step import current_step, is_one_of_several, note_gathering
+from tfdist.keras_repairs.base.replica_step import ReplicaStep, current_step, is_one_of_several, note_gathering
 from tfdist.keras_repairs.optimizer import gradient_accumulation, variable_updates
 from tfdist.runtime.transport import replica_sums
 
@@ -74,7 +74,7 @@ def _as_distinct(summed: Any, as_in: Gradient) -> Gradient:
 
 def _is_distinct(indices: tf.Tensor) -> bool:
     operation = indices.op
-    while operation.type in ("Identity", "Reshape", "Cast"):
+    while operation.type in ("Identity", "Reshape", "Cast", "StridedSlice"):
         operation = operation.inputs[0].op
     return operation.type.startswith("Unique")
 
@@ -108,27 +108,38 @@ def _apply(
 def _weighted(grads: list[Gradient]) -> list[Gradient]:
     """The gradients, weighted by samples in the user's own step, whose loss is taken for a mean over them.
 
-    In Keras's step the loss is the replica's summand already, and nothing where the replica has no sample: a mean over
-    none is NaN, and so is the gradient of a weight that it was multiplied with.
+    In Keras's step the loss is the replica's summand already. The gradients of a replica without samples are left out.
     """
     step = current_step()
     if step is None:
         return grads
     values = [g.values if isinstance(g, tf.IndexedSlices) else g for g in grads if g is not None]
-    if step.users:
-        # Without samples a mean and its gradient are NaN, which times 0 must be 0.
-        values = [tf.math.multiply_no_nan(value, step.share(value.dtype)) for value in values]
-    elif values and not step.static_samples:
-        # Chosen and not multiplied, which would be one more pass over memory.
-        values = tf.cond(step.samples > 0, lambda: values, lambda: [tf.zeros_like(value) for value in values])
+
+    def of_samples() -> list[tf.Tensor]:
+        return [value * step.share(value.dtype) for value in values] if step.users else values
+
+    if values and not step.surely_has_samples:
+        # Chosen all at once and not one by one, which would be a pass over memory, nor by a product: 0 * NaN is NaN.
+        values = tf.cond(step.samples > 0, of_samples, lambda: [tf.zeros_like(value) for value in values])
+    else:
+        values = of_samples()
     rest = iter(values)
 
     def replaced(gradient: Gradient) -> Gradient:
         if isinstance(gradient, tf.IndexedSlices):
-            return tf.IndexedSlices(next(rest), gradient.indices, gradient.dense_shape)
+            return _slices_of_samples(next(rest), gradient, step)
         return None if gradient is None else next(rest)
 
     return [replaced(gradient) for gradient in grads]
+
+
+def _slices_of_samples(values: tf.Tensor, gradient: tf.IndexedSlices, step: ReplicaStep) -> tf.IndexedSlices:
+    """Slices of `gradient` with other values; none without samples, as optimizers may heed which rows have a slice."""
+    indices = gradient.indices
+    if not step.surely_has_samples:
+        stop = tf.where(step.samples > 0, tf.size(indices), 0)
+        values, indices = values[:stop], indices[:stop]
+    return tf.IndexedSlices(values, indices, gradient.dense_shape)
 
 
 def _build(optimizer: Any, variables: Sequence[Any] | None) -> None:

@@ -17,6 +17,7 @@ import tensorflow as tf
 from keras.src.optimizers.base_optimizer import BaseOptimizer
 
 from tfdist.keras_repairs.base.context_variables import setting
+from tfdist.keras_repairs.base.replica_step import current_step
 from tfdist.runtime.distribute import local_replicas
 
 Function = Callable[..., Any]
@@ -45,10 +46,10 @@ def own_copy(variable: Any) -> Any:
 
 
 def direct_assign(original: Function) -> Function:
-    """Repairs `keras.Variable._direct_assign`: an assigned value is not read again.
+    """Repairs `keras.Variable._direct_assign`: an assigned value is not read again, and is of samples.
 
     TensorFlow returns the new value, and reading a metric's variable over all replicas is a collective: two for each
-    metric that is reset at the start of an epoch.
+    metric that is reset at the start of an epoch. The state of a metric stays as it is on a replica without samples.
     """
 
     def repaired(self: Any, value: Any) -> None:
@@ -56,11 +57,20 @@ def direct_assign(original: Function) -> Function:
             copy = own_copy(self._value)
             copy.assign(tf.cast(value, copy.dtype))
         elif isinstance(self._value, tf.distribute.DistributedValues):
-            self._value.assign(tf.cast(value, self._value.dtype), read_value=False)
+            self._value.assign(_of_samples(self, tf.cast(value, self._value.dtype)), read_value=False)
         else:
             original(self, value)
 
     return repaired
+
+
+def _of_samples(variable: keras.Variable, value: tf.Tensor) -> tf.Tensor:
+    """`value`; where a replica without samples assigns it to a variable of a metric, the value that is there."""
+    step = current_step()
+    # Variables that are summed when they are read are those of metrics.
+    if step is None or step.surely_has_samples or variable.synchronization != "on_read":
+        return value
+    return tf.where(step.samples > 0, value, own_copy(variable))
 
 
 def assign(original: Function) -> Function:

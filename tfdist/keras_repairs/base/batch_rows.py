@@ -1,0 +1,102 @@
+"""Rows of a batch: of a structure of dense, ragged and sparse tensors that share their first dimension.
+
+A replica that has no sample of a global batch works on a *stand-in row*, as many operations of TensorFlow fail on no
+row or give a wrong shape. What the row yields is left out by selection and never by a product with zero: of a batch of
+one row a layer may well make NaN, and 0 times NaN is NaN.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from tfdist.keras_repairs.base.replica_step import current_step
+
+
+def rows(batch: Any) -> tf.Tensor:
+    """How many rows `batch` holds: a scalar int64 tensor, the first dimension of its first tensor."""
+    leaf = _first(batch)
+    return tf.constant(1, tf.int64) if leaf is None else _rows_of(leaf)
+
+
+def static_rows(batch: Any) -> int | None:
+    """How many rows `batch` holds, where its shape alone says so, else None."""
+    leaf = _first(batch)
+    return None if leaf is None else leaf.shape[0]
+
+
+def cut(batch: Any, start: Any, stop: Any) -> Any:
+    """The rows of `batch` from `start` to before `stop`, scalar int64 tensors; what has no rows stays as it is."""
+    return tf.nest.map_structure(lambda leaf: _slice(leaf, start, stop) if _has_rows(leaf) else leaf, batch)
+
+
+def without_stand_in(structure: Any) -> Any:
+    """`structure`, with no row in its tensors where the replica being traced has no sample.
+
+    Whatever number of rows a tensor has: a model may make several of a sample.
+    """
+    step = current_step()
+    if step is None or step.surely_has_samples:
+        return structure
+
+    def of_samples(leaf: Any) -> Any:
+        if not _has_rows(leaf):
+            return leaf
+        none = tf.constant(0, tf.int64)
+        return _slice(leaf, none, tf.where(step.samples > 0, _rows_of(leaf), none))
+
+    return tf.nest.map_structure(of_samples, structure)
+
+
+def with_row_of_zeros(batch: Any) -> Any:
+    """`batch`, or one row of zeros (empty strings, empty ragged rows) of its kind where it has none."""
+    if static_rows(batch):
+        return batch
+    leaves = tf.nest.flatten(batch)
+    places = [place for place, leaf in enumerate(leaves) if _has_rows(leaf)]
+    given = [leaves[place] for place in places]
+    filled = tf.cond(rows(batch) > 0, lambda: given, lambda: [_row_of_zeros(leaf) for leaf in given])
+    for place, leaf in zip(places, filled, strict=True):
+        leaves[place] = leaf
+    return tf.nest.pack_sequence_as(batch, leaves)
+
+
+def _first(batch: Any) -> Any:
+    return next((leaf for leaf in tf.nest.flatten(batch) if _has_rows(leaf)), None)
+
+
+def _has_rows(leaf: Any) -> bool:
+    return isinstance(leaf, tf.Tensor | tf.RaggedTensor | tf.SparseTensor) and leaf.shape.rank != 0
+
+
+def _rows_of(leaf: Any) -> tf.Tensor:
+    if leaf.shape[0] is not None:
+        return tf.constant(leaf.shape[0], tf.int64)
+    if isinstance(leaf, tf.RaggedTensor):
+        return tf.cast(leaf.nrows(), tf.int64)
+    if isinstance(leaf, tf.SparseTensor):
+        return leaf.dense_shape[0]
+    return tf.shape(leaf, out_type=tf.int64)[0]
+
+
+def _slice(leaf: Any, start: Any, stop: Any) -> Any:
+    return _slice_sparse(leaf, start, stop) if isinstance(leaf, tf.SparseTensor) else leaf[start:stop]
+
+
+def _slice_sparse(leaf: tf.SparseTensor, start: Any, stop: Any) -> tf.SparseTensor:
+    """Rows of a sparse tensor, with the sizes that are known of the other dimensions, by which layers are built."""
+    rest = leaf.dense_shape[1:]
+    piece = tf.sparse.slice(leaf, tf.concat([[start], tf.zeros_like(rest)], 0), tf.concat([[stop - start], rest], 0))
+    if leaf.shape.rank is None:
+        return piece
+    sizes = [piece.dense_shape[i] if size is None else tf.constant(size, tf.int64) for i, size in enumerate(leaf.shape)]
+    return tf.SparseTensor(piece.indices, piece.values, tf.stack([piece.dense_shape[0], *sizes[1:]]))
+
+
+def _row_of_zeros(leaf: Any) -> Any:
+    if isinstance(leaf, tf.RaggedTensor):
+        return tf.RaggedTensor.from_row_splits(leaf.values, tf.zeros([2], leaf.row_splits.dtype), validate=False)
+    if isinstance(leaf, tf.SparseTensor):
+        return tf.SparseTensor(leaf.indices, leaf.values, tf.stack([1, *tf.unstack(leaf.dense_shape)[1:]]))
+    return tf.zeros(tf.concat([[1], tf.shape(leaf)[1:]], 0), leaf.dtype)
