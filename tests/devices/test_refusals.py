@@ -58,16 +58,6 @@ def test_left_alone_on_one_replica(name: str) -> None:
     REFUSED[name]().fit(x.astype("float32"), y, verbose=0)
 
 
-def test_keras_distribution_is_refused() -> None:
-    x, y = numbers(8)
-    keras.distribution.set_distribution(keras.distribution.DataParallel(devices=["cpu:0"]))
-    try:
-        with mirrored(2).scope(), pytest.raises(UnsupportedError, match="set_distribution"):
-            compiled().fit(x.astype("float32"), y, verbose=0)
-    finally:
-        keras.distribution.set_distribution(None)
-
-
 def test_a_dataset_said_to_be_sharded_already_is_one_process_matter() -> None:
     """auto_shard_policy speaks of workers; with one worker it changes nothing."""
     options = tf.data.Options()

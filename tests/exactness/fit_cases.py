@@ -109,3 +109,9 @@ def mean_with_sample_weight_of_zero_on_a_replica(samples: int) -> dict[str, Any]
     loss = keras.losses.SparseCategoricalCrossentropy(reduction="mean_with_sample_weight")
     weight = silent_first_half(samples)
     return fitted(classifier(), *numbers(samples), {"loss": loss}, sample_weight=weight, shuffle=False)
+
+
+@case("`keras.distribution.DataParallel` over all devices")
+def data_parallel_of_keras(samples: int) -> dict[str, Any]:
+    keras.distribution.set_distribution(keras.distribution.DataParallel())
+    return fitted(classifier(), *numbers(samples), {"metrics": ["accuracy"]})

@@ -4,6 +4,6 @@
 - `replica_step`: one replica's share of the global batch, while its step is traced; `batch_rows`: the rows of a batch,
   of which a replica without samples has one that counts nowhere
 - `thread_attributes`, `global_seeds`: what Keras keeps for each thread, handed to the threads of the replicas
-- `user_overrides`, `refusals`, `model_facts`: what a model has that decides whether replicas can be exact
+- `user_overrides`, `refusals`, `keras_distribution`, `model_facts`: what decides whether replicas can be exact
 - `replica_copies`, `clear_session`, `warn_once`, `context_variables`
 """

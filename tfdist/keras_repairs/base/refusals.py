@@ -7,6 +7,7 @@ from typing import Any
 import keras
 
 from tfdist.errors import UnsupportedError
+from tfdist.keras_repairs.base.keras_distribution import check_distribution
 from tfdist.keras_repairs.base.warn_once import warn_once
 
 _ONE_DEVICE = "or train on one device (`tfdist train` without --workers, --nproc and --logical-devices)."
@@ -17,11 +18,7 @@ def check_model(model: Any) -> None:
     _check_losses(model)
     _check_compilation(model)
     _check_layers(model)
-    if keras.distribution.distribution() is not None:
-        raise UnsupportedError(
-            "keras.distribution.set_distribution(...) does nothing on the TensorFlow backend: the model would train on "
-            "one device. Remove it; `tfdist train` already distributes the model."
-        )
+    check_distribution(model.distribute_strategy)
     _warn_of_batch_statistics(model)
 
 

@@ -1,0 +1,95 @@
+"""`keras.distribution`: data parallelism over all devices is what tfdist does anyway, all else is refused."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+
+import keras
+import numpy as np
+import pytest
+
+from tests.devices.mirrored import mirrored
+from tests.exactness.table import classifier, numbers
+from tfdist.errors import UnsupportedError
+from tfdist.keras_repairs.base import keras_distribution
+from tfdist.keras_repairs.base.warn_once import say_once
+
+pytestmark = pytest.mark.usefixtures("repaired")
+
+DeviceMesh, DataParallel = keras.distribution.DeviceMesh, keras.distribution.DataParallel
+
+
+@pytest.fixture(autouse=True)
+def no_distribution_is_left() -> Iterator[None]:
+    yield
+    keras.distribution.set_distribution(None)
+
+
+def fit_under(distribution: keras.distribution.Distribution) -> None:
+    x, y = numbers(8)
+    with mirrored(2).scope(), distribution.scope():
+        model = classifier()
+        model.compile("sgd", "sparse_categorical_crossentropy")
+        model.fit(x.astype("float32"), y, verbose=0)
+
+
+ALL: dict[str, Callable[[], keras.distribution.Distribution]] = {
+    "no mesh": lambda: DataParallel(),
+    "devices": lambda: DataParallel(devices=["cpu:0", "cpu:1"]),
+    "capitals": lambda: DataParallel(devices=["CPU:0", "CPU:1"]),
+    "mesh": lambda: DataParallel(DeviceMesh((2,), ["batch"], ["cpu:0", "cpu:1"])),
+}
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_data_parallel_over_all_devices(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    say_once.cache_clear()
+    logger = logging.getLogger("tfdist")
+    logger.addHandler(caplog.handler)
+    try:
+        with caplog.at_level(logging.INFO, "tfdist"):
+            fit_under(ALL[name]())
+            fit_under(ALL[name]())
+    finally:
+        logger.removeHandler(caplog.handler)
+    said = [record.getMessage() for record in caplog.records if "DataParallel" in record.getMessage()]
+    assert len(set(said)) == 1 and "2 replicas" in said[0]
+
+
+def model_parallel() -> keras.distribution.Distribution:
+    mesh = DeviceMesh((1, 2), ["batch", "model"], ["cpu:0", "cpu:1"])
+    layouts = keras.distribution.LayoutMap(mesh)
+    layouts[".*kernel"] = (None, "model")
+    return keras.distribution.ModelParallel(layout_map=layouts, batch_dim_name="batch")
+
+
+REFUSED: dict[str, tuple[Callable[[], keras.distribution.Distribution], str]] = {
+    "weights": (model_parallel, "ModelParallel.*no weight would be sharded.*DataParallel\\(\\) over all devices"),
+    "one device": (lambda: DataParallel(devices=["cpu:0"]), "\\['cpu:1'\\] train in this run"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_would_be_something_else_is_refused(name: str) -> None:
+    make, said = REFUSED[name]
+    with pytest.raises(UnsupportedError, match=said):
+        fit_under(make())
+
+
+def test_shares_of_the_workers_own_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    fit_under(DataParallel(auto_shard_dataset=False))
+    monkeypatch.setattr(keras_distribution, "worker_count", lambda strategy: 2)
+    with pytest.raises(UnsupportedError, match="auto_shard_dataset=False"):
+        fit_under(DataParallel(auto_shard_dataset=False))
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_left_alone_on_one_replica(name: str) -> None:
+    make, _ = REFUSED[name]
+    x, y = numbers(8)
+    with make().scope():
+        model = classifier()
+        model.compile("sgd", "sparse_categorical_crossentropy")
+        history = model.fit(x.astype("float32"), y, verbose=0)
+    assert np.isfinite(history.history["loss"]).all()

@@ -1,0 +1,59 @@
+"""What a script says by `keras.distribution`, which does nothing on TensorFlow by itself: taken as tfdist means it."""
+
+from __future__ import annotations
+
+import keras
+import tensorflow as tf
+
+from tfdist.errors import UnsupportedError
+from tfdist.keras_repairs.base.warn_once import say_once
+from tfdist.runtime.collectives import worker_count
+
+_INSTEAD = (
+    "Expected keras.distribution.DataParallel() over all devices, which is what `tfdist train` does anyway; or leave "
+    "keras.distribution out."
+)
+
+
+def check_distribution(strategy: tf.distribute.Strategy) -> None:
+    """Accepts the distribution that a script has set where it means what `strategy` does, and logs that once.
+
+    Args:
+        strategy: That of several replicas.
+
+    Raises:
+        UnsupportedError: It would shard weights, leave devices out or keep the workers' data apart.
+    """
+    distribution = keras.distribution.distribution()
+    if distribution is None:
+        return
+    if type(distribution) is not keras.distribution.DataParallel:
+        raise UnsupportedError(
+            f"The script sets keras.distribution.{type(distribution).__name__}, which does nothing on the TensorFlow "
+            "backend: no weight would be sharded. tfdist trains data-parallel: every replica holds all weights and "
+            f"takes its part of each batch. {_INSTEAD}"
+        )
+    named = {str(name).lower() for name in distribution.device_mesh.devices.flat}
+    missing = sorted(_names_of_replicas(strategy) - named)
+    if missing:
+        raise UnsupportedError(
+            f"The script's keras.distribution.DataParallel spreads the batch over some devices only: {missing} train "
+            f"in this run, too. Received: {distribution.device_mesh}. {_INSTEAD} `--devices` chooses the devices."
+        )
+    if not distribution.auto_shard_dataset and worker_count(strategy) > 1:
+        raise UnsupportedError(
+            "The script's keras.distribution.DataParallel has auto_shard_dataset=False: each worker's data would be "
+            "its own share, and tfdist would cut it once more. Expected the same data on every worker. Give each "
+            "worker the whole dataset and leave the argument out, or build the pipeline with tfdist.data and "
+            "sharding='none'."
+        )
+    say_once(
+        f"keras.distribution.DataParallel is what this run does: {strategy.num_replicas_in_sync} replicas, each with "
+        "its part of every batch."
+    )
+
+
+def _names_of_replicas(strategy: tf.distribute.Strategy) -> set[str]:
+    """The devices of this worker's replicas, named as `keras.distribution.list_devices` does: "gpu:0"."""
+    specs = map(tf.DeviceSpec.from_string, strategy.extended.worker_devices)
+    return {f"{spec.device_type}:{spec.device_index}".lower() for spec in specs}
