@@ -1,7 +1,7 @@
 """TensorFlow as a worker uses it: the first floor that imports it.
 
-In the order of a start: `tested_versions` and `tensorflow_probe` (what is installed here), `devices`, `strategy` and
-`strategy_settings` (what a run settles for it), `run_seed`. Then, for all floors above:
+In the order of a start: `tested_versions` and `tensorflow_probe` (what is installed here), `devices` with
+`gpu_memory`, `strategy` and `strategy_settings` (what a run settles for it), `run_seed`. Then, for all floors above:
 
 - `distribute`: how batches reach the replicas; `dataset_description`: what a pipeline tells `fit` about them
 - `collectives`: decisions and small values, between steps; `transport/`: how tensors and files travel

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import tensorflow as tf
 
 from tfdist.errors import UsageError
+from tfdist.runtime import gpu_memory
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,8 @@ class DeviceRequest:
     Attributes:
         gpus: Indices of the GPUs to use, of those that TensorFlow sees; all when None.
         logical: Into how many logical devices to split each GPU, or the CPU when there is no GPU; None: no split.
-        memory_limit: MiB of GPU memory for each logical device (for the whole GPU without a split); None: no limit.
+        memory_limit: MiB of GPU memory for each logical device (for the whole GPU without a split); None: no limit, or
+            of a split GPU equal parts of nearly all of its memory.
         memory_growth: Whether to take GPU memory as it is needed. Not together with a limit or a split.
         local_rank: This worker's place among the workers of its machine.
         local_size: How many workers its machine runs.
@@ -121,8 +123,20 @@ def _share_cores(size: int) -> None:
 def _set_up_gpus(gpus: Sequence[tf.config.PhysicalDevice], request: DeviceRequest) -> None:
     tf.config.set_visible_devices(list(gpus), "GPU")
     for gpu in gpus:
-        if (request.logical or 1) > 1 or request.memory_limit is not None:
-            limit = tf.config.LogicalDeviceConfiguration(memory_limit=request.memory_limit)
-            tf.config.set_logical_device_configuration(gpu, [limit] * (request.logical or 1))
+        parts = request.logical or 1
+        if parts > 1 or request.memory_limit is not None:
+            limit = tf.config.LogicalDeviceConfiguration(memory_limit=request.memory_limit or _share(gpu, parts))
+            tf.config.set_logical_device_configuration(gpu, [limit] * parts)
         elif request.memory_growth:
             tf.config.experimental.set_memory_growth(gpu, True)
+
+
+def _share(gpu: tf.config.PhysicalDevice, parts: int) -> int:
+    """MiB of each part of a GPU; TensorFlow splits none without a limit."""
+    total = gpu_memory.total_memory(int(gpu.name.rpartition(":")[2]))
+    if total is None:
+        raise UsageError(
+            f"CUDA's driver does not tell how much memory {gpu.name} has. Expected --memory-limit MiB, the memory of "
+            f"each logical device. Received: --logical-devices {parts} without it."
+        )
+    return gpu_memory.share(total, parts)

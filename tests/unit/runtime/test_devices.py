@@ -1,9 +1,15 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+import tensorflow as tf
 
 from tfdist.errors import UsageError
+from tfdist.runtime import devices, gpu_memory
 from tfdist.runtime.devices import DeviceRequest, deal, share_of_cores
+
+GIB = 1 << 30
 
 
 @pytest.mark.parametrize(
@@ -35,3 +41,62 @@ def test_cores_are_shared(cores: int, size: int, share: int) -> None:
 def test_impossible_requests(wrong: dict[str, int]) -> None:
     with pytest.raises(UsageError, match="Received: 0"):
         DeviceRequest(**wrong)
+
+
+@pytest.fixture
+def two_gpus(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """A machine with two GPUs of 16 GiB; what TensorFlow would be told of each."""
+    told: dict[str, Any] = {"visible": []}
+    gpus = [tf.config.PhysicalDevice(f"/physical_device:GPU:{number}", "GPU") for number in range(2)]
+
+    def split(gpu: tf.config.PhysicalDevice, parts: list[tf.config.LogicalDeviceConfiguration]) -> None:
+        told[gpu.name[-5:]] = [part.memory_limit for part in parts]
+
+    def grow(gpu: tf.config.PhysicalDevice, grows: bool) -> None:
+        told[gpu.name[-5:]] = "grows"
+
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: gpus)
+    monkeypatch.setattr(tf.config, "set_visible_devices", lambda those, kind: told.update(visible=those))
+    monkeypatch.setattr(tf.config, "set_logical_device_configuration", split)
+    monkeypatch.setattr(tf.config.experimental, "set_memory_growth", grow)
+    monkeypatch.setattr(gpu_memory, "total_memory", lambda number: 16 * GIB)
+    return told
+
+
+@pytest.mark.parametrize(
+    ("asked", "names", "told"),
+    [
+        (DeviceRequest(), ["GPU:0", "GPU:1"], {"GPU:0": "grows", "GPU:1": "grows"}),
+        (DeviceRequest(gpus=(1,)), ["GPU:0"], {"GPU:1": "grows"}),
+        (DeviceRequest(gpus=(0,), memory_growth=False), ["GPU:0"], {}),
+        (DeviceRequest(gpus=(0,), memory_limit=500), ["GPU:0"], {"GPU:0": [500]}),
+        (
+            DeviceRequest(logical=2, memory_limit=500),
+            [f"GPU:{i}" for i in range(4)],
+            {"GPU:0": [500, 500], "GPU:1": [500, 500]},
+        ),
+        # TensorFlow refuses to split a GPU without a limit.
+        (DeviceRequest(gpus=(0,), logical=2), ["GPU:0", "GPU:1"], {"GPU:0": [6963, 6963]}),
+        (DeviceRequest(local_rank=1, local_size=2), ["GPU:0"], {"GPU:1": "grows"}),
+    ],
+)
+def test_what_tensorflow_is_told_of_gpus(
+    asked: DeviceRequest,
+    names: list[str],
+    told: dict[str, Any],
+    two_gpus: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(devices, "_share_cores", lambda size: None)
+    assert devices.apply(asked, workers=asked.local_size) == [f"/device:{name}" for name in names]
+    visible = [gpu.name[-5:] for gpu in two_gpus.pop("visible")]
+    assert two_gpus == told
+    assert set(told) <= set(visible)
+
+
+def test_a_gpu_whose_memory_is_not_known_is_not_split_without_a_limit(
+    two_gpus: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu_memory, "total_memory", lambda number: None)
+    with pytest.raises(UsageError, match="Expected --memory-limit MiB"):
+        devices.apply(DeviceRequest(gpus=(0,), logical=2))

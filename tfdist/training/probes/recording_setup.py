@@ -33,7 +33,8 @@ def devices_for(request: DeviceRequest, replicas: int, workers: int, seen: int) 
         return replace(request, gpus=gpus[:replicas] or request.gpus, logical=logical)
     if workers > 1:
         raise UsageError(f"{workers} workers need a GPU each. Received: {len(gpus)} GPU(s). Use a smaller --nproc.")
-    return replace(request, gpus=gpus[:1], logical=replicas)
+    used = gpus if replicas % len(gpus) == 0 else gpus[:1]
+    return replace(request, gpus=used, logical=replicas // len(used))
 
 
 def impose_settings(recording: RecordingRequest) -> None:

@@ -19,6 +19,7 @@ from tfdist.training.probes.recording_setup import devices_for, impose_settings
         (None, 2, 1, 4, (0, 1), None),
         (None, 2, 2, 4, (0, 1), None),  # dealt out later, one to each
         (None, 3, 1, 2, (0,), 3),  # too few GPUs: one of them, split
+        (None, 4, 1, 2, (0, 1), 2),  # or all, where that is even
         ((2, 3), 1, 1, 4, (2,), None),
         ((2, 3), 2, 1, 4, (2, 3), None),
         ((2,), 2, 1, 4, (2,), 2),

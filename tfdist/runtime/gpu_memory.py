@@ -1,0 +1,37 @@
+"""Memory of a GPU, asked of CUDA's driver: TensorFlow tells it only once it has taken the GPU."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+_DRIVER = "libcuda.so.1"
+_SHARE = 0.85
+"""Of a GPU's memory, what its logical devices may take together: CUDA, cuDNN and NCCL need some for themselves."""
+_MIB = 1 << 20
+
+
+def total_memory(number: int, load: Callable[[str], Any] = ctypes.CDLL) -> int | None:
+    """Bytes of a GPU; None where the driver does not tell.
+
+    Args:
+        number: Its number among those that this process sees.
+        load: Loads a library by its name.
+    """
+    try:
+        driver = load(_DRIVER)
+        device, size = ctypes.c_int(), ctypes.c_size_t()
+        codes = (
+            driver.cuInit(0),
+            driver.cuDeviceGet(ctypes.byref(device), number),
+            driver.cuDeviceTotalMem_v2(ctypes.byref(size), device),
+        )
+    except (OSError, AttributeError):
+        return None
+    return None if any(codes) else size.value
+
+
+def share(total: int, parts: int) -> int:
+    """MiB of each logical device of a GPU that is split into `parts`."""
+    return max(1, int(total * _SHARE / parts / _MIB))
