@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.framework import config
 
 from tests.devices.mirrored import mirrored
 from tfdist.keras_repairs.install import install
@@ -40,6 +41,30 @@ class Clock:
         result = tf.numpy_function(wait, [x], x.dtype)
         result.set_shape(x.shape)
         return result
+
+
+@pytest.fixture
+def deterministic() -> Iterator[None]:
+    tf.config.experimental.enable_op_determinism()
+    try:
+        yield
+    finally:
+        config.disable_op_determinism()
+
+
+def test_no_clock_is_read_where_tensorflow_refuses_it(deterministic: None) -> None:
+    """A script that calls `enable_op_determinism` trains, and what it waits is not known."""
+    meter = StepMeter()
+
+    @tf.function
+    def step(x: tf.Tensor) -> tf.Tensor:
+        meter.arrive(x)
+        meter.count(tf.size(x))
+        return meter.timed([x], lambda values: [values[0] + 1.0])[0]
+
+    np.testing.assert_array_equal(step(tf.zeros([3])), [1.0, 1.0, 1.0])
+    assert meter.read().samples == 3.0
+    assert (meter.read().waited, meter.read().fetched) == (0.0, 0.0)
 
 
 @pytest.mark.parametrize("where", ["step", "branch", "loop", "eager"])

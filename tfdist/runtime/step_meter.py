@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.framework import config
 
 from tfdist.runtime.local_variables import local_variables
 from tfdist.runtime.strategy_settings import settings_of
@@ -34,7 +35,8 @@ class MeterReading:
 class StepMeter:
     """Counts inside of compiled steps, in three variables that belong to this worker alone, and beside them.
 
-    It costs a step an addition to a variable and a look at the clock. The clock is read on the CPU: on a GPU an
+    It costs a step an addition to a variable and a look at the clock, which `enable_op_determinism` forbids: after that
+    no waiting is counted inside of compiled steps. The clock is read on the CPU: on a GPU an
     operation has run, for TensorFlow, when it is queued, so what is timed must run on the CPU.
 
     Attributes:
@@ -107,7 +109,9 @@ def waited_for_data(strategy: tf.distribute.Strategy) -> float:
 
 
 def _time_after(values: Values) -> tf.Tensor:
-    """Seconds, float64, once all of `values` are there."""
+    """Seconds, float64, once all of `values` are there; always 0 where the script has TensorFlow refuse clocks."""
+    if config.is_op_determinism_enabled():
+        return tf.zeros([], tf.float64)
     with tf.device("CPU:0"), tf.control_dependencies([_tensor(value) for value in values]):
         seconds = tf.timestamp()
     if not tf.executing_eagerly():
