@@ -56,6 +56,24 @@ def test_a_recording_of_one_fit(tmp_path: Path) -> None:
     assert recording.facts["models"][0]["epoch_steps"] == 3
 
 
+def test_each_model_is_perturbed_before_its_first_step_alone(tmp_path: Path) -> None:
+    recorder = Recorder(RecordingRequest(str(tmp_path), steps=50, perturbed=True), 0, tf.distribute.get_strategy())
+    moved: list[bool] = []
+
+    def fit(model: keras.Model) -> None:
+        before = model.get_weights()[0]
+        model.compile("sgd", "mse")
+        look = keras.callbacks.LambdaCallback(
+            on_train_begin=lambda logs: moved.append(bool((model.get_weights()[0] != before).any()))
+        )
+        model.fit(X, X[:, 0], epochs=1, verbose=0, callbacks=[recorder.callback(), look])
+
+    first, second = (keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)]) for _ in range(2))
+    for model in (first, first, second):
+        fit(model)
+    assert moved == [True, False, True]
+
+
 def test_a_fit_that_ends_sooner_is_recorded_as_far_as_it_goes(tmp_path: Path) -> None:
     recorder = Recorder(RecordingRequest(str(tmp_path), steps=50), 0, tf.distribute.get_strategy())
     for _ in range(2):

@@ -20,7 +20,8 @@ class RecordingRequest:
         replicas: Replicas of the whole job: on physical GPUs where there are enough, else on logical devices.
         jit_compile: Whether models are compiled with XLA; None leaves it as they are compiled.
         precision: The Keras dtype policy to use, whatever the target sets; None leaves it to the target.
-        perturbed: Whether the weights are changed by about a rounding error before the first step, on one replica.
+        perturbed: Whether the weights of each model are changed by about a rounding error before its first step, on one
+            replica.
     """
 
     directory: str

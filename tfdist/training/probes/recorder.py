@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+from weakref import WeakSet
 
 import keras
 import tensorflow as tf
@@ -46,6 +47,7 @@ class Recorder:
         self._scale = 1.0
         self._moments: list[Moment] = []
         self._models: list[dict[str, Any]] = []
+        self._seen: WeakSet[keras.Model] = WeakSet()
 
     def callback(self) -> keras.callbacks.Callback:
         """A new callback that has one `fit` recorded; `evaluate` and `predict` are not."""
@@ -60,8 +62,9 @@ class Recorder:
         """
         self._models.append({**model_facts(model), "epoch_steps": epoch_steps})
         self._record(model)
-        if self._perturbed and len(self._models) == 1:
+        if self._perturbed and model not in self._seen:
             perturb_weights(model)
+        self._seen.add(model)
 
     def begin_epoch(self) -> None:
         """Notes where the steps of an epoch begin to count."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,13 @@ class Recording:
 
     facts: Mapping[str, Any]
     moments: Sequence[Moment]
+
+    def part(self, fits: range) -> Recording:
+        """The moments of some `fit`s, in a row, as if the process had trained nothing else."""
+        own = [moment for moment in self.moments if moment.fit in fits]
+        first = own[0].step if own else 0
+        moments = tuple(replace(m, step=m.step - first, fit=m.fit - fits.start) for m in own)
+        return Recording({**self.facts, "models": self.facts["models"][fits.start : fits.stop]}, moments)
 
     def write(self, path: Path) -> None:
         """Makes or replaces the file. Raises `RunDirError` when it cannot be written."""

@@ -99,7 +99,14 @@ class _KillVerifier:
         request = TraceRequest(str(traces.absolute()), self.spec.steps, kills)
         run = RunDir(self.folder.path / name)
         # Of an attempt that is killed within a second of its first step, the launcher may not have heard a step yet.
-        job = self.spec.job(self.spec.workers, run.path, max_restarts=len(kills), resume="auto", trace=request)
+        job = self.spec.job(
+            self.spec.workers,
+            run.path,
+            max_restarts=len(kills),
+            resume="auto",
+            trace=request,
+            logical_devices=self.spec.logical_devices,
+        )
         code = run_job(job)
         if code in STOPPED:
             raise Interrupted(code)

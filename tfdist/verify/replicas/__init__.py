@@ -6,7 +6,8 @@
     rounding_effects        what rounding does to this training, which makes the tolerance
     tolerance
     recording_comparison    where two recordings part
-    likely_causes           why, from recorded_facts of the model, in the words of cause_texts
+    judgement               whether that is rounding, and if not the likely_causes, from recorded_facts of the model, in
+                            the words of cause_texts
     comparison_results      what came of all comparisons
     verification_table      the report for people, verification_json for programs
 

@@ -10,10 +10,10 @@ from tfdist.launch.signals import Signals
 from tfdist.verify.exit_codes import STOPPED
 from tfdist.verify.interruption import Interrupted, raise_if_interrupted
 from tfdist.verify.replicas.comparison_results import ComparisonResult, ComparisonVerdict, Verification
-from tfdist.verify.replicas.likely_causes import likely_causes
+from tfdist.verify.replicas.judgement import judged
 from tfdist.verify.replicas.recorded_facts import ModelFacts
 from tfdist.verify.replicas.recorded_runs import RecordedRun, run_variant
-from tfdist.verify.replicas.recording_comparison import Comparison, compare
+from tfdist.verify.replicas.recording_comparison import compare
 from tfdist.verify.replicas.rounding_effects import measure_tolerance, reproduced
 from tfdist.verify.replicas.tolerance import FLOAT32, HALF, Tolerance
 from tfdist.verify.replicas.variants import AGAIN, REFERENCE, Unavailable, Variant, variants
@@ -88,7 +88,7 @@ class _Verifier:
         once, twice = self.runs[REFERENCE.label].recordings[0], perturbed.recordings[0]
         comparison = reproduced(once, twice, half=facts.half)
         if not comparison.passed:
-            return floor, [_judged(AGAIN, comparison, facts)]
+            return floor, [judged(AGAIN, comparison, facts)]
         return measure_tolerance(once, twice, half=facts.half), []
 
     def _result(self, variant: Variant | Unavailable, tolerance: Tolerance, facts: ModelFacts) -> ComparisonResult:
@@ -111,7 +111,7 @@ class _Verifier:
         if variant.versus == "precision":
             tolerance = Tolerance(max(tolerance.least, HALF), half=True)
         comparison = compare(reference.recordings[0], other.recordings, tolerance)
-        return _judged(variant, comparison, facts)
+        return judged(variant, comparison, facts)
 
     def _run(self, variant: Variant) -> RecordedRun:
         raise_if_interrupted(self.signals)
@@ -128,13 +128,6 @@ class _Verifier:
         code = other.code or WorkerFailedError.exit_code
         reference = None if variant is REFERENCE else variant.reference
         return ComparisonResult(variant.label, reference, ComparisonVerdict.FAILED, reason=reason, code=code)
-
-
-def _judged(variant: Variant, comparison: Comparison, facts: ModelFacts) -> ComparisonResult:
-    if comparison.passed:
-        return ComparisonResult(variant.label, variant.reference, ComparisonVerdict.PASSED, comparison)
-    causes = likely_causes(comparison, facts, variant.versus, variant.replicas)
-    return ComparisonResult(variant.label, variant.reference, ComparisonVerdict.PARTED, comparison, tuple(causes))
 
 
 def _unmet_request(variant: Variant, facts: ModelFacts, other: RecordedRun) -> str | None:

@@ -20,11 +20,12 @@ def to_json(spec: VerifySpec, verification: Verification) -> dict[str, Any]:
         "tolerance": {"least": verification.least, "measured": verification.is_measured},
         "exit_code": verification.code,
         "models": list(verification.facts),
-        "comparisons": [_result(result) for result in verification.results],
+        "comparisons": [result_json(result) for result in verification.results],
     }
 
 
-def _result(result: ComparisonResult) -> dict[str, Any]:
+def result_json(result: ComparisonResult) -> dict[str, Any]:
+    """One comparison, with every number of it."""
     return {
         "run": result.label,
         "reference": result.reference,

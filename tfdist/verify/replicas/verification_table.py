@@ -30,7 +30,7 @@ def render(verification: Verification, steps: int) -> str:
         steps: Steps that were asked for.
     """
     head = "\n".join(wrap(line, indent=2) for line in _head(verification, steps)) if verification.trained else ""
-    blocks = ["\n".join(_block(result)) for result in verification.results]
+    blocks = ["\n".join(result_lines(result)) for result in verification.results]
     return "\n\n".join([*([head] if head else []), *blocks, _verdict(verification)])
 
 
@@ -64,7 +64,8 @@ def _verdict(verification: Verification) -> str:
     return f"verify: {said} (exit code {verification.code})"
 
 
-def _block(result: ComparisonResult) -> Iterator[str]:
+def result_lines(result: ComparisonResult) -> Iterator[str]:
+    """The lines of one comparison: its steps, its verdict and, where the runs part, the likely causes."""
     yield f"{result.label} against {result.reference}" if result.reference else result.label
     if result.comparison is None:
         yield _indented(f"{result.verdict.name}  {result.reason}")
@@ -109,13 +110,14 @@ def _cell(row: ComparedMoment, kind: QuantityKind) -> str:
         return "-"
     if kind == "data":
         return "other !" if found[0].is_beyond else "same"
-    text = _relative(found[0])
+    text = relative_text(found[0])
     if found[0].is_beyond:
         return f"{text} !"
     return text if math.isfinite(found[0].allowed) else f"({text})"
 
 
-def _relative(difference: Difference) -> str:
+def relative_text(difference: Difference) -> str:
+    """A relative difference in two digits."""
     return "0" if difference.relative == 0 else f"{difference.relative:.1e}"
 
 
@@ -126,7 +128,7 @@ def _largest(comparison: Comparison) -> str:
         # Weights that are judged before the first step alone are no news.
         if found is not None and any(math.isfinite(d.allowed) for d in comparison.rows[-1].of(kind)):
             where = f" ({found.name}, step {found.step})" if found.relative and kind in ("weights", "metrics") else ""
-            parts.append(f"{kind} {_relative(found)}{where}")
+            parts.append(f"{kind} {relative_text(found)}{where}")
     return "largest differences: " + ", ".join(parts)
 
 
@@ -139,20 +141,20 @@ def _parting(comparison: Comparison, label: str) -> Iterator[str]:
     if weight is not None and weight is not first:
         more = next(len(row.parted("weights")) for row in comparison.rows if row.parted("weights")) - 1
         others = f", and {more} more" if more else ""
-        yield _indented(f"first weight: {weight.name} at step {weight.step} ({_relative(weight)}{others})")
+        yield _indented(f"first weight: {weight.name} at step {weight.step} ({relative_text(weight)}{others})")
 
 
 def _described(difference: Difference, label: str) -> str:
     what = difference.kind if difference.name == difference.kind else f"{difference.kind} {difference.name}"
     if difference.kind == "copies":
-        return f"the copies of {difference.name} on the replicas of {label} ({_relative(difference)})"
+        return f"the copies of {difference.name} on the replicas of {label} ({relative_text(difference)})"
     if difference.kind == "steps":
         return f"one run trained for {difference.reference} steps, the other for {difference.other}"
     numbers = ""
     if difference.kind != "data" and difference.reference is not None and difference.other is not None:
         numbers = f"{difference.reference:.8g} against {difference.other:.8g}, "
     allowed = f"{difference.allowed:.1e} is allowed"
-    return f"{what} ({numbers}{_relative(difference)}; {allowed})"
+    return f"{what} ({numbers}{relative_text(difference)}; {allowed})"
 
 
 def _undecided(comparison: Comparison) -> Iterator[str]:

@@ -31,6 +31,15 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["worker-0.npz"]
 
 
+def test_a_part_is_as_if_there_had_been_nothing_else() -> None:
+    moments = [Moment(0, 0), Moment(3, 0), Moment(3, 1), Moment(5, 1), Moment(5, 2), Moment(6, 2)]
+    recording = Recording({"gpus": 1, "models": ["a", "b", "c"]}, moments)
+    part = recording.part(range(1, 3))
+    assert [(moment.step, moment.fit) for moment in part.moments] == [(0, 0), (2, 0), (2, 1), (3, 1)]
+    assert part.facts == {"gpus": 1, "models": ["b", "c"]}
+    assert recording.part(range(0, 0)).moments == ()
+
+
 def test_there_may_be_none(tmp_path: Path) -> None:
     assert Recording.read(tmp_path / "worker-0.npz") is None
 

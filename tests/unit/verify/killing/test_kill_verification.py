@@ -69,12 +69,12 @@ def verified(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_the_runs_of_a_verification(verified: Any, tmp_path: Path) -> None:
     jobs = Jobs(killed=KILLED)
-    verification = verified(jobs, args=("--x",), seed=8, step_timeout=9.0)
+    verification = verified(jobs, args=("--x",), seed=8, step_timeout=9.0, logical_devices=3)
     whole, killed = jobs.started
     assert [Path(str(job.run_dir)).name for job in jobs.started] == ["untouched", "killed"]
     for job in jobs.started:
         assert (job.target, job.args, job.seed, job.show, job.resume) == ("train.py", ("--x",), 8, "none", "auto")
-        assert (job.membership.num_workers, job.step_timeout) == (2, 9.0)
+        assert (job.membership.num_workers, job.step_timeout, job.logical_devices) == (2, 9.0, 3)
     assert (whole.trace.kills, whole.max_restarts) == ((), 0)
     first, second = killed.trace.kills
     assert (killed.max_restarts, first, second) == (2, Kill(1, 5), Kill(0, 7))
