@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from tfdist.cluster.discover import discover
 from tfdist.cluster.environment_variables import run_variables
@@ -12,15 +13,66 @@ from tfdist.doctor.check_result import Check
 from tfdist.doctor.machine import nvidia_smi
 from tfdist.doctor.machine.environment_checks import check_cluster, check_variables
 from tfdist.doctor.machine.machine_checks import check_machine
-from tfdist.doctor.machine.machine_facts import this_machine
+from tfdist.doctor.machine.machine_facts import MachineFacts, this_machine
 from tfdist.doctor.machine.package_versions import check_versions, installed
 from tfdist.doctor.machine.tensorflow_checks import check_run, check_tensorflow
-from tfdist.doctor.machine.tensorflow_facts import ProbeRequest, probe
+from tfdist.doctor.machine.tensorflow_facts import BrokenTensorFlow, ProbeRequest, TensorFlowFacts, probe
 from tfdist.errors import ClusterError
 
 _DRIVER_SHARE = 0.5
 """Of the whole time, what NVIDIA's driver may take."""
 _LEAST_SECONDS = 0.1
+
+
+@dataclass(frozen=True)
+class LocalFacts:
+    """What was found on this machine.
+
+    Attributes:
+        versions: The version of every installed distribution.
+        variables: The environment variables that affect a run.
+        nvidia: What NVIDIA's driver reports.
+        tensorflow: What TensorFlow finds, and what a worker here would use.
+        machine: Cores, memory, limits.
+    """
+
+    versions: Mapping[str, str]
+    variables: Mapping[str, str]
+    nvidia: nvidia_smi.NvidiaDriver
+    tensorflow: TensorFlowFacts | BrokenTensorFlow
+    machine: MachineFacts
+
+
+def local_facts(
+    membership: Membership | None, seconds: float, clock: Callable[[], float] = time.monotonic
+) -> LocalFacts:
+    """Asks this machine.
+
+    Args:
+        membership: Who takes part; None for one worker alone.
+        seconds: How long the queries of NVIDIA's driver and TensorFlow may take together.
+        clock: Seconds, never going back.
+    """
+    deadline = clock() + seconds
+    variables = run_variables()
+    gpus = nvidia_smi.ask(seconds=min(nvidia_smi.MOST_SECONDS, seconds * _DRIVER_SHARE))
+    found = probe(_request(membership, max(round(deadline - clock(), 1), _LEAST_SECONDS)))
+    return LocalFacts(installed(), variables, gpus, found, this_machine())
+
+
+def check_facts(facts: LocalFacts, workers: int) -> list[Check]:
+    """Judges what was found.
+
+    Args:
+        facts: What was found.
+        workers: How many workers a run would start here.
+    """
+    return [
+        *check_versions(facts.versions),
+        *check_variables(facts.variables),
+        *check_tensorflow(facts.tensorflow, facts.nvidia),
+        *check_machine(facts.machine, facts.nvidia, workers, facts.variables),
+    ]
 
 
 def check_here(
@@ -33,22 +85,16 @@ def check_here(
         seconds: How long the queries of NVIDIA's driver and TensorFlow may take together.
         clock: Seconds, never going back.
     """
-    environ = run_variables()
     try:
         taking_part: Membership | ClusterError = membership or discover()
     except ClusterError as error:
         taking_part = error
     known = None if isinstance(taking_part, ClusterError) else taking_part
-    deadline = clock() + seconds
-    gpus = nvidia_smi.ask(seconds=min(nvidia_smi.MOST_SECONDS, seconds * _DRIVER_SHARE))
-    found = probe(_request(known, max(round(deadline - clock(), 1), _LEAST_SECONDS)))
+    facts = local_facts(known, seconds, clock)
     return [
-        *check_versions(installed()),
-        *check_variables(environ),
-        *check_tensorflow(found, gpus),
-        *check_machine(this_machine(), gpus, len(known.machine) if known else 1, environ),
+        *check_facts(facts, len(known.machine) if known else 1),
         check_cluster(taking_part),
-        *check_run(found, known),
+        *check_run(facts.tensorflow, known),
     ]
 
 

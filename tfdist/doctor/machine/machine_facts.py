@@ -1,4 +1,4 @@
-"""Facts about this machine: cores, memory, shared memory, limits."""
+"""Facts about this machine: processor, cores, memory, shared memory, limits."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from pathlib import Path
 _CGROUP = Path("/sys/fs/cgroup")
 _SHARED = Path("/dev/shm")
 _MEMINFO = Path("/proc/meminfo")
+_CPUINFO = Path("/proc/cpuinfo")
+_VECTOR_FLAGS = ("avx2", "avx512", "amx", "sve", "asimd")
+"""What the names of a processor's flags begin with that decide how fast TensorFlow computes, and by which kernels."""
 _KIB = 1024
 
 
@@ -28,6 +31,8 @@ class MachineFacts:
         shared: Bytes of /dev/shm; None when there is none.
         open_files: The soft limit; None without one.
         most_open_files: The hard limit; None without one.
+        processor: Its model; empty when it cannot be told.
+        vector_flags: Its flags for computing with vectors and matrices, such as `avx2`.
     """
 
     host: str
@@ -39,6 +44,8 @@ class MachineFacts:
     shared: int | None
     open_files: int | None
     most_open_files: int | None
+    processor: str = ""
+    vector_flags: tuple[str, ...] = ()
 
 
 def this_machine() -> MachineFacts:
@@ -55,7 +62,16 @@ def this_machine() -> MachineFacts:
         _shared_memory(),
         soft,
         hard,
+        *processor(_read(_CPUINFO)),
     )
+
+
+def processor(text: str) -> tuple[str, tuple[str, ...]]:
+    """Model and vector flags of the first processor, of the text of /proc/cpuinfo."""
+    rows = (line.partition(":") for line in text.partition("\n\n")[0].splitlines())
+    found = {name.strip().lower(): value.strip() for name, _, value in rows}
+    flags = found.get("flags", found.get("features", "")).split()
+    return found.get("model name", ""), tuple(sorted(flag for flag in flags if flag.startswith(_VECTOR_FLAGS)))
 
 
 def meminfo(text: str) -> dict[str, int]:

@@ -47,6 +47,7 @@ class TensorFlowFacts:
         cuda, cudnn: What TensorFlow was built for; empty without.
         capabilities: Compute capabilities that it has code for, such as `sm_80`.
         nccl: Its NCCL's version; None when it cannot be told.
+        onednn: Whether its operations on the CPU are oneDNN's.
         devices: What this worker's replicas would run on.
         choice: The strategy: `kind`, `communication` and `reason`; None when it was refused.
         refused: Why a worker here could not start; empty when it could.
@@ -61,6 +62,7 @@ class TensorFlowFacts:
     cudnn: str
     capabilities: tuple[str, ...]
     nccl: str | None
+    onednn: bool = False
     devices: tuple[str, ...] = ()
     choice: dict[str, str] | None = None
     refused: str = ""

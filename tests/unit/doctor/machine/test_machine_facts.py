@@ -5,7 +5,7 @@ import resource
 
 import pytest
 
-from tfdist.doctor.machine.machine_facts import meminfo, quota, this_machine
+from tfdist.doctor.machine.machine_facts import meminfo, processor, quota, this_machine
 
 
 def test_this_machine_is_as_the_system_says() -> None:
@@ -25,3 +25,20 @@ def test_meminfo() -> None:
 )
 def test_the_cpu_quota_of_a_control_group(text: str, cores: float | None) -> None:
     assert quota(text) == cores
+
+
+@pytest.mark.parametrize(
+    ("text", "model", "flags"),
+    [
+        (
+            "processor\t: 0\nmodel name\t: A Processor\nflags\t\t: fpu avx avx2 avx512f amx_tile\n\n"
+            "processor\t: 1\nmodel name\t: Another\n",
+            "A Processor",
+            ("amx_tile", "avx2", "avx512f"),
+        ),
+        ("processor\t: 0\nFeatures\t: fp asimd sve\n", "", ("asimd", "sve")),  # ARM
+        ("", "", ()),
+    ],
+)
+def test_the_processor(text: str, model: str, flags: tuple[str, ...]) -> None:
+    assert processor(text) == (model, flags)
