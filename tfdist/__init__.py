@@ -6,8 +6,8 @@ A run passes through the packages in this order. `cli` reads the command line, `
 out who takes part. `launch` meets the launchers of other hosts over `net`, takes the run directory (`rundir`) and
 starts the workers. In each worker `training` sets up devices and strategy (`runtime`), installs `keras_repairs`, reads
 `data` in the `order` of the global batches, runs Keras `fit` and saves to `checkpoint`. `plan` foresees a run, `verify`
-compares runs, `reports` tells of them, and `doctor` checks machines. `models` has small models to try with; `errors`
-and `text` serve all of them.
+compares runs, `reports` tells of them, `doctor` checks machines, and `selftest` tries them with trainings. `models` has
+small models to try with; `errors` and `text` serve all of them.
 """
 
 from __future__ import annotations

@@ -33,9 +33,10 @@ FLOORS = {
     "verify": 7,
     "reports": 7,
     "doctor": 7,
-    "cli": 8,
-    "__init__": 9,
-    "__main__": 9,
+    "selftest": 8,
+    "cli": 9,
+    "__init__": 10,
+    "__main__": 10,
 }
 LIGHT = {"errors", "text", "cluster", "order", "config", "rundir", "net", "launch", "plan", "cli", "reports", "doctor"}
 LIGHT |= {"checkpoint.inspection", "__init__", "__main__"}

@@ -20,6 +20,10 @@ VERBS: Mapping[str, tuple[str, str]] = MappingProxyType(
             "tfdist.cli.verify:verify",
             "Compares a training on one replica with the same on several, or one that is killed with an untouched one.",
         ),
+        "selftest": (
+            "tfdist.cli.selftest:selftest",
+            "Shows that several devices and workers of this machine give the numbers of one device.",
+        ),
         "plan": ("tfdist.cli.plan:plan", "Shows what a run will do with its data, before it starts."),
         "data": ("tfdist.cli.data.data_group:data", "Makes, checks and indexes files of samples."),
         "status": ("tfdist.cli.status:status", "Shows what every worker of a run is doing, the slowest first."),

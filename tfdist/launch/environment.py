@@ -48,6 +48,11 @@ def check_keras(environ: Mapping[str, str] | None = None) -> None:
     check_keras_choice(os.environ if environ is None else environ)
 
 
+def variables_added(variables: Mapping[str, str]) -> dict[str, str]:
+    """This process's environment with some variables besides, for the workers of a job."""
+    return {**os.environ, **variables}
+
+
 @dataclass(frozen=True)
 class Assignment(WorkerOptions):
     """Everything that a launcher tells one worker process. What is the same for all workers is in `WorkerOptions`.

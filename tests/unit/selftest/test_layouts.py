@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import pytest
+
+from tfdist.errors import UsageError
+from tfdist.selftest.layouts import Layout, layouts
+
+ONE = Layout("1 device", 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("seen", "options", "one", "others"),
+    [
+        (0, {}, ONE, [Layout("2 logical devices", 1, 2, None, 2), Layout("2 workers", 2, 2)]),
+        (0, {"logical": 3, "nproc": 4}, ONE, [Layout("3 logical devices", 1, 3, None, 3), Layout("4 workers", 4, 4)]),
+        (1, {}, Layout("1 device", 1, 1, (0,)), [Layout("2 logical devices", 1, 2, (0,), 2)]),
+        (
+            4,
+            {},
+            Layout("1 device", 1, 1, (0,)),
+            [Layout("4 devices", 1, 4, (0, 1, 2, 3)), Layout("4 workers", 4, 4, (0, 1, 2, 3))],
+        ),
+        (
+            4,
+            {"devices": (2, 3)},
+            Layout("1 device", 1, 1, (2,)),
+            [Layout("2 devices", 1, 2, (2, 3)), Layout("2 workers", 2, 2, (2, 3))],
+        ),
+        (
+            4,
+            {"nproc": 3, "logical": 1},
+            Layout("1 device", 1, 1, (0,)),
+            [Layout("4 devices", 1, 4, (0, 1, 2, 3)), Layout("3 workers", 3, 3, (0, 1, 2))],  # a GPU for each
+        ),
+        (
+            2,
+            {"logical": 2},
+            Layout("1 device", 1, 1, (0,)),
+            [Layout("4 logical devices", 1, 4, (0, 1), 2), Layout("2 workers", 2, 2, (0, 1))],
+        ),
+    ],
+)
+def test_layouts(seen: int, options: dict[str, object], one: Layout, others: list[Layout]) -> None:
+    found = layouts(seen, **{"devices": None, "logical": None, "nproc": None, **options})  # type: ignore[arg-type]
+    assert (found.one, list(found.others)) == (one, others)
+
+
+def test_a_machine_with_one_gpu_has_no_workers_and_says_why() -> None:
+    assert layouts(1, None, None, None).missing == (("workers", "each worker needs a GPU of its own, and there is 1."),)
+
+
+@pytest.mark.parametrize(
+    ("seen", "devices", "logical", "nproc", "message"),
+    [
+        (2, (1, 2), None, None, r"names GPU 2, .* sees 2 GPU\(s\) here. .* Received: --devices 1,2"),
+        (0, (0,), None, None, "names GPU 0"),
+        (2, None, None, 3, "Expected --nproc up to 2. Received: --nproc 3"),
+        (0, None, 1, None, "Received: --logical-devices 1"),
+        (4, (3,), 1, None, "Received: --logical-devices 1"),
+    ],
+)
+def test_what_is_refused(
+    seen: int, devices: tuple[int, ...] | None, logical: int | None, nproc: int | None, message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        layouts(seen, devices, logical, nproc)

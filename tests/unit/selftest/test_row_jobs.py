@@ -1,0 +1,176 @@
+"""Rows over several jobs, with stand-in jobs."""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.unit.selftest.results import DEVICES, WORKERS
+from tests.unit.verify.replicas.recordings import begin, recording, step
+from tfdist.errors import FormingError
+from tfdist.launch.job_spec import JobSpec
+from tfdist.launch.recording_request import RecordingRequest
+from tfdist.launch.signals import Signals
+from tfdist.rundir import RunDir
+from tfdist.rundir.failure import Failure
+from tfdist.selftest import row_jobs
+from tfdist.selftest.deadline import Deadline
+from tfdist.selftest.row_jobs import JobEnd, RowJobs, RowRun, TimeUp, run_through
+from tfdist.selftest.row_log import RowDone, RowOrder, begin_line, done_line, log_file
+from tfdist.selftest.selftest_spec import SelftestSpec
+from tfdist.verify.interruption import Interrupted
+
+FINE = RowRun(seconds=1.0)
+
+
+class Script:
+    """Jobs that end as they are told to; notes what each was asked for."""
+
+    def __init__(self, *ends: JobEnd) -> None:
+        self.ends = list(ends)
+        self.asked: list[list[str]] = []
+
+    def __call__(self, names: Sequence[str]) -> JobEnd:
+        self.asked.append(list(names))
+        return self.ends.pop(0)
+
+
+def test_one_job_runs_all_rows() -> None:
+    script = Script(JobEnd({"a": FINE, "b": FINE}))
+    assert run_through(["a", "b"], script) == {"a": FINE, "b": FINE}
+
+
+def test_a_row_that_ends_a_job_has_failed_and_the_next_job_takes_the_rest() -> None:
+    script = Script(
+        JobEnd({"a": FINE}, "b", "exit code 4: it crashed", "traceback"),
+        JobEnd({"c": FINE}, "d", "exit code 4: so did this"),
+        JobEnd({"e": FINE}),
+    )
+    ended = run_through(["a", "b", "c", "d", "e"], script)
+    assert script.asked == [["a", "b", "c", "d", "e"], ["c", "d", "e"], ["e"]]
+    assert {name for name, run in ended.items() if run == FINE} == {"a", "c", "e"}
+    assert ended["b"] == RowRun("exit code 4: it crashed", "traceback")
+    assert ended["d"].problem == "exit code 4: so did this"
+
+
+def test_a_job_that_begins_no_row_fails_all_of_them_at_once() -> None:
+    script = Script(JobEnd({}, None, "exit code 3: the cluster did not form"))
+    assert {run.problem for run in run_through(["a", "b"], script).values()} == {
+        "exit code 3: the cluster did not form"
+    }
+    assert len(script.asked) == 1
+
+
+def test_a_job_that_ends_well_without_its_rows_has_not_run_them() -> None:
+    assert run_through(["a"], Script(JobEnd({})))["a"].problem == "it was never begun"
+
+
+class Job:
+    """Stands in for `run_job`: workers finish the first rows, then `code` ends the job in the row after them."""
+
+    def __init__(self, finished: int = 9, code: int = 0, moments: bool = True) -> None:
+        self.finished, self.code, self.moments = finished, code, moments
+        self.specs: list[JobSpec] = []
+
+    def __call__(self, spec: JobSpec) -> int:
+        print("a launcher's report")
+        self.specs.append(spec)
+        order = RowOrder.of(spec.args[0])
+        for worker in range(spec.membership.num_workers):
+            lines = [begin_line(name) for name in order.rows[: self.finished + 1]]
+            for number, name in enumerate(order.rows[: self.finished]):
+                lines.insert(
+                    2 * number + 1, done_line(RowDone(name, range(number, number + 1), 0.5, {"worker": worker}))
+                )
+            log_file(Path(order.folder), worker).write_text("".join(lines))
+            self._record(spec.recording, worker)
+        if self.code:
+            run = RunDir(Path(str(spec.run_dir)))
+            run.path.mkdir()
+            Failure(1, "there", 1.0, "exception", "bad", type="ValueError", traceback="one\ntwo").write(
+                run.failure_file
+            )
+        return self.code
+
+    def _record(self, request: RecordingRequest | None, worker: int) -> None:
+        if request is not None:
+            moments = (begin(), step()) if self.moments else (begin(),)
+            recording(*moments).write(request.file(worker))
+
+
+@pytest.fixture
+def jobs(tmp_path: Path) -> RowJobs:
+    return RowJobs(SelftestSpec(), tmp_path, Signals(), Deadline(100.0))
+
+
+def test_what_the_workers_found(jobs: RowJobs, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+    job = Job()
+    monkeypatch.setattr(row_jobs, "run_job", job)
+    ended = jobs.run(["copies"], WORKERS, variables={"NCCL_P2P_DISABLE": "1"}, communication="ring")
+    assert ended["copies"].found == ({"worker": 0}, {"worker": 1})
+    assert ended["copies"].seconds == 0.5
+    (spec,) = job.specs
+    assert (spec.target_kind, spec.target, spec.devices) == ("module", "tfdist.selftest.matrix", (0, 1))
+    assert (spec.environ or {})["NCCL_P2P_DISABLE"] == "1"
+    assert (spec.communication, spec.recording, spec.membership.num_workers) == ("ring", None, 2)
+    assert spec.step_timeout <= 100.0 and spec.first_step_timeout <= 100.0 and spec.start_timeout <= 100.0
+    assert capsys.readouterr() == ("", "")  # the launcher's report is kept from the table
+
+
+def test_recorded_rows(jobs: RowJobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = Job()
+    monkeypatch.setattr(row_jobs, "run_job", job)
+    run = jobs.run(["dense"], WORKERS, recorded=True, perturbed=True)["dense"]
+    assert [len(part.moments) for part in run.recordings] == [2, 2]
+    request = job.specs[0].recording
+    assert request is not None and request.replicas == 2 and request.perturbed
+
+
+def test_a_row_without_a_step_on_a_worker_is_no_success(jobs: RowJobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_jobs, "run_job", Job(moments=False))
+    assert jobs.run(["dense"], WORKERS, recorded=True)["dense"].problem == "a worker has no recording of it"
+
+
+def test_the_failure_of_a_row(jobs: RowJobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_jobs, "run_job", Job(finished=1, code=4))
+    ended = jobs.run(["dense", "masks"], DEVICES)
+    assert not ended["dense"].problem
+    assert ended["masks"].problem == "exit code 4: worker 1 (there) ValueError: bad"
+    assert ended["masks"].detail == "one\ntwo"
+
+
+def test_a_job_that_does_not_start(jobs: RowJobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(spec: JobSpec) -> int:
+        raise FormingError("nobody came")
+
+    monkeypatch.setattr(row_jobs, "run_job", fail)
+    assert jobs.run(["dense"], DEVICES)["dense"].problem == "nobody came"
+
+
+def test_a_signal_ends_everything(jobs: RowJobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_jobs, "run_job", lambda spec: 130)
+    with pytest.raises(Interrupted) as interrupted:
+        jobs.run(["dense"], DEVICES)
+    assert interrupted.value.code == 130
+
+
+def test_when_the_time_is_up_no_job_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_jobs, "run_job", lambda spec: pytest.fail("a job began"))
+    with pytest.raises(TimeUp):
+        RowJobs(SelftestSpec(), tmp_path, Signals(), Deadline(0.0)).run(["dense"], DEVICES)
+
+
+def test_a_job_that_the_deadline_ends_is_no_interruption(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Signals() as signals, Deadline(0.05) as deadline:
+
+        def wait_for_the_signal(spec: JobSpec) -> int:
+            with Signals() as own:
+                select.select([own], [], [], 10.0)
+                return 128 + own.received[0]
+
+        monkeypatch.setattr(row_jobs, "run_job", wait_for_the_signal)
+        with pytest.raises(TimeUp):
+            RowJobs(SelftestSpec(), tmp_path, signals, deadline).run(["dense"], DEVICES)

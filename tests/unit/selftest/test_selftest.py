@@ -1,0 +1,196 @@
+"""The order of a selftest, with stand-in runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pytest
+
+from tests.unit.selftest.results import machine, result
+from tests.unit.verify.replicas.recordings import begin, recording, step
+from tfdist.selftest import selftest as module
+from tfdist.selftest.layouts import Layout
+from tfdist.selftest.row_jobs import RowJobs, RowRun, TimeUp
+from tfdist.selftest.row_results import RowResult
+from tfdist.selftest.rows import Row
+from tfdist.selftest.selftest import Listener, run_selftest
+from tfdist.selftest.selftest_spec import SelftestSpec
+from tfdist.verify.replicas.comparison_results import ComparisonVerdict
+
+FOUND = {
+    "copies": {"pairs": [], "sums": [{"elements": 1, "wrong": 0, "bytes_per_second": 1.0}]},
+    "speed": {"wide": {"seconds": 0.5, "batch": 64}},
+}
+
+
+class Machine:
+    """Stands in for all jobs of a machine.
+
+    Args:
+        gpus: How many it has.
+        wrong: Row and label of the layout in which a training gives another loss, or copies arrive as others.
+        failing: The same where a run fails.
+        up_after: Jobs after which the time is up.
+    """
+
+    def __init__(
+        self,
+        gpus: int = 0,
+        wrong: Iterable[tuple[str, str]] = (),
+        failing: Iterable[tuple[str, str]] = (),
+        up_after: int = 99,
+    ) -> None:
+        self.gpus, self.wrong, self.failing, self.up_after = gpus, set(wrong), set(failing), up_after
+        self.asked: list[tuple[tuple[str, ...], str, dict[str, Any]]] = []
+        self.told: list[str] = []
+        self.results: list[RowResult] = []
+
+    def run(self, names: Sequence[str], layout: Layout, **options: Any) -> dict[str, RowRun]:
+        if len(self.asked) == self.up_after:
+            raise TimeUp
+        self.asked.append((tuple(names), layout.label, options))
+        return {name: self._row(name, layout, options) for name in names}
+
+    def _row(self, name: str, layout: Layout, options: dict[str, Any]) -> RowRun:
+        if (name, layout.label) in self.failing:
+            return RowRun("exit code 4: it crashed", "traceback")
+        is_wrong = (name, layout.label) in self.wrong
+        if not options.get("recorded"):
+            if is_wrong and not options.get("variables"):
+                return RowRun(found=({"pairs": [], "sums": [{**FOUND["copies"]["sums"][0], "wrong": 1}]},))
+            return RowRun(found=(FOUND[name],))
+        once = recording(begin(), step(loss=2.0 if is_wrong else 1.0))
+        parts = layout.workers * (once,)
+        if name == "saving":
+            parts = tuple(twice(part) for part in parts)
+        return RowRun(seconds=1.0, recordings=parts, saved=f"saved on {layout.label}")
+
+    def selftest(self, monkeypatch: pytest.MonkeyPatch, **options: Any) -> Any:
+        def killed(row: Row, layout: Layout, jobs: RowJobs) -> RowResult:
+            self.asked.append(((row.name,), layout.label, {"killed": True}))
+            return result(row=row, layout=layout)
+
+        monkeypatch.setattr(module, "look", lambda began, seconds: machine(self.gpus))
+        monkeypatch.setattr(RowJobs, "run", lambda jobs, *args, **more: self.run(*args, **more))
+        monkeypatch.setattr(module, "run_killed", killed)
+        listener = Listener(tell=self.told.append, result=self.results.append)
+        return run_selftest(SelftestSpec(**options), listener)
+
+
+def twice(part: Any) -> Any:
+    """A recording whose only fit came twice."""
+    from dataclasses import replace
+
+    again = [replace(moment, step=moment.step + 1, fit=1) for moment in part.moments]
+    return type(part)({**part.facts, "models": 2 * part.facts["models"]}, [*part.moments, *again])
+
+
+def verdicts(results: Iterable[RowResult]) -> dict[tuple[str, str], str]:
+    return {(each.row.name, each.layout.label): each.verdict.value for each in results}
+
+
+def test_everything_on_a_machine_without_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = Machine()
+    report = fake.selftest(monkeypatch)
+    assert report.code == 0
+    # Every row in every layout, told as they came.
+    assert list(report.results) == fake.results
+    assert len(verdicts(report.results)) == 2 * len(SelftestSpec().rows)
+    assert {label for _, label in verdicts(report.results)} == {"2 logical devices", "2 workers"}
+    assert [time.layout for time in report.times] == ["1 device", "2 logical devices", "2 workers"]
+
+
+def test_rows_share_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = Machine()
+    fake.selftest(monkeypatch, only=("dense", "saving", "resume", "copies"))
+    both = ("dense", "saving")
+    assert [(names, label) for names, label, _ in fake.asked] == [
+        (both, "1 device"),
+        (both, "1 device"),
+        (both, "2 logical devices"),
+        (("loading",), "1 device"),
+        (both, "2 workers"),
+        (("loading",), "1 device"),
+        (("resume",), "2 logical devices"),
+        (("resume",), "2 workers"),
+        (("copies",), "2 logical devices"),
+        (("copies",), "2 workers"),
+    ]
+    assert [options.get("perturbed", False) for _, _, options in fake.asked][:3] == [False, True, False]
+    assert fake.asked[3][2]["saved"] == "saved on 2 logical devices"
+
+
+def test_a_row_that_differs_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    report = Machine(wrong={("masks", "2 workers")}).selftest(monkeypatch, only=("dense", "masks"))
+    assert report.code == 6
+    assert {place for place, verdict in verdicts(report.results).items() if verdict == "parted"} == {
+        ("masks", "2 workers")
+    }
+
+
+def test_a_model_that_is_another_one_where_it_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    report = Machine(wrong={("loading", "1 device")}).selftest(monkeypatch, only=("saving",))
+    assert report.code == 6
+    assert all(each.where == "loaded on 1 device: loss, step 1" for each in report.results)
+
+
+def test_a_row_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    report = Machine(failing={("xla", "2 workers"), ("speed", "2 workers")}).selftest(
+        monkeypatch, only=("dense", "xla", "speed")
+    )
+    assert report.code == 4
+    assert [place for place, verdict in verdicts(report.results).items() if verdict == "failed"] == [
+        ("xla", "2 workers"),
+        ("speed", "2 workers"),
+    ]
+
+
+def test_a_reference_that_fails_fails_its_row_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    report = Machine(failing={("xla", "1 device")}).selftest(monkeypatch, only=("dense", "xla"))
+    assert [verdict for (name, _), verdict in verdicts(report.results).items() if name == "xla"] == 2 * ["failed"]
+    assert [verdict for (name, _), verdict in verdicts(report.results).items() if name == "dense"] == 2 * ["passed"]
+
+
+def test_what_is_not_run_when_the_time_is_up_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    report = Machine(up_after=3).selftest(monkeypatch, only=("dense", "copies"), timeout=60.0)
+    assert verdicts(report.results) == {
+        ("dense", "2 logical devices"): "passed",
+        ("copies", "2 logical devices"): "failed",
+        ("dense", "2 workers"): "failed",
+        ("copies", "2 workers"): "failed",
+    }
+    assert report.code == 4
+    assert report.results[-1].reason == "not run: the 60 s of --timeout are over"
+
+
+def test_broken_copies_between_gpus_come_with_what_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = Machine(gpus=2, wrong={("copies", "2 workers")})
+    report = fake.selftest(monkeypatch, only=("copies",))
+    assert report.code == 6
+    assert report.results[1].reason.endswith("--nproc 2 with NCCL_P2P_DISABLE=1 in the environment works here.")
+    assert fake.asked[-1] == (
+        ("copies",),
+        "2 workers",
+        {"communication": "auto", "variables": {"NCCL_P2P_DISABLE": "1"}},
+    )
+
+
+def test_no_way_around_is_looked_for_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = Machine(wrong={("copies", "2 workers")})
+    assert fake.selftest(monkeypatch, only=("copies",)).code == 6
+    assert len(fake.asked) == 2
+
+
+def test_one_gpu_has_no_workers_and_the_report_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    report = Machine(gpus=1).selftest(monkeypatch, only=("dense",))
+    assert {label for _, label in verdicts(report.results)} == {"2 logical devices"}
+    assert report.missing == (("workers", "each worker needs a GPU of its own, and there is 1."),)
+
+
+def test_a_time_of_one_device_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = Machine(failing={("speed", "1 device")})
+    report = fake.selftest(monkeypatch, only=("speed",))
+    assert any("speed on 1 device: exit code 4" in line for line in fake.told)
+    assert all(time.scaling is None for time in report.times)
+    assert verdicts(report.results)[("speed", "2 workers")] == ComparisonVerdict.PASSED.value

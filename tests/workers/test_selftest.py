@@ -1,0 +1,102 @@
+"""`tfdist selftest` on real runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.waiting import until
+from tests.workers.cli_process import ROOT, tfdist
+from tfdist.selftest.reports.selftest_report import SelftestReport
+from tfdist.selftest.row_results import RowResult
+from tfdist.selftest.rows import Row
+from tfdist.selftest.selftest import Listener, run_selftest
+from tfdist.selftest.selftest_spec import SelftestSpec
+
+BOUND = 400  # seconds: up to eight jobs, one after the other
+
+
+@pytest.mark.bound(BOUND)
+def test_rows_that_are_the_same_on_devices_and_on_workers(tmp_path: Path) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    options = ["--only", "dense", "--only", "saving", "--only", "copies", "-o", tmp_path / "report"]
+    done = tfdist("selftest", *options, timeout=BOUND - 10, environ={"TMPDIR": str(temporary)})
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not any(temporary.iterdir()), "a run directory was left behind"
+    document = json.loads((tmp_path / "report" / "report.json").read_text())
+    rows: list[dict[str, Any]] = document["rows"]
+    assert {(row["row"], row["layout"]) for row in rows} == {
+        (name, layout) for name in ("dense", "saving", "copies") for layout in ("2 logical devices", "2 workers")
+    }
+    for row in rows:
+        assert row["verdict"] == "passed" and row["greatest"] <= row["allowed"]
+        assert f"{row['row']} " in done.stdout
+    # Neither of both is a comparison of nothing.
+    assert all(row["of"] for row in rows)
+    assert document["machine"]["tensorflow"]["tensorflow"] in (tmp_path / "report" / "report.md").read_text()
+
+
+@pytest.mark.bound(BOUND)
+def test_a_row_that_differs_is_named_and_one_that_dies_stops_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.chdir(ROOT)
+    rows = (Row("dying", "dies"), Row("wrong", "another learning rate"), Row("right", "a training"))
+    results: list[RowResult] = []
+    report: SelftestReport = run_selftest(
+        SelftestSpec(rows=rows, matrix="tests.workers.odd_rows"), Listener(result=results.append)
+    )
+    assert report.code == 6
+    assert list(report.results) == results
+    found = {(result.row.name, result.layout.workers): result for result in results}
+    assert {place: result.verdict.value for place, result in found.items()} == {
+        ("dying", 1): "failed",
+        ("wrong", 1): "parted",
+        ("right", 1): "passed",
+        ("dying", 2): "failed",
+        ("wrong", 2): "parted",
+        ("right", 2): "passed",
+    }
+    for workers in (1, 2):
+        assert "SIGKILL" in found["dying", workers].reason
+        assert "PARTED  at step 1" in found["wrong", workers].detail
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.bound(120)
+def test_ctrl_c_ends_everything_and_leaves_nothing(tmp_path: Path) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    command = [sys.executable, "-m", "tfdist", "selftest", "--only", "dense", "-o", str(tmp_path / "report")]
+    process = subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env={**os.environ, "TMPDIR": str(temporary)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        # A worker of the first job is at work.
+        until(lambda: any(temporary.glob("*/*/run/state/worker-0.json")), 90, "no worker came to work")
+        os.kill(process.pid, signal.SIGINT)
+        _, said = process.communicate(timeout=40)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+    assert process.returncode == 130
+    assert "stopped: nothing was written, all runs have ended" in said
+    assert not any(temporary.iterdir())
+    assert not (tmp_path / "report").exists()

@@ -1,0 +1,74 @@
+"""`tfdist selftest`: shows that several devices and workers of this machine give the numbers of one device."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from typing import Any
+
+import click
+
+from tfdist.cli import common_options as shared
+from tfdist.cli.verb import Verb
+
+
+@click.command(cls=Verb)
+@shared.devices
+@click.option(
+    "--logical-devices",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Split each GPU, or the CPU; 2 where there is one device, else no split.",
+)
+@click.option(
+    "--nproc", type=click.IntRange(min=1), metavar="N", help="Workers; one on each GPU, on the CPU 2, unless given."
+)
+@click.option("--only", multiple=True, metavar="ROW", help="Run this row alone; repeatable.")
+@click.option(
+    "-o", "--output", metavar="DIR", help="Where the reports go: a new directory, by default selftest-HOST-DATE."
+)
+@shared.as_json("Print the report as JSON in place of the table.")
+@shared.seconds("--timeout", 1800, "How long all of it may take.")
+@click.option("--verbose", is_flag=True, help="Show what the runs say, and tracebacks.")
+@click.pass_context
+def selftest(ctx: click.Context, /, output: str | None, as_json: bool, **options: Any) -> None:
+    """Shows that several devices and workers of this machine give the numbers of one device.
+
+    Trains small models with the features of Keras on one device, on all devices and on one worker a device, and
+    compares them step by step; kills and resumes a training; checks copies between devices to the bit; takes the times
+    of a step. On machines without a GPU all of it runs on the CPU. Writes report.md, to read, and report.json, to send.
+    Exits with 0 when all is the same, with 6 when something differs, with 4 when a run failed.
+    """
+    # Imported here: NumPy takes longer to load than `tfdist --help` may take.
+    from tfdist.selftest.reports.report_folder import ReportFolder
+    from tfdist.selftest.reports.selftest_table import TableLines, closing, opening
+    from tfdist.selftest.selftest import Listener, run_selftest
+    from tfdist.selftest.selftest_spec import SelftestSpec
+    from tfdist.verify.interruption import Interrupted
+
+    folder = ReportFolder.chosen(output, socket.gethostname(), time.time())
+    spec = SelftestSpec(**options)
+    lines = TableLines(spec.rows)
+
+    def show(*texts: str) -> None:
+        # Where JSON is printed, the table is progress.
+        for text in texts:
+            click.echo(text, err=as_json)
+
+    listener = Listener(
+        tell=lambda line: click.echo(line, err=True),
+        begin=lambda machine, layouts: show(opening(machine, layouts), lines.head()),
+        result=lambda result: show(*lines.lines(result)),
+    )
+    try:
+        report = run_selftest(spec, listener)
+    except Interrupted as interrupted:
+        click.echo("stopped: nothing was written, all runs have ended", err=True)
+        ctx.exit(interrupted.code)
+    markdown, document = folder.write(report)
+    show("", closing(report))
+    if as_json:
+        click.echo(json.dumps(report.to_json(), indent=2))
+    click.echo(f"report: {markdown}; the file to send: {document}", err=as_json)
+    ctx.exit(report.code)

@@ -1,0 +1,15 @@
+"""Selftest: shows an owner of any machine that the promise holds there. `selftest` calls the others, in this order.
+
+    rows, selftest_spec   what can be tried, and the options
+    layouts               one device, all devices, one worker a device
+    row_jobs, deadline    jobs that run rows, each as far as it comes, and the end of all when the time is up
+    matrix/, row_log      the rows themselves, in the workers, and their notes for the launcher
+    row_comparison        what verify makes of the recordings
+    killed_row            what verify makes of a training that is killed
+    copy_judgement        whether copies arrive, and a way around those that do not
+    row_results           what came of each row
+    reports/              the machine, the table, and the files
+
+A floor of its own, above the two that it puts together and that do not know each other: `verify` runs trainings,
+compares and judges, `doctor` tells of the machine. The rows are in the package, as owners of machines have no tests.
+"""

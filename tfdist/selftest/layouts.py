@@ -1,0 +1,96 @@
+"""Layouts: on which devices and workers the rows run, as far as this machine has them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tfdist.errors import UsageError
+from tfdist.text import format_count
+
+_ON_A_SINGLE_DEVICE = 2
+"""Parts into which the CPU, or the one GPU, is split."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where a row runs.
+
+    Attributes:
+        label: Its name in tables.
+        workers: Processes.
+        replicas: Replicas of all of them.
+        gpus: The GPUs, by TensorFlow's index; None for the CPU.
+        logical: Parts into which each GPU, or the CPU, is split; None for no split.
+    """
+
+    label: str
+    workers: int
+    replicas: int
+    gpus: tuple[int, ...] | None = None
+    logical: int | None = None
+
+
+@dataclass(frozen=True)
+class Layouts:
+    """All layouts of a selftest.
+
+    Attributes:
+        one: One device, with which the others are compared.
+        others: All devices in one process, and one worker a device.
+        missing: Label -> why there is no such layout.
+    """
+
+    one: Layout
+    others: tuple[Layout, ...]
+    missing: tuple[tuple[str, str], ...] = ()
+
+
+def layouts(seen: int, devices: tuple[int, ...] | None, logical: int | None, nproc: int | None) -> Layouts:
+    """The layouts of this machine.
+
+    Args:
+        seen: GPUs that TensorFlow sees.
+        devices: The GPUs to use; None for all.
+        logical: Parts into which each of them, or the CPU, is split; None for 2 where there is one device, else for
+            no split.
+        nproc: Workers; None for one on each GPU, and 2 on the CPU.
+
+    Raises:
+        UsageError: A GPU is not there, there are fewer than workers, or nothing to compare.
+    """
+    missing = [gpu for gpu in devices or () if gpu >= seen]
+    if missing:
+        raise UsageError(
+            f"--devices names GPU {missing[0]}, and TensorFlow sees {seen} GPU(s) here. Expected numbers below {seen}, "
+            f"or no --devices. Received: --devices {','.join(map(str, devices or ()))}"
+        )
+    gpus = tuple(range(seen)) if devices is None else devices
+    if logical == 1 and len(gpus) < 2:
+        raise UsageError(
+            "One device is what several are compared with. Expected --logical-devices 2 or more, or several GPUs. "
+            "Received: --logical-devices 1"
+        )
+    if not gpus:
+        return Layouts(Layout("1 device", 1, 1), _on_cpu(logical or _ON_A_SINGLE_DEVICE, nproc or 2))
+    if nproc is not None and nproc > len(gpus):
+        raise UsageError(
+            f"Each worker needs a GPU, and there are {len(gpus)}. Expected --nproc up to {len(gpus)}. "
+            f"Received: --nproc {nproc}"
+        )
+    parts = logical or (_ON_A_SINGLE_DEVICE if len(gpus) == 1 else 1)
+    replicas = parts * len(gpus)
+    together = Layout(_label(replicas, parts), 1, replicas, gpus, parts if parts > 1 else None)
+    one = Layout("1 device", 1, 1, gpus[:1])
+    if len(gpus) == 1:
+        return Layouts(one, (together,), (("workers", "each worker needs a GPU of its own, and there is 1."),))
+    workers = nproc or len(gpus)
+    return Layouts(one, (together, Layout(format_count(workers, "worker"), workers, workers, gpus[:workers])))
+
+
+def _on_cpu(parts: int, workers: int) -> tuple[Layout, ...]:
+    together = Layout(_label(parts, parts), 1, parts, logical=parts)
+    return together, Layout(format_count(workers, "worker"), workers, workers)
+
+
+def _label(replicas: int, parts: int) -> str:
+    return format_count(replicas, "logical device" if parts > 1 else "device")

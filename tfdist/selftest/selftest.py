@@ -1,0 +1,182 @@
+"""The selftest: looks at the machine, runs the rows on one device and in every layout, and reports."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tfdist.launch.signals import Signals
+from tfdist.selftest.copy_judgement import Way, find_way, judge_copies
+from tfdist.selftest.deadline import Deadline
+from tfdist.selftest.killed_row import run_killed
+from tfdist.selftest.layouts import Layout, Layouts, layouts
+from tfdist.selftest.reports.machine_report import MachineReport, look
+from tfdist.selftest.reports.selftest_report import SelftestReport
+from tfdist.selftest.reports.speed_table import step_times
+from tfdist.selftest.row_comparison import compare_row, part_of
+from tfdist.selftest.row_jobs import RowJobs, RowRun, TimeUp
+from tfdist.selftest.row_results import RowResult, failed
+from tfdist.selftest.rows import Row, RowKind
+from tfdist.selftest.selftest_spec import SelftestSpec
+from tfdist.text import format_count
+from tfdist.verify.replicas.comparison_results import ComparisonVerdict
+from tfdist.verify.work_folder import open_folder
+
+_LOOK_SECONDS = 120.0
+_RECORDED = (RowKind.COMPARED, RowKind.LOADED)
+_LOADING = "loading"
+"""The row that loads what another one has saved, and trains further, as that one does in its second `fit`."""
+_FURTHER = range(1, 2)
+
+
+@dataclass(frozen=True)
+class Listener:
+    """Who is told while a selftest runs.
+
+    Attributes:
+        tell: Called with progress messages.
+        begin: Called with the machine and the layouts, before the first row.
+        result: Called with each result.
+    """
+
+    tell: Callable[[str], None] = lambda line: None
+    begin: Callable[[MachineReport, Layouts], None] = lambda machine, found: None
+    result: Callable[[RowResult], None] = lambda result: None
+
+
+def run_selftest(spec: SelftestSpec, listener: Listener) -> SelftestReport:
+    """Runs the rows that were asked for, and compares.
+
+    Args:
+        spec: The options.
+        listener: Is told of progress.
+
+    Raises:
+        UsageError: A GPU that was asked for is not there, or there are fewer than workers.
+        WorkerFailedError: TensorFlow does not work here.
+        Interrupted: A signal came.
+    """
+    began = time.time()
+    with Signals() as signals, open_folder(None) as folder, Deadline(spec.timeout) as deadline:
+        listener.tell("looking at this machine")
+        machine = look(began, min(_LOOK_SECONDS, spec.timeout))
+        found = layouts(len(machine.tensorflow.gpus), spec.devices, spec.logical_devices, spec.nproc)
+        listener.begin(machine, found)
+        jobs = RowJobs(spec, folder.path, signals, deadline)
+        test = _Selftest(spec, found, jobs, listener)
+        try:
+            test.run()
+        except TimeUp:
+            test.fail_rest(f"not run: the {spec.timeout:g} s of --timeout are over")
+        return SelftestReport(machine, tuple(test.results), step_times(test.times), found.missing, time.time() - began)
+
+
+@dataclass
+class _Selftest:
+    spec: SelftestSpec
+    found: Layouts
+    jobs: RowJobs
+    listener: Listener
+    results: list[RowResult] = field(default_factory=list)
+    times: list[tuple[str, int, Mapping[str, Any]]] = field(default_factory=list)
+
+    def run(self) -> None:
+        """Runs all rows. Raises `TimeUp` and `Interrupted`."""
+        self._recorded()
+        for row in self._rows(RowKind.RESUMED):
+            for layout in self.found.others:
+                self._tell([row], layout)
+                begin = time.monotonic()
+                result = run_killed(row, layout, self.jobs)
+                self._add(replace(result, seconds=time.monotonic() - begin))
+        self._measured()
+
+    def fail_rest(self, reason: str) -> None:
+        """Fails the rows that have no result yet."""
+        known = {(result.row, result.layout) for result in self.results}
+        for layout in self.found.others:
+            for row in self.spec.chosen:
+                if (row, layout) not in known:
+                    self._add(failed(row, layout, reason))
+
+    def _rows(self, *kinds: RowKind) -> list[Row]:
+        return [row for row in self.spec.chosen if row.kind in kinds]
+
+    def _recorded(self) -> None:
+        rows = self._rows(*_RECORDED)
+        if not rows:
+            return
+        one = self._run(rows, self.found.one, recorded=True)
+        again = self._run(rows, self.found.one, recorded=True, perturbed=True)
+        for layout in self.found.others:
+            runs = self._run(rows, layout, recorded=True)
+            for row in rows:
+                result = compare_row(row, layout, one[row.name], again[row.name], runs[row.name])
+                if row.kind is RowKind.LOADED and result.verdict is ComparisonVerdict.PASSED:
+                    result = self._loaded(row, result, one[row.name], again[row.name], runs[row.name].saved)
+                self._add(result)
+
+    def _loaded(self, row: Row, result: RowResult, one: RowRun, again: RowRun, saved: str) -> RowResult:
+        """The result of what the layout has saved, loaded on one device; the worse one of both."""
+        loaded = self.jobs.run([_LOADING], self.found.one, recorded=True, saved=saved)[_LOADING]
+        on_one = compare_row(row, result.layout, part_of(one, _FURTHER), part_of(again, _FURTHER), loaded)
+        seconds = result.seconds + on_one.seconds
+        if on_one.verdict is ComparisonVerdict.PASSED:
+            return replace(result, seconds=seconds)
+        return replace(on_one, seconds=seconds, where=f"loaded on 1 device: {on_one.where}")
+
+    def _measured(self) -> None:
+        rows = self._rows(RowKind.MEASURED)
+        for layout in (self.found.one, *self.found.others) if rows else ():
+            # One device has nothing to copy to.
+            own = [row for row in rows if layout is not self.found.one or row.name != "copies"]
+            runs = self._run(own, layout) if own else {}
+            for row in own:
+                self._add_measured(row, layout, runs[row.name])
+        self._find_way_around()
+
+    def _add_measured(self, row: Row, layout: Layout, run: RowRun) -> None:
+        if row.name == "copies":
+            self._add(judge_copies(row, layout, run))
+            return
+        if not run.problem:
+            self.times.append((layout.label, layout.replicas, run.found[0]))
+        if run.problem and layout is self.found.one:
+            self.listener.tell(f"{row.name} on {layout.label}: {run.problem}")
+        elif run.problem:
+            self._add(failed(row, layout, run.problem, run.detail, run.seconds))
+        elif layout is not self.found.one:
+            self._add(RowResult(row, layout, ComparisonVerdict.PASSED, where="times below", seconds=run.seconds))
+
+    def _find_way_around(self) -> None:
+        """Adds to the results of broken copies between GPUs what works instead."""
+        copied = {result.layout: result for result in self.results if result.row.name == "copies"}
+        broken = [result for result in copied.values() if result.verdict is not ComparisonVerdict.PASSED]
+        workers = next((layout for layout in copied if layout.workers > 1 and layout.gpus), None)
+        if not broken or workers is None:
+            return
+
+        def attempt(way: Way) -> RowRun:
+            self.listener.tell(f"copies on {workers.label} with {way.words}")
+            options: dict[str, Any] = {"communication": way.communication, "variables": dict(way.variables)}
+            return self.jobs.run(["copies"], workers, **options)["copies"]
+
+        works = find_way(broken[0].row, workers, copied[workers], attempt)
+        self.listener.tell(works)
+        for result in broken:
+            place = self.results.index(result)
+            self.results[place] = replace(result, reason=f"{result.reason} {works}".strip())
+
+    def _run(self, rows: Sequence[Row], layout: Layout, **options: Any) -> dict[str, RowRun]:
+        self._tell(rows, layout, " again, from weights a rounding error away" if options.get("perturbed") else "")
+        return self.jobs.run([row.name for row in rows], layout, **options)
+
+    def _tell(self, rows: Sequence[Row], layout: Layout, more: str = "") -> None:
+        what = rows[0].name if len(rows) == 1 else format_count(len(rows), "row")
+        self.listener.tell(f"running {what} on {layout.label}{more}")
+
+    def _add(self, result: RowResult) -> None:
+        self.results.append(result)
+        self.listener.result(result)
