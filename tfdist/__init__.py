@@ -33,8 +33,7 @@ if TYPE_CHECKING:
         WorkerFailedError,
     )
     from tfdist.keras_repairs.callbacks.callback_placement import on_chief, on_every_worker
-    from tfdist.keras_repairs.forward.gathered_metrics import gathered
-    from tfdist.keras_repairs.forward.losses import summed
+    from tfdist.keras_repairs.coupling.declaring import averaged, gathered, summed
     from tfdist.keras_repairs.loop.predictions import predictions_on_chief
     from tfdist.training.api import (
         all_gather,
@@ -64,6 +63,7 @@ __all__ = [
     "WorkerFailedError",
     "all_gather",
     "all_reduce",
+    "averaged",
     "barrier",
     "broadcast",
     "callbacks",
@@ -85,12 +85,13 @@ __all__ = [
 _MODULES = {
     "Cluster": "cluster.cluster_spec",
     "RunConfig": "config",
-    "gathered": "keras_repairs.forward.gathered_metrics",
+    "averaged": "keras_repairs.coupling.declaring",
+    "gathered": "keras_repairs.coupling.declaring",
     "load_config": "config",
     "on_chief": "keras_repairs.callbacks.callback_placement",
     "on_every_worker": "keras_repairs.callbacks.callback_placement",
     "predictions_on_chief": "keras_repairs.loop.predictions",
-    "summed": "keras_repairs.forward.losses",
+    "summed": "keras_repairs.coupling.declaring",
     "tf_config": "cluster.tf_config",
 }
 

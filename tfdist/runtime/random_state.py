@@ -7,6 +7,7 @@ inside of compiled functions (`tf.random.uniform` in a layer) cannot be read.
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Iterator
 from typing import Any
@@ -51,6 +52,19 @@ def write(states: NDArray[np.uint32], strategy: tf.distribute.Strategy) -> None:
     words = row[-_GENERATOR_SIZE:]
     if words.any():
         tf.random.get_global_generator().state.assign(words.view(np.int64))
+
+
+@contextlib.contextmanager
+def kept() -> Iterator[None]:
+    """Restores what the code inside draws from the generators of Python and NumPy, and the seeds of TensorFlow's."""
+    numpys = np.random.get_state()
+    others = [(generator, generator.getstate()) for generator in _python_generators() if generator is not None]
+    try:
+        yield
+    finally:
+        np.random.set_state(numpys)
+        for generator, state in others:
+            generator.setstate(state)
 
 
 def _python_generators() -> tuple[Any, ...]:

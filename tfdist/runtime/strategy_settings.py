@@ -21,11 +21,13 @@ class StrategySettings:
         compression: The dtype in which gradients are sent, bfloat16 or float16; None for their own.
         meter: Counts samples and waiting time of the training steps; None where nobody reads them.
         ring: Sums tensors over the workers; None for TensorFlow's own collectives.
+        gather: Whether losses and layers that need the samples of all replicas get them without being asked to.
     """
 
     compression: tf.DType | None = None
     meter: StepMeter | None = None
     ring: Ring | None = None
+    gather: bool = True
 
 
 _settings: WeakKeyDictionary[tf.distribute.Strategy, StrategySettings] = WeakKeyDictionary()

@@ -33,16 +33,25 @@ def collective_inside(layer: Any) -> UnsupportedError:
 
 def _check_losses(model: Any) -> None:
     for loss in keras.tree.flatten(getattr(model, "loss", None)):
-        if isinstance(loss, keras.losses.Loss) and type(loss).__call__ is not keras.losses.Loss.__call__:
+        if isinstance(loss, keras.losses.Loss) and _hides_its_divisor(loss):
             raise UnsupportedError(
                 f"The loss {loss.name!r} ({type(loss).__qualname__}) defines __call__() itself, and tfdist cannot see "
-                "what it divides by. Define call() instead, which returns one value a sample, " + _ONE_DEVICE
+                "what it divides by. Define call() instead, which returns one value a sample, or put "
+                "tfdist.gathered(loss) in its place, " + _ONE_DEVICE
             )
         if isinstance(loss, keras.losses.Loss) and loss.reduction in (None, "none"):
             raise UnsupportedError(
                 f"The loss {loss.name!r} has reduction={loss.reduction!r}, so what Keras adds up depends on the number "
                 "of replicas. Expected 'sum_over_batch_size', 'mean_with_sample_weight' or 'sum', " + _ONE_DEVICE
             )
+
+
+def _hides_its_divisor(loss: Any) -> bool:
+    """Whether a loss object reduces its values itself. One that is gathered is called as on one device."""
+    declared = getattr(loss, "declared", None)
+    if declared is not None:
+        return declared.value != "gathered" and _hides_its_divisor(loss.loss)
+    return type(loss).__call__ is not keras.losses.Loss.__call__
 
 
 def _check_compilation(model: Any) -> None:

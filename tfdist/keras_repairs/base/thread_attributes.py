@@ -36,6 +36,18 @@ def call_for_each_replica(original: Function) -> Function:
     return repaired
 
 
+def inherited(function: Function) -> Function:
+    """`function`, to be called once in another thread, with what Keras keeps for this one; what it sets stays there."""
+    given = [_copied(attributes) for attributes in _of_this_thread()]
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        for own, attributes in zip(_of_this_thread(), given, strict=True):
+            own.update(attributes)
+        return function(*args, **kwargs)
+
+    return run
+
+
 class _Handover:
     """The attributes of the calling thread, on their way to the replicas and back; made in the calling thread."""
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import keras
 
-from tfdist.errors import UsageError
 from tfdist.keras_repairs.base.replica_step import is_one_of_several
 from tfdist.keras_repairs.forward.metrics import declare_gathered
 from tfdist.keras_repairs.forward.whole_metrics import make_whole, update_whole
@@ -58,29 +56,3 @@ class GatheredMetric(keras.metrics.Metric):
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> GatheredMetric:
         return cls(**{**config, "metric": keras.saving.deserialize_keras_object(config["metric"])})
-
-
-def gathered(metric: keras.metrics.Metric | Callable[..., Any]) -> GatheredMetric:
-    """Declares that `metric` is no sum over samples: it is computed on predictions gathered from all replicas.
-
-    Exact for any metric, at the price of sending labels and predictions of each batch to every replica. On one replica
-    it changes nothing. `compile(metrics=[tfdist.gathered(LargestError())])`.
-
-    Args:
-        metric: A Keras metric, or a function `(y_true, y_pred)` of which Keras takes the mean over the batches (or
-            over the samples, when it returns one value a sample).
-
-    Returns:
-        A Keras metric of the same name.
-
-    Raises:
-        UsageError: `metric` is neither.
-    """
-    if isinstance(metric, keras.metrics.Metric):
-        return GatheredMetric(metric)
-    if isinstance(metric, type) or not callable(metric):
-        raise UsageError(
-            "tfdist.gathered(...) takes a keras.metrics.Metric or a function (y_true, y_pred). "
-            f"Received: {metric!r}. Give an instance, such as keras.metrics.AUC() for 'auc'."
-        )
-    return GatheredMetric(keras.metrics.MeanMetricWrapper(metric, name=getattr(metric, "__name__", None)))

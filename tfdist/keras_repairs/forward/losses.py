@@ -21,7 +21,6 @@ import tensorflow as tf
 from keras import ops
 from keras.src.losses import loss as loss_module
 
-from tfdist.errors import UsageError
 from tfdist.keras_repairs.base.context_variables import setting
 from tfdist.keras_repairs.base.replica_step import (
     alone,
@@ -32,7 +31,9 @@ from tfdist.keras_repairs.base.replica_step import (
     this_step,
 )
 from tfdist.keras_repairs.base.warn_once import warn_once
-from tfdist.keras_repairs.coupling.coupled_losses import couples_rows
+from tfdist.keras_repairs.coupling.declarations import DeclaredLoss
+from tfdist.keras_repairs.coupling.loss_treatment import Treatment, is_of_keras, treatment_of
+from tfdist.keras_repairs.coupling.part_comparison import Kind
 from tfdist.keras_repairs.coupling.whole_batch import whole_batch_for_rows, whole_batch_for_scalar
 
 Function = Callable[..., Any]
@@ -40,19 +41,29 @@ Function = Callable[..., Any]
 _depth: contextvars.ContextVar[int | None] = contextvars.ContextVar("tfdist_loss_depth", default=None)
 """How many losses are being called within one another, from those given to `compile` on; None outside of them."""
 
+_treatment: contextvars.ContextVar[Treatment | None] = contextvars.ContextVar("tfdist_loss_treatment", default=None)
+"""How the values of the loss being called count."""
+
 _per_sample: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_loss_per_sample", default=False)
 
 
 def call(original: Function) -> Function:
-    """Repairs `keras.losses.Loss.__call__`: notes whether the values will be one a sample, which needs no counting."""
+    """Repairs `keras.losses.Loss.__call__`: finds out how replicas can share the loss out, or else gathers."""
 
     def repaired(self: Any, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
-        step, depth = current_step(), _depth.get()
-        counts = step is not None and not step.users and _is_of_keras(self)
-        with setting(_per_sample, counts), setting(_depth, None if depth is None else depth + 1):
-            if is_one_of_several() and couples_rows(self, y_pred):
-                return _of_global_batch(functools.partial(original, self), self, y_true, y_pred, sample_weight)
+        if not is_one_of_several():
             return original(self, y_true, y_pred, sample_weight)
+        step, depth, treatment = current_step(), _depth.get(), treatment_of(self, y_true, y_pred)
+        counts = step is not None and not step.users and is_of_keras(self)
+        with (
+            setting(_per_sample, counts),
+            setting(_depth, None if depth is None else depth + 1),
+            setting(_treatment, treatment),
+        ):
+            if not treatment.gathers:
+                return original(self, y_true, y_pred, sample_weight)
+            compute = self.loss if isinstance(self, DeclaredLoss) else functools.partial(original, self)
+            return _of_global_batch(compute, self, y_true, y_pred, sample_weight)
 
     return repaired
 
@@ -99,13 +110,14 @@ def reduce_weighted_values(original: Function) -> Function:
                 if is_scalar
                 else _summand(values, sample_weight, mask, reduction)
             )
+        treatment = _treatment.get() or Treatment()
         if is_scalar:
             summand = _summand_of_scalar(values, sample_weight, mask, reduction)
-        elif step.may_be_of_samples(values.shape):
+        elif treatment.kind is Kind.ROWS if treatment.is_known else step.may_be_of_samples(values.shape):
             summand = _summand(values, sample_weight, mask, reduction)
         else:
-            value = original(values, sample_weight, mask, reduction, dtype)
-            summand = scalar_summand(value, "a loss function that returns values which are not one a sample")
+            # One value a column, say.
+            summand = _summand_as(treatment.kind, original(values, sample_weight, mask, reduction, dtype))
         return step.worth(summand, is_term=is_term)
 
     return repaired
@@ -113,11 +125,17 @@ def reduce_weighted_values(original: Function) -> Function:
 
 def _summand_of_scalar(value: tf.Tensor, sample_weight: Any, mask: Any, reduction: str | None) -> tf.Tensor:
     """Keras multiplies a scalar by each weight, and reduces that: the scalar times what the reduced weights are."""
-    summand = scalar_summand(value, "a loss function that returns a scalar")
+    summand = _summand_as((_treatment.get() or Treatment()).kind, value)
     if sample_weight is None:
         return summand
     weight = ops.convert_to_tensor(sample_weight, dtype=value.dtype)
     return summand * sum_over_replicas(_summand(ops.ones_like(weight), weight, mask, reduction))
+
+
+def _summand_as(kind: Kind, value: tf.Tensor) -> tf.Tensor:
+    """What a mean or a sum over this replica's samples adds to that over the global batch."""
+    step = this_step()
+    return step.of_samples(value) if kind is Kind.SUM else step.summand_of_mean(value)
 
 
 def _summand(values: tf.Tensor, sample_weight: Any, mask: Any, reduction: str | None) -> tf.Tensor:
@@ -161,34 +179,6 @@ def scalar_summand(value: tf.Tensor, what: str) -> tf.Tensor:
         "give the numbers of one."
     )
     return this_step().summand_of_mean(value)
-
-
-def summed(value: Any) -> tf.Tensor:
-    """Declares that `value` is a sum over samples, where tfdist would take it for a mean.
-
-    For what a layer gives to `add_loss`, and for losses in your own `train_step`, `test_step` or `compute_loss`:
-    `self.add_loss(tfdist.summed(keras.ops.sum(x)))`. On one replica it changes nothing.
-
-    Args:
-        value: A scalar, the sum over this replica's samples.
-
-    Returns:
-        A scalar of the same dtype whose mean over the replicas, weighted by their samples, is the sum over all.
-
-    Raises:
-        UsageError: `value` is no scalar.
-    """
-    value = tf.convert_to_tensor(value)
-    if value.shape.rank != 0:
-        raise UsageError(
-            f"tfdist.summed takes a scalar, a sum over samples. Received: a tensor of shape {tuple(value.shape)}. Sum "
-            "it first."
-        )
-    step = current_step()
-    if step is None:
-        return value
-    scale = tf.math.divide_no_nan(tf.cast(step.total, value.dtype), tf.cast(step.samples, value.dtype))
-    return step.of_samples(value) * scale
 
 
 def additional_loss(loss: Any) -> tf.Tensor:
@@ -239,12 +229,6 @@ def unless_whole(original: Function) -> Function:
         return original(value) if is_one_of_several() and current_step() is None else value
 
     return repaired
-
-
-def _is_of_keras(loss: Any) -> bool:
-    """Whether a loss and the function that it wraps are Keras's, whose values are one a target."""
-    parts = [type(loss), getattr(loss, "fn", type(loss))]
-    return all(getattr(part, "__module__", "").startswith("keras.src.") for part in parts)
 
 
 def _as(dtype: Any, tensor: Any) -> Any:

@@ -23,6 +23,7 @@ from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.base.context_variables import setting
 from tfdist.keras_repairs.base.replica_step import current_step, is_one_of_several, replica_count
+from tfdist.keras_repairs.coupling.declarations import Declared, declared_of
 from tfdist.keras_repairs.forward.metric_additivity import Merge, Verdict, part_on_trial, try_out
 from tfdist.keras_repairs.forward.whole_metrics import make_whole, update_whole
 
@@ -82,9 +83,11 @@ def watch_updates(original: Function) -> Function:
     return repaired
 
 
-def declare_gathered(metric: keras.metrics.Metric) -> None:
+def declare_gathered(metric: keras.metrics.Metric) -> Verdict:
     """Spares a metric the trial: it is updated with the rows of all replicas."""
-    _attach(metric, Verdict(Merge.GATHERED, reason="was declared to be no sum over samples"))
+    verdict = Verdict(Merge.GATHERED, reason="was declared to be no sum over samples")
+    _attach(metric, verdict)
+    return verdict
 
 
 def _is_of_users(kind: type[keras.metrics.Metric]) -> bool:
@@ -155,6 +158,9 @@ def _holds(verdict: Verdict, arguments: Any) -> bool:
 
 def _decide(metric: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Verdict:
     """Tries a metric out, and says so where it is to be gathered."""
+    if declared_of(getattr(metric, "_fn", None)) is Declared.GATHERED:
+        make_whole(metric)
+        return declare_gathered(metric)
     verdict = try_out(metric, args, kwargs)
     is_hand_written = current_step() is None and not symbolic_scope.in_symbolic_scope()
     if verdict.merge is Merge.MEANS and is_hand_written:

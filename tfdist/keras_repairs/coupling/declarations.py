@@ -1,0 +1,93 @@
+"""What the user declares of a loss, a function or a layer: gathered, a mean over the samples, or a sum over them."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from typing import Any
+
+import keras
+
+from tfdist.keras_repairs.base.replica_step import alone, is_one_of_several
+from tfdist.keras_repairs.coupling.whole_batch import whole_batch_for_rows
+
+
+class Declared(enum.Enum):
+    """What is declared of the result for a batch."""
+
+    GATHERED = "gathered"
+    AVERAGED = "averaged"
+    SUMMED = "summed"
+
+
+@keras.saving.register_keras_serializable(package="tfdist")
+class DeclaredLoss(keras.losses.Loss):
+    """A loss object and what is declared of it; on one replica the loss itself.
+
+    Args:
+        loss: Any loss.
+        declared: A `Declared`, or its value.
+    """
+
+    def __init__(self, loss: keras.losses.Loss, declared: Declared | str) -> None:
+        super().__init__(name=loss.name, reduction=loss.reduction, dtype=loss.dtype)
+        self.loss = loss
+        self.declared = Declared(declared)
+
+    def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+        if not is_one_of_several():
+            return self.loss(y_true, y_pred, sample_weight)
+        return super().__call__(y_true, y_pred, sample_weight)
+
+    def call(self, y_true: Any, y_pred: Any) -> Any:
+        return self.loss.call(y_true, y_pred)
+
+    def get_config(self) -> dict[str, Any]:
+        return {"loss": keras.saving.serialize_keras_object(self.loss), "declared": self.declared.value}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> DeclaredLoss:
+        return cls(**{**config, "loss": keras.saving.deserialize_keras_object(config["loss"])})
+
+
+@keras.saving.register_keras_serializable(package="tfdist")
+class DeclaredFunction:
+    """A function of tensors and what is declared of it.
+
+    One that is gathered takes the rows of all replicas wherever it is called, and each replica gets its own rows of the
+    outputs that have rows; as a loss or a metric it is handled there.
+
+    Args:
+        function: Any function of tensors.
+        declared: A `Declared`, or its value.
+    """
+
+    def __init__(self, function: Callable[..., Any], declared: Declared | str) -> None:
+        self.function = function
+        self.declared = Declared(declared)
+        self.name = getattr(function, "__name__", type(function).__name__)
+        self.__name__ = self.name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self.declared is not Declared.GATHERED or not is_one_of_several():
+            return self.function(*args, **kwargs)
+        batch = whole_batch_for_rows((args, kwargs))
+        args, kwargs = batch.values
+        with alone():
+            outputs = self.function(*args, **kwargs)
+        return batch.own_rows(outputs)
+
+    def get_config(self) -> dict[str, Any]:
+        return {"function": keras.saving.serialize_keras_object(self.function), "declared": self.declared.value}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> DeclaredFunction:
+        return cls(**{**config, "function": keras.saving.deserialize_keras_object(config["function"])})
+
+
+def declared_of(loss: Any) -> Declared | None:
+    """What is declared of a loss object, or of the function that it calls."""
+    for part in (loss, getattr(loss, "fn", None)):
+        if isinstance(part, DeclaredLoss | DeclaredFunction):
+            return part.declared
+    return None

@@ -1,0 +1,110 @@
+"""`tfdist.gathered`, `tfdist.averaged` and `tfdist.summed`: the user says what tfdist would have to find out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tfdist.errors import UsageError
+from tfdist.keras_repairs.base.replica_step import current_step
+from tfdist.keras_repairs.coupling.declarations import Declared, DeclaredFunction, DeclaredLoss
+from tfdist.keras_repairs.forward.gathered_metrics import GatheredMetric
+
+
+def gathered(what: Any) -> Any:
+    """Declares that the result for a sample depends on the other samples of its batch, which other replicas hold.
+
+    Every replica then computes it on the rows of all replicas, as one device would, and gradients flow back to the
+    replicas that the rows are of. Exact for anything, at the price of sending what it takes to every replica. On one
+    replica it changes nothing.
+
+    Args:
+        what: A Keras loss or metric, for `compile` or a step of your own; or a function of tensors, which `compile`
+            takes for a loss `(y_true, y_pred)` or a metric, and which may be called anywhere in a model or a step:
+            `tfdist.gathered(function)(tensors)`. Tensors whose first dimension is the samples are gathered, and each
+            replica gets its own rows of outputs that have rows; other outputs are the same on every replica.
+
+    Returns:
+        A loss, a metric or a function of the same name, which is saved and loaded with the model.
+
+    Raises:
+        UsageError: `what` is none of these.
+    """
+    if isinstance(what, keras.metrics.Metric):
+        return GatheredMetric(what)
+    return _declared(what, Declared.GATHERED, "a keras.metrics.Metric, a keras.losses.Loss or a function of tensors")
+
+
+def averaged(what: Any) -> Any:
+    """Declares that a value is a mean over the samples of a batch, where tfdist would find it out or take it for one.
+
+    It is not tried out, nor gathered. On one replica it changes nothing.
+
+    Args:
+        what: A loss or a loss function, for `compile`; or a scalar in a layer's `add_loss` or a step of your own, the
+            mean over this replica's samples.
+
+    Returns:
+        A loss, a function or a scalar of the same kind.
+
+    Raises:
+        UsageError: `what` is a tensor that is no scalar, or none of these.
+    """
+    return _scalar(what, "averaged") if _is_value(what) else _declared(what, Declared.AVERAGED, _LOSS)
+
+
+def summed(what: Any) -> Any:
+    """Declares that a value is a sum over the samples of a batch.
+
+    For what a layer gives to `add_loss`, and for losses in your own `train_step`, `test_step` or `compute_loss`:
+    `self.add_loss(tfdist.summed(keras.ops.sum(x)))`; or for a loss of `compile`, which is then not tried out. On one
+    replica it changes nothing.
+
+    Args:
+        what: A scalar, the sum over this replica's samples; or a loss or a loss function, for `compile`.
+
+    Returns:
+        A scalar of the same dtype whose mean over the replicas, weighted by their samples, is the sum over all; or a
+        loss or a function.
+
+    Raises:
+        UsageError: `what` is a tensor that is no scalar, or none of these.
+    """
+    if not _is_value(what):
+        return _declared(what, Declared.SUMMED, _LOSS)
+    value, step = _scalar(what, "summed"), current_step()
+    if step is None:
+        return value
+    scale = tf.math.divide_no_nan(tf.cast(step.total, value.dtype), tf.cast(step.samples, value.dtype))
+    return step.of_samples(value) * scale
+
+
+_LOSS = "a scalar, a keras.losses.Loss or a loss function (y_true, y_pred)"
+
+
+def _is_value(what: Any) -> bool:
+    return keras.ops.is_tensor(what) or isinstance(what, int | float | keras.Variable | tf.Variable)
+
+
+def _scalar(what: Any, name: str) -> tf.Tensor:
+    value = tf.convert_to_tensor(what)
+    if value.shape.rank != 0:
+        raise UsageError(
+            f"tfdist.{name} takes a scalar over the samples, or a loss. Received: a tensor of shape "
+            f"{tuple(value.shape)}. Reduce it first."
+        )
+    return value
+
+
+def _declared(what: Any, declared: Declared, expected: str) -> Callable[..., Any]:
+    if isinstance(what, keras.losses.Loss):
+        return DeclaredLoss(what, declared)
+    if isinstance(what, type) or not callable(what):
+        raise UsageError(
+            f"tfdist.{declared.value}(...) takes {expected}. Received: {what!r}. Give an instance, such as "
+            "keras.metrics.AUC() for 'auc' and keras.losses.Dice() for 'dice'."
+        )
+    return DeclaredFunction(what, declared)

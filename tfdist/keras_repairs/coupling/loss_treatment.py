@@ -1,0 +1,114 @@
+"""How replicas share out a loss: as values of single samples, a mean or a sum; or else gathered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tfdist.errors import UnsupportedError
+from tfdist.keras_repairs.base.attached_value import AttachedValue
+from tfdist.keras_repairs.base.replica_step import current_step
+from tfdist.keras_repairs.base.warn_once import say_once, warn_once
+from tfdist.keras_repairs.coupling.coupled_losses import couples_rows
+from tfdist.keras_repairs.coupling.declarations import Declared, declared_of
+from tfdist.keras_repairs.coupling.loss_trial import Verdict, try_out
+from tfdist.keras_repairs.coupling.part_comparison import Kind
+from tfdist.runtime.strategy_settings import settings_of
+
+_VERDICTS: AttachedValue[dict[str, Verdict]] = AttachedValue("loss_verdicts")
+"""What trials of a loss have shown, by the shapes and dtypes that it was called with."""
+
+
+@dataclass(frozen=True)
+class Treatment:
+    """How a replica's values of a loss count.
+
+    Attributes:
+        gathers: Whether every replica takes the loss of the rows of all replicas.
+        kind: What the values are; where they are not known to be one a sample, their shape tells.
+        is_known: Whether that is known of Keras or from a trial, rather than declared or assumed.
+    """
+
+    gathers: bool = False
+    kind: Kind = Kind.MEAN
+    is_known: bool = False
+
+
+_GATHERED = Treatment(gathers=True)
+_DECLARED = {
+    Declared.GATHERED: _GATHERED,
+    Declared.AVERAGED: Treatment(),
+    Declared.SUMMED: Treatment(kind=Kind.SUM),
+}
+
+
+def treatment_of(loss: keras.losses.Loss, y_true: Any, y_pred: Any) -> Treatment:
+    """How `loss` is to be shared out, called with these targets and predictions in the context of a replica.
+
+    The user's losses are tried out when they are first called with tensors of a kind.
+
+    Raises:
+        UnsupportedError: It has to be gathered, which nobody has asked for, in a loop that is written by hand.
+    """
+    declared = declared_of(loss)
+    if declared is not None:
+        return _DECLARED[declared]
+    if is_of_keras(loss):
+        return _gathered(loss, _KERAS) if couples_rows(loss, y_pred) else Treatment(kind=Kind.ROWS, is_known=True)
+    if not _gathers():
+        warn_once(
+            f"gather: off. The loss {loss.name!r} is not tried out: where it is no value a sample it is averaged over "
+            "the replicas, by their samples."
+        )
+        return Treatment()
+    verdict = _verdict(loss, y_true, y_pred)
+    return _gathered(loss, verdict.reason) if verdict.kind is None else Treatment(kind=verdict.kind, is_known=True)
+
+
+_KERAS = "it takes a sample's value by the other samples of its batch"
+
+
+def is_of_keras(loss: Any) -> bool:
+    """Whether a loss and the function that it calls are Keras's."""
+    parts = [type(loss), getattr(loss, "fn", type(loss))]
+    return all(getattr(part, "__module__", "").startswith("keras.src.") for part in parts)
+
+
+def _gathers() -> bool:
+    return settings_of(tf.distribute.get_strategy()).gather
+
+
+def _gathered(loss: keras.losses.Loss, reason: str) -> Treatment:
+    if current_step() is None:
+        raise UnsupportedError(
+            f"The loss {loss.name!r} is called in a loop of your own on several replicas, and {reason}: each replica "
+            "would take it of its own samples alone. Call tfdist.gathered(loss) in its place, which takes it of the "
+            "samples of all replicas and gives each replica its part of the sum over them; or tfdist.averaged(loss) or "
+            "tfdist.summed(loss) where it is a mean or a sum over the samples."
+        )
+    if not _gathers():
+        warn_once(
+            f"gather: off. The loss {loss.name!r} is taken of each replica's own samples, and averaged. N replicas do "
+            "not give the numbers of one."
+        )
+        return Treatment()
+    if reason is not _KERAS:
+        say_once(
+            f"the loss {loss.name!r} is taken of the samples of all replicas, gathered in each step: {reason}. Say so "
+            "with tfdist.gathered(loss); or with tfdist.averaged(loss) or tfdist.summed(loss) that it is a mean or sum."
+        )
+    return _GATHERED
+
+
+def _verdict(loss: keras.losses.Loss, y_true: Any, y_pred: Any) -> Verdict:
+    verdicts = _VERDICTS.get(loss)
+    if verdicts is None:
+        verdicts = {}
+        _VERDICTS.set(loss, verdicts)
+    kinds = str(keras.tree.map_structure(lambda tensor: (tensor.shape[1:], tensor.dtype), (y_true, y_pred)))
+    if kinds not in verdicts:
+        verdicts[kinds] = try_out(loss, y_true, y_pred)
+    return verdicts[kinds]

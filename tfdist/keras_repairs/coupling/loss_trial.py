@@ -1,0 +1,87 @@
+"""Tries out the user's losses: is the value of a batch a mean or a sum over its samples, which replicas can share?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from tfdist.keras_repairs.coupling import made_up_labels
+from tfdist.keras_repairs.coupling.part_comparison import PARTS, Kind, gradient_is_that_of_parts, kinds
+from tfdist.keras_repairs.coupling.trial_scope import in_trial
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a trial has shown.
+
+    Attributes:
+        kind: What the values of a loss are; None where they depend on the other samples of the batch, or may do so.
+        reason: Why there is no kind, as half a sentence.
+    """
+
+    kind: Kind | None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class _Values:
+    value: NDArray
+    gradients: list[NDArray]
+
+
+def try_out(loss: keras.losses.Loss, y_true: Any, y_pred: Any) -> Verdict:
+    """Compares values and gradients of a batch of made-up samples with those of its two parts.
+
+    Args:
+        loss: A loss object, of which `call` is tried out.
+        y_true: Targets that it is called with, of which structure, shapes and dtypes count.
+        y_pred: Predictions, likewise.
+    """
+    return in_trial(lambda: _verdict(loss, y_true, y_pred))
+
+
+def _verdict(loss: keras.losses.Loss, y_true: Any, y_pred: Any) -> Verdict:
+    possible, failure = set(Kind), ""
+    for draw in range(made_up_labels.DRAWS):
+        try:
+            possible &= _kinds(loss, *made_up_labels.drawn(y_true, y_pred, draw))
+        except Exception as error:  # Whatever the user's code raises on values that are not its own.
+            failure = f" ({type(error).__name__}: {error})".splitlines()[0]
+        if not possible:
+            return Verdict(None, "what it gives for a batch is neither a mean nor a sum of what parts of it give")
+    if len(possible) == 1:
+        return Verdict(possible.pop())
+    return Verdict(None, f"nothing could be learned from trying it out on made-up values{failure}")
+
+
+def _kinds(loss: keras.losses.Loss, true: Any, pred: Any) -> set[Kind]:
+    whole = _computed(loss, true, pred, slice(None))
+    parts = [_computed(loss, true, pred, part) for part in PARTS]
+    return {
+        kind
+        for kind in kinds(whole.value, [part.value for part in parts])
+        if all(
+            gradient_is_that_of_parts(kind, of_whole, of_parts)
+            for of_whole, *of_parts in zip(whole.gradients, *(part.gradients for part in parts), strict=True)
+        )
+    }
+
+
+def _computed(loss: keras.losses.Loss, true: Any, pred: Any, rows: slice) -> _Values:
+    """The values of a loss and the gradient of their sum by each tensor of the predictions."""
+
+    def tensors(values: Any) -> Any:
+        return keras.tree.map_structure(lambda value: tf.cast(tf.constant(value[rows]), loss.dtype), values)
+
+    y_true, y_pred = tensors(true), tensors(pred)
+    with tf.GradientTape() as tape:
+        tape.watch(keras.tree.flatten(y_pred))
+        value = keras.ops.convert_to_tensor(loss.call(y_true, y_pred), dtype=loss.dtype)
+        total = tf.reduce_sum(value)
+    gradients = tape.gradient(total, keras.tree.flatten(y_pred), unconnected_gradients=tf.UnconnectedGradients.ZERO)
+    return _Values(np.asarray(value), [np.asarray(tf.convert_to_tensor(gradient)) for gradient in gradients])

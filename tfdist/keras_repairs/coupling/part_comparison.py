@@ -1,0 +1,72 @@
+"""Compares what a whole batch gives with what its parts give: values of single rows, a mean, a sum, or neither."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+ROWS = 5
+"""Rows of the whole batch."""
+
+FIRST = 2
+"""Rows of its first part: the parts are unequal, so that a mean is no plain mean of theirs."""
+
+PARTS = (slice(FIRST), slice(FIRST, None))
+
+_TOLERANCE = 2e-5
+"""Of the largest number: what rounding in float32 does. More is taken for the effect of other rows, which is safe."""
+
+
+class Kind(enum.Enum):
+    """How values of a whole batch follow from those of its parts."""
+
+    ROWS = "one value a sample"
+    MEAN = "a mean over the samples"
+    SUM = "a sum over the samples"
+
+
+_TOGETHER: dict[Kind, Callable[[Sequence[NDArray]], NDArray]] = {
+    Kind.ROWS: lambda parts: np.concatenate(parts),
+    Kind.MEAN: lambda parts: (FIRST * parts[0] + (ROWS - FIRST) * parts[1]) / ROWS,
+    Kind.SUM: lambda parts: parts[0] + parts[1],
+}
+
+
+def kinds(whole: NDArray, parts: Sequence[NDArray]) -> set[Kind]:
+    """What `whole` may be, by the values of its parts; none where a row's depends on other rows.
+
+    A constant may be a mean, and zero a sum as well.
+    """
+    return {kind for kind in Kind if _fits(kind, whole, parts) and _is_same(whole, _TOGETHER[kind](parts))}
+
+
+def gradient_is_that_of_parts(kind: Kind, whole: NDArray, parts: Sequence[NDArray]) -> bool:
+    """Whether the gradient by the rows of the whole batch is made of those by the rows of its parts.
+
+    Args:
+        kind: What the value is.
+        whole: The gradient of the value of the whole batch, by its rows.
+        parts: That of each part's value, by its rows.
+    """
+    if kind is Kind.MEAN:
+        parts = [parts[0] * FIRST / ROWS, parts[1] * (ROWS - FIRST) / ROWS]
+    return _is_same(whole, np.concatenate(parts))
+
+
+def _fits(kind: Kind, whole: NDArray, parts: Sequence[NDArray]) -> bool:
+    if kind is Kind.ROWS:
+        heads = [value.shape[:1] for value in (whole, *parts)]
+        tails = {value.shape[1:] for value in (whole, *parts)}
+        return heads == [(ROWS,), (FIRST,), (ROWS - FIRST,)] and len(tails) == 1
+    return all(part.shape == whole.shape for part in parts)
+
+
+def _is_same(whole: NDArray, together: NDArray) -> bool:
+    if whole.dtype.kind not in "fc":
+        return bool(np.array_equal(whole, together))
+    finite = np.abs(whole[np.isfinite(whole)])
+    scale = float(finite.max()) if finite.size else 0.0
+    return np.allclose(whole, together, rtol=0, atol=_TOLERANCE * scale, equal_nan=True)

@@ -1,0 +1,43 @@
+"""Where the user's code is tried out on made-up values, and leaves no trace."""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+import keras
+import tensorflow as tf
+
+from tfdist.keras_repairs.base import thread_attributes
+from tfdist.keras_repairs.base.replica_step import alone
+from tfdist.runtime import random_state
+
+Result = TypeVar("Result")
+
+
+def in_trial(function: Callable[[], Result]) -> Result:
+    """Calls `function` at once, on the CPU and as on one replica; no variable and no random state changes.
+
+    What it assigns to variables of Keras is seen inside alone. It runs in a thread of its own, which has no part in
+    the step that is being traced: TensorFlow keeps graph, strategy and gradient tapes for each thread, and a replica
+    that tries something out must not wait for the others in a collective. On the CPU all workers find the same.
+    """
+    outcome: list[Result] = []
+    errors: list[BaseException] = []
+
+    def tried() -> None:
+        try:
+            with alone(), random_state.kept(), tf.device("CPU:0"), keras.StatelessScope():
+                outcome.append(function())
+        except BaseException as error:  # It belongs to the caller.
+            errors.append(error)
+
+    context = contextvars.copy_context()
+    thread = threading.Thread(target=context.run, args=[thread_attributes.inherited(tried)], name="tfdist-trial")
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors[0]
+    return outcome[0]
