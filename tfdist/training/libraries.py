@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from tfdist.errors import UsageError
 from tfdist.runtime.tested_versions import TENSORFLOW
+from tfdist.training.legacy_keras import refuse_legacy_keras
 
 _PACKAGES = ("tfdist", "tensorflow", "keras", "numpy")
 
@@ -25,7 +26,7 @@ def versions() -> dict[str, str]:
 
 
 def check_libraries() -> None:
-    """Checks Keras's backend, and warns of a TensorFlow version that was not tested.
+    """Checks Keras's backend, warns of a TensorFlow version that was not tested, and refuses to train with Keras 2.
 
     Raises:
         UsageError: Keras runs on another backend, whose `fit` would train on each worker separately.
@@ -38,6 +39,7 @@ def check_libraries() -> None:
         )
     if not TENSORFLOW.includes(tf.__version__):
         _log.warning("%s. Install a tested one: pip install '%s'.", TENSORFLOW.untested(tf.__version__), TENSORFLOW)
+    refuse_legacy_keras()
 
 
 def seed_all(seed: int) -> None:
