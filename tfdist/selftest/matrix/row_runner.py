@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import keras
-import tensorflow as tf
 
 from tfdist.selftest.row_log import RowDone, RowOrder, begin_line, done_line, log_file
 from tfdist.training import api
@@ -61,13 +60,8 @@ def run_rows(functions: Mapping[str, RowFunction], argument: str) -> None:
 
 
 def _forget() -> None:
-    """Forgets the row before, and begins from the same seeds and in full float32.
-
-    By default GPUs round the factors of products to TensorFloat-32, in some kernels and not in others: a choice by the
-    size of a batch would look like a difference.
-    """
+    """Forgets the row before, and begins from the same seeds."""
     keras.backend.clear_session(free_memory=False)
     gc.collect()
     keras.config.set_dtype_policy("float32")
     keras.utils.set_random_seed(_SEED)
-    tf.config.experimental.enable_tensor_float_32_execution(False)

@@ -44,8 +44,6 @@ def wide() -> keras.Model:
 
 def speed(context: RowContext) -> Mapping[str, Any]:
     """Trains both with the same number of samples on every replica."""
-    # As a user's training does, which may round products on GPUs.
-    tf.config.experimental.enable_tensor_float_32_execution(True)
     return {
         "convolutions": _timed(context, convolutions(), (32, 32, 3), samples=64, steps=8),
         "wide": _timed(context, wide(), (1024,), samples=64, steps=8),

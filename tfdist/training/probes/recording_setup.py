@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import keras
+import tensorflow as tf
 
 from tfdist.errors import UsageError
 from tfdist.launch.recording_request import RecordingRequest
@@ -38,7 +39,12 @@ def devices_for(request: DeviceRequest, replicas: int, workers: int, seen: int) 
 
 
 def impose_settings(recording: RecordingRequest) -> None:
-    """Makes every model that is compiled from now on follow the request, whatever the script says."""
+    """Makes every model that is compiled from now on follow the request, whatever the script says.
+
+    float32 is computed in full: by default GPUs round the factors of products to TensorFloat-32, in some kernels and
+    not in others, so that the size of a replica's batch would make a difference a thousand times that of rounding.
+    """
+    tf.config.experimental.enable_tensor_float_32_execution(False)
     if recording.jit_compile is not None:
         _impose_jit_compile(recording.jit_compile)
     if recording.precision is not None:

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import keras
 import pytest
+import tensorflow as tf
 
 from tfdist.errors import UsageError
 from tfdist.launch.recording_request import RecordingRequest
@@ -41,6 +44,19 @@ def test_devices(
 def test_workers_need_a_gpu_each() -> None:
     with pytest.raises(UsageError, match="3 workers need a GPU each. Received: 2"):
         devices_for(DeviceRequest(), 3, 3, 2)
+
+
+@pytest.fixture(autouse=True)
+def _tensor_float_32() -> Iterator[None]:
+    before = tf.config.experimental.tensor_float_32_execution_enabled()
+    yield
+    tf.config.experimental.enable_tensor_float_32_execution(before)
+
+
+def test_float32_is_computed_in_full() -> None:
+    tf.config.experimental.enable_tensor_float_32_execution(True)
+    impose_settings(RecordingRequest("/r", 1))
+    assert not tf.config.experimental.tensor_float_32_execution_enabled()
 
 
 def test_xla_as_asked_whatever_the_script_says(monkeypatch: pytest.MonkeyPatch) -> None:
