@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import sys
 import time
 from typing import Any
 
@@ -51,13 +52,15 @@ def selftest(ctx: click.Context, /, output: str | None, as_json: bool, **options
     spec = SelftestSpec(**options)
     lines = TableLines(spec.rows)
 
+    # The terminal's: while a job runs, its launcher writes elsewhere. Where JSON is printed, the table is progress.
+    progress, table = sys.stderr, sys.stderr if as_json else sys.stdout
+
     def show(*texts: str) -> None:
-        # Where JSON is printed, the table is progress.
         for text in texts:
-            click.echo(text, err=as_json)
+            click.echo(text, file=table)
 
     listener = Listener(
-        tell=lambda line: click.echo(line, err=True),
+        tell=lambda line: click.echo(line, file=progress),
         begin=lambda machine, layouts: show(opening(machine, layouts), lines.head()),
         result=lambda result: show(*lines.lines(result)),
     )
@@ -70,5 +73,5 @@ def selftest(ctx: click.Context, /, output: str | None, as_json: bool, **options
     show("", closing(report))
     if as_json:
         click.echo(json.dumps(report.to_json(), indent=2))
-    click.echo(f"report: {markdown}; the file to send: {document}", err=as_json)
+    show(f"report: {markdown}; the file to send: {document}")
     ctx.exit(report.code)

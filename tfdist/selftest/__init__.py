@@ -2,7 +2,8 @@
 
     rows, selftest_spec   what can be tried, and the options
     layouts               one device, all devices, one worker a device
-    row_jobs, deadline    jobs that run rows, each as far as it comes, and the end of all when the time is up
+    row_jobs, row_watch   jobs that run rows, each as far as it comes, and who tells of a row as soon as it is done
+    deadline              the end of all when the time is up
     matrix/, row_log      the rows themselves, in the workers, and their notes for the launcher
     row_comparison        what verify makes of the recordings
     killed_row            what verify makes of a training that is killed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from tfdist.rundir.failure import Failure
 from tfdist.selftest.deadline import Deadline
 from tfdist.selftest.layouts import Layout
 from tfdist.selftest.row_log import RowDone, RowOrder, RowsRun, log_file, read_log, saved_model
+from tfdist.selftest.row_watch import RowWatch
 from tfdist.selftest.selftest_spec import SelftestSpec
 from tfdist.training.probes.recording_file import Recording
 from tfdist.verify.exit_codes import STOPPED
@@ -130,6 +132,7 @@ class RowJobs:
         saved: str | None = None,
         communication: Communication = "auto",
         variables: Mapping[str, str] | None = None,
+        finished: Callable[[str, RowRun], None] = lambda name, run: None,
     ) -> dict[str, RowRun]:
         """Runs rows in a layout.
 
@@ -141,6 +144,7 @@ class RowJobs:
             saved: A model that an earlier job has saved.
             communication: The collectives.
             variables: Environment variables that the workers have besides.
+            finished: Called with each row that comes to its end, while the others go on; also before an exception.
 
         Returns:
             Name -> how the row ended.
@@ -159,8 +163,10 @@ class RowJobs:
                 options["logical_devices"] = layout.logical
             if variables:
                 options["environ"] = variables_added(variables)
-            code, problem, detail = self._job(order, layout, folder / "run", options)
-            return _end_of(folder, layout.workers, request, code, problem, detail)
+            look = functools.partial(_finished_rows, folder, layout.workers, request)
+            with RowWatch(look, finished):
+                code, problem, detail = self._job(order, layout, folder / "run", options)
+            return JobEnd(look(), read_log(log_file(folder, 0)).begun, problem if code else "", detail)
 
         return run_through(names, job)
 
@@ -236,14 +242,14 @@ def failure_of(run: RunDir, code: int) -> tuple[str, str]:
     return f"exit code {code}: {failure.who} {failure.what_in_line(300)}", "\n".join(lines[-_SHOWN_LINES:])
 
 
-def _end_of(
-    folder: Path, workers: int, request: RecordingRequest | None, code: int, problem: str, detail: str
-) -> JobEnd:
+def _finished_rows(folder: Path, workers: int, request: RecordingRequest | None) -> dict[str, RowRun]:
+    """What came of the rows that all workers of a job have finished until now."""
     logs = [read_log(log_file(folder, index)) for index in range(workers)]
+    done = [row for row in logs[0].done if all(row.name in (other.name for other in log.done) for log in logs)]
+    if not done:
+        return {}
     recordings = [] if request is None else [Recording.read(request.file(index)) for index in range(workers)]
-    chief = logs[0]
-    finished = {done.name: _finished(done, logs, recordings, folder) for done in chief.done}
-    return JobEnd(finished, chief.begun, problem if code else "", detail)
+    return {row.name: _finished(row, logs, recordings, folder) for row in done}
 
 
 def _finished(done: RowDone, logs: Sequence[RowsRun], recordings: Sequence[Recording | None], folder: Path) -> RowRun:

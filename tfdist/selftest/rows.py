@@ -37,6 +37,7 @@ ROWS = (
     Row("embedding", "an embedding with sparse gradients, clipped"),
     Row("accumulation", "gradient accumulation, which an epoch ends inside"),
     Row("own_step", "a train_step of one's own, added losses, regularizers"),
+    Row("coupled", "losses over the pairs and the whole of a batch: contrastive, Dice"),
     Row("xla", "jit_compile=True"),
     Row("mixed_float16", "mixed_float16 with loss scaling"),
     Row("mixed_bfloat16", "mixed_bfloat16"),

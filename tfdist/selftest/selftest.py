@@ -111,17 +111,34 @@ class _Selftest:
         one = self._run(rows, self.found.one, recorded=True)
         again = self._run(rows, self.found.one, recorded=True, perturbed=True)
         for layout in self.found.others:
-            runs = self._run(rows, layout, recorded=True)
-            for row in rows:
-                result = compare_row(row, layout, one[row.name], again[row.name], runs[row.name])
-                if row.kind is RowKind.LOADED and result.verdict is ComparisonVerdict.PASSED:
-                    result = self._loaded(row, result, one[row.name], again[row.name], runs[row.name].saved)
-                self._add(result)
+            self._compare_in(layout, rows, one, again)
 
-    def _loaded(self, row: Row, result: RowResult, one: RowRun, again: RowRun, saved: str) -> RowResult:
-        """The result of what the layout has saved, loaded on one device; the worse one of both."""
-        loaded = self.jobs.run([_LOADING], self.found.one, recorded=True, saved=saved)[_LOADING]
-        on_one = compare_row(row, result.layout, part_of(one, _FURTHER), part_of(again, _FURTHER), loaded)
+    def _compare_in(
+        self, layout: Layout, rows: Sequence[Row], one: Mapping[str, RowRun], again: Mapping[str, RowRun]
+    ) -> None:
+        """Runs rows in a layout, and compares each with what it was on one device, as soon as it is done."""
+        left = {row.name: row for row in rows if row.kind is RowKind.COMPARED}
+
+        def result_of(row: Row, run: RowRun) -> RowResult:
+            return compare_row(row, layout, one[row.name], again[row.name], run)
+
+        def finished(name: str, run: RowRun) -> None:
+            if name in left:
+                self._add(result_of(left.pop(name), run))
+
+        runs = self._run(rows, layout, recorded=True, finished=finished)
+        for row in rows:
+            if row.name in left:
+                self._add(result_of(row, runs[row.name]))
+            elif row.kind is RowKind.LOADED:
+                self._add(self._loaded(result_of(row, runs[row.name]), one[row.name], again[row.name], runs[row.name]))
+
+    def _loaded(self, result: RowResult, one: RowRun, again: RowRun, run: RowRun) -> RowResult:
+        """The result with that of the model which the layout has saved, loaded on one device: the worse of both."""
+        if result.verdict is not ComparisonVerdict.PASSED:
+            return result
+        loaded = self.jobs.run([_LOADING], self.found.one, recorded=True, saved=run.saved)[_LOADING]
+        on_one = compare_row(result.row, result.layout, part_of(one, _FURTHER), part_of(again, _FURTHER), loaded)
         seconds = result.seconds + on_one.seconds
         if on_one.verdict is ComparisonVerdict.PASSED:
             return replace(result, seconds=seconds)

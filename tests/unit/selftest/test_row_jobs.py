@@ -129,6 +129,14 @@ def test_recorded_rows(jobs: RowJobs, monkeypatch: pytest.MonkeyPatch) -> None:
     assert request is not None and request.replicas == 2 and request.perturbed
 
 
+def test_rows_are_told_of_as_they_come_to_their_end(jobs: RowJobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(row_jobs, "run_job", Job(finished=1, code=4))
+    ended = jobs.run(["dense", "masks"], WORKERS, recorded=True, finished=lambda name, run: told.append(name))
+    # What fails is told by the result alone.
+    assert (told, set(ended)) == (["dense"], {"dense", "masks"})
+
+
 def test_a_row_without_a_step_on_a_worker_is_no_success(jobs: RowJobs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_jobs, "run_job", Job(moments=False))
     assert jobs.run(["dense"], WORKERS, recorded=True)["dense"].problem == "a worker has no recording of it"

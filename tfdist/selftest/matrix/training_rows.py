@@ -132,6 +132,24 @@ def own_step(context: RowContext) -> None:
     train(context, OwnStep(), *numbers(), keras.optimizers.SGD(0.05, nesterov=True, momentum=0.9))
 
 
+def contrastive(targets: Any, predictions: Any) -> Any:
+    """Each row of `predictions` is to be nearer to its own row of `targets` than to those of the other samples."""
+    likenesses = keras.ops.matmul(predictions, keras.ops.transpose(targets))
+    own = keras.ops.arange(keras.ops.shape(likenesses)[0])
+    return keras.losses.sparse_categorical_crossentropy(own, likenesses, from_logits=True)
+
+
+def coupled(context: RowContext) -> None:
+    x, _ = numbers()
+    inputs = keras.Input((12,))
+    hidden = layers.Dense(16, activation="relu")(inputs)
+    pairs, mask = layers.Dense(6, name="pairs")(hidden), layers.Dense(6, activation="sigmoid", name="mask")(hidden)
+    model = keras.Model(inputs, {"pairs": pairs, "mask": mask})
+    model.compile(keras.optimizers.SGD(0.1), {"pairs": contrastive, "mask": keras.losses.Dice()})
+    targets = {"pairs": x[:, :6], "mask": (x[:, 6:] > 0).astype(np.float32)}
+    context.fit(model, x, targets, batch_size=BATCH, epochs=EPOCHS, shuffle=False)
+
+
 def xla(context: RowContext) -> None:
     train(context, classifier(), *numbers(), keras.optimizers.Adam(0.01, global_clipnorm=0.1), jit_compile=True)
 
@@ -156,6 +174,7 @@ ROWS: Mapping[str, RowFunction] = MappingProxyType(
             embedding,
             accumulation,
             own_step,
+            coupled,
             xla,
             mixed_float16,
             mixed_bfloat16,
