@@ -191,6 +191,7 @@ SLOW_TO_LOAD = {"asyncio", "ctypes", "email", "http", "logging", "multiprocessin
         (["--help"], FOR_EVERY_VERB),
         (["train", "--help"], FOR_OPTIONS | {"tfdist.cli.train"}),
         (["verify", "--help"], FOR_OPTIONS | {"tfdist.cli.verify"}),
+        (["selftest", "--help"], FOR_OPTIONS | {"tfdist.cli.selftest"}),
         (["status", "--help"], FOR_OPTIONS | {"tfdist.cli.status"}),
         (["doctor", "--help"], FOR_OPTIONS | {"tfdist.cli.doctor"}),
         (

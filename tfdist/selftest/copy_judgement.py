@@ -107,9 +107,9 @@ def find_way(row: Row, workers: Layout, as_it_is: RowResult, attempt: Callable[[
         What works, in words.
     """
     if as_it_is.verdict is ComparisonVerdict.PASSED:
-        return f"--nproc {workers.workers} works here."
+        return f"Train with --nproc {workers.workers}: that works here."
     for way in WAYS:
         if judge_copies(row, workers, attempt(way)).verdict is ComparisonVerdict.PASSED:
-            return f"--nproc {workers.workers} with {way.words} works here."
+            return f"Train with --nproc {workers.workers} and {way.words}: that works here."
     tried = "; ".join(way.words for way in WAYS)
     return f"None of these works with --nproc {workers.workers}: {tried}."

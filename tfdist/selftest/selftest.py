@@ -84,14 +84,11 @@ class _Selftest:
 
     def run(self) -> None:
         """Runs all rows. Raises `TimeUp` and `Interrupted`."""
+        # Where copies arrive damaged, everything after them is wrong.
+        self._copied()
         self._recorded()
-        for row in self._rows(RowKind.RESUMED):
-            for layout in self.found.others:
-                self._tell([row], layout)
-                begin = time.monotonic()
-                result = run_killed(row, layout, self.jobs)
-                self._add(replace(result, seconds=time.monotonic() - begin))
-        self._measured()
+        self._resumed()
+        self._timed()
 
     def fail_rest(self, reason: str) -> None:
         """Fails the rows that have no result yet."""
@@ -144,47 +141,51 @@ class _Selftest:
             return replace(result, seconds=seconds)
         return replace(on_one, seconds=seconds, where=f"loaded on 1 device: {on_one.where}")
 
-    def _measured(self) -> None:
-        rows = self._rows(RowKind.MEASURED)
-        for layout in (self.found.one, *self.found.others) if rows else ():
-            # One device has nothing to copy to.
-            own = [row for row in rows if layout is not self.found.one or row.name != "copies"]
-            runs = self._run(own, layout) if own else {}
-            for row in own:
-                self._add_measured(row, layout, runs[row.name])
-        self._find_way_around()
+    def _copied(self) -> None:
+        for row in self._rows(RowKind.COPIED):
+            copied = {layout: self._copied_in(layout, row) for layout in self.found.others}
+            self._find_way_around(row, copied)
 
-    def _add_measured(self, row: Row, layout: Layout, run: RowRun) -> None:
-        if row.name == "copies":
-            self._add(judge_copies(row, layout, run))
-            return
-        if not run.problem:
-            self.times.append((layout.label, layout.replicas, run.found[0]))
-        if run.problem and layout is self.found.one:
-            self.listener.tell(f"{row.name} on {layout.label}: {run.problem}")
-        elif run.problem:
-            self._add(failed(row, layout, run.problem, run.detail, run.seconds))
-        elif layout is not self.found.one:
-            self._add(RowResult(row, layout, ComparisonVerdict.PASSED, where="times below", seconds=run.seconds))
+    def _copied_in(self, layout: Layout, row: Row) -> RowResult:
+        result = judge_copies(row, layout, self._run([row], layout)[row.name])
+        self._add(result)
+        return result
 
-    def _find_way_around(self) -> None:
+    def _resumed(self) -> None:
+        for row in self._rows(RowKind.RESUMED):
+            for layout in self.found.others:
+                self._tell([row], layout)
+                begin = time.monotonic()
+                result = run_killed(row, layout, self.jobs)
+                self._add(replace(result, seconds=time.monotonic() - begin))
+
+    def _timed(self) -> None:
+        for row in self._rows(RowKind.TIMED):
+            for layout in (self.found.one, *self.found.others):
+                run = self._run([row], layout)[row.name]
+                if run.problem:
+                    self._add(failed(row, layout, run.problem, run.detail, run.seconds))
+                    continue
+                self.times.append((layout.label, layout.replicas, run.found[0]))
+                self._add(RowResult(row, layout, ComparisonVerdict.PASSED, where="times below", seconds=run.seconds))
+
+    def _find_way_around(self, row: Row, copied: Mapping[Layout, RowResult]) -> None:
         """Adds to the results of broken copies between GPUs what works instead."""
-        copied = {result.layout: result for result in self.results if result.row.name == "copies"}
         broken = [result for result in copied.values() if result.verdict is not ComparisonVerdict.PASSED]
         workers = next((layout for layout in copied if layout.workers > 1 and layout.gpus), None)
         if not broken or workers is None:
             return
 
         def attempt(way: Way) -> RowRun:
-            self.listener.tell(f"copies on {workers.label} with {way.words}")
+            self.listener.tell(f"{row.name} on {workers.label} with {way.words}")
             options: dict[str, Any] = {"communication": way.communication, "variables": dict(way.variables)}
-            return self.jobs.run(["copies"], workers, **options)["copies"]
+            return self.jobs.run([row.name], workers, **options)[row.name]
 
-        works = find_way(broken[0].row, workers, copied[workers], attempt)
+        works = find_way(row, workers, copied[workers], attempt)
         self.listener.tell(works)
         for result in broken:
             place = self.results.index(result)
-            self.results[place] = replace(result, reason=f"{result.reason} {works}".strip())
+            self.results[place] = replace(result, reason=f"{result.reason.rstrip('.')}. {works}")
 
     def _run(self, rows: Sequence[Row], layout: Layout, **options: Any) -> dict[str, RowRun]:
         self._tell(rows, layout, " again, from weights a rounding error away" if options.get("perturbed") else "")

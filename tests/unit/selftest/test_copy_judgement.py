@@ -58,7 +58,10 @@ def test_what_copied_nothing_has_failed(run: RowRun) -> None:
 
 def test_workers_that_work_as_they_are() -> None:
     as_it_is = result(row=COPIES, layout=WORKERS)
-    assert find_way(COPIES, WORKERS, as_it_is, lambda way: pytest.fail("tried")) == "--nproc 2 works here."
+    assert (
+        find_way(COPIES, WORKERS, as_it_is, lambda way: pytest.fail("tried"))
+        == "Train with --nproc 2: that works here."
+    )
 
 
 def test_ways_are_tried_from_the_fastest_to_the_slowest() -> None:
@@ -70,7 +73,10 @@ def test_ways_are_tried_from_the_fastest_to_the_slowest() -> None:
 
     broken = result(ComparisonVerdict.PARTED, row=COPIES, layout=WORKERS)
     words = find_way(COPIES, WORKERS, broken, attempt)
-    assert words == "--nproc 2 with NCCL_P2P_DISABLE=1 and NCCL_SHM_DISABLE=1 in the environment works here."
+    assert (
+        words
+        == "Train with --nproc 2 and NCCL_P2P_DISABLE=1 and NCCL_SHM_DISABLE=1 in the environment: that works here."
+    )
     assert tried == list(WAYS[:2])
 
 
