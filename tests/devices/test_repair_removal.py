@@ -34,6 +34,8 @@ TAKEN_OUT = [
     ("Mean.update_state", ["metrics_of_ones_own", "own_step_with_a_total"]),
     ("Metric.__init__", ["metrics_that_are_no_sums", "metric_functions_that_are_no_means", "own_metrics_everywhere"]),
     ("Sum.update_state", ["own_step_with_a_total"]),
+    ("tensorflow.python.ops.nn_impl_distribute.compute_average_loss", ["own_step_with_average_losses"]),
+    ("tensorflow.python.ops.nn_impl_distribute.scale_regularization_loss", ["own_step_with_average_losses"]),
     ("BatchNormalization._moments", ["synchronized_statistics_of_masked_inputs"]),
     ("keras.src.backend.tensorflow.nn._compute_moments_sync", ["synchronized_batch_normalization"]),
     # Clipped, distilled and accumulated gradients are reduced first.

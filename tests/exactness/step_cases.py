@@ -143,6 +143,27 @@ def own_step_with_means(samples: int) -> dict[str, Any]:
     return fitted(of(OwnMeans), *numbers(samples))
 
 
+class OwnAverages(OwnStep):
+    """Losses taken by the functions of TensorFlow's guide to own loops: an average, and a sum over a fixed size."""
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        x, y = data
+        with tf.GradientTape() as tape:
+            y_pred = self(x, training=True)
+            values = keras.losses.sparse_categorical_crossentropy(y, y_pred)
+            loss = tf.nn.compute_average_loss(values)
+            loss += tf.nn.compute_average_loss(values * x[:, 0] ** 2, global_batch_size=BATCH)
+            loss += tf.nn.scale_regularization_loss([0.01 * tf.nn.l2_loss(v) for v in self.trainable_variables])
+        gradients = tape.gradient(loss, self.trainable_variables)
+        self.optimizer.apply(gradients, self.trainable_variables)
+        return self.measured(y, y_pred, loss)
+
+
+@case("`train_step` of one's own with `tf.nn.compute_average_loss`, `tf.nn.scale_regularization_loss`")
+def own_step_with_average_losses(samples: int) -> dict[str, Any]:
+    return fitted(of(OwnAverages), *numbers(samples))
+
+
 class OwnSums(OwnStep):
     """A loss that is a sum over samples, and declared so."""
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import keras
+import tensorflow as tf
 from keras.src import datasets
 from keras.src.backend.common import global_state
 from keras.src.backend.tensorflow import core, nn
@@ -28,6 +29,7 @@ from keras.src.trainers import trainer as base_trainer
 from keras.src.trainers.data_adapters import array_data_adapter
 from keras.src.utils import file_utils
 from tensorflow.python.distribute import mirrored_run
+from tensorflow.python.ops import nn_impl_distribute
 
 from tfdist.keras_repairs.base import clear_session, global_seeds, thread_attributes
 from tfdist.keras_repairs.callbacks import backup_and_restore, callback_list
@@ -35,6 +37,7 @@ from tfdist.keras_repairs.coupling import hinge_labels
 from tfdist.keras_repairs.files import downloads, model_saving
 from tfdist.keras_repairs.forward import (
     added_losses,
+    average_loss,
     losses,
     masked_batch_norm,
     metrics,
@@ -55,6 +58,9 @@ Function = Callable[..., Any]
 _RESULT = "_get_metrics_result_or_logs"
 _OVERWRITE = "_overwrite_model_variables_with_average_value"
 _ACCUMULATE = "_backend_increment_gradient_accumulators"
+
+_TF_NN = (tf.nn, tf.compat.v1.nn, tf.compat.v2.nn)
+"""TensorFlow's public names of `nn_impl_distribute`."""
 
 _DATASETS = tuple(
     module for name, module in vars(datasets).items() if not name.startswith("_") and hasattr(module, "get_file")
@@ -152,6 +158,20 @@ def _of_the_forward_pass() -> tuple[Repair, ...]:
             "convert_binary_labels_to_hinge",
             hinge_labels.convert_binary_labels,
             "52e08efff706580d",
+        ),
+        Repair(
+            nn_impl_distribute,
+            "compute_average_loss",
+            average_loss.compute_average_loss,
+            "3683ca7a96dd88ea",
+            _TF_NN,
+        ),
+        Repair(
+            nn_impl_distribute,
+            "scale_regularization_loss",
+            average_loss.scale_regularization_loss,
+            "2adedb87d51320b2",
+            _TF_NN,
         ),
         Repair(reduction_metrics.Mean, "update_state", metrics.of_scalar, "addc194e254fbb64"),
         Repair(reduction_metrics.Sum, "update_state", metrics.of_scalar, "c378d5550155cd5d"),

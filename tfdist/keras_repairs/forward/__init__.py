@@ -2,7 +2,7 @@
 
 - `random_layers`, `masked_batch_norm`: layers
 - `xla`, `xla_loops`: the forward and backward pass compiled with XLA
-- `added_losses`, `losses`: each replica's summand of the loss of the global batch
+- `added_losses`, `losses`, `average_loss`: each replica's summand of the loss of the global batch
 - `metrics`, `metric_additivity`, `metric_draws`: metrics that are sums over samples, and how that is found out
 - `whole_metrics`, `gathered_metrics`: metrics that are not, on the rows of all replicas; `metric_arguments`:
   what of their arguments are rows

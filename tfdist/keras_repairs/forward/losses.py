@@ -47,6 +47,11 @@ _treatment: contextvars.ContextVar[Treatment | None] = contextvars.ContextVar("t
 _per_sample: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_loss_per_sample", default=False)
 
 
+def is_within_loss() -> bool:
+    """Whether a Keras loss object is being called, which counts what is computed in it."""
+    return _treatment.get() is not None
+
+
 def call(original: Function) -> Function:
     """Repairs `keras.losses.Loss.__call__`: finds out how replicas can share the loss out, or else gathers."""
 

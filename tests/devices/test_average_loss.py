@@ -1,0 +1,72 @@
+"""TensorFlow's guide to own training loops: losses without a reduction, averaged by hand, on uneven batches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.devices.mirrored import mirrored
+from tests.devices.repair_removal import take_out
+from tests.exactness.table import BATCH, classifier, numbers
+from tests.marks import slow
+
+pytestmark = pytest.mark.usefixtures("repaired", "float64")
+
+Numbers = tuple[list[float], list[Any]]
+
+
+def trained(strategy: tf.distribute.Strategy, samples: int, **size: int) -> Numbers:
+    """The losses of the steps and the weights in the end."""
+    keras.utils.set_random_seed(3)
+    data = tf.data.Dataset.from_tensor_slices(numbers(samples)).batch(BATCH)
+    with strategy.scope():
+        model, optimizer = classifier(kernel_regularizer="l2"), keras.optimizers.SGD(0.5)
+        entropy = keras.losses.SparseCategoricalCrossentropy(reduction=None)
+
+    def step(batch: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
+        x, y = batch
+        with tf.GradientTape() as tape:
+            loss = tf.nn.compute_average_loss(entropy(y, model(x, training=True)), **size)
+            loss += tf.nn.scale_regularization_loss(model.losses)
+        optimizer.apply_gradients(
+            zip(tape.gradient(loss, model.trainable_variables), model.trainable_variables, strict=True)
+        )
+        return loss
+
+    @tf.function
+    def of_all(batch: Any) -> tf.Tensor:
+        return strategy.reduce(tf.distribute.ReduceOp.SUM, strategy.run(step, args=(batch,)), axis=None)
+
+    losses = [float(of_all(batch)) for _ in range(2) for batch in strategy.experimental_distribute_dataset(data)]
+    return losses, [weight.tolist() for weight in model.get_weights()]
+
+
+def is_same(one: Numbers, several: Numbers) -> bool:
+    return all(
+        np.allclose(b, a, rtol=1e-12, atol=1e-12)
+        for a, b in zip(keras.tree.flatten(one), keras.tree.flatten(several), strict=True)
+    )
+
+
+SIZES = [slow(2, 64), slow(3, 64), (2, 65), slow(3, 65), slow(2, 81), (3, 81)]
+
+
+@pytest.mark.parametrize(("replicas", "samples"), SIZES)
+def test_the_losses_of_one_replica(replicas: int, samples: int) -> None:
+    assert is_same(trained(tf.distribute.get_strategy(), samples), trained(mirrored(replicas), samples))
+
+
+def test_a_size_that_the_script_gives() -> None:
+    size = {"global_batch_size": BATCH}
+    assert is_same(trained(tf.distribute.get_strategy(), 65, **size), trained(mirrored(3), 65, **size))
+
+
+def test_without_the_repair_uneven_batches_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = trained(tf.distribute.get_strategy(), 81)
+    take_out("tensorflow.python.ops.nn_impl_distribute.compute_average_loss", monkeypatch)
+    assert is_same(trained(tf.distribute.get_strategy(), 64), trained(mirrored(2), 64))
+    assert not is_same(expected, trained(mirrored(2), 81))

@@ -1,0 +1,52 @@
+"""Repairs of `tf.nn.compute_average_loss` and `tf.nn.scale_regularization_loss`, of TensorFlow's guide to own loops.
+
+What they return is a replica's summand: the replicas' losses, and their gradients, are added up. In a `train_step` of a
+model, where scalars are taken for means over the samples, they are those of one device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from tfdist.keras_repairs.base.replica_step import current_step, is_one_of_several
+from tfdist.keras_repairs.coupling.declaring import summed
+from tfdist.keras_repairs.forward.losses import is_within_loss
+from tfdist.runtime.transport import replica_sums
+
+Function = Callable[..., Any]
+
+
+def compute_average_loss(original: Function) -> Function:
+    """Repairs `tf.nn.compute_average_loss`: the average is taken over the samples that the global batch has.
+
+    TensorFlow multiplies the replica's own samples by the number of replicas, which is the size of the global batch
+    only where all replicas have equally many.
+    """
+
+    def repaired(per_example_loss: Any, sample_weight: Any = None, global_batch_size: Any = None) -> tf.Tensor:
+        if not is_one_of_several():
+            return original(per_example_loss, sample_weight, global_batch_size)
+        in_step = current_step() is not None
+        if global_batch_size is not None:
+            loss = original(per_example_loss, sample_weight, global_batch_size)
+            return summed(loss) if in_step and not is_within_loss() else loss
+        samples = tf.shape(per_example_loss, out_type=tf.int64)[0]
+        if not in_step:
+            (samples,) = replica_sums.sum_over_replicas([samples])
+        return original(per_example_loss, sample_weight, samples)
+
+    return repaired
+
+
+def scale_regularization_loss(original: Function) -> Function:
+    """Repairs `tf.nn.scale_regularization_loss`: in a step of a model nothing is divided by the replicas."""
+
+    def repaired(regularization_loss: Any) -> tf.Tensor:
+        if is_one_of_several() and current_step() is not None:
+            return tf.reduce_sum(regularization_loss)
+        return original(regularization_loss)
+
+    return repaired
