@@ -21,7 +21,7 @@ from tfdist.selftest.rows import Row
 from tfdist.selftest.selftest import Listener, run_selftest
 from tfdist.selftest.selftest_spec import SelftestSpec
 
-BOUND = 400  # seconds: up to eight jobs, one after the other
+BOUND = 600  # seconds: up to eight jobs, one after the other
 
 
 @pytest.mark.bound(BOUND)

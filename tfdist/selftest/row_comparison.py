@@ -6,8 +6,8 @@ import math
 from dataclasses import replace
 
 from tfdist.selftest.layouts import Layout
-from tfdist.selftest.row_jobs import RowRun
 from tfdist.selftest.row_results import RowResult, failed
+from tfdist.selftest.row_runs import RowRun
 from tfdist.selftest.rows import Row
 from tfdist.training.probes.recording_file import Recording
 from tfdist.verify.replicas.comparison_results import ComparisonResult, ComparisonVerdict

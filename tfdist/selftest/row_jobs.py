@@ -1,9 +1,8 @@
-"""Jobs of rows: a job runs as many as it gets through; the row that ends it has failed, a new job takes the rest."""
+"""Jobs of rows, each an ordinary job of this machine, within the time that is left."""
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,11 +18,12 @@ from tfdist.launch.worker_options import Communication
 from tfdist.rundir import RunDir
 from tfdist.rundir.failure import Failure
 from tfdist.selftest.deadline import Deadline
+from tfdist.selftest.job_rows import JobRows
 from tfdist.selftest.layouts import Layout
-from tfdist.selftest.row_log import RowDone, RowOrder, RowsRun, log_file, read_log, saved_model
+from tfdist.selftest.row_log import RowOrder
+from tfdist.selftest.row_runs import JobEnd, RowRun, run_through
 from tfdist.selftest.row_watch import RowWatch
 from tfdist.selftest.selftest_spec import SelftestSpec
-from tfdist.training.probes.recording_file import Recording
 from tfdist.verify.exit_codes import STOPPED
 from tfdist.verify.interruption import Interrupted, raise_if_interrupted
 from tfdist.verify.log_tail import last_line
@@ -40,69 +40,6 @@ _SHOWN_LINES = 25
 
 class TimeUp(Exception):
     """The time of the selftest is up."""
-
-
-@dataclass(frozen=True)
-class RowRun:
-    """How a row ended in one job.
-
-    Attributes:
-        problem: Why it did not finish; empty where it did.
-        detail: The end of the traceback or of the log.
-        seconds: How long it took.
-        recordings: One a worker, the chief's first, where it was recorded.
-        found: What the workers have found, the chief's first, where it measures.
-        saved: Where a row of its job saved a model.
-    """
-
-    problem: str = ""
-    detail: str = ""
-    seconds: float = 0.0
-    recordings: tuple[Recording, ...] = ()
-    found: tuple[Mapping[str, Any], ...] = ()
-    saved: str = ""
-
-
-@dataclass(frozen=True)
-class JobEnd:
-    """How one job ended.
-
-    Attributes:
-        rows: What came of the rows that it finished.
-        begun: The row that it was in; None where it was in none.
-        problem: Why it ended before its last row; empty where it did not.
-        detail: The end of the traceback or of the log.
-    """
-
-    rows: Mapping[str, RowRun]
-    begun: str | None = None
-    problem: str = ""
-    detail: str = ""
-
-
-def run_through(names: Sequence[str], run: Callable[[Sequence[str]], JobEnd]) -> dict[str, RowRun]:
-    """Runs all rows, with as many jobs as that takes.
-
-    Args:
-        names: The rows, in order.
-        run: Runs one job of some rows.
-
-    Returns:
-        Name -> how the row ended.
-    """
-    left, ended = list(names), dict[str, RowRun]()
-    while left:
-        end = run(left)
-        ended |= end.rows
-        left = [name for name in left if name not in ended]
-        if left and end.begun in left:
-            ended[end.begun] = RowRun(end.problem or "it did not come to its end", end.detail)
-            left = left[left.index(end.begun) + 1 :]
-        elif left:
-            # Not a row's fault: another job would end the same way.
-            ended |= {name: RowRun(end.problem or "it was never begun", end.detail) for name in left}
-            left = []
-    return ended
 
 
 @dataclass
@@ -163,10 +100,10 @@ class RowJobs:
                 options["logical_devices"] = layout.logical
             if variables:
                 options["environ"] = variables_added(variables)
-            look = functools.partial(_finished_rows, folder, layout.workers, request)
-            with RowWatch(look, finished):
+            rows = JobRows(folder, layout.workers, request)
+            with RowWatch(rows.names, lambda name: finished(name, rows.read()[name])):
                 code, problem, detail = self._job(order, layout, folder / "run", options)
-            return JobEnd(look(), read_log(log_file(folder, 0)).begun, problem if code else "", detail)
+            return JobEnd(rows.read(), rows.begun(), problem if code else "", detail)
 
         return run_through(names, job)
 
@@ -185,15 +122,17 @@ class RowJobs:
         )
 
     @contextlib.contextmanager
-    def quiet(self, folder: Path) -> Iterator[Path]:
-        """Has launchers write what they say to a file, which it yields, unless the user wants to see it."""
-        said = folder / "launcher.log"
-        with said.open("w", buffering=1, errors="replace") as file:
-            if self.spec.verbose:
-                yield said
-                return
-            with contextlib.redirect_stdout(file), contextlib.redirect_stderr(file):
-                yield said
+    def quiet(self, folder: Path) -> Iterator[None]:
+        """Has launchers write what they say to a file in `folder`, unless the user wants to see it."""
+        if self.spec.verbose:
+            yield
+            return
+        with (
+            (folder / "launcher.log").open("w", buffering=1, errors="replace") as file,
+            contextlib.redirect_stdout(file),
+            contextlib.redirect_stderr(file),
+        ):
+            yield
 
     def new_folder(self, name: str) -> Path:
         """A new folder for a job."""
@@ -240,21 +179,3 @@ def failure_of(run: RunDir, code: int) -> tuple[str, str]:
         return f"exit code {code} ({last_line(run.log_file(0, 0)) or 'it said nothing'})", ""
     lines = failure.traceback.splitlines() or list(failure.last_lines)
     return f"exit code {code}: {failure.who} {failure.what_in_line(300)}", "\n".join(lines[-_SHOWN_LINES:])
-
-
-def _finished_rows(folder: Path, workers: int, request: RecordingRequest | None) -> dict[str, RowRun]:
-    """What came of the rows that all workers of a job have finished until now."""
-    logs = [read_log(log_file(folder, index)) for index in range(workers)]
-    done = [row for row in logs[0].done if all(row.name in (other.name for other in log.done) for log in logs)]
-    if not done:
-        return {}
-    recordings = [] if request is None else [Recording.read(request.file(index)) for index in range(workers)]
-    return {row.name: _finished(row, logs, recordings, folder) for row in done}
-
-
-def _finished(done: RowDone, logs: Sequence[RowsRun], recordings: Sequence[Recording | None], folder: Path) -> RowRun:
-    parts = tuple(recording.part(done.fits) for recording in recordings if recording is not None)
-    found = tuple(other.found for log in logs for other in log.done if other.name == done.name)
-    if recordings and (len(parts) < len(recordings) or not all(part.moments[1:] for part in parts)):
-        return RowRun("a worker has no recording of it", seconds=done.seconds)
-    return RowRun("", "", done.seconds, parts, found, str(saved_model(folder)))

@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import Generic, TypeVar
-
-RowT = TypeVar("RowT")
 
 _TICK_SECONDS = 0.5
 
 
-class RowWatch(Generic[RowT]):
+class RowWatch:
     """While entered, looks now and then which rows are done, in a thread; at the end once more.
 
     Each row is told of once, one after the other. What `look` or `tell` raises in the thread is raised at the end.
 
     Args:
-        look: The rows that are done, by their names.
+        look: Gives the names of the rows that are done.
         tell: Called with each of them.
         tick: Seconds from look to look.
     """
 
     def __init__(
         self,
-        look: Callable[[], Mapping[str, RowT]],
-        tell: Callable[[str, RowT], None],
+        look: Callable[[], Iterable[str]],
+        tell: Callable[[str], None],
         tick: float = _TICK_SECONDS,
     ) -> None:
         self._look, self._tell, self._tick = look, tell, tick
@@ -35,7 +32,7 @@ class RowWatch(Generic[RowT]):
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._watch, name="tfdist-rows", daemon=True)
 
-    def __enter__(self) -> RowWatch[RowT]:
+    def __enter__(self) -> RowWatch:
         self._thread.start()
         return self
 
@@ -56,7 +53,7 @@ class RowWatch(Generic[RowT]):
             self._error = error
 
     def _tell_new(self) -> None:
-        for name, row in self._look().items():
+        for name in self._look():
             if name not in self._known:
                 self._known.add(name)
-                self._tell(name, row)
+                self._tell(name)

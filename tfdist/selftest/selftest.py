@@ -16,8 +16,9 @@ from tfdist.selftest.reports.machine_report import MachineReport, look
 from tfdist.selftest.reports.selftest_report import SelftestReport
 from tfdist.selftest.reports.speed_table import step_times
 from tfdist.selftest.row_comparison import compare_row, part_of
-from tfdist.selftest.row_jobs import RowJobs, RowRun, TimeUp
+from tfdist.selftest.row_jobs import RowJobs, TimeUp
 from tfdist.selftest.row_results import RowResult, failed
+from tfdist.selftest.row_runs import RowRun
 from tfdist.selftest.rows import Row, RowKind
 from tfdist.selftest.selftest_spec import SelftestSpec
 from tfdist.text import format_count

@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.selftest.results import DEVICES, WORKERS, result
 from tfdist.selftest.copy_judgement import WAYS, Way, find_way, judge_copies
-from tfdist.selftest.row_jobs import RowRun
+from tfdist.selftest.row_runs import RowRun
 from tfdist.selftest.rows import Row
 from tfdist.verify.replicas.comparison_results import ComparisonVerdict
 

@@ -8,16 +8,16 @@ from tfdist.selftest.row_watch import RowWatch
 
 
 def test_rows_are_told_while_the_job_goes_on_and_each_once() -> None:
-    done: dict[str, int] = {}
+    done: list[str] = []
     told: list[str] = []
     heard = threading.Event()
 
-    def tell(name: str, row: int) -> None:
+    def tell(name: str) -> None:
         told.append(name)
         heard.set()
 
-    with RowWatch(lambda: dict(done), tell, tick=0.01):
-        done["a"] = 1
+    with RowWatch(lambda: list(done), tell, tick=0.01):
+        done.append("a")
         assert heard.wait(10)
         assert told == ["a"]
     assert told == ["a"]
@@ -25,7 +25,7 @@ def test_rows_are_told_while_the_job_goes_on_and_each_once() -> None:
 
 def test_what_came_last_is_told_at_the_end_and_also_when_the_job_raises() -> None:
     told: list[str] = []
-    with pytest.raises(KeyError), RowWatch(lambda: {"a": 1}, lambda name, row: told.append(name), tick=100.0):
+    with pytest.raises(KeyError), RowWatch(lambda: ["a"], told.append, tick=100.0):
         raise KeyError
     assert told == ["a"]
 
@@ -33,9 +33,9 @@ def test_what_came_last_is_told_at_the_end_and_also_when_the_job_raises() -> Non
 def test_an_error_in_the_thread_is_raised_at_the_end() -> None:
     looked = threading.Event()
 
-    def look() -> dict[str, int]:
+    def look() -> list[str]:
         looked.set()
         raise ValueError("unreadable")
 
-    with pytest.raises(ValueError, match="unreadable"), RowWatch(look, lambda name, row: None, tick=0.01):
+    with pytest.raises(ValueError, match="unreadable"), RowWatch(look, lambda name: None, tick=0.01):
         assert looked.wait(10)

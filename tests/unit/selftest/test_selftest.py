@@ -11,8 +11,9 @@ from tests.unit.selftest.results import machine, result
 from tests.unit.verify.replicas.recordings import begin, recording, step
 from tfdist.selftest import selftest as module
 from tfdist.selftest.layouts import Layout
-from tfdist.selftest.row_jobs import RowJobs, RowRun, TimeUp
+from tfdist.selftest.row_jobs import RowJobs, TimeUp
 from tfdist.selftest.row_results import RowResult
+from tfdist.selftest.row_runs import RowRun
 from tfdist.selftest.rows import Row
 from tfdist.selftest.selftest import Listener, run_selftest
 from tfdist.selftest.selftest_spec import SelftestSpec
