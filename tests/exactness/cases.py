@@ -12,6 +12,7 @@ from tests.exactness import (
     metric_cases,
     optimizer_cases,
     precision_cases,
+    small_batch_cases,
     step_cases,
 )
 from tests.exactness.table import CASES, Case, outcome
@@ -26,6 +27,7 @@ SECTIONS = {
     "Metrics": metric_cases,
     "Optimizers and gradients": optimizer_cases,
     "Steps": step_cases,
+    "Fewer samples than replicas": small_batch_cases,
     "Layers": layer_cases,
     "Callbacks": callback_cases,
     "Precision": precision_cases,
@@ -62,6 +64,8 @@ SLOW = {
     *("moving_average_that_overwrites", "mean_with_sample_weight", "mask_of_an_embedding", "metrics_inside_a_layer"),
     *("layers_that_xla_compiles", "layers_that_xla_compiles_with_a_loss", "layers_that_run_eagerly"),
     *("max_pooling_in_float32", "transposed_convolution_in_float32", "run_eagerly", "own_step_with_means"),
+    *("batches_of_one_in_a_step_of_ones_own", "batches_of_two_accumulated", "batches_of_one_by_xla"),
+    *("operations_that_take_no_row_eagerly", "own_step_with_metrics_of_one"),
     *("adam_with_amsgrad", "nesterov_momentum", "muon", "gradient_accumulation_and_clipping"),
 }
 """Cases that the slow tests alone compare."""

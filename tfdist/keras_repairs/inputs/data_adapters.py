@@ -46,11 +46,15 @@ def replica_batch_of(batch: Any, largest: tf.Tensor, index: Any, replicas: int) 
     """
     total = rows(batch)
     first, end = piece_bounds(total, replicas, index)
-    # A replica without samples works on the first row of the batch, which counts nowhere.
-    stands_in = first == end
-    data = cut(batch, tf.where(stands_in, tf.zeros_like(first), first), tf.where(stands_in, tf.ones_like(end), end))
+    data = cut(batch, *_with_stand_in(first, end))
     # Cut as evenly as can be: of fewer samples than replicas, as many have one.
     return ReplicaBatch(data, end - first, first, total, tf.minimum(total, replicas), largest)
+
+
+def _with_stand_in(first: tf.Tensor, end: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """The bounds of a replica's rows; without samples, those of the first row of the batch, which counts nowhere."""
+    is_empty = first == end
+    return tf.where(is_empty, tf.zeros_like(first), first), tf.where(is_empty, tf.ones_like(end), end)
 
 
 def _pieces(dataset: tf.data.Dataset, ids: Sequence[int], replicas: int) -> tf.data.Dataset:

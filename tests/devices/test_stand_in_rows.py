@@ -1,0 +1,178 @@
+"""A replica without samples works on a row that stands in for them, and nothing of what it computes counts."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.devices.mirrored import mirrored
+from tests.devices.references import of_one_replica
+from tests.exactness.cases import outcome
+from tests.exactness.comparison import assert_same
+from tests.exactness.small_batch_cases import OfOwnMetric
+from tests.exactness.table import BATCH, numbers
+from tests.marks import slow
+from tfdist.keras_repairs.base.batch_rows import rows, with_row_of_zeros
+from tfdist.keras_repairs.base.replica_step import ReplicaStep, this_step
+from tfdist.keras_repairs.inputs import data_adapters
+from tfdist.keras_repairs.loop import trainer
+from tfdist.keras_repairs.optimizer import gradient_reduction, variable_updates
+
+pytestmark = pytest.mark.usefixtures("repaired")
+
+SAMPLES = 65
+
+
+def without_stand_in_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replica without samples gets no row."""
+    monkeypatch.setattr(data_adapters, "_with_stand_in", lambda first, end: (first, end))
+
+
+@pytest.mark.parametrize(
+    "name", ["ctc_loss", "operations_that_take_no_row", slow("operations_that_take_no_row_eagerly")]
+)
+def test_case_fails_without_the_row(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    without_stand_in_rows(monkeypatch)
+    with mirrored(3).scope(), pytest.raises((tf.errors.InvalidArgumentError, ValueError)):
+        outcome(name, SAMPLES, of_training_alone=True)
+
+
+def test_predictions_of_the_row_would_be_joined(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = of_one_replica("operations_that_take_no_row", SAMPLES)
+    monkeypatch.setattr(trainer, "without_stand_in", lambda structure: structure)
+    with mirrored(3).scope():
+        received = outcome("operations_that_take_no_row", SAMPLES)
+    assert [len(part) for part in expected["predict"]] == [65]
+    assert [len(part) for part in received["predict"]] == [67]
+
+
+PROGRAM = """
+import sys
+import tests.devices.conftest
+import pytest
+from tests.devices.mirrored import mirrored
+from tests.devices.references import of_one_replica
+from tests.devices.test_stand_in_rows import without_stand_in_rows
+from tests.exactness.cases import outcome
+from tests.exactness.comparison import assert_same_case
+
+name, samples, is_taken_out = sys.argv[1:]
+expected = of_one_replica(name, int(samples))
+if is_taken_out == "True":
+    without_stand_in_rows(pytest.MonkeyPatch())
+print("begun", flush=True)
+with mirrored(3).scope():
+    received = outcome(name, int(samples), of_training_alone=True)
+    assert_same_case(name, {part: expected[part] for part in received}, received)
+print("same", flush=True)
+"""
+
+SPATIAL = [
+    "convolutions_in_float32",
+    slow("transposed_convolution_in_float32"),
+    slow("max_pooling_in_float32"),
+    slow("layers_that_run_eagerly"),
+]
+
+
+def compared(name: str, onednn: bool, is_taken_out: bool) -> subprocess.CompletedProcess[str]:
+    """Compares a case on three replicas with one, in a process of its own.
+
+    TensorFlow takes oneDNN's kernels by itself on some processors alone (x86-64 with AVX-512 and VNNI, for instance),
+    and decides at its import.
+    """
+    command = [sys.executable, "-c", PROGRAM, name, str(SAMPLES), str(is_taken_out)]
+    environment = os.environ | {"TF_ENABLE_ONEDNN_OPTS": str(int(onednn))}
+    return subprocess.run(command, capture_output=True, text=True, timeout=150, env=environment)
+
+
+@pytest.mark.parametrize("name", SPATIAL)
+@pytest.mark.parametrize("onednn", [pytest.param(False, marks=pytest.mark.slow), True])
+def test_exact_with_either_kernels(name: str, onednn: bool) -> None:
+    done = compared(name, onednn, is_taken_out=False)
+    assert done.stdout == "begun\nsame\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    "name", ["convolutions_in_float32", slow("transposed_convolution_in_float32"), slow("max_pooling_in_float32")]
+)
+def test_kernels_fail_on_no_row(name: str) -> None:
+    """Given none, oneDNN's return the shape of their input; the gradient of a maximum of that ends the process."""
+    done = compared(name, onednn=True, is_taken_out=True)
+    assert done.stdout == "begun\n", done.stderr
+    assert done.returncode != 0, done.stderr
+
+
+def fitted_as_distributed(strategy: tf.distribute.Strategy | None) -> dict[str, Any]:
+    """A training on what a script has distributed itself, where zeros stand in, of which the model makes no number."""
+    keras.utils.set_random_seed(3)
+    x, y = numbers(SAMPLES)
+    batches = tf.data.Dataset.from_tensor_slices((x, y)).batch(BATCH)
+    inputs = keras.Input((6,))
+    unit = inputs / keras.ops.norm(inputs, axis=1, keepdims=True)
+    # A plain square root has no gradient at zero either.
+    hidden = keras.layers.Dense(8, activation="tanh", activity_regularizer="l2")(keras.ops.sqrt(keras.ops.abs(unit)))
+    model = OfOwnMetric(inputs, keras.layers.Dense(3, activation="softmax")(hidden))
+    model.compile(keras.optimizers.SGD(0.1))
+    data = batches if strategy is None else strategy.experimental_distribute_dataset(batches)
+    history = model.fit(data, epochs=2, verbose=0)
+    return {"history": history.history, "weights": [weight.tolist() for weight in model.get_weights()]}
+
+
+def _as_product(gradients: list[tf.Tensor]) -> list[tf.Tensor]:
+    return [gradient * this_step().share(gradient.dtype) for gradient in gradients]
+
+
+@pytest.mark.usefixtures("float64")
+@pytest.mark.parametrize(
+    ("owner", "name", "replacement"),
+    [
+        (ReplicaStep, "of_samples", lambda step, value: value * tf.cast(step.samples > 0, value.dtype)),
+        (gradient_reduction, "_weighted", _as_product),
+        (variable_updates, "_of_samples", lambda variable, value: value),
+    ],
+    ids=["logs", "gradients", "metrics"],
+)
+def test_what_it_yields_is_left_out_by_selection(
+    owner: Any, name: str, replacement: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = fitted_as_distributed(None)
+    assert np.isfinite(expected["history"]["loss"]).all()
+    with mirrored(3).scope():
+        assert_same(expected, fitted_as_distributed(mirrored(3)))
+        monkeypatch.setattr(owner, name, replacement)
+        with pytest.raises(AssertionError):
+            assert_same(expected, fitted_as_distributed(mirrored(3)))
+
+
+KINDS = {
+    "dense": tf.TensorSpec([None, 3]),
+    "words": tf.TensorSpec([None], tf.string),
+    "ragged": tf.RaggedTensorSpec([None, None, None], tf.float32, ragged_rank=2),
+    "sparse": tf.SparseTensorSpec([None, 3], tf.int32),
+}
+
+
+@pytest.mark.parametrize("is_compiled", [False, True])
+def test_a_row_of_zeros_of_each_kind(is_compiled: bool) -> None:
+    sparse = tf.sparse.from_dense([[0, 1, 0], [2, 0, 3]])
+    ragged = tf.ragged.constant([[[1.0], []], [[2.0, 3.0]]], dtype=tf.float32)
+    two = {"dense": tf.ones((2, 3)), "words": tf.constant(["a", "b"]), "ragged": ragged, "sparse": sparse}
+    none = {**{name: part[:0] for name, part in two.items() if name != "sparse"}}
+    none["sparse"] = tf.sparse.slice(sparse, [0, 0], [0, 3])
+    fill = tf.function(with_row_of_zeros, input_signature=[KINDS]) if is_compiled else with_row_of_zeros
+    made = fill(two)
+    assert int(rows(made)) == 2
+    assert made["ragged"].to_list() == ragged.to_list()
+    made = fill(none)
+    assert made["dense"].numpy().tolist() == [[0, 0, 0]]
+    assert made["words"].numpy().tolist() == [b""]
+    assert made["ragged"].to_list() == [[]]
+    assert tf.sparse.to_dense(made["sparse"]).numpy().tolist() == [[0, 0, 0]]
