@@ -8,6 +8,7 @@ from typing import Any
 import keras
 import pytest
 
+from tests.devices.mirrored import mirrored, of_each_replica
 from tfdist.keras_repairs.base.model_facts import model_facts
 
 
@@ -44,8 +45,20 @@ def test_facts() -> None:
     model = OwnStep(inputs, outputs)
     model.compile(keras.optimizers.SGD(gradient_accumulation_steps=2), "mse", steps_per_execution=3)
     facts = model_facts(model)
-    assert facts["unsynchronized"] == ["free"]
+    assert facts["unsynchronized"] == []
     assert facts["overrides"] == ["OwnStep.train_step"]
     assert facts["compute_dtypes"] == ["bfloat16", "float32"]
     assert (facts["steps_per_execution"], facts["accumulates"], facts["jit_compile"]) == (3, True, False)
     assert "free/moving_mean" in facts["non_trainable"]
+
+
+def test_statistics_of_each_replica() -> None:
+    names = ("free", "synchronized", "frozen")
+    with mirrored(2).scope():
+        free, synchronized, frozen = (keras.layers.BatchNormalization(name=name) for name in names)
+        synchronized.synchronized, frozen.trainable = True, False
+        model = keras.Sequential([keras.Input((4,)), free, synchronized, frozen])
+        model.compile("sgd", "mse")
+        assert model_facts(model)["unsynchronized"] == []
+        with of_each_replica(mirrored(2)):
+            assert model_facts(model)["unsynchronized"] == ["free"]

@@ -22,11 +22,47 @@ def compiled(**options: Any) -> keras.Model:
     return model
 
 
-def normalizing(**options: Any) -> keras.Model:
-    model = keras.Sequential(
-        [keras.Input((6,)), keras.layers.BatchNormalization(synchronized=True), keras.layers.Dense(3, "softmax")]
-    )
+class Hidden(keras.layers.Layer):
+    """Calls a layer that Keras does not know of."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.hidden = (lambda layer: lambda: layer)(keras.layers.BatchNormalization(name="hidden"))
+
+    def build(self, shape: Any) -> None:
+        self.hidden().build(shape)
+
+    def call(self, inputs: Any, training: bool = False) -> Any:
+        return self.hidden()(inputs, training=training)
+
+
+def hiding(**options: Any) -> keras.Model:
+    model = keras.Sequential([keras.Input((6,)), Hidden(), keras.layers.Dense(3, "softmax")])
     model.compile("sgd", "sparse_categorical_crossentropy", **options)
+    return model
+
+
+class NormalizingCell(keras.layers.SimpleRNNCell):
+    """Normalizes its state at each time step."""
+
+    def __init__(self, units: int) -> None:
+        super().__init__(units)
+        self.norm = keras.layers.BatchNormalization(name="in_a_loop")
+
+    def build(self, shape: Any) -> None:
+        super().build(shape)
+        self.norm.build((None, self.units))
+
+    def call(self, inputs: Any, states: Any, training: bool = False) -> Any:
+        output, _ = super().call(inputs, states, training=training)
+        normalized = self.norm(output, training=training)
+        return normalized, [normalized]
+
+
+def recurrent() -> keras.Model:
+    parts = [keras.layers.Reshape((3, 2)), keras.layers.RNN(NormalizingCell(3)), keras.layers.Softmax()]
+    model = keras.Sequential([keras.Input((6,)), *parts])
+    model.compile("sgd", "sparse_categorical_crossentropy")
     return model
 
 
@@ -37,7 +73,8 @@ def overwriting() -> keras.Model:
 
 
 REFUSED: dict[str, Callable[[], keras.Model]] = {
-    "synchronized=True": lambda: normalizing(jit_compile=True),
+    "inside of 'hidden'": lambda: hiding(jit_compile=True),
+    "'in_a_loop' takes the statistics of the global batch inside of a loop": recurrent,
     "takes its gradient for its value": lambda: overwriting(),
     "reduction=None": lambda: compiled(loss=keras.losses.SparseCategoricalCrossentropy(reduction=None)),
 }

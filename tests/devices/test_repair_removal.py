@@ -36,8 +36,7 @@ TAKEN_OUT = [
     ("Sum.update_state", ["own_step_with_a_total"]),
     ("tensorflow.python.ops.nn_impl_distribute.compute_average_loss", ["own_step_with_average_losses"]),
     ("tensorflow.python.ops.nn_impl_distribute.scale_regularization_loss", ["own_step_with_average_losses"]),
-    ("BatchNormalization._moments", ["synchronized_statistics_of_masked_inputs"]),
-    ("keras.src.backend.tensorflow.nn._compute_moments_sync", ["synchronized_batch_normalization"]),
+    ("BatchNormalization._moments", ["batch_norm_of_masked_inputs", "synchronized_statistics_of_masked_inputs"]),
     # Clipped, distilled and accumulated gradients are reduced first.
     ("BaseOptimizer.apply", ["clipnorm", "global_clipnorm", "clipvalue", "distillation", "gradient_accumulation"]),
     # An inf on the last replica.
@@ -64,6 +63,7 @@ IN_OTHER_TESTS = {
     "Layer.__call__": "test_nothing_is_compiled",
     "Layer._clear_losses": "test_a_layer_that_is_called_twice",
     "keras.src.losses.loss.scale_loss_for_distribution": "test_a_loss_outside_of_the_replicas_is_divided",
+    "keras.src.backend.tensorflow.nn._compute_moments_sync": "test_synchronized_moments_lose_their_digits",
     "SeedGenerator.next": "test_replicas_draw_the_same_masks",
     "BaseOptimizer.load_own_variables": "test_what_is_loaded_counts_on_each_replica",
     "BaseOptimizer.set_weights": "test_what_is_loaded_counts_on_each_replica",
@@ -109,6 +109,7 @@ SAME_NUMBERS = {
 
 
 QUICK = ["plain", "sparse_inputs", "own_step_with_a_total", "clipnorm", "global_clipnorm"]
+QUICK += ["batch_norm_of_masked_inputs"]
 QUICK += ["clipvalue", "gradient_accumulation", "moving_average_that_overwrites", "terminate_on_nan"]
 """Cases that take a few seconds; the others are left to the slow tests."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.exactness import (
+    batch_norm_cases,
     callback_cases,
     coupling_cases,
     data_cases,
@@ -29,6 +30,7 @@ SECTIONS = {
     "Steps": step_cases,
     "Fewer samples than replicas": small_batch_cases,
     "Layers": layer_cases,
+    "Batch statistics": batch_norm_cases,
     "Callbacks": callback_cases,
     "Precision": precision_cases,
 }
@@ -66,6 +68,9 @@ SLOW = {
     *("max_pooling_in_float32", "transposed_convolution_in_float32", "run_eagerly", "own_step_with_means"),
     *("batches_of_one_in_a_step_of_ones_own", "batches_of_two_accumulated", "batches_of_one_by_xla"),
     *("operations_that_take_no_row_eagerly", "own_step_with_metrics_of_one"),
+    *("batch_norm_of_a_known_architecture", "synchronized_batch_normalization", "batch_renormalization"),
+    *("synchronized_statistics_of_masked_inputs", "batch_norm_in_mixed_bfloat16", "batch_norm_by_xla_of_masked_inputs"),
+    *("batch_norm_that_runs_eagerly",),
     *("adam_with_amsgrad", "nesterov_momentum", "muon", "gradient_accumulation_and_clipping"),
 }
 """Cases that the slow tests alone compare."""

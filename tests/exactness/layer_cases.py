@@ -1,4 +1,4 @@
-"""Layers that need care: statistics of a batch, kernels that fail on no sample, recurrence."""
+"""Layers that need care: kernels that fail on no sample, recurrence."""
 
 from __future__ import annotations
 
@@ -9,33 +9,6 @@ import keras
 from tests.exactness.table import ONLY_TRAINED, case, fitted, numbers, tokens
 
 layers = keras.layers
-
-
-@case("`BatchNormalization(synchronized=True)`")
-def synchronized_batch_normalization(samples: int) -> dict[str, Any]:
-    model = keras.Sequential(
-        [
-            keras.Input((6,)),
-            layers.Dense(8),
-            layers.BatchNormalization(synchronized=True, momentum=0.7),
-            layers.Dense(3, activation="softmax"),
-        ]
-    )
-    return fitted(model, *numbers(samples))
-
-
-@case("`BatchNormalization(synchronized=True)` of masked inputs")
-def synchronized_statistics_of_masked_inputs(samples: int) -> dict[str, Any]:
-    ids = tokens(samples)
-    model = keras.Sequential(
-        [
-            keras.Input((7,)),
-            layers.Embedding(20, 4, mask_zero=True),
-            layers.BatchNormalization(synchronized=True, momentum=0.7),
-            layers.Dense(3, activation="softmax"),
-        ]
-    )
-    return fitted(model, ids, ids % 3)
 
 
 @case("convolution and pooling")

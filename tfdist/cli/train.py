@@ -26,6 +26,12 @@ if TYPE_CHECKING:
     help="Split each GPU, or the CPU when there is none, into N logical devices.",
 )
 @shared.memory_limit
+@click.option(
+    "--batch-norm",
+    type=click.Choice(["synchronized", "replica"]),
+    help="Whose statistics BatchNormalization takes: those of the global batch, or each replica its own, which is "
+    "faster and no longer exact. Default: the config's, or synchronized.",
+)
 @shared.choice(
     "--communication", ["auto", "nccl", "ring"], "auto", "The collectives between devices of several workers."
 )
@@ -97,14 +103,17 @@ def _job(target: Target, **options: Any) -> JobSpec:
     """The job, from the command line and, for what that leaves open, the config."""
     from tfdist.launch.job_spec import JobSpec
 
-    overrides = options.pop("overrides")
+    overrides, batch_norm = options.pop("overrides"), options.pop("batch_norm")
     check_overrides(target, overrides)
     if target.kind != "config":
+        if batch_norm is not None:
+            options["batch_norm"] = batch_norm
         return JobSpec(target_kind=target.kind, target=target.target, args=target.args, name=target.name, **options)
     # Imported here: YAML's parser takes longer than all else that a script's launcher needs.
     from tfdist.config.load import load_config
 
-    config = load_config(target.target, overrides)
+    # As an entry of the config, so that the run directory has what the run was made with.
+    config = load_config(target.target, [*overrides, *([f"batch_norm={batch_norm}"] if batch_norm else [])])
     job = JobSpec.for_config(config, target=target.target, **options)
     if job.verbose and job.membership.has_chief:
         from tfdist.cli.plan import planned

@@ -125,6 +125,8 @@ class RunConfig(Section):
         fit: How long to train.
         devices: How a worker uses its devices.
         precision: The Keras dtype policy.
+        batch_norm: Whose statistics BatchNormalization takes while it trains: those of the global batch, as on one
+            device, or each replica its own.
         checkpoint: When checkpoints are saved, and which are kept.
     """
 
@@ -136,6 +138,7 @@ class RunConfig(Section):
     fit: FitConfig = field(default_factory=FitConfig)
     devices: DevicesConfig = field(default_factory=DevicesConfig)
     precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
+    batch_norm: Literal["synchronized", "replica"] = "synchronized"
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
 
     def check(self) -> None:

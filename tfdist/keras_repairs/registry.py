@@ -38,8 +38,8 @@ from tfdist.keras_repairs.files import downloads, model_saving
 from tfdist.keras_repairs.forward import (
     added_losses,
     average_loss,
+    batch_normalization,
     losses,
-    masked_batch_norm,
     metrics,
     random_layers,
     xla,
@@ -176,8 +176,8 @@ def _of_the_forward_pass() -> tuple[Repair, ...]:
         Repair(reduction_metrics.Mean, "update_state", metrics.of_scalar, "addc194e254fbb64"),
         Repair(reduction_metrics.Sum, "update_state", metrics.of_scalar, "c378d5550155cd5d"),
         Repair(keras.metrics.Metric, "__init__", metrics.watch_updates, "d67a65a42a13134b"),
-        Repair(keras.layers.BatchNormalization, "_moments", masked_batch_norm.moments, "2ba739b46f4fadea"),
-        Repair(nn, "_compute_moments_sync", masked_batch_norm.compute_moments_sync, "4ef59a47d67b32b8"),
+        Repair(keras.layers.BatchNormalization, "_moments", batch_normalization.moments, "2ba739b46f4fadea"),
+        Repair(nn, "_compute_moments_sync", batch_normalization.compute_moments_sync, "4ef59a47d67b32b8"),
         Repair(seed_generator.SeedGenerator, "next", random_layers.next_seed, "d2174a08ab35eb07"),
     )
 

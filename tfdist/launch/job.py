@@ -101,7 +101,7 @@ def _formed(
 
     def make_go() -> dict[str, Any]:
         created.append(create())
-        return {**created[0].go(), "settings": _settings(spec)}
+        return {**created[0].go(), "settings": _settings(spec), "options": spec.options_in_common()}
 
     formed = form(membership, membership.cluster, make_go, spec.start_timeout, signals, token=read_token(spec.environ))
     with contextlib.closing(formed.links) as links:
@@ -109,10 +109,11 @@ def _formed(
 
 
 def _join(spec: JobSpec, membership: Membership, formed: FormedCluster) -> RunLocation:
-    from tfdist.launch.rendezvous.config_agreement import check_settings
+    from tfdist.launch.rendezvous.config_agreement import check_options, check_settings
 
     try:
         check_settings(_settings(spec), formed.go.get("settings"))
+        check_options(spec.options_in_common(), formed.go["options"])
         return join_run_location(formed.go, spec.run_dir, name=spec.name, overwrite=spec.overwrite, resume=spec.resume)
     except TfdistError as error:
         index = membership.local[0]

@@ -11,9 +11,18 @@ from tfdist.launch.recording_request import RecordingRequest
 from tfdist.launch.trace_request import TraceRequest
 from tfdist.rundir.run_dir_creation import Resume
 
+BatchNorm = Literal["synchronized", "replica"]
 Communication = Literal["auto", "nccl", "ring"]
 Compression = Literal["none", "bfloat16", "float16"]
-_CHOICES = {"communication": Communication, "compression": Compression, "resume": Resume}
+_CHOICES = {
+    "batch_norm": BatchNorm,
+    "communication": Communication,
+    "compression": Compression,
+    "resume": Resume,
+}
+_IN_COMMON = ("batch_norm", "communication", "compression")
+"""Decide which collectives the workers run, so that they must be the same on every host."""
+
 _SECONDS = ("first_step_timeout", "step_timeout", "grace")
 
 
@@ -26,6 +35,7 @@ class WorkerOptions:
         devices: GPUs that the workers of this machine may use, by TensorFlow's index; None for all.
         logical_devices: Parts that each GPU (or the CPU, when there is none) is split into; None for no split.
         memory_limit: MiB of a logical device; None for no limit.
+        batch_norm: Whose statistics BatchNormalization takes: those of the global batch, or each replica its own.
         communication: Which collectives to use.
         compression: The type in which gradients are sent between workers; "none" for their own.
         first_step_timeout: Seconds that the first step of a `fit`, `evaluate` or `predict` may take, and any one call
@@ -46,6 +56,7 @@ class WorkerOptions:
     devices: tuple[int, ...] | None = None
     logical_devices: int | None = None
     memory_limit: int | None = None
+    batch_norm: BatchNorm = "synchronized"
     communication: Communication = "auto"
     compression: Compression = "none"
     first_step_timeout: float = 1800.0
@@ -61,7 +72,7 @@ class WorkerOptions:
         for name, choices in _CHOICES.items():
             if getattr(self, name) not in get_args(choices):
                 expected = ", ".join(get_args(choices))
-                raise UsageError(f"--{name} must be one of {expected}. Received: {getattr(self, name)!r}")
+                raise UsageError(f"{_option(name)} must be one of {expected}. Received: {getattr(self, name)!r}")
         for name in _SECONDS:
             check_seconds(name, getattr(self, name))
 
@@ -69,8 +80,16 @@ class WorkerOptions:
         """These options by name, as arguments for another object that has them."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(WorkerOptions)}
 
+    def options_in_common(self) -> dict[str, str]:
+        """Those options that must be the same on every host of a job, as the command line has them."""
+        return {_option(name): getattr(self, name) for name in _IN_COMMON}
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
 
 def check_seconds(option: str, seconds: float) -> None:
     """Raises `UsageError` unless a timeout is positive."""
     if not seconds > 0:
-        raise UsageError(f"--{option.replace('_', '-')} must be more than 0 seconds. Received: {seconds}")
+        raise UsageError(f"{_option(option)} must be more than 0 seconds. Received: {seconds}")

@@ -1,9 +1,9 @@
-"""Settings of a run for everything under its strategy: compression, the worker's meter and ring."""
+"""Settings of a run for everything under its strategy: batch statistics, compression, the worker's meter and ring."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 from weakref import WeakKeyDictionary
 
 import tensorflow as tf
@@ -13,17 +13,22 @@ if TYPE_CHECKING:
     from tfdist.runtime.transport.ring_all_reduce import Ring
 
 
+BatchNorm = Literal["synchronized", "replica"]
+
+
 @dataclass
 class StrategySettings:
     """The settings of one strategy.
 
     Attributes:
+        batch_norm: Whose statistics BatchNormalization takes: those of the global batch, or each replica its own.
         compression: The dtype in which gradients are sent, bfloat16 or float16; None for their own.
         meter: Counts samples and waiting time of the training steps; None where nobody reads them.
         ring: Sums tensors over the workers; None for TensorFlow's own collectives.
         gather: Whether losses and layers that need the samples of all replicas get them without being asked to.
     """
 
+    batch_norm: BatchNorm = "synchronized"
     compression: tf.DType | None = None
     meter: StepMeter | None = None
     ring: Ring | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import keras
 import numpy as np
@@ -15,6 +15,7 @@ from tfdist.rundir import RunDir
 from tfdist.rundir.atomic_files import write_error
 from tfdist.rundir.run_dir_creation import Resume
 from tfdist.runtime import collectives
+from tfdist.runtime.strategy_settings import BatchNorm, settings_of
 from tfdist.training.checkpoints.checkpoint_options import (
     EVERY_MINUTES,
     KEEP,
@@ -28,16 +29,28 @@ from tfdist.training.run_record_callback import RunRecordCallback
 from tfdist.training.session import current_session as session
 
 
-def strategy() -> tf.distribute.Strategy:
+def strategy(*, batch_norm: BatchNorm | None = None) -> tf.distribute.Strategy:
     """The strategy of this process: MirroredStrategy for several devices, MultiWorkerMirroredStrategy for several
     workers, TensorFlow's default one for a single device.
 
     Call it before TensorFlow touches a device.
 
+    Args:
+        batch_norm: Whose statistics BatchNormalization takes in the models that train from now on: `"synchronized"`,
+            those of the global batch, or `"replica"`, each replica its own; the same on all workers. None for what
+            `tfdist train --batch-norm` says, or an earlier call; without either they are synchronized.
+
     Raises:
-        UsageError: What `tfdist train` or TF_CONFIG asks for does not fit this machine.
+        UsageError: What `tfdist train` or TF_CONFIG asks for does not fit this machine, or `batch_norm` is neither.
     """
-    return session.current().strategy
+    if batch_norm not in (None, *get_args(BatchNorm)):
+        raise UsageError(
+            f"tfdist.strategy(batch_norm=...) is one of {', '.join(get_args(BatchNorm))}. Received: {batch_norm!r}"
+        )
+    found = session.current().strategy
+    if batch_norm is not None:
+        settings_of(found).batch_norm = batch_norm
+    return found
 
 
 def callbacks(

@@ -60,6 +60,7 @@ def test_the_flags_are_a_contract() -> None:
         "--devices",
         "--logical-devices",
         "--memory-limit",
+        "--batch-norm",
         "--communication",
         "--compression",
         "--run-dir",
@@ -94,6 +95,7 @@ def test_the_defaults_are_a_contract(jobs: list[JobSpec]) -> None:
         devices=None,
         logical_devices=None,
         memory_limit=None,
+        batch_norm="synchronized",
         communication="auto",
         start_timeout=120.0,
         step_timeout=600.0,
@@ -126,6 +128,25 @@ def test_a_config_says_what_the_options_do_not(jobs: list[JobSpec]) -> None:
     assert (job.target_kind, job.target, job.args, job.name, job.seed) == ("config", "digits.yaml", (), "digits", 7)
     assert (job.logical_devices, job.memory_limit) == (2, 512)
     assert job.config == load_config("digits.yaml")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "chosen"),
+    [
+        ("train.py", "synchronized"),
+        ("--batch-norm replica train.py", "replica"),
+        ("digits.yaml", "synchronized"),
+        ("digits.yaml --set batch_norm=replica", "replica"),
+        ("digits.yaml --batch-norm replica", "replica"),
+        ("digits.yaml --set batch_norm=replica --batch-norm synchronized", "synchronized"),
+    ],
+)
+def test_whose_statistics_are_normalized_by(arguments: str, chosen: str, jobs: list[JobSpec]) -> None:
+    """A config has what was chosen, whichever way, as it is written into the run directory."""
+    run(arguments)
+    [job] = jobs
+    assert job.batch_norm == chosen
+    assert job.config is None or job.config.batch_norm == chosen
 
 
 def test_options_after_a_config_count_before_it(jobs: list[JobSpec]) -> None:

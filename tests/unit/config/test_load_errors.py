@@ -79,6 +79,7 @@ OVERRIDES = [
     ("name=a/b", 'name: expected a name of letters, digits, dots, dashes and underscores. Received: "a/b"'),
     ("model.build=mlp", 'model.build: expected a dotted path such as package.module.function. Received: "mlp"'),
     ("precision=float16", "precision: expected one of float32, mixed_bfloat16, mixed_float16. Received: "),
+    ("batch_norm=global", 'batch_norm: expected one of synchronized, replica. Received: "global"'),
     ("compile.optimizer={learning_rate: 1}", "compile.optimizer: expected a name, or a mapping with the key name and"),
     (
         "data.train.format=nps",

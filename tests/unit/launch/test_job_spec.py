@@ -23,6 +23,11 @@ def test_a_job_hands_all_of_them_to_its_workers() -> None:
     assert {name: getattr(assignment, name) for name in given} == given
 
 
+def test_what_must_be_the_same_on_every_host() -> None:
+    options = JobSpec(ALONE, "script", "train.py", batch_norm="replica").options_in_common()
+    assert options == {"--batch-norm": "replica", "--communication": "auto", "--compression": "none"}
+
+
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
@@ -49,6 +54,7 @@ def test_the_command_line_comes_before_the_config(given: dict[str, Any], expecte
     ("given", "says"),
     [
         ({"communication": "mpi"}, "--communication must be one of auto, nccl, ring. Received: 'mpi'"),
+        ({"batch_norm": "none"}, "--batch-norm must be one of synchronized, replica. Received: 'none'"),
         ({"compression": "int8"}, "--compression must be one of none, bfloat16, float16. Received: 'int8'"),
         ({"resume": "yes"}, "--resume must be one of auto, must, never. Received: 'yes'"),
         ({"step_timeout": 0}, "--step-timeout must be more than 0 seconds. Received: 0"),

@@ -7,6 +7,8 @@ from typing import Any
 
 import keras
 
+from tfdist.keras_repairs.base.batch_norm_choice import unsynchronized_layers
+
 _STRENGTHS = ("rate", "dropout", "recurrent_dropout", "stddev")
 """Attributes that say how strong a layer's noise is: a layer where all of them are 0 has none."""
 
@@ -18,7 +20,7 @@ def model_facts(model: keras.Model) -> dict[str, Any]:
 
     Returns:
         random_layers: Names of the layers that draw random numbers while training, with their class.
-        unsynchronized: Names of the trainable BatchNormalization layers without `synchronized=True`.
+        unsynchronized: Names of the trainable BatchNormalization layers whose statistics are each replica's own.
         overrides: `"Class.train_step"` and the like that are not Keras's own.
         compute_dtypes: Every dtype that layers compute in, sorted.
         jit_compile: Whether the model is compiled with XLA.
@@ -31,7 +33,7 @@ def model_facts(model: keras.Model) -> dict[str, Any]:
     inner = getattr(optimizer, "inner_optimizer", optimizer)
     return {
         "random_layers": [f"{layer.name} ({type(layer).__name__})" for layer in layers if _is_random(layer)],
-        "unsynchronized": [layer.name for layer in layers if _is_unsynchronized(layer)],
+        "unsynchronized": [layer.name for layer in unsynchronized_layers(model)],
         "overrides": list(_overrides(model)),
         "compute_dtypes": sorted({str(layer.compute_dtype) for layer in layers}),
         "jit_compile": bool(model.jit_compile),
@@ -46,10 +48,6 @@ def _is_random(layer: Any) -> bool:
         return False
     strengths = [getattr(layer, name) for name in _STRENGTHS if isinstance(getattr(layer, name, None), int | float)]
     return any(strengths) or not strengths
-
-
-def _is_unsynchronized(layer: Any) -> bool:
-    return isinstance(layer, keras.layers.BatchNormalization) and not layer.synchronized and bool(layer.trainable)
 
 
 def _overrides(model: Any) -> Iterator[str]:

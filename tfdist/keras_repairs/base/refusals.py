@@ -7,6 +7,7 @@ from typing import Any
 import keras
 
 from tfdist.errors import UnsupportedError
+from tfdist.keras_repairs.base.batch_norm_choice import unsynchronized_layers
 from tfdist.keras_repairs.base.keras_distribution import check_distribution
 from tfdist.keras_repairs.base.warn_once import warn_once
 
@@ -16,18 +17,25 @@ _ONE_DEVICE = "or train on one device (`tfdist train` without --workers, --nproc
 def check_model(model: Any) -> None:
     """Raises UnsupportedError when `model`, as compiled, would not give the numbers of one replica."""
     _check_losses(model)
-    _check_compilation(model)
     _check_layers(model)
     check_distribution(model.distribute_strategy)
     _warn_of_batch_statistics(model)
 
 
 def collective_inside(layer: Any) -> UnsupportedError:
-    """The error for a forward pass in which the replicas meet."""
+    """The error for a forward pass in which the replicas meet where XLA compiles it."""
     return UnsupportedError(
-        f"compile(jit_compile=True): the replicas exchange numbers inside of {layer.name!r}, as BatchNormalization "
-        "with synchronized=True does, and XLA cannot compile that. Leave jit_compile out, set synchronized=False (each "
-        "replica then takes its own statistics), or train on one device."
+        f"compile(jit_compile=True): the replicas exchange numbers inside of {layer.name!r}, and XLA cannot compile "
+        "that. Leave jit_compile out, " + _ONE_DEVICE
+    )
+
+
+def statistics_in_a_loop(layer: Any) -> UnsupportedError:
+    """The error for statistics that are taken where TensorFlow lets no replicas of one process meet."""
+    return UnsupportedError(
+        f"The layer {layer.name!r} takes the statistics of the global batch inside of a loop, a tf.cond or a "
+        "tf.function of its own, where the replicas of a worker cannot meet. Call it outside of that (in a recurrent "
+        "layer, with unroll=True), let each replica take its own statistics (--batch-norm replica), " + _ONE_DEVICE
     )
 
 
@@ -54,14 +62,6 @@ def _hides_its_divisor(loss: Any) -> bool:
     return type(loss).__call__ is not keras.losses.Loss.__call__
 
 
-def _check_compilation(model: Any) -> None:
-    if not getattr(model, "jit_compile", False):
-        return
-    for layer in model._flatten_layers():
-        if isinstance(layer, keras.layers.BatchNormalization) and layer.synchronized and layer.trainable:
-            raise collective_inside(layer)
-
-
 def _check_layers(model: Any) -> None:
     for layer in model._flatten_layers():
         if getattr(layer, "stateful", False) and isinstance(layer, keras.layers.RNN):
@@ -72,10 +72,9 @@ def _check_layers(model: Any) -> None:
 
 
 def _warn_of_batch_statistics(model: Any) -> None:
-    for layer in model._flatten_layers():
-        if isinstance(layer, keras.layers.BatchNormalization) and not layer.synchronized and layer.trainable:
-            warn_once(
-                "BatchNormalization takes its statistics on each replica alone, so the numbers differ from those of "
-                "one replica. Set synchronized=True on the layers for statistics of the global batch."
-            )
-            return
+    if unsynchronized_layers(model):
+        warn_once(
+            "--batch-norm replica: BatchNormalization takes its statistics on each replica alone, so the numbers "
+            "differ from those of one replica, the more the fewer samples a replica has. Leave it out for statistics "
+            "of the global batch."
+        )

@@ -81,10 +81,6 @@ class ReplicaStep:
         """`value`, or zeros where the replica has no sample: it reaches neither a sum nor, multiplied, a gradient."""
         return value if self.surely_has_samples else tf.where(self.samples > 0, value, tf.zeros_like(value))
 
-    def with_gradient_of_samples(self, value: tf.Tensor) -> tf.Tensor:
-        """`value`, which hands back no gradient where the replica has no sample: for what all replicas have summed."""
-        return value if self.surely_has_samples else tf.where(self.samples > 0, value, tf.stop_gradient(value))
-
     def share(self, dtype: tf.DType) -> tf.Tensor:
         """The replica's part of the samples of the global batch: a scalar between 0 and 1."""
         return tf.cast(self.samples, dtype) / tf.cast(self.total, dtype)
@@ -165,7 +161,8 @@ def sum_over_replicas(x: tf.Tensor) -> tuple[tf.Tensor, object]:
     derivative that one replica owes is that of the loss by its own summand, which is 1. (TensorFlow's `all_reduce`
     would sum the incoming gradients and so count every replica R times.)
     """
-    (total,) = replica_sums.sum_over_replicas([x])
+    # Cut off from the graph before it, through which TensorFlow would look for variables of this function.
+    (total,) = replica_sums.sum_over_replicas([tf.stop_gradient(x)])
     return total, lambda upstream: upstream
 
 

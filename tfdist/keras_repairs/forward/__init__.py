@@ -1,6 +1,7 @@
 """Layers, losses and metrics on a replica's piece of the global batch.
 
-- `random_layers`, `masked_batch_norm`: layers
+- `random_layers`: layers
+- `batch_normalization`, over `batch_moments`: statistics of the global batch
 - `xla`, `xla_loops`: the forward and backward pass compiled with XLA
 - `added_losses`, `losses`, `average_loss`: each replica's summand of the loss of the global batch
 - `metrics`, `metric_additivity`, `metric_draws`: metrics that are sums over samples, and how that is found out

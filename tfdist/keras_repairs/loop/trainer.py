@@ -8,10 +8,12 @@ from typing import Any
 import tensorflow as tf
 from keras.src.backend.tensorflow import trainer as trainer_module
 
+from tfdist.keras_repairs.base.batch_norm_choice import synchronized_layers
 from tfdist.keras_repairs.base.batch_rows import rows, static_rows, with_row_of_zeros, without_stand_in
 from tfdist.keras_repairs.base.fit_state import fit_state
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, replica_step, this_step
 from tfdist.keras_repairs.base.user_overrides import is_overridden, is_users_step
+from tfdist.keras_repairs.base.warn_once import warn_once
 from tfdist.keras_repairs.inputs.data_adapters import replica_batch_of
 from tfdist.keras_repairs.inputs.epoch_iterator import BatchIterator, FetchedBatch
 from tfdist.keras_repairs.loop import predictions
@@ -131,7 +133,7 @@ class _Step:
         self._function = function
         self._meter = settings_of(model.distribute_strategy).meter if trains else None
         self._strategy = model.distribute_strategy
-        self._options = {"users": users, "compiles": bool(model.jit_compile)}
+        self._options = {"users": users, "compiles": _compiles(model, trains=trains)}
         self._has_peers = worker_count(self._strategy) > 1
         self.can_loop = not self._has_peers
 
@@ -149,6 +151,20 @@ class _Step:
             outputs = self._function(data)
         self.can_loop = not (self._has_peers and step.gathers)
         return outputs
+
+
+def _compiles(model: Any, *, trains: bool) -> bool:
+    """Whether XLA compiles the forward and backward pass of a model's step, which it cannot where replicas meet in it.
+
+    Compiling the layers between the normalizations one by one would lose what XLA gains by joining them.
+    """
+    if not model.jit_compile or not (trains and synchronized_layers(model)):
+        return bool(model.jit_compile)
+    warn_once(
+        f"compile(jit_compile=True): the training of {model.name!r} is not compiled with XLA, as the replicas exchange "
+        "the statistics of BatchNormalization in its middle. --batch-norm replica compiles it, and is not exact."
+    )
+    return False
 
 
 def _given(batch: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Config agreement: whether the launchers of one job were given the same config."""
+"""Config agreement: whether the launchers of one job were given the same config, and options that fit together."""
 
 from __future__ import annotations
 
@@ -33,10 +33,7 @@ def check_settings(mine: Mapping[str, Any] | None, chiefs: Mapping[str, Any] | N
     if mine is None or chiefs is None:
         differing = [f"  {_kind(mine)} on {host}, {_kind(chiefs)} on the chief's host"]
     else:
-        differing = [
-            f"  {key}: {here.get(key, 'nothing')} on {host}, {there.get(key, 'nothing')} on the chief's host"
-            for key in keys
-        ]
+        differing = [_difference(key, here, there, host) for key in keys]
     more = [f"  and {len(differing) - _MAX_SHOWN} more"] if len(differing) > _MAX_SHOWN else []
     raise FormingError(
         "\n".join(
@@ -48,6 +45,36 @@ def check_settings(mine: Mapping[str, Any] | None, chiefs: Mapping[str, Any] | N
             )
         )
     )
+
+
+def check_options(mine: Mapping[str, str], chiefs: Mapping[str, str]) -> None:
+    """Compares the options that decide which collectives the workers run, in which they would wait for one another.
+
+    Args:
+        mine: Option -> its value, on this launcher's command line.
+        chiefs: Those of the chief's launcher.
+
+    Raises:
+        FormingError: They differ.
+    """
+    host = socket.gethostname()
+    differing = [
+        _difference(name, mine, chiefs, host) for name in {**mine, **chiefs} if mine.get(name) != chiefs.get(name)
+    ]
+    if differing:
+        raise FormingError(
+            "\n".join(
+                (
+                    f"The launchers of this job do not agree: {host} was given other options than the chief's host.",
+                    *differing,
+                    "Expected the same on every host.",
+                )
+            )
+        )
+
+
+def _difference(name: str, mine: Mapping[str, str], chiefs: Mapping[str, str], host: str) -> str:
+    return f"  {name}: {mine.get(name, 'nothing')} on {host}, {chiefs.get(name, 'nothing')} on the chief's host"
 
 
 def _kind(settings: Mapping[str, Any] | None) -> str:

@@ -80,11 +80,11 @@ def statistics(context: RowContext) -> None:
         [
             keras.Input((8, 8, 3)),
             layers.Conv2D(8, 3, padding="same", use_bias=False),
-            layers.BatchNormalization(synchronized=True),
+            layers.BatchNormalization(),
             layers.ReLU(),
             layers.MaxPooling2D(),
             layers.Conv2D(8, 3, use_bias=False),
-            layers.BatchNormalization(synchronized=True),
+            layers.BatchNormalization(),
             layers.GlobalAveragePooling2D(),
             layers.Dense(CLASSES),
         ]

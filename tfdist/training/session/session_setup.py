@@ -141,6 +141,7 @@ def _make_strategy(context: WorkerContext, request: devices.DeviceRequest, link:
         forming(context.index, context.cluster, context.timeout(), link) if several else contextlib.nullcontext(),
     ):
         strategy = strategies.make(choice, names, addresses=context.addresses, index=context.index)
+    settings_of(strategy).batch_norm = context.batch_norm
     if several and context.compression != "none":
         settings_of(strategy).compression = tf.as_dtype(context.compression)
     if several:

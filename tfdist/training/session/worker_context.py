@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from tfdist.cluster.cluster_spec import Cluster
 from tfdist.errors import WorkerFailedError
 from tfdist.launch.environment import Assignment
+from tfdist.runtime.strategy_settings import BatchNorm
 from tfdist.training.supervision.error_report import report
 from tfdist.training.supervision.launcher_link import LauncherLink, link_of
 
@@ -30,6 +31,7 @@ class WorkerContext:
     Attributes:
         index: This worker's index; 0 is the chief.
         cluster: All workers; None where there is one.
+        batch_norm: Whose statistics BatchNormalization takes, "synchronized" or "replica".
         communication: Which collectives to use.
         compression: The format in which workers send gradients; "none" for their own dtype.
         timeout: Returns the seconds that one call into TensorFlow may take now.
@@ -38,6 +40,7 @@ class WorkerContext:
 
     index: int
     cluster: Cluster | None
+    batch_norm: BatchNorm = "synchronized"
     communication: str = "auto"
     compression: str = "none"
     timeout: Callable[[], float] = lambda: 600.0
@@ -77,6 +80,7 @@ def context_of(assignment: Assignment) -> LaunchedWorkerContext:
     return LaunchedWorkerContext(
         assignment.index,
         None if assignment.cluster is None else Cluster.parse(assignment.cluster),
+        batch_norm=assignment.batch_norm,
         communication=assignment.communication,
         compression=assignment.compression,
         timeout=lambda: _watchdog_seconds(assignment, link),

@@ -36,8 +36,8 @@ def statistics(facts: ModelFacts) -> Cause:
     """There are normalizations with statistics of each replica's own."""
     return Cause(
         "batch statistics",
-        f"BatchNormalization whose statistics are each replica's own: {_named(facts.unsynchronized)}. Set "
-        "synchronized=True for statistics of the global batch.",
+        f"BatchNormalization whose statistics are each replica's own: {_named(facts.unsynchronized)}. Leave out "
+        "batch_norm: replica for statistics of the global batch.",
     )
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tfdist.errors import FormingError
-from tfdist.launch.rendezvous.config_agreement import check_settings
+from tfdist.launch.rendezvous.config_agreement import check_options, check_settings
 
 CONFIG = {"fit.epochs": 3, "model.args.hidden": (8, 4), "model.args.names": {1: "a"}}
 
@@ -29,3 +29,11 @@ def test_what_came_through_json_is_the_same(settings: dict[str, object] | None) 
 def test_what_differs_is_named(mine: dict | None, chiefs: dict | None, differing: str) -> None:
     with pytest.raises(FormingError, match=differing):
         check_settings(mine, chiefs)
+
+
+def test_options_that_decide_what_the_workers_exchange() -> None:
+    options = {"--batch-norm": "synchronized", "--compression": "none"}
+    check_options(options, dict(options))
+    with pytest.raises(FormingError, match=r"--batch-norm: replica on \S+, synchronized on the chief's host") as raised:
+        check_options(options | {"--batch-norm": "replica"}, options)
+    assert "--compression" not in str(raised.value)

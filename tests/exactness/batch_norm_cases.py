@@ -1,0 +1,135 @@
+"""BatchNormalization, of scripts that know nothing of replicas and of those that ask for synchronized statistics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+
+from tests.exactness.precision_cases import BFLOAT16, FLOAT16
+from tests.exactness.step_cases import OwnStep
+from tests.exactness.table import ONLY_TRAINED, Precision, case, fitted, numbers, tokens
+
+layers = keras.layers
+
+
+def normalizing(x_shape: tuple[int, ...] = (6,), kind: Any = keras.Model, **options: Any) -> keras.Model:
+    """Normalized inputs, too: a replica that took its own statistics would lose what its samples have in common."""
+    inputs = keras.Input(x_shape)
+    x = layers.BatchNormalization(**options)(inputs)
+    x = layers.BatchNormalization(**options)(layers.Dense(8, activation="tanh")(x))
+    return kind(inputs, layers.Dense(3, activation="softmax")(x))
+
+
+def of_tokens(**options: Any) -> keras.Model:
+    parts = [layers.Embedding(20, 4, mask_zero=True), layers.BatchNormalization(**options)]
+    return keras.Sequential([keras.Input((7,)), *parts, layers.Dense(3, activation="softmax")])
+
+
+def convolutional() -> keras.Model:
+    inputs = keras.Input((6, 6, 2))
+    x = layers.BatchNormalization(momentum=0.7)(layers.Conv2D(4, 3, use_bias=False)(inputs))
+    x = layers.Permute((3, 1, 2))(layers.Conv2D(4, 3, use_bias=False)(layers.ReLU()(x)))
+    x = layers.BatchNormalization(axis=1, momentum=0.7)(x)
+    return keras.Model(inputs, layers.Dense(3, activation="softmax")(layers.Flatten()(layers.ReLU()(x))))
+
+
+def images(samples: int) -> tuple[np.ndarray, np.ndarray]:
+    x, y = numbers(samples, features=72)
+    return x.reshape(-1, 6, 6, 2), y
+
+
+@case("`BatchNormalization` as scripts write it, after convolutions")
+def batch_normalization(samples: int) -> dict[str, Any]:
+    return fitted(convolutional(), *images(samples), {"metrics": ["accuracy"]})
+
+
+@case("`BatchNormalization(synchronized=True)`")
+def synchronized_batch_normalization(samples: int) -> dict[str, Any]:
+    return fitted(normalizing(synchronized=True, momentum=0.7), *numbers(samples))
+
+
+@case("`BatchNormalization` of masked inputs")
+def batch_norm_of_masked_inputs(samples: int) -> dict[str, Any]:
+    ids = tokens(samples)
+    return fitted(of_tokens(momentum=0.7), ids, ids % 3)
+
+
+@case("`BatchNormalization(synchronized=True)` of masked inputs")
+def synchronized_statistics_of_masked_inputs(samples: int) -> dict[str, Any]:
+    ids = tokens(samples)
+    return fitted(of_tokens(synchronized=True, momentum=0.7), ids, ids % 3)
+
+
+@case("`BatchNormalization(renorm=True)`")
+def batch_renormalization(samples: int) -> dict[str, Any]:
+    clipping = {"rmax": 1.5, "rmin": 0.5, "dmax": 0.3}
+    model = normalizing(renorm=True, renorm_clipping=clipping, renorm_momentum=0.8, momentum=0.7)
+    return fitted(model, *numbers(samples))
+
+
+@case("`BatchNormalization` in a `train_step` of one's own")
+def batch_norm_in_a_step_of_ones_own(samples: int) -> dict[str, Any]:
+    """Its loss is a mean over a replica's samples, which is weighted after the backward pass."""
+    return fitted(normalizing(kind=OwnStep, momentum=0.7), *numbers(samples), loss_and_optimizer())
+
+
+def loss_and_optimizer() -> dict[str, Any]:
+    return {"optimizer": keras.optimizers.SGD(0.1), "loss": keras.losses.SparseCategoricalCrossentropy()}
+
+
+@case("`BatchNormalization` with `jit_compile=True`, which XLA then does not compile")
+def batch_norm_by_xla(samples: int) -> dict[str, Any]:
+    return fitted(convolutional(), *images(samples), {"jit_compile": True, "metrics": ["accuracy"]})
+
+
+@case("`BatchNormalization` of masked inputs with `jit_compile=True`")
+def batch_norm_by_xla_of_masked_inputs(samples: int) -> dict[str, Any]:
+    ids = tokens(samples)
+    return fitted(of_tokens(momentum=0.7), ids, ids % 3, {"jit_compile": True})
+
+
+@case("`BatchNormalization` that is frozen half way")
+def frozen_batch_normalization(samples: int) -> dict[str, Any]:
+    x, y = numbers(samples)
+    model = normalizing(momentum=0.7)
+    first = fitted(model, x, y, epochs=1)
+    for layer in model.layers:
+        layer.trainable = not isinstance(layer, layers.BatchNormalization)
+    second = fitted(model, x, y)
+    return second | {"seen": [first["history"]["loss"], model.layers[1].moving_mean.numpy().tolist()]}
+
+
+@case("`BatchNormalization` with `run_eagerly=True`")
+def batch_norm_that_runs_eagerly(samples: int) -> dict[str, Any]:
+    return fitted(normalizing(momentum=0.7), *numbers(samples), {"run_eagerly": True}) | ONLY_TRAINED
+
+
+@case("`BatchNormalization` in `mixed_float16`", FLOAT16)
+def batch_norm_in_mixed_float16(samples: int) -> dict[str, Any]:
+    return fitted(normalizing(momentum=0.7), *numbers(samples), shuffle=False)
+
+
+@case("`BatchNormalization` in `mixed_bfloat16`", BFLOAT16)
+def batch_norm_in_mixed_bfloat16(samples: int) -> dict[str, Any]:
+    return fitted(normalizing(momentum=0.7), *numbers(samples), shuffle=False)
+
+
+FAR_FROM_ZERO = Precision("float32", "float32", losses=2e-3, weights=2e-3)
+"""What rounding does to a mean of a thousand times the spread; a variance from squares would be wrong by a tenth."""
+
+
+@case("`BatchNormalization` in float32 of inputs whose mean is a thousand times their spread", FAR_FROM_ZERO)
+def batch_norm_far_from_zero(samples: int) -> dict[str, Any]:
+    x, y = numbers(samples)
+    return fitted(normalizing(momentum=0.7), 1000 + x, y, shuffle=False)
+
+
+@case("`keras.applications.MobileNet`, with 27 BatchNormalization layers")
+def batch_norm_of_a_known_architecture(samples: int) -> dict[str, Any]:
+    shape = (32, 32, 3)
+    x, y = numbers(samples, features=32 * 32 * 3)
+    base = keras.applications.MobileNet(shape, alpha=0.25, include_top=False, weights=None, pooling="avg")
+    model = keras.Sequential([base, layers.Dense(3, activation="softmax")])
+    return fitted(model, x.reshape(-1, *shape), y, epochs=1) | ONLY_TRAINED
