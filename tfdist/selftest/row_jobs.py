@@ -33,7 +33,8 @@ STEPS = 300
 """More than all rows of a job train: a recording that is full would end the job."""
 
 _MOST_SECONDS = 300.0
-"""How long a worker may take for a step, and for anything between two."""
+"""How long a worker may take for a step, and for anything between two: GPUs that are newer than TensorFlow's build
+compile its kernels first."""
 _GRACE_SECONDS = 5.0
 _SHOWN_LINES = 25
 
@@ -69,6 +70,7 @@ class RowJobs:
         saved: str | None = None,
         communication: Communication = "auto",
         variables: Mapping[str, str] | None = None,
+        seconds: float = _MOST_SECONDS,
         finished: Callable[[str, RowRun], None] = lambda name, run: None,
     ) -> dict[str, RowRun]:
         """Runs rows in a layout.
@@ -81,6 +83,7 @@ class RowJobs:
             saved: A model that an earlier job has saved.
             communication: The collectives.
             variables: Environment variables that the workers have besides.
+            seconds: How long a worker may take for a step, and for anything between two.
             finished: Called with each row that comes to its end, while the others go on; also before an exception.
 
         Returns:
@@ -102,14 +105,14 @@ class RowJobs:
                 options["environ"] = variables_added(variables)
             rows = JobRows(folder, layout.workers, request)
             with RowWatch(rows.names, lambda name: finished(name, rows.read()[name])):
-                code, problem, detail = self._job(order, layout, folder / "run", options)
+                code, problem, detail = self._job(self.target(order, layout, seconds), layout, folder / "run", options)
             return JobEnd(rows.read(), rows.begun(), problem if code else "", detail)
 
         return run_through(names, job)
 
-    def target(self, order: RowOrder, layout: Layout) -> TargetSpec:
-        """The target of a job that runs an order."""
-        seconds = min(_MOST_SECONDS, max(self.deadline.left, 1.0))
+    def target(self, order: RowOrder, layout: Layout, seconds: float = _MOST_SECONDS) -> TargetSpec:
+        """The target of a job that runs an order; nothing in it may take longer than `seconds`."""
+        seconds = min(seconds, max(self.deadline.left, 1.0))
         return TargetSpec(
             "module",
             self.spec.matrix,
@@ -155,9 +158,8 @@ class RowJobs:
         self.check()
         return self.new_folder(layout.label)
 
-    def _job(self, order: RowOrder, layout: Layout, run_dir: Path, options: dict[str, Any]) -> tuple[int, str, str]:
+    def _job(self, target: TargetSpec, layout: Layout, run_dir: Path, options: dict[str, Any]) -> tuple[int, str, str]:
         """Exit code, problem and detail of one job."""
-        target = self.target(order, layout)
         options = {**options, "first_step_timeout": target.step_timeout, "grace": _GRACE_SECONDS}
         with self.quiet(run_dir.parent):
             try:

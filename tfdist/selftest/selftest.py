@@ -26,6 +26,8 @@ from tfdist.verify.replicas.comparison_results import ComparisonVerdict
 from tfdist.verify.work_folder import open_folder
 
 _LOOK_SECONDS = 120.0
+_COPY_SECONDS = 90.0
+"""Broken copies between GPUs often hang, and there are other ways to try."""
 _RECORDED = (RowKind.COMPARED, RowKind.LOADED)
 _LOADING = "loading"
 """The row that loads what another one has saved, and trains further, as that one does in its second `fit`."""
@@ -148,7 +150,7 @@ class _Selftest:
             self._find_way_around(row, copied)
 
     def _copied_in(self, layout: Layout, row: Row) -> RowResult:
-        result = judge_copies(row, layout, self._run([row], layout)[row.name])
+        result = judge_copies(row, layout, self._run([row], layout, seconds=_COPY_SECONDS)[row.name])
         self._add(result)
         return result
 
@@ -180,7 +182,7 @@ class _Selftest:
         def attempt(way: Way) -> RowRun:
             self.listener.tell(f"{row.name} on {workers.label} with {way.words}")
             options: dict[str, Any] = {"communication": way.communication, "variables": dict(way.variables)}
-            return self.jobs.run([row.name], workers, **options)[row.name]
+            return self.jobs.run([row.name], workers, seconds=_COPY_SECONDS, **options)[row.name]
 
         works = find_way(row, workers, copied[workers], attempt)
         self.listener.tell(works)

@@ -64,14 +64,14 @@ def jobs(tmp_path: Path) -> RowJobs:
 def test_what_the_workers_found(jobs: RowJobs, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
     job = Job()
     monkeypatch.setattr(row_jobs, "run_job", job)
-    ended = jobs.run(["copies"], WORKERS, variables={"NCCL_P2P_DISABLE": "1"}, communication="ring")
+    ended = jobs.run(["copies"], WORKERS, variables={"NCCL_P2P_DISABLE": "1"}, communication="ring", seconds=30.0)
     assert ended["copies"].found == ({"worker": 0}, {"worker": 1})
     assert ended["copies"].seconds == 0.5
     (spec,) = job.specs
     assert (spec.target_kind, spec.target, spec.devices) == ("module", "tfdist.selftest.matrix", (0, 1))
     assert (spec.environ or {})["NCCL_P2P_DISABLE"] == "1"
     assert (spec.communication, spec.recording, spec.membership.num_workers) == ("ring", None, 2)
-    assert spec.step_timeout <= 100.0 and spec.first_step_timeout <= 100.0 and spec.start_timeout <= 100.0
+    assert (spec.step_timeout, spec.first_step_timeout, spec.start_timeout) == (30.0, 30.0, 30.0)
     assert capsys.readouterr() == ("", "")  # the launcher's report is kept from the table
 
 
@@ -80,6 +80,8 @@ def test_recorded_rows(jobs: RowJobs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_jobs, "run_job", job)
     run = jobs.run(["dense"], WORKERS, recorded=True, perturbed=True)["dense"]
     assert [len(part.moments) for part in run.recordings] == [2, 2]
+    # No wait is longer than the time that is left.
+    assert job.specs[0].step_timeout <= 100.0
     request = job.specs[0].recording
     assert request is not None and request.replicas == 2 and request.perturbed
 

@@ -194,7 +194,7 @@ def test_broken_copies_between_gpus_come_with_what_works(monkeypatch: pytest.Mon
     assert fake.asked[-1] == (
         ("copies",),
         "2 workers",
-        {"communication": "auto", "variables": {"NCCL_P2P_DISABLE": "1"}},
+        {"communication": "auto", "variables": {"NCCL_P2P_DISABLE": "1"}, "seconds": 90.0},
     )
 
 

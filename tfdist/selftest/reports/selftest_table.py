@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from tfdist.doctor.check_result import CheckStatus
 from tfdist.selftest.layouts import Layouts
 from tfdist.selftest.reports.machine_report import MachineReport
 from tfdist.selftest.reports.selftest_report import SelftestReport
@@ -86,11 +87,15 @@ class TableLines:
 
 
 def opening(machine: MachineReport, found: Layouts) -> str:
-    """What is compared with what, and where."""
+    """What is compared with what, and what the doctor warns of."""
     kinds = Counter(gpu["name"] for gpu in machine.tensorflow.gpus)
     gpus = ", ".join(f"{count} x {name}" for name, count in kinds.items()) or "no GPU, on the CPU"
     others = " and ".join(layout.label for layout in found.others)
-    return f"tfdist selftest on {machine.host} ({gpus}): {others} against 1 device\n"
+    head = f"tfdist selftest on {machine.host} ({gpus}): {others} against 1 device"
+    # An owner of GPUs that TensorFlow does not see would test the CPU.
+    odd = [check for check in machine.checks if check.status is not CheckStatus.OK]
+    warnings = [wrap(f"{check.found}. {check.advice}", f"  {check.status.value}: {check.name}: ", 4) for check in odd]
+    return "\n".join([head, *warnings, ""])
 
 
 def closing(report: SelftestReport) -> str:

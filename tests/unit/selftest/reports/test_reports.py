@@ -69,6 +69,7 @@ def test_what_is_compared_with_what() -> None:
     found = Layouts(Layout("1 device", 1, 1, (0,)), (DEVICES, WORKERS))
     assert opening(machine(), found) == (
         "tfdist selftest on here (2 x Tester 9000): 2 devices and 2 workers against 1 device\n"
+        "  warn: cores: 8 of 16. Give it more.\n"
     )
 
 
