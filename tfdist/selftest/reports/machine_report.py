@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -42,6 +43,12 @@ class MachineReport:
     tensorflow: TensorFlowFacts
     checks: tuple[Check, ...]
     topology: str
+
+    @property
+    def gpus(self) -> str:
+        """The GPUs that TensorFlow sees, in words."""
+        kinds = Counter(gpu["name"] for gpu in self.tensorflow.gpus)
+        return ", ".join(f"{count} x {name}" for name, count in kinds.items()) or "no GPU, on the CPU"
 
     @property
     def facts(self) -> list[tuple[str, str]]:

@@ -26,7 +26,7 @@ _ABOUT_TIMES = (
 def to_markdown(report: SelftestReport) -> str:
     """The report, with a newline at its end."""
     blocks = [
-        f"# tfdist selftest on {report.machine.host}",
+        f"# tfdist selftest on {report.machine.host} ({report.machine.gpus})",
         f"{_VERDICT[report.code]} {verdict_counts(report.results)} in {format_duration(report.seconds)}. "
         f"Exit code {report.code}.",
         "## Rows",

@@ -88,10 +88,8 @@ class TableLines:
 
 def opening(machine: MachineReport, found: Layouts) -> str:
     """What is compared with what, and what the doctor warns of."""
-    kinds = Counter(gpu["name"] for gpu in machine.tensorflow.gpus)
-    gpus = ", ".join(f"{count} x {name}" for name, count in kinds.items()) or "no GPU, on the CPU"
     others = " and ".join(layout.label for layout in found.others)
-    head = f"tfdist selftest on {machine.host} ({gpus}): {others} against 1 device"
+    head = f"tfdist selftest on {machine.host} ({machine.gpus}): {others} against 1 device"
     # An owner of GPUs that TensorFlow does not see would test the CPU.
     odd = [check for check in machine.checks if check.status is not CheckStatus.OK]
     warnings = [wrap(f"{check.found}. {check.advice}", f"  {check.status.value}: {check.name}: ", 4) for check in odd]

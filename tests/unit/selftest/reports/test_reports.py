@@ -86,7 +86,7 @@ def test_scaling_is_that_of_samples_a_second() -> None:
 def test_markdown_has_all_that_a_stranger_needs() -> None:
     text = to_markdown(report(result(), PARTED, FAILED, times=TIMES, missing=(("workers", "there is 1 GPU."),)))
     for part in (
-        "# tfdist selftest on here",
+        "# tfdist selftest on here (2 x Tester 9000)\n",
         "**Rows give other numbers than one device.** 1 same, 1 DIFFERS, 1 FAILED in 90 s. Exit code 6.",
         "| dense | dense layers \\| all | 2 | 1 | 1.0e-07 | 1.0e-05 | same |",
         "### dense on 2 devices: DIFFERS",
@@ -132,6 +132,10 @@ def test_json_holds_everything(tmp_path: Path) -> None:
     assert told["machine"]["tensorflow"]["onednn"] is True
 
 
+def test_a_report_without_gpus_says_so_first() -> None:
+    assert to_markdown(report(result(), gpus=0)).startswith("# tfdist selftest on here (no GPU, on the CPU)\n")
+
+
 def test_numbers_that_are_not_finite_are_texts() -> None:
     assert report(result(greatest=float("inf"))).to_json()["rows"][0]["greatest"] == "inf"
 
@@ -140,7 +144,7 @@ def test_reports_go_to_a_new_folder(tmp_path: Path) -> None:
     folder = ReportFolder.chosen(str(tmp_path / "new" / "report"), "here", 0.0)
     assert not (tmp_path / "new").exists()
     markdown, document = folder.write(report(result()))
-    assert markdown.read_text().startswith("# tfdist selftest on here\n")
+    assert markdown.read_text().startswith("# tfdist selftest on here (2 x Tester 9000)\n")
     assert json.loads(document.read_text())["exit_code"] == 0
     with pytest.raises(UsageError, match="an earlier report is not replaced"):
         ReportFolder(folder.path)
