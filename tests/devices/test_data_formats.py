@@ -13,11 +13,13 @@ import pytest
 import tensorflow as tf
 
 import tfdist.data
+from tests.devices.mirrored import mirrored
 from tfdist.data.data_errors import data_error_in
 from tfdist.data.formats.tfrecord_samples import ExampleSamples, ParsedRecordSamples
 from tfdist.data.ops.sample_indices import SampleIndices
 from tfdist.data.random_access.tfrecord_reader import TFRecordReader
 from tfdist.errors import DataError, UsageError
+from tfdist.keras_repairs.inputs.data_adapters import distribute
 from tfdist.order.epoch_order import EpochOrder, EpochSteps
 from tfdist.runtime.dataset_description import EpochCounter
 
@@ -84,6 +86,40 @@ def test_more_replicas_than_records(strategy: tf.distribute.Strategy, tmp_path: 
     ((x, _),) = list(batches)
     shapes = [piece.shape.as_list() for piece in strategy.experimental_local_results(x)]
     assert shapes == [[1, 2], [0, 2], [0, 2]][: strategy.num_replicas_in_sync]
+
+
+def open_augmented(files: str, **options: Any) -> Any:
+    return tfdist.data.tfrecords(files, parse, augment=lambda sample, seed: sample, **options)
+
+
+def open_compressed(files: str, **options: Any) -> Any:
+    """Read in sequence: a worker that has begun with other records must still find the one that stands in."""
+    records = [example(number) for number in range(5)]
+    path = files.replace("*.tfrecord", "all.gz")
+    with tf.io.TFRecordWriter(path, tf.io.TFRecordOptions(compression_type="GZIP")) as writer:
+        for record in records:
+            writer.write(record)
+    return tfdist.data.tfrecords(path, parse, **options)
+
+
+def open_arrays(files: str, **options: Any) -> Any:
+    numbers = np.arange(5.0, dtype=np.float32)
+    return tfdist.data.arrays(np.stack([numbers, -numbers], axis=1), np.arange(5), **options)
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("open_files", [open_parsed, open_features, open_augmented, open_compressed, open_arrays])
+def test_sample_0_stands_in_where_a_replica_has_none(tmp_path: Path, open_files: Open, shuffle: bool) -> None:
+    strategy = mirrored(3)
+    files = write_shards(tmp_path, [2, 3])
+    batches = distribute(open_files(files, batch_size=4, shuffle=shuffle, seed=3, strategy=strategy), strategy)
+    for _ in range(2):
+        steps = [tf.nest.map_structure(strategy.experimental_local_results, step) for step in batches]
+        assert [[int(samples) for samples in step.samples] for step in steps] == [[2, 1, 1], [1, 0, 0]]
+        pieces = [piece.numpy().tolist() for step in steps for piece in step.data[1]]
+        assert pieces[4:] == [[0], [0]]
+        assert sorted(sum(pieces[:4], [])) == list(range(5))
+        assert [piece.numpy().tolist() for piece in steps[1].data[0][1:]] == [[[0.0, 0.0]]] * 2
 
 
 def numbers_of(
