@@ -72,6 +72,10 @@ SLOW = {
     *("synchronized_statistics_of_masked_inputs", "batch_norm_in_mixed_bfloat16", "batch_norm_by_xla_of_masked_inputs"),
     *("batch_norm_that_runs_eagerly",),
     *("adam_with_amsgrad", "nesterov_momentum", "muon", "gradient_accumulation_and_clipping"),
+    *("circle_loss_with_weights", "dice_loss_along_the_samples", "tversky_loss", "dice_loss_of_masked_steps"),
+    *("cosine_similarity_along_the_samples", "clip_loss_under_xla", "clip_loss_run_eagerly", "simclr_loss_function"),
+    *("clip_loss_in_mixed_float16", "pair_ranking_loss", "layer_that_subtracts_the_mean", "layer_that_mixes_samples"),
+    *("coupling_layers_run_eagerly", "gathered_function_as_loss_and_metric", "dice_loss", "hinge_of_other_labels"),
 }
 """Cases that the slow tests alone compare."""
 

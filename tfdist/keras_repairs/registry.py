@@ -33,7 +33,7 @@ from tensorflow.python.ops import nn_impl_distribute
 
 from tfdist.keras_repairs.base import clear_session, global_seeds, thread_attributes
 from tfdist.keras_repairs.callbacks import backup_and_restore, callback_list
-from tfdist.keras_repairs.coupling import hinge_labels
+from tfdist.keras_repairs.coupling import hinge_labels, layer_calls
 from tfdist.keras_repairs.files import downloads, model_saving
 from tfdist.keras_repairs.forward import (
     added_losses,
@@ -144,7 +144,9 @@ def _of_data(hooks: RepairHooks) -> tuple[Repair, ...]:
 def _of_the_forward_pass() -> tuple[Repair, ...]:
     """Repairs of layers, losses and metrics."""
     return (
-        Repair(layer_module.Layer, "__call__", xla.call, "4fb7e42e4ffd9b1a"),
+        Repair(
+            layer_module.Layer, "__call__", lambda original: xla.call(layer_calls.call(original)), "4fb7e42e4ffd9b1a"
+        ),
         Repair(layer_module.Layer, "add_loss", added_losses.add_loss, "7f70f38e2f25640d"),
         Repair(layer_module.Layer, "_get_own_losses", added_losses.get_own_losses, "bce6599684980e77"),
         Repair(layer_module.Layer, "_clear_losses", added_losses.clear_losses, "9e906f0d5c292178"),

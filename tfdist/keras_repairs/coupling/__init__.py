@@ -4,8 +4,8 @@ Every replica computes it on the rows of all replicas, as one replica would, and
 
 - `gather_rows`: the rows of all replicas on every replica; `whole_batch`: the same with gradients
 - `declarations`, `declaring`: what the user says of losses, functions and metrics
-- `coupled_losses`: the losses of Keras that couple rows
-- `trial_scope`, `made_up_labels`, `part_comparison`, `loss_trial`: the user's losses, tried out on made-up values
+- `coupled_losses`: the losses of Keras that couple rows; `hinge_labels`: labels converted by what all of a batch are
+- `trials/`: the user's losses and layers, tried out on made-up values
 - `loss_treatment`: what follows of all that for a loss
-- `hinge_labels`: labels that are converted when those of the whole batch are binary
+- `layer_calls`, `whole_layers`: layers that are called with the rows of all replicas; `collected_losses`: what they add
 """

@@ -9,6 +9,8 @@ from keras.src import backend
 
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.replica_step import current_step, note_gathering
+from tfdist.runtime.collectives import worker_count
+from tfdist.runtime.transport import replica_sums
 
 _CARRIERS = {
     tf.bfloat16: tf.float32,
@@ -95,3 +97,13 @@ def dense_rows(tensor: tf.Tensor) -> tf.Tensor:
     # On the CPU an argument of a tf.function has no device yet, which all_gather does not take; a copy has.
     carried = tf.identity(tf.cast(tensor, dtype))
     return tf.cast(tf.distribute.get_replica_context().all_gather(carried, axis=0), tensor.dtype)
+
+
+def sum_of_any_size(tensor: tf.Tensor) -> tf.Tensor:
+    """The sum of a tensor over the replicas, where its size, the same on all of them, may differ from step to step.
+
+    Between workers it is gathered: a collective that sums keeps the size that it had first.
+    """
+    if worker_count(tf.distribute.get_strategy()) == 1:
+        return replica_sums.sum_over_replicas([tensor])[0]
+    return tf.reduce_sum(dense_rows(tensor[tf.newaxis]), axis=0)

@@ -14,8 +14,8 @@ from tfdist.keras_repairs.base.replica_step import current_step
 from tfdist.keras_repairs.base.warn_once import say_once, warn_once
 from tfdist.keras_repairs.coupling.coupled_losses import couples_rows
 from tfdist.keras_repairs.coupling.declarations import Declared, declared_of
-from tfdist.keras_repairs.coupling.loss_trial import Verdict, try_out
-from tfdist.keras_repairs.coupling.part_comparison import Kind
+from tfdist.keras_repairs.coupling.trials.loss_trial import Verdict, try_out
+from tfdist.keras_repairs.coupling.trials.part_comparison import Kind
 from tfdist.runtime.strategy_settings import settings_of
 
 _VERDICTS: AttachedValue[dict[str, Verdict]] = AttachedValue("loss_verdicts")

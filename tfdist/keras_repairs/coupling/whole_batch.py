@@ -11,8 +11,7 @@ from keras.src import backend
 
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.replica_step import current_step, replica_count
-from tfdist.keras_repairs.coupling.gather_rows import all_rows, dense_rows, has_rows, own_samples
-from tfdist.runtime.transport import replica_sums
+from tfdist.keras_repairs.coupling.gather_rows import all_rows, dense_rows, has_rows, own_samples, sum_of_any_size
 
 Backward = Callable[[tf.Tensor], tf.Tensor]
 OwnGradient = Callable[[tf.Tensor, Backward], tf.Tensor]
@@ -115,27 +114,40 @@ def whole_batch_for_rows(value: Any) -> WholeBatch:
             upstream = upstream * weight
         if step is not None:
             upstream = step.of_samples(upstream)
-        rows = own(replica_sums.sum_over_replicas([upstream])[0])
+        rows = own(sum_of_any_size(upstream))
         return rows if weight is None else tf.math.divide_no_nan(rows, weight)
 
-    first = next((leaf for leaf in tf.nest.flatten(value) if has_rows(leaf)), None)
+    def of_samples(leaf: Any) -> bool:
+        # A fixed first dimension among open ones is not that of the samples: a table, say.
+        return has_rows(leaf) and (step is None or leaf.shape[0] in (None, step.static_rows))
+
+    first = next((leaf for leaf in tf.nest.flatten(value) if of_samples(leaf)), None)
     if first is None:
         raise UnsupportedError(
             "tfdist.gathered(...) was called without a tensor that has rows. Expected tensors whose first dimension is "
             f"the samples. Received: {value!r}"
         )
-    values, places = _gathered(value, own_gradient)
+    values, places = _gathered(value, own_gradient, of_samples)
     return WholeBatch(values, places.starts[0], places.totals[0], held=_rows(first))
 
 
-def _gathered(value: Any, own_gradient: OwnGradient) -> tuple[Any, Places]:
-    leaves = tf.nest.flatten(tf.nest.map_structure(own_samples, value))
-    counts = [_rows(leaf) for leaf in leaves if has_rows(leaf)]
+def _gathered(
+    value: Any, own_gradient: OwnGradient, of_samples: Callable[[Any], bool] = has_rows
+) -> tuple[Any, Places]:
+    is_gathered = [of_samples(leaf) for leaf in tf.nest.flatten(value)]
+    leaves = [
+        own_samples(leaf) if is_of_samples else leaf
+        for leaf, is_of_samples in zip(tf.nest.flatten(value), is_gathered, strict=True)
+    ]
+    counts = [_rows(leaf) for leaf, is_of_samples in zip(leaves, is_gathered, strict=True) if is_of_samples]
     if not counts:
         return value, Places([], [])
     places = _places(counts)
     starts = iter(places.starts)
-    rows = [_of_all(leaf, next(starts), own_gradient) if has_rows(leaf) else leaf for leaf in leaves]
+    rows = [
+        _of_all(leaf, next(starts), own_gradient) if is_of_samples else leaf
+        for leaf, is_of_samples in zip(leaves, is_gathered, strict=True)
+    ]
     return tf.nest.pack_sequence_as(value, rows), places
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import keras
 
 from tfdist.keras_repairs.base.replica_step import current_step
+from tfdist.keras_repairs.coupling.collected_losses import Losses, collected
 
 Function = Callable[..., Any]
 
@@ -20,15 +21,15 @@ def add_loss(original: Function) -> Function:
     """Repairs `Layer.add_loss`."""
 
     def repaired(self: Any, loss: Any) -> None:
-        step = current_step()
-        if step is None:
+        losses = _losses()
+        if losses is None:
             original(self, loss)
             return
         terms = keras.tree.flatten(loss)
         for term in terms:
             if not keras.ops.is_tensor(term):
                 raise ValueError(f"add_loss() takes tensors. Received: {term!r} of type {type(term).__name__}")
-        step.added_losses.setdefault(id(self), []).extend(terms)
+        losses.setdefault(id(self), []).extend(terms)
 
     return repaired
 
@@ -37,9 +38,9 @@ def clear_losses(original: Function) -> Function:
     """Repairs `Layer._clear_losses`: a layer that is called again from outside of all layers forgets its losses."""
 
     def repaired(self: Any) -> None:
-        step = current_step()
-        if step is not None:
-            step.added_losses.pop(id(self), None)
+        losses = _losses()
+        if losses is not None:
+            losses.pop(id(self), None)
         original(self)
 
     return repaired
@@ -49,7 +50,13 @@ def get_own_losses(original: Function) -> Function:
     """Repairs `Layer._get_own_losses`."""
 
     def repaired(self: Any) -> list[Any]:
-        step = current_step()
-        return original(self) if step is None else list(step.added_losses.get(id(self), ()))
+        losses = _losses()
+        return original(self) if losses is None else list(losses.get(id(self), ()))
 
     return repaired
+
+
+def _losses() -> Losses | None:
+    """Where losses are kept now, if it is not in the layers."""
+    losses, step = collected(), current_step()
+    return step.added_losses if losses is None and step is not None else losses

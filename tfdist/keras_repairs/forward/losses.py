@@ -31,9 +31,10 @@ from tfdist.keras_repairs.base.replica_step import (
     this_step,
 )
 from tfdist.keras_repairs.base.warn_once import warn_once
+from tfdist.keras_repairs.coupling.collected_losses import is_mean
 from tfdist.keras_repairs.coupling.declarations import DeclaredLoss
 from tfdist.keras_repairs.coupling.loss_treatment import Treatment, is_of_keras, treatment_of
-from tfdist.keras_repairs.coupling.part_comparison import Kind
+from tfdist.keras_repairs.coupling.trials.part_comparison import Kind
 from tfdist.keras_repairs.coupling.whole_batch import whole_batch_for_rows, whole_batch_for_scalar
 
 Function = Callable[..., Any]
@@ -194,6 +195,8 @@ def additional_loss(loss: Any) -> tf.Tensor:
         value = ops.cast(value, tf.keras.backend.floatx())
     if len(value.shape) > 0 and value.shape[0] in (None, step.static_rows):
         return step.worth(step.of_samples(ops.sum(value)), is_term=True)
+    if is_mean(loss):
+        return step.worth(step.summand_of_mean(value), is_term=True)
     summand = scalar_summand(ops.sum(value), "a scalar given to add_loss (or an activity regularizer)")
     return step.worth(summand, is_term=True)
 

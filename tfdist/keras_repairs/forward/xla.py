@@ -20,6 +20,7 @@ from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base import global_seeds
 from tfdist.keras_repairs.base.refusals import collective_inside
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, current_step
+from tfdist.keras_repairs.coupling.layer_calls import NeedsAllRows
 from tfdist.keras_repairs.forward import xla_loops
 
 Function = Callable[..., Any]
@@ -37,16 +38,24 @@ def call(original: Function) -> Function:
         if step is None or not step.compiles or backend.in_stateless_scope() or not self.built:
             return original(self, *args, **kwargs)
         run = lambda *inner, **options: original(self, *inner, **options)  # noqa: E731
-        # What the user's own step calls may have other rows. Where the rows of a piece are known while it is traced,
-        # every size is compiled separately anyway.
-        if step.capacity is None or step.users or step.static_rows is not None or _statistics_of_batch(self):
-            return _compiled(self, run, args, kwargs, step, pads=False)
         try:
-            return _compiled(self, run, args, kwargs, step, pads=True)
-        except _DependsOnBatch:
-            return _compiled(self, run, args, kwargs, step, pads=False)
+            return _padded_or_not(self, run, args, kwargs, step)
+        except NeedsAllRows:
+            # The layers inside are compiled each by itself.
+            return original(self, *args, **kwargs)
 
     return repaired
+
+
+def _padded_or_not(layer: Any, run: Function, args: Any, kwargs: Any, step: ReplicaStep) -> Any:
+    # What the user's own step calls may have other rows. Where the rows of a piece are known while it is traced,
+    # every size is compiled separately anyway.
+    if step.capacity is None or step.users or step.static_rows is not None or _statistics_of_batch(layer):
+        return _compiled(layer, run, args, kwargs, step, pads=False)
+    try:
+        return _compiled(layer, run, args, kwargs, step, pads=True)
+    except _DependsOnBatch:
+        return _compiled(layer, run, args, kwargs, step, pads=False)
 
 
 @dataclass(frozen=True)

@@ -191,9 +191,7 @@ def _step_of(batch: Any, data: Any, replicas: int, **options: bool) -> ReplicaSt
     else:
         samples, capacity = rows(batch), None
         first, total, counting = _counted(samples, replicas)
-    return ReplicaStep(
-        samples, rows(data), first, total, counting, static_rows(data), capacity=capacity, **options
-    )
+    return ReplicaStep(samples, rows(data), first, total, counting, static_rows(data), capacity=capacity, **options)
 
 
 def _counted(samples: tf.Tensor, replicas: int) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import keras
@@ -25,9 +25,22 @@ Function = Callable[..., Any]
 _of_this_replica: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_own_updates", default=False)
 
 
+_counts_once: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_counts_once", default=False)
+
+
 def of_this_replica() -> contextlib.AbstractContextManager[None]:
     """Inside, assignments go to this replica's copy alone. All replicas must assign the same."""
     return setting(_of_this_replica, True)
+
+
+@contextlib.contextmanager
+def of_whole_batch() -> Iterator[None]:
+    """As `of_this_replica`, for code that every replica runs on all samples: what is summed over replicas counts once.
+
+    Such as the state of a metric that is updated inside, which the first replica assigns alone.
+    """
+    with setting(_of_this_replica, True), setting(_counts_once, True):
+        yield
 
 
 def is_of_this_replica() -> bool:
@@ -45,6 +58,19 @@ def own_copy(variable: Any) -> Any:
     return context.strategy.experimental_local_results(value)[replica - local_replicas(context.strategy).start]
 
 
+def _is_summed(value: Any) -> bool:
+    """Whether the copies of a variable are summed where it is read outside of the replicas."""
+    return (
+        isinstance(value, tf.distribute.DistributedValues)
+        and value.synchronization == tf.VariableSynchronization.ON_READ
+        and value.aggregation == tf.VariableAggregation.SUM
+    )
+
+
+def _is_first_replica() -> bool:
+    return not tf.get_static_value(tf.distribute.get_replica_context().replica_id_in_sync_group)
+
+
 def direct_assign(original: Function) -> Function:
     """Repairs `keras.Variable._direct_assign`: an assigned value is not read again, and is of samples.
 
@@ -54,6 +80,8 @@ def direct_assign(original: Function) -> Function:
 
     def repaired(self: Any, value: Any) -> None:
         if _of_this_replica.get():
+            if _counts_once.get() and _is_summed(self._value) and not _is_first_replica():
+                return
             copy = own_copy(self._value)
             copy.assign(tf.cast(value, copy.dtype))
         elif isinstance(self._value, tf.distribute.DistributedValues):

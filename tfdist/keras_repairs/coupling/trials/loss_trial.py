@@ -10,9 +10,9 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from tfdist.keras_repairs.coupling import made_up_labels
-from tfdist.keras_repairs.coupling.part_comparison import PARTS, Kind, gradient_is_that_of_parts, kinds
-from tfdist.keras_repairs.coupling.trial_scope import in_trial
+from tfdist.keras_repairs.coupling.trials import made_up_labels
+from tfdist.keras_repairs.coupling.trials.part_comparison import PARTS, Kind, gradient_is_that_of_parts, kinds
+from tfdist.keras_repairs.coupling.trials.trial_scope import in_trial
 
 
 @dataclass(frozen=True)

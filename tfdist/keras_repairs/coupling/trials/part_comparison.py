@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,9 @@ PARTS = (slice(FIRST), slice(FIRST, None))
 
 _TOLERANCE = 2e-5
 """Of the largest number: what rounding in float32 does. More is taken for the effect of other rows, which is safe."""
+
+_TOLERANCES = {"float16": 5e-3, "bfloat16": 4e-2}
+"""What rounding in 16 bits does."""
 
 
 class Kind(enum.Enum):
@@ -35,12 +39,23 @@ _TOGETHER: dict[Kind, Callable[[Sequence[NDArray]], NDArray]] = {
 }
 
 
-def kinds(whole: NDArray, parts: Sequence[NDArray]) -> set[Kind]:
+def kinds(whole: NDArray, parts: Sequence[NDArray], tolerance: float = _TOLERANCE) -> set[Kind]:
     """What `whole` may be, by the values of its parts; none where a row's depends on other rows.
 
     A constant may be a mean, and zero a sum as well.
+
+    Args:
+        whole: The values of the whole batch.
+        parts: Those of its parts.
+        tolerance: Relative to the largest number, of `tolerance_of`.
     """
-    return {kind for kind in Kind if _fits(kind, whole, parts) and _is_same(whole, _TOGETHER[kind](parts))}
+    return {kind for kind in Kind if _fits(kind, whole, parts) and is_same(whole, _TOGETHER[kind](parts), tolerance)}
+
+
+def tolerance_of(layer: Any) -> float:
+    """What rounding may do to the results of a layer, relative to the largest number."""
+    dtypes = {part.compute_dtype for part in layer._flatten_layers()}
+    return max((_TOLERANCES.get(dtype, _TOLERANCE) for dtype in dtypes), default=_TOLERANCE)
 
 
 def gradient_is_that_of_parts(kind: Kind, whole: NDArray, parts: Sequence[NDArray]) -> bool:
@@ -53,20 +68,27 @@ def gradient_is_that_of_parts(kind: Kind, whole: NDArray, parts: Sequence[NDArra
     """
     if kind is Kind.MEAN:
         parts = [parts[0] * FIRST / ROWS, parts[1] * (ROWS - FIRST) / ROWS]
-    return _is_same(whole, np.concatenate(parts))
+    return is_same(whole, np.concatenate(parts))
 
 
 def _fits(kind: Kind, whole: NDArray, parts: Sequence[NDArray]) -> bool:
     if kind is Kind.ROWS:
-        heads = [value.shape[:1] for value in (whole, *parts)]
+        if 0 in (whole.ndim, *(part.ndim for part in parts)):
+            return False
+        # Time steps may be folded into the rows.
+        each, rest = divmod(len(whole), ROWS)
         tails = {value.shape[1:] for value in (whole, *parts)}
-        return heads == [(ROWS,), (FIRST,), (ROWS - FIRST,)] and len(tails) == 1
+        return not rest and [len(part) for part in parts] == [FIRST * each, (ROWS - FIRST) * each] and len(tails) == 1
     return all(part.shape == whole.shape for part in parts)
 
 
-def _is_same(whole: NDArray, together: NDArray) -> bool:
-    if whole.dtype.kind not in "fc":
-        return bool(np.array_equal(whole, together))
-    finite = np.abs(whole[np.isfinite(whole)])
+def is_same(one: NDArray, other: NDArray, tolerance: float = _TOLERANCE) -> bool:
+    """Whether two arrays are the same but for rounding."""
+    if one.shape != other.shape:
+        return False
+    if one.dtype.kind in "biuSUO":
+        return bool(np.array_equal(one, other))
+    one, other = one.astype(np.float64), other.astype(np.float64)
+    finite = np.abs(one[np.isfinite(one)])
     scale = float(finite.max()) if finite.size else 0.0
-    return np.allclose(whole, together, rtol=0, atol=_TOLERANCE * scale, equal_nan=True)
+    return np.allclose(one, other, rtol=0, atol=tolerance * scale, equal_nan=True)

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 from numpy.typing import NDArray
 
-from tfdist.keras_repairs.coupling.part_comparison import ROWS
+from tfdist.keras_repairs.coupling.trials.part_comparison import ROWS
 
 DRAWS = 4
 

@@ -1,0 +1,44 @@
+"""What layers give to `add_loss` where it goes to no step: while they run on all rows, or are tried out."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+from collections.abc import Iterator
+from typing import Any
+
+import tensorflow as tf
+
+from tfdist.keras_repairs.base.attached_value import AttachedValue
+from tfdist.keras_repairs.base.context_variables import setting
+
+Losses = dict[int, list[tf.Tensor]]
+"""Terms by the id of the layer that has added them."""
+
+_collected: contextvars.ContextVar[Losses | None] = contextvars.ContextVar("tfdist_collected_losses", default=None)
+
+_IS_MEAN: AttachedValue[bool] = AttachedValue("is_mean")
+
+
+@contextlib.contextmanager
+def collecting() -> Iterator[Losses]:
+    """Collects what the layers called inside add."""
+    losses: Losses = {}
+    with setting(_collected, losses):
+        yield losses
+
+
+def collected() -> Losses | None:
+    """Where losses are collected now; None where a step has them."""
+    return _collected.get()
+
+
+def marked_as_mean(term: tf.Tensor) -> tf.Tensor:
+    """`term`, a scalar, which is known to be a mean over samples."""
+    _IS_MEAN.set(term, True)
+    return term
+
+
+def is_mean(term: Any) -> bool:
+    """Whether a term is known to be a mean over samples."""
+    return bool(_IS_MEAN.get(term))

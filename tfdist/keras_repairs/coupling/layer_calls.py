@@ -1,0 +1,114 @@
+"""Repair of the calls of layers: those that couple the rows of a batch are called with the rows of all replicas."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import tensorflow as tf
+from keras.src.backend.common import global_state
+
+from tfdist.keras_repairs.base.attached_value import AttachedValue
+from tfdist.keras_repairs.base.replica_step import current_step, this_step
+from tfdist.keras_repairs.base.warn_once import say_once
+from tfdist.keras_repairs.coupling import collected_losses
+from tfdist.keras_repairs.coupling.declaring import summed
+from tfdist.keras_repairs.coupling.trials.layer_trial import LayerVerdict, try_out
+from tfdist.keras_repairs.coupling.trials.part_comparison import Kind
+from tfdist.keras_repairs.coupling.trials.recorded_layers import current_recording, is_exact_by_itself
+from tfdist.keras_repairs.coupling.whole_layers import call_with_all_rows
+from tfdist.runtime.strategy_settings import settings_of
+
+Function = Callable[..., Any]
+
+_VERDICTS: AttachedValue[dict[bool, LayerVerdict]] = AttachedValue("layer_verdicts")
+"""What trials of a layer have shown, by whether it trains."""
+
+_OF_KERAS = (keras.layers.MixUp, keras.layers.CutMix)
+"""Keras's layers that mix the samples of a batch while they train."""
+
+
+class NeedsAllRows(Exception):
+    """A layer that is compiled with XLA holds one that is called with the rows of all replicas, which XLA cannot."""
+
+
+def call(original: Function) -> Function:
+    """Repairs `Layer.__call__`: the user's layers are tried out at their first call, and those of a batch gathered."""
+
+    def repaired(self: Any, *args: Any, **kwargs: Any) -> Any:
+        recording, step = current_recording(), current_step()
+        if recording is not None and recording.layer is not self and self.built:
+            if is_exact_by_itself(self) or _gathers(self, original, args, kwargs):
+                return recording.call(self, original, args, kwargs)
+            return original(self, *args, **kwargs)
+        if recording is not None or step is None or not self.built or not _may_couple(self):
+            return original(self, *args, **kwargs)
+        if _gathers(self, original, args, kwargs):
+            if step.within_xla:
+                raise NeedsAllRows
+            return call_with_all_rows(functools.partial(original, self), args, kwargs)
+        outputs = original(self, *args, **kwargs)
+        _mark_losses(self, _verdict(self, original, args, kwargs).losses)
+        return outputs
+
+    return repaired
+
+
+def _may_couple(layer: Any) -> bool:
+    """Whether it is not known of a layer that its rows are independent, or exact by another repair."""
+    if isinstance(layer, _OF_KERAS):
+        return True
+    if isinstance(layer, keras.Model) or type(layer).__module__.startswith("tfdist."):
+        return False
+    if not type(layer).__module__.startswith("keras.src."):
+        return True
+    return isinstance(layer, keras.layers.Lambda) or 0 in keras.tree.flatten(getattr(layer, "axis", None))
+
+
+def _gathers(layer: Any, original: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    if not _may_couple(layer):
+        return False
+    if isinstance(layer, _OF_KERAS):
+        return _trains(kwargs)
+    verdict = _verdict(layer, original, args, kwargs)
+    if verdict.reason:
+        say_once(
+            f"the layer {layer.name!r} ({type(layer).__qualname__}) is called with the samples of all replicas, "
+            f"gathered in each step: {verdict.reason}. Say so with tfdist.gathered(layer), or around the part of its "
+            "call that needs them with tfdist.gathered(function)(tensors)."
+        )
+    return bool(verdict.reason)
+
+
+def _verdict(layer: Any, original: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> LayerVerdict:
+    verdicts = _VERDICTS.get(layer)
+    if verdicts is None:
+        verdicts = {}
+        _VERDICTS.set(layer, verdicts)
+    trains = _trains(kwargs)
+    if trains not in verdicts:
+        is_on = settings_of(tf.distribute.get_strategy()).gather
+        call = functools.partial(original, layer)
+        verdicts[trains] = try_out(layer, call, args, kwargs) if is_on else LayerVerdict()
+    return verdicts[trains]
+
+
+def _trains(kwargs: dict[str, Any]) -> bool:
+    """Whether a layer is called for training: by its argument, or by that of the layer around it."""
+    given = kwargs.get("training")
+    if given is None:
+        given = getattr(global_state.get_global_attribute("current_call_ctx"), "training", None)
+    return bool(given)
+
+
+def _mark_losses(layer: Any, kinds: tuple[Kind, ...]) -> None:
+    """Says of the terms that a layer has just added what its trial has shown of them."""
+    if not kinds:
+        return
+    terms = this_step().added_losses.get(id(layer), [])
+    for place, kind in enumerate(kinds, start=len(terms) - len(kinds)):
+        if kind is not Kind.ROWS:
+            total = keras.ops.sum(terms[place])
+            terms[place] = collected_losses.marked_as_mean(summed(total) if kind is Kind.SUM else total)

@@ -1,0 +1,96 @@
+"""Inputs that are made up to try out a layer, of the structure that it is called with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from keras.src import backend
+from numpy.typing import NDArray
+
+from tfdist.keras_repairs.base.replica_step import current_step
+from tfdist.keras_repairs.coupling.trials.part_comparison import ROWS
+
+_UNKNOWN = 3
+"""The size of a dimension that is not known before the data comes."""
+
+
+@dataclass(frozen=True)
+class _MadeUp:
+    """A tensor of made-up values.
+
+    Attributes:
+        values: All of them.
+        has_rows: Whether the first dimension is that of the samples.
+        mask: Its Keras mask, or None.
+        is_sparse: Whether the layer is called with a sparse tensor.
+    """
+
+    values: NDArray
+    has_rows: bool
+    mask: _MadeUp | None
+    is_sparse: bool = False
+
+    def rows(self, part: slice) -> Any:
+        tensor = tf.constant(self.values[part] if self.has_rows else self.values)
+        if self.is_sparse:
+            return tf.sparse.from_dense(tensor)
+        if self.mask is not None:
+            backend.set_keras_mask(tensor, self.mask.rows(part))
+        return tensor
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Arguments of a call, with made-up values in the place of tensors."""
+
+    arguments: Any
+
+    def rows(self, part: slice) -> Any:
+        """The arguments, with tensors of these rows."""
+        return tf.nest.map_structure(
+            lambda leaf: leaf.rows(part) if isinstance(leaf, _MadeUp) else leaf, self.arguments
+        )
+
+
+def made_up(arguments: Any) -> Inputs:
+    """Makes up five rows for the tensors in `arguments`; anything else in it stays as it is.
+
+    Raises:
+        ValueError: There is a tensor of which no values can be made up.
+    """
+    generator = np.random.default_rng(0)
+    return Inputs(tf.nest.map_structure(lambda leaf: _made_up(leaf, generator), arguments))
+
+
+def _made_up(leaf: Any, generator: np.random.Generator) -> Any:
+    if isinstance(leaf, tf.RaggedTensor):
+        raise ValueError("no ragged tensors are made up")
+    if not isinstance(leaf, tf.Tensor | tf.SparseTensor):
+        return leaf
+    shape, has_rows = list(leaf.shape), is_of_samples(leaf)
+    sizes = [ROWS if has_rows and place == 0 else size or _UNKNOWN for place, size in enumerate(shape)]
+    is_sparse = isinstance(leaf, tf.SparseTensor)
+    mask = None if is_sparse else backend.get_keras_mask(leaf)
+    made = None if mask is None else _made_up(mask, generator)
+    return _MadeUp(_values(leaf.dtype, sizes, generator), has_rows, made, is_sparse)
+
+
+def _values(dtype: tf.DType, sizes: list[int], generator: np.random.Generator) -> NDArray:
+    if dtype == tf.string:
+        return np.array(generator.integers(0, 2, sizes)).astype(str).astype(object)
+    if dtype.is_floating:
+        return generator.normal(size=sizes).astype(dtype.as_numpy_dtype)
+    # Small, as they may be looked up.
+    return generator.integers(0, 2, sizes).astype(dtype.as_numpy_dtype)
+
+
+def is_of_samples(leaf: Any) -> bool:
+    """Whether the first dimension of a tensor is that of the samples, in a step or in a trial."""
+    if leaf.shape.rank in (None, 0):
+        return False
+    step = current_step()
+    rows = ROWS if step is None else step.static_rows
+    return leaf.shape[0] is None or leaf.shape[0] == rows

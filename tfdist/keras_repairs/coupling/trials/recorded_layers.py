@@ -1,0 +1,112 @@
+"""Layers within a layer that is tried out, whose results on a part of a batch are rows of those on the whole batch.
+
+Some layers inside of another take a row by the others of its batch, and are exact on replicas nevertheless: random
+layers, batch statistics, layers that are gathered themselves. Called again with a part of the rows they would give
+others, and the layer around them would look as if it coupled rows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras.src import backend
+
+from tfdist.keras_repairs.base.context_variables import setting
+from tfdist.keras_repairs.coupling.trials.part_comparison import ROWS, is_same, tolerance_of
+
+Function = Callable[..., Any]
+
+
+class RowsDiffer(Exception):
+    """A layer inside was called with other rows for a part of a batch than for all of it."""
+
+
+@dataclass(frozen=True)
+class _Call:
+    inputs: list[Any]
+    outputs: Any
+
+
+class Recording:
+    """The calls of such layers while a layer runs on the whole batch, and again on its parts.
+
+    Args:
+        layer: The layer that is tried out.
+    """
+
+    def __init__(self, layer: Any) -> None:
+        self.layer = layer
+        self._calls: list[_Call] = []
+        self._variables: set[int] = set()
+        self._part: slice | None = None
+        self._done = 0
+
+    def of(self, part: slice) -> contextlib.AbstractContextManager[None]:
+        """While the layer runs on these rows: the whole batch first."""
+        self._part = None if part == slice(None) else part
+        self._done = 0
+        return setting(_current, self)
+
+    def has_variable(self, variable: Any) -> bool:
+        """Whether a variable is one of a recorded layer, which assigns nothing on parts."""
+        return id(variable) in self._variables
+
+    def call(self, layer: Any, call: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Calls `layer` and records it, or returns rows of what was recorded.
+
+        Raises:
+            RowsDiffer: The inputs are not rows of those that were recorded.
+        """
+        inputs = [leaf for leaf in tf.nest.flatten((args, kwargs)) if isinstance(leaf, tf.Tensor)]
+        if self._part is None:
+            # What it calls itself is its own affair.
+            with setting(_current, None):
+                outputs = call(layer, *args, **kwargs)
+            self._calls.append(_Call(inputs, outputs))
+            self._variables.update(map(id, layer.variables))
+            return outputs
+        if self._done == len(self._calls):
+            raise RowsDiffer
+        recorded = self._calls[self._done]
+        self._done += 1
+        tolerance = tolerance_of(layer)
+        if len(recorded.inputs) != len(inputs):
+            raise RowsDiffer
+        for before, now in zip(recorded.inputs, inputs, strict=True):
+            if not is_same(np.asarray(self._rows(before)), np.asarray(now), tolerance):
+                raise RowsDiffer
+        return tf.nest.map_structure(self._rows, recorded.outputs)
+
+    def _rows(self, leaf: Any) -> Any:
+        if not isinstance(leaf, tf.Tensor) or not leaf.shape.rank or leaf.shape[0] % ROWS:
+            return leaf
+        each = leaf.shape[0] // ROWS
+        assert self._part is not None, "the whole batch has all rows"
+        first, last, _ = self._part.indices(ROWS)
+        rows = leaf[first * each : last * each]
+        mask = backend.get_keras_mask(leaf)
+        if mask is not None:
+            backend.set_keras_mask(rows, self._rows(mask))
+        return rows
+
+
+_current: contextvars.ContextVar[Recording | None] = contextvars.ContextVar("tfdist_recorded_layers", default=None)
+
+
+def current_recording() -> Recording | None:
+    """The recording of the layer that is being tried out; None outside of a trial."""
+    return _current.get()
+
+
+def is_exact_by_itself(layer: Any) -> bool:
+    """Whether a layer of Keras takes rows by one another, or by chance, which other repairs make exact."""
+    if isinstance(layer, keras.layers.BatchNormalization):
+        return True
+    return any(isinstance(value, keras.random.SeedGenerator) for value in vars(layer).values())

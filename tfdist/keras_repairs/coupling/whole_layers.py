@@ -1,0 +1,41 @@
+"""Calls a layer with the rows of all replicas, as one replica would; each replica goes on with its own rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from keras import ops
+
+from tfdist.keras_repairs.base.replica_step import alone, current_step
+from tfdist.keras_repairs.coupling import collected_losses
+from tfdist.keras_repairs.coupling.whole_batch import whole_batch_for_rows
+from tfdist.keras_repairs.optimizer.variable_updates import of_whole_batch
+
+Function = Callable[..., Any]
+
+
+def call_with_all_rows(call: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What `call` returns for the rows of this replica, called with those of all.
+
+    What it assigns to variables is the same on all replicas. What it adds to the losses is the loss of the global batch
+    on every replica, and counts once.
+
+    Args:
+        call: A layer, to be called in the context of a replica, on all of them.
+        args: Its arguments.
+        kwargs: Its arguments by name.
+    """
+    step = current_step()
+    batch = whole_batch_for_rows((args, kwargs))
+    args, kwargs = batch.values
+    if step is None:
+        with alone(), of_whole_batch():
+            return batch.own_rows(call(*args, **kwargs))
+    with alone(), of_whole_batch(), collected_losses.collecting() as losses:
+        outputs = call(*args, **kwargs)
+    for layer, terms in losses.items():
+        # As Keras adds them up; a scalar that is the same on every replica is a mean over all samples.
+        means = [collected_losses.marked_as_mean(ops.sum(term)) for term in terms]
+        step.added_losses.setdefault(layer, []).extend(means)
+    return batch.own_rows(outputs)
