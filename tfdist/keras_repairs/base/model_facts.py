@@ -32,7 +32,7 @@ def model_facts(model: keras.Model) -> dict[str, Any]:
     optimizer = getattr(model, "optimizer", None)
     inner = getattr(optimizer, "inner_optimizer", optimizer)
     return {
-        "random_layers": [f"{layer.name} ({type(layer).__name__})" for layer in layers if _is_random(layer)],
+        "random_layers": [f"{layer.name} ({type(layer).__name__})" for layer in layers if is_random(layer)],
         "unsynchronized": [layer.name for layer in unsynchronized_layers(model)],
         "overrides": list(_overrides(model)),
         "compute_dtypes": sorted({str(layer.compute_dtype) for layer in layers}),
@@ -43,7 +43,8 @@ def model_facts(model: keras.Model) -> dict[str, Any]:
     }
 
 
-def _is_random(layer: Any) -> bool:
+def is_random(layer: Any) -> bool:
+    """Whether a layer draws random numbers while it trains."""
     if not any(isinstance(value, keras.random.SeedGenerator) for value in vars(layer).values()):
         return False
     strengths = [getattr(layer, name) for name in _STRENGTHS if isinstance(getattr(layer, name, None), int | float)]

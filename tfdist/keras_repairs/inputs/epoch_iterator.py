@@ -14,7 +14,7 @@ from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.inputs.data_adapters import distribute
 from tfdist.keras_repairs.inputs.full_read_warnings import warn_of_whole_reading
 from tfdist.keras_repairs.inputs.same_data_check import check_same_data
-from tfdist.runtime.dataset_description import PartialEpoch, take_partial_epoch
+from tfdist.runtime.dataset_description import PartialEpoch, description_of, take_partial_epoch
 from tfdist.runtime.step_meter import StepMeter
 
 Function = Callable[..., Any]
@@ -80,10 +80,12 @@ def epoch_iterator_source(original: Function) -> Function:
         done = 0 if rest is None else rest.done
         dataset = original(self) if rest is None else _cut(rest.batches(), self._distribute_strategy)
         steps = _steps(self.data_adapter, dataset, done)
-        if self._distribute_strategy.num_replicas_in_sync > 1:
-            return _Source(dataset, steps, self.steps_per_epoch, done)
         # Of several steps in one execution Keras already looks for the end before each.
-        return _Source(dataset, steps) if steps is None and self.steps_per_execution == 1 else dataset
+        overruns = steps is None and self.steps_per_execution == 1
+        if self._distribute_strategy.num_replicas_in_sync == 1 and not overruns:
+            return dataset
+        noticed = overruns and self.steps_per_epoch is None and not _is_of_tfdist(source.whole)
+        return _Source(dataset, steps, self.steps_per_epoch, done, noticed)
 
     return repaired
 
@@ -139,6 +141,7 @@ class BatchIterator(Iterator[Any]):
         left: Steps until it ends; None where that is unknown before the end.
         calls: Functions compiled for the iterator and bound to its tensors, by the object that compiled them.
         meter: Counts the time that fetching a batch here takes; None: nobody counts it.
+        plain_keras_overruns: Whether plain Keras would run part of a step after the last batch.
 
     Args:
         steps_per_epoch: Steps of an epoch, where one iterator serves all epochs.
@@ -146,12 +149,18 @@ class BatchIterator(Iterator[Any]):
     """
 
     def __init__(
-        self, iterator: Any, left: float | None, steps_per_epoch: int | None = None, done: int = 0
+        self,
+        iterator: Any,
+        left: float | None,
+        steps_per_epoch: int | None = None,
+        done: int = 0,
+        plain_keras_overruns: bool = False,
     ) -> None:
         self.iterator = iterator
         self.left = left
         self.calls: dict[object, Function] = {}
         self.meter: StepMeter | None = None
+        self.plain_keras_overruns = plain_keras_overruns
         self._steps_per_epoch = steps_per_epoch
         self._taken = done
         self._is_distributed = isinstance(iterator, tf.distribute.DistributedIterator)
@@ -184,17 +193,23 @@ class BatchIterator(Iterator[Any]):
         return min(self.left, self._steps_per_epoch - self._taken % self._steps_per_epoch)
 
 
+@dataclass(frozen=True)
 class _Source:
-    """The iterable of which Keras takes an iterator for every epoch."""
+    """The iterable of which Keras takes an iterator for every epoch; for its attributes see `BatchIterator`."""
 
-    def __init__(self, dataset: Any, steps: float | None, steps_per_epoch: int | None = None, done: int = 0) -> None:
-        self._dataset = dataset
-        self._steps = steps
-        self._steps_per_epoch = steps_per_epoch
-        self._done = done
+    dataset: Any
+    steps: float | None
+    steps_per_epoch: int | None
+    done: int
+    plain_keras_overruns: bool
 
     def __iter__(self) -> BatchIterator:
-        return BatchIterator(iter(self._dataset), self._steps, self._steps_per_epoch, self._done)
+        return BatchIterator(iter(self.dataset), self.steps, self.steps_per_epoch, self.done, self.plain_keras_overruns)
+
+
+def _is_of_tfdist(batches: Any) -> bool:
+    """Whether tfdist.data has made the data, which plain Keras does not read."""
+    return isinstance(batches, tf.distribute.DistributedDataset) or description_of(batches).order is not None
 
 
 def _steps(adapter: Any, dataset: Any, done: int) -> float | None:

@@ -24,6 +24,7 @@ from tfdist.keras_repairs.loop.fit_listeners import (
     notifying_predictions,
 )
 from tfdist.keras_repairs.loop.step_execution import execution, one_step_of
+from tfdist.keras_repairs.loop.unknown_size import saying_unknown_size
 from tfdist.runtime.collectives import worker_count
 from tfdist.runtime.distribute import GlobalBatch, ReplicaBatch, local_replicas
 from tfdist.runtime.step_meter import StepMeter
@@ -49,14 +50,16 @@ def make_function(original: Function, observer: Observer | None, listener: FitLi
         if self.distribute_strategy.num_replicas_in_sync == 1:
             meter = settings_of(self.distribute_strategy).meter if call == "fit" and not self.jit_compile else None
             step = _metered(_observed(step_function, observer), meter)
-            function = _accepting_batch_iterators(self, step, original(self, step))
-            return notifying_executions(_timing_fetches(function, meter), self, call, listener)
+            function = _timing_fetches(_accepting_batch_iterators(self, step, original(self, step)), meter)
+            function = notifying_executions(function, self, call, listener)
+            return saying_unknown_size(function, self) if call == "fit" else function
         users = is_users_step(self, name)
         step = _observed(step_function, observer)
         has_own_logs = users or is_overridden(self, "compute_metrics")
         whole = _Step(self, _whole_logs(self, step) if has_own_logs else step, users=users, trains=call == "fit")
         meter = settings_of(self.distribute_strategy).meter if call == "fit" else None
-        return _timing_fetches(execution(self, whole, call, listener), meter)
+        function = _timing_fetches(execution(self, whole, call, listener), meter)
+        return saying_unknown_size(function, self) if call == "fit" else function
 
     return repaired
 
