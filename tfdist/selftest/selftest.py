@@ -38,6 +38,9 @@ _FURTHER = range(1, 2)
 class Listener:
     """Who is told while a selftest runs.
 
+    While a job runs, `sys.stdout` and `sys.stderr` are a file of its launcher, and results come from a thread: who
+    prints must hold the terminal's streams. No two calls overlap.
+
     Attributes:
         tell: Called with progress messages.
         begin: Called with the machine and the layouts, before the first row.
