@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -12,6 +13,7 @@ import pytest
 import tensorflow as tf
 from keras import layers, ops
 
+import tfdist
 from tests.devices.mirrored import mirrored
 from tests.devices.repair_removal import take_out
 from tests.exactness.comparison import assert_same
@@ -174,3 +176,26 @@ def test_without_the_repair_it_has_other_numbers(float64: None, monkeypatch: pyt
     take_out("Layer.__call__", monkeypatch)
     with mirrored(3).scope(), pytest.raises(AssertionError):
         assert_same(expected, fitted(Centered))
+
+
+def test_a_declared_layer_is_not_tried_out(float64: None, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "tfdist")
+    expected = fitted(lambda: Block(layers.Dense(6), MovingMean()))
+    with mirrored(3).scope():
+        assert_same(expected, fitted(lambda: tfdist.gathered(Block(layers.Dense(6), MovingMean()))))
+    assert not [record for record in caplog.records if "gathered in each step" in record.message]
+
+
+def test_a_declared_layer_is_saved_and_loaded(tmp_path: Path) -> None:
+    x, _ = numbers(33)
+    with mirrored(2).scope():
+        inner = keras.Sequential([keras.Input((6,)), layers.Dense(4), Centered()])
+        model = keras.Sequential([keras.Input((6,)), tfdist.gathered(inner), layers.Dense(3)])
+        model.compile("sgd", "mse")
+        model.fit(x, x[:, :3], verbose=0)
+        model.save(tmp_path / "model.keras")
+        said = model.evaluate(x, x[:, :3], batch_size=33, verbose=0)
+        assert keras.saving.load_model(tmp_path / "model.keras").evaluate(x, x[:, :3], batch_size=33, verbose=0) == said
+    alone = keras.saving.load_model(tmp_path / "model.keras")
+    assert len(alone.weights) == 4
+    assert alone.evaluate(x, x[:, :3], batch_size=33, verbose=0) == pytest.approx(said)

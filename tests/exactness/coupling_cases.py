@@ -363,12 +363,13 @@ def mixup_and_cutmix(samples: int) -> dict[str, Any]:
     return fitted(model, pixels, numbers(samples)[1])
 
 
-@case("`tfdist.gathered(function)(tensors)` in a layer")
+@case("`tfdist.gathered(function)(tensors)` in a layer, `tfdist.gathered(layer)`, with `jit_compile=True`")
 def gathered_function_in_a_layer(samples: int) -> dict[str, Any]:
+    """In one that is compiled: XLA takes the layers around it."""
     ranks = tfdist.gathered(lambda x: ops.cast(ops.argsort(ops.argsort(x, axis=0), axis=0), x.dtype) * ops.mean(x))
 
     class Ranked(layers.Layer):
         def call(self, inputs: Any) -> Any:
             return inputs + 0.01 * ranks(inputs)
 
-    return with_layers(samples, Ranked())
+    return with_layers(samples, Ranked(), tfdist.gathered(Centered()), jit_compile=True)

@@ -17,8 +17,9 @@ trains. Repairs stand in the room of their subject; in the order of a step:
 from __future__ import annotations
 
 from tfdist.keras_repairs.coupling.declarations import DeclaredFunction, DeclaredLoss
+from tfdist.keras_repairs.coupling.gathered_layers import GatheredLayer
 from tfdist.keras_repairs.forward.gathered_metrics import GatheredMetric
 from tfdist.keras_repairs.install import install
 
 # They are registered with Keras where they are imported; a model that was saved with them must load in any script.
-__all__ = ["DeclaredFunction", "DeclaredLoss", "GatheredMetric", "install"]
+__all__ = ["DeclaredFunction", "DeclaredLoss", "GatheredLayer", "GatheredMetric", "install"]

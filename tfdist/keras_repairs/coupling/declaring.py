@@ -11,6 +11,7 @@ import tensorflow as tf
 from tfdist.errors import UsageError
 from tfdist.keras_repairs.base.replica_step import current_step
 from tfdist.keras_repairs.coupling.declarations import Declared, DeclaredFunction, DeclaredLoss
+from tfdist.keras_repairs.coupling.gathered_layers import GatheredLayer
 from tfdist.keras_repairs.forward.gathered_metrics import GatheredMetric
 
 
@@ -22,20 +23,23 @@ def gathered(what: Any) -> Any:
     replica it changes nothing.
 
     Args:
-        what: A Keras loss or metric, for `compile` or a step of your own; or a function of tensors, which `compile`
+        what: A Keras loss or metric, for `compile` or a step of your own; a layer or model, to be put in its place in
+            another one; or a function of tensors, which `compile`
             takes for a loss `(y_true, y_pred)` or a metric, and which may be called anywhere in a model or a step:
             `tfdist.gathered(function)(tensors)`. Tensors whose first dimension is the samples are gathered, and each
             replica gets its own rows of outputs that have rows; other outputs are the same on every replica.
 
     Returns:
-        A loss, a metric or a function of the same name, which is saved and loaded with the model.
+        A loss, a metric, a layer or a function of the same name, which is saved and loaded with the model.
 
     Raises:
         UsageError: `what` is none of these.
     """
     if isinstance(what, keras.metrics.Metric):
         return GatheredMetric(what)
-    return _declared(what, Declared.GATHERED, "a keras.metrics.Metric, a keras.losses.Loss or a function of tensors")
+    if isinstance(what, keras.layers.Layer):
+        return GatheredLayer(what)
+    return _declared(what, Declared.GATHERED, "a Keras loss, metric, layer or model, or a function of tensors")
 
 
 def averaged(what: Any) -> Any:
@@ -102,7 +106,7 @@ def _scalar(what: Any, name: str) -> tf.Tensor:
 def _declared(what: Any, declared: Declared, expected: str) -> Callable[..., Any]:
     if isinstance(what, keras.losses.Loss):
         return DeclaredLoss(what, declared)
-    if isinstance(what, type) or not callable(what):
+    if isinstance(what, type | keras.layers.Layer | keras.metrics.Metric) or not callable(what):
         raise UsageError(
             f"tfdist.{declared.value}(...) takes {expected}. Received: {what!r}. Give an instance, such as "
             "keras.metrics.AUC() for 'auc' and keras.losses.Dice() for 'dice'."

@@ -30,10 +30,6 @@ _OF_KERAS = (keras.layers.MixUp, keras.layers.CutMix)
 """Keras's layers that mix the samples of a batch while they train."""
 
 
-class NeedsAllRows(Exception):
-    """A layer that is compiled with XLA holds one that is called with the rows of all replicas, which XLA cannot."""
-
-
 def call(original: Function) -> Function:
     """Repairs `Layer.__call__`: the user's layers are tried out at their first call, and those of a batch gathered."""
 
@@ -46,8 +42,6 @@ def call(original: Function) -> Function:
         if recording is not None or step is None or not self.built or not _may_couple(self):
             return original(self, *args, **kwargs)
         if _gathers(self, original, args, kwargs):
-            if step.within_xla:
-                raise NeedsAllRows
             return call_with_all_rows(functools.partial(original, self), args, kwargs)
         outputs = original(self, *args, **kwargs)
         _mark_losses(self, _verdict(self, original, args, kwargs).losses)

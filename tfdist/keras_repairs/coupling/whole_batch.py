@@ -17,6 +17,10 @@ Backward = Callable[[tf.Tensor], tf.Tensor]
 OwnGradient = Callable[[tf.Tensor, Backward], tf.Tensor]
 
 
+class NeedsAllRows(Exception):
+    """Rows are to be gathered inside of a layer that is compiled with XLA, which cannot: it is called as it is."""
+
+
 @dataclass(frozen=True)
 class Places:
     """Where the rows of this replica are among those of all, for each tensor that has rows; scalar int32 tensors.
@@ -134,6 +138,9 @@ def whole_batch_for_rows(value: Any) -> WholeBatch:
 def _gathered(
     value: Any, own_gradient: OwnGradient, of_samples: Callable[[Any], bool] = has_rows
 ) -> tuple[Any, Places]:
+    step = current_step()
+    if step is not None and step.within_xla:
+        raise NeedsAllRows
     is_gathered = [of_samples(leaf) for leaf in tf.nest.flatten(value)]
     leaves = [
         own_samples(leaf) if is_of_samples else leaf

@@ -20,7 +20,7 @@ from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base import global_seeds
 from tfdist.keras_repairs.base.refusals import collective_inside
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, current_step
-from tfdist.keras_repairs.coupling.layer_calls import NeedsAllRows
+from tfdist.keras_repairs.coupling.whole_batch import NeedsAllRows
 from tfdist.keras_repairs.forward import xla_loops
 
 Function = Callable[..., Any]
