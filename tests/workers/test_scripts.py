@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import keras
+import numpy as np
 import pytest
 
 from tests.marks import slow
@@ -116,3 +117,24 @@ def test_a_strategy_that_does_not_fit(tmp_path: Path, kind: str) -> None:
     assert f"The script makes a {kind}, and this run has 2 workers" in done.stderr
     assert "tfdist.strategy()" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "arguments", "own"),
+    [
+        ([], [], False),
+        (["--batch-norm", "replica"], [], True),
+        slow([], ["replica"], True),
+        slow(["--batch-norm", "replica"], ["synchronized"], False),
+    ],
+)
+def test_whose_statistics_are_normalized_by(
+    options: list[str], arguments: list[str], own: bool, tmp_path: Path
+) -> None:
+    """Of the second batch the first worker has the one sample, and keeps half of what it had."""
+    done = tfdist("train", "--nproc", 2, *options, "--run-dir", tmp_path / "run", SCRIPTS / "normalizing.py",
+                  *arguments, timeout=BOUND)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("takes its statistics on each replica alone") == own
+    x = np.random.default_rng(1).normal(size=(33, 4))
+    assert_close({"mean": (x[: 16 if own else 32].mean(axis=0) / 4 + x[32] / 2).tolist()}, said(tmp_path / "run", 0))
