@@ -21,6 +21,7 @@ from tests.exactness.coupling_cases import Centered, CovarianceLoss, MovingMean,
 from tests.exactness.table import numbers
 from tfdist.keras_repairs.coupling.trials.layer_trial import LayerVerdict, try_out
 from tfdist.keras_repairs.coupling.trials.part_comparison import Kind
+from tfdist.runtime.strategy_settings import settings_of
 
 pytestmark = pytest.mark.usefixtures("repaired")
 
@@ -169,6 +170,17 @@ def test_a_metric_inside_counts_each_sample_once(float64: None) -> None:
     expected = fitted(Watched)
     with mirrored(3).scope():
         assert_same(expected, fitted(Watched))
+
+
+def test_it_can_be_switched_off(float64: None, caplog: pytest.LogCaptureFixture) -> None:
+    expected = fitted(Centered)
+    settings_of(mirrored(3)).gather = False
+    try:
+        with mirrored(3).scope():
+            assert fitted(Centered)["history"] != expected["history"]
+    finally:
+        settings_of(mirrored(3)).gather = True
+    assert any("gather: off" in record.message for record in caplog.records)
 
 
 def test_without_the_repair_it_has_other_numbers(float64: None, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -127,6 +127,8 @@ class RunConfig(Section):
         precision: The Keras dtype policy.
         batch_norm: Whose statistics BatchNormalization takes while it trains: those of the global batch, as on one
             device, or each replica its own.
+        gather: Whether losses and layers that take a sample by the others of its batch are called with the samples of
+            all replicas, as on one device, where nothing says so.
         checkpoint: When checkpoints are saved, and which are kept.
     """
 
@@ -139,6 +141,7 @@ class RunConfig(Section):
     devices: DevicesConfig = field(default_factory=DevicesConfig)
     precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
     batch_norm: Literal["synchronized", "replica"] = "synchronized"
+    gather: bool = True
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
 
     def check(self) -> None:

@@ -29,7 +29,7 @@ from tfdist.training.run_record_callback import RunRecordCallback
 from tfdist.training.session import current_session as session
 
 
-def strategy(*, batch_norm: BatchNorm | None = None) -> tf.distribute.Strategy:
+def strategy(*, batch_norm: BatchNorm | None = None, gather: bool | None = None) -> tf.distribute.Strategy:
     """The strategy of this process: MirroredStrategy for several devices, MultiWorkerMirroredStrategy for several
     workers, TensorFlow's default one for a single device.
 
@@ -39,6 +39,9 @@ def strategy(*, batch_norm: BatchNorm | None = None) -> tf.distribute.Strategy:
         batch_norm: Whose statistics BatchNormalization takes in the models that train from now on: `"synchronized"`,
             those of the global batch, or `"replica"`, each replica its own; the same on all workers. None for what
             `tfdist train --batch-norm` says, or an earlier call; without either they are synchronized.
+        gather: Whether losses and layers that take a sample by the others of its batch are called with the samples of
+            all replicas without being declared as such (`tfdist.gathered`); the same on all workers. None for what an
+            earlier call says; without one they are.
 
     Raises:
         UsageError: What `tfdist train` or TF_CONFIG asks for does not fit this machine, or `batch_norm` is neither.
@@ -50,6 +53,8 @@ def strategy(*, batch_norm: BatchNorm | None = None) -> tf.distribute.Strategy:
     found = session.current().strategy
     if batch_norm is not None:
         settings_of(found).batch_norm = batch_norm
+    if gather is not None:
+        settings_of(found).gather = gather
     return found
 
 

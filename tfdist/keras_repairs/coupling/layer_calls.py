@@ -12,7 +12,7 @@ from keras.src.backend.common import global_state
 
 from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.base.replica_step import current_step, this_step
-from tfdist.keras_repairs.base.warn_once import say_once
+from tfdist.keras_repairs.base.warn_once import say_once, warn_once
 from tfdist.keras_repairs.coupling import collected_losses
 from tfdist.keras_repairs.coupling.declaring import summed
 from tfdist.keras_repairs.coupling.trials.layer_trial import LayerVerdict, try_out
@@ -44,7 +44,7 @@ def call(original: Function) -> Function:
         if _gathers(self, original, args, kwargs):
             return call_with_all_rows(functools.partial(original, self), args, kwargs)
         outputs = original(self, *args, **kwargs)
-        _mark_losses(self, _verdict(self, original, args, kwargs).losses)
+        _mark_losses(self, (_VERDICTS.get(self) or {}).get(_trains(kwargs), LayerVerdict()).losses)
         return outputs
 
     return repaired
@@ -63,6 +63,12 @@ def _may_couple(layer: Any) -> bool:
 
 def _gathers(layer: Any, original: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     if not _may_couple(layer):
+        return False
+    if not settings_of(tf.distribute.get_strategy()).gather:
+        warn_once(
+            "gather: off. Layers see the samples of their replica alone; what such a layer takes by the others of the "
+            "batch is not that of one replica."
+        )
         return False
     if isinstance(layer, _OF_KERAS):
         return _trains(kwargs)
@@ -83,9 +89,7 @@ def _verdict(layer: Any, original: Function, args: tuple[Any, ...], kwargs: dict
         _VERDICTS.set(layer, verdicts)
     trains = _trains(kwargs)
     if trains not in verdicts:
-        is_on = settings_of(tf.distribute.get_strategy()).gather
-        call = functools.partial(original, layer)
-        verdicts[trains] = try_out(layer, call, args, kwargs) if is_on else LayerVerdict()
+        verdicts[trains] = try_out(layer, functools.partial(original, layer), args, kwargs)
     return verdicts[trains]
 
 

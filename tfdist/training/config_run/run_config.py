@@ -17,6 +17,7 @@ from tfdist.launch.worker.config_handover import receive_config
 from tfdist.order.position import Position
 from tfdist.rundir import State, atomic_files
 from tfdist.runtime.step_meter import waited_for_data
+from tfdist.runtime.strategy_settings import settings_of
 from tfdist.training.checkpoints.checkpoint_callback import CheckpointCallback
 from tfdist.training.checkpoints.resume_log import note_resume
 from tfdist.training.config_run.model_builder import build_model
@@ -72,6 +73,7 @@ def run_config(assignment: Assignment) -> None:
 def _train(session: LaunchedSession, config: RunConfig, start: RunStart) -> None:
     """From the data to the saved model."""
     inputs = _load_data(session, config, start.position)
+    settings_of(session.strategy).gather = config.gather
     model = build_model(config, session.strategy)
     resumed = start.resumed
     if resumed is not None:
