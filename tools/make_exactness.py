@@ -1,8 +1,8 @@
 """Writes docs/exactness.md from what the tests found, and from docs/exactness.in.md, the text around the table.
 
     export TFDIST_SLOW_TESTS=1 TFDIST_MATRIX_RESULTS=results
-    pytest tests/devices/test_exactness.py
-    pytest tests/workers/test_exactness.py
+    pytest tests/devices/test_exactness.py tests/devices/test_keras_classes.py
+    pytest tests/workers/test_exactness.py tests/workers/test_keras_classes.py
     python tools/make_exactness.py results
 
 A comparison that failed, or was not made, is an error: the table shows what was run. With `--partial` those that were
@@ -21,10 +21,14 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from tests.exactness.cases import CASES, SECTIONS, cases_of  # noqa: E402
+from tests.exactness.keras_classes.exported import MODULES, exported  # noqa: E402
+from tests.exactness.keras_classes.rows import NotRun  # noqa: E402
+from tests.exactness.keras_classes.table import NOT_RUN, PENDING, ROWS  # noqa: E402
 from tests.exactness.results import COUNTS, SIZES, STRATEGIES, Comparison, Result, read  # noqa: E402
 from tests.exactness.table import Case  # noqa: E402
 
 PLACE = "<!-- table -->"
+CLASSES_PLACE = "<!-- classes -->"
 COLUMNS = list(itertools.product(STRATEGIES, COUNTS))
 
 
@@ -35,13 +39,15 @@ def main() -> None:
     parser.add_argument("--partial", action="store_true", help="show comparisons that were not made as not made")
     parser.add_argument("--output", type=Path, default=ROOT / "docs" / "exactness.md")
     args = parser.parse_args()
-    results = {result.comparison: result for result in read(args.results) if result.comparison.case in CASES}
+    known = {comparison.case for comparison in expected()}
+    results = {result.comparison: result for result in read(args.results) if result.comparison.case in known}
     problems = list(faults(results, partial=args.partial))
     if problems:
         sys.exit("\n".join(["docs/exactness.md is not written:", *problems]))
     template = (ROOT / "docs" / "exactness.in.md").read_text(encoding="utf-8")
-    args.output.write_text(template.replace(PLACE, "\n".join(table(results))), encoding="utf-8")
-    print(f"{args.output}: {len(CASES)} rows, {len(results)} comparisons")
+    page = template.replace(PLACE, "\n".join(table(results))).replace(CLASSES_PLACE, "\n".join(classes(results)))
+    args.output.write_text(page, encoding="utf-8")
+    print(f"{args.output}: {len(CASES)} rows, {len(ROWS)} classes, {len(results)} comparisons")
 
 
 def faults(results: Mapping[Comparison, Result], *, partial: bool) -> Iterator[str]:
@@ -62,7 +68,8 @@ def faults(results: Mapping[Comparison, Result], *, partial: bool) -> Iterator[s
 
 def expected() -> Iterator[Comparison]:
     """Every comparison of the full table."""
-    for name, (strategy, count), samples in itertools.product(CASES, COLUMNS, SIZES):
+    compared = [*CASES, *(name for name in ROWS if name not in PENDING)]
+    for name, (strategy, count), samples in itertools.product(compared, COLUMNS, SIZES):
         yield Comparison(name, strategy, count, samples)
 
 
@@ -87,17 +94,52 @@ def section_table(cases: Sequence[Case], results: Mapping[Comparison, Result]) -
     yield f"| {' | '.join(heads)} |"
     yield f"|{' --- |' * len(heads)}"
     for case in cases:
-        cells = [
-            ", ".join(str(samples) for samples in SIZES if Comparison(case.name, strategy, count, samples) in results)
-            for strategy, count in COLUMNS
-        ]
-        yield f"| {case.title} | {' | '.join(cell or '–' for cell in cells)} | {tolerance(case)} |"
+        yield f"| {case.title} | {' | '.join(_cells(case.name, results))} | {tolerance(case)} |"
+
+
+def classes(results: Mapping[Comparison, Result]) -> Iterator[str]:
+    """The lines of the tables of Keras's classes, one a module: each exact, refused, or nothing to compare."""
+    for module in MODULES:
+        yield ""
+        yield f"### `keras.{module}`"
+        yield ""
+        heads = ["class", *(f"{count} {strategy}" for strategy, count in COLUMNS), "result"]
+        yield f"| {' | '.join(heads)} |"
+        yield f"|{' --- |' * len(heads)}"
+        for name, others in exported().items():
+            if name.startswith(f"{module}."):
+                yield _class_line(name, others, results)
+
+
+def _class_line(name: str, others: Sequence[str], results: Mapping[Comparison, Result]) -> str:
+    names = ", ".join(f"`{one}`" for one in (name.split(".")[1], *others))
+    if name in ROWS and name not in PENDING:
+        return f"| {names} | {' | '.join(_cells(name, results))} | exact, {_short(ROWS[name].tolerance)} |"
+    said = "other numbers, see above" if name in PENDING else _why(NOT_RUN[name])
+    return f"| {names} |{' |' * len(COLUMNS)} {said} |"
+
+
+def _why(reason: NotRun) -> str:
+    return f"{'refused' if reason.is_refused else 'not applicable'}: {reason.why}"
+
+
+def _cells(name: str, results: Mapping[Comparison, Result]) -> list[str]:
+    """The samples that were compared, in each column."""
+    cells = [
+        ", ".join(str(samples) for samples in SIZES if Comparison(name, strategy, count, samples) in results)
+        for strategy, count in COLUMNS
+    ]
+    return [cell or "–" for cell in cells]
 
 
 def tolerance(case: Case) -> str:
     """What a case is compared to, as in `1e-9`."""
-    losses, weights = (f"{value:.0e}".replace("e-0", "e-") for value in (case.precision.losses, case.precision.weights))
+    losses, weights = (_short(value) for value in (case.precision.losses, case.precision.weights))
     return losses if losses == weights else f"{losses}; weights {weights}"
+
+
+def _short(value: float) -> str:
+    return f"{value:.0e}".replace("e-0", "e-")
 
 
 def _name(comparison: Comparison) -> str:

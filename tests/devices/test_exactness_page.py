@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.exactness.cases import CASES, SECTIONS, SLOW, cases_of, names_by_default
+from tests.exactness.keras_classes.exported import exported
+from tests.exactness.keras_classes.table import NOT_RUN, PENDING, ROWS
 from tests.exactness.results import Comparison, Result, read, recorded
-from tools.make_exactness import PLACE, expected, faults, table, tolerance
+from tools.make_exactness import CLASSES_PLACE, PLACE, classes, expected, faults, table, tolerance
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -33,10 +35,24 @@ def test_every_case_is_in_the_default_tests_or_said_to_be_slow() -> None:
 
 
 def test_the_text_around_the_table_is_that_of_the_page() -> None:
-    above, below = (ROOT / "docs" / "exactness.in.md").read_text().split(PLACE)
+    above, rest = (ROOT / "docs" / "exactness.in.md").read_text().split(PLACE)
+    between, below = rest.split(CLASSES_PLACE)
     page = (ROOT / "docs" / "exactness.md").read_text()
     assert page.startswith(above)
+    assert between in page
     assert page.endswith(below)
+
+
+def test_every_class_of_keras_is_on_the_page() -> None:
+    page = (ROOT / "docs" / "exactness.md").read_text()
+    assert [name for name in exported() if f"| `{name.split('.')[1]}`" not in page] == []
+
+
+def test_classes_are_exact_or_say_why_not() -> None:
+    lines = [line for line in classes(ALL) if line.startswith("| `")]
+    assert len(lines) == len(exported())
+    assert sum("64, 65 | 64, 65 | 64, 65 | 64, 65 | exact" in line for line in lines) == len(ROWS) - len(PENDING)
+    assert sum("not applicable" in line or "refused" in line for line in lines) == len(NOT_RUN)
 
 
 def test_a_whole_table() -> None:

@@ -10,6 +10,7 @@ import json
 import os
 import sys
 import traceback
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,16 +19,21 @@ from tests.exactness.cases import CASES, outcome
 
 
 def main(out: str, samples: str, *names: str) -> None:
+    write_outcomes(out, names or tuple(CASES), lambda name: outcome(name, int(samples)))
+
+
+def write_outcomes(out: str, names: Sequence[str], make: Callable[[str], dict[str, Any]]) -> None:
+    """Writes what `make` gives for each name, as this worker's part of an outcome."""
     index = json.loads(os.environ.get("TF_CONFIG", "{}")).get("task", {}).get("index", 0)
     with open(f"{out}.{index}", "w", encoding="utf-8") as file:
-        for name in names or CASES:
-            result = json.dumps([name, _outcome(name, int(samples))], default=lambda value: np.asarray(value).tolist())
+        for name in names:
+            result = json.dumps([name, _outcome(name, make)], default=lambda value: np.asarray(value).tolist())
             print(result, file=file, flush=True)
 
 
-def _outcome(name: str, samples: int) -> dict[str, Any]:
+def _outcome(name: str, make: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
     try:
-        return outcome(name, samples)
+        return make(name)
     except Exception:  # The other cases are to be run as well.
         return {"raised": traceback.format_exc()}
 

@@ -57,7 +57,7 @@ def operations_that_take_no_row(samples: int) -> dict[str, Any]:
     return fitted(_unfit(), x.reshape(-1, 2, 3), y, {"metrics": ["accuracy"]})
 
 
-@case("the same with `run_eagerly=True`")
+@case("operations that take no row, with `run_eagerly=True`")
 def operations_that_take_no_row_eagerly(samples: int) -> dict[str, Any]:
     x, y = numbers(samples)
     return fitted(_unfit(), x.reshape(-1, 2, 3), y, {"metrics": ["accuracy"], "run_eagerly": True})

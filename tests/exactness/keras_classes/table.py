@@ -1,0 +1,55 @@
+"""All classes: those with a row, and those without a run, with the reason."""
+
+from __future__ import annotations
+
+from tests.exactness.keras_classes import (
+    layer_rows,
+    loss_rows,
+    metric_rows,
+    optimizer_rows,
+    random_rows,
+    recurrent_rows,
+)
+from tests.exactness.keras_classes.rows import NotRun, Row
+
+GROUPS: dict[str, tuple[Row, ...]] = {
+    "layers": layer_rows.ROWS,
+    "recurrent layers": recurrent_rows.ROWS,
+    "layers of noise": random_rows.NOISE,
+    "augmentations": random_rows.AUGMENTATIONS,
+    "losses": loss_rows.ROWS,
+    "metrics": metric_rows.ROWS,
+    "optimizers": optimizer_rows.ROWS,
+}
+"""The rows that one model shows together, but for those that stand apart."""
+
+EAGERLY = {"layers", "recurrent layers", "optimizers"}
+"""Groups whose steps the default tests run without compiling them, which takes most of the time of so small a model."""
+
+ROWS: dict[str, Row] = {row.name: row for rows in GROUPS.values() for row in rows}
+
+_BASE = "a base class, which computes nothing"
+
+NOT_RUN: dict[str, NotRun] = {
+    one.name: one
+    for one in (
+        NotRun("layers.FlaxLayer", "needs Flax, and the JAX backend for training"),
+        NotRun("layers.InputSpec", "says what a layer accepts; no layer"),
+        NotRun("layers.JaxLayer", "needs JAX"),
+        NotRun("layers.Layer", _BASE),
+        NotRun("layers.MaxNumBoundingBoxes", "pads the boxes of images in a data pipeline; nothing is trained"),
+        NotRun("layers.TFSMLayer", "runs a saved model that is not trained; see `tests/devices/test_export.py`"),
+        NotRun("layers.TorchModuleWrapper", "needs the PyTorch backend"),
+        NotRun("layers.Wrapper", "a base class around a layer"),
+        NotRun("losses.Loss", _BASE),
+        NotRun("metrics.Metric", _BASE),
+        NotRun("optimizers.Optimizer", _BASE),
+    )
+}
+
+_DRAWS_NOTHING = {"AutoContrast", "ContrastLimitedAdaptiveHistogramEqualization", "Equalization"}
+
+PENDING = frozenset(
+    row.name for row in (*random_rows.NOISE, *random_rows.AUGMENTATIONS) if row.key not in _DRAWS_NOTHING
+)
+"""Classes that give other numbers on several replicas: each replica draws random numbers of its own."""
