@@ -96,7 +96,9 @@ def dense_rows(tensor: tf.Tensor) -> tf.Tensor:
         )
     # On the CPU an argument of a tf.function has no device yet, which all_gather does not take; a copy has.
     carried = tf.identity(tf.cast(tensor, dtype))
-    return tf.cast(tf.distribute.get_replica_context().all_gather(carried, axis=0), tensor.dtype)
+    rows = tf.distribute.get_replica_context().all_gather(carried, axis=0)
+    # Workers pad what they send, and forget its shape.
+    return tf.ensure_shape(tf.cast(rows, tensor.dtype), [None, *tensor.shape[1:]])
 
 
 def sum_of_any_size(tensor: tf.Tensor) -> tf.Tensor:
