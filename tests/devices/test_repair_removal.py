@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.devices import test_single_repairs, test_thread_attributes
+from tests.devices import test_random_numbers, test_single_repairs, test_thread_attributes
 from tests.devices.mirrored import mirrored
 from tests.devices.references import of_one_replica
 from tests.devices.repair_removal import take_out
@@ -37,6 +37,13 @@ TAKEN_OUT = [
     ("tensorflow.python.ops.nn_impl_distribute.compute_average_loss", ["own_step_with_average_losses"]),
     ("tensorflow.python.ops.nn_impl_distribute.scale_regularization_loss", ["own_step_with_average_losses"]),
     ("BatchNormalization._moments", ["batch_norm_of_masked_inputs", "synchronized_statistics_of_masked_inputs"]),
+    ("keras.src.backend.tensorflow.core.shape", ["draws_that_run_eagerly"]),
+    ("keras.src.backend.tensorflow.random.dropout", ["dropout"]),
+    *[
+        (f"keras.src.backend.tensorflow.random.{name}", ["layer_that_draws"])
+        for name in ("uniform", "normal", "truncated_normal", "randint", "categorical", "gamma", "beta", "binomial")
+    ],
+    ("keras.src.backend.tensorflow.random.shuffle", ["shuffled_rows"]),
     # Clipped, distilled and accumulated gradients are reduced first.
     ("BaseOptimizer.apply", ["clipnorm", "global_clipnorm", "clipvalue", "distillation", "gradient_accumulation"]),
     # An inf on the last replica.
@@ -69,6 +76,9 @@ IN_OTHER_TESTS = {
     "BaseOptimizer.set_weights": "test_what_is_loaded_counts_on_each_replica",
 }
 """The repair, and the test of `test_single_repairs` that takes it out."""
+
+OF_TENSORFLOW = {"tensorflow.python.framework.random_seed.get_seed": "test_seeded_numbers_of_tensorflow_are_refused"}
+"""The repair, and the test of `test_random_numbers` that takes it out."""
 
 IN_THREADS = {
     "tensorflow.python.distribute.mirrored_run._call_for_each_replica": "test_the_dtype_policy_in_a_step",
@@ -127,7 +137,9 @@ def test_case_fails_without_its_repair(path: str, name: str, monkeypatch: pytest
 
 
 def test_every_repair_is_tested_once() -> None:
-    listed = [*(path for path, _ in TAKEN_OUT), *IN_OTHER_TESTS, *IN_THREADS, *ON_WORKERS, *SAME_NUMBERS]
+    elsewhere = [*IN_OTHER_TESTS, *IN_THREADS, *OF_TENSORFLOW, *ON_WORKERS, *SAME_NUMBERS]
+    listed = [*(path for path, _ in TAKEN_OUT), *elsewhere]
     assert sorted(listed) == sorted(repair.path for repair in repairs())
     assert set(IN_OTHER_TESTS.values()) <= set(vars(test_single_repairs))
     assert set(IN_THREADS.values()) <= set(vars(test_thread_attributes))
+    assert set(OF_TENSORFLOW.values()) <= set(vars(test_random_numbers))

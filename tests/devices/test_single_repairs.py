@@ -15,7 +15,7 @@ import tensorflow as tf
 from tests.devices.mirrored import mirrored
 from tests.devices.references import of_one_replica
 from tests.devices.repair_removal import take_out
-from tests.devices.test_random_layers import masks
+from tests.devices.test_random_seeds import masks
 from tests.devices.test_refusals import REFUSED, compiled
 from tests.exactness.cases import outcome
 from tests.exactness.table import classifier, numbers

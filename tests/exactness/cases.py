@@ -13,6 +13,7 @@ from tests.exactness import (
     metric_cases,
     optimizer_cases,
     precision_cases,
+    random_cases,
     small_batch_cases,
     step_cases,
 )
@@ -31,6 +32,7 @@ SECTIONS = {
     "Fewer samples than replicas": small_batch_cases,
     "Layers": layer_cases,
     "Batch statistics": batch_norm_cases,
+    "Random numbers": random_cases,
     "Callbacks": callback_cases,
     "Precision": precision_cases,
 }

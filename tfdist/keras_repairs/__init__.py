@@ -8,6 +8,7 @@ trains. Repairs stand in the room of their subject; in the order of a step:
 - `inputs/`: the data of `fit`: one order on all workers, each global batch cut once, a position to resume from
 - `loop/`: how steps run over the data, several in one execution, and who is notified
 - `coupling/`: what takes a sample by the others of its batch, computed on the rows of all replicas
+- `random_numbers/`: a replica's rows of what one replica would draw
 - `forward/`: layers, losses and metrics of a replica's piece of the batch
 - `optimizer/`: gradients reduced once, accumulated, and applied by each replica
 - `callbacks/`: which run where, and how all workers follow the chief's decisions

@@ -9,10 +9,12 @@ from typing import Any
 
 import keras
 import tensorflow as tf
-from keras.src import datasets
+from keras.src import backend, datasets
+from keras.src.backend import tensorflow as tensorflow_backend
 from keras.src.backend.common import global_state
 from keras.src.backend.tensorflow import core, nn
 from keras.src.backend.tensorflow import optimizer as optimizer_module
+from keras.src.backend.tensorflow import random as random_module
 from keras.src.backend.tensorflow import trainer as trainer_module
 from keras.src.callbacks import callback_list as callback_list_module
 from keras.src.export import saved_model_export_archive
@@ -29,6 +31,7 @@ from keras.src.trainers import trainer as base_trainer
 from keras.src.trainers.data_adapters import array_data_adapter
 from keras.src.utils import file_utils
 from tensorflow.python.distribute import mirrored_run
+from tensorflow.python.framework import random_seed
 from tensorflow.python.ops import nn_impl_distribute
 
 from tfdist.keras_repairs.base import clear_session, global_seeds, thread_attributes
@@ -41,7 +44,6 @@ from tfdist.keras_repairs.forward import (
     batch_normalization,
     losses,
     metrics,
-    random_layers,
     xla,
 )
 from tfdist.keras_repairs.inputs import array_shuffle, epoch_iterator, symbolic_build
@@ -53,6 +55,7 @@ from tfdist.keras_repairs.optimizer import (
     gradient_reduction,
     variable_updates,
 )
+from tfdist.keras_repairs.random_numbers import batch_size, draws, seeds, unshared_draws
 
 Function = Callable[..., Any]
 _RESULT = "_get_metrics_result_or_logs"
@@ -105,7 +108,14 @@ class Repair:
 
 def repairs(hooks: RepairHooks = RepairHooks()) -> tuple[Repair, ...]:
     """Every repair, in the order of a run."""
-    return (*_of_data(hooks), *_of_the_forward_pass(), *_of_gradients(hooks), *_of_results(hooks), *_of_files(hooks))
+    return (
+        *_of_data(hooks),
+        *_of_random_numbers(hooks),
+        *_of_the_forward_pass(),
+        *_of_gradients(hooks),
+        *_of_results(hooks),
+        *_of_files(hooks),
+    )
 
 
 def _of_data(hooks: RepairHooks) -> tuple[Repair, ...]:
@@ -138,6 +148,26 @@ def _of_data(hooks: RepairHooks) -> tuple[Repair, ...]:
         Repair(model, "make_predict_function", make_predict_function, "a772a2efdd906f9a"),
         Repair(model, "fit", fit, "a9a6dc02a7ddafa8"),
         Repair(model, "evaluate", evaluate, "a1facf6528168e8d"),
+    )
+
+
+def _of_random_numbers(hooks: RepairHooks) -> tuple[Repair, ...]:
+    """Repairs of the functions of `keras.random`, and of what seeds those of `tf.random`."""
+    get_seed = functools.partial(unshared_draws.get_seed, imposed_seed=hooks.imposed_seed)
+    return (
+        Repair(random_seed, "get_seed", get_seed, "732c2984d895cfab"),
+        Repair(seed_generator.SeedGenerator, "next", seeds.next_seed, "d2174a08ab35eb07"),
+        Repair(core, "shape", batch_size.shape, "ef7d3377554b4cd2", (backend, tensorflow_backend)),
+        Repair(random_module, "uniform", draws.uniform, "9ca69437a855029f"),
+        Repair(random_module, "normal", draws.normal, "58c75c5521f3eb1a"),
+        Repair(random_module, "truncated_normal", draws.truncated_normal, "75682b9b641f18d1"),
+        Repair(random_module, "randint", draws.randint, "ce8965ddd55470f5"),
+        Repair(random_module, "dropout", draws.dropout, "47a159de0b6729e2"),
+        Repair(random_module, "categorical", draws.categorical, "49c7126064b138cf"),
+        Repair(random_module, "gamma", draws.gamma, "deed4b2e56d15cec"),
+        Repair(random_module, "beta", draws.beta, "fac27c7e97719622"),
+        Repair(random_module, "binomial", draws.binomial, "d1862c21b8e26d4b"),
+        Repair(random_module, "shuffle", draws.shuffle, "fd1ae18d21a1e29b"),
     )
 
 
@@ -180,7 +210,6 @@ def _of_the_forward_pass() -> tuple[Repair, ...]:
         Repair(keras.metrics.Metric, "__init__", metrics.watch_updates, "d67a65a42a13134b"),
         Repair(keras.layers.BatchNormalization, "_moments", batch_normalization.moments, "2ba739b46f4fadea"),
         Repair(nn, "_compute_moments_sync", batch_normalization.compute_moments_sync, "4ef59a47d67b32b8"),
-        Repair(seed_generator.SeedGenerator, "next", random_layers.next_seed, "d2174a08ab35eb07"),
     )
 
 

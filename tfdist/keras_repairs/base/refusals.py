@@ -69,6 +69,11 @@ def _check_layers(model: Any) -> None:
                 f"The layer {layer.name!r} is recurrent with stateful=True: its state belongs to the places of a batch "
                 "of fixed size, of which each replica gets a part. Set stateful=False, " + _ONE_DEVICE
             )
+        if isinstance(layer, keras.layers.AugMix):
+            raise UnsupportedError(
+                f"The layer {layer.name!r} (AugMix) chooses its transformations with Python's random module while a "
+                "step is traced, which each replica is. Apply it in the data (dataset.map(layer)), " + _ONE_DEVICE
+            )
 
 
 def _warn_of_batch_statistics(model: Any) -> None:

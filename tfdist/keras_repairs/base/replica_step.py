@@ -27,9 +27,11 @@ class ReplicaStep:
 
     Attributes:
         samples: Scalar int64 tensor, how many samples of the global batch are this replica's; may be 0.
-        rows: Scalar int64 tensor, how many rows the replica's tensors have: `samples`, or 1 where that is 0.
+        rows: Scalar int64 tensor, how many rows the replica's tensors have: `samples`, or 1 where that is 0; more while
+            XLA compiles a layer for padded ones.
         first: Scalar int64 tensor, the place of the first of the samples in the global batch.
         static_rows: `rows` where the tensors' shapes say it while the step is traced, else None.
+        sized_by_rows: The ids of operations whose results' sizes do not depend on the values of the data.
         total: Scalar int64 tensor, the samples of the global batch.
         users: Whether the step or its loss is the user's own code.
         counting: Scalar int64 tensor, how many replicas have a sample; the others' gradients are left out.
@@ -56,6 +58,7 @@ class ReplicaStep:
     ) -> None:
         self.samples = samples
         self.rows = rows
+        self.sized_by_rows: set[int] = set()
         self.first = first
         self.static_rows = static_rows
         self.total = total
@@ -80,6 +83,15 @@ class ReplicaStep:
     def of_samples(self, value: tf.Tensor) -> tf.Tensor:
         """`value`, or zeros where the replica has no sample: it reaches neither a sum nor, multiplied, a gradient."""
         return value if self.surely_has_samples else tf.where(self.samples > 0, value, tf.zeros_like(value))
+
+    @contextlib.contextmanager
+    def having_rows(self, rows: tf.Tensor) -> Iterator[None]:
+        """The replica's tensors have so many rows in the code inside."""
+        before, self.rows = self.rows, rows
+        try:
+            yield
+        finally:
+            self.rows = before
 
     def share(self, dtype: tf.DType) -> tf.Tensor:
         """The replica's part of the samples of the global batch: a scalar between 0 and 1."""

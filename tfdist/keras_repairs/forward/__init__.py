@@ -1,6 +1,5 @@
 """Layers, losses and metrics on a replica's piece of the global batch.
 
-- `random_layers`: layers
 - `batch_normalization`, over `batch_moments`: statistics of the global batch
 - `xla`, `xla_loops`: the forward and backward pass compiled with XLA
 - `added_losses`, `losses`, `average_loss`: each replica's summand of the loss of the global batch

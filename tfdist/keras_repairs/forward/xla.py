@@ -93,7 +93,8 @@ def _compiled(layer: Any, run: Function, args: Any, kwargs: Any, step: ReplicaSt
             if mask is not None:
                 backend.set_keras_mask(tensor, mask)
         inner_args, inner_kwargs = tf.nest.pack_sequence_as((args, kwargs), flat)
-        made = _call(run, variables, values, inner_args, inner_kwargs, step)
+        with step.having_rows(step.capacity if pads else step.rows):
+            made = _call(run, variables, values, inner_args, inner_kwargs, step)
         if pads and (made.losses or any(place not in seeds for place in made.state)):
             raise _DependsOnBatch
         return made.outputs, made.masks, made.state, made.losses

@@ -1,4 +1,4 @@
-"""Dropout on several replicas: another mask on each, the same ones for the same seed."""
+"""Dropout in a loop of one's own: another mask on each replica, the same ones for the same seed."""
 
 from __future__ import annotations
 

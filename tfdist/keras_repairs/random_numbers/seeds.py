@@ -1,4 +1,8 @@
-"""Repair of dropout and other random layers: each replica draws its own numbers, reproducibly from the seed."""
+"""The seeds of random draws: the same on every replica in a step of Keras's, apart in a loop that a script writes.
+
+In the steps of `fit`, `evaluate` and `predict` each replica draws its rows of one draw. Which rows a replica has is not
+known in a loop that calls `strategy.run` itself: there each replica draws its own numbers, reproducibly from the seed.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfdist.keras_repairs.base.replica_step import is_one_of_several
+from tfdist.keras_repairs.base.replica_step import current_step, is_one_of_several
 
 Function = Callable[..., Any]
 
@@ -25,7 +29,7 @@ def next_seed(original: Function) -> Function:
 
     def repaired(self: Any, *args: Any, **kwargs: Any) -> tf.Tensor:
         seed = original(self, *args, **kwargs)
-        if not is_one_of_several():
+        if current_step() is not None or not is_one_of_several():
             return seed
         replica = tf.cast(tf.distribute.get_replica_context().replica_id_in_sync_group, tf.uint32)
         own = tf.bitwise.bitwise_xor(tf.cast(seed, tf.uint32), tf.stack([tf.zeros_like(replica), replica * _SPREAD]))

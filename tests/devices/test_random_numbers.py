@@ -1,0 +1,170 @@
+"""Random numbers of a replica's step: which sizes are of the batch, and what cannot be drawn as one device does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.devices.mirrored import mirrored
+from tests.devices.repair_removal import take_out
+from tests.exactness.table import numbers
+from tfdist.errors import UnsupportedError
+from tfdist.keras_repairs.random_numbers.draw_replay import recording_draws, replaying_draws
+
+pytestmark = pytest.mark.usefixtures("repaired")
+
+random = keras.random
+
+
+class Calling(keras.layers.Layer):
+    """Calls a function of its inputs and of a generator of seeds."""
+
+    def __init__(self, function: Callable[[Any, keras.random.SeedGenerator], Any]) -> None:
+        super().__init__()
+        self.function = function
+        self.seed = random.SeedGenerator(5)
+
+    def call(self, x: Any) -> Any:
+        return self.function(x, self.seed)
+
+
+def predicted(function: Callable[[Any, Any], Any], replicas: int, rows: int = 11, **compiled: Any) -> np.ndarray:
+    """What a layer makes of a batch of numbers."""
+    x, _ = numbers(rows)
+    with mirrored(replicas).scope() if replicas > 1 else tf.distribute.get_strategy().scope():
+        model = keras.Sequential([keras.Input((6,)), Calling(function)])
+        model.compile(**compiled)
+        return model.predict(x.astype("float32"), batch_size=rows, verbose=0)
+
+
+def of_fixed_shape(x: Any, seed: Any) -> Any:
+    """As many numbers as a replica has rows, and none of them is of a row."""
+    return x + keras.ops.sum(random.normal((4, 6), seed=seed), axis=0)
+
+
+def of_the_batch(x: Any, seed: Any) -> Any:
+    return x + random.normal((keras.ops.shape(x)[0], 6), seed=seed)
+
+
+@pytest.mark.parametrize("function", [of_fixed_shape, of_the_batch])
+def test_the_origin_of_a_size_decides(function: Callable[[Any, Any], Any]) -> None:
+    np.testing.assert_allclose(predicted(function, 3), predicted(function, 1), rtol=1e-6)
+
+
+def test_a_number_that_may_be_the_batch_or_not_is_refused_where_no_graph_tells() -> None:
+    with pytest.raises(UnsupportedError, match=r"shape \(4, 6\) in a step with 4 rows"):
+        predicted(of_fixed_shape, 3, run_eagerly=True)
+    one = predicted(of_the_batch, 1, run_eagerly=True)
+    np.testing.assert_allclose(predicted(of_the_batch, 3, run_eagerly=True), one, rtol=1e-6)
+
+
+def of_selected_rows(x: Any, seed: Any) -> Any:
+    selected = tf.boolean_mask(x, x[:, 0] > 0)
+    return x + keras.ops.sum(random.normal(keras.ops.shape(selected), seed=seed), axis=0)
+
+
+def across_unknown_lengths(x: Any, seed: Any) -> Any:
+    length = keras.ops.shape(keras.ops.reshape(x, (-1, 2)))[0]
+    return x + keras.ops.mean(random.uniform((6, length, keras.ops.shape(x)[0]), seed=seed), axis=(0, 1))[:, None]
+
+
+def of_shuffled_numbers(x: Any, seed: Any) -> Any:
+    order = random.shuffle(keras.ops.arange(keras.ops.shape(x)[0]), seed=seed)
+    return x + keras.ops.take(x, order, axis=0)
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (of_selected_rows, "depends on the values of the data"),
+        (across_unknown_lengths, "which of them is that of the batch cannot be told"),
+        (of_shuffled_numbers, "tfdist.gathered"),
+    ],
+)
+def test_a_draw_whose_place_cannot_be_told_is_refused(function: Callable[[Any, Any], Any], message: str) -> None:
+    with pytest.raises(UnsupportedError, match=message):
+        predicted(function, 2)
+
+
+def of_tensorflow(x: Any, seed: Any) -> Any:
+    return x + tf.random.normal(tf.shape(x))
+
+
+def with_seed_of_tensorflow(x: Any, seed: Any) -> Any:
+    return x + tf.random.normal(tf.shape(x), seed=3)
+
+
+def test_seeded_numbers_of_tensorflow_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UnsupportedError, match=r"keras\.random"):
+        predicted(with_seed_of_tensorflow, 2)
+    keras.utils.set_random_seed(3)
+    with pytest.raises(UnsupportedError, match=r"keras\.random"):
+        predicted(of_tensorflow, 2)
+    take_out("tensorflow.python.framework.random_seed.get_seed", monkeypatch)
+    assert not np.allclose(predicted(of_tensorflow, 2), predicted(of_tensorflow, 1))
+
+
+def test_numbers_of_tensorflow_without_a_seed_are_drawn() -> None:
+    tf.random.set_seed(None)
+    noise = predicted(of_tensorflow, 2, rows=10) - numbers(10)[0]
+    assert len(np.unique(noise.round(5))) == noise.size
+
+
+DTYPES = ["float16", "bfloat16", "float32", "float64"]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("draw", [random.uniform, random.normal, random.truncated_normal])
+@pytest.mark.parametrize("width", [3, 4])
+def test_rows_of_every_dtype(draw: Callable[..., Any], dtype: str, width: int) -> None:
+    def drawn(x: Any, seed: Any) -> Any:
+        # Whatever type the layer has: the bits of the numbers.
+        return keras.ops.cast(draw((keras.ops.shape(x)[0], width), dtype=dtype, seed=seed), "float64")
+
+    np.testing.assert_array_equal(predicted(drawn, 3), predicted(drawn, 1))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int32", "int64"])
+def test_rows_of_integers(dtype: str) -> None:
+    def drawn(x: Any, seed: Any) -> Any:
+        return keras.ops.cast(random.randint((keras.ops.shape(x)[0], 3), -5, 90, dtype=dtype, seed=seed), "float32")
+
+    np.testing.assert_array_equal(predicted(drawn, 3), predicted(drawn, 1))
+
+
+def test_draws_are_replayed_by_rows_on_parts_of_a_batch() -> None:
+    def code(x: Any, seed: Any) -> Any:
+        x = random.dropout(of_the_batch(of_fixed_shape(x, seed), seed), 0.4, seed=seed)
+        return x + keras.ops.transpose(random.uniform((6, keras.ops.shape(x)[0]), seed=seed))
+
+    x = tf.constant(numbers(5)[0], tf.float32)
+    with recording_draws() as log:
+        whole = code(x, random.SeedGenerator(5))
+    for first, rows in ((0, 2), (2, 3)):
+        with replaying_draws(log, first, rows, total=5):
+            part = code(x[first : first + rows], random.SeedGenerator(6))
+        np.testing.assert_allclose(part, whole[first : first + rows], rtol=1e-6)
+
+
+def test_more_draws_on_a_part_than_on_the_whole_are_noticed() -> None:
+    with recording_draws() as log:
+        random.uniform((5,))
+    with replaying_draws(log, 0, 2, total=5):
+        random.uniform((2,))
+        with pytest.raises(UnsupportedError, match="more numbers are drawn for a part"):
+            random.uniform((2,))
+    with replaying_draws(log, 0, 2, total=5), pytest.raises(UnsupportedError, match="Expected a size of the batch"):
+        random.uniform((3,))
+
+
+def test_the_layer_that_draws_with_python_while_it_is_traced_is_refused() -> None:
+    with mirrored(2).scope():
+        model = keras.Sequential([keras.Input((8, 8, 3)), keras.layers.AugMix(), keras.layers.Flatten()])
+        model.compile("sgd", "mse")
+        with pytest.raises(UnsupportedError, match="AugMix"):
+            model.fit(np.zeros((4, 8, 8, 3)), np.zeros((4, 192)), verbose=0)

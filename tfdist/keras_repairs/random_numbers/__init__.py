@@ -1,0 +1,13 @@
+"""Random numbers in a replica's step: its rows of what one device would draw for the global batch.
+
+All replicas draw with the same seeds. A draw with a size of the batch takes the rows that belong to the replica's; a
+draw of a fixed shape is the same on every replica.
+
+- `seeds`: the seed of a draw, the same on every replica
+- `batch_size`: sizes that `keras.ops.shape` marks as those of the batch, where they are plain numbers
+- `draw_sizes`: which size of a draw is that of the batch; `data_dependent_sizes`: those that the data decide
+- `philox_rows`: rows of a draw, by the counter of the generator
+- `draws`: the functions of `keras.random`
+- `draw_replay`: draws that are recorded on a whole batch and replayed on its parts, where code is tried out
+- `unshared_draws`: random numbers of TensorFlow's own functions, which replicas cannot share
+"""

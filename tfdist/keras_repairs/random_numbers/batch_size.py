@@ -1,0 +1,36 @@
+"""Sizes of the batch that are plain numbers: in steps that run eagerly, or that are traced for one size of batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tfdist.keras_repairs.base.replica_step import current_step
+
+Function = Callable[..., Any]
+
+
+class BatchSize(int):
+    """A size that is that of the batch, or a multiple of it: a number as any other, which says where it is from."""
+
+    def __mul__(self, other: Any) -> Any:
+        product = int(self) * other
+        return BatchSize(product) if isinstance(other, int) else product
+
+    __rmul__ = __mul__
+
+
+def shape(original: Function) -> Function:
+    """Repairs `keras.src.backend.tensorflow.core.shape`: marks a first dimension that is the number of rows.
+
+    In graphs whose batches are of any size it is a tensor, and its origin can be seen.
+    """
+
+    def repaired(x: Any) -> tuple[Any, ...]:
+        sizes = original(x)
+        step = current_step()
+        if step is None or step.static_rows is None or not sizes or sizes[0] != step.static_rows:
+            return sizes
+        return (BatchSize(sizes[0]), *sizes[1:])
+
+    return repaired

@@ -1,0 +1,99 @@
+"""Draws that are recorded on a whole batch and replayed on its parts, where a layer or a step is tried out.
+
+A trial runs the same code on a batch and on parts of it, as replicas would. Which size of a draw is that of the batch
+shows by itself: the one that differs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import tensorflow as tf
+
+from tfdist.errors import UnsupportedError
+from tfdist.keras_repairs.base.context_variables import setting
+
+
+@dataclass
+class DrawLog:
+    """What the draws of a trial gave on the whole batch, in their order."""
+
+    draws: list[tf.Tensor] = field(default_factory=list)
+
+
+@dataclass
+class _Replay:
+    log: DrawLog
+    first: int
+    rows: int
+    total: int
+    done: int = 0
+
+
+_recording: contextvars.ContextVar[DrawLog | None] = contextvars.ContextVar("tfdist_recorded_draws", default=None)
+_replaying: contextvars.ContextVar[_Replay | None] = contextvars.ContextVar("tfdist_replayed_draws", default=None)
+
+
+@contextlib.contextmanager
+def recording_draws() -> Iterator[DrawLog]:
+    """Records the draws of the code inside, which runs eagerly on a whole batch."""
+    log = DrawLog()
+    with setting(_recording, log):
+        yield log
+
+
+@contextlib.contextmanager
+def replaying_draws(log: DrawLog, first: int, rows: int, total: int) -> Iterator[None]:
+    """The draws of the code inside take their rows of those that were recorded.
+
+    Args:
+        log: The draws of the same code on the whole batch.
+        first: The place of the first row of the part that the code inside runs on.
+        rows: The rows of the part.
+        total: The rows of the whole batch.
+
+    Raises:
+        UnsupportedError: The code draws otherwise on a part than on the whole batch. Raised inside.
+    """
+    with setting(_recording, None), setting(_replaying, _Replay(log, first, rows, total)):
+        yield
+
+
+def is_in_trial() -> bool:
+    """Whether the code that runs has its draws recorded or replayed."""
+    return _recording.get() is not None or _replaying.get() is not None
+
+
+def record(draw: tf.Tensor) -> tf.Tensor:
+    """Notes a draw where draws are recorded; returns it."""
+    log = _recording.get()
+    if log is not None:
+        log.draws.append(draw)
+    return draw
+
+
+def replayed(sizes: Sequence[int]) -> tf.Tensor | None:
+    """The next draw, of which the first sizes are `sizes`, where draws are replayed; else None."""
+    replay = _replaying.get()
+    if replay is None:
+        return None
+    if replay.done == len(replay.log.draws):
+        raise UnsupportedError("keras.random: more numbers are drawn for a part of a batch than for the whole batch.")
+    whole = replay.log.draws[replay.done]
+    replay.done += 1
+    for axis, (size, of_whole) in enumerate(zip(sizes, whole.shape, strict=False)):
+        if size == of_whole:
+            continue
+        multiple = of_whole // replay.total
+        if of_whole % replay.total or size != multiple * replay.rows:
+            raise UnsupportedError(
+                f"keras.random: a draw has the shape {tuple(whole.shape)} for a batch of {replay.total} rows, and "
+                f"{tuple(sizes)} for {replay.rows} of them. Expected a size of the batch, or a multiple of it."
+            )
+        begin, length = [0] * whole.shape.rank, [-1] * whole.shape.rank
+        begin[axis], length[axis] = replay.first * multiple, size
+        return tf.slice(whole, begin, length)
+    return whole

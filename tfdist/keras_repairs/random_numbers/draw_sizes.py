@@ -1,0 +1,167 @@
+"""Which size of a draw is that of the batch: decided by where it comes from, never by its value alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import tensorflow as tf
+
+from tfdist.errors import UnsupportedError
+from tfdist.keras_repairs.base.replica_step import ReplicaStep
+from tfdist.keras_repairs.random_numbers.batch_size import BatchSize
+from tfdist.keras_repairs.random_numbers.data_dependent_sizes import depends_on_data
+
+Size: TypeAlias = int | tf.Tensor
+
+_INSTEAD = (
+    "Take the size from keras.ops.shape(x) of a tensor x whose first dimension is the batch, or train on one device "
+    "(`tfdist train` without --workers, --nproc and --logical-devices)."
+)
+
+
+@dataclass(frozen=True)
+class PartOfDraw:
+    """A replica's part of what one device draws for the global batch.
+
+    Attributes:
+        sizes: The sizes of the part.
+        axis: Which of them is that of the batch, or a multiple of it.
+        begin: Where the part begins along that axis, a scalar int64 tensor.
+        total: The size of that axis in the whole draw, a scalar int64 tensor.
+        within_xla: Whether XLA compiles the draw; the part may then reach beyond the whole, by the rows of padding.
+    """
+
+    sizes: tuple[Size, ...]
+    axis: int
+    begin: tf.Tensor
+    total: tf.Tensor
+    within_xla: bool = False
+
+    @property
+    def size(self) -> Size:
+        """The size of the part along its axis."""
+        return self.sizes[self.axis]
+
+    @property
+    def whole(self) -> tf.Tensor:
+        """The shape of the whole draw, an int64 vector."""
+        return as_shape([*self.sizes[: self.axis], self.total, *self.sizes[self.axis + 1 :]])
+
+    def cut(self, whole: tf.Tensor) -> tf.Tensor:
+        """The part of a whole draw; dimensions after those of `sizes` are kept."""
+        if self.within_xla:
+            paddings = [[0, 0] for _ in range(whole.shape.rank)]
+            paddings[self.axis][1] = self.size
+            whole = tf.pad(whole, [as_shape(pair) for pair in paddings])
+        begin: list[Size] = [0] * whole.shape.rank
+        begin[self.axis] = self.begin
+        size = [*self.sizes, *([-1] * (whole.shape.rank - len(self.sizes)))]
+        return tf.slice(whole, as_shape(begin), as_shape(size))
+
+    def padded(self, part: Any, filling: float) -> tf.Tensor:
+        """A whole of which `part`, broadcast to `sizes`, is the part, and `filling` the rest."""
+        part = tf.broadcast_to(part, tf.concat([as_shape(self.sizes), tf.shape(part, tf.int64)[len(self.sizes) :]], 0))
+        before, after = self.begin, self.total - self.begin - tf.cast(self.size, tf.int64)
+        paddings: list[list[Size]] = [[0, 0] for _ in range(part.shape.rank)]
+        paddings[self.axis] = [before, after]
+        return tf.pad(part, [as_shape(pair) for pair in paddings], constant_values=tf.cast(filling, part.dtype))
+
+
+def as_shape(sizes: Sequence[Size]) -> tf.Tensor:
+    """Sizes as an int64 vector."""
+    if not sizes:
+        return tf.zeros([0], tf.int64)
+    return tf.stack([tf.cast(int(size) if isinstance(size, int) else size, tf.int64) for size in sizes])
+
+
+def sizes_of(shape: Any) -> tuple[Size, ...]:
+    """The sizes of a shape as a script gives it: ints where they are known, else scalar tensors."""
+    if isinstance(shape, tf.TensorShape):
+        shape = shape.as_list()
+    if isinstance(shape, tf.Tensor):
+        known = tf.get_static_value(shape)
+        if known is not None:
+            return tuple(int(size) for size in known)
+        shape = [known if known is not None else shape[i] for i, known in enumerate(_known_sizes(shape))]
+    return tuple(_known(size) for size in shape)
+
+
+def part_of_draw(sizes: Sequence[Size], step: ReplicaStep) -> PartOfDraw | None:
+    """The replica's part of a draw with these sizes; None where none of them is that of the batch.
+
+    Raises:
+        UnsupportedError: It cannot be told.
+    """
+    axis = _axis_of_batch(sizes, step)
+    if axis is None:
+        return None
+    size = tf.cast(sizes[axis], tf.int64)
+    rows = tf.maximum(step.rows, 1)
+    multiple = size // rows
+    if step.compiles:
+        return PartOfDraw(tuple(sizes), axis, step.first * multiple, step.total * multiple, within_xla=True)
+    with tf.control_dependencies([_check_multiple(size, rows)]):
+        total = step.total * multiple
+    # A replica without samples has a row of another one's.
+    return PartOfDraw(tuple(sizes), axis, tf.maximum(tf.minimum(step.first * multiple, total - size), 0), total)
+
+
+def _axis_of_batch(sizes: Sequence[Size], step: ReplicaStep) -> int | None:
+    marked = [axis for axis, size in enumerate(sizes) if isinstance(size, BatchSize)]
+    if marked:
+        return marked[0]
+    unknown = [axis for axis, size in enumerate(sizes) if isinstance(size, tf.Tensor)]
+    if unknown:
+        if len(unknown) > 1 and unknown[0] != 0:
+            raise UnsupportedError(
+                f"keras.random: {len(unknown)} sizes of a draw of shape {_told(sizes)} are not known before it runs, "
+                "and which of them is that of the batch cannot be told. Expected the batch as the first of them. "
+                f"{_INSTEAD}"
+            )
+        if depends_on_data(sizes[unknown[0]], step.sized_by_rows):
+            raise UnsupportedError(
+                f"keras.random: a draw of shape {_told(sizes)} has a size that depends on the values of the data (as "
+                "of tf.boolean_mask), so its place in what one device draws cannot be told. Draw for all rows first, "
+                "and select afterwards, or train on one device (`tfdist train` without --workers, --nproc and "
+                "--logical-devices)."
+            )
+        return unknown[0]
+    if step.static_rows is not None and any(_may_be_multiple(size, step.static_rows) for size in sizes):
+        raise UnsupportedError(
+            f"keras.random: a draw of shape {_told(sizes)} in a step with {step.static_rows} rows. Whether that number "
+            f"is the size of the batch or happens to be the same cannot be told. {_INSTEAD}"
+        )
+    return None
+
+
+def _may_be_multiple(size: Any, rows: int) -> bool:
+    """Whether a number may be that of the rows, or a multiple of it; of a single row every number is one."""
+    return size == rows or (rows > 1 and size > 0 and size % rows == 0)
+
+
+def _check_multiple(size: tf.Tensor, rows: tf.Tensor) -> Any:
+    return tf.debugging.assert_equal(
+        size % rows,
+        tf.zeros_like(size),
+        f"keras.random: the size of a draw is no multiple of the rows of the replica's batch, so its place in what one "
+        f"device draws cannot be told. {_INSTEAD}",
+    )
+
+
+def _known_sizes(shape: tf.Tensor) -> list[int | None]:
+    """The sizes that a shape is known to have while a step is traced."""
+    sizes: list[int | None] = tf.zeros(shape, tf.bool).shape.as_list()
+    return sizes
+
+
+def _known(size: Any) -> Size:
+    if isinstance(size, tf.Tensor):
+        value = tf.get_static_value(size)
+        return size if value is None else int(value)
+    return size if isinstance(size, BatchSize) else int(size)
+
+
+def _told(sizes: Sequence[Size]) -> str:
+    return "(" + ", ".join("?" if isinstance(size, tf.Tensor) else str(size) for size in sizes) + ")"

@@ -1,0 +1,54 @@
+"""Random numbers of TensorFlow's own functions, such as `tf.random.normal`, in a replica's step.
+
+Their operations keep a state of their own, and their seeds follow from the graph, which is another one on several
+replicas. So no replica can know what one device would draw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.eager import context
+
+from tfdist.errors import UnsupportedError
+from tfdist.keras_repairs.base.replica_step import current_step
+
+Seeds = tuple[int | None, int | None]
+
+_APART = 0x9E3779B9
+"""2**32 divided by the golden ratio: multiples of it are far apart in all bits."""
+
+_SEEDS = 2**31 - 1
+
+
+def get_seed(original: Callable[[int | None], Seeds], imposed_seed: int | None) -> Callable[[int | None], Seeds]:
+    """Repairs `tensorflow.python.framework.random_seed.get_seed`, which seeds the operations of `tf.random`.
+
+    Args:
+        original: The function.
+        imposed_seed: TensorFlow's global seed as tfdist set it; None when it set none. A script that sets none expects
+            no particular numbers: each replica then draws its own.
+    """
+
+    def repaired(op_seed: int | None) -> Seeds:
+        graph_seed, operation_seed = original(op_seed)
+        if current_step() is None or graph_seed is None or operation_seed is None:
+            return graph_seed, operation_seed
+        if op_seed is None and imposed_seed is not None and context.global_seed() == imposed_seed:
+            return graph_seed, (operation_seed + _APART * _replica()) % _SEEDS
+        raise UnsupportedError(
+            "A function of tf.random (or one that uses it, such as tf.nn.dropout and tf.image.random_flip_left_right) "
+            "was called with a seed in a training step. Its numbers depend on TensorFlow's graph, so several replicas "
+            "cannot draw those of one. Use the function of the same name in keras.random, with "
+            "seed=keras.random.SeedGenerator(...) made once, a layer of keras.layers, or seed nothing (neither "
+            "keras.utils.set_random_seed nor tf.random.set_seed)."
+        )
+
+    return repaired
+
+
+def _replica() -> int:
+    replica: Any = tf.get_static_value(tf.distribute.get_replica_context().replica_id_in_sync_group)
+    return 0 if replica is None else int(replica)
