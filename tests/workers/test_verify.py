@@ -45,21 +45,27 @@ def test_the_main_job_passes(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.bound(BOUND)
-def test_dropout_differs_and_is_named_on_replicas_and_on_workers(tmp_path: Path) -> None:
-    arguments = ["--tolerance", "1e-5", "--nproc", 2, SCRIPT, "dropout"]
+def test_a_sum_differs_and_is_named_on_replicas_and_on_workers(tmp_path: Path) -> None:
+    arguments = ["--tolerance", "1e-5", "--nproc", 2, SCRIPT, "sum"]
     done, report = verify(tmp_path, *arguments, code=6)
     assert [comparison["run"] for comparison in report["comparisons"]] == ["2 replicas", "2 workers"]
     for comparison in report["comparisons"]:
         assert comparison["verdict"] == "parted"
         assert (comparison["first"]["step"], comparison["first"]["kind"]) == (1, "loss")
-        assert [cause["key"] for cause in comparison["causes"]] == ["random layers"]
+        assert [cause["key"] for cause in comparison["causes"]] == ["own step scales"]
         # The same samples all the same, and one model on all workers.
         assert not {d["kind"] for row in comparison["steps"] for d in row["differences"] if d["kind"] == "data"
                     and d["relative"] > d["allowed"]}  # fmt: skip
         assert not [d for row in comparison["steps"] for d in row["differences"] if d["kind"] == "copies"
                     and d["relative"] > 0]  # fmt: skip
-    assert "likely cause: layers that draw random numbers: hole (Dropout)." in done.stdout
+    assert "likely cause: Summing.compute_loss reduces or scales by itself" in done.stdout
     assert "about to fit" not in done.stdout
+
+
+@pytest.mark.bound(BOUND)
+def test_random_layers_and_batch_statistics_pass(tmp_path: Path) -> None:
+    done, _ = verify(tmp_path, "--tolerance", "1e-4", SCRIPT, "dropout and statistics", code=0)
+    assert done.stdout.endswith("verify: 1 passed (exit code 0)\n")
 
 
 @pytest.mark.slow

@@ -10,9 +10,17 @@ import numpy as np
 
 WAYS = {
     "plain": [],
-    "dropout": [keras.layers.Dropout(0.5, name="hole")],
-    "statistics": [keras.layers.BatchNormalization(name="norm")],
+    "dropout and statistics": [keras.layers.Dropout(0.5), keras.layers.BatchNormalization()],
 }
+
+
+
+class Summing(keras.Sequential):
+    """Adds its loss up over the samples that it sees, which is said nowhere."""
+
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        return keras.ops.sum(keras.losses.binary_crossentropy(y[:, None], y_pred))
+
 
 way = sys.argv[1]
 x = np.random.default_rng(1).normal(size=(50, 8)).astype("float32")
@@ -21,7 +29,7 @@ if way == "unseeded data":
     x = x[np.random.default_rng(int.from_bytes(os.urandom(4), "big")).permutation(50)]
 print("never called fit" if way == "without fit" else "about to fit", flush=True)
 if way != "without fit":
-    model = keras.Sequential(
+    model = (Summing if way == "sum" else keras.Sequential)(
         [
             keras.Input((8,)),
             keras.layers.Dense(16, activation="relu"),

@@ -19,7 +19,6 @@ def model_facts(model: keras.Model) -> dict[str, Any]:
     """Facts of a built and compiled model, as JSON.
 
     Returns:
-        random_layers: Names of the layers that draw random numbers while training, with their class.
         unsynchronized: Names of the trainable BatchNormalization layers whose statistics are each replica's own.
         overrides: `"Class.train_step"` and the like that are not Keras's own.
         compute_dtypes: Every dtype that layers compute in, sorted.
@@ -32,7 +31,6 @@ def model_facts(model: keras.Model) -> dict[str, Any]:
     optimizer = getattr(model, "optimizer", None)
     inner = getattr(optimizer, "inner_optimizer", optimizer)
     return {
-        "random_layers": [f"{layer.name} ({type(layer).__name__})" for layer in layers if is_random(layer)],
         "unsynchronized": [layer.name for layer in unsynchronized_layers(model)],
         "overrides": list(_overrides(model)),
         "compute_dtypes": sorted({str(layer.compute_dtype) for layer in layers}),

@@ -23,15 +23,6 @@ class Cause:
     text: str
 
 
-def random_layers(facts: ModelFacts) -> Cause:
-    """The loss differs, and there are layers that draw random numbers."""
-    return Cause(
-        "random layers",
-        f"layers that draw random numbers: {_named(facts.random_layers)}. Each replica draws its own, which is right "
-        "and never equal to one replica. Set their rates to 0 to verify everything else.",
-    )
-
-
 def statistics(facts: ModelFacts) -> Cause:
     """There are normalizations with statistics of each replica's own."""
     return Cause(

@@ -54,14 +54,8 @@ def likely_causes(comparison: Comparison, facts: ModelFacts, versus: Versus, rep
 def _of_replicas(comparison: Comparison, row: ComparedMoment, facts: ModelFacts, replicas: int) -> list[Cause]:
     if all(difference.kind == "metrics" for each in comparison.rows for difference in each.parted()):
         return [cause_texts.metric([difference.name for difference in row.parted("metrics")])]
-    found = []
-    if comparison.first("loss", "gradient norm"):
-        found += [cause_texts.random_layers(facts)] if facts.random_layers else []
-        found += [cause_texts.statistics(facts)] if facts.unsynchronized else []
-    elif facts.unsynchronized and comparison.first("weights"):
-        found += [cause_texts.statistics(facts)]
-    if found:
-        return found
+    if facts.unsynchronized and comparison.first("loss", "gradient norm", "weights"):
+        return [cause_texts.statistics(facts)]
     factor = _factor(row, replicas)
     if facts.overrides:
         return [cause_texts.own_step(facts, factor, replicas)]

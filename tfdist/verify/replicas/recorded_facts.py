@@ -11,7 +11,6 @@ from typing import Any
 class ModelFacts:
     """Facts of the models of a run, as `keras_repairs.base.model_facts` finds them."""
 
-    random_layers: tuple[str, ...] = ()
     unsynchronized: tuple[str, ...] = ()
     overrides: tuple[str, ...] = ()
     compute_dtypes: tuple[str, ...] = ()
@@ -26,7 +25,6 @@ class ModelFacts:
             return tuple(dict.fromkeys(item for model in models for item in model[key]))
 
         return cls(
-            every("random_layers"),
             every("unsynchronized"),
             every("overrides"),
             every("compute_dtypes"),

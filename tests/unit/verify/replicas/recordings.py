@@ -9,7 +9,6 @@ import numpy as np
 from tfdist.training.probes.recording_file import Moment, Recording
 
 NO_FACTS: dict[str, Any] = {
-    "random_layers": [],
     "unsynchronized": [],
     "overrides": [],
     "compute_dtypes": ["float32"],

@@ -30,25 +30,15 @@ def causes(
     ("other", "options", "expected"),
     [
         ([begin(), step(1), step(2)], {}, []),
-        ([begin(), step(1), step(2)], {"random_layers": ["dropout (Dropout)"]}, []),
+        ([begin(), step(1), step(2)], {"unsynchronized": ["a"]}, []),
         # Before anything else: what a run begins with.
-        ([begin(weights=MOVED), step(1, loss=2), step(2)], {"random_layers": ["a"]}, ["initialisation"]),
+        ([begin(weights=MOVED), step(1, loss=2), step(2)], {"unsynchronized": ["a"]}, ["initialisation"]),
         ([begin(), step(1, loss=2, data=9), step(2)], {"unsynchronized": ["a"]}, ["data"]),
         ([begin(), step(1)], {}, ["steps"]),
         ([begin(), step(1), step(2, differences={"bias": 0.1})], {}, ["copies"]),
         # Layers that are known to differ.
-        ([begin(), step(1, loss=1.1), step(2)], {"random_layers": ["a"]}, ["random layers"]),
         ([begin(), step(1, loss=1.1), step(2)], {"unsynchronized": ["a"]}, ["batch statistics"]),
-        (
-            [begin(), step(1, loss=1.1), step(2)],
-            {"random_layers": ["a"], "unsynchronized": ["b"]},
-            ["random layers", "batch statistics"],
-        ),
-        (
-            [begin(), step(1, weights=MOVED), step(2)],
-            {"unsynchronized": ["b"], "random_layers": ["a"]},
-            ["batch statistics"],  # a random layer shows in the loss
-        ),
+        ([begin(), step(1, weights=MOVED), step(2)], {"unsynchronized": ["b"]}, ["batch statistics"]),
         (
             [begin(), step(1, differences={"kernel": 0.1}), step(2)],
             {"unsynchronized": ["b"], "non_trainable": ["kernel"]},
@@ -87,13 +77,13 @@ def test_the_likely_cause(other: list[Moment], options: dict[str, Any], expected
 def test_only_metrics_differ() -> None:
     one = [begin(), step(1, values=METRIC), step(2, values=METRIC)]
     other = [begin(), step(1, values=METRIC), step(2, values={"loss": 1.0, "largest": 1.5})]
-    (cause,) = causes(other, one=one, random_layers=["a"])
+    (cause,) = causes(other, one=one, unsynchronized=["a"])
     assert cause.key == "metric"
     assert "largest" in cause.text
 
 
 def test_the_text_has_names_and_numbers() -> None:
-    (cause,) = causes([begin(), step(1, loss=1.1), step(2)], random_layers=["a", "b", "c", "d", "e", "f"])
+    (cause,) = causes([begin(), step(1, loss=1.1), step(2)], unsynchronized=["a", "b", "c", "d", "e", "f"])
     assert "a, b, c, d and 2 more" in cause.text
     (cause,) = causes([begin(), step(1, norm=2 / 3), step(2)], overrides=["M.train_step"], replicas=3)
     assert "M.train_step reduces or scales by itself" in cause.text
