@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import keras
+import pytest
 
 from tests.devices.mirrored import mirrored, of_each_replica
 from tfdist.keras_repairs.base.model_facts import is_random, model_facts

@@ -14,15 +14,15 @@ from tests.devices.mirrored import mirrored
 from tests.devices.repair_removal import take_out
 from tests.exactness.table import numbers
 from tfdist.errors import UnsupportedError
-from tfdist.keras_repairs.random_numbers.draw_replay import recording_draws, replaying_draws
+from tfdist.keras_repairs.random_numbers.draw_replay import DrawLog, recording_draws, replaying_draws
 
 pytestmark = pytest.mark.usefixtures("repaired")
 
 random = keras.random
 
 
-class Calling(keras.layers.Layer):
-    """Calls a function of its inputs and of a generator of seeds."""
+class Calling(keras.Model):
+    """Calls a function of its inputs and of a generator of seeds; a model, as layers may be gathered whole."""
 
     def __init__(self, function: Callable[[Any, keras.random.SeedGenerator], Any]) -> None:
         super().__init__()
@@ -143,7 +143,8 @@ def test_draws_are_replayed_by_rows_on_parts_of_a_batch() -> None:
         return x + keras.ops.transpose(random.uniform((6, keras.ops.shape(x)[0]), seed=seed))
 
     x = tf.constant(numbers(5)[0], tf.float32)
-    with recording_draws() as log:
+    log = DrawLog()
+    with recording_draws(log):
         whole = code(x, random.SeedGenerator(5))
     for first, rows in ((0, 2), (2, 3)):
         with replaying_draws(log, first, rows, total=5):
@@ -152,7 +153,8 @@ def test_draws_are_replayed_by_rows_on_parts_of_a_batch() -> None:
 
 
 def test_more_draws_on_a_part_than_on_the_whole_are_noticed() -> None:
-    with recording_draws() as log:
+    log = DrawLog()
+    with recording_draws(log):
         random.uniform((5,))
     with replaying_draws(log, 0, 2, total=5):
         random.uniform((2,))

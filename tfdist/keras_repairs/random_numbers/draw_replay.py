@@ -37,12 +37,14 @@ _recording: contextvars.ContextVar[DrawLog | None] = contextvars.ContextVar("tfd
 _replaying: contextvars.ContextVar[_Replay | None] = contextvars.ContextVar("tfdist_replayed_draws", default=None)
 
 
-@contextlib.contextmanager
-def recording_draws() -> Iterator[DrawLog]:
+def recording_draws(log: DrawLog) -> contextlib.AbstractContextManager[None]:
     """Records the draws of the code inside, which runs eagerly on a whole batch."""
-    log = DrawLog()
-    with setting(_recording, log):
-        yield log
+    return setting(_recording, log)
+
+
+def ignoring_draws() -> contextlib.AbstractContextManager[None]:
+    """Records nothing of the code inside, which does not run on the parts."""
+    return setting(_recording, None)
 
 
 @contextlib.contextmanager

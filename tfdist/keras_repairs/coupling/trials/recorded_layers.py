@@ -1,7 +1,7 @@
 """Layers within a layer that is tried out, whose results on a part of a batch are rows of those on the whole batch.
 
-Some layers inside of another take a row by the others of its batch, and are exact on replicas nevertheless: random
-layers, batch statistics, layers that are gathered themselves. Called again with a part of the rows they would give
+Some layers inside of another take a row by the others of its batch, and are exact on replicas nevertheless: batch
+statistics, layers that are gathered themselves. Called again with a part of the rows they would give
 others, and the layer around them would look as if it coupled rows.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,12 @@ from keras.src import backend
 
 from tfdist.keras_repairs.base.context_variables import setting
 from tfdist.keras_repairs.coupling.trials.part_comparison import ROWS, is_same, tolerance_of
+from tfdist.keras_repairs.random_numbers.draw_replay import (
+    DrawLog,
+    ignoring_draws,
+    recording_draws,
+    replaying_draws,
+)
 
 Function = Callable[..., Any]
 
@@ -47,12 +53,21 @@ class Recording:
         self._variables: set[int] = set()
         self._part: slice | None = None
         self._done = 0
+        self._draws = DrawLog()
 
-    def of(self, part: slice) -> contextlib.AbstractContextManager[None]:
-        """While the layer runs on these rows: the whole batch first."""
+    @contextlib.contextmanager
+    def of(self, part: slice) -> Iterator[None]:
+        """While the layer runs on these rows: the whole batch first, whose random numbers the parts then take."""
         self._part = None if part == slice(None) else part
         self._done = 0
-        return setting(_current, self)
+        with setting(_current, self), self._draws_of(part):
+            yield
+
+    def _draws_of(self, part: slice) -> contextlib.AbstractContextManager[None]:
+        if self._part is None:
+            return recording_draws(self._draws)
+        first, last, _ = part.indices(ROWS)
+        return replaying_draws(self._draws, first, last - first, ROWS)
 
     def has_variable(self, variable: Any) -> bool:
         """Whether a variable is one of a recorded layer, which assigns nothing on parts."""
@@ -67,7 +82,7 @@ class Recording:
         inputs = [leaf for leaf in tf.nest.flatten((args, kwargs)) if isinstance(leaf, tf.Tensor)]
         if self._part is None:
             # What it calls itself is its own affair.
-            with setting(_current, None):
+            with setting(_current, None), ignoring_draws():
                 outputs = call(layer, *args, **kwargs)
             self._calls.append(_Call(inputs, outputs))
             self._variables.update(map(id, layer.variables))
@@ -106,7 +121,5 @@ def current_recording() -> Recording | None:
 
 
 def is_exact_by_itself(layer: Any) -> bool:
-    """Whether a layer of Keras takes rows by one another, or by chance, which other repairs make exact."""
-    if isinstance(layer, keras.layers.BatchNormalization):
-        return True
-    return any(isinstance(value, keras.random.SeedGenerator) for value in vars(layer).values())
+    """Whether a layer of Keras takes rows by one another, which another repair makes exact."""
+    return isinstance(layer, keras.layers.BatchNormalization)
