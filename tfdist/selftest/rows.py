@@ -36,6 +36,7 @@ ROWS = (
     Row("dense", "dense layers, Adam with clipping, metrics, uneven last batches"),
     Row("masks", "an embedding with masks through an LSTM, weights of samples"),
     Row("statistics", "convolutions with BatchNormalization"),
+    Row("random", "random layers: augmentation, noise, dropout"),
     Row("embedding", "an embedding with sparse gradients, clipped"),
     Row("accumulation", "gradient accumulation, which an epoch ends inside"),
     Row("own_step", "a train_step of one's own, added losses, regularizers"),

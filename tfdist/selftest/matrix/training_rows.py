@@ -92,6 +92,23 @@ def statistics(context: RowContext) -> None:
     train(context, model, *images(), keras.optimizers.SGD(0.05, momentum=0.9))
 
 
+def random(context: RowContext) -> None:
+    model = keras.Sequential(
+        [
+            keras.Input((8, 8, 3)),
+            layers.RandomFlip("horizontal"),
+            layers.RandomTranslation(0.2, 0.2),
+            layers.GaussianNoise(0.1),
+            layers.Conv2D(8, 3, activation="relu"),
+            layers.SpatialDropout2D(0.2),
+            layers.Flatten(),
+            layers.Dropout(0.4),
+            layers.Dense(CLASSES),
+        ]
+    )
+    train(context, model, *images(), keras.optimizers.SGD(0.05, momentum=0.9))
+
+
 def embedding(context: RowContext) -> None:
     ids, y = sentences()
     model = keras.Sequential(
@@ -171,6 +188,7 @@ ROWS: Mapping[str, RowFunction] = MappingProxyType(
             dense,
             masks,
             statistics,
+            random,
             embedding,
             accumulation,
             own_step,
