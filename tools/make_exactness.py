@@ -23,7 +23,7 @@ sys.path.insert(0, str(ROOT))
 from tests.exactness.cases import CASES, SECTIONS, cases_of  # noqa: E402
 from tests.exactness.keras_classes.exported import MODULES, exported  # noqa: E402
 from tests.exactness.keras_classes.rows import NotRun  # noqa: E402
-from tests.exactness.keras_classes.table import NOT_RUN, PENDING, ROWS  # noqa: E402
+from tests.exactness.keras_classes.table import NOT_RUN, ROWS  # noqa: E402
 from tests.exactness.results import COUNTS, SIZES, STRATEGIES, Comparison, Result, read  # noqa: E402
 from tests.exactness.table import Case  # noqa: E402
 
@@ -68,7 +68,7 @@ def faults(results: Mapping[Comparison, Result], *, partial: bool) -> Iterator[s
 
 def expected() -> Iterator[Comparison]:
     """Every comparison of the full table."""
-    compared = [*CASES, *(name for name in ROWS if name not in PENDING)]
+    compared = [*CASES, *ROWS]
     for name, (strategy, count), samples in itertools.product(compared, COLUMNS, SIZES):
         yield Comparison(name, strategy, count, samples)
 
@@ -113,10 +113,9 @@ def classes(results: Mapping[Comparison, Result]) -> Iterator[str]:
 
 def _class_line(name: str, others: Sequence[str], results: Mapping[Comparison, Result]) -> str:
     names = ", ".join(f"`{one}`" for one in (name.split(".")[1], *others))
-    if name in ROWS and name not in PENDING:
+    if name in ROWS:
         return f"| {names} | {' | '.join(_cells(name, results))} | exact, {_short(ROWS[name].tolerance)} |"
-    said = "other numbers, see above" if name in PENDING else _why(NOT_RUN[name])
-    return f"| {names} |{' |' * len(COLUMNS)} {said} |"
+    return f"| {names} |{' |' * len(COLUMNS)} {_why(NOT_RUN[name])} |"
 
 
 def _why(reason: NotRun) -> str:

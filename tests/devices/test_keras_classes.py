@@ -14,7 +14,7 @@ from tests.exactness.comparison import assert_same
 from tests.exactness.keras_classes.exported import exported
 from tests.exactness.keras_classes.outcomes import measured
 from tests.exactness.keras_classes.rows import Row
-from tests.exactness.keras_classes.table import EAGERLY, GROUPS, NOT_RUN, PENDING, ROWS
+from tests.exactness.keras_classes.table import EAGERLY, GROUPS, NOT_RUN, ROWS
 from tests.exactness.results import COUNTS, SIZES, Comparison, recorded
 from tfdist import keras_repairs
 
@@ -32,9 +32,7 @@ def _outcomes(name: str, replicas: int, samples: int) -> dict[str, dict[str, Any
     """The numbers of a row by its name, with those of its group by default."""
     keras_repairs.install()
     group = _group_of(ROWS[name])
-    rows: Sequence[Row] = [ROWS[name]] if SLOW else [row for row in GROUPS[group] if row.name not in PENDING]
-    if name in PENDING:
-        rows = [ROWS[name]]
+    rows: Sequence[Row] = [ROWS[name]] if SLOW else GROUPS[group]
     eagerly = group in EAGERLY and not SLOW
     if replicas == 1:
         return measured(rows, samples, eagerly=eagerly)
@@ -44,21 +42,16 @@ def _outcomes(name: str, replicas: int, samples: int) -> dict[str, dict[str, Any
 
 def _outcome(name: str, replicas: int, samples: int) -> dict[str, Any]:
     # By default the first row of a group stands for all of them, so that they are trained once.
-    key = name if SLOW or name in PENDING else _first_of(name)
+    key = name if SLOW else _first_of(name)
     return _outcomes(key, replicas, samples)[name]
 
 
 def _first_of(name: str) -> str:
-    return next(row.name for row in GROUPS[_group_of(ROWS[name])] if row.name not in PENDING)
-
-
-def _pending(name: str) -> Any:
-    """A row that fails, and must be taken from `PENDING` when it does no more; each is a training of its own."""
-    return pytest.param(name, marks=[pytest.mark.slow, pytest.mark.xfail(strict=True)])
+    return GROUPS[_group_of(ROWS[name])][0].name
 
 
 @pytest.mark.parametrize(("replicas", "samples"), RUN)
-@pytest.mark.parametrize("name", [_pending(name) if name in PENDING else name for name in ROWS])
+@pytest.mark.parametrize("name", ROWS)
 def test_numbers_of_one_replica(name: str, replicas: int, samples: int) -> None:
     with recorded(Comparison(name, "devices", replicas, samples)):
         assert_same(_outcome(name, 1, samples), _outcome(name, replicas, samples), name, relative=ROWS[name].tolerance)

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from tests.exactness.comparison import assert_same
-from tests.exactness.keras_classes.table import PENDING, ROWS
+from tests.exactness.keras_classes.table import ROWS
 from tests.exactness.results import COUNTS, SIZES, Comparison, recorded
 from tests.marks import slow
 from tests.workers.cli_process import tfdist
 
-NAMES = [name for name in ROWS if name not in PENDING]
+NAMES = list(ROWS)
 BOUND = 3000
 
 

@@ -25,7 +25,6 @@ NOISE = (
 )
 
 AUGMENTATIONS = (
-    _image("AugMix", **_UNIT),
     _image("AutoContrast", value_range=(0.0, 1.0)),
     _image("ContrastLimitedAdaptiveHistogramEqualization", value_range=(0.0, 1.0), tile_grid_size=(2, 2)),
     _image("CutMix", seed=3),
@@ -36,8 +35,8 @@ AUGMENTATIONS = (
     _image("RandomColorDegeneration", 0.5, **_UNIT),
     _image("RandomColorJitter", brightness_factor=0.3, hue_factor=0.2, **_UNIT),
     _image("RandomContrast", 0.5, **_UNIT),
-    # Called for an inference it does not crop, in Keras 3.15.
-    replace(_image("RandomCrop", 4, 4, seed=3), call=lambda crop, x: crop(x, training=True)),
+    # Called for an inference it does not crop, in Keras 3.15: what follows must take any size.
+    replace(_image("RandomCrop", 4, 4, seed=3), call=lambda crop, x: layers.GlobalMaxPooling2D()(crop(x))),
     _image("RandomElasticTransform", **_UNIT),
     _image("RandomErasing", **_UNIT),
     _image("RandomFlip", seed=3),

@@ -33,6 +33,11 @@ _BASE = "a base class, which computes nothing"
 NOT_RUN: dict[str, NotRun] = {
     one.name: one
     for one in (
+        NotRun(
+            "layers.AugMix",
+            "chooses with Python's `random` while it is traced; apply it in the data",
+            is_refused=True,
+        ),
         NotRun("layers.FlaxLayer", "needs Flax, and the JAX backend for training"),
         NotRun("layers.InputSpec", "says what a layer accepts; no layer"),
         NotRun("layers.JaxLayer", "needs JAX"),
@@ -46,10 +51,3 @@ NOT_RUN: dict[str, NotRun] = {
         NotRun("optimizers.Optimizer", _BASE),
     )
 }
-
-_DRAWS_NOTHING = {"AutoContrast", "ContrastLimitedAdaptiveHistogramEqualization", "Equalization"}
-
-PENDING = frozenset(
-    row.name for row in (*random_rows.NOISE, *random_rows.AUGMENTATIONS) if row.key not in _DRAWS_NOTHING
-)
-"""Classes that give other numbers on several replicas: each replica draws random numbers of its own."""

@@ -26,8 +26,12 @@ Function = Callable[..., Any]
 _VERDICTS: AttachedValue[dict[bool, LayerVerdict]] = AttachedValue("layer_verdicts")
 """What trials of a layer have shown, by whether it trains."""
 
-_OF_KERAS = (keras.layers.MixUp, keras.layers.CutMix)
-"""Keras's layers that mix the samples of a batch while they train."""
+_OF_KERAS = (keras.layers.MixUp, keras.layers.CutMix, keras.layers.RandomElasticTransform)
+"""Keras's layers that mix the samples of a batch while they train.
+
+Of a batch whose size is not known while a step is traced, Keras 3.15 transforms the first image elastically, and puts it
+in the place of all that it would transform.
+"""
 
 
 def call(original: Function) -> Function:
