@@ -29,8 +29,8 @@ _VERDICTS: AttachedValue[dict[bool, LayerVerdict]] = AttachedValue("layer_verdic
 _OF_KERAS = (keras.layers.MixUp, keras.layers.CutMix, keras.layers.RandomElasticTransform)
 """Keras's layers that mix the samples of a batch while they train.
 
-Of a batch whose size is not known while a step is traced, Keras 3.15 transforms the first image elastically, and puts it
-in the place of all that it would transform.
+Of a batch whose size is not known while a step is traced, Keras 3.15 transforms the first image elastically, and puts
+it in the place of all that it would transform.
 """
 
 
