@@ -123,6 +123,33 @@ def own_step_with_nested_logs(samples: int) -> dict[str, Any]:
     return fitted(of(GuideStep), *numbers(samples), settings, validation_data=numbers(33, seed=6))
 
 
+class OwnTracker(OwnStep):
+    """Logs the results of its metrics under other names, as the guide on variational autoencoders does."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.total_tracker = keras.metrics.Mean(name="total")
+        self.tested_tracker = keras.metrics.Mean(name="tested")
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        x, y = data
+        with tf.GradientTape() as tape:
+            loss = ops.mean(keras.losses.sparse_categorical_crossentropy(y, self(x, training=True)))
+        self.optimizer.apply(tape.gradient(loss, self.trainable_variables), self.trainable_variables)
+        self.total_tracker.update_state(loss)
+        return {"loss": self.total_tracker.result()}
+
+    def test_step(self, data: Any) -> dict[str, Any]:
+        x, y = data
+        self.tested_tracker.update_state(keras.losses.sparse_categorical_crossentropy(y, self(x, training=False)))
+        return {"loss": self.tested_tracker.result()}
+
+
+@case("`train_step` and `test_step` of one's own that log metrics under other names")
+def own_step_with_renamed_metrics(samples: int) -> dict[str, Any]:
+    return fitted(of(OwnTracker), *numbers(samples), validation_data=numbers(33, seed=6))
+
+
 class OwnMeans(OwnStep):
     """Losses and penalties taken as means with one's own hands, as in the guides on variational autoencoders."""
 

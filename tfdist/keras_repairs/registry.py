@@ -47,7 +47,7 @@ from tfdist.keras_repairs.forward import (
     xla,
 )
 from tfdist.keras_repairs.inputs import array_shuffle, epoch_iterator, symbolic_build
-from tfdist.keras_repairs.loop import fit_listeners, on_batch, predictions, trainer
+from tfdist.keras_repairs.loop import fit_listeners, on_batch, predictions, step_logs, trainer
 from tfdist.keras_repairs.optimizer import (
     accumulator_reduction,
     fused_sgd,
@@ -244,7 +244,7 @@ def _of_results(hooks: RepairHooks) -> tuple[Repair, ...]:
     )
     return (
         Repair(trainer_module, "reduce_per_replica", trainer.reduce_per_replica, "2e7d54b1e6edc29a"),
-        Repair(base_trainer.Trainer, _RESULT, trainer.metrics_result_or_logs, "1c7ab4a2c8e61868"),
+        Repair(base_trainer.Trainer, _RESULT, step_logs.metrics_result_or_logs, "1c7ab4a2c8e61868"),
         Repair(model, "train_on_batch", on_batch.train_on_batch, "0bcf00476ff75834"),
         Repair(model, "test_on_batch", on_batch.test_on_batch, "200619489306c54e"),
         Repair(model, "predict_on_batch", on_batch.predict_on_batch, "05be67cba664972c"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 from collections.abc import Iterator
+from typing import Any
 
 import tensorflow as tf
 
@@ -40,6 +41,7 @@ class ReplicaStep:
         within_xla: Whether the code being traced now is compiled with XLA.
         added_losses: What layers have given to `add_loss` in this step, by the layer's id.
         updated: The ids of the means that were updated in this step.
+        results: What metrics gave as their results in it, with the metric.
         gathers: Whether the replicas exchange tensors in it whose sizes may differ from step to step.
     """
 
@@ -69,6 +71,7 @@ class ReplicaStep:
         self.within_xla = False
         self.added_losses: dict[int, list[tf.Tensor]] = {}
         self.updated: set[int] = set()
+        self.results: list[tuple[tf.Tensor, Any]] = []
         self.gathers = users
 
     def may_be_of_samples(self, shape: tf.TensorShape) -> bool:

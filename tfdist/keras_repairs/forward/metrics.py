@@ -71,14 +71,16 @@ def of_scalar(original: Function) -> Function:
 
 
 def watch_updates(original: Function) -> Function:
-    """Repairs `keras.metrics.Metric.__init__`: updates and results of metrics that are not Keras's are seen."""
+    """Repairs `keras.metrics.Metric.__init__`: results are seen, and updates of metrics that are not Keras's."""
 
     def repaired(self: Any, *args: Any, **kwargs: Any) -> None:
         original(self, *args, **kwargs)
-        if _is_of_users(type(self)):
-            # On the object, whose class may have been made before tfdist; past Keras, which would track it.
+        is_of_users = _is_of_users(type(self))
+        result = _reading(type(self).result) if is_of_users else type(self).result
+        # On the object, whose class may have been made before tfdist; past Keras, which would track it.
+        object.__setattr__(self, "result", types.MethodType(_noted(result), self))
+        if is_of_users:
             object.__setattr__(self, "update_state", types.MethodType(_watched(type(self).update_state), self))
-            object.__setattr__(self, "result", types.MethodType(_reading(type(self).result), self))
 
     return repaired
 
@@ -135,6 +137,19 @@ def _reading(result: Function) -> Function:
         return keras.tree.map_structure(read, given) if replica_count() > 1 else given
 
     return reading
+
+
+def _noted(result: Function) -> Function:
+    """A metric's result, which the step being traced knows again when it is logged."""
+
+    @functools.wraps(result)
+    def noted(self: Any) -> Any:
+        given, step = result(self), current_step()
+        if step is not None and isinstance(given, tf.Tensor):
+            step.results.append((given, self))
+        return given
+
+    return noted
 
 
 def _update_one_of_several(metric: Any, update: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

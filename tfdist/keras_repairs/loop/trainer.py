@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -10,8 +10,7 @@ from keras.src.backend.tensorflow import trainer as trainer_module
 
 from tfdist.keras_repairs.base.batch_norm_choice import synchronized_layers
 from tfdist.keras_repairs.base.batch_rows import rows, static_rows, with_row_of_zeros, without_stand_in
-from tfdist.keras_repairs.base.fit_state import fit_state
-from tfdist.keras_repairs.base.replica_step import ReplicaStep, replica_step, this_step
+from tfdist.keras_repairs.base.replica_step import ReplicaStep, replica_step
 from tfdist.keras_repairs.base.user_overrides import is_overridden, is_users_step
 from tfdist.keras_repairs.base.warn_once import warn_once
 from tfdist.keras_repairs.inputs.data_adapters import replica_batch_of
@@ -24,6 +23,7 @@ from tfdist.keras_repairs.loop.fit_listeners import (
     notifying_predictions,
 )
 from tfdist.keras_repairs.loop.step_execution import execution, one_step_of
+from tfdist.keras_repairs.loop.step_logs import StepLogs
 from tfdist.keras_repairs.loop.unknown_size import saying_unknown_size
 from tfdist.runtime.collectives import worker_count
 from tfdist.runtime.distribute import GlobalBatch, ReplicaBatch, local_replicas
@@ -56,9 +56,10 @@ def make_function(original: Function, observer: Observer | None, listener: FitLi
         users = is_users_step(self, name)
         step = _observed(step_function, observer)
         has_own_logs = users or is_overridden(self, "compute_metrics")
-        whole = _Step(self, _whole_logs(self, step) if has_own_logs else step, users=users, trains=call == "fit")
+        logs = StepLogs(self)
+        whole = _Step(self, logs.of_step(step) if has_own_logs else step, users=users, trains=call == "fit")
         meter = settings_of(self.distribute_strategy).meter if call == "fit" else None
-        function = _timing_fetches(execution(self, whole, call, listener), meter)
+        function = logs.of_executions(_timing_fetches(execution(self, whole, call, listener), meter))
         return saying_unknown_size(function, self) if call == "fit" else function
 
     return repaired
@@ -98,28 +99,6 @@ def reduce_per_replica(original: Function) -> Function:
         if strategy.num_replicas_in_sync == 1:
             return original(values, strategy, reduction)
         return tf.nest.map_structure(lambda value: _reduce(value, strategy, reduction), values)
-
-    return repaired
-
-
-def metrics_result_or_logs(original: Function) -> Function:
-    """Repairs `Trainer._get_metrics_result_or_logs`: metrics among the user's logs are read over all replicas.
-
-    Keras takes the logs of the last step as they are, which here are one replica's, unless they name just the metrics.
-    Of an epoch whose steps were all done before this process, they are those that its checkpoint has kept.
-    """
-
-    def repaired(self: Any, logs: Any) -> Any:
-        logs = logs or dict(fit_state(self).take_logs_before())
-        result = original(self, logs)
-        if not isinstance(logs, dict) or getattr(self, "distribute_strategy", None) is None:
-            return result
-        if self.distribute_strategy.num_replicas_in_sync == 1 or result is not logs:
-            return result
-        metrics = self.get_metrics_result()
-        if "loss" in metrics and not float(self._loss_tracker.count.numpy()):
-            del metrics["loss"]
-        return {name: metrics.get(name, value) for name, value in logs.items()}
 
     return repaired
 
@@ -211,39 +190,6 @@ def _of_samples(step_function: Function) -> Function:
         return without_stand_in(step_function(data))
 
     return step
-
-
-def _whole_logs(model: Any, step_function: Function) -> Function:
-    """The user's step, whose logs besides metrics become means over the samples of the global batch.
-
-    Logs in logs, such as the result of the metrics of `compile`, lie flat, as Keras has them in the end.
-    """
-
-    def whole(value: Any) -> Any:
-        value = tf.convert_to_tensor(value)
-        if value.shape.rank != 0 or not value.dtype.is_floating:
-            return value
-        return replica_sums.sum_over_replicas([this_step().summand_of_mean(value)])[0]
-
-    def step(data: Any) -> Any:
-        logs = step_function(data)
-        if not isinstance(logs, dict):
-            return logs
-        metrics = set(model.get_metrics_result())
-        if id(model._loss_tracker) not in this_step().updated:
-            # A loss of the user's under the name of Keras's, which is not in use.
-            metrics.discard("loss")
-        return {name: value if name in metrics else whole(value) for name, value in _flat(logs).items()}
-
-    return step
-
-
-def _flat(logs: Mapping[str, Any]) -> dict[str, Any]:
-    """What Keras's `pythonify_logs` makes of logs: of two with one name the last in the order of the outer names."""
-    flat: dict[str, Any] = {}
-    for name, value in sorted(logs.items()):
-        flat.update(_flat(value) if isinstance(value, dict) else {name: value})
-    return flat
 
 
 def _observed(step_function: Function, observer: Observer | None) -> Function:
