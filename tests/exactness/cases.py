@@ -49,6 +49,7 @@ devices. The slow tests compare all on both.
 """
 
 SLOW = {
+    "scalar_declared_sum_loss",
     # Other layers that draw as the default rows do.
     *("kinds_of_noise", "recurrent_dropout", "dropout_of_attention"),
     *("geometric_augmentation", "augmentation_of_colors"),

@@ -218,6 +218,16 @@ def scalar_sum_loss(samples: int) -> dict[str, Any]:
     return fitted(model, x, x[:, :3] ** 2, {"loss": sum_of_squares, "optimizer": keras.optimizers.SGD(0.003)})
 
 
+@case("a loss function that says of its sum that it is one")
+def scalar_declared_sum_loss(samples: int) -> dict[str, Any]:
+    def sum_of_squares(y_true: Any, y_pred: Any) -> Any:
+        return 0.5 * tfdist.summed(ops.sum(ops.square(y_true - y_pred)))
+
+    x, _ = numbers(samples)
+    model = keras.Sequential([keras.Input((6,)), layers.Dense(3)])
+    return fitted(model, x, x[:, :3] ** 2, {"loss": sum_of_squares, "optimizer": keras.optimizers.SGD(0.003)})
+
+
 @case("the largest error of the batch, `tfdist.gathered`, as loss and metric")
 def gathered_function_as_loss_and_metric(samples: int) -> dict[str, Any]:
     def largest(y_true: Any, y_pred: Any) -> Any:

@@ -130,7 +130,7 @@ def added_losses_around_synchronized_statistics(samples: int) -> dict[str, Any]:
 @keras.saving.register_keras_serializable("tfdist.tests")
 class AddsSum(layers.Layer):
     def call(self, inputs: tf.Tensor) -> tf.Tensor:
-        self.add_loss(tfdist.summed(0.003 * tf.reduce_sum(tf.square(inputs))))
+        self.add_loss(0.3 * tfdist.summed(0.01 * tf.reduce_sum(tf.square(inputs))))
         return inputs
 
 

@@ -12,6 +12,7 @@ from tfdist.errors import UsageError
 from tfdist.keras_repairs.base.replica_step import current_step
 from tfdist.keras_repairs.coupling.declarations import Declared, DeclaredFunction, DeclaredLoss
 from tfdist.keras_repairs.coupling.gathered_layers import GatheredLayer
+from tfdist.keras_repairs.coupling.trials.trial_scope import share_on_trial
 from tfdist.keras_repairs.forward.gathered_metrics import GatheredMetric
 
 
@@ -81,7 +82,7 @@ def summed(what: Any) -> Any:
         return _declared(what, Declared.SUMMED, _LOSS)
     value, step = _scalar(what, "summed"), current_step()
     if step is None:
-        return value
+        return value / tf.cast(share_on_trial(), value.dtype) if share_on_trial() < 1 else value
     scale = tf.math.divide_no_nan(tf.cast(step.total, value.dtype), tf.cast(step.samples, value.dtype))
     return step.of_samples(value) * scale
 

@@ -75,7 +75,8 @@ def _gathers(layer: Any, original: Function, args: tuple[Any, ...], kwargs: dict
         )
         return False
     if isinstance(layer, _OF_KERAS):
-        return _trains(kwargs)
+        # Two of them shuffle while they do not train, too, and throw it away.
+        return True
     verdict = _verdict(layer, original, args, kwargs)
     if verdict.reason:
         say_once(

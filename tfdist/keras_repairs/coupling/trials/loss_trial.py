@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tfdist.keras_repairs.coupling.trials import made_up_labels
 from tfdist.keras_repairs.coupling.trials.part_comparison import PARTS, Kind, gradient_is_that_of_parts, kinds
-from tfdist.keras_repairs.coupling.trials.trial_scope import in_trial
+from tfdist.keras_repairs.coupling.trials.trial_scope import in_trial, on_part
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def _computed(loss: keras.losses.Loss, true: Any, pred: Any, rows: slice) -> _Va
         return keras.tree.map_structure(lambda value: tf.cast(tf.constant(value[rows]), loss.dtype), values)
 
     y_true, y_pred = tensors(true), tensors(pred)
-    with tf.GradientTape() as tape:
+    with tf.GradientTape() as tape, on_part(rows):
         tape.watch(keras.tree.flatten(y_pred))
         value = keras.ops.convert_to_tensor(loss.call(y_true, y_pred), dtype=loss.dtype)
         total = tf.reduce_sum(value)

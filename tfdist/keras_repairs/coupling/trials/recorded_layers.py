@@ -20,6 +20,7 @@ from keras.src import backend
 
 from tfdist.keras_repairs.base.context_variables import setting
 from tfdist.keras_repairs.coupling.trials.part_comparison import ROWS, is_same, tolerance_of
+from tfdist.keras_repairs.coupling.trials.trial_scope import on_part
 from tfdist.keras_repairs.random_numbers.draw_replay import (
     DrawLog,
     ignoring_draws,
@@ -60,7 +61,7 @@ class Recording:
         """While the layer runs on these rows: the whole batch first, whose random numbers the parts then take."""
         self._part = None if part == slice(None) else part
         self._done = 0
-        with setting(_current, self), self._draws_of(part):
+        with setting(_current, self), on_part(part), self._draws_of(part):
             yield
 
     def _draws_of(self, part: slice) -> contextlib.AbstractContextManager[None]:

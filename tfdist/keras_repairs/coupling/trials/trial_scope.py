@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import threading
 from collections.abc import Callable
@@ -11,10 +12,24 @@ import keras
 import tensorflow as tf
 
 from tfdist.keras_repairs.base import thread_attributes
+from tfdist.keras_repairs.base.context_variables import setting
 from tfdist.keras_repairs.base.replica_step import alone
+from tfdist.keras_repairs.coupling.trials.part_comparison import ROWS
 from tfdist.runtime import random_state
 
 Result = TypeVar("Result")
+
+_share: contextvars.ContextVar[float] = contextvars.ContextVar("tfdist_share_on_trial", default=1.0)
+
+
+def on_part(part: slice) -> contextlib.AbstractContextManager[None]:
+    """The code inside is tried out on these rows of the whole batch, as on a replica that has them."""
+    return setting(_share, len(range(ROWS)[part]) / ROWS)
+
+
+def share_on_trial() -> float:
+    """Which part of the whole batch the code that is tried out has; 1 outside of trials."""
+    return _share.get()
 
 
 def in_trial(function: Callable[[], Result]) -> Result:
