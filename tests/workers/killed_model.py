@@ -108,7 +108,8 @@ class Watched(keras.layers.Layer):
         self.supports_jit = False
 
     def call(self, inputs: tf.Tensor, training: bool = False) -> tf.Tensor:
-        if self._watch is None:
+        # Where tfdist tries layers out they run eagerly, on rows that it makes up.
+        if self._watch is None or not tf.inside_function():
             return inputs
         told = tf.numpy_function(self._watch.step if training else self._watch.evaluation, [inputs], tf.int32)
         with tf.control_dependencies([told]):
