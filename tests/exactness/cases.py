@@ -49,10 +49,10 @@ devices. The slow tests compare all on both.
 """
 
 SLOW = {
-    "scalar_declared_sum_loss",
+    *("scalar_declared_sum_loss", "loss_of_valid_labels"),
     # Other layers that draw as the default rows do.
     *("kinds_of_noise", "recurrent_dropout", "dropout_of_attention"),
-    *("geometric_augmentation", "augmentation_of_colors"),
+    *("geometric_augmentation", "augmentation_of_colors", "dropout_of_time_steps"),
     *("draws_of_other_dimensions", "dropout_of_every_call", "dropout_and_accumulation", "dropout_and_several_steps"),
     *("dropout_that_runs_eagerly", "dropout_of_fixed_batches", "dropout_in_float32"),
     # Optimizers whose updates know nothing of replicas, by the path that others of the table take.

@@ -218,6 +218,18 @@ def scalar_sum_loss(samples: int) -> dict[str, Any]:
     return fitted(model, x, x[:, :3] ** 2, {"loss": sum_of_squares, "optimizer": keras.optimizers.SGD(0.003)})
 
 
+@case("a loss function that takes the mean of the labels that are not -1")
+def loss_of_valid_labels(samples: int) -> dict[str, Any]:
+    def valid_mean(y_true: Any, y_pred: Any) -> Any:
+        valid = ops.cast(y_true != -1, y_pred.dtype)
+        return ops.sum(ops.square(y_true - y_pred) * valid) / ops.maximum(ops.sum(valid), 1)
+
+    x, _ = numbers(samples)
+    y = np.where(np.arange(samples)[:, None] % 5 < [2, 1, 4], -1.0, x[:, :3] ** 2)
+    model = keras.Sequential([keras.Input((6,)), layers.Dense(3)])
+    return fitted(model, x, y, {"loss": valid_mean})
+
+
 @case("a loss function that says of its sum that it is one")
 def scalar_declared_sum_loss(samples: int) -> dict[str, Any]:
     def sum_of_squares(y_true: Any, y_pred: Any) -> Any:

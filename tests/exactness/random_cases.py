@@ -65,6 +65,18 @@ def dropout_of_attention(samples: int) -> dict[str, Any]:
     return fitted(keras.Model(inputs, outputs), x.reshape(-1, 5, 4), y)
 
 
+@case("one mask for all samples, as long as the sequences of a batch are")
+def dropout_of_time_steps(samples: int) -> dict[str, Any]:
+    x, y = numbers(samples, features=20)
+    data = tf.data.Dataset.from_tensor_slices((x.reshape(-1, 5, 4), y))
+    data = data.map(lambda steps, label: (steps[: 2 + label], label)).padded_batch(32, ([None, 4], []))
+    inputs = keras.Input((None, 4))
+    hidden = layers.Dropout(0.3, noise_shape=(1, None, 5))(layers.Dense(5, activation="tanh")(inputs))
+    hidden = layers.Dropout(0.2)(hidden)
+    outputs = layers.Dense(3, activation="softmax")(layers.GlobalAveragePooling1D()(hidden))
+    return fitted_on(keras.Model(inputs, outputs), data)
+
+
 @case("layers of augmentation, geometric", FLOAT32)
 def geometric_augmentation(samples: int) -> dict[str, Any]:
     return _augmented(

@@ -5,7 +5,7 @@ draw of a fixed shape is the same on every replica.
 
 - `seeds`: the seed of a draw, the same on every replica
 - `batch_size`: sizes that `keras.ops.shape` marks as those of the batch, where they are plain numbers
-- `draw_sizes`: which size of a draw is that of the batch; `data_dependent_sizes`: those that the data decide
+- `draw_sizes`: which size of a draw is that of the batch; `size_origins`: where a size comes from
 - `philox_rows`: rows of a draw, by the counter of the generator
 - `draws`: the functions of `keras.random`
 - `draw_replay`: draws that are recorded on a whole batch and replayed on its parts, where code is tried out

@@ -11,7 +11,7 @@ import tensorflow as tf
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.replica_step import ReplicaStep
 from tfdist.keras_repairs.random_numbers.batch_size import BatchSize
-from tfdist.keras_repairs.random_numbers.data_dependent_sizes import depends_on_data
+from tfdist.keras_repairs.random_numbers.size_origins import depends_on_data, is_of_other_dimension
 
 Size: TypeAlias = int | tf.Tensor
 
@@ -112,7 +112,9 @@ def _axis_of_batch(sizes: Sequence[Size], step: ReplicaStep) -> int | None:
     marked = [axis for axis, size in enumerate(sizes) if isinstance(size, BatchSize)]
     if marked:
         return marked[0]
-    unknown = [axis for axis, size in enumerate(sizes) if isinstance(size, tf.Tensor)]
+    unknown = [
+        axis for axis, size in enumerate(sizes) if isinstance(size, tf.Tensor) and not is_of_other_dimension(size)
+    ]
     if unknown:
         if len(unknown) > 1 and unknown[0] != 0:
             raise UnsupportedError(

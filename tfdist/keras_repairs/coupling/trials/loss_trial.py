@@ -52,11 +52,29 @@ def _verdict(loss: keras.losses.Loss, y_true: Any, y_pred: Any) -> Verdict:
             possible &= _kinds(loss, *made_up_labels.drawn(y_true, y_pred, draw))
         except Exception as error:  # Whatever the user's code raises on values that are not its own.
             failure = f" ({type(error).__name__}: {error})".splitlines()[0]
+        possible &= _kinds_of_ignored_labels(loss, y_true, y_pred, draw)
         if not possible:
             return Verdict(None, "what it gives for a batch is neither a mean nor a sum of what parts of it give")
     if len(possible) == 1:
         return Verdict(possible.pop())
     return Verdict(None, f"nothing could be learned from trying it out on made-up values{failure}")
+
+
+def _kinds_of_ignored_labels(loss: keras.losses.Loss, y_true: Any, y_pred: Any, draw: int) -> set[Kind]:
+    """What values may be where some labels are such as functions leave out, and the loss takes them."""
+    possible = set(Kind)
+    true, pred = made_up_labels.drawn(y_true, y_pred, draw)
+    for label in made_up_labels.IGNORED:
+        ignoring = made_up_labels.ignoring(true, label)
+        if ignoring is None:
+            continue
+        try:
+            whole = _computed(loss, ignoring, pred, slice(None))
+            if all(np.isfinite(part).all() for part in (whole.value, *whole.gradients)):
+                possible &= _kinds(loss, ignoring, pred)
+        except Exception:  # noqa: S112 - A loss need not take labels that are none.
+            continue
+    return possible
 
 
 def _kinds(loss: keras.losses.Loss, true: Any, pred: Any) -> set[Kind]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import keras
@@ -11,6 +12,12 @@ from numpy.typing import NDArray
 from tfdist.keras_repairs.coupling.trials.part_comparison import ROWS
 
 DRAWS = 4
+
+IGNORED = (-1, -100, 255, math.nan)
+"""Labels that functions of many projects leave out; a mean over the others is none over the samples."""
+
+_IGNORED_ROWS = [0, -1]
+"""Rows with such labels: one of the two in the first part, and one of the three in the second."""
 
 _UNKNOWN = 3
 """The size of a dimension that is not known before the data comes."""
@@ -29,6 +36,22 @@ def drawn(y_true: Any, y_pred: Any, draw: int) -> tuple[Any, Any]:
     generator = np.random.default_rng(draw)
     pred = keras.tree.map_structure(lambda spec: _predictions(spec, draw, generator), y_pred)
     return _labels_for(y_true, y_pred, draw, generator), pred
+
+
+def ignoring(y_true: Any, label: float) -> Any:
+    """Labels of which some are `label`; None where their dtype has no such number."""
+    trues = keras.tree.flatten(y_true)
+    if any(true.dtype.kind not in "if" or (true.dtype.kind == "i" and math.isnan(label)) for true in trues):
+        return None
+    if any(true.dtype.kind == "i" and label > np.iinfo(true.dtype).max for true in trues):
+        return None
+
+    def some_ignored(true: NDArray) -> NDArray:
+        ignored = true.copy()
+        ignored[_IGNORED_ROWS] = label
+        return ignored
+
+    return keras.tree.map_structure(some_ignored, y_true)
 
 
 def _labels_for(y_true: Any, y_pred: Any, draw: int, generator: np.random.Generator) -> Any:

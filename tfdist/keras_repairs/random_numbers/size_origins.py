@@ -1,4 +1,7 @@
-"""Sizes that the values of the data decide, such as that of `tf.boolean_mask`; found in the graph being traced."""
+"""Where a size comes from, as the graph being traced tells: from the values of the data, or from another dimension.
+
+`tf.boolean_mask` makes a size that the values decide. The length of time steps is another dimension than the batch.
+"""
 
 from __future__ import annotations
 
@@ -44,6 +47,20 @@ def depends_on_data(size: Any, known: set[int]) -> bool:
         waiting.extend(_outside(operation))
     known |= found
     return False
+
+
+def is_of_other_dimension(size: Any) -> bool:
+    """Whether a scalar tensor is a later size of a tensor whose first one is not known either, and is the batch's."""
+    operation = getattr(size, "op", None)
+    while operation is not None and operation.type in ("Cast", "Identity"):
+        operation = operation.inputs[0].op
+    if operation is None or operation.type != "StridedSlice" or operation.inputs[0].op.type != "Shape":
+        return False
+    begin = tf.get_static_value(operation.inputs[1])
+    shape = operation.inputs[0].op.inputs[0].shape
+    if begin is None or len(begin) != 1 or not shape.rank:
+        return False
+    return int(begin[0]) % shape.rank != 0 and shape[0] is None
 
 
 def _outside(operation: tf.Operation) -> list[tf.Operation]:
