@@ -33,7 +33,7 @@ def share_on_trial() -> float:
 
 
 def in_trial(function: Callable[[], Result]) -> Result:
-    """Calls `function` at once, on the CPU and as on one replica; no variable and no random state changes.
+    """Calls `function` at once, on the CPU and as on one replica; no variable of Keras and no random state changes.
 
     What it assigns to variables of Keras is seen inside alone. It runs in a thread of its own, which has no part in
     the step that is being traced: TensorFlow keeps graph, strategy and gradient tapes for each thread, and a replica
