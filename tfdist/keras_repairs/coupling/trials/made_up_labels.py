@@ -13,6 +13,9 @@ from tfdist.keras_repairs.coupling.trials.part_comparison import ROWS
 
 DRAWS = 4
 
+IGNORING_DRAWS = 2
+"""Draws, the first ones, that are tried with ignored labels, too."""
+
 IGNORED = (-1, -100, 255, math.nan)
 """Labels that functions of many projects leave out; a mean over the others is none over the samples."""
 
