@@ -109,6 +109,15 @@ def test_seeded_numbers_of_tensorflow_are_refused(monkeypatch: pytest.MonkeyPatc
     assert not np.allclose(predicted(of_tensorflow, 2), predicted(of_tensorflow, 1))
 
 
+def test_seeded_numbers_of_tensorflow_in_a_layer_are_refused() -> None:
+    """Its trial sees rows that differ, so that it would be called with the rows of all replicas."""
+    with mirrored(2).scope():
+        model = keras.Sequential([keras.Input((6,)), keras.layers.Lambda(lambda x: with_seed_of_tensorflow(x, None))])
+        model.compile("sgd", "mse")
+        with pytest.raises(UnsupportedError, match=r"keras\.random"):
+            model.fit(np.zeros((8, 6)), np.zeros((8, 6)), verbose=0)
+
+
 def test_numbers_of_tensorflow_without_a_seed_are_drawn() -> None:
     tf.random.set_seed(None)
     noise = predicted(of_tensorflow, 2, rows=10) - numbers(10)[0]

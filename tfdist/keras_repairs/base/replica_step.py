@@ -158,6 +158,11 @@ def alone() -> Iterator[None]:
         yield
 
 
+def is_alone() -> bool:
+    """Whether the code that runs is run by a replica on the whole global batch, or tried out; see `alone`."""
+    return _alone.get()
+
+
 def replica_count() -> int:
     """How many replicas the current strategy keeps in sync."""
     return tf.distribute.get_strategy().num_replicas_in_sync

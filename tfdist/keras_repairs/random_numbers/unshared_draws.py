@@ -13,7 +13,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 
 from tfdist.errors import UnsupportedError
-from tfdist.keras_repairs.base.replica_step import current_step
+from tfdist.keras_repairs.base.replica_step import current_step, is_alone
 
 Seeds = tuple[int | None, int | None]
 
@@ -34,7 +34,8 @@ def get_seed(original: Callable[[int | None], Seeds], imposed_seed: int | None) 
 
     def repaired(op_seed: int | None) -> Seeds:
         graph_seed, operation_seed = original(op_seed)
-        if current_step() is None or graph_seed is None or operation_seed is None:
+        is_in_step = current_step() is not None or is_alone()
+        if not is_in_step or graph_seed is None or operation_seed is None:
             return graph_seed, operation_seed
         if op_seed is None and imposed_seed is not None and context.global_seed() == imposed_seed:
             return graph_seed, (operation_seed + _APART * _replica()) % _SEEDS
