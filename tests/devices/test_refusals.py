@@ -72,6 +72,22 @@ def overwriting() -> keras.Model:
     return model
 
 
+def vectorizing(**options: Any) -> keras.Model:
+    texts = keras.layers.TextVectorization(vocabulary=["a", "b"], **options)
+    model = keras.Sequential([keras.Input((1,), dtype="string"), texts, keras.layers.Embedding(4, 3)])
+    model.add(keras.layers.GlobalAveragePooling1D())
+    model.compile("sgd", "sparse_categorical_crossentropy")
+    return model
+
+
+def test_texts_that_are_padded_to_the_longest_of_a_replica_are_refused() -> None:
+    texts, y = tf.constant([["a"], ["a b a"], ["b"], ["a b"]]), tf.constant([0, 1, 2, 0])
+    with mirrored(2).scope():
+        with pytest.raises(UnsupportedError, match="output_sequence_length"):
+            vectorizing().fit(texts, y, verbose=0)
+        vectorizing(output_sequence_length=3).fit(texts, y, verbose=0)
+
+
 REFUSED: dict[str, Callable[[], keras.Model]] = {
     "inside of 'hidden'": lambda: hiding(jit_compile=True),
     "'in_a_loop' takes the statistics of the global batch inside of a loop": recurrent,

@@ -69,6 +69,12 @@ def _check_layers(model: Any) -> None:
                 f"The layer {layer.name!r} is recurrent with stateful=True: its state belongs to the places of a batch "
                 "of fixed size, of which each replica gets a part. Set stateful=False, " + _ONE_DEVICE
             )
+        if isinstance(layer, keras.layers.TextVectorization) and _pads_to_the_longest(layer):
+            raise UnsupportedError(
+                f"The layer {layer.name!r} (TextVectorization) pads texts to the longest one that it is called with, "
+                "which is that of a replica's samples. Give it output_sequence_length=..., apply it in the data "
+                "(dataset.map), " + _ONE_DEVICE
+            )
         if isinstance(layer, keras.layers.AugMix):
             raise UnsupportedError(
                 f"The layer {layer.name!r} (AugMix) chooses its transformations with Python's random module while a "
@@ -83,3 +89,8 @@ def _warn_of_batch_statistics(model: Any) -> None:
             "differ from those of one replica, the more the fewer samples a replica has. Leave it out for statistics "
             "of the global batch."
         )
+
+
+def _pads_to_the_longest(layer: keras.layers.TextVectorization) -> bool:
+    config = layer.get_config()
+    return config["output_mode"] == "int" and config["output_sequence_length"] is None and not config["ragged"]
