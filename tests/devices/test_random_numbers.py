@@ -63,6 +63,17 @@ def test_a_number_that_may_be_the_batch_or_not_is_refused_where_no_graph_tells()
     np.testing.assert_allclose(predicted(of_the_batch, 3, run_eagerly=True), one, rtol=1e-6)
 
 
+def test_as_many_rows_of_a_variable_are_not_taken_for_the_batch() -> None:
+    codes = keras.Variable(np.zeros((4, 6)), dtype="float32")
+
+    def of_a_variable(x: Any, seed: Any) -> Any:
+        return x + keras.ops.sum(random.normal(keras.ops.shape(codes), seed=seed), axis=0)
+
+    np.testing.assert_allclose(predicted(of_a_variable, 3), predicted(of_a_variable, 1), rtol=1e-6)
+    with pytest.raises(UnsupportedError, match=r"shape \(4, 6\) in a step with 4 rows"):
+        predicted(of_a_variable, 3, run_eagerly=True)
+
+
 def of_selected_rows(x: Any, seed: Any) -> Any:
     selected = tf.boolean_mask(x, x[:, 0] > 0)
     return x + keras.ops.sum(random.normal(keras.ops.shape(selected), seed=seed), axis=0)

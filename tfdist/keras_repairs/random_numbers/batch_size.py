@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import keras
+import tensorflow as tf
+
 from tfdist.keras_repairs.base.replica_step import current_step
 
 Function = Callable[..., Any]
@@ -23,12 +26,12 @@ class BatchSize(int):
 def shape(original: Function) -> Function:
     """Repairs `keras.src.backend.tensorflow.core.shape`: marks a first dimension that is the number of rows.
 
-    In graphs whose batches are of any size it is a tensor, and its origin can be seen.
+    In graphs whose batches are of any size it is a tensor, and its origin can be seen. Variables have no such rows.
     """
 
     def repaired(x: Any) -> tuple[Any, ...]:
         sizes = original(x)
-        step = current_step()
+        step = None if isinstance(x, keras.Variable | tf.Variable) else current_step()
         if step is None or step.static_rows is None or not sizes or sizes[0] != step.static_rows:
             return sizes
         return (BatchSize(sizes[0]), *sizes[1:])
