@@ -16,15 +16,13 @@ import numpy as np
 import tensorflow as tf
 from keras.src import backend
 
+from tfdist.keras_repairs.coupling.trials.part_comparison import FREE_SIZE
 from tfdist.keras_repairs.forward.metric_arguments import Kind, kinds_of
 
 WEIGHT = "sample_weight"
 
 _SIZES = ((3, 5), (4, 7), (5, 6), (6, 13), (9, 10))
 """Samples of two parts. Unequal, so that their shares are; none of a size that another dimension has."""
-
-_FREE_SIZE = 5
-"""Of a dimension whose size is not known."""
 
 _MANY = 1 << 21
 """Numbers in a draw from which on one seed must do."""
@@ -66,7 +64,7 @@ class _Rows:
 
     @classmethod
     def of(cls, tensor: tf.Tensor) -> _Rows:
-        shape = tuple(_FREE_SIZE if size is None else size for size in tensor.shape[1:])
+        shape = tuple(FREE_SIZE if size is None else size for size in tensor.shape[1:])
         mask = backend.get_keras_mask(tensor)
         return cls(shape, tensor.dtype, None if mask is None else shape[: mask.shape.rank - 1])
 

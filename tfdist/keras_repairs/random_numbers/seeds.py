@@ -16,7 +16,7 @@ from tfdist.keras_repairs.base.replica_step import current_step, is_one_of_sever
 
 Function = Callable[..., Any]
 
-_SPREAD = 0x9E3779B9
+FAR_APART = 0x9E3779B9
 """2**32 divided by the golden ratio: multiples of it are far apart in all bits."""
 
 
@@ -32,7 +32,7 @@ def next_seed(original: Function) -> Function:
         if current_step() is not None or not is_one_of_several():
             return seed
         replica = tf.cast(tf.distribute.get_replica_context().replica_id_in_sync_group, tf.uint32)
-        own = tf.bitwise.bitwise_xor(tf.cast(seed, tf.uint32), tf.stack([tf.zeros_like(replica), replica * _SPREAD]))
+        own = tf.bitwise.bitwise_xor(tf.cast(seed, tf.uint32), tf.stack([tf.zeros_like(replica), replica * FAR_APART]))
         return keras.ops.cast(own, seed.dtype)
 
     return repaired

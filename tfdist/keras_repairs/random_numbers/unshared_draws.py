@@ -14,11 +14,9 @@ from tensorflow.python.eager import context
 
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.replica_step import current_step, is_alone
+from tfdist.keras_repairs.random_numbers.seeds import FAR_APART
 
 Seeds = tuple[int | None, int | None]
-
-_APART = 0x9E3779B9
-"""2**32 divided by the golden ratio: multiples of it are far apart in all bits."""
 
 _SEEDS = 2**31 - 1
 
@@ -38,7 +36,7 @@ def get_seed(original: Callable[[int | None], Seeds], imposed_seed: int | None) 
         if not is_in_step or graph_seed is None or operation_seed is None:
             return graph_seed, operation_seed
         if op_seed is None and imposed_seed is not None and context.global_seed() == imposed_seed:
-            return graph_seed, (operation_seed + _APART * _replica()) % _SEEDS
+            return graph_seed, (operation_seed + FAR_APART * _replica()) % _SEEDS
         raise UnsupportedError(
             "A function of tf.random (or one that uses it, such as tf.nn.dropout and tf.image.random_flip_left_right) "
             "was called with a seed in a training step. Its numbers depend on TensorFlow's graph, so several replicas "

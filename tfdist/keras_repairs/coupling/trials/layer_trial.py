@@ -27,12 +27,10 @@ class LayerVerdict:
 
     Attributes:
         reason: Why it has to be called with the rows of all replicas, as half a sentence; empty where it has not.
-        failed: Whether it could not be tried out, which is then the reason.
         losses: What it gives to `add_loss`, one kind a term.
     """
 
     reason: str = ""
-    failed: bool = False
     losses: tuple[Kind, ...] = ()
 
 
@@ -60,7 +58,7 @@ def try_out(layer: Any, call: Function, args: tuple[Any, ...], kwargs: dict[str,
 
 
 def _not_tried(error: Exception) -> LayerVerdict:
-    return LayerVerdict(f"it could not be tried out ({type(error).__name__}: {error})".splitlines()[0], failed=True)
+    return LayerVerdict(f"it could not be tried out ({type(error).__name__}: {error})".splitlines()[0])
 
 
 def _verdict(layer: Any, call: Function, inputs: Inputs) -> LayerVerdict:

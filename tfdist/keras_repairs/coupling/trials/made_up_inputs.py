@@ -11,10 +11,7 @@ from keras.src import backend
 from numpy.typing import NDArray
 
 from tfdist.keras_repairs.base.replica_step import current_step
-from tfdist.keras_repairs.coupling.trials.part_comparison import ROWS
-
-_UNKNOWN = 3
-"""The size of a dimension that is not known before the data comes."""
+from tfdist.keras_repairs.coupling.trials.part_comparison import FREE_SIZE, ROWS
 
 
 @dataclass(frozen=True)
@@ -71,7 +68,7 @@ def _made_up(leaf: Any, generator: np.random.Generator) -> Any:
     if not isinstance(leaf, tf.Tensor | tf.SparseTensor):
         return leaf
     shape, has_rows = list(leaf.shape), is_of_samples(leaf)
-    sizes = [ROWS if has_rows and place == 0 else size or _UNKNOWN for place, size in enumerate(shape)]
+    sizes = [ROWS if has_rows and place == 0 else size or FREE_SIZE for place, size in enumerate(shape)]
     is_sparse = isinstance(leaf, tf.SparseTensor)
     mask = None if is_sparse else backend.get_keras_mask(leaf)
     made = None if mask is None else _made_up(mask, generator)

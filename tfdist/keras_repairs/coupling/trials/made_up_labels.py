@@ -9,7 +9,7 @@ import keras
 import numpy as np
 from numpy.typing import NDArray
 
-from tfdist.keras_repairs.coupling.trials.part_comparison import ROWS
+from tfdist.keras_repairs.coupling.trials.part_comparison import FREE_SIZE, ROWS
 
 DRAWS = 4
 
@@ -21,9 +21,6 @@ IGNORED = (-1, -100, 255, math.nan)
 
 _IGNORED_ROWS = [0, -1]
 """Rows with such labels: one of the two in the first part, and one of the three in the second."""
-
-_UNKNOWN = 3
-"""The size of a dimension that is not known before the data comes."""
 
 
 def drawn(y_true: Any, y_pred: Any, draw: int) -> tuple[Any, Any]:
@@ -96,4 +93,4 @@ def _classes(pred: Any) -> int:
 
 
 def _shape(tensor: Any) -> tuple[int, ...]:
-    return (ROWS, *(size or _UNKNOWN for size in tensor.shape[1:]))
+    return (ROWS, *(size or FREE_SIZE for size in tensor.shape[1:]))

@@ -17,6 +17,9 @@ FIRST = 2
 
 PARTS = (slice(FIRST), slice(FIRST, None))
 
+FREE_SIZE = 3
+"""The size of a made-up dimension that is not known before the data comes."""
+
 _TOLERANCE = 2e-5
 """Of the largest number: what rounding in float32 does. More is taken for the effect of other rows, which is safe."""
 
