@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import tensorflow as tf
+from keras.src import backend
 
 from tfdist.keras_repairs.base.replica_step import current_step
 
@@ -20,6 +21,11 @@ def rows(batch: Any) -> tf.Tensor:
     return tf.constant(1, tf.int64) if leaf is None else _rows_of(leaf)
 
 
+def has_rows(leaf: Any) -> bool:
+    """Whether `leaf` is a tensor of any kind with a first dimension."""
+    return isinstance(leaf, tf.Tensor | tf.RaggedTensor | tf.SparseTensor) and leaf.shape.rank != 0
+
+
 def static_rows(batch: Any) -> int | None:
     """How many rows `batch` holds, where its shape alone says so, else None."""
     leaf = _first(batch)
@@ -28,23 +34,26 @@ def static_rows(batch: Any) -> int | None:
 
 def cut(batch: Any, start: Any, stop: Any) -> Any:
     """The rows of `batch` from `start` to before `stop`, scalar int64 tensors; what has no rows stays as it is."""
-    return tf.nest.map_structure(lambda leaf: _slice(leaf, start, stop) if _has_rows(leaf) else leaf, batch)
+    return tf.nest.map_structure(lambda leaf: _slice(leaf, start, stop) if has_rows(leaf) else leaf, batch)
 
 
 def without_stand_in(structure: Any) -> Any:
     """`structure`, with no row in its tensors where the replica being traced has no sample.
 
-    Whatever number of rows a tensor has: a model may make several of a sample.
+    Whatever number of rows a tensor has: a model may make several of a sample. Keras masks of tensors are kept.
     """
     step = current_step()
     if step is None or step.surely_has_samples:
         return structure
 
     def of_samples(leaf: Any) -> Any:
-        if not _has_rows(leaf):
+        if not has_rows(leaf):
             return leaf
         none = tf.constant(0, tf.int64)
-        return _slice(leaf, none, tf.where(step.samples > 0, _rows_of(leaf), none))
+        samples = _slice(leaf, none, tf.where(step.samples > 0, _rows_of(leaf), none))
+        if (mask := backend.get_keras_mask(leaf)) is not None:
+            backend.set_keras_mask(samples, of_samples(mask))
+        return samples
 
     return tf.nest.map_structure(of_samples, structure)
 
@@ -54,7 +63,7 @@ def with_row_of_zeros(batch: Any) -> Any:
     if static_rows(batch):
         return batch
     leaves = tf.nest.flatten(batch)
-    places = [place for place, leaf in enumerate(leaves) if _has_rows(leaf)]
+    places = [place for place, leaf in enumerate(leaves) if has_rows(leaf)]
     given = [leaves[place] for place in places]
     filled = tf.cond(rows(batch) > 0, lambda: given, lambda: [_row_of_zeros(leaf) for leaf in given])
     for place, leaf in zip(places, filled, strict=True):
@@ -63,11 +72,7 @@ def with_row_of_zeros(batch: Any) -> Any:
 
 
 def _first(batch: Any) -> Any:
-    return next((leaf for leaf in tf.nest.flatten(batch) if _has_rows(leaf)), None)
-
-
-def _has_rows(leaf: Any) -> bool:
-    return isinstance(leaf, tf.Tensor | tf.RaggedTensor | tf.SparseTensor) and leaf.shape.rank != 0
+    return next((leaf for leaf in tf.nest.flatten(batch) if has_rows(leaf)), None)
 
 
 def _rows_of(leaf: Any) -> tf.Tensor:

@@ -2,7 +2,8 @@
 
 Every replica computes it on the rows of all replicas, as one replica would, and gets the gradients of its own rows.
 
-- `gather_rows`: the rows of all replicas on every replica; `whole_batch`: the same with gradients
+- `gather_rows`: the rows of all replicas on every replica; `whole_batch`: the same with gradients, and each
+  replica's own rows of what is computed; `output_rows`: which outputs have rows
 - `declarations`, `gathered_layers`, `declaring`: what the user says of losses, functions, layers and metrics
 - `coupled_losses`: the losses of Keras that couple rows; `hinge_labels`: labels converted by what all of a batch are
 - `trials/`: the user's losses and layers, tried out on made-up values

@@ -71,11 +71,13 @@ class DeclaredFunction:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.declared is not Declared.GATHERED or not is_one_of_several():
             return self.function(*args, **kwargs)
-        batch = whole_batch_for_rows((args, kwargs))
-        args, kwargs = batch.values
-        with alone():
-            outputs = self.function(*args, **kwargs)
-        return batch.own_rows(outputs)
+
+        def call(values: Any) -> Any:
+            args, kwargs = values
+            with alone():
+                return self.function(*args, **kwargs)
+
+        return whole_batch_for_rows((args, kwargs)).own_rows(call)
 
     def get_config(self) -> dict[str, Any]:
         return {"function": keras.saving.serialize_keras_object(self.function), "declared": self.declared.value}

@@ -8,7 +8,8 @@ import tensorflow as tf
 from keras.src import backend
 
 from tfdist.errors import UnsupportedError
-from tfdist.keras_repairs.base.replica_step import current_step, note_gathering
+from tfdist.keras_repairs.base.batch_rows import has_rows, without_stand_in
+from tfdist.keras_repairs.base.replica_step import note_gathering
 from tfdist.runtime.collectives import worker_count
 from tfdist.runtime.transport import replica_sums
 
@@ -42,28 +43,7 @@ def all_rows(value: Any) -> Any:
     Raises:
         UnsupportedError: A tensor is sparse, or its dtype cannot be sent.
     """
-    return tf.nest.map_structure(lambda leaf: _all_rows(own_samples(leaf)), value)
-
-
-def own_samples(value: Any) -> Any:
-    """The rows of a tensor that are samples of this replica: none where the replica has no sample in the current step.
-
-    What is no tensor with rows stays as it is, and so does everything outside of a step.
-    """
-    step = current_step()
-    if step is None or step.surely_has_samples or not has_rows(value):
-        return value
-    rows = value.nrows(tf.int64) if isinstance(value, tf.RaggedTensor) else tf.shape(value, tf.int64)[0]
-    samples = value[: tf.where(step.samples > 0, rows, tf.zeros_like(rows))]
-    mask = backend.get_keras_mask(value)
-    if mask is not None:
-        backend.set_keras_mask(samples, own_samples(mask))
-    return samples
-
-
-def has_rows(value: Any) -> bool:
-    """Whether `value` is a dense or ragged tensor with a first dimension."""
-    return isinstance(value, tf.Tensor | tf.RaggedTensor) and value.shape.rank != 0
+    return tf.nest.map_structure(_all_rows, without_stand_in(value))
 
 
 def _all_rows(value: Any) -> Any:
@@ -75,7 +55,7 @@ def _all_rows(value: Any) -> Any:
     if isinstance(value, tf.RaggedTensor):
         lengths = [dense_rows(level) for level in value.nested_row_lengths()]
         return tf.RaggedTensor.from_nested_row_lengths(dense_rows(value.flat_values), lengths, validate=False)
-    if not isinstance(value, tf.Tensor) or value.shape.rank == 0:
+    if not has_rows(value):
         return value
     rows = dense_rows(value)
     mask = backend.get_keras_mask(value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,8 +10,11 @@ import tensorflow as tf
 from keras.src import backend
 
 from tfdist.errors import UnsupportedError
+from tfdist.keras_repairs.base import batch_rows
+from tfdist.keras_repairs.base.batch_rows import has_rows
 from tfdist.keras_repairs.base.replica_step import current_step, replica_count
-from tfdist.keras_repairs.coupling.gather_rows import all_rows, dense_rows, has_rows, own_samples, sum_of_any_size
+from tfdist.keras_repairs.coupling.gather_rows import all_rows, dense_rows, sum_of_any_size
+from tfdist.keras_repairs.coupling.output_rows import of_call
 
 Backward = Callable[[tf.Tensor], tf.Tensor]
 OwnGradient = Callable[[tf.Tensor, Backward], tf.Tensor]
@@ -23,7 +26,7 @@ class NeedsAllRows(Exception):
 
 @dataclass(frozen=True)
 class Places:
-    """Where the rows of this replica are among those of all, for each tensor that has rows; scalar int32 tensors.
+    """Where the rows of this replica are among those of all, for each tensor that has rows; scalar int64 tensors.
 
     Attributes:
         starts: The place of the first one.
@@ -40,37 +43,60 @@ class WholeBatch:
 
     Attributes:
         values: The gathered structure.
-        start: Scalar int32 tensor, the place of this replica's first row.
-        total: Scalar int32 tensor, how many there are.
-        held: Scalar int32 tensor, how many rows the replica holds: its samples, or what it has in the place of none.
+        start: Scalar int64 tensor, the place of this replica's first row.
+        total: Scalar int64 tensor, how many there are.
+        held: Scalar int64 tensor, how many rows the replica holds: its samples, or what it has in the place of none.
+        is_gathered: Which leaves of `values` have rows; the others were left as they are.
     """
 
     values: Any
     start: tf.Tensor
     total: tf.Tensor
     held: tf.Tensor
+    is_gathered: tuple[bool, ...]
 
-    def own_rows(self, outputs: Any) -> Any:
-        """The rows of this replica in what was computed from `values`, a structure of tensors.
+    def own_rows(self, call: Callable[[Any], Any]) -> Any:
+        """The rows of this replica in what `call` computes from `values`, a structure of tensors.
 
-        A tensor has rows of the batch where its first dimension is unknown, or that of the batch; it may be a multiple
-        of it, as that of time steps folded into the batch. Anything else stays as it is, and masks are cut, too.
+        A tensor has rows where its first dimension follows from that of the batch; it may be a multiple of it, as that
+        of time steps folded into the batch. Anything else stays as it is, and masks are cut, too.
+
+        Args:
+            call: Computes a structure of tensors from one like `values`.
+
+        Raises:
+            UnsupportedError: Which outputs have rows cannot be told.
+            InvalidArgumentError: An output has rows, and not so many for each of the batch. Raised when it runs.
         """
-        return tf.nest.map_structure(self._own, outputs)
+        outputs = call(self.values)
+        leaves = tf.nest.flatten(outputs)
+        have_rows = of_call(call, self.values, self.is_gathered, leaves, tf.get_static_value(self.total))
+        own = [self._own(leaf) if has else leaf for leaf, has in zip(leaves, have_rows, strict=True)]
+        return tf.nest.pack_sequence_as(outputs, own)
 
     def _own(self, output: Any) -> Any:
-        fixed = tf.get_static_value(self.total)
-        if not has_rows(output) or output.shape[0] not in (None, fixed):
-            return output
-        rows = output.nrows(tf.int32) if isinstance(output, tf.RaggedTensor) else tf.shape(output)[0]
-        each = rows // self.total
+        each = self._rows_each(output)
         # A replica without a sample goes on with a row of another's, which counts nowhere.
         start = tf.minimum(self.start, self.total - self.held)
-        own = output[start * each : (start + self.held) * each]
+        own = batch_rows.cut(output, start * each, (start + self.held) * each)
         mask = backend.get_keras_mask(output)
         if mask is not None:
             backend.set_keras_mask(own, self._own(mask))
         return own
+
+    def _rows_each(self, output: Any) -> tf.Tensor:
+        """How many rows of `output` there are to one of the batch."""
+        rows = batch_rows.rows(output)
+        check = tf.debugging.assert_equal(
+            rows % self.total,
+            tf.zeros_like(rows),
+            "tfdist.gathered(...): a function or layer that is called with the rows of all replicas returned a tensor "
+            "whose first dimension is no multiple of them, so no replica knows which rows of it are its own. Expected "
+            "as many rows as the batch has, a multiple of them, or a size that does not depend on the batch. Reduce "
+            "the tensor inside of what is gathered, or give it one row for each sample.",
+        )
+        with tf.control_dependencies([] if check is None else [check]):
+            return rows // self.total
 
 
 def whole_batch_for_scalar(value: Any, dtype: Any) -> Any:
@@ -95,7 +121,8 @@ def whole_batch_for_scalar(value: Any, dtype: Any) -> Any:
             return rows * tf.cast(replica_count(), rows.dtype)
         return tf.math.divide_no_nan(rows, step.share(rows.dtype))
 
-    return _gathered(tf.nest.map_structure(lambda leaf: _wide(leaf, dtype), value), own_gradient)[0]
+    wide = tf.nest.map_structure(lambda leaf: _wide(leaf, dtype), value)
+    return _gathered(wide, own_gradient, [has_rows(leaf) for leaf in tf.nest.flatten(wide)])[0]
 
 
 def whole_batch_for_rows(value: Any) -> WholeBatch:
@@ -131,22 +158,22 @@ def whole_batch_for_rows(value: Any) -> WholeBatch:
             "tfdist.gathered(...) was called without a tensor that has rows. Expected tensors whose first dimension is "
             f"the samples. Received: {value!r}"
         )
-    values, places = _gathered(value, own_gradient, of_samples)
-    return WholeBatch(values, places.starts[0], places.totals[0], held=_rows(first))
+    is_gathered = [of_samples(leaf) for leaf in tf.nest.flatten(value)]
+    values, places = _gathered(value, own_gradient, is_gathered)
+    return WholeBatch(
+        values, places.starts[0], places.totals[0], held=batch_rows.rows(first), is_gathered=tuple(is_gathered)
+    )
 
 
-def _gathered(
-    value: Any, own_gradient: OwnGradient, of_samples: Callable[[Any], bool] = has_rows
-) -> tuple[Any, Places]:
+def _gathered(value: Any, own_gradient: OwnGradient, is_gathered: Sequence[bool]) -> tuple[Any, Places]:
     step = current_step()
     if step is not None and step.within_xla:
         raise NeedsAllRows
-    is_gathered = [of_samples(leaf) for leaf in tf.nest.flatten(value)]
     leaves = [
-        own_samples(leaf) if is_of_samples else leaf
+        batch_rows.without_stand_in(leaf) if is_of_samples else leaf
         for leaf, is_of_samples in zip(tf.nest.flatten(value), is_gathered, strict=True)
     ]
-    counts = [_rows(leaf) for leaf, is_of_samples in zip(leaves, is_gathered, strict=True) if is_of_samples]
+    counts = [batch_rows.rows(leaf) for leaf, is_of_samples in zip(leaves, is_gathered, strict=True) if is_of_samples]
     if not counts:
         return value, Places([], [])
     places = _places(counts)
@@ -169,7 +196,7 @@ def _of_all(leaf: Any, start: tf.Tensor, own_gradient: OwnGradient) -> Any:
     """One tensor with the rows of all replicas."""
     if not isinstance(leaf, tf.Tensor) or not leaf.dtype.is_floating:
         return all_rows(leaf)
-    count = tf.shape(leaf)[0]
+    count = batch_rows.rows(leaf)
 
     @tf.custom_gradient
     def gather(tensor: tf.Tensor) -> tuple[tf.Tensor, Backward]:
@@ -184,10 +211,6 @@ def _of_all(leaf: Any, start: tf.Tensor, own_gradient: OwnGradient) -> Any:
     if mask is not None:
         backend.set_keras_mask(rows, dense_rows(mask))
     return rows
-
-
-def _rows(tensor: Any) -> tf.Tensor:
-    return tensor.nrows(tf.int32) if isinstance(tensor, tf.RaggedTensor) else tf.shape(tensor)[0]
 
 
 def _wide(leaf: Any, dtype: Any) -> Any:

@@ -27,15 +27,22 @@ def call_with_all_rows(call: Function, args: tuple[Any, ...], kwargs: dict[str, 
         kwargs: Its arguments by name.
     """
     step = current_step()
-    batch = whole_batch_for_rows((args, kwargs))
-    args, kwargs = batch.values
-    if step is None:
+    calls: list[collected_losses.Losses] = []
+
+    def called(values: Any) -> Any:
+        args, kwargs = values
         with alone(), of_whole_batch():
-            return batch.own_rows(call(*args, **kwargs))
-    with alone(), of_whole_batch(), collected_losses.collecting() as losses:
-        outputs = call(*args, **kwargs)
-    for layer, terms in losses.items():
-        # As Keras adds them up; a scalar that is the same on every replica is a mean over all samples.
-        means = [collected_losses.marked_as_mean(ops.sum(term)) for term in terms]
-        step.added_losses.setdefault(layer, []).extend(means)
-    return batch.own_rows(outputs)
+            if step is None:
+                return call(*args, **kwargs)
+            with collected_losses.collecting() as losses:
+                calls.append(losses)
+                return call(*args, **kwargs)
+
+    outputs = whole_batch_for_rows((args, kwargs)).own_rows(called)
+    if step is not None:
+        # It may have been traced once more, after the call itself.
+        for layer, terms in calls[0].items():
+            # As Keras adds them up; a scalar that is the same on every replica is a mean over all samples.
+            means = [collected_losses.marked_as_mean(ops.sum(term)) for term in terms]
+            step.added_losses.setdefault(layer, []).extend(means)
+    return outputs

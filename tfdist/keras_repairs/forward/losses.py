@@ -79,7 +79,7 @@ def _of_global_batch(compute: Function, loss: Any, y_true: Any, y_pred: Any, sam
     if loss.reduction in (None, "none"):
         batch = whole_batch_for_rows((y_true, y_pred, sample_weight))
         with alone():
-            return batch.own_rows(compute(*batch.values))
+            return batch.own_rows(lambda whole: compute(*whole))
     rows = whole_batch_for_scalar((y_true, y_pred, sample_weight), dtype=loss.dtype)
     with alone():
         value = compute(*rows)

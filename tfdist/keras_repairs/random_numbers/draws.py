@@ -161,7 +161,7 @@ def shuffle(original: Function) -> Function:
                     "or shuffle the rows themselves."
                 )
             batch = whole_batch_for_rows(tf.experimental.numpy.moveaxis(x, along, 0))
-            own = batch.own_rows(original(batch.values, 0, seed))
+            own = batch.own_rows(lambda whole: original(whole, 0, seed))
             return tf.experimental.numpy.moveaxis(own, 0, along)
 
         return _drawn(_sizes_of(x)[along : along + 1], lambda _: original(x, axis, seed), rows)

@@ -1,0 +1,73 @@
+"""Which rows of what is computed on the rows of all replicas are a replica's own, in graphs and eagerly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfdist
+from tests.devices.mirrored import mirrored
+from tfdist.errors import UnsupportedError
+
+pytestmark = pytest.mark.usefixtures("repaired")
+
+PIECES = [[0.0, 1.0, 2.0], [3.0]]
+"""The rows of two replicas."""
+
+MODES = pytest.mark.parametrize("mode", [tf.function, lambda function: function], ids=["graph", "eager"])
+
+
+def on_replicas(function: Callable[[tf.Tensor], Any], mode: Callable[..., Any]) -> list[Any]:
+    """What each of the two replicas gets from a gathered function of its rows."""
+
+    def rows(context: Any) -> tf.Tensor:
+        return tf.constant(PIECES[context.replica_id_in_sync_group])[:, tf.newaxis] * [1.0, 10.0]
+
+    def called(own: tf.Tensor) -> Any:
+        # As in a step, where the size of the batch is not known before it runs.
+        return tfdist.gathered(function)(tf.compat.v1.placeholder_with_default(own, [None, 2]))
+
+    with mirrored(2).scope():
+        given = mirrored(2).experimental_distribute_values_from_function(rows)
+        result = mirrored(2).run(mode(called), (given,))
+        return [np.asarray(part).tolist() for part in mirrored(2).experimental_local_results(result)]
+
+
+@MODES
+def test_rows(mode: Callable[..., Any]) -> None:
+    assert on_replicas(lambda x: x[:, 0] - tf.reduce_min(x), mode) == PIECES
+
+
+@MODES
+def test_several_rows_to_each(mode: Callable[..., Any]) -> None:
+    assert on_replicas(lambda x: tf.reshape(x, [-1]), mode) == [[0, 0, 1, 10, 2, 20], [3, 30]]
+
+
+@MODES
+@pytest.mark.parametrize("size", [4, 8, 3])
+def test_a_size_of_its_own(mode: Callable[..., Any], size: int) -> None:
+    fixed = [6.0] * size
+    assert on_replicas(lambda x: tf.reduce_sum(x[:, 0]) * tf.ones([size]), mode) == [fixed, fixed]
+
+
+def test_no_multiple_of_the_rows() -> None:
+    with pytest.raises(tf.errors.InvalidArgumentError, match="first dimension is no multiple"):
+        on_replicas(lambda x: tf.boolean_mask(x, x[:, 0] > 0), tf.function)
+
+
+def _never_traced(x: tf.Tensor) -> tf.Tensor:
+    return tf.constant(x.numpy().reshape(-1))
+
+
+def test_what_cannot_be_told_is_refused() -> None:
+    with pytest.raises(UnsupportedError, match=r"shape \(8,\) for a batch of 4 rows"):
+        on_replicas(_never_traced, lambda function: function)
+
+
+def test_sparse_tensors_are_refused() -> None:
+    with pytest.raises(UnsupportedError, match="Sparse tensors cannot be gathered"):
+        mirrored(2).run(lambda: tfdist.gathered(lambda x, y: x)(tf.ones([2]), tf.sparse.eye(2)))
