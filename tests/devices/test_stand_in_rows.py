@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import tfdist
 from tests.devices.mirrored import mirrored
 from tests.devices.references import of_one_replica
 from tests.exactness.cases import outcome
@@ -150,6 +151,38 @@ def test_what_it_yields_is_left_out_by_selection(
         monkeypatch.setattr(owner, name, replacement)
         with pytest.raises(AssertionError):
             assert_same(expected, fitted_as_distributed(mirrored(3)))
+
+
+class NotingStep(keras.Sequential):
+    """Notes of each traced step whether it looks for samples."""
+
+    def __init__(self) -> None:
+        super().__init__([keras.layers.Dense(1)])
+        self.noted: set[bool] = set()
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        self.noted.add(not this_step().surely_has_samples)
+        return super().train_step(data)
+
+
+@pytest.mark.parametrize("samples", [64, 66, 67])
+@pytest.mark.parametrize("kind", ["arrays", "pipeline", "dataset", "full batches", "own batches"])
+def test_steps_look_for_samples_only_where_a_replica_may_have_none(kind: str, samples: int) -> None:
+    x = np.ones((samples, 3))
+    with mirrored(3).scope():
+        model = NotingStep()
+        model.compile("sgd", "mse")
+        if kind == "arrays":
+            model.fit(x, x[:, :1], batch_size=32, epochs=1, verbose=0)
+        elif kind == "pipeline":
+            model.fit(tfdist.data.arrays(x, x[:, :1], batch_size=32), epochs=1, verbose=0)
+        else:
+            batches = tf.data.Dataset.from_tensor_slices((x, x[:, :1])).batch(32, kind == "full batches")
+            strategy = tf.distribute.get_strategy()
+            is_own = kind == "own batches"
+            model.fit(strategy.experimental_distribute_dataset(batches) if is_own else batches, epochs=1, verbose=0)
+    may_have_none = {"arrays": samples == 66, "pipeline": samples == 66, "full batches": False}
+    assert model.noted == {may_have_none.get(kind, True)}
 
 
 KINDS = {

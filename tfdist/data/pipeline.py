@@ -150,7 +150,8 @@ def replica_batches(feed: SampleFeed, strategy: tf.distribute.Strategy, begin: P
         def share(data: Any, number: tf.Tensor) -> ReplicaBatch:
             step = number // each
             samples, first, counting = _place_of(steps, step, replica_ids[0] + number % each)
-            return ReplicaBatch(data, samples, first, _samples_in(steps, step), counting, largest)
+            counted = () if steps.every_replica_has_samples else counting
+            return ReplicaBatch(data, samples, first, _samples_in(steps, step), counted, largest)
 
         return tf.data.Dataset.zip(make(replica_ids, epochs_of_shares, stands_in=True), batches).map(share)
 

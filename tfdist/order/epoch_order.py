@@ -91,6 +91,12 @@ class EpochSteps:
         """The number of steps."""
         return num_steps(self.num_samples, self.batch_size)
 
+    @property
+    def every_replica_has_samples(self) -> bool:
+        """Whether every replica has a sample of each global batch."""
+        last = self.num_samples % self.batch_size or self.batch_size
+        return min(last, self.batch_size) >= self.num_replicas
+
     def largest_piece(self, replica_ids: Sequence[int]) -> int:
         """The number of samples in the largest batch that one of these replicas gets."""
         full = min(self.batch_size, self.num_samples)

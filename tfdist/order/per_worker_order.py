@@ -89,6 +89,11 @@ class WorkerShareSteps:
         """The number of steps, the same on every worker."""
         return num_steps(self.num_samples, self.batch_size)
 
+    @property
+    def every_replica_has_samples(self) -> bool:
+        """Whether every replica is known to have a sample of each global batch, which it is not here."""
+        return False
+
     def largest_piece(self, replica_ids: Sequence[int]) -> int:
         """An upper bound of the samples that one of these replicas gets in a step."""
         most = 0

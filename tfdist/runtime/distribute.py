@@ -28,7 +28,8 @@ class ReplicaBatch(NamedTuple):
         samples: Scalar int64 tensor, how many samples the piece has; may be 0.
         first: Scalar int64 tensor, the place of the piece's first row in the global batch.
         total: Scalar int64 tensor, the samples of the global batch.
-        counting: Scalar int64 tensor, how many replicas have a sample of it.
+        counting: Scalar int64 tensor, how many replicas have a sample of it; () where it is known of all batches of the
+            data that every replica has one, so that a step need not look.
         largest: Scalar int64 tensor, samples of which an even part is as large as any piece of the epoch so far.
     """
 
@@ -36,7 +37,7 @@ class ReplicaBatch(NamedTuple):
     samples: tf.Tensor
     first: tf.Tensor
     total: tf.Tensor
-    counting: tf.Tensor
+    counting: tf.Tensor | tuple[()]
     largest: tf.Tensor
 
 

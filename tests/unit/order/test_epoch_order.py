@@ -77,6 +77,8 @@ def test_global_batches_are_the_same_for_any_number_of_replicas(
         for w in range(workers)
     ]
     assert {len(pieces) for pieces in per_worker} == {len(steps) - begin}
+    all_pieces = steps.pieces(0, len(steps), range(workers * devices))
+    assert steps.every_replica_has_samples == bool((all_pieces[:, 0] < all_pieces[:, 1]).all())
     for step in range(begin, len(steps)):
         pieces = [piece for worker in per_worker for piece in worker[step - begin].tolist()]
         lengths = [stop - start for start, stop in pieces]

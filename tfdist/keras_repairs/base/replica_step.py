@@ -35,7 +35,8 @@ class ReplicaStep:
         sized_by_rows: The ids of operations whose results' sizes do not depend on the values of the data.
         total: Scalar int64 tensor, the samples of the global batch.
         users: Whether the step or its loss is the user's own code.
-        counting: Scalar int64 tensor, how many replicas have a sample; the others' gradients are left out.
+        counting: Scalar int64 tensor, how many replicas have a sample; the others' gradients are left out. None where
+            all are known to have one.
         capacity: Scalar int64 tensor, the most rows that a replica got of a batch so far, where it is known.
         compiles: Whether the model's forward and backward pass are compiled with XLA.
         within_xla: Whether the code being traced now is compiled with XLA.
@@ -51,7 +52,7 @@ class ReplicaStep:
         rows: tf.Tensor,
         first: tf.Tensor,
         total: tf.Tensor,
-        counting: tf.Tensor,
+        counting: tf.Tensor | None,
         static_rows: int | None = None,
         *,
         capacity: tf.Tensor | None = None,
@@ -81,7 +82,7 @@ class ReplicaStep:
     @property
     def surely_has_samples(self) -> bool:
         """Whether it is known while the step is traced that the replica has a sample: nothing need be left out."""
-        return bool(tf.get_static_value(self.samples))
+        return self.counting is None or bool(tf.get_static_value(self.samples))
 
     def of_samples(self, value: tf.Tensor) -> tf.Tensor:
         """`value`, or zeros where the replica has no sample: it reaches neither a sum nor, multiplied, a gradient."""
@@ -121,7 +122,8 @@ class ReplicaStep:
         if self.users:
             # There the gradients are weighted by shares, which add up to one.
             return x
-        return _with_gradient_of(x / tf.cast(self.counting, x.dtype), x)
+        counting = replica_count() if self.counting is None else self.counting
+        return _with_gradient_of(x / tf.cast(counting, x.dtype), x)
 
 
 def current_step() -> ReplicaStep | None:

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
+from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 
 from tfdist.errors import UnsupportedError
-from tfdist.keras_repairs.base.batch_rows import cut, rows
+from tfdist.keras_repairs.base.batch_rows import cut, rows, static_rows
 from tfdist.keras_repairs.base.warn_once import warn_once
 from tfdist.runtime.dataset_description import description_of
 from tfdist.runtime.distribute import ReplicaBatch, local_replicas, per_replica, piece_bounds
@@ -21,8 +22,14 @@ from tfdist.runtime.distribute import ReplicaBatch, local_replicas, per_replica,
 _Policy = tf.data.experimental.AutoShardPolicy
 
 
-def distribute(dataset: Any, strategy: tf.distribute.Strategy) -> Any:
-    """Cuts every global batch of `dataset` into the replicas' pieces; what is distributed already stays as it is."""
+def distribute(dataset: Any, strategy: tf.distribute.Strategy, smallest: int = 0) -> Any:
+    """Cuts every global batch of `dataset` into the replicas' pieces; what is distributed already stays as it is.
+
+    Args:
+        dataset: A `tf.data.Dataset` of global batches, or a distributed dataset.
+        strategy: A strategy of several replicas.
+        smallest: No batch has fewer samples.
+    """
     if isinstance(dataset, tf.distribute.DistributedDataset):
         make_replica_batches = description_of(dataset).replica_batches
         return dataset if make_replica_batches is None else make_replica_batches()
@@ -30,12 +37,22 @@ def distribute(dataset: Any, strategy: tf.distribute.Strategy) -> Any:
     replicas = strategy.num_replicas_in_sync
 
     def make(ids: Sequence[int]) -> tf.data.Dataset:
-        return _pieces(dataset, ids, replicas)
+        return _pieces(dataset, smallest, ids, replicas)
 
     return per_replica(make, strategy)
 
 
-def replica_batch_of(batch: Any, largest: tf.Tensor, index: Any, replicas: int) -> ReplicaBatch:
+def smallest_batch(adapter: Any) -> int:
+    """The samples that each batch of one of Keras's data adapters has at least, where that is known of arrays; else 0.
+
+    The shapes of a `tf.data.Dataset`'s batches say it themselves.
+    """
+    return (adapter.partial_batch_size or adapter.batch_size) if isinstance(adapter, ArrayDataAdapter) else 0
+
+
+def replica_batch_of(
+    batch: Any, largest: tf.Tensor, index: Any, replicas: int, *, smallest: int = 0
+) -> ReplicaBatch:
     """The piece of a global batch that belongs to replica `index`, and what a step must know of the whole.
 
     Args:
@@ -43,9 +60,12 @@ def replica_batch_of(batch: Any, largest: tf.Tensor, index: Any, replicas: int) 
         largest: As in `ReplicaBatch`.
         index: A replica's id, an int or a scalar int64 tensor.
         replicas: How many replicas there are.
+        smallest: No batch of the data has fewer samples.
     """
     total = rows(batch)
     first, end = piece_bounds(total, replicas, index)
+    if max(smallest, static_rows(batch) or 0) >= replicas:
+        return ReplicaBatch(cut(batch, first, end), end - first, first, total, (), largest)
     data = cut(batch, *_with_stand_in(first, end))
     # Cut as evenly as can be: of fewer samples than replicas, as many have one.
     return ReplicaBatch(data, end - first, first, total, tf.minimum(total, replicas), largest)
@@ -57,15 +77,18 @@ def _with_stand_in(first: tf.Tensor, end: tf.Tensor) -> tuple[tf.Tensor, tf.Tens
     return tf.where(is_empty, tf.zeros_like(first), first), tf.where(is_empty, tf.ones_like(end), end)
 
 
-def _pieces(dataset: tf.data.Dataset, ids: Sequence[int], replicas: int) -> tf.data.Dataset:
+def _pieces(dataset: tf.data.Dataset, smallest: int, ids: Sequence[int], replicas: int) -> tf.data.Dataset:
+    def piece(batch: Any, largest: tf.Tensor, index: Any) -> ReplicaBatch:
+        return replica_batch_of(batch, largest, index, replicas, smallest=smallest)
+
     def of_all(batch: Any, largest: tf.Tensor) -> tf.data.Dataset:
         return tf.data.Dataset.range(ids[0], ids[-1] + 1).map(
-            lambda index: replica_batch_of(batch, largest, index, replicas)
+            lambda index: piece(batch, largest, index)
         )
 
     sized = dataset.scan(tf.constant(0, tf.int64), _with_largest)
     if len(ids) == 1:
-        return sized.map(lambda batch, largest: replica_batch_of(batch, largest, ids[0], replicas)).prefetch(2)
+        return sized.map(lambda batch, largest: piece(batch, largest, ids[0])).prefetch(2)
     cut = sized.flat_map(of_all)
     steps = int(dataset.cardinality())
     if steps != tf.data.UNKNOWN_CARDINALITY:

@@ -11,7 +11,7 @@ import tensorflow as tf
 from keras.src.trainers.epoch_iterator import EpochIterator
 
 from tfdist.keras_repairs.base.attached_value import AttachedValue
-from tfdist.keras_repairs.inputs.data_adapters import distribute
+from tfdist.keras_repairs.inputs.data_adapters import distribute, smallest_batch
 from tfdist.keras_repairs.inputs.full_read_warnings import warn_of_whole_reading
 from tfdist.keras_repairs.inputs.same_data_check import check_same_data
 from tfdist.runtime.dataset_description import PartialEpoch, description_of, take_partial_epoch
@@ -51,7 +51,7 @@ def epoch_iterator_init(original: Function) -> Function:
         check_same_data(self.data_adapter, distribute_strategy)
         _SOURCE.set(self, _EpochSource(self.data_adapter.get_tf_dataset()))
         warn_of_whole_reading(self.data_adapter, whole_batches(self), distribute_strategy)
-        self._distributed_dataset = distribute(whole_batches(self), distribute_strategy)
+        self._distributed_dataset = _distributed(self, whole_batches(self))
 
     return repaired
 
@@ -78,7 +78,7 @@ def epoch_iterator_source(original: Function) -> Function:
         source = _source_of(self)
         rest, source.current = source.current, None
         done = 0 if rest is None else rest.done
-        dataset = original(self) if rest is None else _cut(rest.batches(), self._distribute_strategy)
+        dataset = original(self) if rest is None else _distributed(self, rest.batches())
         steps = _steps(self.data_adapter, dataset, done)
         # Of several steps in one execution Keras already looks for the end before each.
         overruns = steps is None and self.steps_per_execution == 1
@@ -114,9 +114,12 @@ def _source_of(iterator: Any) -> _EpochSource:
     return source
 
 
-def _cut(batches: Any, strategy: tf.distribute.Strategy) -> Any:
-    """Global batches, cut for the replicas."""
-    return batches if strategy.num_replicas_in_sync == 1 else distribute(batches, strategy)
+def _distributed(iterator: Any, batches: Any) -> Any:
+    """Global batches of the data of a `TFEpochIterator`, cut for the replicas."""
+    strategy = iterator._distribute_strategy
+    if strategy.num_replicas_in_sync == 1:
+        return batches
+    return distribute(batches, strategy, smallest_batch(iterator.data_adapter))
 
 
 @dataclass(frozen=True)

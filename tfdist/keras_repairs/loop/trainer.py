@@ -168,7 +168,8 @@ def _replica_batch_of(whole: Any, replicas: int) -> ReplicaBatch:
 def _step_of(batch: Any, data: Any, replicas: int, **options: bool) -> ReplicaStep:
     """The step of a replica that works on `data`, which are those of `batch` or stand in for them."""
     if isinstance(batch, ReplicaBatch):
-        samples, first, total, counting = batch.samples, batch.first, batch.total, batch.counting
+        samples, first, total = batch.samples, batch.first, batch.total
+        counting = None if isinstance(batch.counting, tuple) else batch.counting
         capacity = -(-batch.largest // replicas)
     else:
         samples, capacity = rows(batch), None
