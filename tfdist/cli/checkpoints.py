@@ -23,14 +23,7 @@ _STEP = click.option(
 
 
 def _run(command: Callable[..., Any]) -> Callable[..., Any]:
-    fit = click.option(
-        "--fit",
-        type=click.IntRange(min=1),
-        default=1,
-        show_default=True,
-        metavar="N",
-        help="Of a script that calls fit several times, the N-th that keeps checkpoints.",
-    )
+    fit = shared.count("--fit", "Of a script that calls fit several times, the N-th that keeps checkpoints.", default=1)
     return click.argument("run_dir", metavar="RUN_DIR", type=click.Path())(fit(command))
 
 

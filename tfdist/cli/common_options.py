@@ -65,6 +65,12 @@ def seconds(name: str, default: float, text: str) -> Decorator:
     return click.option(name, type=SecondsParam(), default=default, show_default=True, metavar="S", help=text)
 
 
+def count(name: str, text: str, default: int | None = None) -> Decorator:
+    """An option that counts something, from 1."""
+    shown = default is not None
+    return click.option(name, type=click.IntRange(min=1), default=default, show_default=shown, metavar="N", help=text)
+
+
 def choice(name: str, values: Sequence[str], default: str, text: str) -> Decorator:
     """An option with a few values."""
     return click.option(name, type=click.Choice(values), default=default, show_default=True, help=text)

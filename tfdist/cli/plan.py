@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.argument("path", metavar="CONFIG", type=click.Path())
 @shared.overrides
 @click.option("--workers", metavar="LIST", help="Plan for this cluster: host1:20000,host2:20000.")
-@click.option("--nproc", type=click.IntRange(min=1), metavar="N", help="Plan for N workers on one machine.")
+@shared.count("--nproc", "Plan for N workers on one machine.")
 @click.option(
     "--replicas",
     type=click.IntRange(min=1),

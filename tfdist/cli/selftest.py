@@ -16,15 +16,8 @@ from tfdist.cli.verb import Verb
 
 @click.command(cls=Verb)
 @shared.devices
-@click.option(
-    "--logical-devices",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Split each GPU, or the CPU; 2 where there is one device, else no split.",
-)
-@click.option(
-    "--nproc", type=click.IntRange(min=1), metavar="N", help="Workers; one on each GPU, on the CPU 2, unless given."
-)
+@shared.count("--logical-devices", "Split each GPU, or the CPU; 2 where there is one device, else no split.")
+@shared.count("--nproc", "Workers; one on each GPU, on the CPU 2, unless given.")
 @click.option("--only", multiple=True, metavar="ROW", help="Run this row alone; repeatable.")
 @click.option(
     "-o", "--output", metavar="DIR", help="Where the reports go: a new directory, by default selftest-HOST-DATE."

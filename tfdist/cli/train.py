@@ -17,14 +17,9 @@ if TYPE_CHECKING:
 @shared.target("Train")
 @click.option("--workers", metavar="LIST", help="The whole cluster, the same on every host: host1:20000,host2:20000.")
 @click.option("--index", type=click.IntRange(min=0), metavar="I", help="Start entry I of the cluster only.")
-@click.option("--nproc", type=click.IntRange(min=1), metavar="N", help="Start N workers here, on free ports.")
+@shared.count("--nproc", "Start N workers here, on free ports.")
 @shared.devices
-@click.option(
-    "--logical-devices",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Split each GPU, or the CPU when there is none, into N logical devices.",
-)
+@shared.count("--logical-devices", "Split each GPU, or the CPU when there is none, into N logical devices.")
 @shared.memory_limit
 @click.option(
     "--batch-norm",

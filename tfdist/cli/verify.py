@@ -31,30 +31,17 @@ class ToleranceParam(click.ParamType):
 
 @click.command(cls=shared.TargetVerb, options_metavar="[OPTIONS]")
 @shared.target("Verify")
-@click.option(
+@shared.count(
     "--replicas",
-    type=click.IntRange(min=1),
+    "Replicas in one process, on logical devices where there are not enough GPUs; 1 for none.",
     default=2,
-    show_default=True,
-    metavar="N",
-    help="Replicas in one process, on logical devices where there are not enough GPUs; 1 for none.",
 )
-@click.option(
-    "--nproc",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Compare with N worker processes too; with --kill, the workers of each run, and 2 unless given.",
+@shared.count(
+    "--nproc", "Compare with N worker processes too; with --kill, the workers of each run, and 2 unless given."
 )
-@click.option(
-    "--steps",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Training steps; 5 unless given, and with --kill all of the training.",
-)
+@shared.count("--steps", "Training steps; 5 unless given, and with --kill all of the training.")
 @click.option("--kill", is_flag=True, help="Kill workers at some steps, and compare with an untouched run.")
-@click.option(
-    "--kills", type=click.IntRange(min=1), default=3, show_default=True, metavar="N", help="How often, with --kill."
-)
+@shared.count("--kills", "How often, with --kill.", default=3)
 @click.option(
     "--tolerance",
     type=ToleranceParam(),

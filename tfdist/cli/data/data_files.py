@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from tfdist.cli import common_options as shared
 from tfdist.cli.main import INTERRUPTED
 
 SUFFIXES: Mapping[str, str] = MappingProxyType({".npz": "npz", ".csv": "csv", ".txt": "text", ".tsv": "text"})
@@ -30,9 +31,7 @@ class NamesParam(click.ParamType):
         return names
 
 
-processes_option = click.option(
-    "--processes", type=click.IntRange(min=1), metavar="N", help="Processes at once; default: one a core."
-)
+processes_option = shared.count("--processes", "Processes at once; default: one a core.")
 
 
 format_option = click.option(
