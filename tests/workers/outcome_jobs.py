@@ -1,0 +1,39 @@
+"""Runs a module of outcomes on a number of workers, and reads what each of them wrote."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.workers.cli_process import tfdist
+
+
+class OutcomeJobs:
+    """Runs all outcomes of a module, `tests.exactness` or one like it, once for each number of workers and of samples.
+
+    Args:
+        folder: For what the jobs write.
+        module: Called with OUT, SAMPLES and names.
+        names: Of the outcomes.
+        bound: Seconds that a job may take.
+
+    Attributes:
+        outcomes: Called with the workers and the samples: what each worker wrote, by the names, as far as it came.
+    """
+
+    def __init__(self, folder: Path, module: str, names: Sequence[str], bound: float) -> None:
+        self._folder, self._module, self._names, self._bound = folder, module, names, bound
+        self.outcomes = functools.cache(self._outcomes)
+
+    def _outcomes(self, workers: int, samples: int) -> list[dict[str, Any]]:
+        out = self._folder / f"outcome-{workers}-{samples}"
+        options = [] if workers == 1 else ["--nproc", workers]
+        done = tfdist("train", *options, "--run-dir", self._folder / f"run-{workers}-{samples}", "-m", self._module,
+                      out, samples, *self._names, timeout=self._bound)  # fmt: skip
+        if done.returncode != 0:
+            print(done.stderr)
+        files = [Path(f"{out}.{index}") for index in range(workers)]
+        return [dict(map(json.loads, file.read_text().splitlines())) if file.exists() else {} for file in files]
