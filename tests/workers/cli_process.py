@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -17,15 +17,7 @@ _PUBLIC = "warning: this machine has a public address"
 @contextlib.contextmanager
 def begun(*arguments: object, environ: Mapping[str, str] | None = None) -> Iterator[subprocess.Popen[str]]:
     """`tfdist ARGUMENTS` as it runs; it is ended at the end."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tfdist", *map(str, arguments)],
-        cwd=ROOT,
-        env={**os.environ, **(environ or {})},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        start_new_session=True,
-    )
+    process = _started(_command(arguments), ROOT, environ, subprocess.DEVNULL)
     try:
         yield process
     finally:
@@ -41,16 +33,8 @@ def tfdist(
 
     What it says of this machine's addresses is left out.
     """
-    command = [sys.executable, "-m", "tfdist", *map(str, arguments)]
-    process = subprocess.Popen(
-        command,
-        cwd=cwd,
-        env={**os.environ, **(environ or {})},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    command = _command(arguments)
+    process = _started(command, cwd, environ, subprocess.PIPE)
     try:
         out, err = process.communicate(timeout=timeout)
     except BaseException:
@@ -60,3 +44,22 @@ def tfdist(
         raise
     err = "".join(line for line in err.splitlines(keepends=True) if not line.startswith(_PUBLIC))
     return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+
+def _command(arguments: Sequence[object]) -> list[str]:
+    return [sys.executable, "-m", "tfdist", *map(str, arguments)]
+
+
+def _started(
+    command: Sequence[str], cwd: Path, environ: Mapping[str, str] | None, output: int
+) -> subprocess.Popen[str]:
+    """A process in a session of its own, which a signal to its group ends whole; `output` is for both its streams."""
+    return subprocess.Popen(
+        command,
+        cwd=cwd,
+        env={**os.environ, **(environ or {})},
+        stdout=output,
+        stderr=output,
+        text=True,
+        start_new_session=True,
+    )

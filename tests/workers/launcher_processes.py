@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.processes import processes_with
 from tests.waiting import until
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -90,12 +91,7 @@ class Launchers:
 
 def marked(mark: str) -> list[int]:
     """Processes that a launcher started, and their children."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if f"TFDIST_TEST_MARK={mark}".encode() in (process / "environ").read_bytes().split(b"\0"):
-                found.append(int(process.name))
-    return found
+    return processes_with(f"TFDIST_TEST_MARK={mark}")
 
 
 def left_behind(mark: str) -> list[int]:

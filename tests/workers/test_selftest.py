@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
@@ -14,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.processes import processes_with
 from tests.waiting import until
 from tests.workers.cli_process import ROOT, tfdist
 from tfdist.selftest.reports.selftest_report import SelftestReport
@@ -74,21 +74,11 @@ def test_a_row_that_differs_is_named_and_one_that_dies_stops_no_other(
     assert not any(tmp_path.iterdir())
 
 
-def processes_of(temporary: Path) -> list[str]:
-    """The processes that have this folder for their temporary files, as every child of a selftest inherits."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        # Processes of others cannot be read, and some are gone meanwhile.
-        with contextlib.suppress(OSError):
-            if f"TMPDIR={temporary}".encode() in (process / "environ").read_bytes().split(b"\0"):
-                found.append((process / "cmdline").read_text())
-    return found
-
-
 @pytest.mark.bound(160)
 def test_ctrl_c_ends_everything_and_leaves_nothing(tmp_path: Path) -> None:
     temporary = tmp_path / "temporary"
     temporary.mkdir()
+    mark = f"TMPDIR={temporary}"
     command = [sys.executable, "-m", "tfdist", "selftest", "--only", "dense", "-o", str(tmp_path / "report")]
     process = subprocess.Popen(
         command,
@@ -102,7 +92,7 @@ def test_ctrl_c_ends_everything_and_leaves_nothing(tmp_path: Path) -> None:
     try:
         # A worker of the first job is at work.
         until(lambda: any(temporary.glob("*/*/run/state/worker-0.json")), 90, "no worker came to work")
-        assert len(processes_of(temporary)) > 1
+        assert len(processes_with(mark)) > 1
         os.kill(process.pid, signal.SIGINT)
         _, said = process.communicate(timeout=40)
     finally:
@@ -113,4 +103,4 @@ def test_ctrl_c_ends_everything_and_leaves_nothing(tmp_path: Path) -> None:
     assert "stopped: nothing was written, all runs have ended" in said
     assert not any(temporary.iterdir())
     assert not (tmp_path / "report").exists()
-    assert processes_of(temporary) == []
+    assert processes_with(mark) == []

@@ -10,22 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.unit.data.random_access.line_files import lines_of, write
 from tfdist.data.random_access import numbered_records
 from tfdist.data.random_access.numbered_records import Records
-from tfdist.data.random_access.record_reader import RecordReader
 from tfdist.errors import DataError
 
 Write = Callable[[str, Iterable[bytes]], Path]
-
-
-def write(folder: Path, **lines: str) -> tuple[Path, ...]:
-    for name, content in lines.items():
-        (folder / name).write_text(content)
-    return tuple(folder / name for name in lines)
-
-
-def lines_of(found: Records, samples: Iterable[int]) -> list[bytes]:
-    return [line.strip() for line in RecordReader(found).read(np.array(list(samples), np.int64)).cut()]
 
 
 def test_records_are_numbered_through_files_and_empty_ones_are_skipped(tmp_path: Path) -> None:

@@ -1,27 +1,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.unit.data.random_access.line_files import lines_of, write
 from tfdist.data.random_access import record_reader
 from tfdist.data.random_access.linux_aio import AioReader
 from tfdist.data.random_access.numbered_records import Records
 from tfdist.data.random_access.record_reader import RecordReader
 from tfdist.errors import DataError
-
-
-def write(folder: Path, **lines: str) -> tuple[Path, ...]:
-    for name, content in lines.items():
-        (folder / name).write_text(content)
-    return tuple(folder / name for name in lines)
-
-
-def lines_of(found: Records, samples: Iterable[int]) -> list[bytes]:
-    return [line.strip() for line in RecordReader(found).read(np.array(list(samples), np.int64)).cut()]
 
 
 def test_records_one_after_another_are_read_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import json
+import socket
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -80,6 +81,17 @@ class Launchers:
     def hello(self, *local: int) -> bytes:
         """What the launcher of these workers would say."""
         return json.dumps(Hello.own(self.cluster, local).to_message(link=True)).encode() + b"\n"
+
+    def call(self, index: int) -> socket.socket:
+        """A connection to the launcher of a worker, as soon as it listens."""
+        address = self.cluster.workers[index]
+
+        def connected() -> socket.socket | None:
+            with contextlib.suppress(ConnectionRefusedError):
+                return socket.create_connection((address.host, address.port), timeout=10)
+            return None
+
+        return until(connected)
 
     def form(self, *locals_: Sequence[int], token: str | None = None) -> list[FormedCluster]:
         formed = [future.result(20) for future in [self.start(*local, token=token) for local in locals_]]

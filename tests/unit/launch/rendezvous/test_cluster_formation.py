@@ -249,12 +249,7 @@ def test_a_launcher_that_gives_up_never_makes_the_job_look_successful(
 ) -> None:
     launchers = make(2)
     leader = launchers.start(0)
-    address = launchers.cluster.workers[0]
-    caller = None
-    while caller is None:
-        with contextlib.suppress(ConnectionRefusedError):
-            caller = socket.create_connection((address.host, address.port), timeout=10)
-    with caller:
+    with launchers.call(0) as caller:
         abort = {"abort": {"code": code, "text": "It is over.", "host": "h"}}
         caller.sendall(launchers.hello(1) + json.dumps(abort).encode() + b"\n")
         with pytest.raises(FormingError, match="It is over") as raised:

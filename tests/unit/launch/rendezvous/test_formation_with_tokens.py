@@ -82,12 +82,7 @@ def test_a_launcher_that_gives_up_tells_the_others_with_a_token_too(launchers: L
 def test_a_caller_without_the_token_that_cannot_be_reached_is_named_when_the_time_is_up(launchers: Launchers) -> None:
     """As behind a firewall: it calls here, and does not answer itself."""
     leader = launchers.start(0, token=SECRET, timeout=1000)
-    address = launchers.cluster.workers[0]
-    caller = None
-    while caller is None:
-        with contextlib.suppress(ConnectionRefusedError):
-            caller = socket.create_connection((address.host, address.port), timeout=10)
-    with caller:
+    with launchers.call(0) as caller:
         caller.sendall(launchers.hello(1))
         assert b"nonce" in caller.recv(1000)
     launchers.ahead += 1000

@@ -5,22 +5,11 @@ from contextlib import AbstractContextManager
 
 import pytest
 
+from tests.unit.training.supervision.clock import Clock
 from tfdist.rundir import State
 from tfdist.rundir.ledger_lines import TimeKind
 from tfdist.training.supervision.activity import Limits
 from tfdist.training.supervision.activity_tracker import ActivityTracker
-
-
-class Clock:
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.training.supervision.clock import Clock
 from tfdist.launch.environment import Assignment
 from tfdist.rundir import create_run_dir, ledger_lines
 from tfdist.rundir.ledger_lines import LedgerInterval, TimeKind
@@ -14,20 +15,6 @@ from tfdist.training.supervision.activity import Limits
 from tfdist.training.supervision.activity_tracker import ActivityTracker
 from tfdist.training.supervision.launcher_link import link_of
 from tfdist.training.supervision.ledger_writer import LedgerWriter
-
-
-class Clock:
-    """A clock that moves when it is told to."""
-
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
 
 
 @pytest.fixture

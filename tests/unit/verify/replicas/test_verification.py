@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -47,12 +46,6 @@ class Jobs:
     @property
     def names(self) -> list[str]:
         return [Path(str(job.run_dir)).name for job in self.started]
-
-
-@pytest.fixture(autouse=True)
-def _temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
-    (tmp_path / "temporary").mkdir()
 
 
 @pytest.fixture

@@ -1,0 +1,10 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.training.supervision.clock import Clock
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
