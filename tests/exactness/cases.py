@@ -16,6 +16,7 @@ from tests.exactness import (
     random_cases,
     small_batch_cases,
     step_cases,
+    trial_cases,
 )
 from tests.exactness.table import CASES, Case, outcome
 
@@ -26,6 +27,7 @@ SECTIONS = {
     "Data": data_cases,
     "Losses": loss_cases,
     "Losses and layers over the batch": coupling_cases,
+    "What trials find out": trial_cases,
     "Metrics": metric_cases,
     "Optimizers and gradients": optimizer_cases,
     "Steps": step_cases,

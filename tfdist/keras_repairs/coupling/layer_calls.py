@@ -18,13 +18,14 @@ from tfdist.keras_repairs.coupling.declaring import summed
 from tfdist.keras_repairs.coupling.trials.layer_trial import LayerVerdict, try_out
 from tfdist.keras_repairs.coupling.trials.part_comparison import Kind
 from tfdist.keras_repairs.coupling.trials.recorded_layers import current_recording, is_exact_by_itself
+from tfdist.keras_repairs.coupling.trials.ways_of_calling import way_of_calling
 from tfdist.keras_repairs.coupling.whole_layers import call_with_all_rows
 from tfdist.runtime.strategy_settings import settings_of
 
 Function = Callable[..., Any]
 
-_VERDICTS: AttachedValue[dict[bool, LayerVerdict]] = AttachedValue("layer_verdicts")
-"""What trials of a layer have shown, by whether it trains."""
+_VERDICTS: AttachedValue[dict[str, LayerVerdict]] = AttachedValue("layer_verdicts")
+"""What trials of a layer have shown, by the way in which it was called."""
 
 _OF_KERAS = (keras.layers.MixUp, keras.layers.CutMix, keras.layers.RandomElasticTransform)
 """Keras's layers that mix the samples of a batch while they train.
@@ -35,20 +36,21 @@ it in the place of all that it would transform.
 
 
 def call(original: Function) -> Function:
-    """Repairs `Layer.__call__`: the user's layers are tried out at their first call, and those of a batch gathered."""
+    """Repairs `Layer.__call__`: the user's layers are tried out, once for each way of calling them, and gathered."""
 
     def repaired(self: Any, *args: Any, **kwargs: Any) -> Any:
         recording, step = current_recording(), current_step()
         if recording is not None and recording.layer is not self and self.built:
-            if is_exact_by_itself(self) or _gathers(self, original, args, kwargs):
+            if is_exact_by_itself(self) or _verdict(self, original, args, kwargs).reason:
                 return recording.call(self, original, args, kwargs)
             return original(self, *args, **kwargs)
         if recording is not None or step is None or not self.built or not _may_couple(self):
             return original(self, *args, **kwargs)
-        if _gathers(self, original, args, kwargs):
+        verdict = _verdict(self, original, args, kwargs)
+        if verdict.reason:
             return call_with_all_rows(functools.partial(original, self), args, kwargs)
         outputs = original(self, *args, **kwargs)
-        _mark_losses(self, (_VERDICTS.get(self) or {}).get(_trains(kwargs), LayerVerdict()).losses)
+        _mark_losses(self, verdict.losses)
         return outputs
 
     return repaired
@@ -65,37 +67,38 @@ def _may_couple(layer: Any) -> bool:
     return isinstance(layer, keras.layers.Lambda) or 0 in keras.tree.flatten(getattr(layer, "axis", None))
 
 
-def _gathers(layer: Any, original: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def _verdict(layer: Any, original: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> LayerVerdict:
+    """What is known of a layer that is called in this way, or found out now."""
     if not _may_couple(layer):
-        return False
+        return LayerVerdict()
     if not settings_of(tf.distribute.get_strategy()).gather:
         warn_once(
             "gather: off. Layers see the samples of their replica alone; what such a layer takes by the others of the "
             "batch is not that of one replica."
         )
-        return False
+        return LayerVerdict()
     if isinstance(layer, _OF_KERAS):
         # Two of them shuffle while they do not train, too, and throw it away.
-        return True
-    verdict = _verdict(layer, original, args, kwargs)
+        return LayerVerdict("it mixes the samples of a batch")
+    verdict = _verdict_of_trial(layer, original, args, kwargs)
     if verdict.reason:
         say_once(
             f"the layer {layer.name!r} ({type(layer).__qualname__}) is called with the samples of all replicas, "
             f"gathered in each step: {verdict.reason}. Say so with tfdist.gathered(layer), or around the part of its "
             "call that needs them with tfdist.gathered(function)(tensors)."
         )
-    return bool(verdict.reason)
+    return verdict
 
 
-def _verdict(layer: Any, original: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> LayerVerdict:
+def _verdict_of_trial(layer: Any, original: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> LayerVerdict:
     verdicts = _VERDICTS.get(layer)
     if verdicts is None:
         verdicts = {}
         _VERDICTS.set(layer, verdicts)
-    trains = _trains(kwargs)
-    if trains not in verdicts:
-        verdicts[trains] = try_out(layer, functools.partial(original, layer), args, kwargs)
-    return verdicts[trains]
+    way = way_of_calling(layer, args, kwargs, trains=_trains(kwargs))
+    if way not in verdicts:
+        verdicts[way] = try_out(layer, functools.partial(original, layer), args, kwargs)
+    return verdicts[way]
 
 
 def _trains(kwargs: dict[str, Any]) -> bool:

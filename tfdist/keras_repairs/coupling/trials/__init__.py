@@ -3,5 +3,5 @@
 - `trial_scope`: where code is tried out, and leaves no trace
 - `part_comparison`: what a whole batch gives, compared with what its parts give
 - `made_up_labels`, `loss_trial`: losses
-- `made_up_inputs`, `recorded_layers`, `layer_trial`: layers, and those within them
+- `ways_of_calling`, `made_up_inputs`, `recorded_layers`, `layer_trial`: layers, and those within them
 """

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from tfdist.keras_repairs.base.replica_step import current_step
 from tfdist.keras_repairs.coupling.trials.part_comparison import FREE_SIZE, ROWS
+from tfdist.keras_repairs.coupling.trials.trial_scope import rows_on_trial
 
 
 @dataclass(frozen=True)
@@ -89,5 +90,5 @@ def is_of_samples(leaf: Any) -> bool:
     if leaf.shape.rank in (None, 0):
         return False
     step = current_step()
-    rows = ROWS if step is None else step.static_rows
+    rows = rows_on_trial() if step is None else step.static_rows
     return leaf.shape[0] is None or leaf.shape[0] == rows

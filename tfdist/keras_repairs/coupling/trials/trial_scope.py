@@ -19,17 +19,22 @@ from tfdist.runtime import random_state
 
 Result = TypeVar("Result")
 
-_share: contextvars.ContextVar[float] = contextvars.ContextVar("tfdist_share_on_trial", default=1.0)
+_rows: contextvars.ContextVar[int] = contextvars.ContextVar("tfdist_rows_on_trial", default=ROWS)
 
 
 def on_part(part: slice) -> contextlib.AbstractContextManager[None]:
     """The code inside is tried out on these rows of the whole batch, as on a replica that has them."""
-    return setting(_share, len(range(ROWS)[part]) / ROWS)
+    return setting(_rows, len(range(ROWS)[part]))
+
+
+def rows_on_trial() -> int:
+    """How many rows the code that is tried out has: those of the whole batch, or of a part."""
+    return _rows.get()
 
 
 def share_on_trial() -> float:
     """Which part of the whole batch the code that is tried out has; 1 outside of trials."""
-    return _share.get()
+    return _rows.get() / ROWS
 
 
 def in_trial(function: Callable[[], Result]) -> Result:

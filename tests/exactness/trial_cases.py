@@ -1,0 +1,26 @@
+"""What trials of losses, layers and metrics have to find out, beside what couples the samples of every batch alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+
+from tests.exactness.table import ONLY_TRAINED, case, fitted, numbers
+
+layers, ops = keras.layers, keras.ops
+
+
+class Centering(layers.Layer):
+    """Subtracts a mean: of each sample, or of the batch, as it is told to where it is called."""
+
+    def call(self, inputs: Any, of_batch: bool = False) -> Any:
+        return inputs - ops.mean(inputs, axis=0 if of_batch else -1, keepdims=True)
+
+
+@case("a layer that an argument lets couple the batch, in the second of its calls")
+def layer_called_in_two_ways(samples: int) -> dict[str, Any]:
+    inputs, centering = keras.Input((6,)), Centering()
+    hidden = layers.Dense(8, activation="tanh")(centering(inputs))
+    outputs = layers.Dense(3, activation="softmax")(centering(hidden, of_batch=True))
+    return fitted(keras.Model(inputs, outputs), *numbers(samples)) | ONLY_TRAINED
