@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import keras
+import numpy as np
 
 from tests.exactness.table import ONLY_TRAINED, case, fitted, numbers
 
@@ -16,6 +17,18 @@ class Centering(layers.Layer):
 
     def call(self, inputs: Any, of_batch: bool = False) -> Any:
         return inputs - ops.mean(inputs, axis=0 if of_batch else -1, keepdims=True)
+
+
+@case("a metric function that takes the mean of the labels that are not -1")
+def metric_of_valid_labels(samples: int) -> dict[str, Any]:
+    def valid_error(y_true: Any, y_pred: Any) -> Any:
+        valid = ops.cast(y_true != -1, y_pred.dtype)
+        return ops.sum(ops.abs(y_true - y_pred) * valid) / ops.maximum(ops.sum(valid), 1)
+
+    x, _ = numbers(samples)
+    y = np.where(np.arange(samples)[:, None] % 5 < [2, 1, 4], -1.0, x[:, :3] ** 2)
+    model = keras.Sequential([keras.Input((6,)), layers.Dense(3)])
+    return fitted(model, x, y, {"loss": "mse", "metrics": [valid_error]}) | {"predict": False}
 
 
 @case("a layer that an argument lets couple the batch, in the second of its calls")

@@ -153,7 +153,7 @@ class _Trial:
             try:
                 self._look_at_draw(draw)
             except Exception as error:  # The user's code, on values that it may not be made for.
-                failed = error
+                failed = failed if draw.is_odd else error
             if not self.possible:
                 break
         return failed

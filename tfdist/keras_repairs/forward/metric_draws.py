@@ -1,7 +1,8 @@
 """Made-up labels, predictions and weights of a few samples, on which a metric is tried out.
 
 Several kinds of each, as a metric may see nothing in one: labels as classes or one-hot, with some that are the most
-probable class and some that are not; predictions as probabilities, logits and positive numbers.
+probable class and some that are not; predictions as probabilities, logits and positive numbers. And labels that many
+projects leave out, as a mean over the others is none over the samples.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 import tensorflow as tf
 from keras.src import backend
 
+from tfdist.keras_repairs.coupling.trials.made_up_labels import IGNORED, holds
 from tfdist.keras_repairs.coupling.trials.part_comparison import FREE_SIZE
 from tfdist.keras_repairs.forward.metric_arguments import Kind, kinds_of
 
@@ -47,11 +49,13 @@ class Draw:
         whole: The arguments of one update.
         parts: Those of the first and of the second part.
         sizes: Samples of the two parts.
+        is_odd: Whether there are labels among them that a metric need not take.
     """
 
     whole: inspect.BoundArguments
     parts: tuple[inspect.BoundArguments, inspect.BoundArguments]
     sizes: tuple[int, int]
+    is_odd: bool = False
 
 
 @dataclass(frozen=True)
@@ -117,7 +121,7 @@ class Drawer:
         return max((_ROUNDING.get(rows.dtype, 0.0) for rows in self._rows.values()), default=0.0)
 
     def draws(self, *, weighted: bool) -> Iterator[Draw]:
-        """Every kind of draw, with every seed.
+        """Every kind of draw, with every seed; without weights also with labels that metrics leave out.
 
         Args:
             weighted: Whether with weights for the samples.
@@ -127,9 +131,20 @@ class Drawer:
         for seed in range(_SEEDS if numbers < _MANY else 1):
             for kind, (name, style) in enumerate(self._styles()):
                 arrays = self._arrays(np.random.default_rng([seed, kind]), sum(sizes), name, style, weighted=weighted)
-                first, second = slice(0, sizes[0]), slice(sizes[0], None)
-                parts = (self._cut(arrays, first), self._cut(arrays, second))
-                yield Draw(self._cut(arrays, slice(None)), parts, sizes)
+                yield self._draw(arrays, sizes)
+        if weighted:
+            return
+        labels, rows = next(iter(self._rows.items()))
+        for label in IGNORED:
+            if holds(np.dtype(rows.dtype.as_numpy_dtype), label):
+                arrays = self._arrays(np.random.default_rng(0), sum(sizes), *self._styles()[0], weighted=False)
+                # In one of the parts, for the other labels to be another share of it.
+                arrays.values[labels][0] = label
+                yield self._draw(arrays, sizes, is_odd=True)
+
+    def _draw(self, arrays: _Arrays, sizes: tuple[int, int], *, is_odd: bool = False) -> Draw:
+        parts = (self._cut(arrays, slice(0, sizes[0])), self._cut(arrays, slice(sizes[0], None)))
+        return Draw(self._cut(arrays, slice(None)), parts, sizes, is_odd)
 
     def like(self, arguments: inspect.BoundArguments, leaves: Sequence[Any]) -> inspect.BoundArguments:
         """The arguments of a call with other leaves."""

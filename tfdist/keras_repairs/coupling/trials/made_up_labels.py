@@ -41,9 +41,7 @@ def drawn(y_true: Any, y_pred: Any, draw: int) -> tuple[Any, Any]:
 def ignoring(y_true: Any, label: float) -> Any:
     """Labels of which some are `label`; None where their dtype has no such number."""
     trues = keras.tree.flatten(y_true)
-    if any(true.dtype.kind not in "if" or (true.dtype.kind == "i" and math.isnan(label)) for true in trues):
-        return None
-    if any(true.dtype.kind == "i" and label > np.iinfo(true.dtype).max for true in trues):
+    if not all(holds(true.dtype, label) for true in trues):
         return None
 
     def some_ignored(true: NDArray) -> NDArray:
@@ -52,6 +50,13 @@ def ignoring(y_true: Any, label: float) -> Any:
         return ignored
 
     return keras.tree.map_structure(some_ignored, y_true)
+
+
+def holds(dtype: np.dtype[Any], label: float) -> bool:
+    """Whether numbers of a dtype can be `label`."""
+    if dtype.kind not in "iu":
+        return dtype.kind == "f"
+    return not math.isnan(label) and np.iinfo(dtype).min <= label <= np.iinfo(dtype).max
 
 
 def _labels_for(y_true: Any, y_pred: Any, draw: int, generator: np.random.Generator) -> Any:
