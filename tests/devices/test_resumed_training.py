@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -228,6 +230,24 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_used(
     assert f"{newest.path} is damaged: model.weights.h5 has" in caplog.text
     run.fit(strategy_of(1))
     assert [entry.fault() for entry in stored(tmp_path)] == [None, None]
+
+
+@pytest.mark.parametrize(("name", "content"), [("summary.json", b"[" * 100_000), ("replicas.npz", b"PK")])
+def test_a_checkpoint_that_holds_something_else_is_named_and_the_one_before_used(
+    name: str, content: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its marker fits its bytes: somebody else wrote both."""
+    Run(tmp_path, every=5, epochs=1).fit(strategy_of(1))
+    newest, before = stored(tmp_path)[:2]
+    marker = json.loads((newest.path / "checkpoint.json").read_bytes())
+    marker["files"][name] = {"bytes": len(content), "crc32": zlib.crc32(content)}
+    (newest.path / name).write_bytes(content)
+    (newest.path / "checkpoint.json").write_text(json.dumps(marker))
+    assert newest.fault() is None
+    with caplog.at_level(logging.WARNING, "tfdist"):
+        found = CheckpointManager(tmp_path, RetentionPolicy(2), strategy_of(1)).latest()
+    assert found is not None and found[1] == str(before.path)
+    assert f"{newest.path} is damaged: {name}" in caplog.text
 
 
 def test_a_checkpoint_that_cannot_be_written_does_not_end_the_training(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os
 import re
 import secrets
@@ -18,10 +17,12 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, BinaryIO
 
 from tfdist.checkpoint.pending_checkpoint import FileDigest, PendingCheckpoint
 from tfdist.errors import RunDirError
 from tfdist.rundir import atomic_files, direct_io
+from tfdist.rundir.regular_files import MOST_JSON_BYTES, is_bare_name, open_regular, parse_json, regular_size
 
 MARKER = "checkpoint.json"
 
@@ -36,6 +37,8 @@ SUMMARY = "summary.json"
 
 _BLOCK = 1 << 18
 """Bytes of a file that are read at a time, so that they are in the processor's cache for the checksum."""
+
+_MOST_MARKER_BYTES = 1 << 20
 
 _OUT_OF_REACH = frozenset(
     {errno.EACCES, errno.EPERM, errno.ETIMEDOUT, errno.EREMOTEIO, errno.ESTALE, errno.EMFILE, errno.ENFILE}
@@ -96,8 +99,7 @@ class StoredCheckpoint:
 
     def _faults(self, look: FileComparison) -> Iterator[str]:
         try:
-            marked = json.loads((self.path / MARKER).read_bytes())["files"]
-            named = {name: FileDigest(int(entry["bytes"]), int(entry["crc32"])) for name, entry in marked.items()}
+            named = _named(_json_of(self.path / MARKER, _MOST_MARKER_BYTES))
         except OSError as error:
             if error.errno in _OUT_OF_REACH:
                 raise
@@ -119,31 +121,46 @@ class StoredCheckpoint:
 
 def wrong_size(file: Path, digest: FileDigest) -> str | None:
     """What is wrong with a file's size."""
-    size = file.stat().st_size
+    size = regular_size(file) if isinstance(file, Path) else file.stat().st_size
     return None if size == digest.size else f"{file.name} has {size:,} bytes instead of {digest.size:,}"
 
 
 def other_bytes(file: Path, digest: FileDigest) -> str | None:
     """What is wrong with a file's size or bytes, all of which are read."""
     wrong = wrong_size(file, digest)
-    if wrong is None and checksum(file) != digest.checksum:
+    if wrong is None and checksum(file, digest.size) != digest.checksum:
         return f"the checksum of {file.name} is wrong"
     return wrong
 
 
-def content_of(file: Path) -> bytes:
-    """The bytes of a file of a checkpoint; none where it cannot be read.
+def summary_of(checkpoint: StoredCheckpoint) -> dict[str, Any]:
+    """What the file of a checkpoint's `CheckpointSummary` holds.
 
     Raises:
+        ValueError: It cannot be read, or is no JSON object.
         RunDirError: It cannot be reached, so whether it is whole is unknown.
     """
-    with _error_when_out_of_reach(file.parent):
+    with _error_when_out_of_reach(checkpoint.path):
         try:
-            return file.read_bytes()
+            content = _json_of(checkpoint.path / SUMMARY, MOST_JSON_BYTES)
         except OSError as error:
             if error.errno in _OUT_OF_REACH:
                 raise
-            return b""
+            raise ValueError(f"{SUMMARY} cannot be read: {error.strerror}") from None
+        except ValueError as error:
+            raise ValueError(f"{SUMMARY} is damaged: {error}") from None
+    if not isinstance(content, dict):
+        raise ValueError(f"{SUMMARY} is damaged: it holds no object")
+    return content
+
+
+def opened(file: Path) -> BinaryIO:
+    """Opens a file of a checkpoint for reading bytes; a local one must be a regular file, and no link.
+
+    Raises:
+        OSError: It cannot be opened, or is something else.
+    """
+    return open_regular(file) if isinstance(file, Path) else file.open("rb")
 
 
 def stored(folder: Path) -> list[StoredCheckpoint]:
@@ -217,13 +234,30 @@ def free_name(entries: Sequence[StoredCheckpoint], step: int) -> str:
     return f"step-{step:08d}" + (f".{max(taken) + 1}" if taken else "")
 
 
-def checksum(file: Path) -> int:
-    """The CRC-32 of a file's bytes."""
-    found = 0
-    with file.open("rb") as content:
-        while block := content.read(_BLOCK):
+def checksum(file: Path, size: int) -> int:
+    """The CRC-32 of the first `size` bytes of a file, and of one more, where there is one."""
+    found, left = 0, size + 1
+    with opened(file) as content:
+        while block := content.read(min(left, _BLOCK)):
             found = zlib.crc32(block, found)
+            left -= len(block)
     return found
+
+
+def _json_of(file: Path, most_bytes: int) -> Any:
+    with opened(file) as content:
+        return parse_json(content.read(most_bytes + 1), most_bytes)
+
+
+def _named(marker: Any) -> dict[str, FileDigest]:
+    """The files that a marker names. Raises an exception of Python's where it is none that tfdist writes."""
+    digests = {name: FileDigest(entry["bytes"], entry["crc32"]) for name, entry in marker["files"].items()}
+    numbers = [number for digest in digests.values() for number in (digest.size, digest.checksum)]
+    if not all(isinstance(number, int) and 0 <= number < 1 << 63 for number in numbers):
+        raise ValueError("sizes and checksums are no integers")
+    if not all(map(is_bare_name, digests)):
+        raise ValueError("a name is that of no file beside it")
+    return digests
 
 
 @contextlib.contextmanager

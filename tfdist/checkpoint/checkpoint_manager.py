@@ -15,7 +15,8 @@ import numpy as np
 import tensorflow as tf
 
 from tfdist.checkpoint.background_writer import writer
-from tfdist.checkpoint.checkpoint_files import REPLICAS, SUMMARY, WEIGHTS
+from tfdist.checkpoint.checkpoint_contents import contents_fault, load_arrays
+from tfdist.checkpoint.checkpoint_files import REPLICAS, WEIGHTS, summary_of
 from tfdist.checkpoint.checkpoint_pruner import CheckpointPruner
 from tfdist.checkpoint.checkpoint_store import is_remote, open_store
 from tfdist.checkpoint.checkpoint_summary import CheckpointSummary
@@ -184,19 +185,14 @@ class CheckpointManager:
 
     def replica_values(self) -> dict[str, np.ndarray]:
         """The replicas' values of the checkpoint that `latest` found."""
-        with (
-            self._restoring(),
-            self._copies((REPLICAS,)) as (path,),
-            np.load(path, allow_pickle=False) as arrays,
-        ):
-            return dict(arrays)
+        with self._restoring(), self._copies((REPLICAS,)) as (path,):
+            return load_arrays(path)
 
     def _find_latest(self) -> str:
         for entry in self._store.stored():
-            fault = entry.fault()
+            fault = entry.fault() or contents_fault(entry)
             if fault is None:
-                summary = json.loads((entry.path / SUMMARY).read_bytes())
-                return json.dumps({"path": str(entry.path), "summary": summary})
+                return json.dumps({"path": str(entry.path), "summary": summary_of(entry)})
             _log.warning(
                 "The checkpoint %s is damaged: %s. The one before it is taken.", entry.path, fault
             )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Mapping
 
@@ -20,11 +19,11 @@ def info_of(entry: checkpoint_files.StoredCheckpoint) -> CheckpointInfo:
         RunDirError: It cannot be reached, which must not be taken for one that need not be kept.
     """
     try:
-        summary = json.loads(checkpoint_files.content_of(entry.path / checkpoint_files.SUMMARY))
+        summary = checkpoint_files.summary_of(entry)
         ends_epoch = summary["step"] == 0
         metrics = {name: float(value) for name, value in summary.get("metrics", {}).items()}
         return CheckpointInfo(entry.step, entry.number, int(summary["epoch"]) if ends_epoch else None, metrics)
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
         return CheckpointInfo(entry.step, entry.number)
 
 

@@ -9,6 +9,9 @@ from typing import Any
 from tfdist.order.position import Position
 from tfdist.rundir.json_record import JsonRecord
 
+_COUNTS = ("epoch", "step", "total", "seed", "batch_size", "samples", "workers", "replicas")
+_MAPPINGS = ("logs", "metrics", "record", "config", "versions", "order")
+
 
 @dataclass(frozen=True)
 class CheckpointSummary(JsonRecord):
@@ -51,6 +54,22 @@ class CheckpointSummary(JsonRecord):
     versions: Mapping[str, str] = field(default_factory=dict)
     order: Mapping[str, Any] = field(default_factory=dict)
     job: str = ""
+
+    def __post_init__(self) -> None:
+        """Checks the types that a file may have otherwise.
+
+        Raises:
+            ValueError: A field is not what its name says.
+        """
+        counts = {name: getattr(self, name) for name in _COUNTS}
+        wrong = [name for name, value in counts.items() if not isinstance(value, int) or value < 0]
+        wrong += [name for name in _MAPPINGS if not isinstance(getattr(self, name), Mapping)]
+        wrong += [name for name in ("time",) if not isinstance(self.time, int | float)]
+        if wrong:
+            raise ValueError(f"{', '.join(wrong)} of another type")
+        for shape, dtype in self.variables:
+            if not isinstance(dtype, str) or not all(isinstance(size, int) for size in shape):
+                raise ValueError(f"variables hold {[shape, dtype]!r:.100}")
 
     @property
     def position(self) -> Position:

@@ -105,6 +105,16 @@ class _Reader(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        bounded_call(str(self._path), lambda: self._file.seek(offset, whence))
+        return self.tell()
+
+    def tell(self) -> int:
+        return int(bounded_call(str(self._path), self._file.tell))
+
     def readinto(self, buffer: Any) -> int:
         block = bounded_call(str(self._path), lambda: self._file.read(len(buffer)))
         buffer[: len(block)] = block

@@ -89,11 +89,11 @@ def inspect(run_dir: str, fit: int, step: int | None, against: int | None, as_js
 @shared.as_json()
 def verify(run_dir: str, fit: int, step: int | None, as_json: bool) -> None:
     """Reads every byte and compares it with the checksums; exits with 5 and names each damaged file."""
-    from tfdist.checkpoint.inspection.checkpoint_entries import checkpoints_of, chosen, damages
+    from tfdist.checkpoint.inspection.checkpoint_entries import checkpoints_of, chosen, damages_or_obstacle
 
     _, held = checkpoints_of(run_dir, fit)
     asked = held if step is None else [entry for entry in held if entry.stored.step == chosen(held, step).stored.step]
-    found = {entry.name: damages(entry) for entry in asked}
+    found = {entry.name: damages_or_obstacle(entry) for entry in asked}
     if as_json:
         _show({"checkpoints": [{"name": name, "damages": damaged} for name, damaged in found.items()]})
     else:

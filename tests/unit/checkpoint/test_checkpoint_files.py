@@ -108,29 +108,32 @@ def test_every_flipped_byte_is_noticed(name: str, tmp_path: Path) -> None:
         assert f"checksum of {name}" in str(stored(tmp_path)[0].fault())
 
 
-@pytest.mark.parametrize(("called", "raising"), [("iterdir", errno.EACCES), ("read_bytes", errno.ESTALE)])
+@pytest.mark.parametrize(("called", "raising"), [("listdir", errno.EACCES), ("open", errno.ESTALE)])
 def test_what_cannot_be_reached_is_neither_absent_nor_damaged(
     called: str, raising: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_path, 5)
 
-    def fail(self: Path) -> Any:
-        raise OSError(raising, os.strerror(raising), str(self))
+    def fail(path: Any, *_: Any, **__: Any) -> Any:
+        raise OSError(raising, os.strerror(raising), str(path))
 
-    with monkeypatch.context() as patch, pytest.raises(RunDirError, match=f"out of reach: {os.strerror(raising)}"):
-        patch.setattr(Path, called, fail)
-        whole(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, called, fail)
+        with pytest.raises(RunDirError, match=f"out of reach: {os.strerror(raising)}"):
+            whole(tmp_path)
     assert whole(tmp_path) == ["step-00000005"]
 
 
 def test_a_file_that_the_disk_cannot_read_is_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, 5)
 
-    def fail(self: Path) -> Any:
-        raise OSError(errno.EIO, os.strerror(errno.EIO), str(self))
+    def fail(path: Any, *_: Any, **__: Any) -> Any:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
 
-    monkeypatch.setattr(Path, "read_bytes", fail)
-    assert stored(tmp_path)[0].fault() == f"{MARKER} cannot be read: {os.strerror(errno.EIO)}"
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", fail)
+        fault = stored(tmp_path)[0].fault()
+    assert fault == f"{MARKER} cannot be read: {os.strerror(errno.EIO)}"
 
 
 CALLS = ("fsync", "rename", "replace", "mkdir")

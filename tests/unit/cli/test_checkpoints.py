@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.unit.checkpoint.inspection.made import cut, damage, folder_of, run_with, save
+from tfdist.checkpoint.checkpoint_files import StoredCheckpoint
 from tfdist.checkpoint.inspection import export
-from tfdist.checkpoint.inspection.checkpoint_entries import CheckpointEntry
 from tfdist.cli.main import main
 from tfdist.launch.run_dir.run_lock import RunLock
 from tfdist.rundir import RunDir, create_run_dir
@@ -204,11 +204,10 @@ def test_an_unreadable_checkpoint_is_not_blamed_on_the_exported_file(
 ) -> None:
     weights = folder_of(run, 20) / "model.weights.h5"
 
-    def checked(entry: CheckpointEntry) -> list[str]:
+    def checked(checkpoint: StoredCheckpoint) -> None:
         weights.unlink()
-        return []
 
-    monkeypatch.setattr(export, "damages", checked)
+    monkeypatch.setattr(export, "contents_fault", checked)
     result = checkpoints("export", run, str(tmp_path / "a.weights.h5"))
     assert result.exit_code == 5 and f"{weights} cannot be read: No such file" in result.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,8 +12,11 @@ from typing import Any
 from tfdist.checkpoint import checkpoint_files
 from tfdist.checkpoint.inspection.locations import folder_of
 from tfdist.errors import DataError, RunDirError
+from tfdist.rundir.json_record import is_finite
 from tfdist.rundir.layout import RunDir
 from tfdist.rundir.run_snapshot import read_run
+
+_MOST_STEPS = 1 << 63
 
 
 @dataclass(frozen=True)
@@ -41,14 +43,18 @@ class CheckpointEntry:
     @property
     def epoch(self) -> int | None:
         """Epochs that were done."""
-        epoch = self.summary.get("epoch")
-        return epoch if isinstance(epoch, int) else None
+        return _count(self.summary.get("epoch"))
+
+    @property
+    def step_in_epoch(self) -> int | None:
+        """Steps that were done of the next epoch."""
+        return _count(self.summary.get("step"))
 
     @property
     def time(self) -> float | None:
         """When it was made, in seconds since 1970 (UTC)."""
         time = self.summary.get("time")
-        return float(time) if isinstance(time, int | float) and math.isfinite(time) else None
+        return float(time) if is_finite(time) else None
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -56,7 +62,7 @@ class CheckpointEntry:
         history = mapping(mapping(self.summary.get("record")).get("history"))
         last = {name: values[-1] for name, values in history.items() if isinstance(values, list) and values}
         found = last or mapping(self.summary.get("logs"))
-        return {name: float(value) for name, value in found.items() if isinstance(value, int | float)}
+        return {name: float(value) for name, value in found.items() if _is_float(value)}
 
 
 def checkpoints_of(run_dir: str | Path, fit: int = 1) -> tuple[RunDir, list[CheckpointEntry]]:
@@ -116,21 +122,26 @@ def damages(entry: CheckpointEntry) -> list[str]:
     return list(entry.stored.faults(checkpoint_files.other_bytes))
 
 
+def damages_or_obstacle(entry: CheckpointEntry) -> list[str]:
+    """As `damages`; for a checkpoint that cannot be reached, why."""
+    try:
+        return damages(entry)
+    except RunDirError as error:
+        return [str(error.__cause__ or error)]
+
+
 def _held(stored: checkpoint_files.StoredCheckpoint) -> CheckpointEntry:
     try:
         size = sum(file.stat().st_size for file in stored.path.iterdir())
     except OSError:
         size = 0  # the run has just removed it
-    summary, unreadable = _summary(stored.path / checkpoint_files.SUMMARY)
-    return CheckpointEntry(stored, size, summary, _fault(stored) or unreadable)
-
-
-def _summary(file: Path) -> tuple[Mapping[str, Any], str | None]:
     try:
-        summary = json.loads(file.read_bytes())
-    except (OSError, ValueError):
-        return {}, f"{file.name} cannot be read"
-    return (summary, None) if isinstance(summary, dict) else ({}, f"{file.name} is damaged")
+        fault = _fault(stored)
+        return CheckpointEntry(stored, size, checkpoint_files.summary_of(stored), fault)
+    except ValueError as error:
+        return CheckpointEntry(stored, size, fault=fault or str(error))
+    except RunDirError as error:
+        return CheckpointEntry(stored, size, fault=str(error.__cause__ or error))
 
 
 def _fault(stored: checkpoint_files.StoredCheckpoint) -> str | None:
@@ -138,6 +149,15 @@ def _fault(stored: checkpoint_files.StoredCheckpoint) -> str | None:
     if not stored.is_marked:
         return "it was never finished, or is being written"
     return next(stored.faults(checkpoint_files.wrong_size), None)
+
+
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) and 0 <= value < _MOST_STEPS else None
+
+
+def _is_float(value: Any) -> bool:
+    """Whether a value of a JSON file is a number, infinity and NaN among them, that a float can have."""
+    return isinstance(value, float) or is_finite(value)
 
 
 def mapping(value: Any) -> Mapping[str, Any]:

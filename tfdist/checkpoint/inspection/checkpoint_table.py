@@ -43,7 +43,7 @@ def _document(entry: CheckpointEntry) -> dict[str, Any]:
         "path": str(entry.stored.path),
         "step": entry.stored.step,
         "epoch": entry.epoch,
-        "step_in_epoch": entry.summary.get("step"),
+        "step_in_epoch": entry.step_in_epoch,
         "bytes": entry.size,
         "time": entry.time,
         "metrics": finite(entry.metrics),
@@ -67,5 +67,5 @@ def _row(entry: CheckpointEntry, names: Sequence[str], now: float) -> tuple[str,
 
 def _epoch(entry: CheckpointEntry) -> str:
     """Epochs that are done, and the steps of the next one."""
-    inside = entry.summary.get("step")
+    inside = entry.step_in_epoch
     return f"{entry.epoch}+{inside}" if inside else str(entry.epoch)

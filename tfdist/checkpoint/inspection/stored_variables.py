@@ -12,9 +12,11 @@ from pathlib import Path
 import h5py
 import numpy as np
 
+from tfdist.checkpoint.checkpoint_contents import check_weights, load_arrays
 from tfdist.checkpoint.checkpoint_files import REPLICAS, WEIGHTS
 from tfdist.checkpoint.inspection.checkpoint_entries import CheckpointEntry
 from tfdist.errors import DataError
+from tfdist.rundir.regular_files import regular_size
 
 _BFLOAT16 = "bfloat16"
 """NumPy has no such type: Keras stores its two bytes as they are, with this name as an attribute."""
@@ -64,7 +66,9 @@ class StoredVariables:
         """
         try:
             with reading(self._folder):
+                size = regular_size(self._folder / WEIGHTS)
                 self._h5 = h5py.File(self._folder / WEIGHTS, "r")
+                check_weights(self._h5, size)
                 found = [*_of_weights(self._h5, self._folder), *_of_replicas(self._folder / REPLICAS)]
         except BaseException:
             self.__exit__()
@@ -120,12 +124,9 @@ def _reader(data: h5py.Dataset, is_bfloat16: bool, folder: Path) -> Callable[[],
 def _of_replicas(path: Path) -> Iterator[StoredVariable]:
     if not path.exists():
         return
-    with np.load(path, allow_pickle=False) as arrays:
-        for name in sorted(arrays.files, key=_natural):
-            values = arrays[name]
-            yield StoredVariable(
-                f"replicas/{name}", "", values.shape, str(values.dtype), functools.partial(_numbers, values)
-            )
+    for name, values in sorted(load_arrays(path).items(), key=lambda item: _natural(item[0])):
+        read = functools.partial(_numbers, values)
+        yield StoredVariable(f"replicas/{name}", "", values.shape, str(values.dtype), read)
 
 
 def _numbers(values: np.ndarray) -> np.ndarray | None:

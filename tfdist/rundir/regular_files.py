@@ -1,0 +1,77 @@
+"""Reads files that something else than tfdist may have written: regular ones alone, and only so much of them."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+from typing import Any, BinaryIO
+
+MOST_JSON_BYTES = 32 << 20
+"""More than any JSON file of tfdist has. What is read may take some twenty times its bytes in memory."""
+
+
+def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
+    """Opens a regular file for reading bytes; neither a link is followed nor a device or pipe waited for.
+
+    Raises:
+        OSError: It cannot be opened, or is no regular file.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise OSError(errno.ELOOP, "it is a symbolic link, not a regular file", os.fspath(path)) from None
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is not a regular file", os.fspath(path))
+    return os.fdopen(descriptor, "rb")
+
+
+def regular_size(path: str | os.PathLike[str]) -> int:
+    """The bytes of a regular file.
+
+    Raises:
+        OSError: It cannot be looked at, or is no regular file.
+    """
+    status = os.lstat(path)
+    if not stat.S_ISREG(status.st_mode):
+        kind = "a symbolic link, not a regular file" if stat.S_ISLNK(status.st_mode) else "not a regular file"
+        raise OSError(errno.EINVAL, f"it is {kind}", os.fspath(path))
+    return status.st_size
+
+
+def read_json(path: str | os.PathLike[str], most_bytes: int = MOST_JSON_BYTES) -> Any:
+    """The value in a JSON file.
+
+    Args:
+        path: A regular file.
+        most_bytes: A larger file is not read.
+
+    Raises:
+        OSError: It cannot be read, or is no regular file.
+        ValueError: It is larger, or holds something else than JSON.
+    """
+    with open_regular(path) as file:
+        return parse_json(file.read(most_bytes + 1), most_bytes)
+
+
+def parse_json(content: bytes, most_bytes: int = MOST_JSON_BYTES) -> Any:
+    """The value of a JSON text.
+
+    Raises:
+        ValueError: It has more than `most_bytes`, or is something else than JSON.
+    """
+    if len(content) > most_bytes:
+        raise ValueError(f"it has more than {most_bytes:,} bytes")
+    try:
+        return json.loads(content)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def is_bare_name(name: Any) -> bool:
+    """Whether `name` is the name of a file in a directory, and no way out of it."""
+    return isinstance(name, str) and name not in ("", ".", "..") and "/" not in name and "\0" not in name
