@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
-from pathlib import Path
 from typing import Any, Self, TypeGuard
 
 from tfdist.errors import RunDirError
 from tfdist.rundir.atomic_files import write_json
+from tfdist.rundir.regular_files import read_json
 
 _BEYOND = 1e300
 
@@ -60,8 +59,8 @@ class JsonRecord:
             RunDirError: The file cannot be read or holds something else.
         """
         try:
-            return cls.from_dict(json.loads(Path(path).read_bytes()))
+            return cls.from_dict(read_json(path))
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, RecursionError, RunDirError) as error:
+        except (OSError, ValueError, RunDirError) as error:
             raise RunDirError(f"{os.fspath(path)} cannot be read as a {cls.__name__}: {error}") from error

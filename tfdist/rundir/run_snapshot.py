@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from tfdist.rundir.failure import Failure
 from tfdist.rundir.job_state import JobState
 from tfdist.rundir.json_record import JsonRecord, is_finite
 from tfdist.rundir.layout import RunDir
+from tfdist.rundir.regular_files import read_json
 from tfdist.rundir.worker_state import WorkerState
 
 _STATE = re.compile(r"worker-(\d+)\.json")
@@ -86,10 +86,10 @@ def read_run(run: RunDir) -> Snapshot:
 
 def _run_record(run: RunDir) -> dict[str, object]:
     try:
-        record = json.loads(run.run_file.read_bytes())
+        record = read_json(run.run_file)
     except (FileNotFoundError, NotADirectoryError):
         raise RunDirError(_no_run(run)) from None
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         if isinstance(error, PermissionError):
             raise RunDirError(f"The run directory {run} cannot be read: {error}.") from error
         return {}

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from tfdist.errors import RunDirError
 from tfdist.rundir import Failure, State, WorkerState
 from tfdist.rundir.json_record import JsonRecord
+from tfdist.rundir.regular_files import MOST_JSON_BYTES
 
 STATE = WorkerState(
     index=1, address="h:20000", host="h", pid=12, attempt=0, state=State.STEP, epoch=2, step=30, time=5.5
@@ -40,6 +42,27 @@ def test_other_content_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "worker-1.json").write_text(text, encoding="latin-1")
     with pytest.raises(RunDirError, match="worker-1.json cannot be read as a WorkerState"):
         WorkerState.read(tmp_path / "worker-1.json")
+
+
+@pytest.mark.parametrize("target", ["/dev/zero", "elsewhere.json"])
+def test_a_link_is_not_followed(tmp_path: Path, target: str) -> None:
+    STATE.write(tmp_path / "elsewhere.json")
+    (tmp_path / "worker-1.json").symlink_to(target)
+    with pytest.raises(RunDirError, match="worker-1.json cannot be read as a WorkerState: .*symbolic link"):
+        WorkerState.read(tmp_path / "worker-1.json")
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "worker-1.json")
+    with pytest.raises(RunDirError, match="not a regular file"):
+        WorkerState.read(tmp_path / "worker-1.json")
+
+
+def test_what_is_nested_without_end_or_too_large_is_refused(tmp_path: Path) -> None:
+    for content in (b"[" * 100_000, b" " * (MOST_JSON_BYTES + 1)):
+        (tmp_path / "worker-1.json").write_bytes(content)
+        with pytest.raises(RunDirError, match="nested too deeply|has more than"):
+            WorkerState.read(tmp_path / "worker-1.json")
 
 
 def test_keys_of_a_later_version_are_ignored() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
 import secrets
 import time
@@ -16,6 +15,7 @@ from typing import Any
 from tfdist.errors import FormingError, RunDirError
 from tfdist.rundir.atomic_files import write_json
 from tfdist.rundir.layout import RunDir
+from tfdist.rundir.regular_files import read_json
 from tfdist.rundir.run_dir_creation import Resume, create_run_dir, join_run_dir, next_attempt
 
 _SEEDS = 2**31
@@ -135,7 +135,7 @@ def _is_of(run: RunDir, job: str, patience: float) -> bool:
 
 def _record(run: RunDir) -> dict[str, Any] | None:
     try:
-        record = json.loads(run.run_file.read_bytes())
+        record = read_json(run.run_file)
     except (OSError, ValueError):
         return None
     return record if isinstance(record, dict) else None

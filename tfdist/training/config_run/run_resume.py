@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from tfdist.launch.environment import Assignment
 from tfdist.order.epoch_order import num_steps
 from tfdist.order.position import START, Position
 from tfdist.rundir import RunDir, atomic_files
+from tfdist.rundir.regular_files import read_json
 from tfdist.runtime.collectives import broadcast
 from tfdist.training.checkpoints.checkpoint_options import is_restart, wanted_resume
 from tfdist.training.session.session import LaunchedSession
@@ -129,7 +129,7 @@ def steps_per_epoch(config: RunConfig, samples: int) -> int:
 def is_done(run: RunDir, epochs: int) -> bool:
     """Whether a run of so many epochs has finished in `run`, with its model saved."""
     try:
-        done = json.loads(run.done_file.read_bytes())["epochs"]
+        done = read_json(run.done_file)["epochs"]
     except (OSError, ValueError, KeyError, TypeError):
         return False
     return run.model_file.exists() and done >= epochs
