@@ -14,6 +14,18 @@ ROOT = Path(__file__).resolve().parents[2]
 _PUBLIC = "warning: this machine has a public address"
 
 
+def tfdist_with_closed_streams(*arguments: object, timeout: float, cwd: Path) -> int:
+    """`tfdist ARGUMENTS` without stdin, stdout and stderr, as cron may start it; returns its exit code."""
+    command = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *_command(arguments)]
+    process = _started(command, cwd, None, subprocess.DEVNULL)
+    try:
+        return process.wait(timeout)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
 @contextlib.contextmanager
 def begun(*arguments: object, environ: Mapping[str, str] | None = None) -> Iterator[subprocess.Popen[str]]:
     """`tfdist ARGUMENTS` as it runs; it is ended at the end."""

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.marks import slow
-from tests.workers.cli_process import tfdist
+from tests.workers.cli_process import tfdist, tfdist_with_closed_streams
 from tests.workers.worker_scripts import BOUND, SCRIPTS, assert_close, said, train
 
 
@@ -40,6 +40,14 @@ def test_what_python_gives_a_script(tmp_path: Path) -> None:
     assert done.stderr == ""
     for index in range(2):
         assert "last words of __main__" in (tmp_path / "run" / "logs" / f"worker-{index}.0.log").read_text()
+
+
+def test_a_script_without_standard_streams(tmp_path: Path) -> None:
+    script = tmp_path / "prints.py"
+    script.write_text("import sys\nprint('to stdout')\nprint('to stderr', file=sys.stderr)\n")
+    assert tfdist_with_closed_streams("train", "--run-dir", "run", "prints.py", cwd=tmp_path, timeout=BOUND) == 0
+    log = (tmp_path / "run" / "logs" / "worker-0.0.log").read_text()
+    assert "to stdout\n" in log and "to stderr\n" in log
 
 
 def test_a_module_that_exits_with_text(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Command line: one verb a file, named after it; each parses, calls one function below and prints.
 
     main              the group of verbs, which imports each only when it is used
+    standard_streams  streams that were closed before the command began
     verb              base of all verbs: errors and exit codes
     common_options    options that several verbs share
     train_target      TARGET and its own arguments, of train and verify

@@ -11,6 +11,8 @@ from typing import Any
 
 import click
 
+from tfdist.cli.standard_streams import open_closed_streams
+
 INTERRUPTED = 130
 
 VERBS: Mapping[str, tuple[str, str]] = MappingProxyType(
@@ -42,6 +44,10 @@ VERBS: Mapping[str, tuple[str, str]] = MappingProxyType(
 
 class Verbs(click.Group):
     """A group that imports a command only to run it or to show its own help."""
+
+    def main(self, *args: Any, **options: Any) -> Any:
+        open_closed_streams()
+        return super().main(*args, **options)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(VERBS)

@@ -1,0 +1,43 @@
+"""Commands whose standard streams are closed, as cron and some supervisors start them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = """
+import os, sys
+from tfdist.cli.standard_streams import open_closed_streams
+open_closed_streams()
+with open("opened", "w") as file:
+    assert file.fileno() > 2
+    print("printed", flush=True)
+    print("complained", file=sys.stderr)
+    os.system("echo echoed; echo grumbled >&2")
+    assert sys.stdin.read() == ""
+"""
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-", "<&-"])
+def test_nothing_that_is_printed_lands_in_a_file(closed: str, tmp_path: Path) -> None:
+    program = subprocess.run(
+        ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-c", PROGRAM],
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert program.returncode == 0, program.stderr
+    assert (tmp_path / "opened").read_text() == ""
+    assert program.stdout == ("" if " >&-" in f" {closed}" else "printed\nechoed\n")
+    assert program.stderr == ("" if "2>&-" in closed else "complained\ngrumbled\n")
+
+
+def test_errors_have_their_exit_code(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tfdist", "status", str(tmp_path / "nothing")]
+    closed = ["sh", "-c", 'exec "$@" >&- 2>&- <&-', "sh", *command]
+    assert subprocess.run(closed, timeout=60).returncode == 2
