@@ -178,7 +178,9 @@ def test_start_up_loads_no_tensorflow_and_no_numpy(module: str) -> None:
     assert not packages(loaded_by(f"import {module}")) & (HEAVY | {"numpy"})
 
 
-FOR_EVERY_VERB = {"tfdist", "tfdist.errors", "tfdist.cli", "tfdist.cli.main", "tfdist.cli.verb"}
+FOR_EVERY_VERB = {
+    *("tfdist", "tfdist.errors", "tfdist.cli", "tfdist.cli.main", "tfdist.cli.standard_streams", "tfdist.cli.verb")
+}
 FOR_OPTIONS = FOR_EVERY_VERB | {"tfdist.cli.common_options", "tfdist.cli.train_target"}
 CLUSTER = {name for name in map(dotted_name, MODULES) if room_of(name) == "cluster"}
 SLOW_TO_LOAD = {"asyncio", "ctypes", "email", "http", "logging", "multiprocessing", "sqlite3", "ssl", "unittest"}

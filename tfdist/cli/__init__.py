@@ -8,5 +8,5 @@
     replica_layout    workers and replicas of a run that has not started, for plan
     data/             the verbs of `tfdist data`
 
-Nothing here imports TensorFlow, and `tfdist --help` imports main and verb alone.
+Nothing here imports TensorFlow, and `tfdist --help` imports main, standard_streams and verb alone.
 """

@@ -13,6 +13,10 @@ from tfdist.config.field_errors import dotted, shown
 from tfdist.config.yaml_types import Loader
 from tfdist.errors import ConfigError
 
+_MOST_BYTES = 1 << 19
+_MOST_VALUES = 1 << 18
+"""Read in some seconds; a config of a thousand classes has some thousand values."""
+
 
 @dataclass(frozen=True)
 class Document:
@@ -66,17 +70,21 @@ def read_document(path: Path) -> Document:
         ConfigError: It is missing, unreadable or empty, is not a YAML mapping, or has a key twice.
     """
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        with path.open("rb") as file:
+            content = file.read(_MOST_BYTES + 1)
+        text = content.decode("utf-8-sig") if len(content) <= _MOST_BYTES else None
     except FileNotFoundError:
         raise ConfigError(
             f"There is no config file {path.absolute()}. Expected the path of a CONFIG.yaml. Received: {path}"
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read. Expected a config, YAML in UTF-8. Received: {error}") from error
-    content, lines = _parse(text, lambda line: f"{path}:{line}")
-    if not isinstance(content, Mapping):
-        raise ConfigError(f"{path}: expected a config, a mapping of keys to values. Received: {shown(content)}")
-    return Document(path, content, lines)
+    if text is None:
+        raise ConfigError(f"{path}: expected a config of at most {_MOST_BYTES:,} bytes. Received: more than that")
+    settings, lines = _parse(text, lambda line: f"{path}:{line}")
+    if not isinstance(settings, Mapping):
+        raise ConfigError(f"{path}: expected a config, a mapping of keys to values. Received: {shown(settings)}")
+    return Document(path, settings, lines)
 
 
 def _parse(text: str, place: Callable[[int], str]) -> tuple[Any, dict[str, int]]:
@@ -88,7 +96,7 @@ def _parse(text: str, place: Callable[[int], str]) -> tuple[Any, dict[str, int]]
             node = loader.get_single_node()
             if node is None:
                 return None, lines
-            _refuse_loops(node, place, set(), set())
+            _count_values(node, place, set(), {})
             _note_lines(node, "", lines, set(), place)
             return loader.construct_document(node), lines
         finally:
@@ -103,21 +111,39 @@ def _parse(text: str, place: Callable[[int], str]) -> tuple[Any, dict[str, int]]
         raise ConfigError(f"{place(1)}: brackets or sections are nested too deeply to be a config.") from None
 
 
-def _refuse_loops(node: yaml.Node, place: Callable[[int], str], above: set[int], done: set[int]) -> None:
-    """Refuses an alias of a node that contains it, such as `&a {x: *a}`, which would repeat without end."""
-    if not isinstance(node, yaml.CollectionNode) or id(node) in done:
-        return
+def _count_values(node: yaml.Node, place: Callable[[int], str], above: set[int], counted: dict[int, int]) -> int:
+    """How many values `node` stands for, with those of its aliases.
+
+    Args:
+        node: A node of the document.
+        place: Names a line in errors.
+        above: The ids of the nodes that contain it.
+        counted: Node's id -> what this function returned for it.
+
+    Raises:
+        ConfigError: There are too many, as where aliases of aliases repeat a list; or a node contains an alias of
+            itself, such as `&a {x: *a}`, which would repeat without end.
+    """
+    if not isinstance(node, yaml.CollectionNode):
+        return 1
+    if id(node) in counted:
+        return counted[id(node)]
     if id(node) in above:
         raise ConfigError(
             f"{place(node.start_mark.line + 1)}: an alias repeats this within itself, without end. Expected aliases of "
             "other parts alone."
         )
     above.add(id(node))
-    for entry in node.value:
-        for part in entry if isinstance(entry, tuple) else (entry,):
-            _refuse_loops(part, place, above, done)
+    parts = (part for entry in node.value for part in (entry if isinstance(entry, tuple) else (entry,)))
+    values = 1 + sum(_count_values(part, place, above, counted) for part in parts)
+    if values > _MOST_VALUES:
+        raise ConfigError(
+            f"{place(node.start_mark.line + 1)}: this has more than {_MOST_VALUES:,} values. Expected a config; a list "
+            "that is as long belongs into a file of the data. Received: many values, or aliases that repeat them"
+        )
     above.remove(id(node))
-    done.add(id(node))
+    counted[id(node)] = values
+    return values
 
 
 def _note_lines(node: yaml.Node, key: str, lines: dict[str, int], seen: set[int], place: Callable[[int], str]) -> None:

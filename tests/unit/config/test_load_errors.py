@@ -224,6 +224,28 @@ def test_a_mistake_in_the_file(config_file: Path, old: str, new: str, message: s
     assert str(raised.value).startswith(str(config_file))
 
 
+def nine_times_nine(entry: str) -> str:
+    """Nine levels, each of which has the one before nine times."""
+    levels = [f"l0: &l0 {entry.format(', '.join('x' * 9))}"]
+    levels += [f"l{n}: &l{n} {entry.format(', '.join([f'*l{n - 1}'] * 9))}" for n in range(1, 10)]
+    return "{" + ", ".join(levels) + "}"
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (nine_times_nine("[{}]"), ":3: this has more than 262,144 values"),
+        (nine_times_nine("{{<<: [{}]}}"), ":3: this has more than 262,144 values"),
+        ("[" + "1," * 2_000_000 + "]", "expected a config of at most 524,288 bytes"),
+    ],
+    ids=["aliases", "merged aliases", "a long list"],
+)
+def test_a_config_of_too_many_values(config_file: Path, value: str, message: str) -> None:
+    config_file.write_text(config_file.read_text().replace("[128, 64]", value))
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        load_config(config_file)
+
+
 @pytest.mark.parametrize("content", [b"", b"- a\n", b"just text\n", b"null\n"])
 def test_a_file_that_is_not_a_mapping(config_file: Path, content: bytes) -> None:
     config_file.write_bytes(content)
