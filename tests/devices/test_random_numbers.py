@@ -129,6 +129,42 @@ def test_seeded_numbers_of_tensorflow_in_a_layer_are_refused() -> None:
             model.fit(np.zeros((8, 6)), np.zeros((8, 6)), verbose=0)
 
 
+def normal_of_generator(generator: tf.random.Generator, shape: tf.Tensor) -> tf.Tensor:
+    return generator.normal(shape)
+
+
+def binomial_of_generator(generator: tf.random.Generator, shape: tf.Tensor) -> tf.Tensor:
+    return generator.binomial(shape, counts=50.0, probs=0.5, dtype=tf.float32)
+
+
+@pytest.mark.parametrize(
+    ("draw", "path"),
+    [(normal_of_generator, "Generator._prepare_key_counter"), (binomial_of_generator, "Generator.binomial")],
+)
+def test_generators_of_tensorflow_are_refused(
+    draw: Callable[[Any, Any], Any], path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def predicted_with_generator(replicas: int) -> np.ndarray:
+        generator = tf.random.Generator.from_seed(3)
+        return predicted(lambda x, _: x + draw(generator, tf.shape(x)), replicas)
+
+    with pytest.raises(UnsupportedError, match=r"keras\.random"):
+        predicted_with_generator(2)
+    take_out(path, monkeypatch)
+    assert not np.allclose(predicted_with_generator(2), predicted_with_generator(1))
+
+
+def test_generators_of_tensorflow_in_a_layer_are_refused_and_elsewhere_draw() -> None:
+    generator = tf.random.Generator.from_seed(3)
+    with mirrored(2).scope():
+        noise = keras.layers.Lambda(lambda x: x + generator.normal(tf.shape(x)))
+        model = keras.Sequential([keras.Input((6,)), noise])
+        model.compile("sgd", "mse")
+        with pytest.raises(UnsupportedError, match=r"keras\.random"):
+            model.fit(np.zeros((8, 6)), np.zeros((8, 6)), verbose=0)
+    assert np.any(generator.normal((3,)))
+
+
 def test_numbers_of_tensorflow_without_a_seed_are_drawn() -> None:
     tf.random.set_seed(None)
     noise = predicted(of_tensorflow, 2, rows=10) - numbers(10)[0]
@@ -153,6 +189,25 @@ def test_rows_of_every_dtype(draw: Callable[..., Any], dtype: str, width: int) -
 def test_rows_of_integers(dtype: str) -> None:
     def drawn(x: Any, seed: Any) -> Any:
         return keras.ops.cast(random.randint((keras.ops.shape(x)[0], 3), -5, 90, dtype=dtype, seed=seed), "float32")
+
+    np.testing.assert_array_equal(predicted(drawn, 3), predicted(drawn, 1))
+
+
+@pytest.mark.parametrize("dtype", [tf.int32, tf.int64, tf.uint32, tf.uint64])
+@pytest.mark.parametrize("width", [3, 4])
+def test_rows_of_bits(dtype: tf.DType, width: int) -> None:
+    def drawn(x: Any, seed: Any) -> Any:
+        bits = tf.random.stateless_uniform((tf.shape(x)[0], width), (1, 2), None, None, dtype)
+        return tf.cast(bits % 9973, tf.float32)
+
+    np.testing.assert_array_equal(predicted(drawn, 3), predicted(drawn, 1))
+
+
+def test_rows_of_a_chosen_algorithm() -> None:
+    def drawn(x: Any, seed: Any) -> Any:
+        options = {"alg": tf.random.Algorithm.PHILOX, "dtype": "float32"}
+        across = tf.random.stateless_normal((2, tf.shape(x)[0]), (1, 2), **options)
+        return tf.random.stateless_normal(tf.shape(x)[:1], (3, 4), **options) + tf.reduce_sum(across, 0)
 
     np.testing.assert_array_equal(predicted(drawn, 3), predicted(drawn, 1))
 

@@ -16,6 +16,7 @@ from tfdist.keras_repairs.registry import repairs
 SAMPLES = 65
 
 TRAINER = "TensorFlowTrainer"
+OPERATIONS = "tensorflow.python.ops.gen_stateless_random_ops"
 
 TAKEN_OUT = [
     # Keras reduces a batch over the replicas to learn its shape, of whatever kind it is.
@@ -38,11 +39,22 @@ TAKEN_OUT = [
     ("tensorflow.python.ops.nn_impl_distribute.scale_regularization_loss", ["own_step_with_average_losses"]),
     ("BatchNormalization._moments", ["batch_norm_of_masked_inputs", "synchronized_statistics_of_masked_inputs"]),
     ("keras.src.backend.tensorflow.core.shape", ["draws_that_run_eagerly"]),
-    ("keras.src.backend.tensorflow.random.dropout", ["dropout"]),
+    # In graphs the operations below find the size of the batch by themselves.
     *[
-        (f"keras.src.backend.tensorflow.random.{name}", ["layer_that_draws"])
-        for name in ("uniform", "normal", "truncated_normal", "randint", "categorical", "gamma", "beta", "binomial")
+        (f"keras.src.backend.tensorflow.random.{name}", ["every_draw_that_runs_eagerly"])
+        for name in ("uniform", "normal", "truncated_normal", "randint", "dropout", "gamma", "beta", "binomial")
     ],
+    ("keras.src.backend.tensorflow.random.categorical", ["every_draw_that_runs_eagerly"]),
+    *[
+        (f"{OPERATIONS}_v2.stateless_{name}", ["stateless_draws"])
+        for name in ("random_uniform_v2", "random_uniform_full_int_v2", "random_uniform_int_v2", "random_gamma_v3")
+    ],
+    *[(f"{OPERATIONS}_v2.stateless_{name}_normal_v2", ["stateless_draws"]) for name in ("random", "truncated")],
+    *[
+        (f"{OPERATIONS}.stateless_{name}", ["stateless_draws"])
+        for name in ("random_binomial", "random_poisson", "parameterized_truncated_normal", "multinomial")
+    ],
+    (f"{OPERATIONS}_v2.stateless_shuffle", ["stateless_draws_of_steps"]),
     ("keras.src.backend.tensorflow.random.shuffle", ["shuffled_rows"]),
     # Clipped, distilled and accumulated gradients are reduced first.
     ("BaseOptimizer.apply", ["clipnorm", "global_clipnorm", "clipvalue", "distillation", "gradient_accumulation"]),
@@ -77,7 +89,11 @@ IN_OTHER_TESTS = {
 }
 """The repair, and the test of `test_single_repairs` that takes it out."""
 
-OF_TENSORFLOW = {"tensorflow.python.framework.random_seed.get_seed": "test_seeded_numbers_of_tensorflow_are_refused"}
+OF_TENSORFLOW = {
+    "tensorflow.python.framework.random_seed.get_seed": "test_seeded_numbers_of_tensorflow_are_refused",
+    "Generator._prepare_key_counter": "test_generators_of_tensorflow_are_refused",
+    "Generator.binomial": "test_generators_of_tensorflow_are_refused",
+}
 """The repair, and the test of `test_random_numbers` that takes it out."""
 
 IN_THREADS = {

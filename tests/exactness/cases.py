@@ -57,6 +57,7 @@ SLOW = {
     *("geometric_augmentation", "augmentation_of_colors", "dropout_of_time_steps"),
     *("draws_of_other_dimensions", "dropout_of_every_call", "dropout_and_accumulation", "dropout_and_several_steps"),
     *("dropout_that_runs_eagerly", "dropout_of_fixed_batches", "dropout_in_float32"),
+    *("every_draw_that_runs_eagerly", "stateless_draws_of_other_dimensions"),
     # Optimizers whose updates know nothing of replicas, by the path that others of the table take.
     *("adafactor", "adadelta", "adagrad", "adamax", "ftrl", "lamb", "lion", "nadam", "rmsprop", "schedule_free"),
     *("constraints", "gradient_accumulation_by_nadam", "gradient_accumulation_and_averages"),

@@ -32,7 +32,7 @@ from keras.src.trainers.data_adapters import array_data_adapter
 from keras.src.utils import file_utils
 from tensorflow.python.distribute import mirrored_run
 from tensorflow.python.framework import random_seed
-from tensorflow.python.ops import nn_impl_distribute
+from tensorflow.python.ops import gen_stateless_random_ops, gen_stateless_random_ops_v2, nn_impl_distribute
 
 from tfdist.keras_repairs.base import clear_session, global_seeds, thread_attributes
 from tfdist.keras_repairs.callbacks import backup_and_restore, callback_list
@@ -55,7 +55,7 @@ from tfdist.keras_repairs.optimizer import (
     gradient_reduction,
     variable_updates,
 )
-from tfdist.keras_repairs.random_numbers import batch_size, draws, seeds, unshared_draws
+from tfdist.keras_repairs.random_numbers import batch_size, draws, seeds, stateless_draws, unshared_draws
 
 Function = Callable[..., Any]
 _RESULT = "_get_metrics_result_or_logs"
@@ -152,22 +152,45 @@ def _of_data(hooks: RepairHooks) -> tuple[Repair, ...]:
 
 
 def _of_random_numbers(hooks: RepairHooks) -> tuple[Repair, ...]:
-    """Repairs of the functions of `keras.random`, and of what seeds those of `tf.random`."""
+    """Repairs of the functions of `keras.random`, of the operations below, and of what else draws in TensorFlow."""
     get_seed = functools.partial(unshared_draws.get_seed, imposed_seed=hooks.imposed_seed)
+    of_keras = {
+        "uniform": "9ca69437a855029f",
+        "normal": "58c75c5521f3eb1a",
+        "truncated_normal": "75682b9b641f18d1",
+        "randint": "ce8965ddd55470f5",
+        "gamma": "deed4b2e56d15cec",
+        "beta": "fac27c7e97719622",
+        "binomial": "d1862c21b8e26d4b",
+    }
+    numbers = {
+        "stateless_random_uniform_v2": "9f0d4e0319a0822d",
+        "stateless_random_uniform_full_int_v2": "8c2cf3bde8f80a39",
+        "stateless_random_normal_v2": "6c9cc7bd06ade4c6",
+    }
+    with_parameters = {
+        "stateless_random_binomial": "1acca23fa2084572",
+        "stateless_random_poisson": "8353bb4f59b95485",
+        "stateless_parameterized_truncated_normal": "6e01f6a2d234cbbc",
+    }
+    operations, older = gen_stateless_random_ops_v2, gen_stateless_random_ops
     return (
         Repair(random_seed, "get_seed", get_seed, "732c2984d895cfab"),
+        Repair(tf.random.Generator, "_prepare_key_counter", unshared_draws.of_generator, "77f50cb18ffab4dc"),
+        Repair(tf.random.Generator, "binomial", unshared_draws.of_generator, "40da95595ed62b48"),
         Repair(seed_generator.SeedGenerator, "next", seeds.next_seed, "d2174a08ab35eb07"),
         Repair(core, "shape", batch_size.shape, "ef7d3377554b4cd2", (backend, tensorflow_backend)),
-        Repair(random_module, "uniform", draws.uniform, "9ca69437a855029f"),
-        Repair(random_module, "normal", draws.normal, "58c75c5521f3eb1a"),
-        Repair(random_module, "truncated_normal", draws.truncated_normal, "75682b9b641f18d1"),
-        Repair(random_module, "randint", draws.randint, "ce8965ddd55470f5"),
+        *(Repair(random_module, name, draws.of_shape, known) for name, known in of_keras.items()),
         Repair(random_module, "dropout", draws.dropout, "47a159de0b6729e2"),
         Repair(random_module, "categorical", draws.categorical, "49c7126064b138cf"),
-        Repair(random_module, "gamma", draws.gamma, "deed4b2e56d15cec"),
-        Repair(random_module, "beta", draws.beta, "fac27c7e97719622"),
-        Repair(random_module, "binomial", draws.binomial, "d1862c21b8e26d4b"),
         Repair(random_module, "shuffle", draws.shuffle, "fd1ae18d21a1e29b"),
+        *(Repair(operations, name, stateless_draws.numbers, known) for name, known in numbers.items()),
+        Repair(operations, "stateless_truncated_normal_v2", stateless_draws.truncated_normal, "11849648fbc07fa4"),
+        Repair(operations, "stateless_random_uniform_int_v2", stateless_draws.integers, "60af847993efe6d5"),
+        Repair(operations, "stateless_random_gamma_v3", stateless_draws.gamma, "da7f4d4852a5c4bf"),
+        Repair(operations, "stateless_shuffle", stateless_draws.shuffle, "10f411498d39bee8"),
+        *(Repair(older, name, stateless_draws.with_parameters, known) for name, known in with_parameters.items()),
+        Repair(older, "stateless_multinomial", stateless_draws.multinomial, "ddf3f70d77d49d12"),
     )
 
 

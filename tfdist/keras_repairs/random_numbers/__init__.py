@@ -7,7 +7,8 @@ draw of a fixed shape is the same on every replica.
 - `batch_size`: sizes that `keras.ops.shape` marks as those of the batch, where they are plain numbers
 - `draw_sizes`: which size of a draw is that of the batch; `size_origins`: where a size comes from
 - `philox_rows`: rows of a draw, by the counter of the generator
-- `draws`: the functions of `keras.random`
+- `draws`: the functions of `keras.random`; `stateless_draws`: the operations below them, and below
+  `tf.random.stateless_*`
 - `draw_replay`: draws that are recorded on a whole batch and replayed on its parts, where code is tried out
-- `unshared_draws`: random numbers of TensorFlow's own functions, which replicas cannot share
+- `unshared_draws`: random numbers of TensorFlow's other functions, which replicas cannot share
 """

@@ -16,8 +16,9 @@ from tfdist.keras_repairs.random_numbers.size_origins import depends_on_data, is
 Size: TypeAlias = int | tf.Tensor
 
 _INSTEAD = (
-    "Take the size from keras.ops.shape(x) of a tensor x whose first dimension is the batch, or train on one device "
-    "(`tfdist train` without --workers, --nproc and --logical-devices)."
+    "Draw with keras.random and seed=keras.random.SeedGenerator(...), and take the size from keras.ops.shape(x) of a "
+    "tensor x whose first dimension is the batch, or train on one device (`tfdist train` without --workers, --nproc "
+    "and --logical-devices)."
 )
 
 
@@ -60,14 +61,6 @@ class PartOfDraw:
         size = [*self.sizes, *([-1] * (whole.shape.rank - len(self.sizes)))]
         return tf.slice(whole, as_shape(begin), as_shape(size))
 
-    def padded(self, part: Any, filling: float) -> tf.Tensor:
-        """A whole of which `part`, broadcast to `sizes`, is the part, and `filling` the rest."""
-        part = tf.broadcast_to(part, tf.concat([as_shape(self.sizes), tf.shape(part, tf.int64)[len(self.sizes) :]], 0))
-        before, after = self.begin, self.total - self.begin - tf.cast(self.size, tf.int64)
-        paddings: list[list[Size]] = [[0, 0] for _ in range(part.shape.rank)]
-        paddings[self.axis] = [before, after]
-        return tf.pad(part, [as_shape(pair) for pair in paddings], constant_values=tf.cast(filling, part.dtype))
-
 
 def as_shape(sizes: Sequence[Size]) -> tf.Tensor:
     """Sizes as an int64 vector."""
@@ -88,13 +81,18 @@ def sizes_of(shape: Any) -> tuple[Size, ...]:
     return tuple(_known(size) for size in shape)
 
 
-def part_of_draw(sizes: Sequence[Size], step: ReplicaStep) -> PartOfDraw | None:
+def part_of_draw(sizes: Sequence[Size], step: ReplicaStep, name: str) -> PartOfDraw | None:
     """The replica's part of a draw with these sizes; None where none of them is that of the batch.
+
+    Args:
+        sizes: The sizes of the draw.
+        step: The replica's step.
+        name: The functions that draw, for messages.
 
     Raises:
         UnsupportedError: It cannot be told.
     """
-    axis = _axis_of_batch(sizes, step)
+    axis = _axis_of_batch(sizes, step, name)
     if axis is None:
         return None
     size = tf.cast(sizes[axis], tf.int64)
@@ -102,13 +100,13 @@ def part_of_draw(sizes: Sequence[Size], step: ReplicaStep) -> PartOfDraw | None:
     multiple = size // rows
     if step.compiles:
         return PartOfDraw(tuple(sizes), axis, step.first * multiple, step.total * multiple, within_xla=True)
-    with tf.control_dependencies([_check_multiple(size, rows)]):
+    with tf.control_dependencies([_check_multiple(size, rows, name)]):
         total = step.total * multiple
     # A replica without samples has a row of another one's.
     return PartOfDraw(tuple(sizes), axis, tf.maximum(tf.minimum(step.first * multiple, total - size), 0), total)
 
 
-def _axis_of_batch(sizes: Sequence[Size], step: ReplicaStep) -> int | None:
+def _axis_of_batch(sizes: Sequence[Size], step: ReplicaStep, name: str) -> int | None:
     marked = [axis for axis, size in enumerate(sizes) if isinstance(size, BatchSize)]
     if marked:
         return marked[0]
@@ -118,13 +116,13 @@ def _axis_of_batch(sizes: Sequence[Size], step: ReplicaStep) -> int | None:
     if unknown:
         if len(unknown) > 1 and unknown[0] != 0:
             raise UnsupportedError(
-                f"keras.random: {len(unknown)} sizes of a draw of shape {_told(sizes)} are not known before it runs, "
+                f"{name}: {len(unknown)} sizes of a draw of shape {_told(sizes)} are not known before it runs, "
                 "and which of them is that of the batch cannot be told. Expected the batch as the first of them. "
                 f"{_INSTEAD}"
             )
         if depends_on_data(sizes[unknown[0]], step.sized_by_rows):
             raise UnsupportedError(
-                f"keras.random: a draw of shape {_told(sizes)} has a size that depends on the values of the data (as "
+                f"{name}: a draw of shape {_told(sizes)} has a size that depends on the values of the data (as "
                 "of tf.boolean_mask), so its place in what one device draws cannot be told. Draw for all rows first, "
                 "and select afterwards, or train on one device (`tfdist train` without --workers, --nproc and "
                 "--logical-devices)."
@@ -132,7 +130,7 @@ def _axis_of_batch(sizes: Sequence[Size], step: ReplicaStep) -> int | None:
         return unknown[0]
     if step.static_rows is not None and any(_may_be_multiple(size, step.static_rows) for size in sizes):
         raise UnsupportedError(
-            f"keras.random: a draw of shape {_told(sizes)} in a step with {step.static_rows} rows. Whether that number "
+            f"{name}: a draw of shape {_told(sizes)} in a step with {step.static_rows} rows. Whether that number "
             f"is the size of the batch or happens to be the same cannot be told. {_INSTEAD}"
         )
     return None
@@ -143,11 +141,11 @@ def _may_be_multiple(size: Any, rows: int) -> bool:
     return size == rows or (rows > 1 and size > 0 and size % rows == 0)
 
 
-def _check_multiple(size: tf.Tensor, rows: tf.Tensor) -> Any:
+def _check_multiple(size: tf.Tensor, rows: tf.Tensor, name: str) -> Any:
     return tf.debugging.assert_equal(
         size % rows,
         tf.zeros_like(size),
-        f"keras.random: the size of a draw is no multiple of the rows of the replica's batch, so its place in what one "
+        f"{name}: the size of a draw is no multiple of the rows of the replica's batch, so its place in what one "
         f"device draws cannot be told. {_INSTEAD}",
     )
 

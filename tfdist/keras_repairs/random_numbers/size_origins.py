@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -51,16 +52,67 @@ def depends_on_data(size: Any, known: set[int]) -> bool:
 
 def is_of_other_dimension(size: Any) -> bool:
     """Whether a scalar tensor is a later size of a tensor whose first one is not known either, and is the batch's."""
-    operation = getattr(size, "op", None)
+    source = _source(size)
+    if source is None:
+        return False
+    tensor, dimension = source
+    return bool(tensor.shape.rank) and dimension % tensor.shape.rank != 0 and tensor.shape[0] is None
+
+
+def _source(size: Any) -> tuple[Any, int] | None:
+    """The tensor of which a scalar tensor is a size, and which one; None where it is anything else."""
+    operation = _without_casts(size)
+    if operation is None or operation.type != "StridedSlice":
+        return None
+    begin = tf.get_static_value(operation.inputs[1])
+    return None if begin is None or len(begin) != 1 else _element(operation.inputs[0], int(begin[0]))
+
+
+def _element(vector: Any, place: int) -> tuple[Any, int] | None:
+    """As `_source`, of one number of a vector."""
+    operation = _without_casts(vector)
+    if operation is None:
+        return None
+    if place < 0 and operation.outputs[0].shape.rank == 1 and operation.outputs[0].shape[0] is not None:
+        place += operation.outputs[0].shape[0]
+    if operation.type == "Shape":
+        return operation.inputs[0], place
+    if operation.type == "Pack" and operation.get_attr("axis") == 0:
+        return _source(operation.inputs[place])
+    if operation.type == "ConcatV2":
+        return _element_of_joined(operation.inputs[:-1], place)
+    if operation.type == "StridedSlice" and place >= 0:
+        return _element_of_slice(operation, place)
+    return None
+
+
+def _element_of_joined(vectors: Sequence[Any], place: int) -> tuple[Any, int] | None:
+    for vector in vectors:
+        length = vector.shape[0]
+        if length is None or place < 0:
+            return None
+        if place < length:
+            return _element(vector, place)
+        place -= length
+    return None
+
+
+def _element_of_slice(operation: tf.Operation, place: int) -> tuple[Any, int] | None:
+    begin, strides = (tf.get_static_value(operation.inputs[i]) for i in (1, 3))
+    if begin is None or strides is None or len(begin) != 1 or strides[0] != 1:
+        return None
+    first = 0 if operation.get_attr("begin_mask") & 1 else int(begin[0])
+    if first < 0 and operation.inputs[0].shape[0] is not None:
+        first += operation.inputs[0].shape[0]
+    return None if first < 0 else _element(operation.inputs[0], first + place)
+
+
+def _without_casts(tensor: Any) -> Any:
+    """The operation that a tensor is from, before it was converted to another dtype; None outside of graphs."""
+    operation = getattr(tensor, "op", None)
     while operation is not None and operation.type in ("Cast", "Identity"):
         operation = operation.inputs[0].op
-    if operation is None or operation.type != "StridedSlice" or operation.inputs[0].op.type != "Shape":
-        return False
-    begin = tf.get_static_value(operation.inputs[1])
-    shape = operation.inputs[0].op.inputs[0].shape
-    if begin is None or len(begin) != 1 or not shape.rank:
-        return False
-    return int(begin[0]) % shape.rank != 0 and shape[0] is None
+    return operation
 
 
 def _outside(operation: tf.Operation) -> list[tf.Operation]:

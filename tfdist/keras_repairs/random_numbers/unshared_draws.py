@@ -1,7 +1,8 @@
 """Random numbers of TensorFlow's own functions, such as `tf.random.normal`, in a replica's step.
 
 Their operations keep a state of their own, and their seeds follow from the graph, which is another one on several
-replicas. So no replica can know what one device would draw.
+replicas. So no replica can know what one device would draw. A `tf.random.Generator` mixes the replica's number into its
+key.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.replica_step import current_step, is_alone
 from tfdist.keras_repairs.random_numbers.seeds import FAR_APART
 
+Function = Callable[..., Any]
 Seeds = tuple[int | None, int | None]
 
 _SEEDS = 2**31 - 1
@@ -43,6 +45,21 @@ def get_seed(original: Callable[[int | None], Seeds], imposed_seed: int | None) 
             "cannot draw those of one. Use the function of the same name in keras.random, with "
             "seed=keras.random.SeedGenerator(...) made once, a layer of keras.layers, or seed nothing (neither "
             "keras.utils.set_random_seed nor tf.random.set_seed)."
+        )
+
+    return repaired
+
+
+def of_generator(original: Function) -> Function:
+    """Repairs the methods of `tf.random.Generator` by which it draws: they are refused in a step."""
+
+    def repaired(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if current_step() is None and not is_alone():
+            return original(self, *args, **kwargs)
+        raise UnsupportedError(
+            "A tf.random.Generator was used in a training step. Its numbers are other ones on every replica. Use "
+            "the function of the same name in keras.random, with seed=keras.random.SeedGenerator(...) made once in the "
+            "place of the generator."
         )
 
     return repaired

@@ -1,0 +1,237 @@
+"""Repairs of the operations below `tf.random.stateless_*`, on which `keras.random` stands, too.
+
+A draw of the batch takes the rows of the replica. Numbers that take a fixed count of the generator's are drawn for
+those rows alone. For the others, and where the batch is not the first dimension, each replica draws what one device
+would and keeps its rows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+
+from tfdist.errors import UnsupportedError
+from tfdist.keras_repairs.base.context_variables import setting
+from tfdist.keras_repairs.base.replica_step import current_step
+from tfdist.keras_repairs.coupling.whole_batch import whole_batch_for_rows
+from tfdist.keras_repairs.random_numbers import draw_replay, philox_rows
+from tfdist.keras_repairs.random_numbers.draw_sizes import PartOfDraw, Size, as_shape, part_of_draw, sizes_of
+
+Function = Callable[..., Any]
+Whole = Callable[[], tf.Tensor]
+Rows = Callable[[PartOfDraw], tf.Tensor]
+
+_OF_TENSORFLOW = "tf.random.stateless_*"
+
+
+@dataclass(frozen=True)
+class _Decision:
+    """What the function that calls an operation knows of its draw.
+
+    Attributes:
+        part: The replica's part; None where the draw is the same on all replicas.
+    """
+
+    part: PartOfDraw | None
+
+
+_decision: contextvars.ContextVar[_Decision | None] = contextvars.ContextVar("tfdist_part_of_draw", default=None)
+
+
+def drawing(part: PartOfDraw | None) -> contextlib.AbstractContextManager[None]:
+    """The operations inside draw this part; with None, what is the same on all replicas."""
+    return setting(_decision, _Decision(part))
+
+
+def numbers(original: Function) -> Function:
+    """Repairs `stateless_random_uniform_v2`, `stateless_random_uniform_full_int_v2`, `stateless_random_normal_v2`.
+
+    Compiled with XLA, normal numbers are made in pairs of the first and the second half of the whole draw.
+    """
+    is_normal = original.__name__ == "stateless_random_normal_v2"
+
+    def repaired(shape: Any, key: Any, counter: Any, alg: Any, dtype: Any = tf.float32, name: Any = None) -> tf.Tensor:
+        def rows(part: PartOfDraw) -> tf.Tensor:
+            if not philox_rows.lies_in_one_piece(part, alg) or (is_normal and part.within_xla):
+                return part.cut(original(part.whole, key, counter, alg, dtype))
+            return philox_rows.rows(
+                lambda sizes, begin: original(sizes, key, begin, philox_rows.PHILOX, dtype),
+                part,
+                counter,
+                tf.as_dtype(dtype),
+            )
+
+        return _drawn(shape, lambda: original(shape, key, counter, alg, dtype, name), rows)
+
+    return repaired
+
+
+def truncated_normal(original: Function) -> Function:
+    """Repairs `stateless_truncated_normal_v2`."""
+
+    def repaired(shape: Any, key: Any, counter: Any, alg: Any, dtype: Any = tf.float32, name: Any = None) -> tf.Tensor:
+        def rows(part: PartOfDraw) -> tf.Tensor:
+            if not philox_rows.lies_in_one_piece(part, alg):
+                return part.cut(original(part.whole, key, counter, alg, dtype))
+            return philox_rows.rows(
+                lambda sizes, begin: original(sizes, key, begin, philox_rows.PHILOX, dtype),
+                part,
+                counter,
+                tf.as_dtype(dtype),
+                philox_rows.counters_of_truncated_normal(part, tf.as_dtype(dtype)),
+            )
+
+        return _drawn(shape, lambda: original(shape, key, counter, alg, dtype, name), rows)
+
+    return repaired
+
+
+def integers(original: Function) -> Function:
+    """Repairs `stateless_random_uniform_int_v2`."""
+
+    def repaired(shape: Any, key: Any, counter: Any, alg: Any, minval: Any, maxval: Any, name: Any = None) -> tf.Tensor:
+        def rows(part: PartOfDraw) -> tf.Tensor:
+            if not philox_rows.lies_in_one_piece(part, alg):
+                return part.cut(original(part.whole, key, counter, alg, minval, maxval))
+            return philox_rows.rows(
+                lambda sizes, begin: original(sizes, key, begin, philox_rows.PHILOX, minval, maxval),
+                part,
+                counter,
+                tf.convert_to_tensor(minval).dtype,
+            )
+
+        return _drawn(shape, lambda: original(shape, key, counter, alg, minval, maxval, name), rows)
+
+    return repaired
+
+
+def gamma(original: Function) -> Function:
+    """Repairs `stateless_random_gamma_v3`."""
+
+    def repaired(shape: Any, key: Any, counter: Any, alg: Any, alpha: Any, name: Any = None) -> tf.Tensor:
+        def rows(part: PartOfDraw) -> tf.Tensor:
+            return part.cut(original(part.whole, key, counter, alg, _of_whole(part, alpha)))
+
+        return _drawn(shape, lambda: original(shape, key, counter, alg, alpha, name), rows)
+
+    return repaired
+
+
+def with_parameters(original: Function) -> Function:
+    """Repairs the operations that take a shape, a seed, and tensors of parameters: of Poisson numbers and others."""
+
+    def repaired(shape: Any, seed: Any, *given: Any, **named: Any) -> tf.Tensor:
+        def rows(part: PartOfDraw) -> tf.Tensor:
+            parameters = {key: _of_whole(part, value) for key, value in named.items() if key not in ("dtype", "name")}
+            rest = {key: value for key, value in named.items() if key not in parameters}
+            return part.cut(
+                original(part.whole, seed, *(_of_whole(part, value) for value in given), **parameters, **rest)
+            )
+
+        return _drawn(shape, lambda: original(shape, seed, *given, **named), rows)
+
+    return repaired
+
+
+def multinomial(original: Function) -> Function:
+    """Repairs `stateless_multinomial`, whose rows are those of its logits."""
+
+    def repaired(logits: Any, num_samples: Any, seed: Any, output_dtype: Any = tf.int64, name: Any = None) -> tf.Tensor:
+        def rows(part: PartOfDraw) -> tf.Tensor:
+            return part.cut(original(_at_own_rows(part, logits), num_samples, seed, output_dtype))
+
+        return _drawn(tf.shape(logits)[:1], lambda: original(logits, num_samples, seed, output_dtype, name), rows)
+
+    return repaired
+
+
+def shuffle(original: Function) -> Function:
+    """Repairs `stateless_shuffle`."""
+
+    def repaired(value: Any, key: Any, counter: Any, alg: Any, name: Any = None) -> tf.Tensor:
+        return shuffled(
+            tf.shape(value)[:1],
+            value,
+            lambda rows: original(rows, key, counter, alg, name),
+            "tf.random.experimental.stateless_shuffle",
+        )
+
+    return repaired
+
+
+def shuffled(shape: Any, value: tf.Tensor, shuffle: Callable[[tf.Tensor], tf.Tensor], name: str) -> tf.Tensor:
+    """Rows in another order; along the batch those of all replicas are gathered.
+
+    Args:
+        shape: How many rows there are, as code gives it: one size.
+        value: The rows.
+        shuffle: Shuffles rows.
+        name: What code calls, for messages.
+
+    Raises:
+        UnsupportedError: The rows are the numbers of a batch's rows.
+    """
+
+    def rows(_: PartOfDraw) -> tf.Tensor:
+        if value.dtype.is_integer and value.shape.rank == 1:
+            raise UnsupportedError(
+                f"{name} of the numbers of a batch's rows: the rows of other replicas, to which they point, are not "
+                "here. Wrap the function that shuffles and selects in tfdist.gathered(function), or shuffle the rows "
+                "themselves."
+            )
+        batch = whole_batch_for_rows(value)
+        with drawing(None):
+            return batch.own_rows(shuffle)
+
+    def whole() -> tf.Tensor:
+        with drawing(None), draw_replay.ignoring_draws():
+            return shuffle(value)
+
+    return _drawn(shape, whole, rows)
+
+
+def _drawn(shape: Any, whole: Whole, rows: Rows) -> tf.Tensor:
+    """What code on this replica draws.
+
+    Args:
+        shape: The shape of the draw, as the code gives it; dimensions may follow.
+        whole: Draws it, as one device does.
+        rows: Draws a replica's part.
+    """
+    step, decision = current_step(), _decision.get()
+    if step is None:
+        if not draw_replay.is_in_trial():
+            return whole()
+        replayed = draw_replay.replayed([int(size) for size in sizes_of(shape)])
+        return draw_replay.record(whole()) if replayed is None else replayed
+    part = part_of_draw(sizes_of(shape), step, _OF_TENSORFLOW) if decision is None else decision.part
+    draw = whole if part is None else lambda: rows(part)
+    if step.compiles and not step.within_xla:
+        # One device compiles the whole step, and XLA's generator orders its numbers in another way.
+        return tf.function(draw, jit_compile=True, autograph=False)()
+    return draw()
+
+
+def _of_whole(part: PartOfDraw, value: Any) -> tf.Tensor:
+    """A parameter of the whole draw.
+
+    It keeps its dimensions, by which the numbers are laid out: it may lack the first ones of the draw.
+    """
+    value = tf.convert_to_tensor(value)
+    axis = part.axis - (len(part.sizes) - value.shape.rank)
+    if axis < 0 or (value.shape[axis] == 1 and part.size != 1):
+        return value
+    sizes: list[Size] = [tf.shape(value)[place] for place in range(value.shape.rank)]
+    sizes[axis] = part.size
+    return _at_own_rows(part, tf.broadcast_to(value, as_shape(sizes)), axis)
+
+
+def _at_own_rows(part: PartOfDraw, value: tf.Tensor, axis: int = 0) -> tf.Tensor:
+    """A whole with the rows of this replica at their places; in those of the others the nearest ones stand."""
+    size = tf.cast(part.size, tf.int64)
+    return tf.gather(value, tf.clip_by_value(tf.range(part.total) - part.begin, 0, size - 1), axis=axis)
