@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
-from tensorflow.python.data.ops import multi_device_iterator_ops
+
+from tfdist.runtime.device_iterators import make_lasting, no_autotune_options
 
 
 class GlobalBatch(NamedTuple):
@@ -53,18 +53,6 @@ def piece_bounds(samples: tf.Tensor, replicas: int, index: Any) -> tuple[tf.Tens
     return -(-index * samples // replicas), -(-(index + 1) * samples // replicas)
 
 
-def no_autotune_options() -> tf.data.Options:
-    """Options under which deleting an iterator returns at once and order never varies.
-
-    tf.data's autotuner sleeps between its looks, up to a minute after a while, and deleting an iterator waits for it;
-    every end of an epoch would pay for that. Pipelines name their parallelism and buffers instead.
-    """
-    options = tf.data.Options()
-    options.autotune.enabled = False
-    options.deterministic = True
-    return options
-
-
 def local_replicas(strategy: tf.distribute.Strategy, worker: int | None = None) -> range:
     """The ids of the replicas that `worker` (this one when None) runs; every worker runs equally many."""
     resolver = strategy.cluster_resolver
@@ -94,7 +82,7 @@ def per_replica(
         first = context.input_pipeline_id * per_worker
         return make(range(first, first + per_worker)).with_options(no_autotune_options())
 
-    _quiet_device_datasets()
+    make_lasting()
     distributed = strategy.distribute_datasets_from_function(dataset_of_worker)
     # As every worker has the same number of steps, none needs to ask the others at each step whether they have data
     # left: TensorFlow would spend a blocking collective a step on that. It offers no public switch.
@@ -103,18 +91,3 @@ def per_replica(
     if distributed.cardinality > 0:
         distributed._cardinality = distributed.cardinality // len(local_replicas(strategy))
     return distributed
-
-
-@functools.cache
-def _quiet_device_datasets() -> None:
-    """Stops autotuning in the datasets that TensorFlow puts between a worker's dataset and its devices.
-
-    Their iterators are deleted at the end of every epoch, too, and TensorFlow gives them options of its own.
-    """
-    original = multi_device_iterator_ops._create_device_dataset
-
-    @functools.wraps(original)
-    def quiet(*args: Any, **kwargs: Any) -> tf.data.Dataset:
-        return original(*args, **kwargs).with_options(no_autotune_options())
-
-    multi_device_iterator_ops._create_device_dataset = quiet

@@ -1,0 +1,98 @@
+"""Iterators over distributed datasets share their functions, and nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.python.framework import func_graph
+
+from tests.devices.mirrored import mirrored
+from tfdist.runtime.distribute import per_replica
+
+
+def distributed(dataset: tf.data.Dataset, replicas: int = 2) -> tf.distribute.DistributedDataset:
+    return per_replica(lambda ids: dataset, mirrored(replicas))
+
+
+def values(element: Any) -> Any:
+    """The numbers of an element, in the place of each a list of what the replicas have."""
+    local = mirrored(2).experimental_local_results
+    return tf.nest.map_structure(lambda each: [part.numpy() for part in local(each)], element)
+
+
+@pytest.fixture
+def traced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the functions that are traced."""
+    names: list[str] = []
+    original = func_graph.func_graph_from_py_func
+
+    def noting(name: str, *args: Any, **options: Any) -> Any:
+        names.append(name)
+        return original(name, *args, **options)
+
+    monkeypatch.setattr(func_graph, "func_graph_from_py_func", noting)
+    return names
+
+
+@pytest.mark.parametrize("replicas", [2, 3])
+def test_an_epoch_after_the_first_traces_nothing(replicas: int, traced: list[str]) -> None:
+    numbers = tf.data.Dataset.from_tensor_slices(np.arange(12.0).reshape(6, 2, 1, 1))
+    batches = distributed(numbers, replicas)
+    assert len(list(batches)) == 6 // replicas
+    assert traced
+    traced.clear()
+    for again in (batches, distributed(numbers.skip(replicas), replicas)):
+        assert len(list(again)) == (6 if again is batches else 6 - replicas) // replicas
+    assert not traced
+
+
+def test_iterators_at_once_and_of_other_elements_have_their_own() -> None:
+    numbers = distributed(tf.data.Dataset.range(8))
+    texts = distributed(
+        tf.data.Dataset.range(8).map(lambda number: {"text": tf.strings.as_string(number), "of": number})
+    )
+    first, second, other = iter(numbers), iter(numbers), iter(texts)
+    assert values(next(first)) == [0, 1]
+    assert values(next(first)) == [2, 3]
+    assert values(next(second)) == [0, 1]
+    assert values(next(other)) == {"text": [b"0", b"1"], "of": [0, 1]}
+    del first
+    assert values(next(second)) == [2, 3]
+    with pytest.raises(StopIteration):
+        for _ in range(3):
+            next(second)
+
+
+def test_a_loop_in_a_function_makes_its_own() -> None:
+    batches = distributed(tf.data.Dataset.range(8))
+
+    @tf.function
+    def summed() -> tf.Tensor:
+        total = tf.constant(0, tf.int64)
+        for batch in batches:
+            total += mirrored(2).reduce("SUM", batch, axis=None)
+        return total
+
+    assert [int(summed()), int(summed())] == [28, 28]
+
+
+def test_ragged_and_sparse_elements() -> None:
+    ragged = distributed(tf.data.Dataset.from_tensor_slices(tf.ragged.constant([[["a"], []], [["b", "c"], ["d"]]])))
+    sparse = distributed(tf.data.Dataset.from_tensor_slices(tf.sparse.eye(2)))
+    for _ in range(2):
+        (element,) = list(ragged)
+        rows = mirrored(2).experimental_local_results(element)
+        assert [row.to_list() for row in rows] == [[[b"a"], []], [[b"b", b"c"], [b"d"]]]
+        (element,) = list(sparse)
+        rows = mirrored(2).experimental_local_results(element)
+        assert [tf.sparse.to_dense(row).numpy().tolist() for row in rows] == [[1.0, 0.0], [0.0, 1.0]]
+
+
+def test_an_error_of_the_data_arrives() -> None:
+    numbers = tf.data.Dataset.from_tensors(np.nan).repeat(2)
+    failing = distributed(numbers.map(lambda number: tf.debugging.check_numerics(number, "it is none")))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="it is none"):
+        next(iter(failing))
