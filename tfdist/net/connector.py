@@ -33,7 +33,8 @@ class Connector(Generic[HelloT]):
     Attributes:
         seen: The last outcome; of a host with several addresses, at the one that led farthest.
         met: Who answered; None while nobody has.
-        mismatch: Why that process cannot take part, because of its token; None while nothing is known to be wrong.
+        mismatch: Why that process cannot take part: it has a token, and this one has none. None while nothing is known
+            to be wrong, and on a network that is not trusted.
         line: The connection, while there is one.
         peer: The IP address that was dialled last; empty before the first.
     """
@@ -183,7 +184,10 @@ class Connector(Generic[HelloT]):
     def _take_in(self, line: LineSocket, reply: Reply[HelloT]) -> None:
         if reply.say is not None:
             line.send(reply.say)
-        if reply.mismatch is not None:
+        if reply.mismatch is not None and self._introduction.token is not None:
+            # Who has no proof may be anybody, and its word must not end a run: the real one may come yet.
+            self._give_up(DialOutcome(DialStatus.MISMATCHED, reply.mismatch))
+        elif reply.mismatch is not None:
             speaker = self._introduction.hello.speaker
             self.mismatch = f"the {speaker} of worker {self.index} ({self.address}) {reply.mismatch}. {ONE_TOKEN}"
             self.close()

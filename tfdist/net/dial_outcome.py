@@ -29,9 +29,11 @@ class DialStatus(enum.IntEnum):
     """Connected to something that does not speak the protocol."""
     GRPC = 10
     """A stranger that is known: a gRPC server, such as TensorFlow's."""
-    LEFT = 11
+    MISMATCHED = 11
+    """Connected to one that has another token or none, or claims so; the detail says which."""
+    LEFT = 12
     """Met, and gone again."""
-    MET = 12
+    MET = 13
 
 
 @dataclass(frozen=True)

@@ -50,6 +50,7 @@ _WORDS = {
         "a gRPC server answers, such as TensorFlow's: a job seems to run there",
         "Wait for the job to end, or choose another port in --workers. The job was left alone.",
     ),
+    DialStatus.MISMATCHED: ("has another TFDIST_TOKEN", "Set the same TFDIST_TOKEN on every host, or none."),
     DialStatus.LEFT: ("was there, and has left", "Start the doctors of all hosts again."),
     DialStatus.MET: ("answers", ""),
 }

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from tfdist.cluster.cluster_spec import Cluster
 from tfdist.net.connector import CONNECT_SECONDS
 from tfdist.net.dial_outcome import DialOutcome, DialStatus
-from tfdist.net.handshake import INTRODUCTION_SECONDS
+from tfdist.net.handshake import INTRODUCTION_SECONDS, ONE_TOKEN
 
 FIRST_SECONDS = 3.0
 """A cluster that forms at once needs no progress."""
@@ -37,6 +37,7 @@ _WORDS = {
     ),
     DialStatus.STRANGER: _STRANGER,
     DialStatus.GRPC: _STRANGER,
+    DialStatus.MISMATCHED: (f"is answered by one that {{}}. {ONE_TOKEN}", "answered by one that {}"),
     DialStatus.LEFT: ("was there, and has left again", "has left again"),
     DialStatus.MET: ("answers", "answers"),
 }
@@ -46,11 +47,11 @@ def describe_outcome(seen: DialOutcome) -> str:
     """What was seen at a worker's address and what it means; follows the worker's name."""
     if seen.status is DialStatus.UNREACHABLE:
         return f"cannot be reached: {seen.detail}"
-    return _WORDS[seen.status][0]
+    return _WORDS[seen.status][0].format(seen.detail)
 
 
 def _brief(seen: DialOutcome) -> str:
-    return seen.detail.lower() if seen.status is DialStatus.UNREACHABLE else _WORDS[seen.status][1]
+    return seen.detail.lower() if seen.status is DialStatus.UNREACHABLE else _WORDS[seen.status][1].format(seen.detail)
 
 
 def print_progress(text: str) -> None:
@@ -144,7 +145,7 @@ def explain_absence(
         lines.append(_line(cluster, index, describe_outcome(seen) + though))
     if callers is not None:
         lines += _of_callers(cluster, [index for index in remote if index not in missing], callers)
-    lines += [f"  from {host}, a launcher called that {why}" for host, why in refused.items()]
+    lines += [f"  from {host}, a launcher called that {why}. {ONE_TOKEN}" for host, why in refused.items()]
     count = f"{len(missing)} of its {len(cluster)} workers did not come" if missing else "its launchers wait"
     return "\n".join(
         [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import socket
 import threading
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from tests.unit.launch.rendezvous.launchers import GO, TWO_OF_THREE, Launchers, 
 from tfdist.cluster import Address, Cluster
 from tfdist.errors import FormingError
 from tfdist.launch.peers.messages import AttemptEnded, Released, Stop, WorkerDone
+from tfdist.launch.signals import LauncherStopped
 
 SECRET, OTHER = "5f0c1e-not-to-be-seen", "another-not-to-be-seen"
 
@@ -49,17 +51,40 @@ def test_a_forged_message_ends_the_line(launchers: Launchers) -> None:
     ("most", "one", "says"),
     [(SECRET, OTHER, "another"), (SECRET, None, "TFDIST_TOKEN"), (None, SECRET, "TFDIST_TOKEN")],
 )
-def test_another_token_or_none_is_an_error_at_once_and_everywhere(
+def test_another_token_or_none_is_an_error_everywhere(
     launchers: Launchers, odd: int, most: str | None, one: str | None, says: str
 ) -> None:
-    futures = [launchers.start(index, token=one if index == odd else most, timeout=1000) for index in range(3)]
-    for future in futures:
+    """At once where there is no token; where there is one, who has none may be anybody, until the time is up."""
+    tokens = [one if index == odd else most for index in range(3)]
+    futures = {index: launchers.start(index, token=token, timeout=1000) for index, token in enumerate(tokens)}
+    errors: dict[int, FormingError] = {}
+    for index in sorted(futures, key=lambda index: tokens[index] is not None):
+        if tokens[index] is not None:
+            launchers.pass_until_said("TFDIST_TOKEN", index) if None not in tokens else None
+            launchers.ahead += 1000
         with pytest.raises(FormingError) as raised:
-            future.result(20)
-        assert raised.value.exit_code == 3
-        assert says in str(raised.value)
-        assert "Set the same on every host, or on none" in str(raised.value)
-        assert "not-to-be-seen" not in f"{raised.value}{raised.value.__context__!r}"
+            futures[index].result(20)
+        errors[index] = raised.value
+    for index, error in errors.items():
+        assert error.exit_code == 3
+        assert "not-to-be-seen" not in f"{error}{error.__context__!r}"
+        if tokens[index] is None:
+            assert "did not form" not in str(error)
+    texts = [str(error) for index, error in errors.items() if index == odd or None not in tokens]
+    assert all(says in text and "Set the same on every host, or on none" in text for text in texts), texts
+
+
+def test_one_without_the_token_at_a_workers_address_does_not_end_the_forming(launchers: Launchers) -> None:
+    leader, second = launchers.start(0, token=SECRET, timeout=1000), launchers.start(2, token=SECRET, timeout=1000)
+    stranger = launchers.start(1, token=OTHER, timeout=1000)
+    launchers.pass_until_said("answered by one that has another TFDIST_TOKEN", 0, 2)
+    launchers.signals[-1].received.append(signal.SIGTERM)
+    with pytest.raises(LauncherStopped):
+        stranger.result(20)
+    for each in (leader, second, launchers.start(1, token=SECRET, timeout=1000)):
+        formed = each.result(20)
+        launchers.stack.callback(formed.links.close)
+        assert formed.go == GO
 
 
 def test_a_disagreement_is_told_with_a_token_too(launchers: Launchers) -> None:
