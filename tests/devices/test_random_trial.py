@@ -1,0 +1,98 @@
+"""Random trainings give the numbers of one replica: some of them, and with TFDIST_TRIAL_MINUTES=N as many as fit."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.devices.repair_removal import take_out
+from tests.marks import slow
+from tests.random_trial.draw import Draw, Head, Part
+from tests.random_trial.drawing import draw_of
+from tests.random_trial.judging import Kind, judge
+from tests.random_trial.shrinking import shrunken
+from tests.random_trial.trial import BOUND, trial
+from tfdist import keras_repairs
+
+MINUTES = os.environ.get("TFDIST_TRIAL_MINUTES")
+SEED = int(os.environ.get("TFDIST_TRIAL_SEED", "1"))
+SMALL = 681
+"""The seed of a small draw: rows that are folded, with dropout, a loss over the batch, several steps an execution."""
+
+DENSE, DROPOUT = 'layers.Dense(6, activation="tanh")', "layers.Dropout(0.3, seed=3)"
+DROPOUTS_REPAIR = "keras.src.backend.tensorflow.random.dropout"
+
+
+def test_a_small_draw() -> None:
+    report = trial(SMALL, minutes=4.0, draws=1)
+    assert report.kinds == {Kind.SAME: 1}, str(report)
+
+
+@pytest.mark.parametrize("seed", [slow(197), slow(596), 809])
+def test_small_draws_in_this_process(seed: int) -> None:
+    keras_repairs.install()
+    assert judge(draw_of(seed)).kind is Kind.SAME
+
+
+@pytest.mark.skipif(not MINUTES, reason="TFDIST_TRIAL_MINUTES says for how many minutes to try")
+@pytest.mark.bound(60.0 * float(MINUTES or 0) + 2 * BOUND)
+def test_as_many_draws_as_fit() -> None:
+    report = trial(SEED, float(MINUTES or 0))
+    print(report)
+    assert report.seeds, "no draw was made"
+    assert not report.findings, str(report)
+
+
+def test_a_draw_that_differs_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    keras_repairs.install()
+    draw = drawn(part(DROPOUT))
+    assert judge(draw).kind is Kind.SAME
+    take_out(DROPOUTS_REPAIR, monkeypatch)
+    assert judge(draw).kind is Kind.DIFFERENT
+
+
+@pytest.mark.slow
+@pytest.mark.bound(900)
+def test_a_draw_that_differs_is_made_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is left but the dropout."""
+    keras_repairs.install()
+    take_out(DROPOUTS_REPAIR, monkeypatch)
+    draw = drawn(part(DENSE), part(DROPOUT))
+    verdict = judge(draw)
+    smallest = shrunken(draw, lambda simpler: judge(simpler).is_like(verdict), lambda: True)
+    assert (smallest.parts, smallest.callbacks, smallest.form) == ((part(DROPOUT),), (), "functional")
+
+
+def test_a_draw_in_which_rounding_decides_is_no_finding() -> None:
+    """The gradient of the bias is 0 but for rounding, and the optimizer goes by its sign."""
+    keras_repairs.install()
+    bias = drawn(part("layers.Dense(6)"), part("layers.BatchNormalization()"), optimizer="keras.optimizers.Lion(0.05)")
+    assert judge(bias).kind is Kind.UNSTABLE
+
+
+def part(layer: str) -> Part:
+    return Part("vector", "vector", (layer,))
+
+
+def drawn(*parts: Part, optimizer: str = "keras.optimizers.SGD(0.05)") -> Draw:
+    loss = "keras.losses.MeanSquaredError()"
+    head = Head("left", part('layers.Dense(2, name="left")'), "rng.normal(size=(SAMPLES, 2))", loss, loss)
+    return Draw(
+        seed=1,
+        replicas=2,
+        is_of_workers=False,
+        precision="float64",
+        form="sequential",
+        start="vector",
+        parts=parts,
+        heads=(head,),
+        optimizer=optimizer,
+        compiled=(),
+        feed="arrays",
+        samples=5,
+        batch=4,
+        epochs=1,
+        fitted=(),
+        callbacks=("keras.callbacks.TerminateOnNaN()",),
+    )

@@ -1,0 +1,128 @@
+"""Whether several replicas give the numbers of one, and whether that can be expected of a draw."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from tests.random_trial.draw import Draw
+from tests.random_trial.refusals import is_expected
+from tests.random_trial.runs import JobFailedError, Numbers, of_one_replica, of_several_replicas
+from tests.random_trial.script import tolerance_of
+from tfdist.errors import UnsupportedError
+
+_NUDGE = {"float64": 1e-15, "float32": 5e-7, "mixed_bfloat16": 1e-2}
+"""A few units in the last place of what is computed in."""
+
+_SHARE = 0.02
+"""What part of a difference rounding alone must make in one replica, for the draw to tell nothing."""
+
+
+class Kind(StrEnum):
+    """What came of a draw."""
+
+    SAME = "same"
+    INVALID = "invalid"
+    """It fails on one replica as well."""
+    UNSTABLE = "unstable"
+    """What rounding does in it on one replica is as large as the difference."""
+    REFUSED = "refused"
+    DIFFERENT = "different"
+    CRASHED = "crashed"
+    REFUSED_UNEXPECTEDLY = "refused unexpectedly"
+
+    @property
+    def is_finding(self) -> bool:
+        """Whether it is to be looked at."""
+        return self in (Kind.DIFFERENT, Kind.CRASHED, Kind.REFUSED_UNEXPECTEDLY)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What came of a draw.
+
+    Attributes:
+        kind: In a word.
+        line: In a line: the place of the difference, the error's first line.
+        details: A traceback, or nothing.
+    """
+
+    kind: Kind
+    line: str = ""
+    details: str = ""
+
+    def is_like(self, other: Verdict) -> bool:
+        """Whether both fail in the same way, as far as can be told."""
+        return self.kind is other.kind and (self.kind is Kind.DIFFERENT or _gist(self.line) == _gist(other.line))
+
+
+def judge(draw: Draw) -> Verdict:
+    """Runs a draw on one replica and on several, and compares."""
+    try:
+        one = of_one_replica(draw)
+    except Exception as error:
+        return Verdict(Kind.INVALID, _first_line(error))
+    if not all(np.isfinite(values).all() for values in one.values()):
+        return Verdict(Kind.INVALID, "the numbers of one replica are not finite")
+    try:
+        several = of_several_replicas(draw)
+    except Exception as error:
+        return _of_error(error)
+    differences = [largest_difference(one, worker) for worker in several]
+    place, size = max(differences, key=lambda found: found[1])
+    if size <= tolerance_of(draw):
+        return Verdict(Kind.SAME)
+    if _made_by_rounding(draw, one) >= _SHARE * size:
+        return Verdict(Kind.UNSTABLE, f"{place}: {size:.3g}")
+    return Verdict(Kind.DIFFERENT, f"{place}: {size:.3g}")
+
+
+def largest_difference(one: Numbers, other: Numbers) -> tuple[str, float]:
+    """The place of the largest difference, and how large it is, relative where numbers are above 1."""
+    if one.keys() != other.keys():
+        return f"only one of them has {sorted(one.keys() ^ other.keys())[:4]}", np.inf
+    place, largest = "", 0.0
+    for name, expected in one.items():
+        received = other[name]
+        if expected.shape != received.shape:
+            return f"{name} has the shape {received.shape} instead of {expected.shape}", np.inf
+        if expected.size == 0:
+            continue
+        sizes = np.abs(received - expected) / (1.0 + np.abs(expected))
+        size = float(np.where(np.isfinite(sizes), sizes, np.inf).max())
+        if size > largest:
+            place, largest = name, size
+    return place, largest
+
+
+def _made_by_rounding(draw: Draw, one: Numbers) -> float:
+    """What moving the weights by a rounding error makes of the numbers of one replica."""
+    size = _NUDGE[draw.precision]
+    return max(largest_difference(one, of_one_replica(draw, (size, seed)))[1] for seed in (1, 2))
+
+
+def _of_error(error: Exception) -> Verdict:
+    line, details = _first_line(error), "".join(traceback.format_exception(error))[-6000:]
+    is_refusal = isinstance(error, UnsupportedError) or "UnsupportedError" in line
+    if isinstance(error, JobFailedError):
+        refusals = [text for text in str(error).splitlines() if "UnsupportedError" in text or text.startswith("Error:")]
+        is_refusal, line = bool(refusals), refusals[0] if refusals else line
+    if not is_refusal:
+        return Verdict(Kind.CRASHED, line, details)
+    return Verdict(Kind.REFUSED if is_expected(line) else Kind.REFUSED_UNEXPECTEDLY, line, details)
+
+
+def _first_line(error: Exception) -> str:
+    """The type, and the line of the text that says something."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    told = [line for line in lines if not line.startswith(("in user code", "File ", "Exception encountered", "^"))]
+    return f"{type(error).__name__}: {(told or lines or [''])[0]}"[:400]
+
+
+def _gist(line: str) -> str:
+    """The line without names and numbers, which change with a draw."""
+    return re.sub(r"'[^']*'|\"[^\"]*\"|\d+", "", line)[:60]
