@@ -43,8 +43,8 @@ _OF_DEVICES = """
 if __name__ == "__main__":
     (cpu,) = tf.config.list_physical_devices("CPU")
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * {replicas})
-    strategy = tfdist.strategy()
-    with tf.distribute.OneDeviceStrategy("CPU:0").scope():
+    default, strategy = tf.distribute.get_strategy(), tfdist.strategy()
+    with default.scope():
         one = run()
     with strategy.scope():
         several = run()
