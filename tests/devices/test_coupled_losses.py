@@ -70,7 +70,9 @@ LOSSES = [
     (lambda y, p: p[:, 0] - ops.mean(p[:, 0]), COLUMNS, None),
     (lambda y, p: keras.losses.dice(y, p), IMAGES, None),
     (lambda y, p: ops.sum(p) + 1.0, COLUMNS, None),
-    (lambda y, p: ops.mean(p) + keras.random.normal(()), COLUMNS, None),
+    # Of a fixed shape every replica draws the same, of the batch's each its rows.
+    (lambda y, p: ops.mean(p) + keras.random.normal(()), COLUMNS, Kind.MEAN),
+    (lambda y, p: ops.mean(p + keras.random.normal(ops.shape(p))), COLUMNS, None),
     (triplets, CLASSES, None),
     (behind_a_stopped_gradient, COLUMNS, None),
     (strict, COLUMNS, None),

@@ -6,10 +6,36 @@ from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 from tests.exactness.table import ONLY_TRAINED, case, fitted, numbers
 
 layers, ops = keras.layers, keras.ops
+
+
+class MovingMeanOfTensorFlow(layers.Layer):
+    """Keeps a moving mean in a variable of TensorFlow's, as layers of the time before Keras 3 do."""
+
+    def build(self, shape: Any) -> None:
+        self.mean = tf.Variable(
+            tf.zeros(shape[1:], self.variable_dtype), trainable=False, aggregation=tf.VariableAggregation.MEAN
+        )
+        self.calls = tf.Variable(0.0, trainable=False, aggregation=tf.VariableAggregation.MEAN)
+
+    def call(self, inputs: Any, training: bool = False) -> Any:
+        outputs = inputs - tf.convert_to_tensor(self.mean) / tf.maximum(tf.cast(self.calls, inputs.dtype), 1.0)
+        if training:
+            self.calls.assign_add(1.0)
+            self.mean.assign(0.9 * self.mean + 0.1 * tf.reduce_mean(inputs, axis=0))
+        return outputs
+
+
+@case("a layer with a moving mean and a count in variables of TensorFlow's")
+def moving_mean_in_a_tf_variable(samples: int) -> dict[str, Any]:
+    layer = MovingMeanOfTensorFlow()
+    model = keras.Sequential([keras.Input((6,)), layer, layers.Dense(3, activation="softmax")])
+    trained = fitted(model, *numbers(samples))
+    return trained | {"seen": [layer.mean.numpy().tolist(), float(layer.calls.numpy())]}
 
 
 class Centering(layers.Layer):

@@ -21,6 +21,7 @@ from keras.src import backend
 
 from tfdist.keras_repairs.base.context_variables import setting
 from tfdist.keras_repairs.base.replica_step import alone
+from tfdist.keras_repairs.coupling.trials.kept_state import KeptState
 from tfdist.keras_repairs.forward.metric_draws import WEIGHT, CannotBeDrawn, Draw, Drawer
 
 _TOLERANCE = 1e-4
@@ -97,17 +98,13 @@ def try_out(metric: keras.metrics.Metric, args: Sequence[Any], kwargs: dict[str,
     """
     update = functools.partial(type(metric).update_state, metric)
     # Tried as on one replica, apart from the step that is being traced.
-    with tf.init_scope(), alone():
-        before = _plain_attributes(metric)
+    with tf.init_scope(), alone(), KeptState(metric).restored():
         try:
             signature = inspect.signature(update)
             trial = _Trial(metric, Drawer(signature.bind(*args, **kwargs)))
             return trial.verdict(takes_weights=WEIGHT in signature.parameters)
         except (CannotBeDrawn, TypeError) as error:
             return Verdict(Merge.GATHERED, reason=f"could not be tried out on made-up values: {error}")
-        finally:
-            for name, value in before.items():
-                object.__setattr__(metric, name, value)
 
 
 @dataclass
@@ -223,8 +220,3 @@ def _values(state: Sequence[Any]) -> list[np.ndarray]:
 
 def _is_close(one: np.ndarray, other: np.ndarray, tolerance: float) -> bool:
     return bool(np.allclose(one, other, rtol=tolerance, atol=tolerance * max(np.abs(one).max(initial=0.0), 1e-30)))
-
-
-def _plain_attributes(metric: keras.metrics.Metric) -> dict[str, Any]:
-    """What a metric may count by itself, beside its variables."""
-    return {name: value for name, value in vars(metric).items() if isinstance(value, bool | int | float | str | None)}

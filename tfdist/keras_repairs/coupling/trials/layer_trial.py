@@ -13,8 +13,9 @@ from keras.src import backend
 from numpy.typing import NDArray
 
 from tfdist.keras_repairs.coupling import collected_losses
+from tfdist.keras_repairs.coupling.trials.kept_state import KeptState, value_of
 from tfdist.keras_repairs.coupling.trials.made_up_inputs import Inputs, made_up
-from tfdist.keras_repairs.coupling.trials.part_comparison import PARTS, Kind, kinds, tolerance_of
+from tfdist.keras_repairs.coupling.trials.part_comparison import PARTS, Kind, is_same, kinds, tolerance_of
 from tfdist.keras_repairs.coupling.trials.recorded_layers import Recording, RowsDiffer
 from tfdist.keras_repairs.coupling.trials.trial_scope import in_trial
 
@@ -38,6 +39,7 @@ class LayerVerdict:
 class _Results:
     outputs: list[Any]
     state: dict[str, NDArray]
+    variables: list[tuple[str, NDArray]]
     losses: list[NDArray]
 
 
@@ -63,9 +65,9 @@ def _not_tried(error: Exception) -> LayerVerdict:
 
 def _verdict(layer: Any, call: Function, inputs: Inputs) -> LayerVerdict:
     try:
-        recording = Recording(layer)
-        whole = _results(layer, call, inputs, slice(None), recording)
-        parts = [_results(layer, call, inputs, part, recording) for part in PARTS]
+        recording, kept = Recording(layer), KeptState(layer)
+        whole = _results(layer, call, inputs, slice(None), recording, kept)
+        parts = [_results(layer, call, inputs, part, recording, kept) for part in PARTS]
     except RowsDiffer:
         return LayerVerdict("what it computes for a sample depends on the other samples of its batch")
     except Exception as error:  # Whatever the user's code raises on values that are not its own.
@@ -82,6 +84,9 @@ def _compared(whole: _Results, parts: Sequence[_Results], tolerance: float) -> L
     for path, value in whole.state.items():
         if any(not _is_assigned(value, part.state.get(path)) for part in parts):
             return LayerVerdict(f"it assigns to {path!r} what depends on the samples of the batch")
+    for (name, value), *others in zip(whole.variables, *(part.variables for part in parts), strict=True):
+        if any(not _is_assigned(value, of_part) for _, of_part in others):
+            return LayerVerdict(f"it assigns to {name!r}, a tf.Variable, what depends on the samples of the batch")
     found = []
     for value, *of_parts in zip(whole.losses, *(part.losses for part in parts), strict=True):
         possible = kinds(value, of_parts, tolerance)
@@ -93,7 +98,7 @@ def _compared(whole: _Results, parts: Sequence[_Results], tolerance: float) -> L
 
 def _is_assigned(whole: NDArray, part: NDArray | None) -> bool:
     """Whether a part of the batch has assigned the same to a variable as all of it."""
-    return part is not None and np.array_equal(whole, part, equal_nan=True)
+    return part is not None and is_same(whole, part, tolerance=0.0)
 
 
 def _is_of_own_rows(whole: Any, parts: Sequence[Any], tolerance: float) -> bool:
@@ -104,10 +109,18 @@ def _is_of_own_rows(whole: Any, parts: Sequence[Any], tolerance: float) -> bool:
     return all(part.shape == whole.shape and np.array_equal(part, whole, equal_nan=True) for part in parts)
 
 
-def _results(layer: Any, call: Function, inputs: Inputs, part: slice, recording: Recording) -> _Results:
+def _results(
+    layer: Any, call: Function, inputs: Inputs, part: slice, recording: Recording, kept: KeptState
+) -> _Results:
     args, kwargs = inputs.rows(part)
-    with keras.StatelessScope() as scope, collected_losses.collecting() as losses, recording.of(part):
+    with (
+        kept.restored(),
+        keras.StatelessScope() as scope,
+        collected_losses.collecting() as losses,
+        recording.of(part),
+    ):
         outputs = call(*args, **kwargs)
+        assigned = [(variable.name, value_of(variable)) for variable in kept.variables]
     state = {
         variable.path: np.asarray(value)
         for variable in layer.variables
@@ -116,7 +129,10 @@ def _results(layer: Any, call: Function, inputs: Inputs, part: slice, recording:
     }
     values = [_array(leaf) for leaf in tf.nest.flatten(outputs, expand_composites=True)]
     masks = [_array(backend.get_keras_mask(leaf)) for leaf in tf.nest.flatten(outputs)]
-    return _Results(values + masks, state, [np.asarray(term) for term in losses.get(id(layer), ())])
+    variables = [
+        pair for pair, variable in zip(assigned, kept.variables, strict=True) if not recording.has_variable(variable)
+    ]
+    return _Results(values + masks, state, variables, [np.asarray(term) for term in losses.get(id(layer), ())])
 
 
 def _array(leaf: Any) -> Any:

@@ -11,7 +11,8 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from tfdist.keras_repairs.coupling.trials import made_up_labels
-from tfdist.keras_repairs.coupling.trials.part_comparison import PARTS, Kind, gradient_is_that_of_parts, kinds
+from tfdist.keras_repairs.coupling.trials.kept_state import KeptState, value_of
+from tfdist.keras_repairs.coupling.trials.part_comparison import PARTS, Kind, gradient_is_that_of_parts, is_same, kinds
 from tfdist.keras_repairs.coupling.trials.trial_scope import in_trial, on_part
 
 
@@ -32,6 +33,7 @@ class Verdict:
 class _Values:
     value: NDArray
     gradients: list[NDArray]
+    state: list[NDArray]
 
 
 def try_out(loss: keras.losses.Loss, y_true: Any, y_pred: Any) -> Verdict:
@@ -46,14 +48,14 @@ def try_out(loss: keras.losses.Loss, y_true: Any, y_pred: Any) -> Verdict:
 
 
 def _verdict(loss: keras.losses.Loss, y_true: Any, y_pred: Any) -> Verdict:
-    possible, failure = set(Kind), ""
+    possible, failure, kept = set(Kind), "", KeptState(loss)
     for draw in range(made_up_labels.DRAWS):
         try:
-            possible &= _kinds(loss, *made_up_labels.drawn(y_true, y_pred, draw))
+            possible &= _kinds(loss, kept, *made_up_labels.drawn(y_true, y_pred, draw))
         except Exception as error:  # Whatever the user's code raises on values that are not its own.
             failure = f" ({type(error).__name__}: {error})".splitlines()[0]
         if draw < made_up_labels.IGNORING_DRAWS:
-            possible &= _kinds_of_ignored_labels(loss, y_true, y_pred, draw)
+            possible &= _kinds_of_ignored_labels(loss, kept, y_true, y_pred, draw)
         if not possible:
             return Verdict(None, "what it gives for a batch is neither a mean nor a sum of what parts of it give")
     if len(possible) == 1:
@@ -61,7 +63,9 @@ def _verdict(loss: keras.losses.Loss, y_true: Any, y_pred: Any) -> Verdict:
     return Verdict(None, f"nothing could be learned from trying it out on made-up values{failure}")
 
 
-def _kinds_of_ignored_labels(loss: keras.losses.Loss, y_true: Any, y_pred: Any, draw: int) -> set[Kind]:
+def _kinds_of_ignored_labels(
+    loss: keras.losses.Loss, kept: KeptState, y_true: Any, y_pred: Any, draw: int
+) -> set[Kind]:
     """What values may be where some labels are such as functions leave out, and the loss takes them."""
     possible = set(Kind)
     true, pred = made_up_labels.drawn(y_true, y_pred, draw)
@@ -70,17 +74,19 @@ def _kinds_of_ignored_labels(loss: keras.losses.Loss, y_true: Any, y_pred: Any, 
         if ignoring is None:
             continue
         try:
-            whole = _computed(loss, ignoring, pred, slice(None))
+            whole = _computed(loss, kept, ignoring, pred, slice(None))
             if all(np.isfinite(part).all() for part in (whole.value, *whole.gradients)):
-                possible &= _kinds(loss, ignoring, pred)
+                possible &= _kinds(loss, kept, ignoring, pred)
         except Exception:  # noqa: S112 - A loss need not take labels that are none.
             continue
     return possible
 
 
-def _kinds(loss: keras.losses.Loss, true: Any, pred: Any) -> set[Kind]:
-    whole = _computed(loss, true, pred, slice(None))
-    parts = [_computed(loss, true, pred, part) for part in PARTS]
+def _kinds(loss: keras.losses.Loss, kept: KeptState, true: Any, pred: Any) -> set[Kind]:
+    whole = _computed(loss, kept, true, pred, slice(None))
+    parts = [_computed(loss, kept, true, pred, part) for part in PARTS]
+    if not all(_have_same_state(whole, part) for part in parts):
+        return set()
     return {
         kind
         for kind in kinds(whole.value, [part.value for part in parts])
@@ -91,16 +97,24 @@ def _kinds(loss: keras.losses.Loss, true: Any, pred: Any) -> set[Kind]:
     }
 
 
-def _computed(loss: keras.losses.Loss, true: Any, pred: Any, rows: slice) -> _Values:
+def _have_same_state(one: _Values, other: _Values) -> bool:
+    """Whether a part of the batch has assigned the same to variables as all of it."""
+    if len(one.state) != len(other.state):
+        return False
+    return all(is_same(a, b, tolerance=0.0) for a, b in zip(one.state, other.state, strict=True))
+
+
+def _computed(loss: keras.losses.Loss, kept: KeptState, true: Any, pred: Any, rows: slice) -> _Values:
     """The values of a loss and the gradient of their sum by each tensor of the predictions."""
 
     def tensors(values: Any) -> Any:
         return keras.tree.map_structure(lambda value: tf.cast(tf.constant(value[rows]), loss.dtype), values)
 
     y_true, y_pred = tensors(true), tensors(pred)
-    with tf.GradientTape() as tape, on_part(rows):
+    with kept.restored(), keras.StatelessScope() as scope, tf.GradientTape() as tape, on_part(rows):
         tape.watch(keras.tree.flatten(y_pred))
         value = keras.ops.convert_to_tensor(loss.call(y_true, y_pred), dtype=loss.dtype)
         total = tf.reduce_sum(value)
+        state = [*map(np.asarray, scope.state_mapping.values()), *map(value_of, kept.variables)]
     gradients = tape.gradient(total, keras.tree.flatten(y_pred), unconnected_gradients=tf.UnconnectedGradients.ZERO)
-    return _Values(np.asarray(value), [np.asarray(tf.convert_to_tensor(gradient)) for gradient in gradients])
+    return _Values(np.asarray(value), [np.asarray(tf.convert_to_tensor(gradient)) for gradient in gradients], state)

@@ -19,6 +19,7 @@ import tensorflow as tf
 from keras.src import backend
 
 from tfdist.keras_repairs.base.context_variables import setting
+from tfdist.keras_repairs.coupling.trials.kept_state import KeptState
 from tfdist.keras_repairs.coupling.trials.part_comparison import ROWS, is_same, tolerance_of
 from tfdist.keras_repairs.coupling.trials.trial_scope import on_part
 from tfdist.keras_repairs.random_numbers.draw_replay import (
@@ -86,7 +87,7 @@ class Recording:
             with setting(_current, None), ignoring_draws():
                 outputs = call(layer, *args, **kwargs)
             self._calls.append(_Call(inputs, outputs))
-            self._variables.update(map(id, layer.variables))
+            self._variables.update(map(id, [*layer.variables, *KeptState(layer).variables]))
             return outputs
         if self._done == len(self._calls):
             raise RowsDiffer

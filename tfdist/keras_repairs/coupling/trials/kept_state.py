@@ -1,0 +1,238 @@
+"""What the user's objects hold beside variables of Keras, as it was before they were tried out.
+
+A layer may count its calls, keep a queue of what it has seen, or assign to a `tf.Variable`. Its attributes are looked
+through, and what they hold: lists, dicts, sets, arrays, generators of random numbers, objects of the user's classes and
+what functions close over. Not restored are names of modules, iterators, arrays of more than 64 MiB, files, and whatever
+is outside of the process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import random
+import sys
+import types
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+Restore = Callable[[], None]
+
+_MANY = 10_000
+"""Items of a container from which on they are not looked through; the container itself is restored."""
+
+_LARGE = 1 << 26
+"""Bytes of an array from which on it is not copied."""
+
+_OF_KERAS = keras.layers.Layer | keras.losses.Loss | keras.metrics.Metric
+
+
+_WRAPPED = ("fn", "_fn", "function")
+"""Where losses, metrics and layers of Keras's keep a function of the user's."""
+
+
+class KeptState:
+    """The state of objects as it is when this is made, to be restored as often as they are tried out.
+
+    Args:
+        roots: Layers, losses, metrics or functions.
+    """
+
+    def __init__(self, *roots: Any) -> None:
+        self._restore: list[Restore] = []
+        self._variables: list[tf.Variable] = []
+        # Their ids must not be those of others later.
+        self._seen: dict[int, Any] = {}
+        waiting = list(roots)
+        while waiting:
+            value = waiting.pop()
+            if id(value) not in self._seen:
+                self._seen[id(value)] = value
+                waiting.extend(self._keep(value))
+
+    @contextlib.contextmanager
+    def restored(self) -> Iterator[None]:
+        """Restores the state when the code inside has run."""
+        try:
+            yield
+        finally:
+            for restore in self._restore:
+                restore()
+
+    @property
+    def variables(self) -> list[tf.Variable]:
+        """The variables of TensorFlow's among what is kept."""
+        return self._variables
+
+    def _keep(self, value: Any) -> list[Any]:
+        """Keeps what can change in a value; returns what it holds."""
+        if isinstance(value, tf.Variable):
+            self._variables.append(value)
+            self._restore += [_of_variable(copy) for copy in _copies(value)]
+            return []
+        restore = _restore_of(value)
+        if restore is not None:
+            self._restore.append(restore)
+        if isinstance(value, list | tuple | set | frozenset | deque):
+            return list(value) if len(value) <= _MANY else []
+        if isinstance(value, dict):
+            return list(value.values()) if len(value) <= _MANY else []
+        if isinstance(value, types.FunctionType):
+            return [cell.cell_contents for cell in _cells(value)]
+        if isinstance(value, types.MethodType | functools.partial):
+            return [value.__self__] if isinstance(value, types.MethodType) else [value.func, value.args, value.keywords]
+        inner = list(value._flatten_layers()) if isinstance(value, keras.layers.Layer) else []
+        wrapped = [getattr(value, name, None) for name in _WRAPPED] if isinstance(value, _OF_KERAS) else []
+        return [*inner, *wrapped, *_attributes(value).values()]
+
+
+def _restore_of(value: Any) -> Restore | None:
+    """What restores a value that can change in its place; None where none can."""
+    if isinstance(value, list | deque | set | dict):
+        return _of_container(value)
+    if isinstance(value, np.ndarray):
+        return _of_array(value)
+    if isinstance(value, np.random.Generator | np.random.RandomState | random.Random):
+        return _of_generator(value)
+    if isinstance(value, types.FunctionType):
+        return _of_cells(value)
+    return _of_attributes(value) if _attributes(value) else None
+
+
+def _of_variable(variable: tf.Variable) -> Restore:
+    before = variable.read_value()
+
+    def restore() -> None:
+        variable.assign(before)
+
+    return restore
+
+
+def _of_container(container: Any) -> Restore:
+    before = dict(container) if isinstance(container, dict) else list(container)
+
+    def restore() -> None:
+        if isinstance(container, dict):
+            if not _is_same_dict(container, before):
+                container.clear()
+                container.update(before)
+        elif len(container) != len(before) or any(a is not b for a, b in zip(container, before, strict=True)):
+            if isinstance(container, list):
+                container[:] = before
+            else:
+                container.clear()
+                (container.update if isinstance(container, set) else container.extend)(before)
+
+    return restore
+
+
+def _is_same_dict(one: dict[Any, Any], other: Any) -> bool:
+    return list(one) == list(other) and all(one[key] is other[key] for key in other)
+
+
+def _of_array(array: NDArray) -> Restore | None:
+    if isinstance(array, np.memmap) or array.nbytes > _LARGE or not array.flags.writeable:
+        return None
+    before = array.copy()
+
+    def restore() -> None:
+        array[...] = before
+
+    return restore
+
+
+def _of_generator(generator: Any) -> Restore:
+    if isinstance(generator, np.random.Generator):
+        bits, bits_before = generator.bit_generator, generator.bit_generator.state
+        return lambda: setattr(bits, "state", bits_before)
+    if isinstance(generator, np.random.RandomState):
+        state = generator.get_state()
+        return lambda: generator.set_state(state)
+    before = generator.getstate()
+    return lambda: generator.setstate(before)
+
+
+def _of_cells(function: types.FunctionType) -> Restore:
+    before = [(cell, cell.cell_contents) for cell in _cells(function)]
+
+    def restore() -> None:
+        for cell, contents in before:
+            cell.cell_contents = contents
+
+    return restore
+
+
+def _cells(function: types.FunctionType) -> list[types.CellType]:
+    """The names of the functions around it that a user's function reads or assigns, and that have a value."""
+    return [] if not _is_of_user(function) else [cell for cell in function.__closure__ or () if _has_value(cell)]
+
+
+def _has_value(cell: types.CellType) -> bool:
+    try:
+        return cell.cell_contents is not cell
+    except ValueError:
+        return False
+
+
+def _of_attributes(owner: Any) -> Restore:
+    before = _attributes(owner)
+
+    def restore() -> None:
+        # Past Keras and TensorFlow, which track what is assigned.
+        now = _attributes(owner)
+        for name in now.keys() - before.keys():
+            object.__delattr__(owner, name)
+        for name, value in before.items():
+            if name not in now or now[name] is not value:
+                object.__setattr__(owner, name, value)
+
+    return restore
+
+
+def _attributes(owner: Any) -> dict[str, Any]:
+    """The attributes of an object of the user's, without those that are Keras's own or tfdist's."""
+    if inspect.isclass(owner) or inspect.ismodule(owner) or not hasattr(owner, "__dict__"):
+        return {}
+    if not (_is_of_user(type(owner)) or isinstance(owner, tf.random.Generator)):
+        return {}
+    own = _attributes_of_keras() if isinstance(owner, _OF_KERAS) else frozenset()
+    return {name: value for name, value in vars(owner).items() if name not in own and not name.startswith("_tfdist_")}
+
+
+@functools.cache
+def _attributes_of_keras() -> frozenset[str]:
+    """What Keras keeps in its layers, losses and metrics."""
+    kinds = (keras.layers.Layer, keras.Model, keras.losses.Loss, keras.metrics.Metric)
+    return frozenset(name for kind in kinds for name in vars(kind(name="bare")))
+
+
+def _is_of_user(what: Any) -> bool:
+    """Whether a class or function is neither Keras's nor of a library that is no layer of its own, nor Python's."""
+    module = getattr(what, "__module__", None) or ""
+    package = module.partition(".")[0]
+    if package in ("keras", "tensorflow", "tfdist", "builtins") or package in sys.stdlib_module_names - {"queue"}:
+        return package == "__main__"
+    if inspect.isclass(what) and issubclass(what, _OF_KERAS | tf.Module):
+        return True
+    path = getattr(sys.modules.get(module), "__file__", None) or ""
+    return "site-packages" not in path
+
+
+def value_of(variable: tf.Variable) -> NDArray:
+    """The value of a variable of TensorFlow's, of this worker's first replica where it has one for each."""
+    return np.asarray(_copies(variable)[0].read_value())
+
+
+def _copies(variable: tf.Variable) -> tuple[tf.Variable, ...]:
+    """The variables of this worker's replicas behind a variable of TensorFlow's."""
+    if not isinstance(variable, tf.distribute.DistributedValues):
+        return (variable,)
+    copies: tuple[tf.Variable, ...] = variable.distribute_strategy.experimental_local_results(variable)
+    return copies
