@@ -19,6 +19,7 @@ from typing import Any
 from tfdist.errors import RunDirError
 from tfdist.rundir.atomic_files import write_error
 from tfdist.rundir.json_record import JsonRecord
+from tfdist.rundir.regular_files import open_regular, open_to_append
 
 
 class TimeKind(enum.StrEnum):
@@ -121,6 +122,7 @@ LedgerEntry = LedgerInterval | LedgerEvent
 _WRITERS: Mapping[type[LedgerEntry], str] = {LedgerInterval: "chief", LedgerEvent: "launcher"}
 _KINDS = frozenset(TimeKind)
 _MOST = 1e11
+_MOST_LINE_BYTES = 1 << 20
 """Seconds: the year 5138, which `datetime` can still represent."""
 
 
@@ -146,15 +148,12 @@ def append_entry(file: Path, entry: LedgerEntry) -> None:
     line = (json.dumps({"who": _WRITERS[type(entry)], **entry.to_dict()}) + "\n").encode()
     try:
         # The system appends: no line of one process ends up inside a line of the other.
-        descriptor = os.open(file, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        try:
-            size = os.fstat(descriptor).st_size
-            if size and os.pread(descriptor, 1, size - 1) != b"\n":
+        with open_to_append(file) as ledger:
+            size = os.fstat(ledger.fileno()).st_size
+            if size and os.pread(ledger.fileno(), 1, size - 1) != b"\n":
                 line = b"\n" + line
-            if os.write(descriptor, line) < len(line):
+            if ledger.write(line) < len(line):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(file))
-        finally:
-            os.close(descriptor)
     except OSError as error:
         raise write_error(file, error) from error
 
@@ -177,8 +176,8 @@ def scan_ledger(file: Path) -> Iterator[LedgerEntry | None]:
         RunDirError: There is no such file, or it cannot be read.
     """
     try:
-        with file.open("rb") as lines:
-            for line in lines:
+        with open_regular(file) as content:
+            for line in iter(lambda: content.readline(_MOST_LINE_BYTES), b""):
                 if line.strip():
                     yield _entry(line)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Reads files that something else than tfdist may have written: regular ones alone, and only so much of them."""
+"""Opens files that something else than tfdist may have put there, and reads only so much of them as is expected."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import stat
+from io import FileIO
 from typing import Any, BinaryIO
 
 MOST_JSON_BYTES = 32 << 20
@@ -28,6 +29,18 @@ def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
         os.close(descriptor)
         raise OSError(errno.EINVAL, "it is not a regular file", os.fspath(path))
     return os.fdopen(descriptor, "rb")
+
+
+def open_to_append(path: str | os.PathLike[str]) -> FileIO:
+    """Opens a file to append bytes to it, unbuffered, and makes it where there is none.
+
+    Neither is a link followed nor a reader of a pipe waited for.
+
+    Raises:
+        OSError: It cannot be opened, or is a link.
+    """
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    return FileIO(os.open(path, flags, 0o666), "ab+")
 
 
 def regular_size(path: str | os.PathLike[str]) -> int:

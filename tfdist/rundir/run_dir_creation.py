@@ -110,6 +110,7 @@ def _claim(run: RunDir, overwrite: bool, resume: Resume) -> bool:
             f"The directory {run} is not empty and was not made by tfdist, so it is never overwritten. Expected a "
             f"new or an empty directory. Received: --run-dir with {shown}. Choose another --run-dir."
         )
+    _refuse_links(run)
     if resume != "never":
         with _writing(run.path):
             _remove_states(run)
@@ -164,6 +165,7 @@ def _remove_earlier_run(run: RunDir) -> None:
 
 
 def _prepare(run: RunDir, name: str, *, is_new: bool) -> None:
+    _refuse_links(run)
     with _writing(run.path):
         run.state_dir.mkdir(parents=True, exist_ok=True)
         if is_new or not run.run_file.exists():
@@ -174,6 +176,24 @@ def _prepare(run: RunDir, name: str, *, is_new: bool) -> None:
                     run.state_dir.rmdir()
                 raise
         run.logs_dir.mkdir(exist_ok=True)
+
+
+def _refuse_links(run: RunDir) -> None:
+    """Refuses links where tfdist writes: who could write into the directory would have it change files elsewhere.
+
+    Raises:
+        RunDirError: There is one.
+    """
+    events = [entry for entry in run.events_dir.rglob("*") if not run.events_dir.is_symlink()]
+    checkpoints = [entry for name in ("fit-*", "step-*", "fit-*/step-*") for entry in run.checkpoints_dir.glob(name)]
+    written = [run.state_dir, run.logs_dir, run.events_dir, run.checkpoints_dir, run.ledger_file]
+    for path in [*written, *run.logs_dir.glob("worker-*.log"), *events, *checkpoints]:
+        if path.is_symlink():
+            raise RunDirError(
+                f"{path} is a symbolic link. Expected that all that tfdist writes in a run directory lies in it. "
+                f"Received: a link to {os.readlink(path)}. Remove it; to keep a run elsewhere, make --run-dir itself a "
+                "link, or set checkpoint.directory."
+            )
 
 
 @contextlib.contextmanager

@@ -78,3 +78,22 @@ def test_a_ledger_that_cannot_be_written(tmp_path: Path) -> None:
 def test_a_full_disk() -> None:
     with pytest.raises(RunDirError, match="The disk is full"):
         ledger_lines.append_entry(Path("/dev/full"), TURN)
+
+
+def test_a_link_is_neither_followed_nor_appended_to(tmp_path: Path) -> None:
+    elsewhere, link = tmp_path / "elsewhere", tmp_path / "ledger.jsonl"
+    elsewhere.write_text("mine\n")
+    link.symlink_to(elsewhere)
+    with pytest.raises(RunDirError, match="ledger.jsonl"):
+        ledger_lines.append_entry(link, TURN)
+    with pytest.raises(RunDirError, match="symbolic link"):
+        ledger_lines.read_ledger(link)
+    assert elsewhere.read_text() == "mine\n"
+
+
+def test_a_line_without_end_takes_no_memory(tmp_path: Path) -> None:
+    file = tmp_path / "ledger.jsonl"
+    with file.open("wb") as content:
+        content.truncate(1 << 32)  # of zeros, that take no room on the disk
+    lines = ledger_lines.scan_ledger(file)
+    assert [next(lines), next(lines)] == [None, None]

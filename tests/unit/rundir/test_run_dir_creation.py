@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -193,3 +194,35 @@ def test_a_directory_that_tfdist_did_not_make_is_not_resumed(resume: Resume, tmp
     with pytest.raises(RunDirError, match="no run to resume|not made by tfdist"):
         create_run_dir(tmp_path, name="digits", resume=resume)
     assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("start", ["overwrite", "resume", "join"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("ledger.jsonl", "logs", "events", "checkpoints"),
+        *("logs/worker-0.0.log", "events/train", "checkpoints/fit-2", "checkpoints/step-00000007"),
+    ],
+)
+def test_links_are_refused_where_tfdist_writes(name: str, start: str, earlier_run: RunDir, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "worker-0.0.log").write_text("mine")
+    link = earlier_run.path / name
+    if link.is_dir():
+        shutil.rmtree(link)
+    link.unlink(missing_ok=True)
+    link.parent.mkdir(exist_ok=True)
+    link.symlink_to(elsewhere)
+    with pytest.raises(RunDirError, match=f"{link} is a symbolic link.*Received: a link to {elsewhere}"):
+        if start == "join":
+            join_run_dir(earlier_run.path, name="job")
+        else:
+            create_run_dir(earlier_run.path, name="job", overwrite=start == "overwrite",
+                           resume="auto" if start == "resume" else "never")  # fmt: skip
+    assert [file.read_text() for file in elsewhere.iterdir()] == ["mine"]
+
+
+def test_the_run_directory_itself_may_be_a_link(earlier_run: RunDir, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(earlier_run.path)
+    assert create_run_dir(tmp_path / "link", name="job", resume="auto").run_file.exists()

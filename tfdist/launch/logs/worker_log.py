@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from io import FileIO
 from pathlib import Path
-from typing import BinaryIO
+
+from tfdist.rundir.regular_files import open_to_append
 
 
 class WorkerLog:
@@ -17,7 +19,7 @@ class WorkerLog:
     """
 
     def __init__(self, path: Path) -> None:
-        self._file: BinaryIO | None = path.open("ab", buffering=0)
+        self._file: FileIO | None = open_to_append(path)
         self._unfinished: int | None = None
 
     def write(self, stream: int, data: bytes) -> OSError | None:

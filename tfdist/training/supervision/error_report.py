@@ -11,6 +11,7 @@ from tfdist.errors import RunDirError, WorkerFailedError
 from tfdist.launch.environment import Assignment
 from tfdist.rundir import Failure, RunDir, State
 from tfdist.rundir.failure import kind_of_error
+from tfdist.rundir.regular_files import open_to_append
 from tfdist.training.supervision.launcher_link import link_of
 from tfdist.training.supervision.user_frames import script_traceback
 
@@ -54,5 +55,5 @@ def report(error: BaseException, assignment: Assignment) -> int:
 def _write(failure: Failure, run: RunDir, attempt: int) -> None:
     failure.write_error(run.error_file(failure.index, attempt))
     # Into the log alone: on the terminal the launcher shows the traceback once, with the worker's name.
-    with run.log_file(failure.index, attempt).open("a") as log:
-        log.write(failure.traceback)
+    with open_to_append(run.log_file(failure.index, attempt)) as log:
+        log.write(failure.traceback.encode(errors="replace"))

@@ -15,6 +15,7 @@ from tfdist.launch.environment import Assignment
 from tfdist.launch.worker.channel_protocol import NATIVE_DUMP
 from tfdist.launch.worker.launcher_channel import LauncherChannel
 from tfdist.rundir import RunDir
+from tfdist.rundir.regular_files import open_to_append
 from tfdist.training.supervision.activity import Limits
 from tfdist.training.supervision.activity_tracker import ActivityTracker
 from tfdist.training.supervision.heartbeat import Heartbeat
@@ -80,13 +81,14 @@ def dump_on_signal(assignment: Assignment) -> None:
     call_on_signal(signal.SIGUSR2, lambda _: _dump(path))
     if NATIVE_DUMP is not None:
         # Never closed: the handler has only the file's descriptor.
-        faulthandler.register(NATIVE_DUMP, file=path.open("a"), all_threads=True)
+        faulthandler.register(NATIVE_DUMP, file=open_to_append(path), all_threads=True)
 
 
 def _dump(log: Path) -> Mapping[str, Any]:
     said = {"stacks": format_stacks(), "where": main_place(), "called": called_places()}
     # A full disk may be what the worker waits for; the launcher gets the answer all the same.
-    with contextlib.suppress(OSError), log.open("a") as file:
+    with contextlib.suppress(OSError), open_to_append(log) as file:
         also = f", and runs {said['called']}" if said["called"] else ""
-        file.write(f"tfdist: asked where it is, this worker is at {said['where']}{also}\n{said['stacks']}\n")
+        text = f"tfdist: asked where it is, this worker is at {said['where']}{also}\n{said['stacks']}\n"
+        file.write(text.encode(errors="replace"))
     return said

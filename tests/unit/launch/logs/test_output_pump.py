@@ -16,7 +16,7 @@ LOG_LINE = b"I0000 00:00:1795252786.569737    4695 port.cc:153] oneDNN custom op
 
 
 def start(
-    tmp_path: Path, terminal: Terminal | None = None, index: int = 0, **options: Any
+    tmp_path: Path, terminal: Terminal | None = None, index: int = 0, log: Path | None = None, **options: Any
 ) -> tuple[OutputPump, dict[int, BinaryIO], Path]:
     """A pump and the writing ends of its pipes."""
     reading: dict[int, BinaryIO] = {}
@@ -24,7 +24,7 @@ def start(
     for stream in (STDOUT, STDERR):
         read, write = os.pipe()
         reading[stream], writing[stream] = os.fdopen(read, "rb", 0), os.fdopen(write, "wb", 0)
-    log = tmp_path / "worker.log"
+    log = log or tmp_path / "worker.log"
     return OutputPump(index, reading, log, terminal, **options), writing, log
 
 
@@ -90,8 +90,7 @@ def test_a_terminal_that_is_gone_and_a_full_disk_stop_nothing(tmp_path: Path) ->
             raise BrokenPipeError
 
     err = io.BytesIO()
-    (tmp_path / "worker.log").symlink_to("/dev/full")
-    pump, writing, _ = start(tmp_path, Terminal({STDOUT: Gone(), STDERR: err}))
+    pump, writing, _ = start(tmp_path, Terminal({STDOUT: Gone(), STDERR: err}), log=Path("/dev/full"))
     writing[STDOUT].write(b"lost\n" * 1000)
     finish(pump, writing)
     assert err.getvalue().count(b"log ends here") == 1

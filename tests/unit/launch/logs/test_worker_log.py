@@ -4,6 +4,8 @@ import errno
 import os
 from pathlib import Path
 
+import pytest
+
 from tfdist.launch.logs.worker_log import WorkerLog
 
 OUT, ERR = 1, 2
@@ -28,9 +30,17 @@ def test_it_appends_to_the_file(tmp_path: Path) -> None:
     assert path.read_text() == "one\ntraceback\ntwo\n"
 
 
-def test_a_full_disk_is_reported_once(tmp_path: Path) -> None:
-    (tmp_path / "full.log").symlink_to("/dev/full")
-    log = WorkerLog(tmp_path / "full.log")
+@pytest.mark.parametrize("target", ["elsewhere", "/dev/zero"])
+def test_a_link_is_not_followed(target: str, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").write_text("mine")
+    (tmp_path / "worker.log").symlink_to(target)
+    with pytest.raises(OSError, match="symbolic links"):
+        WorkerLog(tmp_path / "worker.log")
+    assert (tmp_path / "elsewhere").read_text() == "mine"
+
+
+def test_a_full_disk_is_reported_once() -> None:
+    log = WorkerLog(Path("/dev/full"))
     before = len(os.listdir("/proc/self/fd"))
     error = log.write(OUT, b"lost\n")
     assert error is not None and error.errno == errno.ENOSPC
