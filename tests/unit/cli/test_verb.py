@@ -1,11 +1,17 @@
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import click
 import pytest
 from click.testing import CliRunner
 
 from tfdist.cli.verb import Verb
 from tfdist.errors import ClusterError, ConfigError, DataError, FormingError, TfdistError, WorkerFailedError
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def verb_that_raises(error: BaseException) -> click.Command:
@@ -38,3 +44,24 @@ def test_verbose_adds_the_traceback() -> None:
 def test_an_unexpected_exception_keeps_its_traceback() -> None:
     result = CliRunner().invoke(verb_that_raises(RuntimeError("a bug")), [])
     assert isinstance(result.exception, RuntimeError)
+
+
+def test_a_working_directory_that_was_removed_is_one_error(tmp_path: Path) -> None:
+    program = f"""
+import os, sys
+os.mkdir({str(tmp_path / "gone")!r})
+os.chdir({str(tmp_path / "gone")!r})
+os.rmdir(os.getcwd())
+from tfdist.cli.main import main
+main(["status", "run"])
+"""
+    command = [sys.executable, "-c", program]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 2
+    assert ended.stderr.startswith("error: The working directory has been removed"), ended.stderr
+    assert ended.stderr.count("\n") == 1
+
+
+def test_a_file_that_is_missing_by_a_fault_keeps_its_traceback() -> None:
+    result = CliRunner().invoke(verb_that_raises(FileNotFoundError("a bug")), [])
+    assert isinstance(result.exception, FileNotFoundError)
