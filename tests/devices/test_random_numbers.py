@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import tfdist
 from tests.devices.mirrored import mirrored
 from tests.devices.repair_removal import take_out
 from tests.exactness.table import numbers
@@ -163,6 +164,43 @@ def test_generators_of_tensorflow_in_a_layer_are_refused_and_elsewhere_draw() ->
         with pytest.raises(UnsupportedError, match=r"keras\.random"):
             model.fit(np.zeros((8, 6)), np.zeros((8, 6)), verbose=0)
     assert np.any(generator.normal((3,)))
+
+
+def for_each_row(x: Any, seed: Any) -> Any:
+    return tf.map_fn(lambda row: row + random.normal((6,), seed=seed), x)
+
+
+def while_there_are_rows(x: Any, seed: Any) -> Any:
+    rows = keras.ops.shape(x)[0]
+    turn = lambda i, sums: (i + 1, sums + random.uniform((6,), seed=seed))  # noqa: E731
+    return x + keras.ops.while_loop(lambda i, _: i < rows, turn, (0, keras.ops.zeros((6,))))[1]
+
+
+def on_what_the_rows_are(x: Any, seed: Any) -> Any:
+    noisy = lambda: x + random.normal(keras.ops.shape(x), seed=seed)  # noqa: E731
+    return keras.ops.cond(keras.ops.sum(x) > 1e9, lambda: x, noisy)
+
+
+LOOP, BRANCH = "tensorflow.python.ops.while_loop.while_loop", "tensorflow.python.ops.cond.cond"
+
+
+@pytest.mark.parametrize(
+    ("function", "path"), [(for_each_row, LOOP), (while_there_are_rows, LOOP), (on_what_the_rows_are, BRANCH)]
+)
+def test_seeds_that_the_batch_decides_on_are_refused(
+    function: Callable[[Any, Any], Any], path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(UnsupportedError, match=r"tfdist\.gathered"):
+        predicted(function, 2)
+    take_out(path, monkeypatch)
+    predicted(function, 2)
+
+
+def test_what_draws_for_each_row_is_gathered_when_asked() -> None:
+    def gathered_rows(x: Any, seed: Any) -> Any:
+        return tfdist.gathered(lambda rows: for_each_row(rows, seed))(x)
+
+    np.testing.assert_allclose(predicted(gathered_rows, 2), predicted(gathered_rows, 1), rtol=1e-6)
 
 
 def test_numbers_of_tensorflow_without_a_seed_are_drawn() -> None:

@@ -155,6 +155,40 @@ def draws_of_other_dimensions(samples: int) -> dict[str, Any]:
     return fitted(_between(Folded(), 6), *numbers(samples))
 
 
+@case("a recurrent cell that draws at each step of sequences of any length; draws in loops and branches")
+def draws_in_loops_and_branches(samples: int) -> dict[str, Any]:
+    class NoisyCell(layers.Layer):
+        def __init__(self) -> None:
+            super().__init__()
+            self.state_size, self.output_size, self.seed = 4, 4, random.SeedGenerator(2)
+            self.hidden = layers.Dense(4)
+
+        def build(self, shape: Any) -> None:
+            self.hidden.build(shape)
+
+        def call(self, x: Any, states: Any) -> Any:
+            noise = random.normal(keras.ops.shape(x), stddev=0.3, seed=self.seed)
+            state = keras.ops.tanh(self.hidden(x) + states[0] + noise)
+            return state, [state]
+
+    class Walk(keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.seed = random.SeedGenerator(5)
+            self.steps, self.outputs = layers.RNN(NoisyCell()), layers.Dense(3, activation="softmax")
+
+        def call(self, x: Any) -> Any:
+            noisy = lambda x: x + random.normal(keras.ops.shape(x), stddev=0.1, seed=self.seed)  # noqa: E731
+            x = keras.ops.fori_loop(0, 3, lambda _, x: noisy(x), self.steps(x))
+            chosen = random.uniform((), seed=self.seed) < 0.5
+            return self.outputs(keras.ops.cond(chosen, lambda: noisy(x), lambda: x))
+
+    x, y = numbers(samples, features=20)
+    data = tf.data.Dataset.from_tensor_slices((x.reshape(-1, 5, 4), y))
+    data = data.map(lambda steps, label: (steps[: 2 + label], label)).padded_batch(32, ([None, 4], []))
+    return fitted_on(Walk(), data)
+
+
 @case("`keras.random.shuffle` of the rows of a batch")
 def shuffled_rows(samples: int) -> dict[str, Any]:
     class Mixed(layers.Layer):

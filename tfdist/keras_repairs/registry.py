@@ -32,7 +32,13 @@ from keras.src.trainers.data_adapters import array_data_adapter
 from keras.src.utils import file_utils
 from tensorflow.python.distribute import mirrored_run
 from tensorflow.python.framework import random_seed
-from tensorflow.python.ops import gen_stateless_random_ops, gen_stateless_random_ops_v2, nn_impl_distribute
+from tensorflow.python.ops import (
+    cond,
+    gen_stateless_random_ops,
+    gen_stateless_random_ops_v2,
+    nn_impl_distribute,
+    while_loop,
+)
 
 from tfdist.keras_repairs.base import clear_session, global_seeds, thread_attributes
 from tfdist.keras_repairs.callbacks import backup_and_restore, callback_list
@@ -55,7 +61,14 @@ from tfdist.keras_repairs.optimizer import (
     gradient_reduction,
     variable_updates,
 )
-from tfdist.keras_repairs.random_numbers import batch_size, draws, seeds, stateless_draws, unshared_draws
+from tfdist.keras_repairs.random_numbers import (
+    batch_size,
+    draws,
+    loops_and_branches,
+    seeds,
+    stateless_draws,
+    unshared_draws,
+)
 
 Function = Callable[..., Any]
 _RESULT = "_get_metrics_result_or_logs"
@@ -178,6 +191,8 @@ def _of_random_numbers(hooks: RepairHooks) -> tuple[Repair, ...]:
         Repair(random_seed, "get_seed", get_seed, "732c2984d895cfab"),
         Repair(tf.random.Generator, "_prepare_key_counter", unshared_draws.of_generator, "77f50cb18ffab4dc"),
         Repair(tf.random.Generator, "binomial", unshared_draws.of_generator, "40da95595ed62b48"),
+        Repair(while_loop, "while_loop", loops_and_branches.while_loop, "b0f8046532591dce"),
+        Repair(cond, "cond", loops_and_branches.cond, "ca88a3088c0efa4d"),
         Repair(seed_generator.SeedGenerator, "next", seeds.next_seed, "d2174a08ab35eb07"),
         Repair(core, "shape", batch_size.shape, "ef7d3377554b4cd2", (backend, tensorflow_backend)),
         *(Repair(random_module, name, draws.of_shape, known) for name, known in of_keras.items()),

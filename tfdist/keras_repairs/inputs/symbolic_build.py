@@ -12,6 +12,7 @@ from keras.src.trainers.data_adapters import data_adapter_utils
 
 from tfdist.keras_repairs.base import refusals
 from tfdist.keras_repairs.base.fit_state import fit_state
+from tfdist.keras_repairs.random_numbers.seeds import not_advancing
 from tfdist.runtime.distribute import ReplicaBatch
 
 Function = Callable[..., Any]
@@ -35,7 +36,8 @@ def maybe_symbolic_build(original: Function) -> Function:
             if data_batch is None:
                 build_parts(self, iterator._distributed_dataset.element_spec)
             elif not _has_no_call(self):
-                self._symbolic_build(data_batch=data_batch)
+                with not_advancing():
+                    self._symbolic_build(data_batch=data_batch)
 
     return repaired
 
@@ -51,9 +53,10 @@ def build_parts(model: Any, element_spec: Any) -> None:
         # Its steps call its parts, which build themselves, as on one replica.
         return
     specs = _specs(element_spec)
-    if any(isinstance(spec, tf.RaggedTensorSpec) for spec in tf.nest.flatten(specs)):
-        _build_from(model, specs)
-    model._symbolic_build(data_batch=tf.nest.map_structure(_symbolic, specs))
+    with not_advancing():
+        if any(isinstance(spec, tf.RaggedTensorSpec) for spec in tf.nest.flatten(specs)):
+            _build_from(model, specs)
+        model._symbolic_build(data_batch=tf.nest.map_structure(_symbolic, specs))
 
 
 def _has_no_call(model: Any) -> bool:

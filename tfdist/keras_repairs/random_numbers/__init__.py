@@ -3,7 +3,7 @@
 All replicas draw with the same seeds. A draw with a size of the batch takes the rows that belong to the replica's; a
 draw of a fixed shape is the same on every replica.
 
-- `seeds`: the seed of a draw, the same on every replica
+- `seeds`: the seed of a draw, the same on every replica; `loops_and_branches`: where it could not be
 - `batch_size`: sizes that `keras.ops.shape` marks as those of the batch, where they are plain numbers
 - `draw_sizes`: which size of a draw is that of the batch; `size_origins`: where a size comes from
 - `philox_rows`: rows of a draw, by the counter of the generator

@@ -27,6 +27,10 @@ _SELECTING = {
 """Operations whose result is as large as the values of their inputs make it."""
 
 
+_NO_DATA = {"Const", "ReadVariableOp", "NoOp", "RngReadAndSkip", "StatelessRandomGetAlg", "EmptyTensorList"}
+"""Operations without inputs, or of variables alone, whose results are not those of a batch."""
+
+
 def depends_on_data(size: Any, known: set[int]) -> bool:
     """Whether a tensor that is a size is computed with an operation that selects by values.
 
@@ -53,9 +57,48 @@ def depends_on_data(size: Any, known: set[int]) -> bool:
 def is_of_other_dimension(size: Any) -> bool:
     """Whether a scalar tensor is a later size of a tensor whose first one is not known either, and is the batch's."""
     source = _source(size)
-    if source is None:
-        return False
-    tensor, dimension = source
+    return source is not None and _is_later(*source)
+
+
+def depends_on_batch(tensor: Any) -> bool:
+    """Whether a tensor of the graph being traced follows from the batch: from its values, or from how many rows it has.
+
+    Sizes of other dimensions than that of the batch, variables and seeds do not.
+    """
+    waiting, found = [tensor], set()
+    while waiting:
+        tensor = waiting.pop()
+        if not hasattr(tensor, "graph") or id(tensor) in found:
+            continue
+        found.add(id(tensor))
+        source = _source(tensor)
+        if source is not None:
+            if source[0].shape.rank and source[0].shape[source[1]] is None and not _is_later(*source):
+                return True
+            continue
+        operation, outer = tensor.op, _outside(tensor.op)
+        if operation.type == "Shape" and operation.inputs[0].shape.is_fully_defined():
+            continue
+        inputs = [given for given in operation.inputs if not _is_handle(given)]
+        if not inputs and not outer and operation.type not in _NO_DATA and not _is_handle(tensor):
+            return True
+        waiting.extend(inputs)
+        waiting.extend(outside.outputs[0] for outside in outer)
+    return False
+
+
+def _is_handle(tensor: Any) -> bool:
+    """Whether a tensor is a variable or the like, not a value."""
+    return tensor.dtype in (tf.resource, tf.variant)
+
+
+def _is_later(tensor: Any, dimension: int) -> bool:
+    """Whether a dimension of a tensor is another one than the batch's, which is first where it is not known either."""
+    operation = _without_casts(tensor)
+    if operation is not None and operation.type == "Transpose":
+        order = tf.get_static_value(operation.inputs[1])
+        if order is not None:
+            return _is_later(operation.inputs[0], int(order[dimension]))
     return bool(tensor.shape.rank) and dimension % tensor.shape.rank != 0 and tensor.shape[0] is None
 
 

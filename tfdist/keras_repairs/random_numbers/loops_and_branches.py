@@ -1,0 +1,73 @@
+"""Loops and branches that the batch decides, in a replica's step: there the seeds of the replicas would part.
+
+A `SeedGenerator` gives the next seed with every turn. As many turns as the batch has rows, as of `tf.map_fn`, are fewer
+on every replica than on one device, and a branch may be taken on one replica and not on another.
+"""
+
+from __future__ import annotations
+
+import contextvars
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tfdist.errors import UnsupportedError
+from tfdist.keras_repairs.base.context_variables import setting
+from tfdist.keras_repairs.base.replica_step import current_step
+from tfdist.keras_repairs.random_numbers.size_origins import depends_on_batch
+
+Function = Callable[..., Any]
+
+_by_batch: contextvars.ContextVar[str] = contextvars.ContextVar("tfdist_decided_by_batch", default="")
+
+
+def while_loop(original: Function) -> Function:
+    """Repairs `tensorflow.python.ops.while_loop.while_loop`, on which `tf.map_fn` and the loops of Keras stand."""
+
+    def repaired(cond: Function, body: Function, loop_vars: Any, *args: Any, **kwargs: Any) -> Any:
+        if current_step() is None or tf.executing_eagerly():
+            return original(cond, body, loop_vars, *args, **kwargs)
+        turns = [kwargs.get("maximum_iterations"), cond(*tf.nest.map_structure(_as_tensor, loop_vars))]
+        return _decided(turns, "loop", lambda: original(cond, body, loop_vars, *args, **kwargs))
+
+    return repaired
+
+
+def cond(original: Function) -> Function:
+    """Repairs `tensorflow.python.ops.cond.cond`."""
+
+    def repaired(pred: Any, *args: Any, **kwargs: Any) -> Any:
+        if current_step() is None or tf.executing_eagerly():
+            return original(pred, *args, **kwargs)
+        return _decided([pred], "branch", lambda: original(pred, *args, **kwargs))
+
+    return repaired
+
+
+def check_seed() -> None:
+    """Raises where the next seed is taken inside of a loop or branch that the batch decides.
+
+    Raises:
+        UnsupportedError: It is.
+    """
+    if current_step() is None or not _by_batch.get():
+        return
+    raise UnsupportedError(
+        f"keras.random: a seed was taken from a SeedGenerator inside of a {_by_batch.get()} that the batch decides, as "
+        "of tf.map_fn over its rows or tf.cond on their values. Each replica has other rows, so it would take other "
+        "seeds than one device. Draw for all rows before it, noise = keras.random.normal((keras.ops.shape(x)[0], ...), "
+        "seed=seed), and hand the function its row of them; or put the function into tfdist.gathered(function)."
+    )
+
+
+def _decided(values: list[Any], kind: str, run: Callable[[], Any]) -> Any:
+    if _by_batch.get() or not any(tf.is_tensor(value) and depends_on_batch(value) for value in values):
+        return run()
+    with setting(_by_batch, kind):
+        return run()
+
+
+def _as_tensor(leaf: Any) -> Any:
+    return tf.convert_to_tensor(leaf) if isinstance(leaf, bool | int | float | np.ndarray | np.generic) else leaf
