@@ -1,33 +1,128 @@
-"""Logs of steps of one's own that no replica can give."""
+"""Logs of steps of one's own that no replica can give, and what callbacks get of those that are computed."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
 import pytest
+import tensorflow as tf
+from keras import ops
 
 from tests.devices.mirrored import mirrored
-from tests.exactness.step_cases import OwnTracker, of
+from tests.exactness.log_cases import OwnScore, right_ones
+from tests.exactness.step_cases import OwnStep, of
 from tests.exactness.table import numbers
 from tfdist.errors import UnsupportedError
 
 pytestmark = pytest.mark.usefixtures("repaired")
 
-
-class OwnPerplexity(OwnTracker):
-    def train_step(self, data: Any) -> dict[str, Any]:
-        logs = super().train_step(data)
-        return {**logs, "perplexity": keras.ops.exp(logs["loss"])}
+Logs = Callable[[Any, Any, Any, Any], dict[str, Any]]
 
 
-def test_a_log_computed_from_the_result_of_a_metric_is_refused() -> None:
-    x, y = numbers(8)
+def logging(logs: Logs) -> type[keras.Model]:
+    class Logging(OwnStep):
+        def measured(self, y: Any, y_pred: Any, loss: Any) -> dict[str, Any]:
+            self.loss_metric.update_state(loss)
+            return logs(self, y, y_pred, loss)
+
+    return Logging
+
+
+def fit(logs: Logs, replicas: int, *, samples: int = 8, **settings: Any) -> dict[str, Any]:
+    keras.utils.set_random_seed(3)
+    with (mirrored(replicas) if replicas > 1 else tf.distribute.get_strategy()).scope():
+        model = of(logging(logs))
+        model.compile("sgd", "sparse_categorical_crossentropy", **settings)
+        return dict(model.fit(*numbers(samples), batch_size=4, verbose=0).history)
+
+
+ARRAY = "Log tfdist.summed"
+REFUSED = {
+    "a whole number": (lambda model, y, p, loss: {"right": right_ones(y, p)}, {}, "int32"),
+    "a whole number of an eager step": (lambda model, y, p, loss: {"n": ops.cast(loss, "int32")},
+                                        {"run_eagerly": True}, "runs eagerly"),
+    "a number of Python in an eager step": (lambda model, y, p, loss: {"n": len(y)}, {"run_eagerly": True}, "number 2"),
+    "an array of an eager step": (lambda model, y, p, loss: {"n": ops.mean(p, axis=0)}, {"run_eagerly": True}, ARRAY),
+    "a truth": (lambda model, y, p, loss: {"finite": ops.isfinite(loss)}, {}, "bool"),
+    "the state of a metric": (lambda model, y, p, loss: {"d": model.loss_metric.total / model.loss_metric.count},
+                              {}, r"variables of the metric 'own_loss'.* result\(\)"),
+    "a result within a function": (lambda model, y, p, loss: {"d": tf.function(lambda: model.loss_metric.result())()},
+                                   {}, "Read it outside"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_logs_that_no_replica_can_give_are_refused(name: str) -> None:
+    logs, settings, message = REFUSED[name]
+    with pytest.raises(UnsupportedError, match=message):
+        fit(logs, 2, **settings)
+    assert fit(logs, 1, **settings)
+
+
+def test_the_size_of_a_replicas_part_is_refused_where_it_is_a_number() -> None:
+    def logs(model: Any, y: Any, y_pred: Any, loss: Any) -> dict[str, Any]:
+        return {"n": tf.shape(y)[0]}
+
     with mirrored(2).scope():
-        model = of(OwnPerplexity)
-        model.compile("sgd")
-        with pytest.raises(UnsupportedError, match=r"'perplexity' .* computed from the result of the metric 'total'"):
-            model.fit(x, y, verbose=0)
-    alone = of(OwnPerplexity)
-    alone.compile("sgd")
-    assert {"loss", "perplexity"} <= set(alone.fit(x, y, verbose=0).history)
+        model = of(logging(logs))
+        model.compile("sgd", "sparse_categorical_crossentropy")
+        model.fit(*numbers(8), batch_size=4, verbose=0)
+        assert model.history.history == {"n": [4]}
+        with pytest.raises(UnsupportedError, match=r"int32: it cannot be known .* keras.ops.shape\(x\)\[0\]"):
+            model.train_on_batch(*numbers(8))
+
+
+def test_a_number_of_python_in_an_eager_step_is_taken_for_a_mean() -> None:
+    def logs(model: Any, y: Any, y_pred: Any, loss: Any) -> dict[str, Any]:
+        return {"last": float(loss)}
+
+    one, two = (fit(logs, replicas, samples=7, run_eagerly=True) for replicas in (1, 2))
+    np.testing.assert_allclose(two["last"], one["last"], rtol=1e-6)
+
+
+def test_a_step_that_logs_results_as_they_are_is_traced_once_and_sums_none() -> None:
+    traced = []
+
+    def logs(model: Any, y: Any, y_pred: Any, loss: Any) -> dict[str, Any]:
+        traced.append(tf.distribute.get_replica_context().replica_id_in_sync_group)
+        return {"under_another_name": model.loss_metric.result()}
+
+    def of_a_score(model: Any, y: Any, y_pred: Any, loss: Any) -> dict[str, Any]:
+        return {name: result + 1 for name, result in logs(model, y, y_pred, loss).items()}
+
+    fit(logs, 2)
+    assert len(traced) == 2
+    fit(of_a_score, 2)
+    # The first trace ends with the first replica that comes to its end.
+    assert len(traced) in (2 + 3, 2 + 4)
+
+
+def test_callbacks_follow_a_score_of_metrics(tmp_path: Path) -> None:
+    """The file of `CSVLogger` and the epoch that `ModelCheckpoint` keeps are those of one replica."""
+
+    def kept(replicas: int) -> tuple[list[list[float]], list[np.ndarray]]:
+        folder = tmp_path / str(replicas)
+        folder.mkdir()
+        keras.utils.set_random_seed(3)
+        with (mirrored(replicas) if replicas > 1 else tf.distribute.get_strategy()).scope():
+            model = of(OwnScore)
+            model.compile("sgd", "sparse_categorical_crossentropy", steps_per_execution=3)
+            best = keras.callbacks.ModelCheckpoint(
+                folder / "best.weights.h5", monitor="val_score", mode="max", save_best_only=True, save_weights_only=True
+            )
+            table = keras.callbacks.CSVLogger(folder / "log.csv")
+            validation = numbers(33, seed=6)
+            model.fit(*numbers(65), 32, epochs=3, verbose=0, callbacks=[best, table], validation_data=validation)
+            model.load_weights(folder / "best.weights.h5")
+        rows = [line.split(",") for line in (folder / "log.csv").read_text().splitlines()]
+        assert rows[0] == ["epoch", "right", "score", "val_right", "val_score"]
+        return [[float(cell) for cell in row] for row in rows[1:]], model.get_weights()
+
+    (one, weights), (two, same) = kept(1), kept(2)
+    np.testing.assert_allclose(two, one, rtol=1e-5)
+    for a, b in zip(weights, same, strict=True):
+        np.testing.assert_allclose(b, a, rtol=1e-4, atol=1e-6)

@@ -9,6 +9,7 @@ from tests.exactness import (
     data_cases,
     fit_cases,
     layer_cases,
+    log_cases,
     loss_cases,
     metric_cases,
     optimizer_cases,
@@ -31,6 +32,7 @@ SECTIONS = {
     "Metrics": metric_cases,
     "Optimizers and gradients": optimizer_cases,
     "Steps": step_cases,
+    "Logs of steps of one's own": log_cases,
     "Fewer samples than replicas": small_batch_cases,
     "Layers": layer_cases,
     "Batch statistics": batch_norm_cases,
@@ -51,6 +53,7 @@ devices. The slow tests compare all on both.
 """
 
 SLOW = {
+    *("logged_score_of_metrics_of_several_steps", "logged_values_eagerly"),
     *("scalar_declared_sum_loss", "loss_of_valid_labels"),
     # Other layers that draw as the default rows do.
     *("kinds_of_noise", "recurrent_dropout", "dropout_of_attention"),

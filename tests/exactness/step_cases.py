@@ -58,7 +58,7 @@ class OwnStep(keras.Model):
         return [self.loss_metric, self.error]
 
     def train_step(self, data: Any) -> dict[str, Any]:
-        x, y = data
+        x, y = data[:2]
         with tf.GradientTape() as tape:
             y_pred = self(x, training=True)
             loss = self.compute_loss(x=x, y=y, y_pred=y_pred)
@@ -67,7 +67,7 @@ class OwnStep(keras.Model):
         return self.measured(y, y_pred, loss)
 
     def test_step(self, data: Any) -> dict[str, Any]:
-        x, y = data
+        x, y = data[:2]
         y_pred = self(x, training=False)
         return self.measured(y, y_pred, self.compute_loss(x=x, y=y, y_pred=y_pred))
 

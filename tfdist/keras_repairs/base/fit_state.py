@@ -20,7 +20,8 @@ class FitState:
         due_callbacks: The callbacks that look at some batches alone, and say with `steps_until_due()` at which.
         saves_together: Whether all workers come to every checkpoint inside of epochs.
         logs_before: The logs of the last step of an epoch of which this process has only the end to do.
-        logged_metrics: The metrics whose results the steps just executed log under other names than the metrics'.
+        logged_results: Reads over all replicas what the steps just executed log of the results of metrics, by name of
+            the log; None where the steps are Keras's own.
         unreported_steps: Counts the training steps that were executed and that callbacks have not been called for yet.
     """
 
@@ -29,7 +30,7 @@ class FitState:
     due_callbacks: Sequence[Any] = ()
     saves_together: bool = False
     logs_before: Mapping[str, Any] = field(default_factory=dict)
-    logged_metrics: Mapping[str, Any] = field(default_factory=dict)
+    logged_results: Mapping[str, Callable[[], Any]] | None = None
     unreported_steps: Callable[[], int] = lambda: 0
     _iterator: Any = None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -42,7 +42,9 @@ class ReplicaStep:
         within_xla: Whether the code being traced now is compiled with XLA.
         added_losses: What layers have given to `add_loss` in this step, by the layer's id.
         updated: The ids of the means that were updated in this step.
-        results: What metrics gave as their results in it, with the metric.
+        results: What metrics gave as their results in it, with what reads them over all replicas after the step.
+        sums_results: Whether metrics give their results over all replicas in it, at the price of a collective each.
+        shared: Tensors that are the same on every replica.
         gathers: Whether the replicas exchange tensors in it whose sizes may differ from step to step.
     """
 
@@ -72,7 +74,9 @@ class ReplicaStep:
         self.within_xla = False
         self.added_losses: dict[int, list[tf.Tensor]] = {}
         self.updated: set[int] = set()
-        self.results: list[tuple[tf.Tensor, Any]] = []
+        self.results: list[tuple[tf.Tensor, Callable[[], Any]]] = []
+        self.sums_results = False
+        self.shared: list[Any] = []
         self.gathers = users
 
     def may_be_of_samples(self, shape: tf.TensorShape) -> bool:

@@ -14,6 +14,7 @@ from tfdist.keras_repairs.coupling.declarations import Declared, DeclaredFunctio
 from tfdist.keras_repairs.coupling.gathered_layers import GatheredLayer
 from tfdist.keras_repairs.coupling.trials.trial_scope import share_on_trial
 from tfdist.keras_repairs.forward.gathered_metrics import GatheredMetric
+from tfdist.runtime.transport import replica_sums
 
 
 def gathered(what: Any) -> Any:
@@ -72,8 +73,8 @@ def summed(what: Any) -> Any:
         what: A scalar, the sum over this replica's samples; or a loss or a loss function, for `compile`.
 
     Returns:
-        A scalar of the same dtype whose mean over the replicas, weighted by their samples, is the sum over all; or a
-        loss or a function.
+        A scalar of the same dtype whose mean over the replicas, weighted by their samples, is the sum over all, a whole
+        number the sum itself; or a loss or a function.
 
     Raises:
         UsageError: `what` is a tensor that is no scalar, or none of these.
@@ -83,6 +84,11 @@ def summed(what: Any) -> Any:
     value, step = _scalar(what, "summed"), current_step()
     if step is None:
         return value / tf.cast(share_on_trial(), value.dtype) if share_on_trial() < 1 else value
+    if not value.dtype.is_floating:
+        # No gradient flows through it, and no mean of whole numbers would be exact.
+        (total,) = replica_sums.sum_over_replicas([step.of_samples(value)])
+        step.shared.append(total)
+        return total
     scale = tf.math.divide_no_nan(tf.cast(step.total, value.dtype), tf.cast(step.samples, value.dtype))
     return step.of_samples(value) * scale
 

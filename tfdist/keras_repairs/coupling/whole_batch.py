@@ -71,6 +71,9 @@ class WholeBatch:
         outputs = call(self.values)
         leaves = tf.nest.flatten(outputs)
         have_rows = of_call(call, self.values, self.is_gathered, leaves, tf.get_static_value(self.total))
+        step = current_step()
+        if step is not None:
+            step.shared.extend(leaf for leaf, has in zip(leaves, have_rows, strict=True) if not has)
         own = [self._own(leaf) if has else leaf for leaf, has in zip(leaves, have_rows, strict=True)]
         return tf.nest.pack_sequence_as(outputs, own)
 

@@ -25,6 +25,7 @@ from tfdist.keras_repairs.base.context_variables import setting
 from tfdist.keras_repairs.base.replica_step import current_step, is_one_of_several, replica_count
 from tfdist.keras_repairs.coupling.declarations import Declared, declared_of
 from tfdist.keras_repairs.forward.metric_additivity import Merge, Verdict, part_on_trial, try_out
+from tfdist.keras_repairs.forward.metric_results import noted
 from tfdist.keras_repairs.forward.whole_metrics import make_whole, update_whole
 
 Function = Callable[..., Any]
@@ -75,11 +76,9 @@ def watch_updates(original: Function) -> Function:
 
     def repaired(self: Any, *args: Any, **kwargs: Any) -> None:
         original(self, *args, **kwargs)
-        is_of_users = _is_of_users(type(self))
-        result = _reading(type(self).result) if is_of_users else type(self).result
         # On the object, whose class may have been made before tfdist; past Keras, which would track it.
-        object.__setattr__(self, "result", types.MethodType(_noted(result), self))
-        if is_of_users:
+        object.__setattr__(self, "result", types.MethodType(noted(type(self).result), self))
+        if _is_of_users(type(self)):
             object.__setattr__(self, "update_state", types.MethodType(_watched(type(self).update_state), self))
 
     return repaired
@@ -122,34 +121,6 @@ def _watched(update: Function) -> Function:
         return result
 
     return watched
-
-
-def _reading(result: Function) -> Function:
-    """A metric's result with tensors in the place of distributed variables, which Keras would put into the logs."""
-
-    def read(value: Any) -> Any:
-        value = value.value if isinstance(value, keras.Variable) else value
-        return tf.convert_to_tensor(value) if isinstance(value, tf.distribute.DistributedValues) else value
-
-    @functools.wraps(result)
-    def reading(self: Any) -> Any:
-        given = result(self)
-        return keras.tree.map_structure(read, given) if replica_count() > 1 else given
-
-    return reading
-
-
-def _noted(result: Function) -> Function:
-    """A metric's result, which the step being traced knows again when it is logged."""
-
-    @functools.wraps(result)
-    def noted(self: Any) -> Any:
-        given, step = result(self), current_step()
-        if step is not None and isinstance(given, tf.Tensor):
-            step.results.append((given, self))
-        return given
-
-    return noted
 
 
 def _update_one_of_several(metric: Any, update: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -27,9 +27,17 @@ def is_whole(variable: keras.Variable) -> bool:
     return getattr(variable._value, "aggregation", None) == _FIRST
 
 
+def adds_up(variable: keras.Variable) -> bool:
+    """Whether the replicas' values of a variable are summands of it, as those of most metrics are."""
+    value = variable._value
+    if not isinstance(value, tf.distribute.DistributedValues) or is_whole(variable):
+        return False
+    return bool(value.synchronization == tf.VariableSynchronization.ON_READ)
+
+
 def make_whole(metric: keras.metrics.Metric) -> None:
     """Lets each replica hold the whole state of a metric, as it is now; on every worker, before it is updated."""
-    todo = [variable for variable in metric.variables if _adds_up(variable)]
+    todo = [variable for variable in metric.variables if adds_up(variable)]
     if not todo:
         return
     with tf.init_scope():
@@ -72,13 +80,6 @@ def update_whole(
     args, kwargs = tf.nest.pack_sequence_as((args, kwargs), whole)
     with alone():
         update(*args, **kwargs)
-
-
-def _adds_up(variable: keras.Variable) -> bool:
-    value = variable._value
-    if not isinstance(value, tf.distribute.DistributedValues) or is_whole(variable):
-        return False
-    return bool(value.synchronization == tf.VariableSynchronization.ON_READ)
 
 
 def _whole(leaf: Any, kind: Kind) -> Any:

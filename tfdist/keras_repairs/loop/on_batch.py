@@ -9,6 +9,7 @@ import keras
 import tensorflow as tf
 from keras.src.backend.tensorflow import trainer as trainer_module
 
+from tfdist.keras_repairs.loop.step_logs import over_replicas
 from tfdist.runtime.distribute import GlobalBatch
 
 Function = Callable[..., Any]
@@ -76,5 +77,5 @@ def whole(batch: Any) -> GlobalBatch:
 def _on_batch(model: Any, function: Function, batch: Any, return_dict: bool) -> Any:
     model.reset_metrics()
     logs = function(iter([whole(batch)]))
-    logs = trainer_module.pythonify_logs(model._get_metrics_result_or_logs(logs))
+    logs = trainer_module.pythonify_logs(over_replicas(model, logs))
     return logs if return_dict else model._flatten_metrics_in_order(logs)

@@ -18,6 +18,13 @@ from tfdist.runtime.collectives import all_reduce
 Function = Callable[..., Any]
 
 
+class TraceAgain(Exception):
+    """Raised at the end of a step that is traced, where what it has shown asks for another trace, which is then made.
+
+    The trace that it ends is thrown away before anything of it has run.
+    """
+
+
 class StepFunction(Protocol):
     """One step as each replica runs it."""
 
@@ -147,7 +154,11 @@ def one_step_of(model: Any, step: Function, reduction: str, *, jit_compile: bool
         values = batch.values if isinstance(batch, FetchedBatch) else batch
         if model.run_eagerly:
             return on_values(values)
-        return of_spec(batch.spec)(values) if isinstance(batch, FetchedBatch) else compiled(values)
+        function = of_spec(batch.spec) if isinstance(batch, FetchedBatch) else compiled
+        try:
+            return function(values)
+        except TraceAgain:
+            return function(values)
 
     return one_step
 

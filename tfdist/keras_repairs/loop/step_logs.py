@@ -1,4 +1,4 @@
-"""The logs of steps of the user's own: results of metrics, and scalars besides them."""
+"""The logs of steps of the user's own: results of metrics, and values besides them."""
 
 from __future__ import annotations
 
@@ -7,21 +7,23 @@ from typing import Any
 
 import keras
 import tensorflow as tf
-from keras.src.backend.tensorflow import trainer as trainer_module
 
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.fit_state import fit_state
-from tfdist.keras_repairs.base.replica_step import this_step
-from tfdist.runtime.transport import replica_sums
+from tfdist.keras_repairs.base.replica_step import ReplicaStep, this_step
+from tfdist.keras_repairs.loop.log_values import value_of_global_batch
+from tfdist.keras_repairs.loop.step_execution import TraceAgain
+from tfdist.runtime.distribute import local_replicas
 
 Function = Callable[..., Any]
 
 
 class StepLogs:
-    """The logs of one of a model's steps.
+    """The logs of one of a model's steps, which become those of the global batch.
 
-    A scalar becomes its mean over the samples of the global batch. The result of a metric stays the replica's own,
-    which costs no collective; under whatever name it is logged, it is read over all replicas when an epoch ends.
+    The result of a metric stays the replica's own, which costs no collective; under whatever name it is logged, it is
+    read over all replicas when an epoch ends. In a step that computes with such results, as for a score of two of
+    them, metrics give their results over all replicas; so they do in steps that run eagerly, where nobody can tell.
 
     Args:
         model: A compiled model.
@@ -29,55 +31,63 @@ class StepLogs:
 
     def __init__(self, model: keras.Model) -> None:
         self._model = model
-        self._metrics: dict[str, keras.metrics.Metric] = {}
-        """The metrics whose results are logged under another name than their own."""
+        self._sums_results = False
+        self.results: dict[str, Callable[[], Any]] = {}
+        """Reads the results of metrics that are logged, over all replicas, by name of the log."""
 
     def of_step(self, step_function: Function) -> Function:
         """The step, with logs that lie flat, as Keras has them in the end, such as the results of `compile`'s metrics.
 
         Raises:
-            UnsupportedError: A log is computed from the result of a metric. Raised while the step is traced.
+            UnsupportedError: It cannot be known what a log is for the global batch.
+            TraceAgain: The step computes with results of metrics.
         """
 
         def step(data: Any) -> Any:
+            replica = this_step()
+            replica.sums_results = self._sums_results or tf.executing_eagerly()
             logs = step_function(data)
+            if not replica.sums_results and _computes_with_results(replica, self._model):
+                self._sums_results = True
+                raise TraceAgain
             if not isinstance(logs, dict):
                 return logs
-            return {name: self._log(name, value) for name, value in _flat(logs).items()}
+            return {name: self._log(name, value, data) for name, value in _flat(logs).items()}
 
         return step
 
-    def of_executions(self, function: Function) -> Function:
-        """The function that runs steps, after which the model knows what their logs are of."""
+    def _log(self, name: str, value: Any, data: Any) -> Any:
+        step = this_step()
+        read = next((read for result, read in reversed(step.results) if result is value), None)
+        if read is None:
+            self.results.pop(name, None)
+            return value_of_global_batch(name, value, data, self._model)
+        self.results[name] = read
+        return value
 
-        def execute(iterator: Any) -> Any:
-            outputs = function(iterator)
-            fit_state(self._model).logged_metrics = self._metrics
-            return outputs
 
-        return execute
+def noting_logs(function: Function, model: keras.Model, logs: StepLogs | None) -> Function:
+    """The function that runs steps, after which the model knows what their logs are of; None for Keras's own steps."""
 
-    def _log(self, name: str, value: Any) -> Any:
-        results = this_step().results
-        metric = next((metric for result, metric in reversed(results) if result is value), None)
-        if metric is not None:
-            if metric.name != name or name not in self._own_names():
-                self._metrics[name] = metric
-            return value
-        if name in self._own_names():
-            return value
-        value = tf.convert_to_tensor(value)
-        if value.shape.rank != 0 or not value.dtype.is_floating:
-            return value
-        _check_is_not_computed_from(value, results, name)
-        return replica_sums.sum_over_replicas([this_step().summand_of_mean(value)])[0]
+    def execute(iterator: Any) -> Any:
+        outputs = function(iterator)
+        fit_state(model).logged_results = None if logs is None else logs.results
+        return outputs
 
-    def _own_names(self) -> set[str]:
-        names = set(self._model.get_metrics_result())
-        if id(self._model._loss_tracker) not in this_step().updated:
-            # A loss of the user's under the name of Keras's, which is not in use.
-            names.discard("loss")
-        return names
+    return execute
+
+
+def over_replicas(model: keras.Model, logs: Any) -> Any:
+    """The logs that the steps just executed have returned, with the results of metrics over all replicas.
+
+    Args:
+        model: The model, whose metrics are as the steps have left them; all workers call this together.
+        logs: What its training or test function has returned.
+    """
+    results = fit_state(model).logged_results
+    if results is None or not isinstance(logs, dict):
+        return model._get_metrics_result_or_logs(logs)
+    return _read(results, logs)
 
 
 def metrics_result_or_logs(original: Function) -> Function:
@@ -88,20 +98,30 @@ def metrics_result_or_logs(original: Function) -> Function:
     """
 
     def repaired(self: Any, logs: Any) -> Any:
-        logs = logs or dict(fit_state(self).take_logs_before())
+        if not logs:
+            return original(self, dict(fit_state(self).take_logs_before()))
         result = original(self, logs)
-        if not isinstance(logs, dict) or getattr(self, "distribute_strategy", None) is None:
-            return result
-        if self.distribute_strategy.num_replicas_in_sync == 1 or result is not logs:
-            return result
-        metrics = self.get_metrics_result()
-        if "loss" in metrics and not float(self._loss_tracker.count.numpy()):
-            del metrics["loss"]
-        logged = {name: metric.result() for name, metric in fit_state(self).logged_metrics.items() if name in logs}
-        metrics.update(trainer_module.pythonify_logs(logged))
-        return {name: metrics.get(name, value) for name, value in logs.items()}
+        results = fit_state(self).logged_results
+        return _read(results, logs) if result is logs and results and isinstance(logs, dict) else result
 
     return repaired
+
+
+def _read(results: Mapping[str, Callable[[], Any]], logs: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: results[name]() if name in results else value for name, value in logs.items()}
+
+
+def _computes_with_results(step: ReplicaStep, model: keras.Model) -> bool:
+    """Whether a step that was just traced uses results of metrics for anything else than its logs."""
+    graph = tf.compat.v1.get_default_graph()
+    if any(result.graph is not graph for result, _ in step.results):
+        if len(local_replicas(model.distribute_strategy)) > 1:
+            raise UnsupportedError(
+                "A step of your own reads the result of a metric inside of a tf.function, a tf.cond or a loop, where "
+                "the replicas of a worker cannot meet. Read it outside of that."
+            )
+        return True
+    return any(result.consumers() for result, _ in step.results)
 
 
 def _flat(logs: Mapping[str, Any]) -> dict[str, Any]:
@@ -110,23 +130,3 @@ def _flat(logs: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in sorted(logs.items()):
         flat.update(_flat(value) if isinstance(value, dict) else {name: value})
     return flat
-
-
-def _check_is_not_computed_from(value: tf.Tensor, results: list[tuple[tf.Tensor, Any]], name: str) -> None:
-    """A result is the replica's own: what is computed from it is neither a mean over samples nor can it be summed."""
-    if tf.executing_eagerly() or not results:
-        return
-    metrics = {id(result.op): metric for result, metric in results if hasattr(result, "op")}
-    waiting, seen = [value.op], set()
-    while waiting:
-        operation = waiting.pop()
-        if id(operation) in metrics:
-            raise UnsupportedError(
-                f"The log {name!r} of a step of your own is computed from the result of the metric "
-                f"{metrics[id(operation)].name!r}, which each replica has for its own samples. Expected the result of "
-                "a metric as it is, or a mean over the samples of the step. Compute it in the result() of a subclass "
-                "of the metric."
-            )
-        if id(operation) not in seen:
-            seen.add(id(operation))
-            waiting.extend(tensor.op for tensor in operation.inputs)

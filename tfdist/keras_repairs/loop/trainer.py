@@ -23,7 +23,7 @@ from tfdist.keras_repairs.loop.fit_listeners import (
     notifying_predictions,
 )
 from tfdist.keras_repairs.loop.step_execution import execution, one_step_of
-from tfdist.keras_repairs.loop.step_logs import StepLogs
+from tfdist.keras_repairs.loop.step_logs import StepLogs, noting_logs
 from tfdist.keras_repairs.loop.unknown_size import saying_unknown_size
 from tfdist.runtime.collectives import worker_count
 from tfdist.runtime.distribute import GlobalBatch, ReplicaBatch, local_replicas
@@ -55,11 +55,10 @@ def make_function(original: Function, observer: Observer | None, listener: FitLi
             return saying_unknown_size(function, self) if call == "fit" else function
         users = is_users_step(self, name)
         step = _observed(step_function, observer)
-        has_own_logs = users or is_overridden(self, "compute_metrics")
-        logs = StepLogs(self)
-        whole = _Step(self, logs.of_step(step) if has_own_logs else step, users=users, trains=call == "fit")
+        logs = StepLogs(self) if users or is_overridden(self, "compute_metrics") else None
+        whole = _Step(self, step if logs is None else logs.of_step(step), users=users, trains=call == "fit")
         meter = settings_of(self.distribute_strategy).meter if call == "fit" else None
-        function = logs.of_executions(_timing_fetches(execution(self, whole, call, listener), meter))
+        function = noting_logs(_timing_fetches(execution(self, whole, call, listener), meter), self, logs)
         return saying_unknown_size(function, self) if call == "fit" else function
 
     return repaired

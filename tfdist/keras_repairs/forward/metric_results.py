@@ -1,0 +1,74 @@
+"""The results of metrics inside of a step: noted, and taken over all replicas where the step computes with them.
+
+A result that a step logs as it is needs no collective in the step: it is read over all replicas when an epoch ends.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import tensorflow as tf
+from keras.src.trainers.compile_utils import CompileMetrics
+
+from tfdist.keras_repairs.base.context_variables import setting
+from tfdist.keras_repairs.base.replica_step import ReplicaStep, current_step, replica_count
+from tfdist.keras_repairs.forward.whole_metrics import adds_up
+from tfdist.runtime.transport import replica_sums
+
+Function = Callable[..., Any]
+
+_is_within: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_within_a_result", default=False)
+"""Whether the code that runs computes the result of a metric that is noted; those of its parts are its own matter."""
+
+
+def noted(result: Function) -> Function:
+    """A metric's result, of tensors, which the step being traced knows again where it is logged."""
+
+    @functools.wraps(result)
+    def repaired(self: Any) -> Any:
+        if replica_count() == 1:
+            return result(self)
+        step = current_step()
+        # Those of `compile` give the results of their metrics, which note them.
+        if step is None or _is_within.get() or isinstance(self, CompileMetrics):
+            return _tensors(result(self))
+        with setting(_is_within, True):
+            given = _tensors(_over_replicas(self) if step.sums_results else result(self))
+        _note(step, self, given)
+        return given
+
+    return repaired
+
+
+def _note(step: ReplicaStep, metric: keras.metrics.Metric, given: Any) -> None:
+    for place, leaf in enumerate(keras.tree.flatten(given)):
+        if isinstance(leaf, tf.Tensor):
+            step.results.append((leaf, functools.partial(_read, metric, place)))
+            if step.sums_results:
+                step.shared.append(leaf)
+
+
+def _read(metric: keras.metrics.Metric, place: int) -> Any:
+    return keras.tree.flatten(metric.result())[place]
+
+
+def _over_replicas(metric: keras.metrics.Metric) -> Any:
+    """The result of a metric from its state over all replicas; all replicas call it together."""
+    variables = metric.variables
+    summands = {place: tf.convert_to_tensor(v) for place, v in enumerate(variables) if adds_up(v)}
+    totals = dict(zip(summands, replica_sums.sum_over_replicas(list(summands.values())), strict=True))
+    return metric.stateless_result([totals.get(place, variable) for place, variable in enumerate(variables)])
+
+
+def _tensors(given: Any) -> Any:
+    """A result with tensors in the place of variables, which Keras would put into the logs."""
+    return keras.tree.map_structure(_tensor, given)
+
+
+def _tensor(value: Any) -> Any:
+    value = value.value if isinstance(value, keras.Variable) else value
+    return tf.convert_to_tensor(value) if isinstance(value, tf.Variable | tf.distribute.DistributedValues) else value
