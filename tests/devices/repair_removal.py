@@ -8,8 +8,11 @@ from tfdist.keras_repairs.registry import repairs
 
 
 def take_out(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Puts Keras's own function back until the test ends."""
+    """Puts the original function back until the test ends, or takes away what had none."""
     (repair,) = (repair for repair in repairs() if repair.path == path)
     repaired = getattr(repair.owner, repair.name)
     for owner in (repair.owner, *repair.also):
-        monkeypatch.setattr(owner, repair.name, repaired.__wrapped__)
+        if repaired.__wrapped__ is None:
+            monkeypatch.delattr(owner, repair.name)
+        else:
+            monkeypatch.setattr(owner, repair.name, repaired.__wrapped__)

@@ -6,6 +6,7 @@ from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 from tests.exactness.table import ONLY_TRAINED, case, classifier, fitted, numbers
 
@@ -64,6 +65,28 @@ class StopsAt(keras.callbacks.Callback):
 @case("a callback of one's own that stops inside an epoch")
 def stopped_inside_an_epoch(samples: int) -> dict[str, Any]:
     return called(samples, StopsAt(4))
+
+
+class Decays(keras.callbacks.Callback):
+    """Halves the learning rate after some batches, by what `float`, `int` and `bool` say of variables."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.halved = tf.Variable(False)
+        self.seen: list[float] = []
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        rate, step = float(self.model.optimizer.learning_rate), int(self.model.optimizer.iterations)
+        self.seen += [rate, step]
+        if step >= 2 and not self.halved:
+            self.model.optimizer.learning_rate = rate / 2
+            self.halved.assign(True)
+
+
+@case("a callback that takes variables for numbers")
+def variables_as_numbers(samples: int) -> dict[str, Any]:
+    decays = Decays()
+    return called(samples, decays) | {"seen": decays.seen}
 
 
 @case("`SwapEMAWeights`")

@@ -11,7 +11,7 @@ from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.callbacks import callback_list
 from tfdist.keras_repairs.loop import fit_listeners, trainer
 from tfdist.keras_repairs.optimizer import gradient_reduction
-from tfdist.keras_repairs.registry import Repair, RepairHooks, repairs
+from tfdist.keras_repairs.registry import Function, Repair, RepairHooks, repairs
 
 _IS_REPAIR: AttachedValue[bool] = AttachedValue("is_repair")
 
@@ -35,15 +35,24 @@ def install(
     """
     hooks = RepairHooks(imposed_seed, extra_callbacks, on_batch, on_gradients, listener or fit_listeners.NoListener())
     todo = [repair for repair in repairs(hooks) if not _is_installed(repair)]
-    originals = {repair.path: getattr(repair.owner, repair.name) for repair in todo}
+    originals = {repair.path: getattr(repair.owner, repair.name, None) for repair in todo}
     keras_versions.check(keras.__version__, originals, {repair.path: repair.known for repair in todo})
     for repair in todo:
-        original = originals[repair.path]
-        repaired = functools.wraps(original)(repair.make(original))
-        _IS_REPAIR.set(repaired, True)
+        repaired = _made(repair, originals[repair.path])
         for owner in (repair.owner, *repair.also):
             setattr(owner, repair.name, repaired)
 
 
+def _made(repair: Repair, original: Function | None) -> Function:
+    """The repaired function, which says in `__wrapped__` what it replaces: None where it was missing."""
+    repaired = repair.make(original)
+    if original is None:
+        repaired.__name__, repaired.__wrapped__ = repair.name, None  # type: ignore[attr-defined]
+    else:
+        functools.update_wrapper(repaired, original)
+    _IS_REPAIR.set(repaired, True)
+    return repaired
+
+
 def _is_installed(repair: Repair) -> bool:
-    return bool(_IS_REPAIR.get(getattr(repair.owner, repair.name)))
+    return bool(_IS_REPAIR.get(getattr(repair.owner, repair.name, None)))

@@ -10,9 +10,14 @@ from typing import Any
 
 from tfdist.runtime.tested_versions import KERAS
 
+MISSING = "missing"
+"""Stands for the fingerprint of a function that is not there."""
+
 
 def fingerprint(function: Any) -> str:
-    """A short digest of a function's source text."""
+    """A short digest of a function's source text; `MISSING` of None."""
+    if function is None:
+        return MISSING
     return hashlib.sha256(inspect.getsource(function).encode()).hexdigest()[:16]
 
 

@@ -30,7 +30,7 @@ from keras.src.saving import saving_api, saving_lib
 from keras.src.trainers import trainer as base_trainer
 from keras.src.trainers.data_adapters import array_data_adapter
 from keras.src.utils import file_utils
-from tensorflow.python.distribute import mirrored_run
+from tensorflow.python.distribute import mirrored_run, values
 from tensorflow.python.framework import random_seed
 from tensorflow.python.ops import (
     cond,
@@ -40,7 +40,7 @@ from tensorflow.python.ops import (
     while_loop,
 )
 
-from tfdist.keras_repairs.base import clear_session, global_seeds, thread_attributes
+from tfdist.keras_repairs.base import clear_session, global_seeds, scalar_conversions, thread_attributes
 from tfdist.keras_repairs.callbacks import backup_and_restore, callback_list
 from tfdist.keras_repairs.coupling import hinge_labels, layer_calls
 from tfdist.keras_repairs.files import downloads, model_saving
@@ -53,6 +53,7 @@ from tfdist.keras_repairs.forward import (
     xla,
 )
 from tfdist.keras_repairs.inputs import array_shuffle, epoch_iterator, symbolic_build
+from tfdist.keras_repairs.keras_versions import MISSING
 from tfdist.keras_repairs.loop import fit_listeners, on_batch, predictions, step_logs, trainer
 from tfdist.keras_repairs.optimizer import (
     accumulator_reduction,
@@ -103,13 +104,14 @@ class Repair:
         owner: The module or class that holds the function.
         name: Its attribute there.
         make: Takes the original function and returns the repaired one.
-        known: The fingerprint of the original that `make` was written for.
+        known: The fingerprint of the original that `make` was written for; `MISSING` where there is none, and the owner
+            gets a function that it did not have.
         also: Public modules that hold the function under the same name.
     """
 
     owner: Any
     name: str
-    make: Callable[[Function], Function]
+    make: Callable[[Any], Function]
     known: str
     also: tuple[Any, ...] = ()
 
@@ -125,6 +127,7 @@ def repairs(hooks: RepairHooks = RepairHooks()) -> tuple[Repair, ...]:
         *_of_data(hooks),
         *_of_random_numbers(hooks),
         *_of_the_forward_pass(),
+        *_of_variables(),
         *_of_gradients(hooks),
         *_of_results(hooks),
         *_of_files(hooks),
@@ -248,6 +251,14 @@ def _of_the_forward_pass() -> tuple[Repair, ...]:
         Repair(keras.metrics.Metric, "__init__", metrics.watch_updates, "d67a65a42a13134b"),
         Repair(keras.layers.BatchNormalization, "_moments", batch_normalization.moments, "2ba739b46f4fadea"),
         Repair(nn, "_compute_moments_sync", batch_normalization.compute_moments_sync, "4ef59a47d67b32b8"),
+    )
+
+
+def _of_variables() -> tuple[Repair, ...]:
+    """Conversions that variables of one device have, and those of a strategy lack."""
+    return tuple(
+        Repair(values.DistributedVariable, f"__{convert.__name__}__", scalar_conversions.converting(convert), MISSING)
+        for convert in (bool, int, float, complex)
     )
 
 

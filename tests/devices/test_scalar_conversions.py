@@ -1,0 +1,62 @@
+"""A variable of a strategy is converted to a number as one of one device is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import pytest
+import tensorflow as tf
+
+from tests.devices.mirrored import mirrored
+from tests.devices.repair_removal import take_out
+
+pytestmark = pytest.mark.usefixtures("repaired")
+
+
+@pytest.mark.parametrize("convert", [bool, int, float, complex])
+@pytest.mark.parametrize("value", [0.0, 2.0])
+@pytest.mark.parametrize("aggregation", ["mirrored", "summed"])
+def test_variables_of_tensorflow(convert: Callable[[Any], Any], value: float, aggregation: str) -> None:
+    settings = {"mirrored": {}, "summed": {"synchronization": tf.VariableSynchronization.ON_READ}}[aggregation]
+    alone = tf.Variable(value)
+    with mirrored(2).scope():
+        variable = tf.Variable(value, aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA, **settings)
+        assert convert(variable) == convert(alone)
+
+
+def test_variables_of_keras() -> None:
+    with mirrored(2).scope():
+        optimizer = keras.optimizers.Adam(0.125)
+        assert float(optimizer.learning_rate) == 0.125
+        assert int(optimizer.iterations) == 0
+
+
+def test_a_vector_is_no_number() -> None:
+    with mirrored(2).scope():
+        vector = tf.Variable([1.0, 2.0])
+    with pytest.raises(TypeError, match="[Oo]nly .*(scalar|0-dimensional|size-1|length-1)"):
+        float(vector)
+    with pytest.raises(ValueError, match="more than one element"):
+        bool(vector)
+
+
+def test_a_graph_has_no_numbers() -> None:
+    with mirrored(2).scope():
+        variable = tf.Variable(1.0)
+
+        @tf.function(autograph=False)
+        def step() -> float:
+            return float(variable)
+
+        with pytest.raises((TypeError, NotImplementedError)):
+            step()
+
+
+def test_without_the_repair_every_flag_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    with mirrored(2).scope():
+        flag = tf.Variable(False)
+    assert not flag
+    take_out("DistributedVariable.__bool__", monkeypatch)
+    assert flag
