@@ -70,7 +70,7 @@ TAKEN_OUT = [
     (f"{TRAINER}.train_on_batch", ["on_batch"]),
     (f"{TRAINER}.test_on_batch", ["on_batch"]),
     (f"{TRAINER}.predict_on_batch", ["on_batch"]),
-    *[(f"DistributedVariable.__{name}__", ["variables_as_numbers"]) for name in ("bool", "int", "float")],
+    *[(f"DistributedVariable.__{name}__", ["variables_as_numbers"]) for name in ("bool", "int", "float", "array")],
     # A NaN on the last replica, which the logs of the first do not show.
     ("CallbackList.__init__", ["terminate_on_nan"]),
 ]
@@ -127,7 +127,7 @@ ON_WORKERS = {
 """What several devices of one process do not show, and the tests of `tests/workers` that do."""
 
 SAME_NUMBERS = {
-    "DistributedVariable.__complex__": "as for `__float__`; see test_scalar_conversions",
+    "DistributedVariable.__complex__": "as for `__float__`; see test_variable_conversions",
     "SGD.update_step": "one pass over memory instead of several; see test_optimizers_in_custom_loops",
     "TFOptimizer.assign": "only for the user's own optimizers; see test_optimizers_in_custom_loops",
     "TFOptimizer.assign_add": "as for assign",

@@ -40,7 +40,7 @@ from tensorflow.python.ops import (
     while_loop,
 )
 
-from tfdist.keras_repairs.base import clear_session, global_seeds, scalar_conversions, thread_attributes
+from tfdist.keras_repairs.base import clear_session, global_seeds, thread_attributes, variable_conversions
 from tfdist.keras_repairs.callbacks import backup_and_restore, callback_list
 from tfdist.keras_repairs.coupling import hinge_labels, layer_calls
 from tfdist.keras_repairs.files import downloads, model_saving
@@ -256,9 +256,13 @@ def _of_the_forward_pass() -> tuple[Repair, ...]:
 
 def _of_variables() -> tuple[Repair, ...]:
     """Conversions that variables of one device have, and those of a strategy lack."""
-    return tuple(
-        Repair(values.DistributedVariable, f"__{convert.__name__}__", scalar_conversions.converting(convert), MISSING)
-        for convert in (bool, int, float, complex)
+    variable = values.DistributedVariable
+    return (
+        *(
+            Repair(variable, f"__{convert.__name__}__", variable_conversions.converting(convert), MISSING)
+            for convert in (bool, int, float, complex)
+        ),
+        Repair(variable, "__array__", variable_conversions.array, MISSING),
     )
 
 

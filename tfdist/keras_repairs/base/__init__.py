@@ -6,6 +6,6 @@
 - `thread_attributes`, `global_seeds`: what Keras keeps for each thread, handed to the threads of the replicas
 - `user_overrides`, `refusals`, `keras_distribution`, `model_facts`: what decides whether replicas can be exact
 - `batch_norm_choice`: which BatchNormalization takes the statistics of the global batch
-- `scalar_conversions`: variables of a strategy as numbers
+- `variable_conversions`: variables of a strategy as numbers and arrays
 - `replica_copies`, `clear_session`, `warn_once`, `context_variables`
 """

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import io
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -27,14 +28,15 @@ Function = Callable[..., Any]
 
 
 def writer(original: Function, listener: FitListener) -> Function:
-    """Repairs a function `(model, filepath, ...)` that writes one file, several files or a directory."""
+    """Repairs a function `(model, filepath, ...)` that writes one file, several files, a directory or `io.BytesIO`."""
 
     def repaired(model: Any, filepath: Any, *args: Any, **kwargs: Any) -> Any:
         strategy = tf.distribute.get_strategy()
-        if worker_count(strategy) > 1 and worker_rank(strategy) != 0:
+        # What is in memory, as when a model is pickled, each worker has for itself.
+        if worker_count(strategy) > 1 and worker_rank(strategy) != 0 and not isinstance(filepath, io.BytesIO):
             return None
         # While it saves, Keras makes objects to compare with, which have variables; the other workers do not save.
-        with listener.saving(), local_variables():
+        with listener.saving(), local_variables(), _unchanged_compile_config(model):
             return _write_whole(functools.partial(original, model), filepath, *args, **kwargs)
 
     return repaired
@@ -51,6 +53,21 @@ def reader(original: Function) -> Function:
         return original(*args, **kwargs)
 
     return repaired
+
+
+@contextlib.contextmanager
+def _unchanged_compile_config(model: Any) -> Iterator[None]:
+    """Keras takes the optimizer out of a model's compile config where it writes HDF5.
+
+    A later copy of the model (`pickle`, `clone_model`) would be compiled without it on the chief, with it elsewhere.
+    """
+    config = getattr(model, "_compile_config", None)
+    given = None if config is None else dict(config.config)
+    try:
+        yield
+    finally:
+        if config is not None:
+            config.config = given
 
 
 def _write_whole(write: Function, filepath: Any, *args: Any, **kwargs: Any) -> Any:

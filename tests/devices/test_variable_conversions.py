@@ -1,4 +1,4 @@
-"""A variable of a strategy is converted to a number as one of one device is."""
+"""A variable of a strategy is converted to a number or an array as one of one device is."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import keras
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -24,6 +25,19 @@ def test_variables_of_tensorflow(convert: Callable[[Any], Any], value: float, ag
     with mirrored(2).scope():
         variable = tf.Variable(value, aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA, **settings)
         assert convert(variable) == convert(alone)
+
+
+@pytest.mark.parametrize("dtype", [None, "float64", "int32"])
+@pytest.mark.parametrize("value", [2.0, [1.0, 2.0]])
+def test_arrays(value: Any, dtype: str | None) -> None:
+    with mirrored(2).scope():
+        variable = tf.Variable(value)
+        made = np.array(variable, dtype)
+        assert made.dtype == (dtype or "float32")
+        np.testing.assert_array_equal(made, value)
+        variable.assign_add(tf.ones_like(value))
+        np.testing.assert_array_equal(made, value)
+        np.testing.assert_array_equal(keras.ops.convert_to_numpy(variable), np.add(value, 1.0))
 
 
 def test_variables_of_keras() -> None:
