@@ -193,6 +193,16 @@ def asynchronous() -> callbacks.Callback:
     return callback
 
 
+def of_library(name: str, module: str, base: type[callbacks.Callback] = StopsAt) -> type[callbacks.Callback]:
+    """A class of that name, as if the library were installed."""
+    return type(name, (base,), {"__module__": module})
+
+
+MetricsLogger = of_library("WandbMetricsLogger", "wandb.integration.keras.callbacks.metrics_logger")
+ModelLogger = of_library("WandbModelCheckpoint", "wandb.integration.keras.callbacks", callbacks.ModelCheckpoint)
+Tracking = of_library("MlflowCallback", "mlflow.keras.callback")
+
+
 @pytest.mark.parametrize(
     ("given", "watch"),
     [
@@ -204,6 +214,8 @@ def asynchronous() -> callbacks.Callback:
         ([Quiet()], DecisionPoints()),  # epochs are shared always
         ([StopsAt(3)], DecisionPoints(train=True, batches=True)),
         ([OldName()], DecisionPoints(train=True, begins=True, batches=True)),
+        ([MetricsLogger(3), ModelLogger("x.keras"), Tracking(3)], DecisionPoints(batches=True)),
+        ([of_library("Users", "script", MetricsLogger)(3)], DecisionPoints(train=True, batches=True)),
         ([asynchronous()], DecisionPoints(batches=True)),  # Keras may tell it of a batch too late to stop anything
         ([callbacks.LambdaCallback(on_epoch_end=print)], DecisionPoints()),
         ([callbacks.LambdaCallback(on_train_batch_begin=print)], DecisionPoints(train=True, begins=True, batches=True)),
@@ -231,6 +243,12 @@ def test_what_is_watched(given: list[Any], watch: DecisionPoints) -> None:
         (on_chief(StopsAt(1)), False),
         (callbacks.RemoteMonitor(), False),
         (callbacks.ModelCheckpoint("x.keras"), True),
+        (MetricsLogger(1), False),
+        (ModelLogger("x.keras"), False),
+        (Tracking(1), False),
+        (on_every_worker(Tracking(1)), True),
+        (of_library("Users", "script", MetricsLogger)(1), True),
+        (of_library("WandbMetricsLogger", "script")(1), True),
     ],
 )
 def test_where_a_callback_runs(callback: Any, elsewhere: bool) -> None:

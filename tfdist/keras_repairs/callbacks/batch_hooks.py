@@ -7,6 +7,8 @@ from typing import Any, Literal
 
 import keras
 
+from tfdist.keras_repairs.callbacks.library_callbacks import only_writes
+
 _WATCHING = ("on_batch_begin", "on_batch_end", "on_train_batch_begin", "on_train_batch_end")
 
 Phase = Literal["begin", "train", "test", "predict"]
@@ -37,7 +39,7 @@ def any_may_stop(callbacks: Iterable[Any], phase: Phase) -> bool:
         _is_users(callback, name)
         for callback in callbacks
         # Keras may call such a callback in another thread, too late to stop anything.
-        if not getattr(callback, "async_safe", False)
+        if not getattr(callback, "async_safe", False) and not only_writes(callback)
         for name in _DECIDING[phase]
     )
 

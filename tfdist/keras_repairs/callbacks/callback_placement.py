@@ -8,6 +8,7 @@ import keras
 
 from tfdist.errors import UsageError
 from tfdist.keras_repairs.base.attached_value import AttachedValue
+from tfdist.keras_repairs.callbacks.library_callbacks import only_writes
 
 Placement = Literal["every worker", "chief"]
 _PLACEMENT: AttachedValue[Placement] = AttachedValue("placement")
@@ -22,7 +23,7 @@ AnyCallback = TypeVar("AnyCallback", bound=keras.callbacks.Callback)
 
 
 def on_every_worker(callback: AnyCallback) -> AnyCallback:
-    """Marks a callback to run on every worker, also where Keras's own kind runs on the chief alone.
+    """Marks a callback to run on every worker, also where its kind runs on the chief alone.
 
     What it writes must have another name on each worker:
     `tfdist.on_every_worker(keras.callbacks.CSVLogger(f"log-{tfdist.worker_index()}.csv"))`.
@@ -62,7 +63,9 @@ def runs_here(callback: Any, is_chief: bool) -> bool:
     if is_chief:
         return True
     placement = _PLACEMENT.get(callback)
-    return placement == "every worker" if placement else not isinstance(callback, WRITERS)
+    if placement:
+        return placement == "every worker"
+    return not isinstance(callback, WRITERS) and not only_writes(callback)
 
 
 def _place(callback: AnyCallback, placement: Placement, function: str) -> AnyCallback:
