@@ -62,7 +62,7 @@ TAKEN_OUT = [
     ("LossScaleOptimizer.apply", ["loss_scaling_with_an_overflow"]),
     ("LossScaleOptimizer._tf_apply", ["loss_scaling_with_an_overflow"]),
     ("LossScaleOptimizer.check_finite", ["loss_scaling_with_an_overflow_and_accumulation"]),
-    ("Variable._direct_assign", ["loss_scaling"]),
+    ("Variable._direct_assign", ["loss_scaling", "metrics_by_hand"]),
     ("TFOptimizer._backend_update_step", ["plain", "gradient_accumulation"]),
     ("TFOptimizer._apply_weight_decay", ["gradient_accumulation_and_clipping"]),
     ("TFOptimizer._overwrite_model_variables_with_average_value", ["moving_average_that_overwrites"]),

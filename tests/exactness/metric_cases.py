@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 import tfdist
-from tests.exactness.table import case, classifier, fitted, numbers
+from tests.exactness.table import ONLY_TRAINED, case, classifier, fitted, numbers
 
 
 @case("metrics: AUC, F1, precision, mean IoU, RMSE, R2, crossentropy")
@@ -270,3 +270,23 @@ def metrics_inside_a_layer(samples: int) -> dict[str, Any]:
         ]
     )
     return fitted(model, *numbers(samples), {"metrics": ["accuracy"]})
+
+
+@case("metrics that a script updates by hand, on predictions")
+def metrics_by_hand(samples: int) -> dict[str, Any]:
+    """Some count in whole numbers, of which a replica's share would be none."""
+    x, y = numbers(samples)
+    model = classifier()
+    made = fitted(model, x, y)
+    predicted = model.predict(x, verbose=0)
+    of_classes = [keras.metrics.SparseCategoricalAccuracy(), keras.metrics.MeanIoU(3, sparse_y_pred=False)]
+    of_errors = [keras.metrics.BinaryIoU([0, 1]), keras.metrics.AUC(), keras.metrics.R2Score()]
+    for rows in (slice(0, samples, 2), slice(1, samples, 2)):
+        for metric in of_classes:
+            metric.update_state(y[rows], predicted[rows])
+        for metric in of_errors:
+            metric.update_state(keras.utils.to_categorical(y[rows], 3), predicted[rows])
+    seen = [float(metric.result()) for metric in of_classes + of_errors]
+    of_classes[1].reset_state()
+    of_classes[1].update_state(y[:3], predicted[:3])
+    return made | ONLY_TRAINED | {"seen": [*seen, float(of_classes[1].result())]}

@@ -76,6 +76,7 @@ def direct_assign(original: Function) -> Function:
 
     TensorFlow returns the new value, and reading a metric's variable over all replicas is a collective: two for each
     metric that is reset at the start of an epoch. The state of a metric stays as it is on a replica without samples.
+    Outside of the replicas, as where a script updates a metric by hand, what is assigned is what is read then.
     """
 
     def repaired(self: Any, value: Any) -> None:
@@ -84,12 +85,25 @@ def direct_assign(original: Function) -> Function:
                 return
             copy = own_copy(self._value)
             copy.assign(tf.cast(value, copy.dtype))
+        elif _is_summed(self._value) and tf.distribute.in_cross_replica_context():
+            _assign_sum(self._value, value)
         elif isinstance(self._value, tf.distribute.DistributedValues):
             self._value.assign(_of_samples(self, tf.cast(value, self._value.dtype)), read_value=False)
         else:
             original(self, value)
 
     return repaired
+
+
+def _assign_sum(variable: Any, value: Any) -> None:
+    """Makes `value` the sum of the copies: the first replica has it.
+
+    TensorFlow gives each its share, which is cut to a whole number where the variable holds those: MeanIoU would be 0.
+    """
+    strategy = variable.distribute_strategy
+    given = tf.cast(value, variable.dtype)
+    for replica, copy in zip(local_replicas(strategy), strategy.experimental_local_results(variable), strict=True):
+        copy.assign(given if replica == 0 else tf.zeros_like(given), read_value=False)
 
 
 def _of_samples(variable: keras.Variable, value: tf.Tensor) -> tf.Tensor:
