@@ -181,3 +181,16 @@ def test_a_launcher_may_come_late(launchers: Launchers, workers: str) -> None:
 def listens(workers: str, index: int) -> bool:
     port = Cluster.parse(workers).workers[index].port
     return any(f":{port:04X} " in line and " 0A " in line for line in Path("/proc/net/tcp6").read_text().splitlines())
+
+
+@pytest.mark.parametrize("stopped", [0, 1])
+def test_a_stopped_process_is_named_on_every_host(launchers: Launchers, workers: str, stopped: int) -> None:
+    """Also where it is another host's, and all that this one sees is that a collective broke off."""
+    there, fails = launchers.folder / "there", 1 - stopped
+    args = [
+        *("*:limit:600", "*:step:5", f"{stopped}:touch:{there}", f"{stopped}:stop"),
+        *(f"{fails}:await:{there}", f"{fails}:raise:WorkerFailedError it broke off"),
+    ]
+    for launcher in start_both(launchers, workers, args=args):
+        assert launcher.end() == 4
+        assert f"worker {stopped} (" in launcher.err.splitlines()[0] and "SIGSTOP" in launcher.err, launcher.err

@@ -111,6 +111,18 @@ def test_a_stopped_process_is_named_and_ended(launchers: Launchers) -> None:
     assert left_behind(launcher.mark) == []
 
 
+def test_a_stopped_process_is_the_cause_of_what_broke_off_on_others(launchers: Launchers) -> None:
+    """TensorFlow gives a worker up that says nothing for 10 s, long before tfdist calls that a hang."""
+    there = launchers.folder / "there"
+    stops = [f"1:touch:{there}", "1:stop", f"0:await:{there}", "0:raise:WorkerFailedError it broke off"]
+    launcher = start(launchers, meet(launchers), "*:limit:600", "*:step:5", *stops)
+    assert launcher.end() == 4
+    first, *rest = launcher.err.splitlines()
+    assert "worker 1 (" in first and "SIGSTOP" in first and "in step 6" in first
+    assert any("worker 0 (" in line and "it broke off" in line for line in rest)
+    assert left_behind(launcher.mark) == []
+
+
 def test_a_hang_is_restarted(launchers: Launchers) -> None:
     launcher = start(launchers, "*@0:limit:1", "*@0:step:5", "*@0:hang", max_restarts=1)
     assert launcher.end() == 0, launcher.err

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from tfdist.launch.agent.dependencies import Dependencies
-from tfdist.launch.agent.failure_diagnosis import from_signal
+from tfdist.launch.agent.failure_diagnosis import from_error, from_signal
 from tfdist.launch.agent.first_failure import first_to_last
 from tfdist.launch.environment import Assignment
 from tfdist.launch.peers.messages import Event
 from tfdist.launch.signals import Signals
+from tfdist.launch.worker.process_sample import ProcessSample
 from tfdist.launch.worker.worker_handle import Worker
 from tfdist.net.line_socket import Message
 from tfdist.rundir.failure import Failure
@@ -61,6 +62,8 @@ class FakeWorker:
     relays_term: bool = False
     leaves: bool = True
     stopped: bool = False
+    threads: str = "SS"
+    busy: bool = False
     address: str | None = None
     attempt: int = 0
     log: Path = Path("log")
@@ -111,8 +114,8 @@ class FakeWorker:
             self.ended_by_launcher = True
             self.exit = -signal.SIGKILL
 
-    def is_stopped(self) -> bool:
-        return self.stopped
+    def sample(self) -> ProcessSample:
+        return ProcessSample("T" if self.stopped else self.threads, self.clock.now if self.busy else 0.0, 0.0)
 
     def dump_natively(self) -> None:
         self.heard.append("native dump")
@@ -162,6 +165,8 @@ class FakeCoordinator:
 
 
 def diagnose(worker: Worker, code: int) -> Failure | None:
+    if worker.told is not None:
+        return from_error(dataclasses.replace(Failure.from_dict(worker.told), index=worker.index))
     return from_signal(worker.index, -code) if code < 0 and not worker.ended_by_launcher else None
 
 

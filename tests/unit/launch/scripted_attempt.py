@@ -13,6 +13,9 @@ from tfdist.launch.peers.messages import Event
 from tfdist.launch.run_result import RunResult
 
 ABORT = -signal.SIGABRT
+"""How TensorFlow ends a worker when another one is gone, among others."""
+
+CRASH = -signal.SIGSEGV
 ASKED = {"dump": {"stacks": "File x", "where": "train.py line 3 in main"}}
 """The answer of a worker that is asked for its stacks."""
 

@@ -12,7 +12,7 @@ from tfdist.launch.agent.coordinated_stop import CoordinatedStop
 from tfdist.launch.agent.dependencies import Dependencies
 from tfdist.launch.agent.exit_policy import ExitAction, WorkerExit, decide_exit
 from tfdist.launch.agent.failure_diagnosis import from_exit, from_start
-from tfdist.launch.agent.first_failure import first_to_last
+from tfdist.launch.agent.first_failure import first_to_last, is_consequence
 from tfdist.launch.agent.hang_detection import HangDetector
 from tfdist.launch.agent.process_termination import SETTLE_SECONDS, end_all, kill_all, wait_until_left
 from tfdist.launch.environment import Assignment
@@ -256,7 +256,25 @@ class GroupAttempt:
         self._coordinator.tell(AttemptEnded(first_to_last(self._failures), self._stopping.stop, self._blamed))
         self._state = AttemptState.ENDING
 
+    def _look_for_stalls(self) -> None:
+        """Where all failures follow from another worker's, looks for one here that does not run: it says nothing."""
+        here = [index for index in self._workers if self._exits[index].code is None and not self._exits[index].gone]
+        if self._stopping.stop is not None or not self._failures or not here or self._has_cause():
+            return
+        self._hangs.ask_for_stalls(here)
+        while (stalls := self._hangs.stalls()) is None and not self._has_cause() and not self._signals.received:
+            self._pause()
+            for worker in self._workers.values():
+                self._poll(worker)
+        if not self._has_cause():
+            for failure in stalls or ():
+                self._fail(failure)
+
+    def _has_cause(self) -> bool:
+        return not all(map(is_consequence, self._failures))
+
     def _end_all(self) -> None:
+        self._look_for_stalls()
         end_all(self._workers.values(), self._signals, self._clock, self._pause)
         for worker in self._workers.values():
             if not self._exits[worker.index].failed:

@@ -5,22 +5,27 @@ Decided from what the workers say of themselves, without any effect.
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Iterable, Mapping
 
 from tfdist.launch.agent.first_failure import WAITING
 from tfdist.launch.peers.messages import WorkerStacks
+from tfdist.launch.worker.process_sample import SILENT, STOPPED
+from tfdist.launch.worker.worker_handle import Worker, process_facts
 from tfdist.rundir.failure import Failure
 from tfdist.rundir.worker_state import State, WorkerState
 
-STOPPED = "its process is stopped (SIGSTOP, Ctrl-Z, a debugger)"
-SILENT = "it does not answer: its machine is out of reach, or native code does not let Python run"
 _MAX_CHARACTERS = 2_000_000
 """Of the stacks of all workers to blame: they go to the other launchers in one message."""
 
 
 def explain_hang(
-    states: Mapping[int, WorkerState], answers: Mapping[int, WorkerStacks], logs: Mapping[int, str], seconds: float
+    states: Mapping[int, WorkerState],
+    answers: Mapping[int, WorkerStacks],
+    logs: Mapping[int, str],
+    seconds: float,
+    silences: Mapping[int, str] | None = None,
 ) -> tuple[Failure, ...]:
     """The failures of a hang: of the workers that hold the others up, and of those that wait for them.
 
@@ -29,13 +34,15 @@ def explain_hang(
         answers: The stacks of each worker; workers that did not answer may be absent.
         logs: Paths of the logs, as far as they are known here.
         seconds: Time without progress.
+        silences: Why workers of this machine did not answer, as far as the system tells.
     """
+    silences = silences or {}
     silent = {index for index in states if _is_silent(answers.get(index))}
     late = laggards(states.values(), silent, {index for index, answer in answers.items() if answer.called})
     furthest = max(states.values(), key=_reached)
     failures = []
     for index, state in sorted(states.items()):
-        answer = answers.get(index, WorkerStacks(index, SILENT, ""))
+        answer = answers.get(index, WorkerStacks(index, silences.get(index, SILENT), ""))
         failures.append(
             Failure(
                 index=index,
@@ -53,6 +60,28 @@ def explain_hang(
             )
         )
     return tuple(failures)
+
+
+def explain_stall(worker: Worker, state: WorkerState | None, why: str) -> Failure:
+    """The failure of a worker that does not run, for which the others' collective broke off.
+
+    Args:
+        worker: A worker of this launcher.
+        state: The last that it said of itself; None where it has said nothing yet.
+        why: Why it does not answer.
+    """
+    steps = {} if state is None else {"done": state.step, "step": state.step + 1}
+    doing = "before its first report" if state is None else _DOING[state.state].format(**steps)
+    return Failure(
+        index=worker.index,
+        host=socket.gethostname(),
+        time=time.time(),
+        kind="hang",
+        message=f"hangs: {why}. It is {doing}, and a collective of the other workers broke off for it",
+        epoch=None if state is None or state.is_forming else state.epoch,
+        step=None if state is None or state.is_forming else state.step,
+        **process_facts(worker),
+    )
 
 
 def laggards(states: Iterable[WorkerState], silent: Iterable[int] = (), busy: Iterable[int] = ()) -> set[int]:

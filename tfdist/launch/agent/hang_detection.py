@@ -11,15 +11,19 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from tfdist.errors import RunDirError
-from tfdist.launch.agent.hang_blame import STOPPED, explain_hang
+from tfdist.launch.agent.hang_blame import explain_hang, explain_stall
 from tfdist.launch.peers.coordinator import Coordinator
 from tfdist.launch.peers.messages import Beat, DumpStacks, Event, WorkerStacks
+from tfdist.launch.worker.process_sample import NATIVE, STOPPED, ProcessSample, why_silent
 from tfdist.launch.worker.worker_handle import Worker
 from tfdist.rundir.failure import Failure
-from tfdist.rundir.worker_state import WorkerState
+from tfdist.rundir.worker_state import State, WorkerState
 
 ANSWER_SECONDS = 4.0
 """How long the workers may take to send their stacks; after half of it the silent ones get a signal to dump them."""
+
+STALL_SECONDS = 2.0
+"""How long they may take where the attempt has failed already; less than the leader waits for the others' failures."""
 
 
 class ProgressClock:
@@ -62,11 +66,17 @@ class StackRequest:
     Args:
         asked: The workers.
         now: When they were asked, in seconds of the clock.
+        seconds: How long they may take.
+
+    Attributes:
+        asked_at: When they were asked.
+        answers: The stacks of each worker that has answered.
     """
 
-    def __init__(self, asked: Iterable[int], now: float) -> None:
+    def __init__(self, asked: Iterable[int], now: float, seconds: float = ANSWER_SECONDS) -> None:
         self._silent = set(asked)
-        self._asked_at = now
+        self.asked_at = now
+        self._seconds = seconds
         self.answers: dict[int, WorkerStacks] = {}
 
     @property
@@ -82,11 +92,11 @@ class StackRequest:
 
     def wants_signal(self, now: float) -> bool:
         """Whether it is time for the signal on which even a blocked interpreter dumps its stacks."""
-        return bool(self._silent) and now - self._asked_at > ANSWER_SECONDS / 2
+        return bool(self._silent) and now - self.asked_at > self._seconds / 2
 
     def is_over(self, now: float) -> bool:
         """Whether all have answered, or their time is up."""
-        return not self._silent or now - self._asked_at > ANSWER_SECONDS
+        return not self._silent or now - self.asked_at > self._seconds
 
 
 class HangDetector:
@@ -105,6 +115,7 @@ class HangDetector:
         self._progress = ProgressClock()
         self._request: StackRequest | None = None
         self._signalled = False
+        self._samples: dict[int, ProcessSample | None] = {}
 
     @property
     def states(self) -> Mapping[int, WorkerState]:
@@ -158,20 +169,46 @@ class HangDetector:
                 self._workers[index].dump_natively()
         if not self._request.is_over(now):
             return ()
-        answers, self._request = self._request.answers, None
+        request, self._request = self._request, None
         seconds = self._progress.hangs_since(now)
         if not self._coordinator.leads or seconds is None:
             # There was progress meanwhile: nobody hangs.
             return ()
-        return explain_hang(self.states, answers, {i: str(worker.log) for i, worker in self._workers.items()}, seconds)
+        logs = {index: str(worker.log) for index, worker in self._workers.items()}
+        return explain_hang(self.states, request.answers, logs, seconds, self._silences(request))
 
-    def _ask(self, asked: Iterable[int]) -> None:
-        self._request = StackRequest(asked, self._clock())
+    def ask_for_stalls(self, asked: Iterable[int]) -> None:
+        """Asks workers of this launcher whether they still run, when those of others have failed for no other cause."""
+        self._ask(asked, STALL_SECONDS)
+
+    def stalls(self) -> list[Failure] | None:
+        """After `ask_for_stalls`: the failures of the workers that do not run; None while some may still answer.
+
+        Native code that does not let Python run is none: TensorFlow's threads answer the other workers all the same.
+        """
+        assert self._request is not None, "ask_for_stalls comes first"
+        if not self._request.is_over(self._clock()):
+            return None
+        stopped = {index: STOPPED for index, answer in self._request.answers.items() if answer.where == STOPPED}
+        # One that is starting, or forms the cluster, cannot answer yet.
+        running = {index for index, state in self.states.items() if state.state is not State.STARTING}
+        silences = {index: why for index, why in self._silences(self._request).items() if index in running}
+        found = {index: why for index, why in silences.items() if why != NATIVE} | stopped
+        return [explain_stall(self._workers[index], self.states.get(index), why) for index, why in found.items()]
+
+    def _silences(self, request: StackRequest) -> dict[int, str]:
+        """Why each silent worker of this launcher does not answer."""
+        seconds = self._clock() - request.asked_at
+        silent = [index for index in request.silent if index in self._workers]
+        return {index: why_silent(self._samples.get(index), self._workers[index].sample(), seconds) for index in silent}
+
+    def _ask(self, asked: Iterable[int], seconds: float = ANSWER_SECONDS) -> None:
+        self._request = StackRequest(asked, self._clock(), seconds)
         self._signalled = False
-        for worker in self._workers.values():
-            if worker.poll() is not None:
-                continue
-            if worker.is_stopped():
+        self._samples = {index: worker.sample() for index, worker in self._workers.items() if worker.poll() is None}
+        for index, sample in self._samples.items():
+            worker = self._workers[index]
+            if sample is not None and sample.is_stopped:
                 self.answer(worker, STOPPED)
             else:
                 worker.send({"dump": True})

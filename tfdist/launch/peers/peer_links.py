@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tfdist.errors import RunDirError
-from tfdist.launch.agent.first_failure import first_to_last
+from tfdist.launch.agent.first_failure import first_to_last, is_consequence
 from tfdist.launch.peers.messages import AttemptEnded, Event, Released, from_message, outlives_attempt, to_message
 from tfdist.net.bounded_wait import wait_for
 from tfdist.net.line_socket import LineError, LineSocket, Message
@@ -54,7 +54,10 @@ class PeerLink:
             address=self.addresses[0],
             time=time.time(),
             kind="lost",
-            message=f"the launcher of worker(s) {names} is gone: it was killed, or its machine or the network failed",
+            message=(
+                f"the launcher of worker(s) {names} is gone: it was killed, or its machine or the network between "
+                f"{socket.gethostname()} and {self.host} failed"
+            ),
         )
 
 
@@ -114,7 +117,8 @@ class PeerLinks:
             wait_for(self.sockets(), min(_TICK_SECONDS, deadline - time.monotonic()))
             self._kept = [event for event in self.events() if outlives_attempt(event)]
         known = [failure for settled in self._settled.values() for failure in settled]
-        if self.leads:
+        # A follower whose workers' collective broke off, and that hears nothing of the leader, has lost it.
+        if self.leads or all(map(is_consequence, [*failures, *known])):
             known += [link.lost() for link in self._links if link not in self._settled]
         all_failures = first_to_last([*failures, *known])
         if self.leads:

@@ -17,6 +17,7 @@ from tfdist.launch.environment import Assignment
 from tfdist.launch.logs.output_pump import OutputPump
 from tfdist.launch.logs.terminal import STDERR, STDOUT, Terminal
 from tfdist.launch.worker.channel_protocol import NATIVE_DUMP
+from tfdist.launch.worker.process_sample import ProcessSample
 from tfdist.net.line_socket import LineError, LineSocket, Message
 
 WORKER_MODULE = "tfdist.training.worker"
@@ -114,13 +115,9 @@ class WorkerProcess:
         """Sends SIGKILL to the worker and the processes that it started."""
         self._end(signal.SIGKILL)
 
-    def is_stopped(self) -> bool:
-        """Whether the process is stopped, by SIGSTOP or Ctrl-Z."""
-        try:
-            # The state comes after the name, which is in brackets and may hold any character.
-            return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] in ("T", "t")
-        except (OSError, IndexError):
-            return False
+    def sample(self) -> ProcessSample | None:
+        """What the system knows of the process now; None where it has ended."""
+        return ProcessSample.of(self.pid)
 
     def dump_natively(self) -> None:
         """Makes the worker write its stacks into its log, even while native code holds the GIL."""

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.unit.launch.fakes import assignments, beat, stage
-from tests.unit.launch.scripted_attempt import ABORT, DONE, HANGS, finished, run_attempt, training
+from tests.unit.launch.scripted_attempt import ABORT, CRASH, DONE, HANGS, finished, run_attempt, training
 from tfdist.launch.agent.attempt import AttemptState, GroupAttempt
 from tfdist.launch.agent.process_termination import KILL_SECONDS, LEAVE_SECONDS, TERM_SECONDS
 from tfdist.launch.environment import Assignment
@@ -41,8 +41,8 @@ def test_workers_that_agree_leave_together(workers: list[dict[str, object]], cod
 @pytest.mark.parametrize(
     ("workers", "culprit", "seconds"),
     [
-        ([{}, {"ends": (1.0, ABORT)}], 1, 1.0),
-        ([DONE, {"ends": (3.0, ABORT)}], 1, 3.0),
+        ([{}, {"ends": (1.0, CRASH)}], 1, 1.0),
+        ([DONE, {"ends": (3.0, CRASH)}], 1, 3.0),
         ([finished(1.0, 3), {}], 0, 6.0),  # the other is not done within 5 s
         ([{"ends": (1.0, 0)}, {}], 0, 2.5),  # it has left without waiting for the other
         ([{**finished(1.0, 0), "ends": (2.0, 0)}, {}], 0, 3.5),
@@ -58,7 +58,7 @@ def test_a_failure_ends_the_others(workers: list[dict[str, object]], culprit: in
 
 
 def test_a_worker_that_ignores_sigterm_is_killed_within_two_seconds() -> None:
-    attempt = run_attempt({"ends": (1.0, ABORT)}, HANGS, {})
+    attempt = run_attempt({"ends": (1.0, CRASH)}, HANGS, {})
     assert attempt.workers[1].heard == ["TERM", "KILL", "close"]
     assert attempt.workers[2].heard == ["TERM", "close"]
     assert attempt.seconds <= 1.0 + TERM_SECONDS + 0.5 <= 3.0

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
+from typing import Any
+
+import pytest
+
 from tests.unit.launch.fakes import beat
 from tests.unit.launch.scripted_attempt import ASKED, run_attempt, training
 from tfdist.launch.agent.first_failure import is_consequence
-from tfdist.launch.agent.hang_detection import ANSWER_SECONDS
+from tfdist.launch.agent.hang_detection import ANSWER_SECONDS, STALL_SECONDS
 from tfdist.launch.agent.process_termination import TERM_SECONDS
+from tfdist.launch.peers.messages import AttemptEnded
 from tfdist.launch.run_result import RunResult
+from tfdist.launch.worker.process_sample import STOPPED
+from tfdist.rundir.failure import Failure
 from tfdist.rundir.worker_state import State
 
 
@@ -61,3 +69,61 @@ def test_a_worker_that_does_not_answer_gets_a_signal_and_is_named() -> None:
 def test_workers_that_make_progress_during_the_request_do_not_hang() -> None:
     late = {"says": [(1.0, beat(5, limit=10.0)), (12.0, beat(6, limit=10.0)), (13.0, {"finished": 0})], "answers": {}}
     assert run_attempt(late).result == RunResult(0, step=6)
+
+
+BROKEN = Failure(0, "h", 5.0, "exception", "This worker waited for the others", type="tfdist.errors.WorkerFailedError")
+
+
+def broken_off(**fields: Any) -> dict[str, Any]:
+    """A worker whose collective breaks off: another one does not answer TensorFlow any more."""
+    return {**training(5), "says": [(1.0, beat(5, limit=600.0))], "ends": (5.0, 1), "told": BROKEN.to_dict(), **fields}
+
+
+def waiting(**fields: Any) -> dict[str, Any]:
+    return training(5, limit=600.0, **fields)
+
+
+def test_a_stopped_process_is_the_cause_of_a_broken_collective() -> None:
+    attempt = run_attempt(broken_off(), waiting(stopped=True, obeys_term=False))
+    first, second = attempt.result.failures
+    assert (first.index, first.kind, first.step) == (1, "hang", 5)
+    assert STOPPED in first.message and "in step 6" in first.message
+    assert second.index == 0 and is_consequence(second)
+
+
+def test_a_process_without_a_processor_is_the_cause_of_a_broken_collective() -> None:
+    attempt = run_attempt(broken_off(), waiting(answers={}, threads="SR"))
+    assert attempt.result.failures[0].index == 1
+    assert "gets no processor" in attempt.result.failures[0].message
+    assert attempt.seconds < 5 + STALL_SECONDS + TERM_SECONDS + 1
+
+
+def test_a_worker_that_answers_is_not_blamed_for_a_broken_collective() -> None:
+    attempt = run_attempt(broken_off(), waiting())
+    assert [failure.index for failure in attempt.result.failures] == [0]
+    assert attempt.seconds < 5 + TERM_SECONDS + 1
+
+
+@pytest.mark.parametrize("fields", [{"answers": {}, "busy": True}, {"says": [], "answers": {}, "threads": "SR"}])
+def test_one_in_native_code_or_that_is_starting_is_not_blamed_for_a_broken_collective(fields: dict[str, Any]) -> None:
+    attempt = run_attempt(broken_off(), {**waiting(), **fields})
+    assert [failure.index for failure in attempt.result.failures] == [0]
+
+
+def test_a_cause_that_shows_meanwhile_ends_the_search() -> None:
+    attempt = run_attempt(broken_off(), waiting(answers={}, ends=(5.3, -9)))
+    first, second = attempt.result.failures
+    assert (first.index, first.kind, second.index) == (1, "signal", 0)
+    assert attempt.seconds < 5 + STALL_SECONDS
+
+
+def test_a_worker_that_fails_by_itself_is_the_cause() -> None:
+    error = dataclasses.replace(BROKEN, type="ValueError")
+    attempt = run_attempt(broken_off(told=error.to_dict()), waiting(stopped=True, obeys_term=False))
+    assert [failure.index for failure in attempt.result.failures] == [0]
+
+
+def test_another_launcher_looks_for_stopped_workers_of_its_own() -> None:
+    ended = AttemptEnded((BROKEN,))
+    attempt = run_attempt(waiting(stopped=True, obeys_term=False), leads=False, remote=(1,), script=[(5.0, ended)])
+    assert [failure.kind for failure in attempt.result.failures] == ["hang"]

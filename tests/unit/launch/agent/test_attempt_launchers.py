@@ -65,7 +65,7 @@ def test_a_followers_failure_is_sent_at_once() -> None:
 
 
 def test_a_failure_on_another_launcher_ends_the_workers() -> None:
-    elsewhere = from_signal(1, 6)
+    elsewhere = from_signal(1, 11)
     attempt = run_attempt({}, leads=False, remote=(1,), script=[(1.0, AttemptEnded((elsewhere,)))])
     assert attempt.result == RunResult(4, (elsewhere,))
     assert attempt.workers[0].heard == ["TERM", "close"]

@@ -4,8 +4,9 @@ import pytest
 
 from tests.unit.launch.fakes import state
 from tfdist.launch.agent.first_failure import is_consequence
-from tfdist.launch.agent.hang_blame import SILENT, STOPPED, explain_hang, laggards
+from tfdist.launch.agent.hang_blame import explain_hang, laggards
 from tfdist.launch.peers.messages import WorkerStacks
+from tfdist.launch.worker.process_sample import SILENT, STOPPED
 from tfdist.rundir.worker_state import State, WorkerState
 
 

@@ -6,6 +6,7 @@ import contextlib
 import signal
 import socket
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -92,6 +93,15 @@ def test_launchers_join_their_failures(pair: tuple[PeerLinks, PeerLinks]) -> Non
 def test_a_launcher_that_does_not_send_its_failures_is_lost(pair: tuple[PeerLinks, PeerLinks]) -> None:
     leader, _ = pair
     assert [failure.kind for failure in leader.settle((), 0.0)] == ["lost"]
+
+
+def test_a_leader_that_does_not_answer_is_the_cause_of_what_broke_off_here(pair: tuple[PeerLinks, PeerLinks]) -> None:
+    """As where the link is cut: each side would blame the own worker, whose collective broke off."""
+    _, follower = pair
+    broke_off = replace(from_signal(1, 9), kind="exception", type="WorkerFailedError")
+    first, second = follower.settle([broke_off], 0.0)
+    assert (first.kind, second) == ("lost", broke_off)
+    assert f"the network between {socket.gethostname()} and " in first.message
 
 
 def test_the_failures_of_an_attempt_are_not_those_of_the_next(pair: tuple[PeerLinks, PeerLinks]) -> None:
