@@ -47,7 +47,9 @@ def test_the_process_ends(tmp_path: Path, kind: str, replicas: str) -> None:
 
 
 class Parse:
-    """Parses the first batch at once; from then on every sample takes until `gate` is open.
+    """Parses samples at once until the first batch is whole; from then on every sample takes until `gate` is open.
+
+    No sooner: slow samples hold TensorFlow's threads, and the first batch would wait for one.
 
     Attributes:
         count: Samples that were begun.
@@ -58,6 +60,7 @@ class Parse:
         self.count = 0
         self.slow = threading.Event()
         self.gate = threading.Event()
+        self._left = set(range(BATCH))
         self._lock = threading.Lock()
 
     def __call__(self, record: tf.Tensor) -> tf.Tensor:
@@ -66,7 +69,9 @@ class Parse:
     def _wait(self, record: bytes) -> bytes:
         with self._lock:
             self.count += 1
-        if int(record) >= BATCH:
+            is_slow = not self._left
+            self._left.discard(int(record))
+        if is_slow:
             self.slow.set()
             self.gate.wait(60)
         return record
