@@ -87,6 +87,19 @@ memory_limit = click.option(
     "--memory-limit", type=click.IntRange(min=1), metavar="MiB", help="GPU memory of each logical GPU."
 )
 
+batch_norm = click.option(
+    "--batch-norm",
+    type=click.Choice(["synchronized", "replica"]),
+    help="Whose statistics BatchNormalization takes: those of the global batch, or each replica its own, which is "
+    "faster and no longer exact. Default: the config's, or synchronized.",
+)
+
+
+def with_batch_norm(overrides: Sequence[str], chosen: str | None) -> list[str]:
+    """A config's overrides with `--batch-norm` as one of them: what a run was made with is in its config."""
+    return [*overrides, *([] if chosen is None else [f"batch_norm={chosen}"])]
+
+
 overrides = click.option(
     "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Overrides one config entry, dotted; repeatable."
 )

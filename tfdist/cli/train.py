@@ -21,12 +21,7 @@ if TYPE_CHECKING:
 @shared.devices
 @shared.count("--logical-devices", "Split each GPU, or the CPU when there is none, into N logical devices.")
 @shared.memory_limit
-@click.option(
-    "--batch-norm",
-    type=click.Choice(["synchronized", "replica"]),
-    help="Whose statistics BatchNormalization takes: those of the global batch, or each replica its own, which is "
-    "faster and no longer exact. Default: the config's, or synchronized.",
-)
+@shared.batch_norm
 @shared.choice(
     "--communication", ["auto", "nccl", "ring"], "auto", "The collectives between devices of several workers."
 )
@@ -107,8 +102,7 @@ def _job(target: Target, **options: Any) -> JobSpec:
     # Imported here: YAML's parser takes longer than all else that a script's launcher needs.
     from tfdist.config.load import load_config
 
-    # As an entry of the config, so that the run directory has what the run was made with.
-    config = load_config(target.target, [*overrides, *([f"batch_norm={batch_norm}"] if batch_norm else [])])
+    config = load_config(target.target, shared.with_batch_norm(overrides, batch_norm))
     job = JobSpec.for_config(config, target=target.target, **options)
     if job.verbose and job.membership.has_chief:
         from tfdist.cli.plan import planned

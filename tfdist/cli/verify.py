@@ -58,6 +58,7 @@ class ToleranceParam(click.ParamType):
 @click.option("--seed", type=click.IntRange(min=0, max=2**32 - 1), metavar="N", help="Of every run.")
 @shared.devices
 @shared.memory_limit
+@shared.batch_norm
 @shared.overrides
 @shared.seconds("--start-timeout", 120, "How long the workers may take to find one another.")
 @shared.seconds("--step-timeout", 600, "How long a step may take.")
@@ -84,7 +85,8 @@ def verify(
     # Imported here: NumPy takes longer to load than `tfdist --help` may take.
     from tfdist.verify.interruption import Interrupted
 
-    target_options = _target_options(target, options.pop("overrides"), options.pop("seed"))
+    given = {name: options.pop(name) for name in ("overrides", "batch_norm", "seed")}
+    target_options = _target_options(target, **given)
     work = _kill if options.pop("kill") else _compare
     try:
         code, said, document = work({**target_options, **options})
@@ -128,14 +130,18 @@ def _tell(line: str) -> None:
     click.echo(line, err=True)
 
 
-def _target_options(target: Target, overrides: tuple[str, ...], seed: int | None) -> dict[str, Any]:
-    """What a `TargetSpec` says of the target. A config has its own seed unless the command line has one."""
+def _target_options(
+    target: Target, overrides: tuple[str, ...], batch_norm: str | None, seed: int | None
+) -> dict[str, Any]:
+    """What a `TargetSpec` says of the target. A config has its own values unless the command line has others."""
     options: dict[str, Any] = {"target_kind": target.kind, "target": target.target, "args": target.args}
     if target.kind != "config":
+        if batch_norm is not None:
+            options["batch_norm"] = batch_norm
         return {**options, "name": target.name, "seed": _SEED if seed is None else seed}
     from tfdist.config.load import load_config
 
-    config = load_config(target.target, overrides)
+    config = load_config(target.target, shared.with_batch_norm(overrides, batch_norm))
     seeds = (number for number in (seed, config.seed, _SEED) if number is not None)
     return {**options, "name": config.name, "config": config, "seed": next(seeds)}
 

@@ -10,6 +10,7 @@ from tfdist.cluster.discover import discover
 from tfdist.launch.environment import TargetKind
 from tfdist.launch.job_spec import JobSpec
 from tfdist.launch.logs.terminal import Show
+from tfdist.launch.worker_options import BatchNorm
 
 if TYPE_CHECKING:
     from tfdist.config import RunConfig
@@ -28,6 +29,7 @@ class TargetSpec:
         seed: The seed of every run.
         devices: GPUs to use; None for all.
         memory_limit: MiB of a logical GPU.
+        batch_norm: Whose statistics BatchNormalization takes in a script or a module; a config says it itself.
         start_timeout: Seconds in which the workers must find one another.
         step_timeout: Seconds that a step may take.
         show: Whose output the terminal shows.
@@ -43,6 +45,7 @@ class TargetSpec:
     seed: int = 1
     devices: tuple[int, ...] | None = None
     memory_limit: int | None = None
+    batch_norm: BatchNorm = "synchronized"
     start_timeout: float = 120.0
     step_timeout: float = 600.0
     show: Show = "none"
@@ -70,6 +73,7 @@ class TargetSpec:
             "verbose": self.verbose,
         }
         if self.config is None:
+            options["batch_norm"] = self.batch_norm
             return JobSpec(target_kind=self.target_kind, args=self.args, name=self.name, **options)
         own = replace(self.config, checkpoint=replace(self.config.checkpoint, directory=None))
         return JobSpec.for_config(own, **options)

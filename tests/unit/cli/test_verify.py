@@ -71,6 +71,7 @@ def test_the_flags_are_a_contract() -> None:
         "--seed",
         "--devices",
         "--memory-limit",
+        "--batch-norm",
         "--set",
         "--start-timeout",
         "--step-timeout",
@@ -138,6 +139,25 @@ def killed(monkeypatch: pytest.MonkeyPatch) -> list[KillSpec]:
 
     monkeypatch.setattr(kill_module, "verify_killed", work)
     return received
+
+
+@pytest.mark.parametrize(
+    ("arguments", "chosen"),
+    [
+        ("digits.yaml", "synchronized"),
+        ("--batch-norm replica digits.yaml", "replica"),
+        ("digits.yaml --set batch_norm=replica --batch-norm synchronized", "synchronized"),
+        ("train.py", "synchronized"),
+        ("--batch-norm replica train.py", "replica"),
+        ("--kill --batch-norm replica train.py", "replica"),
+    ],
+)
+def test_whose_statistics_batch_normalization_takes(
+    asked: list[VerifySpec], killed: list[KillSpec], tmp_path: Path, arguments: str, chosen: str
+) -> None:
+    run(arguments)
+    (spec,) = asked or killed
+    assert spec.job(1, tmp_path).batch_norm == chosen
 
 
 def test_the_defaults_of_kill_are_a_contract(killed: list[KillSpec]) -> None:
