@@ -21,6 +21,9 @@ layers = keras.layers
 ONLY_TRAINED = {"evaluate": False, "predict": False}
 """For a case whose feature is of the training alone: tracing two more functions would prove nothing more."""
 
+NOT_EVALUATED = {"evaluate": False}
+"""For a case that takes long to compile, and whose feature `predict` shows without a gradient."""
+
 Make = Callable[[int], dict[str, Any]]
 
 
@@ -82,15 +85,20 @@ def case(title: str, precision: Precision = FLOAT64) -> Callable[[Make], Make]:
 
 
 def outcome(name: str, samples: int, *, of_training_alone: bool = False) -> dict[str, Any]:
+    """Runs a case of the table, see `outcome_of`."""
+    return outcome_of(CASES[name], samples, of_training_alone=of_training_alone)
+
+
+def outcome_of(case: Case, samples: int, *, of_training_alone: bool = False) -> dict[str, Any]:
     """Runs a case from fixed seeds and returns its numbers: history, weights and, unless left out, what comes after."""
-    precision = CASES[name].precision
+    precision = case.precision
     before = keras.backend.floatx()
     _forget()
     keras.backend.set_floatx(precision.floatx)
     keras.config.set_dtype_policy(precision.policy)
     keras.utils.set_random_seed(11)
     try:
-        made = CASES[name].make(samples)
+        made = case.make(samples)
         return _numbers_of(made | ONLY_TRAINED if of_training_alone else made)
     finally:
         keras.backend.set_floatx(before)
