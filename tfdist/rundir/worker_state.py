@@ -50,6 +50,8 @@ class WorkerState(JsonRecord):
         rate: Samples of the global batch per second over the last steps; 0 while unknown.
         busy: Seconds a step that this worker takes for itself, without waiting for the others, over the last steps; 0
             while unknown.
+        begun: Batches begun since the run began: more than `step` while batches run, of which one execution may have
+            several; 0 while unknown.
 
     Raises:
         ValueError: `state` is none of `State`.
@@ -69,6 +71,7 @@ class WorkerState(JsonRecord):
     limit: float | None = None
     rate: float = 0.0
     busy: float = 0.0
+    begun: int = 0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "state", State(self.state))

@@ -29,7 +29,8 @@ def test_state_file_keys(tmp_path: Path) -> None:
     STATE.write(tmp_path / "worker-1.json", durable=False)
     content = json.loads((tmp_path / "worker-1.json").read_text())
     where = ["index", "address", "host", "pid", "attempt"]
-    assert list(content) == [*where, "state", "epoch", "step", "time", "moves", "moved", "limit", "rate", "busy"]
+    progress = ["state", "epoch", "step", "time", "moves", "moved", "limit", "rate", "busy", "begun"]
+    assert list(content) == [*where, *progress]
     assert content["state"] == "step"
 
 

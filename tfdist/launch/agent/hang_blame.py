@@ -70,8 +70,7 @@ def explain_stall(worker: Worker, state: WorkerState | None, why: str) -> Failur
         state: The last that it said of itself; None where it has said nothing yet.
         why: Why it does not answer.
     """
-    steps = {} if state is None else {"done": state.step, "step": state.step + 1}
-    doing = "before its first report" if state is None else _DOING[state.state].format(**steps)
+    doing = "before its first report" if state is None else _doing(state)
     return Failure(
         index=worker.index,
         host=socket.gethostname(),
@@ -132,11 +131,19 @@ def _place(answer: WorkerStacks) -> str:
 def _message(state: WorkerState, furthest: WorkerState, where: str, seconds: float, *, is_late: bool) -> str:
     if state.is_forming:  # it cannot answer: TensorFlow's native code holds the GIL there
         return f"hangs: for {seconds:.0f} s it has waited {_FORMING}" if is_late else "waits for the cluster to form"
-    doing = _DOING[state.state].format(done=state.step, step=state.step + 1)
+    doing = _doing(state)
     if not is_late:
         return f"waits {doing}: {where}"
     missed = f", and it has not reached step {furthest.step + 1}" if state.step < furthest.step else ""
     return f"hangs: for {seconds:.0f} s nothing has moved{missed}. It is {doing}: {where}"
+
+
+def _doing(state: WorkerState) -> str:
+    """What a worker is doing, in words that follow "is"."""
+    next_step = state.step + 1
+    several = state.begun > next_step
+    steps = f"one of the steps {next_step} to {state.begun}, which run together" if several else f"step {next_step}"
+    return _DOING[state.state].format(done=state.step, steps=steps)
 
 
 _FORMING = (
@@ -147,7 +154,7 @@ _FORMING = (
 _DOING = {
     State.STARTING: "outside of fit, evaluate and predict",
     State.COMPILING: "in a first step, which compiles",
-    State.STEP: "in step {step}",
+    State.STEP: "in {steps}",
     State.CALLBACK: "in a callback after step {done}",
     State.EVALUATING: "evaluating after step {done}",
     State.SAVING: "saving after step {done}",

@@ -76,13 +76,14 @@ class Activity:
     Attributes:
         epoch: The epoch it is in, from 0.
         step: Training batches done since the run began.
+        begun: Training batches begun since then: several may run in one execution.
         moves: How often it made progress.
         moved: When it last did.
         has_begun: Whether any batch has begun.
     """
 
     def __init__(self, limits: Limits, now: float) -> None:
-        self.epoch = self.step = self.moves = 0
+        self.epoch = self.step = self.begun = self.moves = 0
         self.moved = now
         self.has_begun = False
         self._limits = limits
@@ -158,9 +159,10 @@ class Activity:
             self._calls[-1].evaluated = True
         self.move(now)
 
-    def begin_batches(self, now: float) -> None:
-        """Batches begin."""
+    def begin_batches(self, now: float, training: int = 0) -> None:
+        """Batches begin, with so many training batches among them."""
         self._charge(now)
+        self.begun = self.step + training
         self.has_begun = self._is_running = True
         if not self._calls:
             self._outside = State.STEP if self._outside is State.STARTING else self._outside
@@ -175,6 +177,7 @@ class Activity:
         if self._calls:
             self._calls[-1].stepped = True
         self.step += trained
+        self.begun = self.step
         self._trained += trained
         self._trained_to = self.step
         self.move(now)

@@ -21,6 +21,7 @@ class ActivitySnapshot:
         state: What it does.
         epoch: The epoch it is in, from 0.
         step: Training batches done since the run began, over epochs and attempts.
+        begun: Training batches begun since then; more than `step` while they run.
         moves: How often it made progress.
         quiet: Seconds since it last did.
         limit: Seconds that it may take to the next move; None where it may take any time.
@@ -31,6 +32,7 @@ class ActivitySnapshot:
     state: State
     epoch: int
     step: int
+    begun: int
     moves: int
     quiet: float
     limit: float | None
@@ -86,6 +88,7 @@ class ActivityTracker:
                 activity.state(now),
                 activity.epoch,
                 activity.step,
+                max(activity.begun, activity.step),
                 activity.moves,
                 now - activity.moved,
                 activity.limit(),
@@ -157,10 +160,10 @@ class ActivityTracker:
         """Around the writing of a model or checkpoint, for as long as the training waits for it."""
         return self.spending(TimeKind.CHECKPOINT)
 
-    def begin_batches(self) -> None:
-        """Notes that batches of any kind begin."""
+    def begin_batches(self, training: int = 0) -> None:
+        """Notes that batches of any kind begin, with `training` training batches among them."""
         with self._lock:
-            self._activity.begin_batches(self.clock())
+            self._activity.begin_batches(self.clock(), training)
 
     def end_batches(self, trained: int) -> None:
         """Notes that they are done, with `trained` training batches among them."""

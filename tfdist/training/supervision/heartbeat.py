@@ -52,7 +52,7 @@ class Heartbeat:
         self._reporting = threading.Lock()
         self._changed = threading.Event()
         self._over = threading.Event()
-        self._told: tuple[State, int] | None = None
+        self._told: tuple[State, int, int] | None = None
         self._moves, self._moved = -1, 0.0
         self._warned = False
         activity.notify_of_changes(self._changed)
@@ -85,7 +85,7 @@ class Heartbeat:
                 # The process is about to end, and must not do so half-way through a write of this thread.
                 return
             state = self._state()
-            news = (state.state, state.moves)
+            news = (state.state, state.moves, state.begun)
             if self._tell is not None and news != self._told:
                 self._tell(state)
                 self._told = news
@@ -117,4 +117,5 @@ class Heartbeat:
             limit=activity.limit,
             rate=activity.rate,
             busy=activity.busy,
+            begun=activity.begun,
         )

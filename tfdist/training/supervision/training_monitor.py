@@ -64,7 +64,7 @@ class TrainingMonitor:
         """
         if call != "predict":
             self._stop_requests.begin_batches(steps)
-        self._activity.begin_batches()
+        self._activity.begin_batches(steps if call == "fit" else 0)
         if call == "fit" and self._since is None:
             self._since = time.perf_counter()
             self._outside_since = self._meter.waited_outside

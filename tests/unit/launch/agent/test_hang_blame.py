@@ -58,6 +58,13 @@ def test_a_cluster_that_does_not_form_has_a_remedy() -> None:
     assert "It is outside of fit, evaluate and predict: train.py line 3" in hangs.message
 
 
+def test_steps_that_run_in_one_execution_are_told_together() -> None:
+    states = {0: state(0, 1, begun=10), 1: state(1, 1, begun=2)}
+    first, second = explain_hang(states, {0: WorkerStacks(0, "here", ""), 1: WorkerStacks(1, "there", "")}, {}, 61.0)
+    assert "It is in one of the steps 2 to 10, which run together: here" in first.message
+    assert "It is in step 2: there" in second.message
+
+
 def test_the_worker_that_is_behind_comes_first() -> None:
     states = {0: state(0, 417), 1: state(1, 417), 2: state(2, 416, state=State.CALLBACK, epoch=3)}
     answers = {index: WorkerStacks(index, f"train.py line {index}", f"stacks {index}") for index in states}

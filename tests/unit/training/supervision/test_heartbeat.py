@@ -74,6 +74,15 @@ def test_tells_how_it_gets_on_by_itself(
 
 
 @pytest.mark.usefixtures("heartbeat")
+def test_an_execution_of_several_steps_is_told_while_it_runs(activity: ActivityTracker, beats: Beats) -> None:
+    with activity.calling(trains=True):
+        activity.begin_batches(training=9)
+        assert next_beat(beats, lambda beat: beat.begun == 9).step == 0
+        activity.end_batches(trained=9)
+        assert next_beat(beats, lambda beat: beat.step == 9).begun == 9
+
+
+@pytest.mark.usefixtures("heartbeat")
 def test_a_long_callback_is_seen_while_it_lasts(activity: ActivityTracker, beats: Beats) -> None:
     with activity.calling(trains=True):
         activity.begin_batches()
