@@ -134,3 +134,16 @@ def _compiled_by_xla(samples: int, **options: Any) -> dict[str, Any]:
     model = keras.Model(inputs, layers.Dense(3, activation="softmax")(both))
     settings = {"optimizer": keras.optimizers.Adam(0.02), "jit_compile": True, "metrics": ["accuracy"]}
     return fitted(model, [x.reshape(-1, 16, 2), ids], y, settings) | ONLY_TRAINED
+
+
+@case("`SpectralNormalization` under `jit_compile=True`")
+def branches_that_xla_compiles(samples: int) -> dict[str, Any]:
+    """A branch keeps for its gradient what XLA cannot return."""
+    model = keras.Sequential(
+        [
+            keras.Input((6,)),
+            layers.SpectralNormalization(layers.Dense(8, activation="tanh")),
+            layers.Dense(3, activation="softmax"),
+        ]
+    )
+    return fitted(model, *numbers(samples), {"jit_compile": True})

@@ -123,13 +123,33 @@ def _taken_over(made: _Made, variables: Sequence[Any], step: ReplicaStep, *, pad
     return tf.nest.pack_sequence_as(made.outputs, outputs)
 
 
+class _Assignments(keras.StatelessScope):
+    """Lets what is computed with a new value have a gradient by the variable, as with TensorFlow's variables.
+
+    A layer that assigns to its weight and then reads it (`SpectralNormalization`) trains the weight that it has read,
+    not the one that it had before: the gradient does not go through the assignment.
+    """
+
+    def add_update(self, update: tuple[Any, Any]) -> None:
+        variable, value = update
+        old = self.get_current_value(variable)
+        if isinstance(old, tf.Tensor) and old.dtype.is_floating:
+            value = _assigned(old, tf.convert_to_tensor(value))
+        super().add_update((variable, value))
+
+
+@tf.custom_gradient
+def _assigned(old: tf.Tensor, new: tf.Tensor) -> tuple[tf.Tensor, Callable[..., tuple[tf.Tensor, None]]]:
+    return tf.identity(new), lambda upstream: (upstream, None)
+
+
 def _call(
     run: Function, variables: Sequence[Any], values: Sequence[tf.Tensor], args: Any, kwargs: Any, step: ReplicaStep
 ) -> _Made:
     """Runs the layer on `values` instead of its variables."""
     outside, step.added_losses, step.within_xla = step.added_losses, {}, True
     try:
-        with keras.StatelessScope(list(zip(variables, values, strict=True))) as scope:
+        with _Assignments(list(zip(variables, values, strict=True))) as scope:
             outputs = run(*args, **kwargs)
         losses = {key: tuple(terms) for key, terms in step.added_losses.items()}
     finally:

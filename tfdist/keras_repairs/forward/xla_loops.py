@@ -1,8 +1,9 @@
-"""Gradients of functions that XLA compiles and that have loops, such as recurrent layers.
+"""Gradients of functions that XLA compiles and that have loops, such as recurrent layers, or branches.
 
-The gradient of a loop needs what its steps have computed, and TensorFlow passes that on in lists, which cannot leave a
-function that XLA has compiled. So the compiled backward pass runs the forward pass once more (Chen et al. 2016,
-"Training deep nets with sublinear memory cost", with the whole call as the one segment).
+The gradient of a loop needs what its steps have computed, and that of a branch what was computed in it. TensorFlow
+passes the one on in lists and the other as optional values, which cannot leave a function that XLA has compiled. So the
+compiled backward pass runs the forward pass once more (Chen et al. 2016, "Training deep nets with sublinear memory
+cost", with the whole call as the one segment).
 """
 
 from __future__ import annotations
@@ -12,20 +13,20 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
-_LOOPS = {"While", "StatelessWhile"}
+_LOOPS_AND_BRANCHES = {"While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase"}
 
 Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices
 
 
 def call(function: Any, *args: Any) -> Any:
-    """Calls a `tf.function` that XLA compiles, such that its result has a gradient by its tensors even with loops.
+    """Calls a `tf.function` that XLA compiles; its result has a gradient by its tensors even with loops and branches.
 
     Args:
         function: It reads no variable, and returns a structure of tensors and Nones.
         args: Structures of tensors and Nones.
     """
     traced = function.get_concrete_function(*args)
-    if not _has_loops(traced.graph.as_graph_def()):
+    if not _has_loops_or_branches(traced.graph.as_graph_def()):
         return function(*args)
     leaves = tf.nest.flatten(args)
     places = [place for place, leaf in enumerate(leaves) if leaf is not None]
@@ -41,9 +42,9 @@ def call(function: Any, *args: Any) -> Any:
     return tf.nest.pack_sequence_as(described, made)
 
 
-def _has_loops(graph: Any) -> bool:
+def _has_loops_or_branches(graph: Any) -> bool:
     bodies = [graph.node, *(function.node_def for function in graph.library.function)]
-    return any(node.op in _LOOPS for body in bodies for node in body)
+    return any(node.op in _LOOPS_AND_BRANCHES for body in bodies for node in body)
 
 
 def _recomputing(compute: Callable[..., list[tf.Tensor]]) -> Callable[..., list[tf.Tensor]]:
