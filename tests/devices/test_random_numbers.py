@@ -15,6 +15,7 @@ from tests.devices.mirrored import mirrored
 from tests.devices.repair_removal import take_out
 from tests.exactness.table import numbers
 from tfdist.errors import UnsupportedError
+from tfdist.keras_repairs.random_numbers import traced_draws
 from tfdist.keras_repairs.random_numbers.draw_replay import DrawLog, recording_draws, replaying_draws
 
 pytestmark = pytest.mark.usefixtures("repaired")
@@ -32,6 +33,9 @@ class Calling(keras.Model):
 
     def call(self, x: Any) -> Any:
         return self.function(x, self.seed)
+
+    def compute_output_shape(self, shape: Any) -> Any:
+        return shape
 
 
 def predicted(function: Callable[[Any, Any], Any], replicas: int, rows: int = 11, **compiled: Any) -> np.ndarray:
@@ -57,22 +61,48 @@ def test_the_origin_of_a_size_decides(function: Callable[[Any, Any], Any]) -> No
     np.testing.assert_allclose(predicted(function, 3), predicted(function, 1), rtol=1e-6)
 
 
-def test_a_number_that_may_be_the_batch_or_not_is_refused_where_no_graph_tells() -> None:
-    with pytest.raises(UnsupportedError, match=r"shape \(4, 6\) in a step with 4 rows"):
-        predicted(of_fixed_shape, 3, run_eagerly=True)
-    one = predicted(of_the_batch, 1, run_eagerly=True)
-    np.testing.assert_allclose(predicted(of_the_batch, 3, run_eagerly=True), one, rtol=1e-6)
+def of_as_many_rows(x: Any, seed: Any) -> Any:
+    """Of a tensor that has as many rows as a replica, and none of the batch."""
+    return x + keras.ops.sum(random.normal(keras.ops.shape(keras.ops.ones((4, 6))), seed=seed), axis=0)
 
 
-def test_as_many_rows_of_a_variable_are_not_taken_for_the_batch() -> None:
-    codes = keras.Variable(np.zeros((4, 6)), dtype="float32")
+def of_tensorflow_sizes(x: Any, seed: Any) -> Any:
+    fixed = tf.random.stateless_normal(tf.shape(tf.ones((4, 6))), (1, 2))
+    return x + tf.random.stateless_normal(tf.shape(x), (3, 4)) + tf.reduce_sum(fixed, 0)
 
-    def of_a_variable(x: Any, seed: Any) -> Any:
-        return x + keras.ops.sum(random.normal(keras.ops.shape(codes), seed=seed), axis=0)
 
-    np.testing.assert_allclose(predicted(of_a_variable, 3), predicted(of_a_variable, 1), rtol=1e-6)
-    with pytest.raises(UnsupportedError, match=r"shape \(4, 6\) in a step with 4 rows"):
-        predicted(of_a_variable, 3, run_eagerly=True)
+@pytest.mark.parametrize("function", [of_fixed_shape, of_the_batch, of_as_many_rows, of_tensorflow_sizes])
+def test_the_origin_of_a_size_decides_in_eager_steps(function: Callable[[Any, Any], Any]) -> None:
+    one = predicted(function, 1, run_eagerly=True)
+    np.testing.assert_allclose(predicted(function, 3, run_eagerly=True), one, rtol=1e-6)
+
+
+@pytest.mark.parametrize("eagerly", [True, False])
+def test_the_origin_of_a_size_decides_in_batches_of_one_size(eagerly: bool) -> None:
+    def on_batch(replicas: int) -> np.ndarray:
+        with mirrored(replicas).scope() if replicas > 1 else tf.distribute.get_strategy().scope():
+            model = keras.Sequential([keras.Input((6,)), Calling(of_as_many_rows), Calling(of_the_batch)])
+            model.compile(run_eagerly=eagerly)
+            return model.predict_on_batch(numbers(8)[0].astype("float32"))
+
+    np.testing.assert_allclose(on_batch(2), on_batch(1), rtol=1e-6)
+
+
+def test_what_a_trace_shows_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = predicted(of_as_many_rows, 1, rows=8, run_eagerly=True)
+    monkeypatch.setattr(traced_draws, "_is_users", lambda layer: False)
+    assert not np.allclose(predicted(of_as_many_rows, 2, rows=8, run_eagerly=True), one)
+
+
+def of_values(x: Any, seed: Any) -> Any:
+    """Cannot be traced; with the rows of the last replica, which has fewer."""
+    assert np.isfinite(x.numpy()).all()
+    return x + keras.ops.sum(random.normal((3, 6), seed=seed), axis=0)
+
+
+def test_a_number_that_may_be_the_batch_or_not_is_refused_on_all_replicas_alike() -> None:
+    with pytest.raises(UnsupportedError, match=r"shape \(3, 6\) in a step with 4 rows"):
+        predicted(of_values, 3, run_eagerly=True)
 
 
 def of_selected_rows(x: Any, seed: Any) -> Any:

@@ -38,7 +38,7 @@ TAKEN_OUT = [
     ("tensorflow.python.ops.nn_impl_distribute.compute_average_loss", ["own_step_with_average_losses"]),
     ("tensorflow.python.ops.nn_impl_distribute.scale_regularization_loss", ["own_step_with_average_losses"]),
     ("BatchNormalization._moments", ["batch_norm_of_masked_inputs", "synchronized_statistics_of_masked_inputs"]),
-    ("keras.src.backend.tensorflow.core.shape", ["draws_that_run_eagerly"]),
+    ("keras.src.backend.tensorflow.core.shape", ["every_draw_that_runs_eagerly"]),
     # In graphs the operations below find the size of the batch by themselves.
     *[
         (f"keras.src.backend.tensorflow.random.{name}", ["every_draw_that_runs_eagerly"])

@@ -240,9 +240,25 @@ def stateless_draws(samples: int) -> dict[str, Any]:
     return fitted(StatelessNoise(), *numbers(samples))
 
 
-@case("the same with `run_eagerly`, drawn by `keras.random`")
+@case("a `train_step` of one's own with `run_eagerly`, every function of `keras.random`")
 def every_draw_that_runs_eagerly(samples: int) -> dict[str, Any]:
-    return fitted(KerasNoise(), *numbers(samples), {"run_eagerly": True})
+    class NoisySteps(keras.Sequential):
+        def train_step(self, data: Any) -> Any:
+            x, y = data
+            seed, shape, rows = self.seed, keras.ops.shape(x), keras.ops.shape(x)[0]
+            x = x * random.uniform(shape, 0.5, 1.5, seed=seed) + random.normal(shape, 0.1, 0.2, seed=seed)
+            x += random.truncated_normal((rows, 6), stddev=0.3, seed=seed)
+            x += keras.ops.cast(random.randint((rows, 1), 0, 5, seed=seed), x.dtype) / 10
+            x = random.dropout(x, 0.2, seed=seed)
+            x *= random.gamma(shape, keras.ops.abs(x) + 0.5, seed=seed)
+            x += random.beta(shape, 2.0, 3.0, seed=seed)
+            x += random.binomial(shape, 4.0, 0.3, seed=seed) / 10
+            x += keras.ops.cast(random.categorical(x, 6, seed=seed), x.dtype) / 10
+            return super().train_step((x, y))
+
+    model = NoisySteps([keras.Input((6,)), layers.Dense(7, activation="tanh"), layers.Dense(3, activation="softmax")])
+    model.seed = random.SeedGenerator(5)
+    return fitted(model, *numbers(samples), {"run_eagerly": True}) | ONLY_TRAINED
 
 
 @case("`tf.random.stateless_*` along other dimensions, and of time steps")
@@ -362,7 +378,7 @@ def dropout_in_float32(samples: int) -> dict[str, Any]:
     return fitted(_dropped(layers.Dropout(0.3)), *numbers(samples))
 
 
-class Noise(keras.Model):
+class StatelessNoise(keras.Model):
     """Draws in its call, outside of layers."""
 
     def __init__(self) -> None:
@@ -373,8 +389,6 @@ class Noise(keras.Model):
     def call(self, x: Any) -> Any:
         return self.outputs(keras.ops.tanh(self.noisy(self.hidden(x))))
 
-
-class StatelessNoise(Noise):
     def noisy(self, x: Any) -> Any:
         draws, dtype = tf.random, x.dtype
         shape, rows = tf.shape(x), tf.shape(x)[0]
@@ -394,19 +408,6 @@ class StatelessNoise(Noise):
         x += draws.stateless_poisson(shape, seeds[9], 2.0, dtype) / 10
         x += draws.stateless_parameterized_truncated_normal(shape, seeds[10], x, tf.ones_like(x[0]), x - 1.0, x + 1.0)
         return x + tf.cast(draws.stateless_categorical(x, 6, seeds[11]), dtype) / 10
-
-
-class KerasNoise(Noise):
-    def noisy(self, x: Any) -> Any:
-        shape, rows = keras.ops.shape(x), keras.ops.shape(x)[0]
-        x = x * random.uniform(shape, 0.5, 1.5, seed=self.seed) + random.normal(shape, 0.1, 0.2, seed=self.seed)
-        x += random.truncated_normal((rows, 6), stddev=0.3, seed=self.seed)
-        x += keras.ops.cast(random.randint((rows, 1), 0, 5, seed=self.seed), x.dtype) / 10
-        x = random.dropout(x, 0.2, seed=self.seed)
-        x *= random.gamma(shape, keras.ops.abs(x) + 0.5, seed=self.seed)
-        x += random.beta(shape, 2.0, 3.0, seed=self.seed)
-        x += random.binomial(shape, 4.0, 0.3, seed=self.seed) / 10
-        return x + keras.ops.cast(random.categorical(x, 6, seed=self.seed), x.dtype) / 10
 
 
 def _between(layer: layers.Layer, width: int) -> keras.Model:

@@ -68,6 +68,7 @@ from tfdist.keras_repairs.random_numbers import (
     loops_and_branches,
     seeds,
     stateless_draws,
+    traced_draws,
     unshared_draws,
 )
 
@@ -215,9 +216,7 @@ def _of_random_numbers(hooks: RepairHooks) -> tuple[Repair, ...]:
 def _of_the_forward_pass() -> tuple[Repair, ...]:
     """Repairs of layers, losses and metrics."""
     return (
-        Repair(
-            layer_module.Layer, "__call__", lambda original: xla.call(layer_calls.call(original)), "4fb7e42e4ffd9b1a"
-        ),
+        Repair(layer_module.Layer, "__call__", _layer_call, "4fb7e42e4ffd9b1a"),
         Repair(layer_module.Layer, "add_loss", added_losses.add_loss, "7f70f38e2f25640d"),
         Repair(layer_module.Layer, "_get_own_losses", added_losses.get_own_losses, "bce6599684980e77"),
         Repair(layer_module.Layer, "_clear_losses", added_losses.clear_losses, "9e906f0d5c292178"),
@@ -264,6 +263,10 @@ def _of_variables() -> tuple[Repair, ...]:
         ),
         Repair(variable, "__array__", variable_conversions.array, MISSING),
     )
+
+
+def _layer_call(original: Function) -> Function:
+    return xla.call(layer_calls.call(traced_draws.call(original)))
 
 
 def _of_gradients(hooks: RepairHooks) -> tuple[Repair, ...]:

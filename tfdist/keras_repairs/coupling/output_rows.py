@@ -38,7 +38,7 @@ def of_call(
     multiples = [total > 1 and has_rows(output) and (output.shape[0] or 0) % total == 0 for output in outputs]
     if not any(multiples):
         return multiples
-    traced = _traced(call, values, is_gathered)
+    traced = traced_outputs(call, values, is_gathered)
     if traced is not None and len(traced) == len(outputs):
         return [has_rows(output) and output.shape[0] is None for output in traced]
     several = next((o for o, has in zip(outputs, multiples, strict=True) if has and o.shape[0] != total), None)
@@ -51,10 +51,16 @@ def of_call(
     return multiples
 
 
-def _traced(call: Call, values: Any, is_gathered: Sequence[bool]) -> list[Any] | None:
-    """The outputs of `call` for a batch of any size, as symbols; None where it cannot be traced."""
+def traced_outputs(call: Call, values: Any, are_rows: Sequence[bool]) -> list[Any] | None:
+    """The outputs of `call` for a batch of any size, as symbols; None where it cannot be traced.
+
+    Args:
+        call: Computes a structure of tensors from one like `values`.
+        values: A structure of tensors.
+        are_rows: Which of its leaves have the rows of a batch.
+    """
     leaves = tf.nest.flatten(values)
-    places = [place for place, has in enumerate(is_gathered) if has]
+    places = [place for place, has in enumerate(are_rows) if has]
     outputs: list[Any] = []
 
     def trace(given: Sequence[Any]) -> None:

@@ -9,9 +9,10 @@ from typing import Any, TypeAlias
 import tensorflow as tf
 
 from tfdist.errors import UnsupportedError
-from tfdist.keras_repairs.base.replica_step import ReplicaStep
+from tfdist.keras_repairs.base.replica_step import ReplicaStep, replica_count
 from tfdist.keras_repairs.random_numbers.batch_size import BatchSize
 from tfdist.keras_repairs.random_numbers.size_origins import depends_on_data, is_of_other_dimension
+from tfdist.keras_repairs.random_numbers.traced_draws import note, traced_draw
 
 Size: TypeAlias = int | tf.Tensor
 
@@ -92,7 +93,8 @@ def part_of_draw(sizes: Sequence[Size], step: ReplicaStep, name: str) -> PartOfD
     Raises:
         UnsupportedError: It cannot be told.
     """
-    axis = _axis_of_batch(sizes, step, name)
+    known = traced_draw(sizes, step)
+    axis = _axis_of_batch(sizes, step, name) if known is None else known.axis
     if axis is None:
         return None
     size = tf.cast(sizes[axis], tf.int64)
@@ -106,34 +108,60 @@ def part_of_draw(sizes: Sequence[Size], step: ReplicaStep, name: str) -> PartOfD
     return PartOfDraw(tuple(sizes), axis, tf.maximum(tf.minimum(step.first * multiple, total - size), 0), total)
 
 
+def note_draw(shape: Any, name: str) -> None:
+    """Notes a draw of code that is traced for a batch of any size; see `traced_draws`."""
+    sizes = sizes_of(shape)
+    note(sizes, _axis_of_unknown(sizes, set(), name))
+
+
 def _axis_of_batch(sizes: Sequence[Size], step: ReplicaStep, name: str) -> int | None:
     marked = [axis for axis, size in enumerate(sizes) if isinstance(size, BatchSize)]
     if marked:
         return marked[0]
-    unknown = [
-        axis for axis, size in enumerate(sizes) if isinstance(size, tf.Tensor) and not is_of_other_dimension(size)
-    ]
-    if unknown:
-        if len(unknown) > 1 and unknown[0] != 0:
-            raise UnsupportedError(
-                f"{name}: {len(unknown)} sizes of a draw of shape {_told(sizes)} are not known before it runs, "
-                "and which of them is that of the batch cannot be told. Expected the batch as the first of them. "
-                f"{_INSTEAD}"
-            )
-        if depends_on_data(sizes[unknown[0]], step.sized_by_rows):
-            raise UnsupportedError(
-                f"{name}: a draw of shape {_told(sizes)} has a size that depends on the values of the data (as "
-                "of tf.boolean_mask), so its place in what one device draws cannot be told. Draw for all rows first, "
-                "and select afterwards, or train on one device (`tfdist train` without --workers, --nproc and "
-                "--logical-devices)."
-            )
-        return unknown[0]
-    if step.static_rows is not None and any(_may_be_multiple(size, step.static_rows) for size in sizes):
+    axis = _axis_of_unknown(sizes, step.sized_by_rows, name)
+    if axis is None and any(_may_be_multiple(size, rows) for size in sizes for rows in _rows_in_play(step)):
         raise UnsupportedError(
             f"{name}: a draw of shape {_told(sizes)} in a step with {step.static_rows} rows. Whether that number "
             f"is the size of the batch or happens to be the same cannot be told. {_INSTEAD}"
         )
-    return None
+    return axis
+
+
+def _axis_of_unknown(sizes: Sequence[Size], sized_by_rows: set[int], name: str) -> int | None:
+    """The size that is not known before a draw runs, and is that of the batch; None where there is none."""
+    unknown = [
+        axis for axis, size in enumerate(sizes) if isinstance(size, tf.Tensor) and not is_of_other_dimension(size)
+    ]
+    if not unknown:
+        return None
+    if len(unknown) > 1 and unknown[0] != 0:
+        raise UnsupportedError(
+            f"{name}: {len(unknown)} sizes of a draw of shape {_told(sizes)} are not known before it runs, "
+            "and which of them is that of the batch cannot be told. Expected the batch as the first of them. "
+            f"{_INSTEAD}"
+        )
+    if depends_on_data(sizes[unknown[0]], sized_by_rows):
+        raise UnsupportedError(
+            f"{name}: a draw of shape {_told(sizes)} has a size that depends on the values of the data (as "
+            "of tf.boolean_mask), so its place in what one device draws cannot be told. Draw for all rows first, "
+            "and select afterwards, or train on one device (`tfdist train` without --workers, --nproc and "
+            "--logical-devices)."
+        )
+    return unknown[0]
+
+
+def _rows_in_play(step: ReplicaStep) -> set[int]:
+    """How many rows a replica may have in a step whose sizes are numbers, the same set on all of them.
+
+    What is refused must be refused by all replicas alike: the others would wait for the one that is not there.
+    """
+    if step.static_rows is None:
+        return set()
+    total = tf.get_static_value(step.total)
+    if total is None:
+        return {step.static_rows}
+    replicas = replica_count()
+    return {step.static_rows, max(int(total) // replicas, 1), max(-(-int(total) // replicas), 1)}
 
 
 def _may_be_multiple(size: Any, rows: int) -> bool:

@@ -15,8 +15,9 @@ from keras.src import backend
 
 from tfdist.keras_repairs.base.replica_step import current_step
 from tfdist.keras_repairs.random_numbers.batch_size import BatchSize
-from tfdist.keras_repairs.random_numbers.draw_sizes import Size, part_of_draw, sizes_of
+from tfdist.keras_repairs.random_numbers.draw_sizes import Size, note_draw, part_of_draw, sizes_of
 from tfdist.keras_repairs.random_numbers.stateless_draws import drawing, shuffled
+from tfdist.keras_repairs.random_numbers.traced_draws import is_noting
 
 Function = Callable[..., Any]
 
@@ -37,7 +38,7 @@ def dropout(original: Function) -> Function:
     """Repairs `keras.random.dropout`, whose mask is drawn as by `uniform`."""
 
     def repaired(inputs: Any, rate: Any, noise_shape: Any = None, seed: Any = None) -> tf.Tensor:
-        if current_step() is None or rate in (0.0, 1.0):
+        if (current_step() is None and not is_noting()) or rate in (0.0, 1.0):
             return original(inputs, rate, noise_shape, seed)
         inputs = tf.convert_to_tensor(inputs)
         is_of_keras = sys._getframe(1).f_globals["__name__"].startswith("keras.src.layers.")
@@ -76,7 +77,12 @@ def shuffle(original: Function) -> Function:
 def _drawing(shape: Any) -> contextlib.AbstractContextManager[None]:
     """The operations inside draw this replica's part of a shape, as code gives it."""
     step = current_step()
-    return contextlib.nullcontext() if step is None else drawing(part_of_draw(sizes_of(shape), step, _OF_KERAS))
+    if step is not None:
+        return drawing(part_of_draw(sizes_of(shape), step, _OF_KERAS))
+    if not is_noting():
+        return contextlib.nullcontext()
+    note_draw(shape, _OF_KERAS)
+    return drawing(None)
 
 
 def _sizes_of(x: tf.Tensor) -> tuple[Size, ...]:

@@ -20,7 +20,15 @@ from tfdist.keras_repairs.base.context_variables import setting
 from tfdist.keras_repairs.base.replica_step import current_step
 from tfdist.keras_repairs.coupling.whole_batch import whole_batch_for_rows
 from tfdist.keras_repairs.random_numbers import draw_replay, philox_rows
-from tfdist.keras_repairs.random_numbers.draw_sizes import PartOfDraw, Size, as_shape, part_of_draw, sizes_of
+from tfdist.keras_repairs.random_numbers.draw_sizes import (
+    PartOfDraw,
+    Size,
+    as_shape,
+    note_draw,
+    part_of_draw,
+    sizes_of,
+)
+from tfdist.keras_repairs.random_numbers.traced_draws import is_noting
 
 Function = Callable[..., Any]
 Whole = Callable[[], tf.Tensor]
@@ -205,6 +213,8 @@ def _drawn(shape: Any, whole: Whole, rows: Rows) -> tf.Tensor:
     """
     step, decision = current_step(), _decision.get()
     if step is None:
+        if is_noting() and decision is None:
+            note_draw(shape, _OF_TENSORFLOW)
         if not draw_replay.is_in_trial():
             return whole()
         replayed = draw_replay.replayed([int(size) for size in sizes_of(shape)])
