@@ -22,6 +22,7 @@ from tests.devices.killed_script import (
     one_fit,
     samples,
 )
+from tests.exactness.step_cases import OwnTracker
 from tests.marks import slow
 from tfdist.keras_repairs.base.replica_copies import copies
 
@@ -175,3 +176,24 @@ def test_more_epochs_are_trained_and_what_came_after_them_begins_anew(tmp_path: 
     whole = Script(tmp_path / "whole", body(2))
     assert whole.run()
     assert_same(script, whole)
+
+
+def test_a_metric_under_another_name_whose_epoch_has_only_its_end_left(tmp_path: Path) -> None:
+    """What the step logs of it is a replica's own, and no step is left that would say what it is of.
+
+    It is not among the model's `metrics`, and so goes on in the second epoch.
+    """
+
+    def body(script: Script) -> None:
+        x, y = samples()
+        inputs = keras.Input((5,))
+        model = OwnTracker(inputs, keras.layers.Dense(3, activation="softmax")(inputs))
+        model.compile("sgd")
+        script.fit(model, x, y, batch_size=BATCH, epochs=2, validation_data=(x[:20], y[:20]))
+
+    whole, killed = Script(tmp_path / "whole", body, 2), Script(tmp_path / "killed", body, 2)
+    assert whole.run()
+    assert not killed.run("on_test_begin", 1)
+    assert killed.said is not None and "8 of 8 batches" in killed.said
+    assert killed.run()
+    assert_same(killed, whole)

@@ -54,6 +54,21 @@ def test_a_script_that_is_killed_once_ends_as_the_one_that_was_not(whole: Path, 
     assert resumes(run) == [(0, 8, 1), (1, 18, 1)]
 
 
+@pytest.mark.bound(3 * BOUND)
+def test_a_maximum_of_an_epoch_that_goes_on_is_that_of_the_whole_epoch(tmp_path: Path) -> None:
+    """The process that goes on learns within the first step only that the metric is no sum over samples."""
+    script = SCRIPT.with_name("maxima.py")
+    left_alone, run = tmp_path / "alone", tmp_path / "killed"
+    done = tfdist("train", "--nproc", 2, "--run-dir", left_alone, "--resume", "auto", script, timeout=BOUND)
+    assert done.returncode == 0, done.stderr
+    options = [*with_the_seed_of(left_alone, run), "--max-restarts", 1]
+    killed = tfdist(*options, script, "KILL", timeout=BOUND)
+    assert killed.returncode == 0, killed.stderr
+    assert "resumes after step 11 (epoch 2, 3 batches done)" in killed.stderr
+    for index in range(2):
+        assert said(run, index, 1) == said(left_alone, index, 0)
+
+
 @pytest.mark.slow
 @pytest.mark.bound(3 * BOUND)
 def test_a_script_whose_worker_is_terminated_saves_and_goes_on(whole: Path, tmp_path: Path) -> None:

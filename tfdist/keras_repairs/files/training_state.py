@@ -24,15 +24,14 @@ _GLOBAL_SEEDS_NAME = "seeds/global"
 
 
 def persistent_state(model: keras.Model) -> dict[str, ReplicaCopies]:
-    """Statistics that are not synchronised, and gradients that are being accumulated, by name.
+    """Statistics that are not synchronised, gradients that are being accumulated, and metrics that no epoch resets.
 
     Args:
         model: Built and compiled, with its optimizer and its metrics.
     """
     found = {f"weights/{number}": ReplicaCopies(copies(v), False, True) for number, v in enumerate(_not_trained(model))}
-    return found | {
-        f"accumulated/{number}": ReplicaCopies(copies(v), True) for number, v in enumerate(_accumulators(model))
-    }
+    found |= {f"accumulated/{number}": ReplicaCopies(copies(v), True) for number, v in enumerate(_accumulators(model))}
+    return found | {f"never_reset/{number}": _of_metric(v) for number, v in enumerate(_never_reset(model))}
 
 
 def transient_state(model: keras.Model, *, metrics: bool) -> dict[str, ReplicaCopies]:
@@ -89,8 +88,18 @@ def _metrics(model: keras.Model) -> Iterator[tuple[str, ReplicaCopies]]:
     number = 0
     for metric in _single_metrics(model):
         for variable in metric.variables:
-            yield f"metrics/{number}", ReplicaCopies(copies(variable), adds_up=not is_whole(variable))
+            yield f"metrics/{number}", _of_metric(variable)
             number += 1
+
+
+def _of_metric(variable: keras.Variable) -> ReplicaCopies:
+    return ReplicaCopies(copies(variable), adds_up=not is_whole(variable))
+
+
+def _never_reset(model: keras.Model) -> list[keras.Variable]:
+    """Those of metrics that a model of the user's has, and leaves out of its own `metrics`: they count on and on."""
+    listed = {id(metric) for metric in model.metrics}
+    return [variable for metric in model._metrics if id(metric) not in listed for variable in metric.variables]
 
 
 def _single_metrics(model: keras.Model) -> Iterator[keras.metrics.Metric]:

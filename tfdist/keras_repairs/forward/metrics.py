@@ -117,7 +117,7 @@ def _watched(update: Function) -> Function:
         result = update(self, *args, **kwargs)
         # While Keras builds a model it calls everything once: the time to decide, before variables have values.
         if symbolic_scope.in_symbolic_scope() and replica_count() > 1 and _VERDICT.get(self) is None:
-            _decide(self, args, kwargs)
+            _decide(self, args, kwargs, together=False)
         return result
 
     return watched
@@ -126,10 +126,10 @@ def _watched(update: Function) -> Function:
 def _update_one_of_several(metric: Any, update: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     verdict = _VERDICT.get(metric)
     if verdict is None or not _holds(verdict, (args, kwargs)):
-        verdict = _decide(metric, args, kwargs)
+        verdict = _decide(metric, args, kwargs, together=True)
     with setting(_is_within, True):
         if verdict.merge is Merge.GATHERED:
-            make_whole(metric)
+            make_whole(metric, together=True)
             return update_whole(metric, update, args, kwargs)
         _IS_IN_USE.set(metric, True)
         return update(*args, **kwargs)
@@ -142,10 +142,10 @@ def _holds(verdict: Verdict, arguments: Any) -> bool:
     return all(backend.get_keras_mask(leaf) is None for leaf in tf.nest.flatten(arguments))
 
 
-def _decide(metric: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Verdict:
-    """Tries a metric out, and says so where it is to be gathered."""
+def _decide(metric: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, together: bool) -> Verdict:
+    """Tries a metric out, and says so where it is to be gathered; whether in a step, where all workers are together."""
     if declared_of(getattr(metric, "_fn", None)) is Declared.GATHERED:
-        make_whole(metric)
+        make_whole(metric, together=together)
         return declare_gathered(metric)
     verdict = try_out(metric, args, kwargs)
     is_hand_written = current_step() is None and not symbolic_scope.in_symbolic_scope()
@@ -164,7 +164,7 @@ def _decide(metric: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Verdi
                 f"The metric {metric.name!r} ({type(metric).__qualname__}) {verdict.reason} where predictions have a "
                 "mask, and has been updated without one already. Put tfdist.gathered(metric) in its place."
             )
-        make_whole(metric)
+        make_whole(metric, together=together)
     _attach(metric, verdict)
     return verdict
 

@@ -10,13 +10,14 @@ from collections.abc import Callable
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.replica_step import alone, current_step
 from tfdist.keras_repairs.coupling.gather_rows import all_rows
 from tfdist.keras_repairs.forward.metric_arguments import Kind, kinds_of
-from tfdist.runtime.collectives import worker_count
+from tfdist.runtime.collectives import all_gather, worker_count
 from tfdist.runtime.transport import replica_sums
 
 _FIRST = tf.VariableAggregation.ONLY_FIRST_REPLICA
@@ -35,8 +36,14 @@ def adds_up(variable: keras.Variable) -> bool:
     return bool(value.synchronization == tf.VariableSynchronization.ON_READ)
 
 
-def make_whole(metric: keras.metrics.Metric) -> None:
-    """Lets each replica hold the whole state of a metric, as it is now; on every worker, before it is updated."""
+def make_whole(metric: keras.metrics.Metric, *, together: bool = False) -> None:
+    """Lets each replica hold the whole state of a metric, as it is now; on every worker, before it is updated.
+
+    Args:
+        metric: The metric.
+        together: Whether all workers surely call this at the same moment, as in a step. Otherwise nothing has been
+            counted yet, of which several workers would have to tell each other.
+    """
     todo = [variable for variable in metric.variables if adds_up(variable)]
     if not todo:
         return
@@ -44,13 +51,21 @@ def make_whole(metric: keras.metrics.Metric) -> None:
         reset = dict(zip(map(id, metric.variables), metric.stateless_reset_state(), strict=True))
         for variable in todo:
             distributed = variable._value
-            parts = distributed.values
-            # Nothing has been counted yet: of several workers, none knows more of the state than how it begins.
+            at_reset = np.asarray(reset[id(variable)])
             alone_here = worker_count(distributed.distribute_strategy) == 1
-            state = tf.add_n([part.read_value() for part in parts]) if alone_here else reset[id(variable)]
-            for part in parts:
+            state = _state(distributed, at_reset) if together or alone_here else at_reset
+            for part in distributed.values:
                 part.assign(tf.cast(tf.convert_to_tensor(state), part.dtype))
             distributed._aggregation = _FIRST
+
+
+def _state(distributed: Any, at_reset: np.ndarray) -> np.ndarray:
+    """The value of a variable over the replicas of all workers, which call this together."""
+    mine = np.stack([part.numpy() for part in distributed.values])
+    parts = all_gather(mine, distributed.distribute_strategy).reshape(-1, *mine.shape[1:])
+    # TensorFlow has divided what it was reset to among the replicas, and the sum would be rounded.
+    is_reset = np.array_equal(parts, np.broadcast_to(at_reset / len(parts), parts.shape))
+    return at_reset if is_reset else parts.sum(axis=0, dtype=parts.dtype)
 
 
 def update_whole(

@@ -74,6 +74,7 @@ class CheckpointCallback(keras.callbacks.Callback):
         self._position = base_summary.position if resumed is None else resumed.position
         self._saved_at = self._tried_at = None if resumed is None else resumed.position
         self._logs: dict[str, float] = {}
+        self._results: Mapping[str, Callable[[], Any]] = {}
         self._values: dict[str, np.ndarray] = {}
         self._before_test: dict[str, np.ndarray] | None = None
 
@@ -118,26 +119,27 @@ class CheckpointCallback(keras.callbacks.Callback):
             self._restore_values(self._transient_state(metrics=True))
         if resumed.step == self._steps:
             fit_state(self.model).logs_before = resumed.logs
-        self._logs = dict(resumed.logs)
+        self._logs, self._results = dict(resumed.logs), {}
         self._values = {}
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
         step = batch + 1 + fit_state(self.model).unreported_steps()
         self._position = dataclasses.replace(self._position, step=step)
-        self._logs = _numbers(logs)
+        self._logs, self._results = _numbers(logs), fit_state(self.model).logged_results or {}
         if self._tried_at != self._position and self._schedule.is_due(self._total):
             self._save()
 
     def on_test_begin(self, logs: Logs = None) -> None:
         # The evaluation at the end of an epoch resets the metrics; a stop during it must know the epoch's.
         self._before_test = self._read_transient(metrics=True)
+        self._read_results()
 
     def on_test_end(self, logs: Logs = None) -> None:
         self._before_test = None
 
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         self._position = Position(epoch + 1)
-        self._logs = {}
+        self._logs, self._results = {}, {}
         # Only this checkpoint can have the epoch's metrics.
         self._save(must=True, metrics=_numbers(logs))
 
@@ -175,6 +177,7 @@ class CheckpointCallback(keras.callbacks.Callback):
         if made:
             transient = self._before_test
             if transient is None:
+                self._read_results()
                 transient = self._read_transient(metrics=self._position.step > 0)
             persistent = replica_values.read(training_state.persistent_state(self.model), self._strategy)
             values = persistent | transient | self._own_values()
@@ -217,6 +220,15 @@ class CheckpointCallback(keras.callbacks.Callback):
         """Reads what an evaluation changes: seeds, metrics, the random states that no model holds."""
         values = replica_values.read(self._transient_state(metrics=metrics), self._strategy)
         return values | {RANDOM: random_state.read(self._strategy)}
+
+    def _read_results(self) -> None:
+        """Reads metrics that the last step has logged over all replicas; all workers call this together.
+
+        A process that has only the end of the epoch to do knows no step that would say what its logs are of.
+        """
+        if self._position.step == self._steps or not self._steps:
+            read = {name: result() for name, result in self._results.items() if name in self._logs}
+            self._logs |= _numbers(read)
 
     def _transient_state(self, *, metrics: bool) -> dict[str, replica_values.ReplicaCopies]:
         return training_state.transient_state(self.model, metrics=metrics)
