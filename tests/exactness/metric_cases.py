@@ -230,6 +230,38 @@ def own_metrics_everywhere(samples: int) -> dict[str, Any]:
     return fitted(Watching(), *numbers(samples)) | {"evaluate": False}
 
 
+class MeansOfClasses(keras.Model):
+    """Its step measures a mean for each class, which is no value a sample, and means that it weighs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = keras.layers.Dense(3, activation="softmax")
+        self.classes = keras.metrics.Mean(name="classes")
+        self.total = keras.metrics.Sum(name="total")
+        self.weighed = keras.metrics.Mean(name="weighed")
+
+    def call(self, x: tf.Tensor) -> tf.Tensor:
+        return self.head(x)
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        x, y = data
+        with tf.GradientTape() as tape:
+            y_pred = self(x, training=True)
+            loss = self.compute_loss(x, y, y_pred)
+        self.optimizer.apply(tape.gradient(loss, self.trainable_variables), self.trainable_variables)
+        means = tf.reduce_mean(tf.square(y_pred) * [1.0, 2.0, 3.0], axis=0)
+        self.classes.update_state(means, sample_weight=[0.5, 1.0, 2.0])
+        self.total.update_state(means)
+        for weight, value in ((3.0, loss), (1, 2 * loss), (tf.shape(x)[0], tf.reduce_mean(x))):
+            self.weighed.update_state(value, sample_weight=weight)
+        return {metric.name: metric.result() for metric in (self.classes, self.total, self.weighed)}
+
+
+@case("`train_step` of one's own that takes the mean of a vector with one value a class")
+def means_of_classes(samples: int) -> dict[str, Any]:
+    return fitted(MeansOfClasses(), *numbers(samples)) | {"evaluate": False, "predict": False}
+
+
 @case("`tfdist.gathered` of a maximum and of a median")
 def gathered_metrics(samples: int) -> dict[str, Any]:
     def median(y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:

@@ -30,7 +30,7 @@ def _kind_of(leaf: Any, samples: int | None) -> Kind:
         return Kind.CONSTANT
     if leaf.shape.rank != 0 and _first_size(leaf) == samples:
         return Kind.ROWS
-    if _is_written_down(leaf):
+    if is_written_down(leaf):
         return Kind.CONSTANT
     return Kind.SCALAR if leaf.shape.rank == 0 else Kind.FIXED
 
@@ -39,7 +39,7 @@ def _is_tensor(leaf: Any) -> bool:
     return isinstance(leaf, tf.Tensor | tf.RaggedTensor | tf.SparseTensor)
 
 
-def _is_written_down(leaf: Any) -> bool:
+def is_written_down(leaf: Any) -> bool:
     """Whether the value of a tensor is known while a step is traced, and so the same on every replica."""
     # Eagerly every value is known, and yet each replica's own.
     is_eager = not isinstance(leaf, tf.Tensor) or hasattr(leaf, "numpy")

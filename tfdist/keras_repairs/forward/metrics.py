@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 from keras.src import backend
 from keras.src.backend.common import symbolic_scope
@@ -22,9 +23,10 @@ from keras.src.backend.common import symbolic_scope
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.base.context_variables import setting
-from tfdist.keras_repairs.base.replica_step import current_step, is_one_of_several, replica_count
+from tfdist.keras_repairs.base.replica_step import ReplicaStep, current_step, is_one_of_several, replica_count
 from tfdist.keras_repairs.coupling.declarations import Declared, declared_of
 from tfdist.keras_repairs.forward.metric_additivity import Merge, Verdict, part_on_trial, try_out
+from tfdist.keras_repairs.forward.metric_arguments import is_written_down
 from tfdist.keras_repairs.forward.metric_results import noted
 from tfdist.keras_repairs.forward.whole_metrics import make_whole, update_whole
 
@@ -46,7 +48,8 @@ def of_scalar(original: Function) -> Function:
     """Repairs `Mean.update_state` and `Sum.update_state`: a scalar without a weight is one a global batch.
 
     On one replica Keras counts such a number, often the loss of a step, once a batch; here each replica has its own,
-    and it counts by the replica's samples, unless a trial has shown that it is a sum over them.
+    and it counts by the replica's samples, unless a trial has shown that it is a sum over them. So does a vector whose
+    size is not that of the batch: a mean for each class, say.
     """
 
     def repaired(self: Any, values: Any, sample_weight: Any = None) -> Any:
@@ -61,14 +64,45 @@ def of_scalar(original: Function) -> Function:
                 sample_weight = part.share if sample_weight is None else sample_weight
             return original(self, values, sample_weight)
         verdict = _VERDICT.get(self)
-        if step is None or (len(shape) > 0 and not (verdict is not None and verdict.has_vectors)):
+        if step is None or (len(shape) > 0 and not _is_of_batch(self, shape, verdict, step)):
             return original(self, values, sample_weight)
         values = tf.cast(values, self.dtype)
         if sample_weight is None and (verdict is None or verdict.merge is Merge.MEANS):
             sample_weight = step.share(values.dtype)
+        elif verdict is None and _is_same_everywhere(sample_weight, step):
+            sample_weight = tf.cast(sample_weight, values.dtype) * step.share(values.dtype)
         return original(self, values, sample_weight)
 
     return repaired
+
+
+def _is_of_batch(metric: Any, shape: Any, verdict: Verdict | None, step: ReplicaStep) -> bool:
+    """Whether a vector is what a step has made of its batch, and not one value a sample.
+
+    Raises:
+        UnsupportedError: A metric of Keras's that has an axis has made it, along the samples.
+    """
+    if verdict is not None:
+        return verdict.has_vectors
+    rows = step.static_rows
+    # Where sizes are known, there may be several values a sample: time steps, say.
+    if shape[0] is None or (rows is not None and shape[0] % max(rows, 1) == 0):
+        return False
+    if isinstance(metric, keras.metrics.MeanMetricWrapper) and "axis" in metric._fn_kwargs:
+        raise UnsupportedError(
+            f"The metric {metric.name!r} ({type(metric).__qualname__}) takes {shape[0]} values over the samples of a "
+            "batch, as of axis=0, rather than some of each sample. Put tfdist.gathered(metric) in its place, which "
+            "takes them of the samples of all replicas."
+        )
+    return True
+
+
+def _is_same_everywhere(weight: Any, step: ReplicaStep) -> bool:
+    """Whether weights are numbers that a script has written down, rather than how many samples a replica has."""
+    if isinstance(weight, tf.Tensor):
+        return is_written_down(weight) and not np.array_equal(tf.get_static_value(weight), step.static_rows or -1)
+    numbers = [isinstance(leaf, int | float | np.number | np.ndarray) for leaf in tf.nest.flatten(weight)]
+    return all(numbers) and not (isinstance(weight, int) and weight == step.static_rows)
 
 
 def watch_updates(original: Function) -> Function:
