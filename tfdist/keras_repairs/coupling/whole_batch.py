@@ -12,12 +12,15 @@ from keras.src import backend
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base import batch_rows
 from tfdist.keras_repairs.base.batch_rows import has_rows
+from tfdist.keras_repairs.base.nested_gradients import is_nested, of_a_loss, where_shares_are_equal
 from tfdist.keras_repairs.base.replica_step import current_step, replica_count
 from tfdist.keras_repairs.coupling.gather_rows import all_rows, dense_rows, sum_of_any_size
 from tfdist.keras_repairs.coupling.output_rows import of_call
 
 Backward = Callable[[tf.Tensor], tf.Tensor]
-OwnGradient = Callable[[tf.Tensor, Backward], tf.Tensor]
+OwnGradient = Callable[[tf.Tensor, Backward, bool], tf.Tensor]
+"""Of the gradient of the rows of all replicas, a function that takes the own rows, and whether the result will be
+differentiated itself."""
 
 
 class NeedsAllRows(Exception):
@@ -118,7 +121,9 @@ def whole_batch_for_scalar(value: Any, dtype: Any) -> Any:
     """
     step = current_step()
 
-    def own_gradient(upstream: tf.Tensor, own: Backward) -> tf.Tensor:
+    def own_gradient(upstream: tf.Tensor, own: Backward, nested: bool) -> tf.Tensor:
+        if nested:
+            raise of_a_loss()
         rows = own(upstream)
         if step is None:
             return rows * tf.cast(replica_count(), rows.dtype)
@@ -141,14 +146,17 @@ def whole_batch_for_rows(value: Any) -> WholeBatch:
     """
     step = current_step()
 
-    def own_gradient(upstream: tf.Tensor, own: Backward) -> tf.Tensor:
+    def own_gradient(upstream: tf.Tensor, own: Backward, nested: bool) -> tf.Tensor:
         # In a step of the user's each replica's gradients are weighted by its share, where they are reduced.
         weight = step.share(upstream.dtype) if step is not None and step.users else None
+        if step is not None and weight is not None and nested:
+            upstream, weight = where_shares_are_equal(upstream, step), None
         if weight is not None:
             upstream = upstream * weight
         if step is not None:
             upstream = step.of_samples(upstream)
-        rows = own(sum_of_any_size(upstream))
+        # Cut off from the graph before it, as in forward/batch_moments.
+        rows = own(sum_of_any_size(tf.stop_gradient(upstream)))
         return rows if weight is None else tf.math.divide_no_nan(rows, weight)
 
     def of_samples(leaf: Any) -> bool:
@@ -203,11 +211,18 @@ def _of_all(leaf: Any, start: tf.Tensor, own_gradient: OwnGradient) -> Any:
 
     @tf.custom_gradient
     def gather(tensor: tf.Tensor) -> tuple[tf.Tensor, Backward]:
-        def backward(upstream: tf.Tensor) -> tf.Tensor:
-            # Lookups make slices of it.
-            return own_gradient(tf.convert_to_tensor(upstream), lambda rows: rows[start : start + count])
-
         return dense_rows(tensor), backward
+
+    def backward(upstream: tf.Tensor) -> tf.Tensor:
+        nested = is_nested()
+
+        @tf.custom_gradient
+        def own_part(upstream: tf.Tensor) -> tuple[tf.Tensor, Backward]:
+            # Its gradient is asked for where it is nested: each replica's rows go to all of them again.
+            return own_gradient(upstream, lambda rows: rows[start : start + count], nested), gather
+
+        # Lookups make slices of it.
+        return own_part(tf.convert_to_tensor(upstream))
 
     rows = gather(leaf)
     mask = backend.get_keras_mask(leaf)

@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeAlias
 
 import tensorflow as tf
 
+from tfdist.keras_repairs.base.nested_gradients import is_nested, where_shares_are_equal
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, current_step, replica_count
 from tfdist.runtime.transport import replica_sums
 
@@ -163,10 +164,13 @@ class _SumsOverReplicas:
 
     def gathered_gradient(self, upstream: tf.Tensor) -> tf.Tensor:
         """What this replica's summand of a `total` gets of the upstream gradients of all replicas."""
+        nested = is_nested()
 
         @tf.custom_gradient
         def forward(upstream: tf.Tensor) -> tuple[tf.Tensor, object]:
             weight = self._weight(upstream.dtype)
+            if weight is not None and self._step is not None and nested:
+                upstream, weight = where_shares_are_equal(upstream, self._step), None
             weighted = upstream if weight is None else upstream * weight
             # Chosen: the loss of no sample is NaN, and so is its gradient.
             found = _sum(tf.where(self._counts, weighted, tf.zeros((), upstream.dtype)))

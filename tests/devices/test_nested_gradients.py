@@ -1,0 +1,106 @@
+"""Penalties on gradients, which are gradients of gradients, through batch statistics and gathered functions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import pytest
+import tensorflow as tf
+from keras import layers, ops
+
+import tfdist
+from tests.devices.mirrored import mirrored
+from tests.exactness.comparison import assert_same
+from tests.exactness.table import numbers
+from tfdist.errors import UnsupportedError
+
+pytestmark = pytest.mark.usefixtures("repaired", "float64")
+
+
+def spread(x: Any) -> Any:
+    """The features, and beside them how far the batch spreads, as a critic looks at it."""
+    deviation = ops.sqrt(ops.var(x, axis=0, keepdims=True) + 1e-3)
+    return ops.concatenate([x, x * deviation], axis=1)
+
+
+class Critic(keras.Model):
+    """Trained with a penalty on its gradient by its inputs, as of WGAN-GP."""
+
+    def __init__(self, couples: str) -> None:
+        super().__init__()
+        self.first, self.last = layers.Dense(4, activation="tanh"), layers.Dense(1)
+        self.normalization = layers.BatchNormalization() if couples == "statistics" else None
+        self.couples = couples
+
+    def call(self, x: Any, training: bool = False) -> Any:
+        hidden = self.first(x)
+        if self.normalization is not None:
+            hidden = self.normalization(hidden, training=training)
+        else:
+            hidden = tfdist.gathered(spread)(hidden)
+        return self.last(hidden)
+
+    def penalty(self, x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            score = self(x, training=True)
+        return ops.mean(ops.square(ops.sqrt(ops.sum(ops.square(tape.gradient(score, x)), axis=1) + 1e-6) - 1.0))
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        x, _ = data
+        with tf.GradientTape() as tape:
+            penalty = tfdist.gathered(self.penalty)(x) if self.couples == "inside" else self.penalty(x)
+            loss = ops.mean(self(x, training=True)) + 3.0 * penalty
+        gradients = tape.gradient(loss, self.trainable_variables)
+        self.optimizer.apply(gradients, self.trainable_variables)
+        return {"loss": loss}
+
+
+def trained(couples: str, samples: int) -> dict[str, Any]:
+    keras.utils.set_random_seed(11)
+    x, y = numbers(samples)
+    model = Critic(couples)
+    model.compile(keras.optimizers.SGD(0.05))
+    history = model.fit(x, y, batch_size=32, epochs=2, shuffle=False, verbose=0).history
+    return {"history": history, "weights": [weight.tolist() for weight in model.get_weights()]}
+
+
+@pytest.mark.parametrize("couples", ["statistics", "function"])
+def test_with_equal_shares(couples: str) -> None:
+    expected = trained(couples, 64)
+    with mirrored(2).scope():
+        assert_same(expected, trained(couples, 64))
+
+
+@pytest.mark.parametrize("couples", ["statistics", "function"])
+def test_with_other_shares_it_is_refused(couples: str) -> None:
+    with mirrored(3).scope(), pytest.raises(tf.errors.InvalidArgumentError, match="gradient of a gradient"):
+        trained(couples, 65)
+
+
+def test_the_remedy() -> None:
+    expected = trained("inside", 65)
+    with mirrored(3).scope():
+        assert_same(expected, trained("inside", 65))
+
+
+class PenaltyOfLoss(keras.Model):
+    def train_step(self, data: Any) -> dict[str, Any]:
+        x, y = data
+        with tf.GradientTape() as outer:
+            with tf.GradientTape() as tape:
+                tape.watch(x)
+                loss = keras.losses.Dice()(y, self(x, training=True))
+            loss += ops.mean(ops.square(tape.gradient(loss, x)))
+        outer.gradient(loss, self.trainable_variables)
+        return {"loss": loss}
+
+
+def test_of_a_gathered_loss_it_is_refused() -> None:
+    with mirrored(2).scope(), pytest.raises(UnsupportedError, match="differentiated again"):
+        inputs = keras.Input((6,))
+        model = PenaltyOfLoss(inputs, layers.Dense(6, activation="sigmoid")(inputs))
+        model.compile("sgd")
+        x, _ = numbers(32)
+        model.fit(x, x, verbose=0)
