@@ -54,7 +54,7 @@ class Critic(keras.Model):
             loss = ops.mean(self(x, training=True)) + 3.0 * penalty
         gradients = tape.gradient(loss, self.trainable_variables)
         self.optimizer.apply(gradients, self.trainable_variables)
-        return {"loss": loss}
+        return {"total": loss}
 
 
 def trained(couples: str, samples: int) -> dict[str, Any]:
@@ -94,7 +94,7 @@ class PenaltyOfLoss(keras.Model):
                 loss = keras.losses.Dice()(y, self(x, training=True))
             loss += ops.mean(ops.square(tape.gradient(loss, x)))
         outer.gradient(loss, self.trainable_variables)
-        return {"loss": loss}
+        return {"total": loss}
 
 
 def test_of_a_gathered_loss_it_is_refused() -> None:

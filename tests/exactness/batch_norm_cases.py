@@ -6,12 +6,14 @@ from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 
+import tfdist
 from tests.exactness.precision_cases import BFLOAT16, FLOAT16
 from tests.exactness.step_cases import OwnStep
 from tests.exactness.table import ONLY_TRAINED, Precision, case, fitted, numbers, tokens
 
-layers = keras.layers
+layers, ops = keras.layers, keras.ops
 
 
 def normalizing(x_shape: tuple[int, ...] = (6,), kind: Any = keras.Model, **options: Any) -> keras.Model:
@@ -133,3 +135,34 @@ def batch_norm_of_a_known_architecture(samples: int) -> dict[str, Any]:
     model = keras.applications.MobileNetV3Small(shape, weights=None, classes=3)
     # Its first layer takes pixels from 0 to 255.
     return fitted(model, 60 * x.reshape(-1, *shape) + 128, y, epochs=1) | ONLY_TRAINED
+
+
+class Critic(keras.Model):
+    """Trained with a penalty on its gradient by its inputs, as of WGAN-GP, of the rows of all replicas."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = normalizing()
+
+    def call(self, x: Any, training: bool = False) -> Any:
+        return self.body(x, training=training)
+
+    def penalty(self, x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            score = self(x, training=True)
+        norm = ops.sqrt(ops.sum(ops.square(tape.gradient(score, x)), axis=1) + 1e-6)
+        return ops.mean(ops.square(norm - 1.0))
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        x, _ = data
+        with tf.GradientTape() as tape:
+            penalty = tfdist.gathered(self.penalty)(x)
+            loss = ops.mean(self(x, training=True)[:, 0]) + 3.0 * penalty
+        self.optimizer.apply(tape.gradient(loss, self.trainable_variables), self.trainable_variables)
+        return {"total": loss}
+
+
+@case("a penalty on gradients through batch statistics, `tfdist.gathered`, in a `train_step` of one's own")
+def gradient_penalty(samples: int) -> dict[str, Any]:
+    return fitted(Critic(), *numbers(samples)) | ONLY_TRAINED

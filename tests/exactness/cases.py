@@ -84,7 +84,7 @@ SLOW = {
     *("operations_that_take_no_row_eagerly", "own_step_with_metrics_of_one"),
     *("batch_norm_of_a_known_architecture", "synchronized_batch_normalization", "batch_renormalization"),
     *("synchronized_statistics_of_masked_inputs", "batch_norm_in_mixed_bfloat16", "batch_norm_by_xla_of_masked_inputs"),
-    *("batch_norm_that_runs_eagerly",),
+    *("batch_norm_that_runs_eagerly", "gradient_penalty"),
     *("adam_with_amsgrad", "nesterov_momentum", "muon", "gradient_accumulation_and_clipping"),
     *("circle_loss_with_weights", "dice_loss_along_the_samples", "tversky_loss", "dice_loss_of_masked_steps"),
     *("cosine_similarity_along_the_samples", "clip_loss_under_xla", "clip_loss_run_eagerly", "simclr_loss_function"),
