@@ -88,7 +88,9 @@ def test_a_step_that_logs_results_as_they_are_is_traced_once_and_sums_none() -> 
     traced = []
 
     def logs(model: Any, y: Any, y_pred: Any, loss: Any) -> dict[str, Any]:
-        traced.append(tf.distribute.get_replica_context().replica_id_in_sync_group)
+        if tf.inside_function():
+            # And not where it is tried out.
+            traced.append(tf.distribute.get_replica_context().replica_id_in_sync_group)
         return {"under_another_name": model.loss_metric.result()}
 
     def of_a_score(model: Any, y: Any, y_pred: Any, loss: Any) -> dict[str, Any]:

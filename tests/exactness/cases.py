@@ -54,6 +54,7 @@ devices. The slow tests compare all on both.
 
 SLOW = {
     *("logged_score_of_metrics_of_several_steps", "logged_values_eagerly"),
+    *("model_that_adds_a_sum", "operations_that_move_the_batch"),
     *("scalar_declared_sum_loss", "loss_of_valid_labels"),
     # Other layers that draw as the default rows do.
     *("kinds_of_noise", "recurrent_dropout", "dropout_of_attention"),

@@ -395,3 +395,62 @@ def gathered_function_in_a_layer(samples: int) -> dict[str, Any]:
             return inputs + 0.01 * ranks(inputs)
 
     return with_layers(samples, Ranked(), tfdist.gathered(Centered()), jit_compile=True) | NOT_EVALUATED
+
+
+class CenteredModel(keras.Model):
+    """Subtracts the mean of the batch between its layers, and adds a loss of the whole batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hidden = layers.Dense(8, activation="tanh")
+        self.normalized = layers.BatchNormalization()
+        self.dropped = layers.Dropout(0.3, seed=3)
+        self.classes = layers.Dense(3, activation="softmax")
+
+    def call(self, inputs: Any, training: bool = False) -> Any:
+        hidden = self.normalized(self.hidden(inputs), training=training)
+        hidden = hidden - ops.mean(hidden, axis=0, keepdims=True)
+        self.add_loss(0.1 * ops.square(ops.mean(hidden * inputs[:, :1])))
+        return self.classes(self.dropped(hidden, training=training))
+
+
+@case("a model whose `call` subtracts the mean of the batch between its layers")
+def model_that_subtracts_the_mean(samples: int) -> dict[str, Any]:
+    return fitted(CenteredModel(), *numbers(samples), {"metrics": ["accuracy"]}, validation_data=numbers(33, seed=6))
+
+
+class AddingModel(keras.Model):
+    """Adds losses in its call: a sum and a mean."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.classes = layers.Dense(3, activation="softmax")
+
+    def call(self, inputs: Any) -> Any:
+        outputs = self.classes(inputs)
+        self.add_loss(0.002 * ops.sum(ops.square(outputs)))
+        self.add_loss(0.1 * ops.mean(ops.square(outputs)))
+        return outputs
+
+
+@case("a model whose `call` adds a sum and a mean to the losses")
+def model_that_adds_a_sum(samples: int) -> dict[str, Any]:
+    return fitted(AddingModel(), *numbers(samples))
+
+
+@case("`keras.ops` along the batch between the layers of a functional model")
+def operations_along_the_batch(samples: int) -> dict[str, Any]:
+    inputs = keras.Input((6,))
+    hidden = layers.Dense(8, activation="tanh")(inputs)
+    hidden = (hidden - ops.mean(hidden, axis=0, keepdims=True)) * 2.0
+    hidden = layers.Dropout(0.3, seed=4)(hidden + ops.flip(hidden, axis=0))
+    model = keras.Model(inputs, layers.Dense(3, activation="softmax")(hidden))
+    return fitted(model, *numbers(samples), {"metrics": ["accuracy"]}, validation_data=numbers(33, seed=6))
+
+
+@case("`keras.ops` that move the batch and put it back, between the layers of a functional model")
+def operations_that_move_the_batch(samples: int) -> dict[str, Any]:
+    inputs = keras.Input((6,))
+    hidden = ops.transpose(layers.Dense(8, activation="tanh")(inputs)) * 2.0
+    model = keras.Model(inputs, layers.Dense(3, activation="softmax")(ops.transpose(ops.tanh(hidden))))
+    return fitted(model, *numbers(samples))

@@ -209,6 +209,48 @@ def own_step_with_a_declared_sum(samples: int) -> dict[str, Any]:
     return fitted(of(OwnSums), *numbers(samples), {"optimizer": keras.optimizers.SGD(0.003)})
 
 
+class OwnVector(OwnStep):
+    """One loss a sample: TensorFlow takes the gradient of their sum, as the example of a siamese network has it."""
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        x, y = data
+        with tf.GradientTape() as tape:
+            y_pred = self(x, training=True)
+            loss = 0.03 * keras.losses.sparse_categorical_crossentropy(y, y_pred)
+        gradients = tape.gradient(loss, self.trainable_variables)
+        self.optimizer.apply_gradients(zip(gradients, self.trainable_variables, strict=True))
+        return self.measured(y, y_pred, loss)
+
+
+@case("`train_step` of one's own with one loss a sample, whose gradients are summed")
+def own_step_with_a_loss_a_sample(samples: int) -> dict[str, Any]:
+    inputs = keras.Input((6,))
+    hidden = layers.BatchNormalization()(layers.Dense(8, activation="tanh")(inputs))
+    return fitted(OwnVector(inputs, layers.Dense(3, activation="softmax")(hidden)), *numbers(samples))
+
+
+class GatheredContrast(OwnStep):
+    """A contrastive loss of all samples with all, in a function that takes the rows of all replicas."""
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        x, y = data
+        with tf.GradientTape() as tape:
+            y_pred = self(x, training=True)
+            loss = tfdist.gathered(self.contrast)(y_pred, x[:, :3]) + self.compute_loss(y=y, y_pred=y_pred)
+        gradients = tape.gradient(loss, self.trainable_variables)
+        self.optimizer.apply_gradients(zip(gradients, self.trainable_variables, strict=True))
+        return self.measured(y, y_pred, loss)
+
+    def contrast(self, rows: Any, others: Any) -> Any:
+        logits = ops.matmul(rows, ops.transpose(others))
+        return ops.mean(keras.losses.sparse_categorical_crossentropy(ops.arange(ops.shape(rows)[0]), logits, True))
+
+
+@case("`train_step` of one's own with a contrastive loss in `tfdist.gathered`")
+def own_step_with_a_gathered_contrast(samples: int) -> dict[str, Any]:
+    return fitted(of(GatheredContrast), *numbers(samples))
+
+
 class OwnTotals(OwnStep):
     """Metrics of the scalars of a step: a mean of losses, and a sum that counts the batches' losses."""
 
@@ -291,6 +333,44 @@ class Adversaries(keras.Model):
 def adversaries_with_two_optimizers(samples: int) -> dict[str, Any]:
     x, y = numbers(samples)
     model = Adversaries()
+    model.compile()
+    history = model.fit(x, y, batch_size=BATCH, epochs=EPOCHS, verbose=0)
+    model.optimizer = model.generator_optimizer
+    return {"model": model, "x": x, "y": None, "history": history.history, "evaluate": False}
+
+
+class NoisyAdversaries(Adversaries):
+    """As in Keras's guide: a batch of made and one of real samples in one, with dropout, and labels with noise."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.discriminator = keras.Sequential(
+            [keras.Input((3,)), layers.Dense(7, "relu"), layers.Dropout(0.3, seed=5), layers.Dense(1)]
+        )
+        self.seeds = keras.random.SeedGenerator(6)
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        real = data[0][:, :3]
+        count = ops.shape(real)[0]
+        both = ops.concatenate([self.generator(keras.random.normal((count, 3), seed=self.seeds)), real])
+        labels = ops.concatenate([ops.ones((count, 1)), ops.zeros((count, 1))])
+        labels += 0.05 * keras.random.uniform(ops.shape(labels), seed=self.seeds)
+        with tf.GradientTape() as tape:
+            d_loss = self.entropy(labels, self.discriminator(both, training=True))
+        self.descend(self.discriminator_optimizer, tape, d_loss, self.discriminator)
+        noise = keras.random.normal((count, 3), seed=self.seeds)
+        with tf.GradientTape() as tape:
+            g_loss = self.entropy(ops.zeros((count, 1)), self.discriminator(self.generator(noise)))
+        self.descend(self.generator_optimizer, tape, g_loss, self.generator)
+        self.generator_loss.update_state(g_loss)
+        self.discriminator_loss.update_state(d_loss)
+        return {"generator_loss": self.generator_loss.result(), "discriminator_loss": self.discriminator_loss.result()}
+
+
+@case("the same with dropout and noise of two batches in one")
+def adversaries_with_noise_of_two_batches(samples: int) -> dict[str, Any]:
+    x, y = numbers(samples)
+    model = NoisyAdversaries()
     model.compile()
     history = model.fit(x, y, batch_size=BATCH, epochs=EPOCHS, verbose=0)
     model.optimizer = model.generator_optimizer

@@ -31,9 +31,11 @@ from keras.src.trainers import trainer as base_trainer
 from keras.src.trainers.data_adapters import array_data_adapter
 from keras.src.utils import file_utils
 from tensorflow.python.distribute import mirrored_run, values
+from tensorflow.python.eager import backprop
 from tensorflow.python.framework import random_seed
 from tensorflow.python.ops import (
     cond,
+    gen_random_ops,
     gen_stateless_random_ops,
     gen_stateless_random_ops_v2,
     nn_impl_distribute,
@@ -42,7 +44,8 @@ from tensorflow.python.ops import (
 
 from tfdist.keras_repairs.base import clear_session, global_seeds, thread_attributes, variable_conversions
 from tfdist.keras_repairs.callbacks import backup_and_restore, callback_list
-from tfdist.keras_repairs.coupling import hinge_labels, layer_calls
+from tfdist.keras_repairs.coupling import hinge_labels, layer_calls, model_calls
+from tfdist.keras_repairs.coupling.trials import step_capture
 from tfdist.keras_repairs.files import downloads, model_saving
 from tfdist.keras_repairs.forward import (
     added_losses,
@@ -64,6 +67,7 @@ from tfdist.keras_repairs.optimizer import (
 )
 from tfdist.keras_repairs.random_numbers import (
     batch_size,
+    draw_replay,
     draws,
     loops_and_branches,
     seeds,
@@ -197,6 +201,10 @@ def _of_random_numbers(hooks: RepairHooks) -> tuple[Repair, ...]:
         Repair(tf.random.Generator, "binomial", unshared_draws.of_generator, "40da95595ed62b48"),
         Repair(while_loop, "while_loop", loops_and_branches.while_loop, "b0f8046532591dce"),
         Repair(cond, "cond", loops_and_branches.cond, "ca88a3088c0efa4d"),
+        Repair(gen_random_ops, "random_standard_normal", draw_replay.of_shape, "2b6b1dd1a77db5fc"),
+        Repair(gen_random_ops, "truncated_normal", draw_replay.of_shape, "a2253758899802ce"),
+        Repair(gen_random_ops, "random_uniform", draw_replay.of_shape, "d5e5e82b14b265a1"),
+        Repair(gen_random_ops, "random_uniform_int", draw_replay.of_shape, "0c896a5986033b50"),
         Repair(seed_generator.SeedGenerator, "next", seeds.next_seed, "d2174a08ab35eb07"),
         Repair(core, "shape", batch_size.shape, "ef7d3377554b4cd2", (backend, tensorflow_backend)),
         *(Repair(random_module, name, draws.of_shape, known) for name, known in of_keras.items()),
@@ -266,7 +274,7 @@ def _of_variables() -> tuple[Repair, ...]:
 
 
 def _layer_call(original: Function) -> Function:
-    return xla.call(layer_calls.call(traced_draws.call(original)))
+    return xla.call(model_calls.call(layer_calls.call(traced_draws.call(original))))
 
 
 def _of_gradients(hooks: RepairHooks) -> tuple[Repair, ...]:
@@ -275,6 +283,7 @@ def _of_gradients(hooks: RepairHooks) -> tuple[Repair, ...]:
     scaler = keras.optimizers.LossScaleOptimizer
     apply = functools.partial(gradient_reduction.apply, observer=hooks.on_gradients)
     return (
+        Repair(backprop.GradientTape, "gradient", step_capture.gradient, "9b8697dadc28baa4"),
         Repair(base_optimizer.BaseOptimizer, "apply", apply, "43097be63b919d03"),
         Repair(scaler, "apply", apply, "1cc61fb4c21edb7a"),
         Repair(scaler, "_tf_apply", variable_updates.scaled_apply, "e702c4db1a0622e3"),

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from tfdist.keras_repairs.base.context_variables import setting
 from tfdist.runtime.transport import replica_sums
+from tfdist.runtime.transport.emulated_replicas import emulated_replica
 
 _step: contextvars.ContextVar[ReplicaStep | None] = contextvars.ContextVar("tfdist_replica_step", default=None)
 _alone: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_replica_alone", default=False)
@@ -33,8 +34,10 @@ class ReplicaStep:
         first: Scalar int64 tensor, the place of the first of the samples in the global batch.
         static_rows: `rows` where the tensors' shapes say it while the step is traced, else None.
         sized_by_rows: The ids of operations whose results' sizes do not depend on the values of the data.
+        stacks: Whether draws of several times the rows are of batches that the step has put one after the other.
         total: Scalar int64 tensor, the samples of the global batch.
         users: Whether the step or its loss is the user's own code.
+        sums: Whether what it computes as losses there are sums over the samples, so that gradients add up as they are.
         counting: Scalar int64 tensor, how many replicas have a sample; the others' gradients are left out. None where
             all are known to have one.
         capacity: Scalar int64 tensor, the most rows that a replica got of a batch so far, where it is known.
@@ -70,6 +73,8 @@ class ReplicaStep:
         self.counting = counting
         self.capacity = capacity
         self.users = users
+        self.sums = False
+        self.stacks = False
         self.compiles = compiles
         self.within_xla = False
         self.added_losses: dict[int, list[tf.Tensor]] = {}
@@ -104,6 +109,10 @@ class ReplicaStep:
     def share(self, dtype: tf.DType) -> tf.Tensor:
         """The replica's part of the samples of the global batch: a scalar between 0 and 1."""
         return tf.cast(self.samples, dtype) / tf.cast(self.total, dtype)
+
+    def weight(self, dtype: tf.DType) -> tf.Tensor | None:
+        """By what this replica's gradients are weighted where they are reduced; None where they add up as they are."""
+        return self.share(dtype) if self.users and not self.sums else None
 
     def worth(self, summand: tf.Tensor, *, is_term: bool = False) -> tf.Tensor:
         """The loss whose mean over the replicas, weighted by their samples, is the sum of their summands.
@@ -164,14 +173,30 @@ def alone() -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def as_replica(step: ReplicaStep) -> Iterator[None]:
+    """Marks code that is tried out as that of one of several emulated replicas, with this step."""
+    with setting(_alone, False), replica_step(step):
+        yield
+
+
 def is_alone() -> bool:
     """Whether the code that runs is run by a replica on the whole global batch, or tried out; see `alone`."""
     return _alone.get()
 
 
 def replica_count() -> int:
-    """How many replicas the current strategy keeps in sync."""
-    return tf.distribute.get_strategy().num_replicas_in_sync
+    """How many replicas the current strategy keeps in sync, or are emulated."""
+    emulated = emulated_replica()
+    return tf.distribute.get_strategy().num_replicas_in_sync if emulated is None else emulated.count
+
+
+def replica_id() -> Any:
+    """Which replica runs the code: an int or a scalar int32 tensor. Call it in the context of a replica."""
+    emulated = emulated_replica()
+    if emulated is not None:
+        return emulated.index
+    return tf.distribute.get_replica_context().replica_id_in_sync_group
 
 
 def is_one_of_several() -> bool:

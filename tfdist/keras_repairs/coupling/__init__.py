@@ -6,7 +6,9 @@ Every replica computes it on the rows of all replicas, as one replica would, and
   replica's own rows of what is computed; `output_rows`: which outputs have rows
 - `declarations`, `gathered_layers`, `declaring`: what the user says of losses, functions, layers and metrics
 - `coupled_losses`: the losses of Keras that couple rows; `hinge_labels`: labels converted by what all of a batch are
-- `trials/`: the user's losses and layers, tried out on made-up values
+- `trials/`: the user's losses, layers, models and steps, tried out on made-up values
 - `loss_treatment`: what follows of all that for a loss
+- `own_steps`: the user's `train_step` and its kin, which are refused where they couple rows by hand
+- `model_calls`: models that do so between their layers
 - `layer_calls`, `whole_layers`: layers that are called with the rows of all replicas; `collected_losses`: what they add
 """

@@ -9,9 +9,11 @@ import keras
 import tensorflow as tf
 
 from tfdist.errors import UsageError
-from tfdist.keras_repairs.base.replica_step import current_step
+from tfdist.keras_repairs.base.attached_value import AttachedValue
+from tfdist.keras_repairs.base.replica_step import ReplicaStep, current_step
 from tfdist.keras_repairs.coupling.declarations import Declared, DeclaredFunction, DeclaredLoss
 from tfdist.keras_repairs.coupling.gathered_layers import GatheredLayer
+from tfdist.keras_repairs.coupling.trials.replica_trial import is_in_replica_trial
 from tfdist.keras_repairs.coupling.trials.trial_scope import share_on_trial
 from tfdist.keras_repairs.forward.gathered_metrics import GatheredMetric
 from tfdist.runtime.transport import replica_sums
@@ -59,7 +61,14 @@ def averaged(what: Any) -> Any:
     Raises:
         UsageError: `what` is a tensor that is no scalar, or none of these.
     """
-    return _scalar(what, "averaged") if _is_value(what) else _declared(what, Declared.AVERAGED, _LOSS)
+    if not _is_value(what):
+        return _declared(what, Declared.AVERAGED, _LOSS)
+    _note_declared()
+    value = _scalar(what, "averaged")
+    if is_in_replica_trial() and value.dtype.is_floating:
+        # Whatever it is, it is so on purpose. Chosen, so that its gradients are zeros and not absent.
+        return tf.where(False, value, tf.zeros_like(value))
+    return value
 
 
 def summed(what: Any) -> Any:
@@ -81,6 +90,7 @@ def summed(what: Any) -> Any:
     """
     if not _is_value(what):
         return _declared(what, Declared.SUMMED, _LOSS)
+    _note_declared()
     value, step = _scalar(what, "summed"), current_step()
     if step is None:
         return value / tf.cast(share_on_trial(), value.dtype) if share_on_trial() < 1 else value
@@ -93,7 +103,20 @@ def summed(what: Any) -> Any:
     return step.of_samples(value) * scale
 
 
+_DECLARES: AttachedValue[bool] = AttachedValue("declares_scalars")
+
 _LOSS = "a scalar, a keras.losses.Loss or a loss function (y_true, y_pred)"
+
+
+def declares(step: ReplicaStep) -> bool:
+    """Whether the code of a step has said of a scalar what it is."""
+    return bool(_DECLARES.get(step))
+
+
+def _note_declared() -> None:
+    step = current_step()
+    if step is not None:
+        _DECLARES.set(step, True)
 
 
 def _is_value(what: Any) -> bool:

@@ -12,6 +12,7 @@ from tfdist.keras_repairs.base.batch_rows import has_rows, without_stand_in
 from tfdist.keras_repairs.base.replica_step import note_gathering
 from tfdist.runtime.collectives import worker_count
 from tfdist.runtime.transport import replica_sums
+from tfdist.runtime.transport.emulated_replicas import emulated_replica
 
 _CARRIERS = {
     tf.bfloat16: tf.float32,
@@ -76,6 +77,9 @@ def dense_rows(tensor: tf.Tensor) -> tf.Tensor:
         )
     # On the CPU an argument of a tf.function has no device yet, which all_gather does not take; a copy has.
     carried = tf.identity(tf.cast(tensor, dtype))
+    emulated = emulated_replica()
+    if emulated is not None:
+        return tf.cast(tf.concat(emulated.gathered(carried), axis=0), tensor.dtype)
     rows = tf.distribute.get_replica_context().all_gather(carried, axis=0)
     # Workers pad what they send, and forget its shape.
     return tf.ensure_shape(tf.cast(rows, tensor.dtype), [None, *tensor.shape[1:]])

@@ -50,7 +50,7 @@ def call(original: Function) -> Function:
         if verdict.reason:
             return call_with_all_rows(functools.partial(original, self), args, kwargs)
         outputs = original(self, *args, **kwargs)
-        _mark_losses(self, verdict.losses)
+        mark_losses(self, verdict.losses)
         return outputs
 
     return repaired
@@ -95,13 +95,13 @@ def _verdict_of_trial(layer: Any, original: Function, args: tuple[Any, ...], kwa
     if verdicts is None:
         verdicts = {}
         _VERDICTS.set(layer, verdicts)
-    way = way_of_calling(layer, args, kwargs, trains=_trains(kwargs))
+    way = way_of_calling(layer, args, kwargs, trains=is_for_training(kwargs))
     if way not in verdicts:
         verdicts[way] = try_out(layer, functools.partial(original, layer), args, kwargs)
     return verdicts[way]
 
 
-def _trains(kwargs: dict[str, Any]) -> bool:
+def is_for_training(kwargs: dict[str, Any]) -> bool:
     """Whether a layer is called for training: by its argument, or by that of the layer around it."""
     given = kwargs.get("training")
     if given is None:
@@ -109,7 +109,7 @@ def _trains(kwargs: dict[str, Any]) -> bool:
     return bool(given)
 
 
-def _mark_losses(layer: Any, kinds: tuple[Kind, ...]) -> None:
+def mark_losses(layer: Any, kinds: tuple[Kind, ...]) -> None:
     """Says of the terms that a layer has just added what its trial has shown of them."""
     if not kinds:
         return

@@ -13,7 +13,7 @@ from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base import batch_rows
 from tfdist.keras_repairs.base.batch_rows import has_rows
 from tfdist.keras_repairs.base.nested_gradients import is_nested, of_a_loss, where_shares_are_equal
-from tfdist.keras_repairs.base.replica_step import current_step, replica_count
+from tfdist.keras_repairs.base.replica_step import current_step, replica_count, replica_id
 from tfdist.keras_repairs.coupling.gather_rows import all_rows, dense_rows, sum_of_any_size
 from tfdist.keras_repairs.coupling.output_rows import of_call
 
@@ -148,7 +148,7 @@ def whole_batch_for_rows(value: Any) -> WholeBatch:
 
     def own_gradient(upstream: tf.Tensor, own: Backward, nested: bool) -> tf.Tensor:
         # In a step of the user's each replica's gradients are weighted by its share, where they are reduced.
-        weight = step.share(upstream.dtype) if step is not None and step.users else None
+        weight = None if step is None else step.weight(upstream.dtype)
         if step is not None and weight is not None and nested:
             upstream, weight = where_shares_are_equal(upstream, step), None
         if weight is not None:
@@ -198,7 +198,7 @@ def _gathered(value: Any, own_gradient: OwnGradient, is_gathered: Sequence[bool]
 
 def _places(counts: list[tf.Tensor]) -> Places:
     of_replicas = dense_rows(tf.stack(counts)[tf.newaxis])
-    replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+    replica = replica_id()
     starts, totals = tf.reduce_sum(of_replicas[:replica], axis=0), tf.reduce_sum(of_replicas, axis=0)
     return Places(tf.unstack(starts, num=len(counts)), tf.unstack(totals, num=len(counts)))
 

@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeAlias
 import tensorflow as tf
 
 from tfdist.keras_repairs.base.nested_gradients import is_nested, where_shares_are_equal
-from tfdist.keras_repairs.base.replica_step import ReplicaStep, current_step, replica_count
+from tfdist.keras_repairs.base.replica_step import ReplicaStep, current_step, replica_count, replica_id
 from tfdist.runtime.transport import replica_sums
 
 _Gradients: TypeAlias = tuple[None, tf.Tensor, None, tf.Tensor]
@@ -132,7 +132,7 @@ def _of_all(own: _OwnMoments, sums: _SumsOverReplicas) -> list[tf.Tensor]:
     Every replica fills in a row of zeros, and the rows are summed: that copies them bit for bit, in one collective.
     """
     packed = tf.concat([tf.reshape(part, [-1]) for part in own], 0)
-    is_own = tf.range(replica_count()) == tf.distribute.get_replica_context().replica_id_in_sync_group
+    is_own = tf.range(replica_count()) == replica_id()
     rows = sums.total(tf.where(is_own[:, tf.newaxis], packed, tf.zeros((), packed.dtype)))
     split = tf.split(rows, [tf.size(part) for part in own], axis=1)
     return [tf.reshape(rows, tf.concat([[-1], tf.shape(part)], 0)) for rows, part in zip(split, own, strict=True)]
@@ -179,7 +179,7 @@ class _SumsOverReplicas:
         return forward(upstream)
 
     def _weight(self, dtype: tf.DType) -> tf.Tensor | None:
-        return self._step.share(dtype) if self._step is not None and self._step.users else None
+        return None if self._step is None else self._step.weight(dtype)
 
 
 def _sum(x: tf.Tensor) -> tf.Tensor:

@@ -15,6 +15,7 @@ import tensorflow as tf
 from tfdist.keras_repairs.base import refusals
 from tfdist.keras_repairs.base.batch_norm_choice import is_synchronized
 from tfdist.keras_repairs.base.replica_step import current_step, is_one_of_several
+from tfdist.keras_repairs.coupling.trials.replica_trial import is_in_replica_trial
 from tfdist.keras_repairs.forward.batch_moments import has_samples, of_global_batch
 
 Function = Callable[..., Any]
@@ -24,6 +25,8 @@ def moments(original: Function) -> Function:
     """Repairs `BatchNormalization._moments`: mean and variance of a batch that the layer trains on."""
 
     def repaired(self: Any, inputs: Any, mask: Any) -> tuple[tf.Tensor, tf.Tensor]:
+        if is_in_replica_trial():
+            return tuple(tf.cast(variable, inputs.dtype) for variable in (self.moving_mean, self.moving_variance))
         if not is_one_of_several():
             return original(self, inputs, mask)
         if not is_synchronized(self):

@@ -25,6 +25,7 @@ from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.base.context_variables import setting
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, current_step, is_one_of_several, replica_count
 from tfdist.keras_repairs.coupling.declarations import Declared, declared_of
+from tfdist.keras_repairs.coupling.trials.step_capture import capture_reading, without_readings
 from tfdist.keras_repairs.forward.metric_additivity import Merge, Verdict, part_on_trial, try_out
 from tfdist.keras_repairs.forward.metric_arguments import is_written_down
 from tfdist.keras_repairs.forward.metric_results import noted
@@ -54,6 +55,7 @@ def of_scalar(original: Function) -> Function:
 
     def repaired(self: Any, values: Any, sample_weight: Any = None) -> Any:
         step, part = current_step(), part_on_trial()
+        capture_reading(self, values, sample_weight)
         if step is not None:
             step.updated.add(id(self))
         shape = getattr(values, "shape", ())
@@ -146,9 +148,10 @@ def _watched(update: Function) -> Function:
     def watched(self: Any, *args: Any, **kwargs: Any) -> Any:
         if _is_within.get() or part_on_trial() is not None:
             return update(self, *args, **kwargs)
-        if is_one_of_several():
-            return _update_one_of_several(self, functools.partial(update, self), args, kwargs)
-        result = update(self, *args, **kwargs)
+        with without_readings():
+            if is_one_of_several():
+                return _update_one_of_several(self, functools.partial(update, self), args, kwargs)
+            result = update(self, *args, **kwargs)
         # While Keras builds a model it calls everything once: the time to decide, before variables have values.
         if symbolic_scope.in_symbolic_scope() and replica_count() > 1 and _VERDICT.get(self) is None:
             _decide(self, args, kwargs, together=False)

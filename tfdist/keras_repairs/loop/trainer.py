@@ -13,6 +13,7 @@ from tfdist.keras_repairs.base.batch_rows import rows, static_rows, with_row_of_
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, replica_step
 from tfdist.keras_repairs.base.user_overrides import is_overridden, is_users_step
 from tfdist.keras_repairs.base.warn_once import warn_once
+from tfdist.keras_repairs.coupling.own_steps import tried_out
 from tfdist.keras_repairs.inputs.data_adapters import replica_batch_of
 from tfdist.keras_repairs.inputs.epoch_iterator import BatchIterator, FetchedBatch
 from tfdist.keras_repairs.loop import predictions
@@ -56,7 +57,9 @@ def make_function(original: Function, observer: Observer | None, listener: FitLi
         users = is_users_step(self, name)
         step = _observed(step_function, observer)
         logs = StepLogs(self) if users or is_overridden(self, "compute_metrics") else None
-        whole = _Step(self, step if logs is None else logs.of_step(step), users=users, trains=call == "fit")
+        step = step if logs is None else logs.of_step(step)
+        step = tried_out(self, step_function, step) if users else step
+        whole = _Step(self, step, users=users, trains=call == "fit")
         meter = settings_of(self.distribute_strategy).meter if call == "fit" else None
         function = noting_logs(_timing_fetches(execution(self, whole, call, listener), meter), self, logs)
         return saying_unknown_size(function, self) if call == "fit" else function

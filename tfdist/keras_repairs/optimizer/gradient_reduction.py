@@ -17,6 +17,7 @@ from keras.src import backend
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.context_variables import setting
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, current_step, is_one_of_several, note_gathering
+from tfdist.keras_repairs.coupling.trials.step_capture import captures_update
 from tfdist.keras_repairs.optimizer import gradient_accumulation, variable_updates
 from tfdist.runtime.transport import replica_sums
 
@@ -36,6 +37,8 @@ def apply(original: Function, observer: Observer | None = None) -> Function:
     """
 
     def repaired(self: Any, grads: Sequence[Gradient], trainable_variables: Any = None) -> None:
+        if captures_update(self, grads, trainable_variables):
+            return
         if _applying.get() or tf.distribute.in_cross_replica_context():
             # The optimizer inside of another one, or a script that applies what it has reduced itself.
             original(self, grads, trainable_variables)
@@ -116,7 +119,10 @@ def _weighted(grads: list[Gradient]) -> list[Gradient]:
     values = [g.values if isinstance(g, tf.IndexedSlices) else g for g in grads if g is not None]
 
     def of_samples() -> list[tf.Tensor]:
-        return [value * step.share(value.dtype) for value in values] if step.users else values
+        weights = [step.weight(value.dtype) for value in values]
+        return [
+            value if weight is None else value * weight for value, weight in zip(values, weights, strict=True)
+        ]
 
     if values and not step.surely_has_samples:
         # Chosen all at once and not one by one, which would be a pass over memory, nor by a product: 0 * NaN is NaN.

@@ -7,6 +7,7 @@ from typing import Any
 
 import keras
 import tensorflow as tf
+from keras.src.backend.common import dtypes
 
 from tfdist.keras_repairs.base.replica_step import current_step
 
@@ -21,6 +22,10 @@ class BatchSize(int):
         return BatchSize(product) if isinstance(other, int) else product
 
     __rmul__ = __mul__
+
+
+# Keras looks the type of a number up, as in `ops.arange(ops.shape(x)[0])`, and knows no other than Python's own.
+dtypes.PYTHON_DTYPES_MAP[BatchSize] = dtypes.PYTHON_DTYPES_MAP[int]
 
 
 def shape(original: Function) -> Function:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import tensorflow as tf
 
@@ -19,9 +20,15 @@ from tfdist.keras_repairs.base.context_variables import setting
 
 @dataclass
 class DrawLog:
-    """What the draws of a trial gave on the whole batch, in their order."""
+    """What the draws of a trial gave on the whole batch, in their order.
+
+    Attributes:
+        draws: The numbers.
+        has_several: Whether one of them had several rows to each of the batch, as far as was replayed.
+    """
 
     draws: list[tf.Tensor] = field(default_factory=list)
+    has_several: bool = False
 
 
 @dataclass
@@ -30,6 +37,7 @@ class _Replay:
     first: int
     rows: int
     total: int
+    stacks: bool
     done: int = 0
 
 
@@ -48,7 +56,7 @@ def ignoring_draws() -> contextlib.AbstractContextManager[None]:
 
 
 @contextlib.contextmanager
-def replaying_draws(log: DrawLog, first: int, rows: int, total: int) -> Iterator[None]:
+def replaying_draws(log: DrawLog, first: int, rows: int, total: int, *, stacks: bool = False) -> Iterator[None]:
     """The draws of the code inside take their rows of those that were recorded.
 
     Args:
@@ -56,17 +64,35 @@ def replaying_draws(log: DrawLog, first: int, rows: int, total: int) -> Iterator
         first: The place of the first row of the part that the code inside runs on.
         rows: The rows of the part.
         total: The rows of the whole batch.
+        stacks: Whether a draw of several times as many rows is of batches one after the other, and not of several rows
+            to each of the batch.
 
     Raises:
         UnsupportedError: The code draws otherwise on a part than on the whole batch. Raised inside.
     """
-    with setting(_recording, None), setting(_replaying, _Replay(log, first, rows, total)):
+    with setting(_recording, None), setting(_replaying, _Replay(log, first, rows, total, stacks)):
         yield
 
 
-def is_in_trial() -> bool:
-    """Whether the code that runs has its draws recorded or replayed."""
-    return _recording.get() is not None or _replaying.get() is not None
+def replaces_draws() -> bool:
+    """Whether a draw is to be recorded, or taken from what was: code is tried out eagerly."""
+    return (_recording.get() is not None or _replaying.get() is not None) and tf.executing_eagerly()
+
+
+def of_shape(original: Callable[..., tf.Tensor]) -> Callable[..., tf.Tensor]:
+    """Repairs a stateful operation of `tf.random` that draws independent numbers in a shape.
+
+    Replicas draw numbers of their own there where no seed is given, and no particular ones are expected. Where code is
+    tried out, what it does with them is to be compared, and not the numbers: all of a draw are one and the same.
+    """
+
+    def repaired(shape: Any, *args: Any, **kwargs: Any) -> tf.Tensor:
+        if not replaces_draws():
+            return original(shape, *args, **kwargs)
+        one = replayed([])
+        return tf.fill(shape, record(original(tf.constant([], tf.int32), *args, **kwargs)) if one is None else one)
+
+    return repaired
 
 
 def record(draw: tf.Tensor) -> tf.Tensor:
@@ -95,6 +121,11 @@ def replayed(sizes: Sequence[int]) -> tf.Tensor | None:
                 f"keras.random: a draw has the shape {tuple(whole.shape)} for a batch of {replay.total} rows, and "
                 f"{tuple(sizes)} for {replay.rows} of them. Expected a size of the batch, or a multiple of it."
             )
+        replay.log.has_several |= multiple > 1
+        if replay.stacks:
+            own = range(replay.first, replay.first + replay.rows)
+            places = [batch + row for batch in range(0, of_whole, replay.total) for row in own]
+            return tf.gather(whole, places, axis=axis)
         begin, length = [0] * whole.shape.rank, [-1] * whole.shape.rank
         begin[axis], length[axis] = replay.first * multiple, size
         return tf.slice(whole, begin, length)

@@ -33,6 +33,7 @@ class PartOfDraw:
         begin: Where the part begins along that axis, a scalar int64 tensor.
         total: The size of that axis in the whole draw, a scalar int64 tensor.
         within_xla: Whether XLA compiles the draw; the part may then reach beyond the whole, by the rows of padding.
+        places: Where along that axis the rows of the part are, int64, if they do not lie in one piece.
     """
 
     sizes: tuple[Size, ...]
@@ -40,6 +41,7 @@ class PartOfDraw:
     begin: tf.Tensor
     total: tf.Tensor
     within_xla: bool = False
+    places: tf.Tensor | None = None
 
     @property
     def size(self) -> Size:
@@ -53,6 +55,8 @@ class PartOfDraw:
 
     def cut(self, whole: tf.Tensor) -> tf.Tensor:
         """The part of a whole draw; dimensions after those of `sizes` are kept."""
+        if self.places is not None:
+            return tf.gather(whole, self.places, axis=self.axis)
         if self.within_xla:
             paddings = [[0, 0] for _ in range(whole.shape.rank)]
             paddings[self.axis][1] = self.size
@@ -100,6 +104,9 @@ def part_of_draw(sizes: Sequence[Size], step: ReplicaStep, name: str) -> PartOfD
     size = tf.cast(sizes[axis], tf.int64)
     rows = tf.maximum(step.rows, 1)
     multiple = size // rows
+    if step.stacks:
+        total = step.total * multiple
+        return PartOfDraw(tuple(sizes), axis, step.first, total, places=_places_in_stack(step, rows, multiple))
     if step.compiles:
         return PartOfDraw(tuple(sizes), axis, step.first * multiple, step.total * multiple, within_xla=True)
     with tf.control_dependencies([_check_multiple(size, rows, name)]):
@@ -112,6 +119,13 @@ def note_draw(shape: Any, name: str) -> None:
     """Notes a draw of code that is traced for a batch of any size; see `traced_draws`."""
     sizes = sizes_of(shape)
     note(sizes, _axis_of_unknown(sizes, set(), name))
+
+
+def _places_in_stack(step: ReplicaStep, rows: tf.Tensor, batches: tf.Tensor) -> tf.Tensor:
+    """Where this replica's rows are in global batches that are put one after the other."""
+    # A replica without samples has a row of another one's.
+    own = tf.minimum(step.first + tf.range(rows), step.total - 1)
+    return tf.reshape(tf.range(batches)[:, tf.newaxis] * step.total + own, [-1])
 
 
 def _axis_of_batch(sizes: Sequence[Size], step: ReplicaStep, name: str) -> int | None:

@@ -14,6 +14,7 @@ import tensorflow as tf
 from keras.src import backend
 
 from tfdist.keras_repairs.base.replica_step import current_step
+from tfdist.keras_repairs.random_numbers import draw_replay
 from tfdist.keras_repairs.random_numbers.batch_size import BatchSize
 from tfdist.keras_repairs.random_numbers.draw_sizes import Size, note_draw, part_of_draw, sizes_of
 from tfdist.keras_repairs.random_numbers.stateless_draws import drawing, shuffled
@@ -77,6 +78,8 @@ def shuffle(original: Function) -> Function:
 def _drawing(shape: Any) -> contextlib.AbstractContextManager[None]:
     """The operations inside draw this replica's part of a shape, as code gives it."""
     step = current_step()
+    if draw_replay.replaces_draws():
+        return contextlib.nullcontext()
     if step is not None:
         return drawing(part_of_draw(sizes_of(shape), step, _OF_KERAS))
     if not is_noting():

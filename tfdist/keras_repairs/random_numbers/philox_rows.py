@@ -30,7 +30,7 @@ def lies_in_one_piece(part: PartOfDraw, alg: Any) -> bool:
         part: The part.
         alg: The algorithm that code asks for. That which TensorFlow chooses by the device is Philox wherever it trains.
     """
-    return part.axis == 0 and isinstance(alg, int) and alg in (PHILOX, _AUTOMATIC)
+    return part.axis == 0 and part.places is None and isinstance(alg, int) and alg in (PHILOX, _AUTOMATIC)
 
 
 def rows(draw: Draw, part: PartOfDraw, counter: tf.Tensor, dtype: tf.DType, counters: int = 1) -> tf.Tensor:

@@ -212,13 +212,13 @@ def _drawn(shape: Any, whole: Whole, rows: Rows) -> tf.Tensor:
         rows: Draws a replica's part.
     """
     step, decision = current_step(), _decision.get()
-    if step is None:
-        if is_noting() and decision is None:
-            note_draw(shape, _OF_TENSORFLOW)
-        if not draw_replay.is_in_trial():
-            return whole()
+    if step is None and is_noting() and decision is None:
+        note_draw(shape, _OF_TENSORFLOW)
+    if draw_replay.replaces_draws():
         replayed = draw_replay.replayed([int(size) for size in sizes_of(shape)])
         return draw_replay.record(whole()) if replayed is None else replayed
+    if step is None:
+        return whole()
     part = part_of_draw(sizes_of(shape), step, _OF_TENSORFLOW) if decision is None else decision.part
     draw = whole if part is None else lambda: rows(part)
     if step.compiles and not step.within_xla:
@@ -244,4 +244,7 @@ def _of_whole(part: PartOfDraw, value: Any) -> tf.Tensor:
 def _at_own_rows(part: PartOfDraw, value: tf.Tensor, axis: int = 0) -> tf.Tensor:
     """A whole with the rows of this replica at their places; in those of the others the nearest ones stand."""
     size = tf.cast(part.size, tf.int64)
+    if part.places is not None:
+        own = tf.scatter_nd(part.places[:, tf.newaxis], tf.range(size), tf.reshape(part.total, [1]))
+        return tf.gather(value, own, axis=axis)
     return tf.gather(value, tf.clip_by_value(tf.range(part.total) - part.begin, 0, size - 1), axis=axis)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from tfdist.runtime.strategy_settings import settings_of
+from tfdist.runtime.transport.emulated_replicas import emulated_replica
 
 
 def sum_over_replicas(tensors: Sequence[tf.Tensor | tf.IndexedSlices]) -> list[tf.Tensor | tf.IndexedSlices]:
@@ -14,6 +15,9 @@ def sum_over_replicas(tensors: Sequence[tf.Tensor | tf.IndexedSlices]) -> list[t
 
     Sparse tensors stay sparse.
     """
+    emulated = emulated_replica()
+    if emulated is not None:
+        return emulated.summed(tensors)
     context = tf.distribute.get_replica_context()
     ring = settings_of(context.strategy).ring
     dense: list[int] = []

@@ -1,8 +1,10 @@
-"""The user's losses and layers, tried out on made-up values: do they couple the rows of a batch?
+"""The user's code, tried out on made-up values: does it couple the rows of a batch?
 
 - `trial_scope`: where code is tried out, and leaves no trace
 - `kept_state`: what the user's objects hold, as it was before
 - `part_comparison`: what a whole batch gives, compared with what its parts give
 - `made_up_labels`, `loss_trial`: losses
 - `ways_of_calling`, `made_up_inputs`, `recorded_layers`, `layer_trial`: layers, and those within them
+- `replica_trial`: code as on one replica and as on two that are emulated
+- `model_trial`: models; `step_capture`, `step_trial`: the user's steps
 """

@@ -15,7 +15,14 @@ from numpy.typing import NDArray
 from tfdist.keras_repairs.coupling import collected_losses
 from tfdist.keras_repairs.coupling.trials.kept_state import KeptState, value_of
 from tfdist.keras_repairs.coupling.trials.made_up_inputs import Inputs, made_up
-from tfdist.keras_repairs.coupling.trials.part_comparison import PARTS, Kind, is_same, kinds, tolerance_of
+from tfdist.keras_repairs.coupling.trials.part_comparison import (
+    PARTS,
+    Kind,
+    is_of_own_rows,
+    is_same,
+    kinds,
+    tolerance_of,
+)
 from tfdist.keras_repairs.coupling.trials.recorded_layers import Recording, RowsDiffer
 from tfdist.keras_repairs.coupling.trials.trial_scope import in_trial
 
@@ -79,7 +86,7 @@ def _compared(whole: _Results, parts: Sequence[_Results], tolerance: float) -> L
     if any(len(part.outputs) != len(whole.outputs) or len(part.losses) != len(whole.losses) for part in parts):
         return LayerVerdict("it returns or adds other things for a part of a batch than for all of it")
     for value, *of_parts in zip(whole.outputs, *(part.outputs for part in parts), strict=True):
-        if not _is_of_own_rows(value, of_parts, tolerance):
+        if not is_of_own_rows(value, of_parts, tolerance):
             return LayerVerdict("what it returns for a sample depends on the other samples of its batch")
     for path, value in whole.state.items():
         if any(not _is_assigned(value, part.state.get(path)) for part in parts):
@@ -99,14 +106,6 @@ def _compared(whole: _Results, parts: Sequence[_Results], tolerance: float) -> L
 def _is_assigned(whole: NDArray, part: NDArray | None) -> bool:
     """Whether a part of the batch has assigned the same to a variable as all of it."""
     return part is not None and is_same(whole, part, tolerance=0.0)
-
-
-def _is_of_own_rows(whole: Any, parts: Sequence[Any], tolerance: float) -> bool:
-    if not isinstance(whole, np.ndarray):
-        return True
-    if Kind.ROWS in kinds(whole, parts, tolerance):
-        return True
-    return all(part.shape == whole.shape and np.array_equal(part, whole, equal_nan=True) for part in parts)
 
 
 def _results(

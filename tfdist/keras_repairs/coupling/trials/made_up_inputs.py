@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import enum
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from keras.src import backend
 from numpy.typing import NDArray
 
 from tfdist.keras_repairs.base.replica_step import current_step
+from tfdist.keras_repairs.coupling.trials.made_up_labels import ignoring
 from tfdist.keras_repairs.coupling.trials.part_comparison import FREE_SIZE, ROWS
 from tfdist.keras_repairs.coupling.trials.trial_scope import rows_on_trial
 
@@ -52,18 +54,46 @@ class Inputs:
             lambda leaf: leaf.rows(part) if isinstance(leaf, _MadeUp) else leaf, self.arguments
         )
 
+    def with_labels(self, label: int) -> Inputs | None:
+        """The data of a step, in which some of the whole numbers that are labels are `label`; None without such."""
+        if not isinstance(self.arguments, tuple) or len(self.arguments) < 2:
+            return None
+        leaves = [leaf for leaf in tf.nest.flatten(self.arguments[1]) if isinstance(leaf, _MadeUp)]
+        if not leaves or any(leaf.values.dtype.kind != "i" or not leaf.has_rows for leaf in leaves):
+            return None
+        values = ignoring([leaf.values for leaf in leaves], label)
+        if values is None:
+            return None
+        replaced = iter([replace(leaf, values=new) for leaf, new in zip(leaves, values, strict=True)])
+        labels = tf.nest.map_structure(
+            lambda leaf: next(replaced) if isinstance(leaf, _MadeUp) else leaf, self.arguments[1]
+        )
+        return Inputs((self.arguments[0], labels, *self.arguments[2:]))
 
-def made_up(arguments: Any) -> Inputs:
+
+class Numbers(enum.Enum):
+    """Which floating-point numbers are made up."""
+
+    NORMAL = "of any sign, about 1"
+    LARGE = "of any sign, about 10"
+    PROPER = "between 0 and 1"
+
+
+def made_up(arguments: Any, numbers: Numbers = Numbers.NORMAL) -> Inputs:
     """Makes up five rows for the tensors in `arguments`; anything else in it stays as it is.
+
+    Args:
+        arguments: A structure of tensors.
+        numbers: Of which size floating-point numbers are.
 
     Raises:
         ValueError: There is a tensor of which no values can be made up.
     """
     generator = np.random.default_rng(0)
-    return Inputs(tf.nest.map_structure(lambda leaf: _made_up(leaf, generator), arguments))
+    return Inputs(tf.nest.map_structure(lambda leaf: _made_up(leaf, generator, numbers), arguments))
 
 
-def _made_up(leaf: Any, generator: np.random.Generator) -> Any:
+def _made_up(leaf: Any, generator: np.random.Generator, numbers: Numbers) -> Any:
     if isinstance(leaf, tf.RaggedTensor):
         raise ValueError("no ragged tensors are made up")
     if not isinstance(leaf, tf.Tensor | tf.SparseTensor):
@@ -72,15 +102,18 @@ def _made_up(leaf: Any, generator: np.random.Generator) -> Any:
     sizes = [ROWS if has_rows and place == 0 else size or FREE_SIZE for place, size in enumerate(shape)]
     is_sparse = isinstance(leaf, tf.SparseTensor)
     mask = None if is_sparse else backend.get_keras_mask(leaf)
-    made = None if mask is None else _made_up(mask, generator)
-    return _MadeUp(_values(leaf.dtype, sizes, generator), has_rows, made, is_sparse)
+    made = None if mask is None else _made_up(mask, generator, numbers)
+    return _MadeUp(_values(leaf.dtype, sizes, generator, numbers), has_rows, made, is_sparse)
 
 
-def _values(dtype: tf.DType, sizes: list[int], generator: np.random.Generator) -> NDArray:
+def _values(dtype: tf.DType, sizes: list[int], generator: np.random.Generator, numbers: Numbers) -> NDArray:
     if dtype == tf.string:
         return np.array(generator.integers(0, 2, sizes)).astype(str).astype(object)
     if dtype.is_floating:
-        return generator.normal(size=sizes).astype(dtype.as_numpy_dtype)
+        if numbers is Numbers.PROPER:
+            return generator.uniform(0.05, 0.95, sizes).astype(dtype.as_numpy_dtype)
+        size = 10 if numbers is Numbers.LARGE else 1
+        return (size * generator.normal(size=sizes)).astype(dtype.as_numpy_dtype)
     # Small, as they may be looked up.
     return generator.integers(0, 2, sizes).astype(dtype.as_numpy_dtype)
 

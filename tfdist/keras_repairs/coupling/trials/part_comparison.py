@@ -27,6 +27,10 @@ _TOLERANCES = {"float16": 5e-3, "bfloat16": 4e-2}
 """What rounding in 16 bits does."""
 
 
+OF_NETWORKS = 50
+"""By how much more than in one layer rounding may count in what a network of many layers gives."""
+
+
 class Kind(enum.Enum):
     """How values of a whole batch follow from those of its parts."""
 
@@ -59,6 +63,21 @@ def tolerance_of(layer: Any) -> float:
     """What rounding may do to the results of a layer, relative to the largest number."""
     dtypes = {part.compute_dtype for part in layer._flatten_layers()}
     return max((_TOLERANCES.get(dtype, _TOLERANCE) for dtype in dtypes), default=_TOLERANCE)
+
+
+def is_of_own_rows(whole: Any, parts: Sequence[Any], tolerance: float) -> bool:
+    """Whether an output of the whole batch is made of those of its parts, or the same for any part.
+
+    Args:
+        whole: An array; anything else is not looked at.
+        parts: What it is for the parts.
+        tolerance: Relative to the largest number, of `tolerance_of`.
+    """
+    if not isinstance(whole, np.ndarray):
+        return True
+    if Kind.ROWS in kinds(whole, parts, tolerance):
+        return True
+    return all(part.shape == whole.shape and np.array_equal(part, whole, equal_nan=True) for part in parts)
 
 
 def gradient_is_that_of_parts(kind: Kind, whole: NDArray, parts: Sequence[NDArray]) -> bool:

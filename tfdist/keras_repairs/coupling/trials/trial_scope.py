@@ -15,7 +15,9 @@ from tfdist.keras_repairs.base import thread_attributes
 from tfdist.keras_repairs.base.context_variables import setting
 from tfdist.keras_repairs.base.replica_step import alone
 from tfdist.keras_repairs.coupling.trials.part_comparison import ROWS
+from tfdist.keras_repairs.coupling.trials.step_capture import not_capturing
 from tfdist.runtime import random_state
+from tfdist.runtime.transport.emulated_replicas import not_emulated
 
 Result = TypeVar("Result")
 
@@ -49,7 +51,14 @@ def in_trial(function: Callable[[], Result]) -> Result:
 
     def tried() -> None:
         try:
-            with alone(), random_state.kept(), tf.device("CPU:0"), keras.StatelessScope():
+            with (
+                not_emulated(),
+                not_capturing(),
+                alone(),
+                random_state.kept(),
+                tf.device("CPU:0"),
+                keras.StatelessScope(),
+            ):
                 outcome.append(function())
         except BaseException as error:  # It belongs to the caller.
             errors.append(error)

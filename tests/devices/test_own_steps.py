@@ -1,0 +1,226 @@
+"""The user's own steps, tried out as on one replica and on two: what is found, what is refused, and what is left."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import layers, ops
+from tensorflow.python.eager import context
+
+import tfdist
+from tests.devices.mirrored import mirrored
+from tests.exactness.table import numbers
+from tfdist.errors import UnsupportedError
+from tfdist.runtime.strategy_settings import settings_of
+
+pytestmark = pytest.mark.usefixtures("repaired")
+
+
+class Stepping(keras.Model):
+    """A step whose loss is computed by hand, from rows of features and labels."""
+
+    def loss_of(self, x: Any, y: Any, rows: Any) -> Any:
+        return ops.mean(ops.square(rows[:, 0] - ops.cast(y, rows.dtype)))
+
+    def gradients_of(self, loss: Any, tape: Any) -> Any:
+        return tape.gradient(loss, self.trainable_variables)
+
+    def logs_of(self, loss: Any, rows: Any) -> dict[str, Any]:
+        return {"loss": loss}
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        x, y = data
+        with tf.GradientTape() as tape:
+            rows = self(x, training=True)
+            loss = self.loss_of(x, y, rows)
+        self.optimizer.apply(self.gradients_of(loss, tape), self.trainable_variables)
+        return self.logs_of(loss, rows)
+
+
+def contrast(rows: Any, others: Any) -> Any:
+    logits = ops.matmul(rows, ops.transpose(others))
+    return ops.mean(keras.losses.sparse_categorical_crossentropy(ops.arange(ops.shape(rows)[0]), logits, True))
+
+
+class Contrasting(Stepping):
+    def loss_of(self, x: Any, y: Any, rows: Any) -> Any:
+        return contrast(rows, rows[:, ::-1])
+
+
+class GatheredContrast(Stepping):
+    def loss_of(self, x: Any, y: Any, rows: Any) -> Any:
+        return tfdist.gathered(contrast)(rows, rows[:, ::-1])
+
+
+class AveragedContrast(Stepping):
+    def loss_of(self, x: Any, y: Any, rows: Any) -> Any:
+        return tfdist.averaged(contrast(rows, rows[:, ::-1]))
+
+
+class Summing(Stepping):
+    def loss_of(self, x: Any, y: Any, rows: Any) -> Any:
+        return 0.01 * ops.sum(ops.square(rows[:, 0] - ops.cast(y, rows.dtype)))
+
+
+class VectorLoss(Stepping):
+    """One value a sample, of which TensorFlow takes the gradient of the sum."""
+
+    def loss_of(self, x: Any, y: Any, rows: Any) -> Any:
+        return 0.01 * ops.square(rows[:, 0] - ops.cast(y, rows.dtype))
+
+    def logs_of(self, loss: Any, rows: Any) -> dict[str, Any]:
+        return {"loss": ops.mean(loss)}
+
+
+class SummingOnce(Summing):
+    """A sum of samples, and a mean of them."""
+
+    def loss_of(self, x: Any, y: Any, rows: Any) -> Any:
+        return super().loss_of(x, y, rows) + ops.mean(rows)
+
+
+class DeclaredSum(Summing):
+    def loss_of(self, x: Any, y: Any, rows: Any) -> Any:
+        return tfdist.summed(super().loss_of(x, y, rows))
+
+
+class MaskedMean(Stepping):
+    """The mean over the samples of a class."""
+
+    def loss_of(self, x: Any, y: Any, rows: Any) -> Any:
+        counts = ops.cast(y == 1, rows.dtype)
+        return ops.sum(counts * rows[:, 0] ** 2) / ops.maximum(ops.sum(counts), 1)
+
+
+class ValidMean(Stepping):
+    """The mean over the samples that have a label."""
+
+    def loss_of(self, x: Any, y: Any, rows: Any) -> Any:
+        counts = ops.cast(y != -1, rows.dtype)
+        return ops.sum(counts * rows[:, 0] ** 2) / ops.maximum(ops.sum(counts), 1)
+
+
+class Clipping(Stepping):
+    def gradients_of(self, loss: Any, tape: Any) -> Any:
+        return tf.clip_by_global_norm(super().gradients_of(loss, tape), 3.0)[0]
+
+
+class LoggingMaximum(Stepping):
+    def logs_of(self, loss: Any, rows: Any) -> dict[str, Any]:
+        return {"loss": loss, "largest": ops.max(rows)}
+
+
+class LoggingSum(Stepping):
+    def logs_of(self, loss: Any, rows: Any) -> dict[str, Any]:
+        return {"loss": loss, "total": ops.sum(rows)}
+
+
+class TrackingMaximum(Stepping):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.largest = keras.metrics.Mean(name="largest")
+
+    def logs_of(self, loss: Any, rows: Any) -> dict[str, Any]:
+        self.largest.update_state(ops.max(rows))
+        return {"loss": loss, "largest": self.largest.result()}
+
+
+class Centering(Stepping):
+    """Keeps a moving mean of its outputs."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.center = self.add_weight(shape=(4,), initializer="zeros", trainable=False, name="center")
+
+    def logs_of(self, loss: Any, rows: Any) -> dict[str, Any]:
+        self.center.assign(0.9 * self.center + 0.1 * ops.mean(rows, axis=0))
+        return {"loss": loss}
+
+
+class Strict(Stepping):
+    def loss_of(self, x: Any, y: Any, rows: Any) -> Any:
+        if tf.executing_eagerly():
+            raise RuntimeError("only in graphs")
+        return super().loss_of(x, y, rows)
+
+
+class StrictAndDeclared(Strict):
+    def loss_of(self, x: Any, y: Any, rows: Any) -> Any:
+        return tfdist.averaged(super().loss_of(x, y, rows))
+
+
+class Noisy(Stepping):
+    """Draws for the batch, and labels of two batches in a row."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.seeds = keras.random.SeedGenerator(5)
+
+    def loss_of(self, x: Any, y: Any, rows: Any) -> Any:
+        noise = keras.random.normal(ops.shape(x), seed=self.seeds)
+        both = ops.concatenate([rows, self(x + noise, training=True)])
+        labels = ops.concatenate([ops.ones((ops.shape(x)[0],)), ops.zeros((ops.shape(x)[0],))])
+        return keras.losses.BinaryCrossentropy(from_logits=True)(labels, both[:, 0])
+
+
+class NoisyByTensorFlow(Stepping):
+    def loss_of(self, x: Any, y: Any, rows: Any) -> Any:
+        return ops.mean(ops.square(rows - tf.random.normal((tf.shape(x)[0], 1), dtype=rows.dtype)))
+
+
+def model_of(kind: type[keras.Model]) -> keras.Model:
+    inputs = keras.Input((6,))
+    hidden = layers.Dropout(0.3)(layers.BatchNormalization()(layers.Dense(5, activation="tanh")(inputs)))
+    model = kind(inputs, layers.Dense(4)(hidden))
+    model.compile(keras.optimizers.SGD(0.1, name="descent"))
+    return model
+
+
+EXACT = [Stepping, VectorLoss, GatheredContrast, AveragedContrast, DeclaredSum, StrictAndDeclared, Noisy]
+
+
+@pytest.mark.parametrize("kind", EXACT)
+def test_steps_that_are_left_alone(kind: type[keras.Model]) -> None:
+    with mirrored(2).scope():
+        model_of(kind).fit(*numbers(9), batch_size=4, verbose=0)
+
+
+REFUSED = [
+    (Contrasting, "what the optimizer 'descent' gets as gradients.*neither a mean nor a sum.*tfdist.gathered"),
+    (Summing, "what the optimizer 'descent' gets as gradients.*It is a sum.*tfdist.summed"),
+    (SummingOnce, "what the optimizer 'descent' gets as gradients.*neither a mean nor a sum"),
+    (MaskedMean, "gradients.*neither a mean nor a sum"),
+    (ValidMean, "gradients.*neither a mean nor a sum"),
+    (Clipping, "gradients.*clipnorm"),
+    (LoggingMaximum, "the log 'largest'.*neither"),
+    (LoggingSum, "the log 'total'.*It is a sum.*tfdist.summed"),
+    (TrackingMaximum, "the metric 'largest' is updated with.*neither"),
+    (Centering, "assigns to '.*center'.*tfdist.gathered"),
+    (Strict, "could not be tried out .*only in graphs.*tfdist.averaged"),
+]
+
+
+@pytest.mark.parametrize(("kind", "message"), REFUSED)
+def test_steps_that_are_refused(kind: type[keras.Model], message: str) -> None:
+    with mirrored(2).scope():
+        model = model_of(kind)
+    before = [np.asarray(variable.value).tolist() for variable in model.variables]
+    with pytest.raises(UnsupportedError, match=f"{kind.__name__}.train_step.*{message}"):
+        model.fit(*numbers(9), batch_size=4, verbose=0)
+    assert [np.asarray(variable.value).tolist() for variable in model.variables] == before
+
+
+def test_nothing_is_tried_out_where_gathering_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings_of(mirrored(2)), "gather", False)
+    with mirrored(2).scope():
+        model_of(Contrasting).fit(*numbers(9), batch_size=4, verbose=0)
+
+
+def test_numbers_that_each_replica_draws_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(context.context(), "_seed", None)
+    with mirrored(2).scope():
+        model_of(NoisyByTensorFlow).fit(*numbers(9), batch_size=4, verbose=0)

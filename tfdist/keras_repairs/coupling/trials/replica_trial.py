@@ -1,0 +1,148 @@
+"""Tries code out as on one replica with all rows, and as on two replicas with a part of them each.
+
+The two run the very code of real replicas, with the same exchanges, sums and gathered rows; so what is exact by another
+repair (gathered losses, functions and layers, losses that are divided by what the global batch has) is so here, too.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import keras
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from tfdist.keras_repairs.base import thread_attributes
+from tfdist.keras_repairs.base.context_variables import setting
+from tfdist.keras_repairs.base.replica_step import ReplicaStep, as_replica
+from tfdist.keras_repairs.coupling import collected_losses
+from tfdist.keras_repairs.coupling.trials.kept_state import KeptState
+from tfdist.keras_repairs.coupling.trials.part_comparison import PARTS, ROWS
+from tfdist.keras_repairs.random_numbers.draw_replay import DrawLog, recording_draws, replaying_draws
+from tfdist.runtime.transport.emulated_replicas import run_emulated
+
+Result = TypeVar("Result")
+
+_is_running: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_replica_trial", default=False)
+
+
+class Assignments(keras.StatelessScope):
+    """Keeps what is assigned to Keras's variables, which have the values that they have otherwise.
+
+    Keras asks its scope for the value of any variable that has a regularizer, and not only of those that it holds.
+    """
+
+    def get_current_value(self, variable: Any) -> Any:
+        """The value of a variable inside of the scope."""
+        value = self.assigned(variable)
+        return variable._value if value is None else value
+
+    def assigned(self, variable: Any) -> tf.Tensor | None:
+        """What was assigned to a variable; None where nothing was."""
+        value: tf.Tensor | None = self.state_mapping.get(id(variable))
+        return value
+
+    def assigned_arrays(self, variables: Sequence[Any]) -> dict[str, NDArray]:
+        """What was assigned to some variables, by path, but for the seeds of random numbers."""
+        return {
+            variable.path: np.asarray(value)
+            for variable in variables
+            if "seed_generator_state" not in variable.path
+            if (value := self.assigned(variable)) is not None
+        }
+
+
+@dataclass(frozen=True)
+class Mode:
+    """How replicas share out a step of the user's own.
+
+    Attributes:
+        sums: Whether its losses are sums over the samples, and gradients are added up.
+        stacks: Whether draws of several times the rows are of batches that it has put one after the other.
+    """
+
+    sums: bool = False
+    stacks: bool = False
+
+
+@dataclass(frozen=True)
+class OneAndTwo(Generic[Result]):
+    """What code gives on one replica and on two.
+
+    Attributes:
+        whole: Of the whole batch.
+        parts: Of its parts, on a replica each.
+        draws_several: Whether it drew several times the rows of the batch.
+    """
+
+    whole: Result
+    parts: list[Result]
+    draws_several: bool
+
+
+def is_in_replica_trial() -> bool:
+    """Whether code is being tried out as on one replica and on two.
+
+    BatchNormalization, which another repair makes exact, then takes the statistics that it has: those of five rows that
+    are made up are such that a network of many layers would blow rounding up to what looks like another result.
+    """
+    return _is_running.get()
+
+
+def on_one_and_two(
+    function: Callable[[slice, Assignments], Result], kept: KeptState, *, users: bool, mode: Mode = Mode()
+) -> OneAndTwo[Result]:
+    """Calls `function` with the rows that it is to work on, and a scope that has what it assigns to variables.
+
+    Call it within `in_trial`.
+
+    Args:
+        function: Called three times.
+        kept: What is restored each time.
+        users: Whether it is a step of the user's own, whose gradients are weighted by samples in the end.
+        mode: How the two replicas share it out.
+
+    Raises:
+        Diverged: The two replicas do not exchange the same things.
+        Exception: What `function` raises.
+    """
+    log = DrawLog()
+    with setting(_is_running, True):
+        with kept.restored(), recording_draws(log), Assignments() as scope, collected_losses.collecting():
+            whole = function(slice(None), scope)
+        steps = [step_of_rows(part, users=users, mode=mode) for part in PARTS]
+        run = [functools.partial(_on_part, function, part, log, step) for part, step in zip(PARTS, steps, strict=True)]
+        with kept.restored():
+            parts = run_emulated([thread_attributes.inherited(run_part) for run_part in run])
+        return OneAndTwo(whole, parts, log.has_several)
+
+
+def _on_part(
+    function: Callable[[slice, Assignments], Result], part: slice, log: DrawLog, step: ReplicaStep
+) -> Result:
+    first, stop, _ = part.indices(ROWS)
+    with (
+        tf.device("CPU:0"),
+        as_replica(step),
+        replaying_draws(log, first, stop - first, ROWS, stacks=step.stacks),
+        Assignments() as scope,
+    ):
+        return function(part, scope)
+
+
+def step_of_rows(part: slice, *, users: bool, mode: Mode) -> ReplicaStep:
+    """The step of an emulated replica that has these rows of the whole batch."""
+    first, stop, _ = part.indices(ROWS)
+    samples, start, total, counting = (
+        tf.constant(count, tf.int64) for count in (stop - first, first, ROWS, len(PARTS))
+    )
+    step = ReplicaStep(samples, samples, start, total, counting, stop - first, users=users)
+    step.sums, step.stacks = mode.sums, mode.stacks
+    # What code computes from the results of metrics is to be seen.
+    step.sums_results = True
+    return step

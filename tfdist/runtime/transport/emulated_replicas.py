@@ -1,0 +1,152 @@
+"""Replicas that are emulated in threads of this process, where a step is tried out on a few made-up samples.
+
+One thread runs at a time, and the turn passes where the replicas exchange something, as in the replicas of TensorFlow's
+MirroredStrategy while they are traced: code of the user's that keeps things on its objects sees no race.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import tensorflow as tf
+
+Result = TypeVar("Result")
+
+
+class Diverged(Exception):
+    """The replicas do not exchange the same things, or one of them has failed."""
+
+
+@dataclass(frozen=True)
+class EmulatedReplica:
+    """One of several emulated replicas.
+
+    Attributes:
+        index: Which one it is.
+        count: How many there are.
+    """
+
+    index: int
+    count: int
+    _turns: _Turns
+
+    def gathered(self, tensor: tf.Tensor) -> list[tf.Tensor]:
+        """The tensors that all replicas give here, in their order.
+
+        Raises:
+            Diverged: Another replica gives none.
+        """
+        return self._turns.exchange(self.index, tensor)
+
+    def summed(self, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        """The sum of each tensor over the replicas."""
+        return [tf.add_n(self.gathered(tensor)) for tensor in tensors]
+
+
+class _Turns:
+    """Whose turn it is, and what was given at the exchanges so far."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._condition = threading.Condition()
+        self._turn = 0
+        self._rounds: list[list[Any]] = []
+        self._done = [0] * count
+        self._ended: set[int] = set()
+        self._has_failed = False
+
+    def begin(self, index: int) -> None:
+        with self._condition:
+            self._wait_for(index)
+
+    def exchange(self, index: int, value: Any) -> list[Any]:
+        with self._condition:
+            place = self._done[index]
+            if self._ended:
+                raise Diverged("the replicas do not exchange the same things")
+            if place == len(self._rounds):
+                self._rounds.append([])
+            self._rounds[place].append(value)
+            self._done[index] += 1
+            self._pass_on(index)
+            self._wait_for(index)
+            return self._rounds[place]
+
+    def end(self, index: int, *, has_failed: bool) -> None:
+        """A replica has come to its end, to which no other may wait for what it does not give."""
+        with self._condition:
+            self._ended.add(index)
+            self._has_failed |= has_failed or any(done > self._done[index] for done in self._done)
+            self._pass_on(index)
+
+    def _pass_on(self, index: int) -> None:
+        self._turn = (index + 1) % self._count
+        self._condition.notify_all()
+
+    def _wait_for(self, index: int) -> None:
+        self._condition.wait_for(lambda: self._turn == index or self._has_failed)
+        if self._has_failed:
+            raise Diverged("another replica has come to an end")
+
+
+_replica: contextvars.ContextVar[EmulatedReplica | None] = contextvars.ContextVar(
+    "tfdist_emulated_replica", default=None
+)
+
+
+def emulated_replica() -> EmulatedReplica | None:
+    """The emulated replica whose code runs; None outside of one."""
+    return _replica.get()
+
+
+@contextlib.contextmanager
+def not_emulated() -> Iterator[None]:
+    """Around code that an emulated replica runs for itself, and that exchanges nothing."""
+    token = _replica.set(None)
+    try:
+        yield
+    finally:
+        _replica.reset(token)
+
+
+def run_emulated(functions: Sequence[Callable[[], Result]]) -> list[Result]:
+    """Calls one function for each replica, in a thread of its own with a copy of the caller's context.
+
+    Returns:
+        What they have returned.
+
+    Raises:
+        Diverged: They do not exchange the same things.
+        Exception: What the first of them to fail has raised.
+    """
+    turns = _Turns(len(functions))
+    results: dict[int, Result] = {}
+    errors: list[BaseException] = []
+
+    def run(index: int) -> None:
+        _replica.set(EmulatedReplica(index, len(functions), turns))
+        try:
+            turns.begin(index)
+            results[index] = functions[index]()
+        except BaseException as error:  # It belongs to the caller.
+            errors.append(error)
+            turns.end(index, has_failed=True)
+        else:
+            turns.end(index, has_failed=False)
+
+    threads = [
+        threading.Thread(target=contextvars.copy_context().run, args=[run, index], name=f"tfdist-emulated-{index}")
+        for index in range(len(functions))
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise next((error for error in errors if not isinstance(error, Diverged)), errors[0])
+    return [results[index] for index in range(len(functions))]
