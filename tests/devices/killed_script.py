@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.devices.fresh_repairs import put_in
 from tests.devices.mirrored import mirrored
 from tfdist.keras_repairs.base.replica_copies import copies
-from tfdist.keras_repairs.install import RepairHooks, repairs
+from tfdist.keras_repairs.install import RepairHooks
 from tfdist.rundir import RunDir
 from tfdist.training.checkpoints.checkpoint_options import CheckpointOptions
 from tfdist.training.checkpoints.fit_registry import FitRegistry
@@ -94,9 +95,7 @@ def installed(registry: FitRegistry) -> Iterator[None]:
         imposed_seed=SEED, extra_callbacks=lambda given: [] if given is None else registry.callbacks_for(given)
     )
     with pytest.MonkeyPatch.context() as patch:
-        for repair in repairs(hooks):
-            original = getattr(repair.owner, repair.name)
-            patch.setattr(repair.owner, repair.name, repair.make(getattr(original, "__wrapped__", original)))
+        put_in(hooks, patch)
         yield
 
 

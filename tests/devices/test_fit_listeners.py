@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.devices.fresh_repairs import put_in
 from tests.devices.mirrored import mirrored
 from tfdist.keras_repairs.base.fit_state import fit_state
 from tfdist.keras_repairs.loop import multi_step_execution
-from tfdist.keras_repairs.registry import RepairHooks, repairs
+from tfdist.keras_repairs.registry import RepairHooks
 
 SAMPLES = 41
 
@@ -60,9 +61,7 @@ class Notes:
 def notes(monkeypatch: pytest.MonkeyPatch) -> Notes:
     """A listener of the repairs, which are made anew for this test."""
     notes = Notes()
-    for repair in repairs(RepairHooks(listener=notes)):
-        original = getattr(repair.owner, repair.name)
-        monkeypatch.setattr(repair.owner, repair.name, repair.make(getattr(original, "__wrapped__", original)))
+    put_in(RepairHooks(listener=notes), monkeypatch)
     return notes
 
 

@@ -8,7 +8,8 @@ import keras
 import numpy as np
 import pytest
 
-from tfdist.keras_repairs.registry import RepairHooks, repairs
+from tests.devices.fresh_repairs import put_in
+from tfdist.keras_repairs.registry import RepairHooks
 from tfdist.launch.environment import Assignment
 from tfdist.rundir import State, ledger_lines
 from tfdist.runtime.step_meter import StepMeter
@@ -27,9 +28,7 @@ def test_activity_and_ledger_of_a_fit(tmp_path: Path, monkeypatch: pytest.Monkey
     heartbeat = Heartbeat(tmp_path / "state.json", assignment, activity)
     ledger = LedgerWriter(tmp_path / "ledger.jsonl", 0, activity)
     monitor = TrainingMonitor(activity, StopRequests(grace=1), StepMeter())
-    for repair in repairs(RepairHooks(listener=monitor)):
-        original = getattr(repair.owner, repair.name)
-        monkeypatch.setattr(repair.owner, repair.name, repair.make(getattr(original, "__wrapped__", original)))
+    put_in(RepairHooks(listener=monitor), monkeypatch)
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
     model.compile("sgd", "mse", steps_per_execution=4)
     x = np.random.default_rng(1).normal(size=(41, 3)).astype("float32")

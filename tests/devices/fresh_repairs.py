@@ -1,0 +1,16 @@
+"""Repairs with hooks of a test's own."""
+
+from __future__ import annotations
+
+import pytest
+
+from tfdist.keras_repairs.registry import RepairHooks, repairs
+
+
+def put_in(hooks: RepairHooks, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Puts repairs that are made anew, with these hooks, in the place of the process's own until the test ends."""
+    for repair in repairs(hooks):
+        # Of a function that the owner does not have there is no original.
+        present = getattr(repair.owner, repair.name, None)
+        repaired = repair.make(getattr(present, "__wrapped__", present))
+        monkeypatch.setattr(repair.owner, repair.name, repaired, raising=False)
