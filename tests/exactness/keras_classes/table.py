@@ -23,7 +23,7 @@ GROUPS: dict[str, tuple[Row, ...]] = {
 }
 """The rows that one model shows together, but for those that stand apart."""
 
-EAGERLY = {"layers", "recurrent layers", "optimizers"}
+EAGERLY = {"layers", "recurrent layers", "losses", "optimizers"}
 """Groups whose steps the default tests run without compiling them, which takes most of the time of so small a model."""
 
 ROWS: dict[str, Row] = {row.name: row for rows in GROUPS.values() for row in rows}
