@@ -60,6 +60,9 @@ class Verdict:
         return self.kind is other.kind and (self.kind is Kind.DIFFERENT or _gist(self.line) == _gist(other.line))
 
 
+_FRAMES = ("in user code", "File ", "Exception encountered", "^", "Graph execution error", "Detected at node")
+
+
 def judge(draw: Draw) -> Verdict:
     """Runs a draw on one replica and on several, and compares."""
     try:
@@ -71,7 +74,7 @@ def judge(draw: Draw) -> Verdict:
     try:
         several = of_several_replicas(draw)
     except Exception as error:
-        return _of_error(error)
+        return _of_error(draw, error)
     differences = [largest_difference(one, worker) for worker in several]
     place, size = max(differences, key=lambda found: found[1])
     if size <= tolerance_of(draw):
@@ -105,7 +108,7 @@ def _made_by_rounding(draw: Draw, one: Numbers) -> float:
     return max(largest_difference(one, of_one_replica(draw, (size, seed)))[1] for seed in (1, 2))
 
 
-def _of_error(error: Exception) -> Verdict:
+def _of_error(draw: Draw, error: Exception) -> Verdict:
     line, details = _first_line(error), "".join(traceback.format_exception(error))[-6000:]
     is_refusal = isinstance(error, UnsupportedError) or "UnsupportedError" in line
     if isinstance(error, JobFailedError):
@@ -113,13 +116,13 @@ def _of_error(error: Exception) -> Verdict:
         is_refusal, line = bool(refusals), refusals[0] if refusals else line
     if not is_refusal:
         return Verdict(Kind.CRASHED, line, details)
-    return Verdict(Kind.REFUSED if is_expected(line) else Kind.REFUSED_UNEXPECTEDLY, line, details)
+    return Verdict(Kind.REFUSED if is_expected(draw, line) else Kind.REFUSED_UNEXPECTEDLY, line, details)
 
 
 def _first_line(error: Exception) -> str:
     """The type, and the line of the text that says something."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = [line for line in lines if not line.startswith(("in user code", "File ", "Exception encountered", "^"))]
+    told = [line for line in lines if not line.startswith(_FRAMES)]
     return f"{type(error).__name__}: {(told or lines or [''])[0]}"[:400]
 
 

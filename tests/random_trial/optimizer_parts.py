@@ -56,7 +56,8 @@ def optimizer(rng: Random, *, has_schedule: bool) -> str:
         options.append(f"gradient_accumulation_steps={rng.choice((2, 3))}")
     if rng.random() < 0.1:
         options.append("loss_scale_factor=8.0")
-    if has_schedule and rng.random() < 0.2:
+    # Muon in float64 fails with a schedule.
+    if has_schedule and name != "Muon" and rng.random() < 0.2:
         rate = rng.choice(_SCHEDULES).format(rate=rate)
     made = f"keras.optimizers.{name}({', '.join([rate, *options])})"
     chance = rng.random()
