@@ -70,7 +70,7 @@ TAKEN_OUT = [
     (f"{TRAINER}.train_on_batch", ["on_batch"]),
     (f"{TRAINER}.test_on_batch", ["on_batch"]),
     (f"{TRAINER}.predict_on_batch", ["on_batch"]),
-    *[(f"DistributedVariable.__{name}__", ["variables_as_numbers"]) for name in ("bool", "int", "float", "array")],
+    *[(f"DistributedVariable.__{name}__", ["variables_as_numbers"]) for name in ("int", "float", "array")],
     # A NaN on the last replica, which the logs of the first do not show.
     ("CallbackList.__init__", ["terminate_on_nan"]),
 ]

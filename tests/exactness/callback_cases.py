@@ -68,19 +68,19 @@ def stopped_inside_an_epoch(samples: int) -> dict[str, Any]:
 
 
 class Decays(keras.callbacks.Callback):
-    """Halves the learning rate after some batches, by what `float`, `int`, `bool` and NumPy make of variables."""
+    """Halves the learning rate after some batches, by what `float`, `int` and NumPy make of variables."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.halved = tf.Variable(False)
+        self.halved = tf.Variable(0)
         self.seen: list[float] = []
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         rate, step = float(self.model.optimizer.learning_rate), int(self.model.optimizer.iterations)
         self.seen += [rate, step, float(np.array(self.model.optimizer.learning_rate.value))]
-        if step >= 2 and not self.halved:
+        if step >= 2 and not int(self.halved):
             self.model.optimizer.learning_rate = rate / 2
-            self.halved.assign(True)
+            self.halved.assign(1)
 
 
 @case("a callback that takes variables for numbers")

@@ -267,7 +267,7 @@ def _of_variables() -> tuple[Repair, ...]:
     return (
         *(
             Repair(variable, f"__{convert.__name__}__", variable_conversions.converting(convert), MISSING)
-            for convert in (bool, int, float, complex)
+            for convert in (int, float, complex)
         ),
         Repair(variable, "__array__", variable_conversions.array, MISSING),
     )

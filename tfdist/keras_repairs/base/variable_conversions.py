@@ -1,7 +1,8 @@
-"""A variable with a copy on each replica as a number: `float(optimizer.learning_rate)`, `if flag:`, `np.array(scalar)`.
+"""A variable with a copy on each replica as a number: `float(optimizer.learning_rate)`, `np.array(scalar)`.
 
-TensorFlow can convert variables of one device, and not those of a strategy: `float` and `int` raise, `bool` is True
-whatever the value, and a scalar is no array where the strategy is in scope.
+TensorFlow can convert variables of one device, and not those of a strategy: `float` and `int` raise, and a scalar is no
+array where the strategy is in scope. `bool` is True whatever the value, and has to be: TensorFlow's own code asks so
+whether it was given a variable.
 """
 
 from __future__ import annotations
