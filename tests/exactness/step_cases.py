@@ -10,7 +10,7 @@ import tensorflow as tf
 from keras import ops
 
 import tfdist
-from tests.exactness.table import BATCH, EPOCHS, case, classifier, fitted, fitted_on, numbers, tokens
+from tests.exactness.table import BATCH, EPOCHS, ONLY_TRAINED, case, classifier, fitted, fitted_on, numbers, tokens
 
 layers = keras.layers
 
@@ -227,6 +227,42 @@ def own_step_with_a_loss_a_sample(samples: int) -> dict[str, Any]:
     inputs = keras.Input((6,))
     hidden = layers.BatchNormalization()(layers.Dense(8, activation="tanh")(inputs))
     return fitted(OwnVector(inputs, layers.Dense(3, activation="softmax")(hidden)), *numbers(samples))
+
+
+class Triplets(keras.Model):
+    """The example of a siamese network: its step takes the three parts of a batch together, and so does its call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = keras.Sequential([keras.Input((6,)), layers.Dense(5, activation="tanh"), layers.Dense(3)])
+        self.loss_metric = keras.metrics.Mean(name="loss")
+
+    @property
+    def metrics(self) -> list[keras.metrics.Metric]:
+        return [self.loss_metric]
+
+    def call(self, parts: Any) -> Any:
+        anchor, near, far = (self.embedding(part) for part in parts)
+        return ops.sum(ops.square(anchor - near), axis=-1), ops.sum(ops.square(anchor - far), axis=-1)
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        with tf.GradientTape() as tape:
+            near, far = self(data)
+            loss = 0.01 * ops.maximum(near - far + 0.5, 0.0)
+        gradients = tape.gradient(loss, self.trainable_weights)
+        self.optimizer.apply_gradients(zip(gradients, self.trainable_weights, strict=True))
+        self.loss_metric.update_state(loss)
+        return {"loss": self.loss_metric.result()}
+
+
+@case("`train_step` of one's own on triplets, which the model's `call` takes together")
+def own_step_of_triplets(samples: int) -> dict[str, Any]:
+    x, _ = numbers(samples)
+    model = Triplets()
+    model.compile(optimizer=keras.optimizers.SGD(0.3))
+    data = tf.data.Dataset.from_tensor_slices((x, x + 0.1, x[::-1])).batch(BATCH)
+    history = model.fit(data, epochs=EPOCHS, verbose=0).history
+    return {"model": model, "x": x, "history": history} | ONLY_TRAINED
 
 
 class GatheredContrast(OwnStep):

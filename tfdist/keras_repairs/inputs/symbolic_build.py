@@ -12,6 +12,7 @@ from keras.src.trainers.data_adapters import data_adapter_utils
 
 from tfdist.keras_repairs.base import refusals
 from tfdist.keras_repairs.base.fit_state import fit_state
+from tfdist.keras_repairs.base.user_overrides import is_overridden
 from tfdist.keras_repairs.random_numbers.seeds import not_advancing
 from tfdist.runtime.distribute import ReplicaBatch
 
@@ -37,7 +38,7 @@ def maybe_symbolic_build(original: Function) -> Function:
                 build_parts(self, iterator._distributed_dataset.element_spec)
             elif not _has_no_call(self):
                 with not_advancing():
-                    self._symbolic_build(data_batch=data_batch)
+                    _build(self, data_batch)
 
     return repaired
 
@@ -56,7 +57,20 @@ def build_parts(model: Any, element_spec: Any) -> None:
     with not_advancing():
         if any(isinstance(spec, tf.RaggedTensorSpec) for spec in tf.nest.flatten(specs)):
             _build_from(model, specs)
-        model._symbolic_build(data_batch=tf.nest.map_structure(_symbolic, specs))
+        _build(model, tf.nest.map_structure(_symbolic, specs))
+
+
+def _build(model: Any, data_batch: Any) -> None:
+    """Keras's own building, which calls the model with the inputs that `fit` takes for its `x`.
+
+    A step of the user's own may call it with others, such as all three parts of a triplet. It is built then, as on one
+    replica.
+    """
+    try:
+        model._symbolic_build(data_batch=data_batch)
+    except Exception:  # Whatever the user's `call` raises on inputs that are not its own.
+        if not is_overridden(model, "train_step"):
+            raise
 
 
 def _has_no_call(model: Any) -> bool:
