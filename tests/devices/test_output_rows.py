@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -40,6 +41,27 @@ def on_replicas(function: Callable[[tf.Tensor], Any], mode: Callable[..., Any]) 
 @MODES
 def test_rows(mode: Callable[..., Any]) -> None:
     assert on_replicas(lambda x: x[:, 0] - tf.reduce_min(x), mode) == PIECES
+
+
+def test_own_rows_where_replicas_know_how_many_they_have() -> None:
+    centered = tfdist.gathered(lambda x: x - tf.reduce_mean(x, 0))
+    with mirrored(2).scope():
+        given = mirrored(2).experimental_distribute_values_from_function(
+            lambda context: tf.constant(PIECES[context.replica_id_in_sync_group])
+        )
+        result = mirrored(2).run(tf.function(centered, autograph=False), (given,))
+        own = [part.numpy().tolist() for part in mirrored(2).experimental_local_results(result)]
+    assert own == [[-1.5, -0.5, 0.5], [1.5]]
+
+
+def test_own_rows_of_single_batches() -> None:
+    x = np.arange(10.0).reshape(5, 2)
+    with mirrored(2).scope():
+        centered = keras.layers.Lambda(lambda x: tfdist.gathered(lambda x: x - tf.reduce_mean(x, 0))(x))
+        model = keras.Sequential([keras.Input((2,)), centered])
+        model.compile("sgd", "mse")
+        np.testing.assert_allclose(model.predict_on_batch(x), x - x.mean(0))
+        np.testing.assert_allclose(model.train_on_batch(x, np.zeros((5, 2))), np.var(x, axis=0).mean(), rtol=1e-6)
 
 
 @MODES

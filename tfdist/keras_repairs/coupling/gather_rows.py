@@ -81,8 +81,12 @@ def dense_rows(tensor: tf.Tensor) -> tf.Tensor:
     if emulated is not None:
         return tf.cast(tf.concat(emulated.gathered(carried), axis=0), tensor.dtype)
     rows = tf.distribute.get_replica_context().all_gather(carried, axis=0)
-    # Workers pad what they send, and forget its shape.
-    return tf.ensure_shape(tf.cast(rows, tensor.dtype), [None, *tensor.shape[1:]])
+    shape = [None, *tensor.shape[1:]]
+    if tf.executing_eagerly():
+        return tf.ensure_shape(tf.cast(rows, tensor.dtype), shape)
+    # Workers pad what they send, and forget its shape. Devices know how many rows there are where each knows its own; a
+    # graph tells by the number that it does not know what has the rows of the batch.
+    return tf.compat.v1.placeholder_with_default(tf.cast(rows, tensor.dtype), shape)
 
 
 def sum_of_any_size(tensor: tf.Tensor) -> tf.Tensor:
