@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import tfdist
 from tests.devices.mirrored import mirrored
 from tfdist import keras_repairs
 
@@ -38,3 +39,29 @@ def test_each_replica_and_step_has_its_own_mask(replicas: int) -> None:
 def test_the_seed_decides() -> None:
     assert masks(2, seed=3) == masks(2, seed=3)
     assert masks(2, seed=3) != masks(2, seed=4)
+
+
+def dropped(replicas: int) -> list[list[float]]:
+    """What a gathered dropout leaves of the rows of a batch, in two steps of a loop of one's own."""
+    keras_repairs.install()
+    keras.utils.set_random_seed(3)
+    x = np.random.default_rng(5).uniform(1, 2, (5, 8)).astype("float32")
+    strategy = mirrored(replicas) if replicas > 1 else tf.distribute.get_strategy()
+    pieces = np.array_split(x, replicas)
+    with strategy.scope():
+        dropout = tfdist.gathered(keras.layers.Dropout(0.5))
+        dropout(x[:1])
+
+        @tf.function
+        def step() -> tf.Tensor:
+            rows = strategy.experimental_distribute_values_from_function(
+                lambda context: tf.constant(pieces[context.replica_id_in_sync_group])
+            )
+            return strategy.run(lambda rows: dropout(rows, training=True), [rows])
+
+        steps = [strategy.experimental_local_results(step()) for _ in range(2)]
+    return np.concatenate([part for parts in steps for part in parts]).tolist()
+
+
+def test_a_gathered_layer_drops_what_one_device_would() -> None:
+    assert dropped(2) == dropped(1)
