@@ -430,3 +430,39 @@ def _augmented(samples: int, *augmentations: layers.Layer) -> dict[str, Any]:
         [keras.Input((8, 8, 3)), *augmentations, layers.Flatten(), layers.Dense(3, activation="softmax")]
     )
     return fitted(model, x, y)
+
+
+class Shuffling(keras.Model):
+    """Mixes its inputs with those of another order in its step, and calls a layer that mixes and draws by itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seed, self.mixing, self.head = random.SeedGenerator(5), DrawsAndMixes(), layers.Dense(3)
+
+    def call(self, x: Any, training: bool = False) -> Any:
+        return self.head(self.mixing(x))
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        x, y = data
+        x = 0.8 * x + 0.2 * random.shuffle(x, seed=self.seed)
+        with tf.GradientTape() as tape:
+            loss = keras.ops.mean(keras.ops.square(self(x, training=True) - keras.ops.one_hot(y, 3, dtype=x.dtype)))
+        self.optimizer.apply(tape.gradient(loss, self.trainable_variables), self.trainable_variables)
+        return {"total": loss}
+
+
+class DrawsAndMixes(layers.Layer):
+    """Couples the samples of a batch, so that it is called with those of all replicas, and draws for each of them."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.seed = random.SeedGenerator(6)
+
+    def call(self, x: Any) -> Any:
+        noise = random.normal(keras.ops.shape(x), seed=self.seed)
+        return random.dropout(x - keras.ops.mean(x, axis=0), 0.3, seed=self.seed) + 0.1 * noise
+
+
+@case("a shuffle along the batch, and draws of a layer that is gathered, with `jit_compile=True`")
+def gathered_draws_that_xla_compiles(samples: int) -> dict[str, Any]:
+    return fitted(Shuffling(), *numbers(samples), {"jit_compile": True}) | ONLY_TRAINED

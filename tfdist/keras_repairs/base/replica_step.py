@@ -15,6 +15,7 @@ from tfdist.runtime.transport.emulated_replicas import emulated_replica
 
 _step: contextvars.ContextVar[ReplicaStep | None] = contextvars.ContextVar("tfdist_replica_step", default=None)
 _alone: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_replica_alone", default=False)
+_alone_compiles: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_alone_compiles", default=False)
 
 
 class ReplicaStep:
@@ -169,7 +170,9 @@ def note_gathering() -> None:
 @contextlib.contextmanager
 def alone() -> Iterator[None]:
     """Marks code that a replica runs on the whole global batch, as a single replica would."""
-    with setting(_alone, True), replica_step(None):
+    step = current_step()
+    compiles = _alone_compiles.get() if step is None else step.compiles
+    with setting(_alone, True), setting(_alone_compiles, compiles), replica_step(None):
         yield
 
 
@@ -178,6 +181,11 @@ def as_replica(step: ReplicaStep) -> Iterator[None]:
     """Marks code that is tried out as that of one of several emulated replicas, with this step."""
     with setting(_alone, False), replica_step(step):
         yield
+
+
+def is_compiled_alone() -> bool:
+    """Whether the code that runs is that of `alone`, in a step that a single replica would compile as a whole."""
+    return _alone_compiles.get()
 
 
 def is_alone() -> bool:

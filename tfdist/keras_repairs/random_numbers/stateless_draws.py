@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.context_variables import setting
-from tfdist.keras_repairs.base.replica_step import current_step
+from tfdist.keras_repairs.base.replica_step import current_step, is_compiled_alone
 from tfdist.keras_repairs.coupling.whole_batch import whole_batch_for_rows
 from tfdist.keras_repairs.random_numbers import draw_replay, philox_rows
 from tfdist.keras_repairs.random_numbers.draw_sizes import (
@@ -193,23 +193,27 @@ def shuffled(shape: Any, value: tf.Tensor, shuffle: Callable[[tf.Tensor], tf.Ten
                 "themselves."
             )
         batch = whole_batch_for_rows(value)
+        step = current_step()
         with drawing(None):
-            return batch.own_rows(shuffle)
+            if step is None or not step.compiles:
+                return batch.own_rows(shuffle)
+            return batch.own_rows(lambda all_rows: _by_xla(lambda: shuffle(all_rows)))
 
     def whole() -> tf.Tensor:
         with drawing(None), draw_replay.ignoring_draws():
             return shuffle(value)
 
-    return _drawn(shape, whole, rows)
+    return _drawn(shape, whole, rows, gathers=True)
 
 
-def _drawn(shape: Any, whole: Whole, rows: Rows) -> tf.Tensor:
+def _drawn(shape: Any, whole: Whole, rows: Rows, *, gathers: bool = False) -> tf.Tensor:
     """What code on this replica draws.
 
     Args:
         shape: The shape of the draw, as the code gives it; dimensions may follow.
         whole: Draws it, as one device does.
         rows: Draws a replica's part.
+        gathers: Whether it asks the other replicas for that, which XLA cannot; it compiles what it draws by itself.
     """
     step, decision = current_step(), _decision.get()
     if step is None and is_noting() and decision is None:
@@ -218,13 +222,16 @@ def _drawn(shape: Any, whole: Whole, rows: Rows) -> tf.Tensor:
         replayed = draw_replay.replayed([int(size) for size in sizes_of(shape)])
         return draw_replay.record(whole()) if replayed is None else replayed
     if step is None:
-        return whole()
+        # What is tried out runs eagerly.
+        return _by_xla(whole) if is_compiled_alone() and tf.inside_function() else whole()
     part = part_of_draw(sizes_of(shape), step, _OF_TENSORFLOW) if decision is None else decision.part
     draw = whole if part is None else lambda: rows(part)
-    if step.compiles and not step.within_xla:
-        # One device compiles the whole step, and XLA's generator orders its numbers in another way.
-        return tf.function(draw, jit_compile=True, autograph=False)()
-    return draw()
+    return _by_xla(draw) if step.compiles and not step.within_xla and not (gathers and part is not None) else draw()
+
+
+def _by_xla(draw: Callable[[], tf.Tensor]) -> tf.Tensor:
+    """As one device draws that compiles the whole step: XLA's generator orders its numbers in another way."""
+    return tf.function(draw, jit_compile=True, autograph=False)()
 
 
 def _of_whole(part: PartOfDraw, value: Any) -> tf.Tensor:
