@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from tests.exactness.precision_cases import FLOAT32
-from tests.exactness.table import NOT_EVALUATED, ONLY_TRAINED, case, fitted, fitted_on, numbers, tokens
+from tests.exactness.table import BATCH, NOT_EVALUATED, ONLY_TRAINED, case, fitted, fitted_on, numbers, tokens
 
 layers = keras.layers
 random = keras.random
@@ -38,6 +38,24 @@ def kinds_of_noise(samples: int) -> dict[str, Any]:
         ]
     )
     return fitted(model, x.reshape(-1, 5, 4), y)
+
+
+@case("noise behind a dense layer of sparse rows")
+def noise_of_sparse_rows(samples: int) -> dict[str, Any]:
+    """Keras looks up the columns that occur, a number that depends on the data; the rows do not."""
+    x, y = numbers(samples)
+    x[np.abs(x) < 0.5] = 0.0
+    model = keras.Sequential(
+        [
+            keras.Input((6,), sparse=True),
+            layers.Dense(6, activation="tanh"),
+            layers.BatchNormalization(),
+            layers.AlphaDropout(0.3, seed=3),
+            layers.Dense(3, activation="softmax"),
+        ]
+    )
+    data = tf.data.Dataset.from_tensor_slices((tf.sparse.from_dense(x), y))
+    return fitted_on(model, data.batch(BATCH)) | ONLY_TRAINED
 
 
 @case("`dropout` and `recurrent_dropout` of recurrent layers, with masks")

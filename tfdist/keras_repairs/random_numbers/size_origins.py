@@ -26,6 +26,11 @@ _SELECTING = {
 }
 """Operations whose result is as large as the values of their inputs make it."""
 
+_SIZED_BY = {"SegmentSum": 1}
+"""Operations of whose inputs one alone makes the size: a dense layer of sparse rows, computed as an embedding of the
+columns that occur, has the rows that the sum is taken for.
+"""
+
 
 _NO_DATA = {"Const", "ReadVariableOp", "NoOp", "RngReadAndSkip", "StatelessRandomGetAlg", "EmptyTensorList"}
 """Operations without inputs, or of variables alone, whose results are not those of a batch."""
@@ -48,7 +53,8 @@ def depends_on_data(size: Any, known: set[int]) -> bool:
         if operation.type in _SELECTING:
             return True
         found.add(id(operation))
-        waiting.extend(tensor.op for tensor in operation.inputs)
+        sizing = _SIZED_BY.get(operation.type)
+        waiting.extend(tensor.op for tensor in (operation.inputs if sizing is None else [operation.inputs[sizing]]))
         waiting.extend(_outside(operation))
     known |= found
     return False
