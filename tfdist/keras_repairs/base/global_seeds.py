@@ -49,6 +49,11 @@ class SpareGenerator:
         return self._generator
 
     @property
+    def generator(self) -> Any:
+        """The generator, whether or not it is taken."""
+        return self._generator
+
+    @property
     def state(self) -> Any:
         """The generator's variable, whether or not it is taken."""
         return self._generator.state
@@ -60,8 +65,26 @@ class SpareGenerator:
                 state.assign(tf.cast([seed, 0], state.dtype))
 
 
+class BorrowedGenerator:
+    """A spare generator for code that is tried out, which takes nothing: the first draw of a step is still to come."""
+
+    def __init__(self, spare: SpareGenerator) -> None:
+        self._spare = spare
+
+    def take(self) -> Any:
+        """The generator, unnamed and as it is."""
+        return self._spare.generator
+
+    @property
+    def state(self) -> Any:
+        """The generator's variable."""
+        return self._spare.state
+
+
 _SPARE: AttachedValue[SpareGenerator] = AttachedValue("spare_seed_generator")
-_seeds: contextvars.ContextVar[SpareGenerator | None] = contextvars.ContextVar("tfdist_seeds", default=None)
+_seeds: contextvars.ContextVar[SpareGenerator | BorrowedGenerator | None] = contextvars.ContextVar(
+    "tfdist_seeds", default=None
+)
 
 
 def shared_seeds(strategy: tf.distribute.Strategy) -> SpareGenerator | None:
@@ -91,6 +114,12 @@ def shared_seeds(strategy: tf.distribute.Strategy) -> SpareGenerator | None:
 def drawing_from(spare: SpareGenerator | None) -> contextlib.AbstractContextManager[None]:
     """Around the code of a replica: a global generator that it lacks is `spare`."""
     return setting(_seeds, spare)
+
+
+def borrowing() -> contextlib.AbstractContextManager[None]:
+    """Around code that is tried out: a spare generator that it draws from stays a spare one."""
+    spare = _seeds.get()
+    return setting(_seeds, BorrowedGenerator(spare) if isinstance(spare, SpareGenerator) else spare)
 
 
 def state_in_replica() -> Any:

@@ -11,7 +11,7 @@ from typing import TypeVar
 import keras
 import tensorflow as tf
 
-from tfdist.keras_repairs.base import thread_attributes
+from tfdist.keras_repairs.base import global_seeds, thread_attributes
 from tfdist.keras_repairs.base.context_variables import setting
 from tfdist.keras_repairs.base.replica_step import alone
 from tfdist.keras_repairs.coupling.trials.part_comparison import ROWS
@@ -56,6 +56,7 @@ def in_trial(function: Callable[[], Result]) -> Result:
                 not_capturing(),
                 alone(),
                 random_state.kept(),
+                global_seeds.borrowing(),
                 tf.device("CPU:0"),
                 keras.StatelessScope(),
             ):
