@@ -304,6 +304,35 @@ def metrics_inside_a_layer(samples: int) -> dict[str, Any]:
     return fitted(model, *numbers(samples), {"metrics": ["accuracy"]})
 
 
+class Smoothed(keras.metrics.Metric):
+    """A mean with five samples of error 2 before the first; an epoch begins with none or with them again."""
+
+    def __init__(self, *, again: bool, **options: Any) -> None:
+        super().__init__(**options)
+        self._again = again
+        self.total = self.add_weight(name="total", initializer=keras.initializers.Constant(10.0))
+        self.count = self.add_weight(name="count", initializer=keras.initializers.Constant(5.0))
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        self.total.assign_add(keras.ops.sum(keras.ops.abs(keras.ops.mean(y_pred, axis=1))))
+        self.count.assign_add(keras.ops.cast(keras.ops.shape(y_pred)[0], self.count.dtype))
+
+    def reset_state(self) -> None:
+        super().reset_state()
+        if self._again:
+            self.total.assign(10.0)
+            self.count.assign(5.0)
+
+    def result(self) -> Any:
+        return self.total / self.count
+
+
+@case("metrics whose state does not begin at zero")
+def metrics_that_begin_with_samples(samples: int) -> dict[str, Any]:
+    metrics = [Smoothed(again=False, name="once"), Smoothed(again=True, name="again")]
+    return fitted(classifier(), *numbers(samples), {"metrics": metrics})
+
+
 @case("metrics that a script updates by hand, on predictions")
 def metrics_by_hand(samples: int) -> dict[str, Any]:
     """Some count in whole numbers, of which a replica's share would be none."""

@@ -27,6 +27,7 @@ from keras.src.models import model as model_module
 from keras.src.optimizers import base_optimizer
 from keras.src.random import seed_generator
 from keras.src.saving import saving_api, saving_lib
+from keras.src.trainers import compile_utils
 from keras.src.trainers import trainer as base_trainer
 from keras.src.trainers.data_adapters import array_data_adapter
 from keras.src.utils import file_utils
@@ -164,6 +165,7 @@ def _of_data(hooks: RepairHooks) -> tuple[Repair, ...]:
         Repair(iterator, "__init__", epoch_iterator.epoch_iterator_init, "901af2700297156f"),
         Repair(iterator, "_get_iterator", epoch_iterator.epoch_iterator_source, "b986aa8a9d2264d9"),
         Repair(iterator, "_enumerate_iterator", epoch_iterator.epoch_steps, "376e3e16a928107a"),
+        Repair(compile_utils.CompileMetrics, "reset_state", symbolic_build.reset_state, "d00f0c7abc2abd15"),
         Repair(model, "_maybe_symbolic_build", symbolic_build.maybe_symbolic_build, "92a504f5eba9b29f"),
         Repair(model, "_make_function", make_function, "bb33b7a0da3d2740"),
         Repair(model, "make_predict_function", make_predict_function, "a772a2efdd906f9a"),
@@ -288,6 +290,7 @@ def _of_gradients(hooks: RepairHooks) -> tuple[Repair, ...]:
         Repair(scaler, "apply", apply, "1cc61fb4c21edb7a"),
         Repair(scaler, "_tf_apply", variable_updates.scaled_apply, "e702c4db1a0622e3"),
         Repair(scaler, "check_finite", gradient_accumulation.check_finite, "b0ce693a4ff0133b"),
+        Repair(core.Variable, "_initialize", variable_updates.initialize, "ab759c22f87fb300"),
         Repair(core.Variable, "_direct_assign", variable_updates.direct_assign, "170647e9816db1d6"),
         Repair(optimizer, "assign", variable_updates.assign, "a214ab6f747d105d"),
         Repair(optimizer, "assign_add", variable_updates.assign, "c19cc16b9ffdb6d5"),

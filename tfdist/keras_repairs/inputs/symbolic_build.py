@@ -11,12 +11,16 @@ from keras.src import backend
 from keras.src.trainers.data_adapters import data_adapter_utils
 
 from tfdist.keras_repairs.base import refusals
+from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.base.fit_state import fit_state
 from tfdist.keras_repairs.base.user_overrides import is_overridden
 from tfdist.keras_repairs.random_numbers.seeds import not_advancing
 from tfdist.runtime.distribute import ReplicaBatch
 
 Function = Callable[..., Any]
+
+_IS_NEW: AttachedValue[bool] = AttachedValue("is_new")
+"""Whether the metrics of `compile` were built for a call that has not reset them yet."""
 
 
 def maybe_symbolic_build(original: Function) -> Function:
@@ -35,10 +39,29 @@ def maybe_symbolic_build(original: Function) -> Function:
         refusals.check_model(self)
         with strategy.scope():
             if data_batch is None:
+                metrics = self._compile_metrics
+                was_built = metrics is None or metrics.built
                 build_parts(self, iterator._distributed_dataset.element_spec)
+                if not was_built and metrics.built:
+                    _IS_NEW.set(metrics, True)
             elif not _has_no_call(self):
                 with not_advancing():
                     _build(self, data_batch)
+
+    return repaired
+
+
+def reset_state(original: Function) -> Function:
+    """Repairs `CompileMetrics.reset_state`: metrics begin with the state that they were made with.
+
+    `fit` and `evaluate` reset what was just built for them. On one replica it is built by the first step, after that.
+    """
+
+    def repaired(self: Any) -> None:
+        if _IS_NEW.get(self):
+            _IS_NEW.set(self, False)
+        else:
+            original(self)
 
     return repaired
 

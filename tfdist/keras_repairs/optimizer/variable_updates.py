@@ -95,6 +95,18 @@ def direct_assign(original: Function) -> Function:
     return repaired
 
 
+def initialize(original: Function) -> Function:
+    """Repairs `keras.Variable._initialize`: what a metric's state begins with counts once, and not once a replica."""
+
+    def repaired(self: Any, value: Any) -> None:
+        original(self, value)
+        if _is_summed(self._value):
+            with tf.init_scope():
+                _assign_sum(self._value, self._value.values[0].read_value())
+
+    return repaired
+
+
 def _assign_sum(variable: Any, value: Any) -> None:
     """Makes `value` the sum of the copies: the first replica has it.
 
