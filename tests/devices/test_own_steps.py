@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import keras
@@ -13,6 +14,7 @@ from tensorflow.python.eager import context
 
 import tfdist
 from tests.devices.mirrored import mirrored
+from tests.devices.repair_removal import take_out
 from tests.exactness.table import numbers
 from tfdist.errors import UnsupportedError
 from tfdist.runtime.strategy_settings import settings_of
@@ -109,6 +111,11 @@ class Clipping(Stepping):
         return tf.clip_by_global_norm(super().gradients_of(loss, tape), 3.0)[0]
 
 
+class ClippingRarely(Stepping):
+    def gradients_of(self, loss: Any, tape: Any) -> Any:
+        return tf.clip_by_global_norm(super().gradients_of(loss, tape), 1000.0)[0]
+
+
 class LoggingMaximum(Stepping):
     def logs_of(self, loss: Any, rows: Any) -> dict[str, Any]:
         return {"loss": loss, "largest": ops.max(rows)}
@@ -168,8 +175,23 @@ class Noisy(Stepping):
 
 
 class NoisyByTensorFlow(Stepping):
+    draw: Any = staticmethod(tf.random.normal)
+
     def loss_of(self, x: Any, y: Any, rows: Any) -> Any:
-        return ops.mean(ops.square(rows - tf.random.normal((tf.shape(x)[0], 1), dtype=rows.dtype)))
+        noise = type(self).draw((tf.shape(x)[0], 1))
+        return ops.mean(ops.square(rows - tf.cast(noise, rows.dtype)))
+
+
+class NoisyByTruncated(NoisyByTensorFlow):
+    draw = staticmethod(tf.random.truncated_normal)
+
+
+class NoisyByUniform(NoisyByTensorFlow):
+    draw = staticmethod(tf.random.uniform)
+
+
+class NoisyByIntegers(NoisyByTensorFlow):
+    draw = staticmethod(functools.partial(tf.random.uniform, maxval=9, dtype=tf.int32))
 
 
 def model_of(kind: type[keras.Model]) -> keras.Model:
@@ -220,7 +242,30 @@ def test_nothing_is_tried_out_where_gathering_is_off(monkeypatch: pytest.MonkeyP
         model_of(Contrasting).fit(*numbers(9), batch_size=4, verbose=0)
 
 
-def test_numbers_that_each_replica_draws_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+DRAWING = [
+    ("random_standard_normal", NoisyByTensorFlow),
+    ("truncated_normal", NoisyByTruncated),
+    ("random_uniform", NoisyByUniform),
+    ("random_uniform_int", NoisyByIntegers),
+]
+
+
+@pytest.mark.parametrize(("operation", "kind"), DRAWING)
+def test_numbers_that_each_replica_draws_for_itself(
+    operation: str, kind: type[keras.Model], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are no reason to refuse a step; without the repair its numbers would differ between the parts."""
     monkeypatch.setattr(context.context(), "_seed", None)
     with mirrored(2).scope():
-        model_of(NoisyByTensorFlow).fit(*numbers(9), batch_size=4, verbose=0)
+        model_of(kind).fit(*numbers(9), batch_size=4, verbose=0)
+        take_out(f"tensorflow.python.ops.gen_random_ops.{operation}", monkeypatch)
+        with pytest.raises(UnsupportedError, match="gradients"):
+            model_of(kind).fit(*numbers(9), batch_size=4, verbose=0)
+
+
+def test_a_step_that_clips_is_seen_by_larger_gradients_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    with mirrored(2).scope():
+        with pytest.raises(UnsupportedError, match="clipnorm"):
+            model_of(ClippingRarely).fit(*numbers(9), batch_size=4, verbose=0)
+        take_out("GradientTape.gradient", monkeypatch)
+        model_of(ClippingRarely).fit(*numbers(9), batch_size=4, verbose=0)

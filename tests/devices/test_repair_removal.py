@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.devices import test_random_numbers, test_single_repairs, test_thread_attributes
+from tests.devices import test_own_steps, test_random_numbers, test_single_repairs, test_thread_attributes
 from tests.devices.mirrored import mirrored
 from tests.devices.references import of_one_replica
 from tests.devices.repair_removal import take_out
@@ -62,6 +62,8 @@ TAKEN_OUT = [
     ("LossScaleOptimizer.apply", ["loss_scaling_with_an_overflow"]),
     ("LossScaleOptimizer._tf_apply", ["loss_scaling_with_an_overflow"]),
     ("LossScaleOptimizer.check_finite", ["loss_scaling_with_an_overflow_and_accumulation"]),
+    ("Variable._initialize", ["metrics_that_begin_with_samples"]),
+    ("CompileMetrics.reset_state", ["metrics_that_begin_with_samples"]),
     ("Variable._direct_assign", ["loss_scaling", "metrics_by_hand"]),
     ("TFOptimizer._backend_update_step", ["plain", "gradient_accumulation"]),
     ("TFOptimizer._apply_weight_decay", ["gradient_accumulation_and_clipping"]),
@@ -98,6 +100,15 @@ OF_TENSORFLOW = {
     "tensorflow.python.ops.cond.cond": "test_seeds_that_the_batch_decides_on_are_refused",
 }
 """The repair, and the test of `test_random_numbers` that takes it out."""
+
+IN_STEPS = {
+    "GradientTape.gradient": "test_a_step_that_clips_is_seen_by_larger_gradients_alone",
+    **{
+        f"tensorflow.python.ops.gen_random_ops.{name}": "test_numbers_that_each_replica_draws_for_itself"
+        for name in ("random_standard_normal", "truncated_normal", "random_uniform", "random_uniform_int")
+    },
+}
+"""The repair, and the test of `test_own_steps` that takes it out."""
 
 IN_THREADS = {
     "tensorflow.python.distribute.mirrored_run._call_for_each_replica": "test_the_dtype_policy_in_a_step",
@@ -141,6 +152,7 @@ SAME_NUMBERS = {
 QUICK = ["plain", "sparse_inputs", "own_step_with_a_total", "clipnorm", "global_clipnorm"]
 QUICK += ["batch_norm_of_masked_inputs"]
 QUICK += ["clipvalue", "gradient_accumulation", "moving_average_that_overwrites", "terminate_on_nan"]
+QUICK += ["metrics_that_begin_with_samples"]
 """Cases that take a few seconds; the others are left to the slow tests."""
 
 
@@ -157,9 +169,10 @@ def test_case_fails_without_its_repair(path: str, name: str, monkeypatch: pytest
 
 
 def test_every_repair_is_tested_once() -> None:
-    elsewhere = [*IN_OTHER_TESTS, *IN_THREADS, *OF_TENSORFLOW, *ON_WORKERS, *SAME_NUMBERS]
+    elsewhere = [*IN_OTHER_TESTS, *IN_STEPS, *IN_THREADS, *OF_TENSORFLOW, *ON_WORKERS, *SAME_NUMBERS]
     listed = [*(path for path, _ in TAKEN_OUT), *elsewhere]
     assert sorted(listed) == sorted(repair.path for repair in repairs())
     assert set(IN_OTHER_TESTS.values()) <= set(vars(test_single_repairs))
+    assert set(IN_STEPS.values()) <= set(vars(test_own_steps))
     assert set(IN_THREADS.values()) <= set(vars(test_thread_attributes))
     assert set(OF_TENSORFLOW.values()) <= set(vars(test_random_numbers))
