@@ -17,6 +17,7 @@ from tests.exactness.table import numbers
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.random_numbers import traced_draws
 from tfdist.keras_repairs.random_numbers.draw_replay import DrawLog, recording_draws, replaying_draws
+from tfdist.runtime.strategy_settings import settings_of
 
 pytestmark = pytest.mark.usefixtures("repaired")
 
@@ -120,17 +121,36 @@ def of_shuffled_numbers(x: Any, seed: Any) -> Any:
     return x + keras.ops.take(x, order, axis=0)
 
 
-@pytest.mark.parametrize(
-    ("function", "message"),
-    [
-        (of_selected_rows, "depends on the values of the data"),
-        (across_unknown_lengths, "which of them is that of the batch cannot be told"),
-        (of_shuffled_numbers, "tfdist.gathered"),
-    ],
-)
-def test_a_draw_whose_place_cannot_be_told_is_refused(function: Callable[[Any, Any], Any], message: str) -> None:
+UNTOLD = {
+    of_selected_rows: "depends on the values of the data",
+    across_unknown_lengths: "which of them is that of the batch cannot be told",
+    of_shuffled_numbers: "tfdist.gathered",
+}
+"""Draws of which a replica alone cannot tell its part, and what it says."""
+
+
+@pytest.mark.parametrize(("function", "message"), UNTOLD.items())
+def test_a_draw_whose_place_cannot_be_told_is_refused(
+    function: Callable[[Any, Any], Any], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings_of(mirrored(2)), "gather", False)
     with pytest.raises(UnsupportedError, match=message):
         predicted(function, 2)
+
+
+@pytest.mark.parametrize("eagerly", [True, False])
+@pytest.mark.parametrize("function", UNTOLD)
+def test_a_model_with_a_draw_whose_place_cannot_be_told_is_gathered(
+    function: Callable[[Any, Any], Any], eagerly: bool
+) -> None:
+    one = predicted(function, 1, run_eagerly=eagerly)
+    np.testing.assert_allclose(predicted(function, 2, run_eagerly=eagerly), one, rtol=1e-6)
+
+
+def test_a_draw_for_selected_rows_is_refused_where_one_device_compiles_it() -> None:
+    """XLA draws for as many rows as may be selected, and of fewer rows it would draw other numbers."""
+    with pytest.raises(UnsupportedError, match="jit_compile=False"):
+        predicted(of_selected_rows, 2, jit_compile=True)
 
 
 def of_tensorflow(x: Any, seed: Any) -> Any:

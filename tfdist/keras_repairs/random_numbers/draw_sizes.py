@@ -22,6 +22,11 @@ _INSTEAD = (
     "and --logical-devices)."
 )
 
+_SELECT_AFTERWARDS = (
+    "Draw for all rows first, and select afterwards, or train on one device (`tfdist train` without --workers, --nproc "
+    "and --logical-devices)."
+)
+
 
 @dataclass(frozen=True)
 class PartOfDraw:
@@ -121,6 +126,26 @@ def note_draw(shape: Any, name: str) -> None:
     note(sizes, _axis_of_unknown(sizes, set(), name))
 
 
+def check_for_xla(shape: Any, name: str) -> None:
+    """Checks a draw of code that sees the rows of all replicas, in a step that one device compiles as a whole.
+
+    Args:
+        shape: The shape of the draw, as the code gives it.
+        name: The functions that draw, for messages.
+
+    Raises:
+        UnsupportedError: A size depends on the values of the data: XLA draws for the most rows that there may be, and
+            what it draws is not told from the rows that there are.
+    """
+    sizes = sizes_of(shape)
+    if any(depends_on_data(size, set()) for size in sizes):
+        raise UnsupportedError(
+            f"{name}: a draw of shape {_told(sizes)} has a size that depends on the values of the data (as of "
+            "tf.boolean_mask), in a step that is compiled with XLA: one device draws other numbers for it there. "
+            f"{_SELECT_AFTERWARDS} Or compile the model with jit_compile=False."
+        )
+
+
 def _places_in_stack(step: ReplicaStep, rows: tf.Tensor, batches: tf.Tensor) -> tf.Tensor:
     """Where this replica's rows are in global batches that are put one after the other."""
     # A replica without samples has a row of another one's.
@@ -157,9 +182,7 @@ def _axis_of_unknown(sizes: Sequence[Size], sized_by_rows: set[int], name: str) 
     if depends_on_data(sizes[unknown[0]], sized_by_rows):
         raise UnsupportedError(
             f"{name}: a draw of shape {_told(sizes)} has a size that depends on the values of the data (as "
-            "of tf.boolean_mask), so its place in what one device draws cannot be told. Draw for all rows first, "
-            "and select afterwards, or train on one device (`tfdist train` without --workers, --nproc and "
-            "--logical-devices)."
+            f"of tf.boolean_mask), so its place in what one device draws cannot be told. {_SELECT_AFTERWARDS}"
         )
     return unknown[0]
 

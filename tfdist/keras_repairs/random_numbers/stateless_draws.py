@@ -24,6 +24,7 @@ from tfdist.keras_repairs.random_numbers.draw_sizes import (
     PartOfDraw,
     Size,
     as_shape,
+    check_for_xla,
     note_draw,
     part_of_draw,
     sizes_of,
@@ -223,7 +224,10 @@ def _drawn(shape: Any, whole: Whole, rows: Rows, *, gathers: bool = False) -> tf
         return draw_replay.record(whole()) if replayed is None else replayed
     if step is None:
         # What is tried out runs eagerly.
-        return _by_xla(whole) if is_compiled_alone() and tf.inside_function() else whole()
+        if not is_compiled_alone() or not tf.inside_function():
+            return whole()
+        check_for_xla(shape, _OF_TENSORFLOW)
+        return _by_xla(whole)
     part = part_of_draw(sizes_of(shape), step, _OF_TENSORFLOW) if decision is None else decision.part
     draw = whole if part is None else lambda: rows(part)
     return _by_xla(draw) if step.compiles and not step.within_xla and not (gathers and part is not None) else draw()
