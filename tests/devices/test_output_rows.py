@@ -64,6 +64,26 @@ def test_own_rows_of_single_batches() -> None:
         np.testing.assert_allclose(model.train_on_batch(x, np.zeros((5, 2))), np.var(x, axis=0).mean(), rtol=1e-6)
 
 
+class TableBesideSamples(keras.Model):
+    """Gathers its inputs, and a table that has as many rows as one of two replicas has of 7 samples."""
+
+    def call(self, x: Any) -> Any:
+        table = tf.reshape(tf.range(8.0), [4, 2])
+        return tfdist.gathered(lambda x, table: x - tf.reduce_mean(x, 0) + tf.reduce_sum(table, 0))(x, table)
+
+
+def test_a_table_as_large_as_one_replicas_rows_is_gathered_by_none() -> None:
+    x = np.arange(14.0, dtype="float32").reshape(7, 2)
+
+    def predicted(strategy: tf.distribute.Strategy) -> np.ndarray:
+        with strategy.scope():
+            model = keras.Sequential([keras.Input((2,)), TableBesideSamples()])
+            model.compile(run_eagerly=True)
+            return model.predict(x, batch_size=7, verbose=0)
+
+    np.testing.assert_allclose(predicted(mirrored(2)), predicted(tf.distribute.get_strategy()), rtol=1e-6)
+
+
 @MODES
 def test_several_rows_to_each(mode: Callable[..., Any]) -> None:
     assert on_replicas(lambda x: tf.reshape(x, [-1]), mode) == [[0, 0, 1, 10, 2, 20], [3, 30]]

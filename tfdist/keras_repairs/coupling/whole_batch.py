@@ -13,7 +13,7 @@ from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base import batch_rows
 from tfdist.keras_repairs.base.batch_rows import has_rows
 from tfdist.keras_repairs.base.nested_gradients import is_nested, of_a_loss, where_shares_are_equal
-from tfdist.keras_repairs.base.replica_step import current_step, replica_count, replica_id
+from tfdist.keras_repairs.base.replica_step import ReplicaStep, current_step, replica_count, replica_id
 from tfdist.keras_repairs.coupling.gather_rows import all_rows, dense_rows, sum_of_any_size
 from tfdist.keras_repairs.coupling.output_rows import of_call
 
@@ -159,21 +159,34 @@ def whole_batch_for_rows(value: Any) -> WholeBatch:
         rows = own(sum_of_any_size(tf.stop_gradient(upstream)))
         return rows if weight is None else tf.math.divide_no_nan(rows, weight)
 
-    def of_samples(leaf: Any) -> bool:
-        # A fixed first dimension among open ones is not that of the samples: a table, say.
-        return has_rows(leaf) and (step is None or leaf.shape[0] in (None, step.static_rows))
-
-    first = next((leaf for leaf in tf.nest.flatten(value) if of_samples(leaf)), None)
+    leaves = tf.nest.flatten(value)
+    is_gathered = _are_of_samples(leaves, step)
+    first = next((leaf for leaf, has in zip(leaves, is_gathered, strict=True) if has), None)
     if first is None:
         raise UnsupportedError(
             "tfdist.gathered(...) was called without a tensor that has rows. Expected tensors whose first dimension is "
             f"the samples. Received: {value!r}"
         )
-    is_gathered = [of_samples(leaf) for leaf in tf.nest.flatten(value)]
     values, places = _gathered(value, own_gradient, is_gathered)
     return WholeBatch(
         values, places.starts[0], places.totals[0], held=batch_rows.rows(first), is_gathered=tuple(is_gathered)
     )
+
+
+def _are_of_samples(leaves: Sequence[Any], step: ReplicaStep | None) -> list[bool]:
+    """Which tensors have the samples as their first dimension, the same on all replicas, which gather them together.
+
+    A fixed first dimension among open ones is not that of the samples: a table, say. In steps that run eagerly every
+    size is a number, and a table may have as many rows as one replica has samples, and another replica has not: there a
+    tensor is of the samples where its size is theirs on every replica.
+    """
+    if step is None:
+        return [has_rows(leaf) for leaf in leaves]
+    may_be = [has_rows(leaf) and leaf.shape[0] in (None, step.static_rows) for leaf in leaves]
+    if step.static_rows is None or not tf.executing_eagerly():
+        return may_be
+    on_replicas = dense_rows(tf.constant([may_be], tf.bool, [1, len(may_be)]))
+    return [bool(is_of_all) for is_of_all in on_replicas.numpy().all(axis=0)]
 
 
 def _gathered(value: Any, own_gradient: OwnGradient, is_gathered: Sequence[bool]) -> tuple[Any, Places]:
