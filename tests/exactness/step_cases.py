@@ -463,3 +463,27 @@ def xla_and_steps_per_execution(samples: int) -> dict[str, Any]:
 @case("`jit_compile=True` with a `train_step` of one's own")
 def xla_in_a_step_of_ones_own(samples: int) -> dict[str, Any]:
     return fitted(of(OwnStep), *numbers(samples), {"jit_compile": True})
+
+
+@keras.saving.register_keras_serializable("tests")
+class OwnSoftmax(layers.Layer):
+    def call(self, inputs: Any) -> Any:
+        return tf.nn.softmax(inputs)
+
+
+@case("`jit_compile=True` with probabilities of very large logits, of Keras's activations and TensorFlow's operations")
+def xla_of_very_large_logits(samples: int) -> dict[str, Any]:
+    """Keras takes the logits where it finds them: of probabilities it would cut off what is close to 0."""
+    inputs = keras.Input((6,))
+    logits = layers.Dense(3, kernel_initializer=keras.initializers.RandomNormal(stddev=60.0, seed=2))
+    hidden = logits(inputs)
+    outputs = {
+        "class": layers.Softmax(name="class")(hidden),
+        "first": layers.Activation("sigmoid", name="first")(hidden[:, :1]),
+        "own": OwnSoftmax(name="own")(hidden),
+    }
+    crossentropy = "sparse_categorical_crossentropy"
+    losses = {"class": crossentropy, "first": "binary_crossentropy", "own": crossentropy}
+    settings = {"optimizer": keras.optimizers.SGD(1.0), "loss": losses, "jit_compile": True}
+    x, y = numbers(samples)
+    return fitted(keras.Model(inputs, outputs), x, {"class": y, "first": y[:, None] % 2.0, "own": y}, settings)

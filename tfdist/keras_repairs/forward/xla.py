@@ -22,6 +22,7 @@ from tfdist.keras_repairs.base.refusals import collective_inside
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, current_step
 from tfdist.keras_repairs.coupling.whole_batch import NeedsAllRows
 from tfdist.keras_repairs.forward import xla_loops
+from tfdist.keras_repairs.forward.xla_logits import Logits, logits_behind, noted_logits, with_logits
 
 Function = Callable[..., Any]
 
@@ -67,12 +68,14 @@ class _Made:
         masks: The mask of each of them, or None.
         state: New values of the variables that were assigned, by their place.
         losses: What was given to `add_loss`, by the layer's id.
+        logits: Those behind the outputs.
     """
 
     outputs: Any
     masks: list[Any]
     state: dict[int, Any]
     losses: dict[int, Any]
+    logits: Logits
 
 
 def _compiled(layer: Any, run: Function, args: Any, kwargs: Any, step: ReplicaStep, *, pads: bool) -> Any:
@@ -83,12 +86,16 @@ def _compiled(layer: Any, run: Function, args: Any, kwargs: Any, step: ReplicaSt
     _check_inputs(layer, flat)
     tensors = [flat[place] for place in places]
     masks = [backend.get_keras_mask(tensor) for tensor in tensors]
+    logits = noted_logits(tensors)
     if pads:
         tensors, masks = _padded(tensors, step), _padded(masks, step)
+        logits = _each(_padded, logits, step)
 
     @tf.function(jit_compile=True, autograph=False)
-    def compiled(values: Sequence[tf.Tensor], tensors: Sequence[tf.Tensor], masks: Sequence[Any]) -> Any:
-        for place, tensor, mask in zip(places, tensors, masks, strict=True):
+    def compiled(
+        values: Sequence[tf.Tensor], tensors: Sequence[tf.Tensor], masks: Sequence[Any], logits: Logits
+    ) -> Any:
+        for place, tensor, mask in zip(places, with_logits(tensors, logits), masks, strict=True):
             flat[place] = tensor
             if mask is not None:
                 backend.set_keras_mask(tensor, mask)
@@ -97,11 +104,11 @@ def _compiled(layer: Any, run: Function, args: Any, kwargs: Any, step: ReplicaSt
             made = _call(run, variables, values, inner_args, inner_kwargs, step)
         if pads and (made.losses or any(place not in seeds for place in made.state)):
             raise _DependsOnBatch
-        return made.outputs, made.masks, made.state, made.losses
+        return made.outputs, made.masks, made.state, made.losses, made.logits
 
     try:
         values = [tf.convert_to_tensor(variable.value) for variable in variables]
-        made = _Made(*xla_loops.call(compiled, values, tensors, masks))
+        made = _Made(*xla_loops.call(compiled, values, tensors, masks, logits))
     except RuntimeError as error:
         if "merge_call" not in str(error):
             raise
@@ -114,9 +121,10 @@ def _taken_over(made: _Made, variables: Sequence[Any], step: ReplicaStep, *, pad
     for place, value in made.state.items():
         variables[place].assign(value)
     step.added_losses.update({key: list(losses) for key, losses in made.losses.items()})
-    outputs, masks = tf.nest.flatten(made.outputs), made.masks
+    outputs, masks, logits = tf.nest.flatten(made.outputs), made.masks, made.logits
     if pads:
-        outputs, masks = _cut(outputs, step), _cut(masks, step)
+        outputs, masks, logits = _cut(outputs, step), _cut(masks, step), _each(_cut, logits, step)
+    outputs = with_logits(outputs, logits)
     for output, mask in zip(outputs, masks, strict=True):
         if mask is not None:
             backend.set_keras_mask(output, mask)
@@ -156,7 +164,8 @@ def _call(
         step.added_losses, step.within_xla = outside, False
     now = [scope.get_current_value(variable) for variable in variables]
     changed = {i: new for i, (new, old) in enumerate(zip(now, values, strict=True)) if new is not old}
-    return _Made(outputs, [backend.get_keras_mask(output) for output in tf.nest.flatten(outputs)], changed, losses)
+    flat = tf.nest.flatten(outputs)
+    return _Made(outputs, [backend.get_keras_mask(output) for output in flat], changed, losses, logits_behind(flat))
 
 
 def _padded(tensors: Sequence[Any], step: ReplicaStep) -> list[Any]:
@@ -180,6 +189,13 @@ def _cut(tensors: Sequence[Any], step: ReplicaStep) -> list[Any]:
         tensor[: step.rows] if tensor is not None and tensor.shape.rank and tensor.shape[0] is None else tensor
         for tensor in tensors
     ]
+
+
+def _each(change: Callable[[Sequence[Any], ReplicaStep], list[Any]], logits: Logits, step: ReplicaStep) -> Logits:
+    return {
+        kind: dict(zip(by_place, change(list(by_place.values()), step), strict=True))
+        for kind, by_place in logits.items()
+    }
 
 
 def _global_seeds() -> list[Any]:
