@@ -52,3 +52,13 @@ def test_losses_of_several_outputs(strategy: tf.distribute.Strategy) -> None:
     expected = history(strategy, *samples(), batch_size=BATCH)
     assert_same(expected, history(strategy, batches(), steps_per_epoch=STEPS))
     assert_same(expected, history(strategy, dataset_of_unknown_length()))
+
+
+@pytest.mark.parametrize("one", [tf.distribute.OneDeviceStrategy, tf.distribute.MirroredStrategy])
+def test_under_a_strategy_of_one_device(one: type[tf.distribute.Strategy]) -> None:
+    """Its iterators are TensorFlow's distributed ones, and its batches those of a device."""
+    expected = history(tf.distribute.get_strategy(), dataset_of_unknown_length())
+    assert_same(
+        expected,
+        history(one("CPU:0" if one is tf.distribute.OneDeviceStrategy else ["CPU:0"]), dataset_of_unknown_length()),
+    )

@@ -82,10 +82,11 @@ def epoch_iterator_source(original: Function) -> Function:
         steps = _steps(self.data_adapter, dataset, done)
         # Of several steps in one execution Keras already looks for the end before each.
         overruns = steps is None and self.steps_per_execution == 1
-        if self._distribute_strategy.num_replicas_in_sync == 1 and not overruns:
+        is_cut = self._distribute_strategy.num_replicas_in_sync > 1
+        if not is_cut and not overruns:
             return dataset
         noticed = overruns and self.steps_per_epoch is None and not _is_of_tfdist(source.whole)
-        return _Source(dataset, steps, self.steps_per_epoch, done, noticed)
+        return _Source(dataset, steps, self.steps_per_epoch, done, noticed, is_cut)
 
     return repaired
 
@@ -149,6 +150,8 @@ class BatchIterator(Iterator[Any]):
     Args:
         steps_per_epoch: Steps of an epoch, where one iterator serves all epochs.
         done: Steps of the first epoch that are done.
+        is_cut: Whether the batches are cut for several replicas. `OneDeviceStrategy` gives TensorFlow's distributed
+            iterators, too, of plain batches.
     """
 
     def __init__(
@@ -158,6 +161,7 @@ class BatchIterator(Iterator[Any]):
         steps_per_epoch: int | None = None,
         done: int = 0,
         plain_keras_overruns: bool = False,
+        is_cut: bool = False,
     ) -> None:
         self.iterator = iterator
         self.left = left
@@ -166,7 +170,7 @@ class BatchIterator(Iterator[Any]):
         self.plain_keras_overruns = plain_keras_overruns
         self._steps_per_epoch = steps_per_epoch
         self._taken = done
-        self._is_distributed = isinstance(iterator, tf.distribute.DistributedIterator)
+        self._is_distributed = is_cut and isinstance(iterator, tf.distribute.DistributedIterator)
 
     def __next__(self) -> Any:
         """Ends as TensorFlow's iterators do inside a compiled step, which is what Keras's loops wait for."""
@@ -205,9 +209,17 @@ class _Source:
     steps_per_epoch: int | None
     done: int
     plain_keras_overruns: bool
+    is_cut: bool
 
     def __iter__(self) -> BatchIterator:
-        return BatchIterator(iter(self.dataset), self.steps, self.steps_per_epoch, self.done, self.plain_keras_overruns)
+        return BatchIterator(
+            iter(self.dataset),
+            self.steps,
+            self.steps_per_epoch,
+            self.done,
+            self.plain_keras_overruns,
+            self.is_cut,
+        )
 
 
 def _is_of_tfdist(batches: Any) -> bool:
