@@ -54,28 +54,34 @@ def of_scalar(original: Function) -> Function:
     """
 
     def repaired(self: Any, values: Any, sample_weight: Any = None) -> Any:
-        step, part = current_step(), part_on_trial()
-        capture_reading(self, values, sample_weight)
-        if step is not None:
-            step.updated.add(id(self))
-        shape = getattr(values, "shape", ())
-        if part is not None:
-            if part.takes_for_scalar(shape, is_function=isinstance(self, keras.metrics.MeanMetricWrapper)):
-                # As below.
-                values = values if part.samples else tf.zeros_like(values)
-                sample_weight = part.share if sample_weight is None else sample_weight
-            return original(self, values, sample_weight)
-        verdict = _VERDICT.get(self)
-        if step is None or (len(shape) > 0 and not _is_of_batch(self, shape, verdict, step)):
-            return original(self, values, sample_weight)
-        values = tf.cast(values, self.dtype)
-        if sample_weight is None and (verdict is None or verdict.merge is Merge.MEANS):
-            sample_weight = step.share(values.dtype)
-        elif verdict is None and _is_same_everywhere(sample_weight, step):
-            sample_weight = tf.cast(sample_weight, values.dtype) * step.share(values.dtype)
-        return original(self, values, sample_weight)
+        counted = _as_counted(self, values, sample_weight)
+        capture_reading(self, values, sample_weight, counted)
+        return original(self, *counted)
 
     return repaired
+
+
+def _as_counted(metric: Any, values: Any, sample_weight: Any) -> tuple[Any, Any]:
+    """The values and weights with which a mean or a sum counts what a step gives it."""
+    step, part = current_step(), part_on_trial()
+    if step is not None:
+        step.updated.add(id(metric))
+    shape = getattr(values, "shape", ())
+    if part is not None:
+        if part.takes_for_scalar(shape, is_function=isinstance(metric, keras.metrics.MeanMetricWrapper)):
+            # As below.
+            values = values if part.samples else tf.zeros_like(values)
+            sample_weight = part.share if sample_weight is None else sample_weight
+        return values, sample_weight
+    verdict = _VERDICT.get(metric)
+    if step is None or (len(shape) > 0 and not _is_of_batch(metric, shape, verdict, step)):
+        return values, sample_weight
+    values = tf.cast(values, metric.dtype)
+    if sample_weight is None and (verdict is None or verdict.merge is Merge.MEANS):
+        sample_weight = step.share(values.dtype)
+    elif verdict is None and _is_same_everywhere(sample_weight, step):
+        sample_weight = tf.cast(sample_weight, values.dtype) * step.share(values.dtype)
+    return values, sample_weight
 
 
 def _is_of_batch(metric: Any, shape: Any, verdict: Verdict | None, step: ReplicaStep) -> bool:

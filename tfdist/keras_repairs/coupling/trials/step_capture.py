@@ -37,12 +37,15 @@ class Reading:
         metric: Its name.
         values: A tensor or a number.
         weight: Likewise, or None.
+        counted: The values and weights with which it counts them: by the samples of a replica where they are not those
+            of single samples.
         is_of_all: Whether it is of all rows, also where the step has a part of them.
     """
 
     metric: str
     values: Any
     weight: Any
+    counted: tuple[Any, Any]
     is_of_all: bool
 
 
@@ -112,8 +115,8 @@ def captures_update(optimizer: Any, gradients: Sequence[Any], variables: Sequenc
     return True
 
 
-def capture_reading(metric: Any, values: Any, weight: Any) -> None:
-    """Captures what a mean or a sum is updated with, where a step is tried out."""
+def capture_reading(metric: Any, values: Any, weight: Any, counted: tuple[Any, Any]) -> None:
+    """Captures what a mean or a sum is updated with, where a step is tried out; see `Reading`."""
     capture = _capture.get()
     if capture is not None and _takes_readings.get():
-        capture.readings.append(Reading(metric.name, values, weight, is_alone()))
+        capture.readings.append(Reading(metric.name, values, weight, counted, is_alone()))

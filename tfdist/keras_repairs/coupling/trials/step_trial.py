@@ -259,22 +259,26 @@ def _is_same_gradient(one: _Slices, other: _Slices, tolerance: float) -> bool:
 
 
 def _of_reading(whole: Reading, parts: Sequence[Reading], tolerance: float) -> Cause:
-    """What a mean or a sum is updated with: a scalar is to be a mean, and anything else to be of single samples."""
+    """What a mean or a sum is updated with: a scalar is to be a mean, and anything else to count as on one replica."""
     if any(part.is_of_all for part in parts):
         values = _as_float64(whole.values)
         same = all(_is_close(values, _as_float64(part.values), tolerance) for part in parts)
         return Cause.EXACT if same else Cause.COUPLED
     if whole.weight is None and not np.ndim(whole.values):
         return _of_mean(_as_float64(whole.values), [_as_float64(part.values) for part in parts], tolerance)
-    total, of_parts = _total(whole), [_total(part) for part in parts]
-    same = all(_is_close(one, other, tolerance) for one, other in zip(total, np.sum(of_parts, axis=0), strict=True))
+    totals = [_total(*part.counted) for part in parts]
+    if np.ndim(whole.values) and all(np.shape(part.values) == np.shape(whole.values) for part in parts):
+        # One value a class, say, and not one a sample, which a few samples may be as many as.
+        totals = [share * _total(part.values, part.weight) for share, part in zip(_SHARES, parts, strict=True)]
+    together = np.sum(totals, axis=0)
+    same = all(_is_close(one, other, tolerance) for one, other in zip(_total(*whole.counted), together, strict=True))
     return Cause.EXACT if same else Cause.COUPLED
 
 
-def _total(reading: Reading) -> NDArray:
+def _total(values: Any, weight: Any) -> NDArray:
     """What a mean adds to its total and to its count, of all samples together."""
-    values = _as_float64(reading.values)
-    weight = np.ones(()) if reading.weight is None else _as_float64(reading.weight)
+    values = _as_float64(values)
+    weight = np.ones(()) if weight is None else _as_float64(weight)
     weight = weight.reshape(weight.shape + (1,) * (values.ndim - weight.ndim))
     return np.array([(values * weight).sum(), (np.ones_like(values) * weight).sum()])
 
