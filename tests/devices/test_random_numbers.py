@@ -240,6 +240,8 @@ LOOP, BRANCH = "tensorflow.python.ops.while_loop.while_loop", "tensorflow.python
 def test_seeds_that_the_batch_decides_on_are_refused(
     function: Callable[[Any, Any], Any], path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Otherwise a model that draws so is gathered as a whole.
+    monkeypatch.setattr(settings_of(mirrored(2)), "gather", False)
     with pytest.raises(UnsupportedError, match=r"tfdist\.gathered"):
         predicted(function, 2)
     take_out(path, monkeypatch)

@@ -21,7 +21,7 @@ from tests.exactness.small_batch_cases import OfOwnMetric
 from tests.exactness.table import BATCH, numbers
 from tests.marks import slow
 from tfdist.keras_repairs.base.batch_rows import rows, with_row_of_zeros
-from tfdist.keras_repairs.base.replica_step import ReplicaStep, this_step
+from tfdist.keras_repairs.base.replica_step import ReplicaStep, current_step, this_step
 from tfdist.keras_repairs.inputs import data_adapters
 from tfdist.keras_repairs.loop import trainer
 from tfdist.keras_repairs.optimizer import gradient_reduction, variable_updates
@@ -161,7 +161,10 @@ class NotingStep(keras.Sequential):
         self.noted: set[bool] = set()
 
     def train_step(self, data: Any) -> dict[str, Any]:
-        self.noted.add(not this_step().surely_has_samples)
+        step = current_step()
+        # Where the step is tried out, the samples are known.
+        if step is not None and tf.get_static_value(step.total) is None:
+            self.noted.add(not step.surely_has_samples)
         return super().train_step(data)
 
 

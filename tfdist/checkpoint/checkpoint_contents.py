@@ -32,15 +32,26 @@ def contents_fault(checkpoint: StoredCheckpoint) -> str | None:
     """
     try:
         summary = summary_of(checkpoint)
-        with _damaged(WEIGHTS), opened(checkpoint.path / WEIGHTS) as file, h5py.File(file, "r") as weights:
-            check_weights(weights, _size_of(file))
         with _damaged(REPLICAS), opened(checkpoint.path / REPLICAS) as file:
             check_arrays(file)
     except ValueError as error:
         return str(error)
+    fault = weights_fault(checkpoint)
+    if fault is not None:
+        return fault
     try:
         CheckpointSummary.from_dict(summary)
     except RunDirError as error:
+        return str(error)
+    return None
+
+
+def weights_fault(checkpoint: StoredCheckpoint) -> str | None:
+    """What is wrong with what its file of weights holds, for people; None for nothing."""
+    try:
+        with _damaged(WEIGHTS), opened(checkpoint.path / WEIGHTS) as file, h5py.File(file, "r") as weights:
+            check_weights(weights, _size_of(file))
+    except ValueError as error:
         return str(error)
     return None
 

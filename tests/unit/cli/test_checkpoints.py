@@ -207,7 +207,7 @@ def test_an_unreadable_checkpoint_is_not_blamed_on_the_exported_file(
     def checked(checkpoint: StoredCheckpoint) -> None:
         weights.unlink()
 
-    monkeypatch.setattr(export, "contents_fault", checked)
+    monkeypatch.setattr(export, "weights_fault", checked)
     result = checkpoints("export", run, str(tmp_path / "a.weights.h5"))
     assert result.exit_code == 5 and f"{weights} cannot be read: No such file" in result.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a"]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tfdist.checkpoint.checkpoint_contents import contents_fault
+from tfdist.checkpoint.checkpoint_contents import weights_fault
 from tfdist.checkpoint.checkpoint_files import WEIGHTS
 from tfdist.checkpoint.inspection.checkpoint_entries import CheckpointEntry, damages
 from tfdist.errors import DataError, UsageError
@@ -44,7 +44,7 @@ def export(run: RunDir, entry: CheckpointEntry, target: Path, *, load_model: Cal
         )
     if target.exists() or target.is_symlink():
         raise UsageError(f"{target} exists already, and is never replaced. Choose another DEST, or remove it first.")
-    damaged = damages(entry) or [fault for fault in [contents_fault(entry.stored)] if fault]
+    damaged = damages(entry) or [fault for fault in [weights_fault(entry.stored)] if fault]
     if damaged:
         raise DataError(
             f"The checkpoint {entry.stored.path} is damaged: {'; '.join(damaged)}. Choose another with --step."

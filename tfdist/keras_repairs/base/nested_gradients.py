@@ -25,6 +25,17 @@ def is_nested() -> bool:
     return bool(record.could_possibly_record())
 
 
+_UNEQUAL = (
+    "A train_step of your own takes the gradient of a gradient through BatchNormalization or tfdist.gathered(...), and "
+    "the samples of a batch do not divide by the replicas"
+)
+
+
+def is_of_unequal_shares(error: BaseException) -> bool:
+    """Whether an exception is that of `where_shares_are_equal`."""
+    return _UNEQUAL in str(error)
+
+
 def where_shares_are_equal(upstream: tf.Tensor, step: ReplicaStep) -> tf.Tensor:
     """`upstream`, once it is known that all replicas have as many samples; all of them find the same.
 
@@ -35,9 +46,8 @@ def where_shares_are_equal(upstream: tf.Tensor, step: ReplicaStep) -> tf.Tensor:
     check = tf.debugging.assert_equal(
         left,
         tf.zeros_like(left),
-        "A train_step of your own takes the gradient of a gradient through BatchNormalization or tfdist.gathered(...), "
-        "and the samples of a batch do not divide by the replicas, so what one replica would compute cannot be told. "
-        f"{_INSTEAD} Or give batches that divide (drop_remainder=True).",
+        f"{_UNEQUAL}, so what one replica would compute cannot be told. {_INSTEAD} Or give batches that divide "
+        "(drop_remainder=True).",
     )
     with tf.control_dependencies([] if check is None else [check]):
         return tf.identity(upstream)
