@@ -30,10 +30,12 @@ FOLDER = tempfile.mkdtemp()
 
 _OUTCOME = """
     seeds = [v for v in model.variables if "seed_generator" in v.path]
+    # In the middle of an accumulation each worker holds its part of the sum; a saved model has all of it.
+    slots = [v for v in model.optimizer.variables if "gradient_accumulator" not in v.path]
     outcome = {
         "history": history.history,
         "weights": {f"{i}:{v.name}": np.asarray(v.numpy(), "float64") for i, v in enumerate(model.weights)},
-        "optimizer": {str(i): np.asarray(v.numpy(), "float64") for i, v in enumerate(model.optimizer.variables)},
+        "optimizer": {str(i): np.asarray(v.numpy(), "float64") for i, v in enumerate(slots)},
         "seeds": {str(i): np.asarray(v.numpy()) for i, v in enumerate(seeds)},
     }
 """
