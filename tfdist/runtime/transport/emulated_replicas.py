@@ -1,7 +1,8 @@
 """Replicas that are emulated in threads of this process, where a step is tried out on a few made-up samples.
 
 One thread runs at a time, and the turn passes where the replicas exchange something, as in the replicas of TensorFlow's
-MirroredStrategy while they are traced: code of the user's that keeps things on its objects sees no race.
+MirroredStrategy while they are traced: code of the user's that keeps things on its objects sees no race. A replica
+waits for its turn as long as code of the user's runs on another, which the worker's watchdog bounds as any other call.
 """
 
 from __future__ import annotations
@@ -139,8 +140,11 @@ def run_emulated(functions: Sequence[Callable[[], Result]]) -> list[Result]:
         else:
             turns.end(index, has_failed=False)
 
+    # Daemons: where Ctrl-C ends the wait for code of the user's that does not return, the process ends all the same.
     threads = [
-        threading.Thread(target=contextvars.copy_context().run, args=[run, index], name=f"tfdist-emulated-{index}")
+        threading.Thread(
+            target=contextvars.copy_context().run, args=[run, index], name=f"tfdist-emulated-{index}", daemon=True
+        )
         for index in range(len(functions))
     ]
     for thread in threads:

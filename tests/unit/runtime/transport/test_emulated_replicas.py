@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -53,3 +56,26 @@ def test_code_of_a_replica_for_itself() -> None:
             return emulated_replica() is None
 
     assert run_emulated([run, run]) == [True, True]
+
+
+HANGS = """
+import threading
+from tfdist.runtime.transport.emulated_replicas import run_emulated
+
+def hang():
+    print("there", flush=True)
+    threading.Event().wait()
+
+run_emulated([hang, hang])
+"""
+
+
+def test_ctrl_c_ends_a_process_whose_replica_hangs() -> None:
+    with subprocess.Popen([sys.executable, "-c", HANGS], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None and process.stdout.readline() == b"there\n"
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert b"KeyboardInterrupt" in errors
