@@ -17,7 +17,7 @@ import tfdist
 from tests.devices.mirrored import mirrored
 from tests.devices.repair_removal import take_out
 from tests.exactness.comparison import assert_same
-from tests.exactness.coupling_cases import Centered, CovarianceLoss, MovingMean, PlainSum, Reversed
+from tests.exactness.layer_coupling_cases import Centered, CovarianceLoss, MovingMean, PlainSum, Reversed
 from tests.exactness.table import numbers
 from tfdist.keras_repairs.coupling.trials.layer_trial import LayerVerdict, try_out
 from tfdist.keras_repairs.coupling.trials.part_comparison import Kind

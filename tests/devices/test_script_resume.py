@@ -22,7 +22,7 @@ from tests.devices.killed_script import (
     one_fit,
     samples,
 )
-from tests.exactness.step_cases import OwnTracker
+from tests.exactness.own_step_cases import OwnTracker
 from tests.marks import slow
 from tfdist.keras_repairs.base.replica_copies import copies
 

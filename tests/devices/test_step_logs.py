@@ -14,7 +14,7 @@ from keras import ops
 
 from tests.devices.mirrored import mirrored
 from tests.exactness.log_cases import OwnScore, right_ones
-from tests.exactness.step_cases import OwnStep, of
+from tests.exactness.own_step_cases import OwnStep, of
 from tests.exactness.table import numbers
 from tfdist.errors import UnsupportedError
 

@@ -9,8 +9,8 @@ import numpy as np
 import tensorflow as tf
 
 import tfdist
+from tests.exactness.own_step_cases import OwnStep
 from tests.exactness.precision_cases import BFLOAT16, FLOAT16
-from tests.exactness.step_cases import OwnStep
 from tests.exactness.table import ONLY_TRAINED, Precision, case, fitted, numbers, tokens
 
 layers, ops = keras.layers, keras.ops

@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 import tfdist
-from tests.exactness.step_cases import OwnStep, of
+from tests.exactness.own_step_cases import OwnStep, of
 from tests.exactness.table import BATCH, case, fitted, numbers
 
 

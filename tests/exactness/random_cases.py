@@ -253,11 +253,6 @@ def variational_autoencoder(samples: int) -> dict[str, Any]:
     return {"model": model, "x": x, "history": history.history, **ONLY_TRAINED}
 
 
-@case("`tf.random.stateless_*` in the `call` of a model of one's own, every function")
-def stateless_draws(samples: int) -> dict[str, Any]:
-    return fitted(StatelessNoise(), *numbers(samples))
-
-
 @case("a `train_step` of one's own with `run_eagerly`, every function of `keras.random`")
 def every_draw_that_runs_eagerly(samples: int) -> dict[str, Any]:
     class NoisySteps(keras.Sequential):
@@ -277,54 +272,6 @@ def every_draw_that_runs_eagerly(samples: int) -> dict[str, Any]:
     model = NoisySteps([keras.Input((6,)), layers.Dense(7, activation="tanh"), layers.Dense(3, activation="softmax")])
     model.seed = random.SeedGenerator(5)
     return fitted(model, *numbers(samples), {"run_eagerly": True}) | ONLY_TRAINED
-
-
-@case("`tf.random.stateless_*` along other dimensions, and of time steps")
-def stateless_draws_of_other_dimensions(samples: int) -> dict[str, Any]:
-    class Noisy(keras.Model):
-        def __init__(self) -> None:
-            super().__init__()
-            self.hidden, self.outputs = layers.Dense(4), layers.Dense(3, activation="softmax")
-
-        def call(self, x: Any) -> Any:
-            x = self.hidden(x)
-            rows, steps, dtype = tf.shape(x)[0], tf.shape(x)[1], x.dtype
-            x += tf.random.stateless_normal((steps, 4), (1, 2), dtype=dtype)
-            x *= tf.random.stateless_uniform(tf.stack([1, steps, 1]), (1, 3), 0.5, 1.5, dtype=dtype)
-            x += tf.random.stateless_normal(tf.concat([tf.shape(x)[:1], [1], tf.shape(x)[-1:]], 0), (1, 4), dtype=dtype)
-            along = tf.random.stateless_gamma((4, rows), (1, 5), alpha=2.0 + tf.abs(x[:, 0, 0]), dtype=dtype)
-            along += tf.cast(tf.random.stateless_poisson((4, rows), (1, 6), lam=tf.abs(x[:, 1, 1])), dtype)
-            return self.outputs(tf.reduce_mean(x, 1) + tf.transpose(along) / 5)
-
-    x, y = numbers(samples, features=20)
-    data = tf.data.Dataset.from_tensor_slices((x.reshape(-1, 5, 4), y))
-    data = data.map(lambda steps, label: (steps[: 2 + label], label)).padded_batch(32, ([None, 4], []))
-    return fitted_on(Noisy(), data)
-
-
-@case("`tf.random.stateless_*`, `stateless_dropout`, `tf.image.stateless_*` in a loss and a `train_step` of one's own")
-def stateless_draws_of_steps(samples: int) -> dict[str, Any]:
-    class Stepping(keras.Sequential):
-        def train_step(self, data: Any) -> dict[str, Any]:
-            x, y = data
-            seed = tf.stack([tf.cast(self.optimizer.iterations.value, tf.int32), 3])
-            seeds = tf.random.split(seed, 3)
-            images = tf.image.stateless_random_flip_left_right(tf.reshape(x, (-1, 2, 3, 1)), seeds[0])
-            images = tf.image.stateless_random_brightness(images, 0.2, seeds[1])
-            x = tf.nn.experimental.stateless_dropout(tf.reshape(images, (-1, 6)), 0.3, seeds[2])
-            x += 0.1 * tf.random.experimental.stateless_shuffle(x, tf.random.fold_in(seed, 4))
-            with tf.GradientTape() as tape:
-                loss = self.compute_loss(x, y, self(x, training=True))
-            variables = self.trainable_weights
-            self.optimizer.apply(tape.gradient(loss, variables), variables)
-            return {"loss": loss}
-
-    def noisy_crossentropy(y: Any, p: Any) -> Any:
-        p *= tf.random.stateless_uniform(tf.shape(p), (1, 2), 0.5, 1.0, dtype=p.dtype)
-        return keras.losses.sparse_categorical_crossentropy(y, p)
-
-    model = Stepping([keras.Input((6,)), layers.Dense(7, activation="tanh"), layers.Dense(3, activation="softmax")])
-    return fitted(model, *numbers(samples), {"loss": noisy_crossentropy})
 
 
 @case("dropout that stays on in `evaluate` and `predict`")
@@ -394,38 +341,6 @@ def dropout_of_fixed_batches(samples: int) -> dict[str, Any]:
 @case("dropout in float32", FLOAT32)
 def dropout_in_float32(samples: int) -> dict[str, Any]:
     return fitted(_dropped(layers.Dropout(0.3)), *numbers(samples))
-
-
-class StatelessNoise(keras.Model):
-    """Draws in its call, outside of layers."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.seed = random.SeedGenerator(5)
-        self.hidden, self.outputs = layers.Dense(6), layers.Dense(3, activation="softmax")
-
-    def call(self, x: Any) -> Any:
-        return self.outputs(keras.ops.tanh(self.noisy(self.hidden(x))))
-
-    def noisy(self, x: Any) -> Any:
-        draws, dtype = tf.random, x.dtype
-        shape, rows = tf.shape(x), tf.shape(x)[0]
-        # One seed a step, and one a draw.
-        seeds = tf.unstack(draws.split(tf.cast(self.seed.next() % 1000, "int32"), 12), num=12)
-        x = x * draws.stateless_uniform(shape, seeds[0], 0.5, 1.5, dtype)
-        x += draws.stateless_normal(shape, seeds[1], 0.1, 0.2, dtype)
-        x += draws.stateless_normal((6,), seeds[2], dtype=dtype)
-        x += draws.stateless_truncated_normal((rows, 6), seeds[3], stddev=0.3, dtype=dtype)
-        x += tf.cast(draws.stateless_uniform((rows, 1), seeds[4], 0, 5, tf.int32), dtype) / 10
-        bits = draws.stateless_uniform((rows, 3), seeds[5], None, None, tf.uint64)
-        x += tf.cast(tf.tile(bits % 7, (1, 2)), dtype) / 10
-        x += tf.cast(draws.stateless_uniform(shape, seeds[6], None, None, tf.int32) % 7, dtype) / 10
-        x *= draws.stateless_gamma(shape, seeds[7], tf.abs(x) + 0.5, beta=2.0, dtype=dtype)
-        x += draws.stateless_gamma(shape, seeds[7], alpha=[0.5, 1.0, 2.0, 3.0, 4.0, 5.0], dtype=dtype)
-        x += draws.stateless_binomial(shape, seeds[8], 4.0, tf.sigmoid(x), dtype) / 10
-        x += draws.stateless_poisson(shape, seeds[9], 2.0, dtype) / 10
-        x += draws.stateless_parameterized_truncated_normal(shape, seeds[10], x, tf.ones_like(x[0]), x - 1.0, x + 1.0)
-        return x + tf.cast(draws.stateless_categorical(x, 6, seeds[11]), dtype) / 10
 
 
 def _between(layer: layers.Layer, width: int) -> keras.Model:

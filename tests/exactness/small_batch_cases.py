@@ -10,7 +10,7 @@ import tensorflow as tf
 from keras import ops
 
 import tfdist
-from tests.exactness.step_cases import OwnMeans, of
+from tests.exactness.own_step_cases import OwnMeans, of
 from tests.exactness.table import BATCH, EPOCHS, Precision, case, fitted, fitted_on, numbers, tokens
 
 layers = keras.layers
