@@ -57,10 +57,11 @@ def test_another_token_or_none_is_an_error_everywhere(
     """At once where there is no token; where there is one, who has none may be anybody, until the time is up."""
     tokens = [one if index == odd else most for index in range(3)]
     futures = {index: launchers.start(index, token=token, timeout=1000) for index, token in enumerate(tokens)}
+    if None not in tokens:
+        launchers.pass_until_said("TFDIST_TOKEN", *futures)
     errors: dict[int, FormingError] = {}
     for index in sorted(futures, key=lambda index: tokens[index] is not None):
         if tokens[index] is not None:
-            launchers.pass_until_said("TFDIST_TOKEN", index) if None not in tokens else None
             launchers.ahead += 1000
         with pytest.raises(FormingError) as raised:
             futures[index].result(20)
