@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -28,6 +29,14 @@ class AttachedValue(Generic[Value]):
     def set(self, owner: Any, value: Value | None) -> None:
         """Attaches `value` to `owner`."""
         object.__setattr__(owner, self._attribute, value)
+
+    def get_or_make(self, owner: Any, make: Callable[[], Value]) -> Value:
+        """The value of `owner`; where it has none, the one that `make` returns, which it has from now on."""
+        value = self.get(owner)
+        if value is None:
+            value = make()
+            self.set(owner, value)
+        return value
 
     @property
     def _attribute(self) -> str:

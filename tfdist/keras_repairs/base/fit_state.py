@@ -70,8 +70,4 @@ _STATE: AttachedValue[FitState] = AttachedValue("fit_state")
 
 def fit_state(model: Any) -> FitState:
     """The state of `model`'s `fit`, to read and to change."""
-    state = _STATE.get(model)
-    if state is None:
-        state = FitState()
-        _STATE.set(model, state)
-    return state
+    return _STATE.get_or_make(model, FitState)

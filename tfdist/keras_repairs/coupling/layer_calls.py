@@ -91,10 +91,7 @@ def _verdict(layer: Any, original: Function, args: tuple[Any, ...], kwargs: dict
 
 
 def _verdict_of_trial(layer: Any, original: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> LayerVerdict:
-    verdicts = _VERDICTS.get(layer)
-    if verdicts is None:
-        verdicts = {}
-        _VERDICTS.set(layer, verdicts)
+    verdicts = _VERDICTS.get_or_make(layer, dict)
     way = way_of_calling(layer, args, kwargs, trains=is_for_training(kwargs))
     if way not in verdicts:
         verdicts[way] = try_out(layer, functools.partial(original, layer), args, kwargs)

@@ -104,10 +104,7 @@ def _gathered(loss: keras.losses.Loss, reason: str) -> Treatment:
 
 
 def _verdict(loss: keras.losses.Loss, y_true: Any, y_pred: Any) -> Verdict:
-    verdicts = _VERDICTS.get(loss)
-    if verdicts is None:
-        verdicts = {}
-        _VERDICTS.set(loss, verdicts)
+    verdicts = _VERDICTS.get_or_make(loss, dict)
     kinds = str(keras.tree.map_structure(lambda tensor: (tensor.shape[1:], tensor.dtype), (y_true, y_pred)))
     if kinds not in verdicts:
         verdicts[kinds] = try_out(loss, y_true, y_pred)

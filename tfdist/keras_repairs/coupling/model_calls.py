@@ -61,10 +61,7 @@ def _may_couple(model: keras.Model) -> bool:
 
 
 def _verdict(model: keras.Model, run: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> LayerVerdict:
-    verdicts = _VERDICTS.get(model)
-    if verdicts is None:
-        verdicts = {}
-        _VERDICTS.set(model, verdicts)
+    verdicts = _VERDICTS.get_or_make(model, dict)
     way = way_of_calling(model, args, kwargs, trains=is_for_training(kwargs))
     if way not in verdicts:
         verdicts[way] = try_out(model, run, args, kwargs)

@@ -72,10 +72,7 @@ def call(original: Function) -> Function:
             return original(self, *args, **kwargs)
 
         def trace() -> Draws | None:
-            traces = _TRACES.get(self)
-            if traces is None:
-                traces = {}
-                _TRACES.set(self, traces)
+            traces = _TRACES.get_or_make(self, dict)
             way = way_of_calling(self, args, kwargs, trains=bool(kwargs.get("training")))
             if way not in traces:
                 traces[way] = _draws_of(lambda given: original(self, *given[0], **given[1]), (args, kwargs))
