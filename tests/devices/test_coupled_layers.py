@@ -19,7 +19,8 @@ from tests.devices.repair_removal import take_out
 from tests.exactness.comparison import assert_same
 from tests.exactness.layer_coupling_cases import Centered, CovarianceLoss, MovingMean, PlainSum, Reversed
 from tests.exactness.table import numbers
-from tfdist.keras_repairs.coupling.trials.layer_trial import LayerVerdict, try_out
+from tfdist.keras_repairs.coupling.trials.call_verdict import CallVerdict
+from tfdist.keras_repairs.coupling.trials.layer_trial import try_out
 from tfdist.keras_repairs.coupling.trials.part_comparison import Kind
 from tfdist.runtime.strategy_settings import settings_of
 
@@ -85,11 +86,11 @@ class Averaging(layers.Layer):
         return outputs
 
 
-INDEPENDENT = LayerVerdict()
+INDEPENDENT = CallVerdict()
 TRIED = [
     (lambda: Folded(), INDEPENDENT),
     (lambda: Counter(), INDEPENDENT),
-    (lambda: PlainSum(), LayerVerdict(losses=(Kind.SUM, Kind.MEAN, Kind.ROWS))),
+    (lambda: PlainSum(), CallVerdict(losses=(Kind.SUM, Kind.MEAN, Kind.ROWS))),
     (lambda: Block(layers.Dense(6), layers.LayerNormalization(), layers.Dropout(0.5)), INDEPENDENT),
     (lambda: Block(layers.BatchNormalization(synchronized=True), layers.Dense(3)), INDEPENDENT),
     # What the layer inside couples is gathered there.
@@ -107,7 +108,7 @@ TRIED = [
 
 
 @pytest.mark.parametrize(("make", "expected"), TRIED)
-def test_what_a_trial_finds(make: Any, expected: LayerVerdict | str) -> None:
+def test_what_a_trial_finds(make: Any, expected: CallVerdict | str) -> None:
     layer = make()
     layer.build((None, 6))
     for inner in getattr(layer, "inner", []):

@@ -15,7 +15,8 @@ from tfdist.keras_repairs.base.replica_step import current_step, this_step
 from tfdist.keras_repairs.base.warn_once import say_once, warn_once
 from tfdist.keras_repairs.coupling import collected_losses
 from tfdist.keras_repairs.coupling.declaring import summed
-from tfdist.keras_repairs.coupling.trials.layer_trial import LayerVerdict, try_out
+from tfdist.keras_repairs.coupling.trials.call_verdict import CallVerdict
+from tfdist.keras_repairs.coupling.trials.layer_trial import try_out
 from tfdist.keras_repairs.coupling.trials.part_comparison import Kind
 from tfdist.keras_repairs.coupling.trials.recorded_layers import current_recording, is_exact_by_itself
 from tfdist.keras_repairs.coupling.trials.ways_of_calling import way_of_calling
@@ -24,7 +25,7 @@ from tfdist.runtime.strategy_settings import settings_of
 
 Function = Callable[..., Any]
 
-_VERDICTS: AttachedValue[dict[str, LayerVerdict]] = AttachedValue("layer_verdicts")
+_VERDICTS: AttachedValue[dict[str, CallVerdict]] = AttachedValue("layer_verdicts")
 """What trials of a layer have shown, by the way in which it was called."""
 
 _OF_KERAS = (keras.layers.MixUp, keras.layers.CutMix, keras.layers.RandomElasticTransform)
@@ -67,19 +68,19 @@ def _may_couple(layer: Any) -> bool:
     return isinstance(layer, keras.layers.Lambda) or 0 in keras.tree.flatten(getattr(layer, "axis", None))
 
 
-def _verdict(layer: Any, original: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> LayerVerdict:
+def _verdict(layer: Any, original: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallVerdict:
     """What is known of a layer that is called in this way, or found out now."""
     if not _may_couple(layer):
-        return LayerVerdict()
+        return CallVerdict()
     if not settings_of(tf.distribute.get_strategy()).gather:
         warn_once(
             "gather: off. Layers see the samples of their replica alone; what such a layer takes by the others of the "
             "batch is not that of one replica."
         )
-        return LayerVerdict()
+        return CallVerdict()
     if isinstance(layer, _OF_KERAS):
         # Two of them shuffle while they do not train, too, and throw it away.
-        return LayerVerdict("it mixes the samples of a batch")
+        return CallVerdict("it mixes the samples of a batch")
     verdict = _verdict_of_trial(layer, original, args, kwargs)
     if verdict.reason:
         say_once(
@@ -90,7 +91,7 @@ def _verdict(layer: Any, original: Function, args: tuple[Any, ...], kwargs: dict
     return verdict
 
 
-def _verdict_of_trial(layer: Any, original: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> LayerVerdict:
+def _verdict_of_trial(layer: Any, original: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallVerdict:
     verdicts = _VERDICTS.get_or_make(layer, dict)
     way = way_of_calling(layer, args, kwargs, trains=is_for_training(kwargs))
     if way not in verdicts:

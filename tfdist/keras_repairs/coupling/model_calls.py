@@ -17,7 +17,7 @@ from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.base.replica_step import current_step
 from tfdist.keras_repairs.base.warn_once import warn_once
 from tfdist.keras_repairs.coupling.layer_calls import is_for_training, mark_losses
-from tfdist.keras_repairs.coupling.trials.layer_trial import LayerVerdict
+from tfdist.keras_repairs.coupling.trials.call_verdict import CallVerdict
 from tfdist.keras_repairs.coupling.trials.model_trial import try_out
 from tfdist.keras_repairs.coupling.trials.ways_of_calling import way_of_calling
 from tfdist.keras_repairs.coupling.whole_layers import call_with_all_rows
@@ -25,7 +25,7 @@ from tfdist.runtime.strategy_settings import settings_of
 
 Function = Callable[..., Any]
 
-_VERDICTS: AttachedValue[dict[str, LayerVerdict]] = AttachedValue("model_verdicts")
+_VERDICTS: AttachedValue[dict[str, CallVerdict]] = AttachedValue("model_verdicts")
 """What trials of a model have shown, by the way in which it was called."""
 
 
@@ -60,7 +60,7 @@ def _may_couple(model: keras.Model) -> bool:
     return any(not isinstance(operation, keras.Layer) for operation in getattr(model, "operations", ()))
 
 
-def _verdict(model: keras.Model, run: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> LayerVerdict:
+def _verdict(model: keras.Model, run: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallVerdict:
     verdicts = _VERDICTS.get_or_make(model, dict)
     way = way_of_calling(model, args, kwargs, trains=is_for_training(kwargs))
     if way not in verdicts:
@@ -69,7 +69,7 @@ def _verdict(model: keras.Model, run: Function, args: tuple[Any, ...], kwargs: d
     return verdicts[way]
 
 
-def _say(model: keras.Model, verdict: LayerVerdict) -> None:
+def _say(model: keras.Model, verdict: CallVerdict) -> None:
     if verdict.reason:
         warn_once(
             f"the model {model.name!r} ({type(model).__qualname__}) is called with the samples of all replicas, "

@@ -4,7 +4,8 @@
 - `kept_state`: what the user's objects hold, as it was before
 - `part_comparison`: what a whole batch gives, compared with what its parts give
 - `made_up_labels`, `loss_trial`: losses
-- `ways_of_calling`, `made_up_inputs`, `recorded_layers`, `layer_trial`: layers, and those within them
+- `ways_of_calling`, `made_up_inputs`: calls of layers and models; `call_verdict`: what a trial shows of one
+- `recorded_layers`, `layer_trial`: layers, and those within them
 - `replica_trial`: code as on one replica and as on two that are emulated
 - `model_trial`: models; `step_capture`, `step_trial`: the user's steps
 """
