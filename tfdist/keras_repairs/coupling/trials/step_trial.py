@@ -18,7 +18,7 @@ from tfdist.keras_repairs.base.replica_step import current_step
 from tfdist.keras_repairs.coupling.trials.kept_state import KeptState
 from tfdist.keras_repairs.coupling.trials.made_up_inputs import Inputs, Numbers, made_up
 from tfdist.keras_repairs.coupling.trials.made_up_labels import IGNORED
-from tfdist.keras_repairs.coupling.trials.part_comparison import FIRST, OF_NETWORKS, ROWS, tolerance_of
+from tfdist.keras_repairs.coupling.trials.part_comparison import FIRST, OF_NETWORKS, ROWS, is_same, tolerance_of
 from tfdist.keras_repairs.coupling.trials.replica_trial import Assignments, Mode, OneAndTwo, on_one_and_two
 from tfdist.keras_repairs.coupling.trials.step_capture import Reading, Update, capturing
 from tfdist.keras_repairs.coupling.trials.trial_scope import in_trial
@@ -205,7 +205,7 @@ def _compared(results: OneAndTwo[_Results], tolerance: float, *, sums: bool) -> 
         if cause is not Cause.EXACT:
             return StepVerdict(cause, f"the log {name!r}")
     for path, value in whole.state.items():
-        if any(not _is_close(value, part.state.get(path), tolerance) for part in parts):
+        if any(path not in part.state or not is_same(value, part.state[path], tolerance) for part in parts):
             return StepVerdict(Cause.ASSIGNED, f"what it assigns to {path!r}")
     return StepVerdict() if shows else None
 
@@ -266,7 +266,7 @@ def _of_reading(whole: Reading, parts: Sequence[Reading], tolerance: float) -> C
     """What a mean or a sum is updated with: a scalar is to be a mean, and anything else to count as on one replica."""
     if any(part.is_of_all for part in parts):
         values = _as_float64(whole.values)
-        same = all(_is_close(values, _as_float64(part.values), tolerance) for part in parts)
+        same = all(is_same(values, _as_float64(part.values), tolerance) for part in parts)
         return Cause.EXACT if same else Cause.COUPLED
     if whole.weight is None and not np.ndim(whole.values):
         return _of_mean(_as_float64(whole.values), [_as_float64(part.values) for part in parts], tolerance)
@@ -275,7 +275,7 @@ def _of_reading(whole: Reading, parts: Sequence[Reading], tolerance: float) -> C
         # One value a class, say, and not one a sample, which a few samples may be as many as.
         totals = [share * _total(part.values, part.weight) for share, part in zip(_SHARES, parts, strict=True)]
     together = np.sum(totals, axis=0)
-    same = all(_is_close(one, other, tolerance) for one, other in zip(_total(*whole.counted), together, strict=True))
+    same = all(is_same(one, other, tolerance) for one, other in zip(_total(*whole.counted), together, strict=True))
     return Cause.EXACT if same else Cause.COUPLED
 
 
@@ -296,15 +296,6 @@ def _of_mean(whole: NDArray, parts: Sequence[NDArray], tolerance: float) -> Caus
         if abs(float(whole - together)) <= tolerance * size:
             return cause
     return Cause.COUPLED
-
-
-def _is_close(one: NDArray, other: NDArray | None, tolerance: float) -> bool:
-    if other is None or one.shape != other.shape:
-        return False
-    if one.dtype.kind in "biuSUO":
-        return bool(np.array_equal(one, other))
-    size = float(np.abs(one[np.isfinite(one)]).max(initial=0.0))
-    return np.allclose(one, other, rtol=0, atol=tolerance * size, equal_nan=True)
 
 
 def _as_float64(value: Any) -> NDArray:
