@@ -12,8 +12,8 @@ import pytest
 from tests.devices.mirrored import mirrored
 from tests.exactness.table import classifier, numbers
 from tfdist.errors import UnsupportedError
-from tfdist.keras_repairs.base import keras_distribution
 from tfdist.keras_repairs.base.warn_once import say_once
+from tfdist.keras_repairs.model_checks import keras_distribution
 
 pytestmark = pytest.mark.usefixtures("repaired")
 

@@ -9,7 +9,7 @@ import keras
 import pytest
 
 from tests.devices.mirrored import mirrored, of_each_replica
-from tfdist.keras_repairs.base.model_facts import is_random, model_facts
+from tfdist.keras_repairs.model_checks.model_facts import is_random, model_facts
 
 
 class OwnStep(keras.Model):

@@ -22,8 +22,8 @@ from tests.exactness.table import classifier, numbers
 from tfdist import keras_repairs
 from tfdist.data.formats.array_samples import ArraySamples
 from tfdist.data.pipeline import build
-from tfdist.keras_repairs.base import refusals
 from tfdist.keras_repairs.files import model_saving
+from tfdist.keras_repairs.model_checks import refusals
 from tfdist.order.position import Position
 
 SAMPLES = 65

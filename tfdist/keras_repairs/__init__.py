@@ -4,7 +4,8 @@
 that the repairs were written for. A repair takes the original as its argument and falls back to it where one replica
 trains. Repairs stand in the room of their subject; in the order of a step:
 
-- `base/`: the foundation of the others: the replica's step, the state of a `fit`, what is refused
+- `base/`: the foundation of the others: the replica's step, the state of a `fit`
+- `model_checks/`: what of a model decides whether replicas can be exact, and what is refused
 - `inputs/`: the data of `fit`: one order on all workers, each global batch cut once, a position to resume from
 - `loop/`: how steps run over the data, several in one execution, and who is notified
 - `coupling/`: what takes a sample by the others of its batch, computed on the rows of all replicas

@@ -5,8 +5,6 @@
   of which a replica without samples has one that counts nowhere
 - `nested_gradients`: gradients of gradients through what replicas compute together
 - `thread_attributes`, `global_seeds`: what Keras keeps for each thread, handed to the threads of the replicas
-- `user_overrides`, `refusals`, `keras_distribution`, `model_facts`: what decides whether replicas can be exact
-- `batch_norm_choice`: which BatchNormalization takes the statistics of the global batch
 - `variable_conversions`: variables of a strategy as numbers and arrays
 - `replica_copies`, `clear_session`, `warn_once`, `context_variables`
 """

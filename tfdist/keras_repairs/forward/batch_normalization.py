@@ -12,11 +12,11 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfdist.keras_repairs.base import refusals
-from tfdist.keras_repairs.base.batch_norm_choice import is_synchronized
 from tfdist.keras_repairs.base.replica_step import current_step, is_one_of_several
 from tfdist.keras_repairs.coupling.trials.replica_trial import is_in_replica_trial
 from tfdist.keras_repairs.forward.batch_moments import has_samples, of_global_batch
+from tfdist.keras_repairs.model_checks import refusals
+from tfdist.keras_repairs.model_checks.batch_norm_choice import is_synchronized
 
 Function = Callable[..., Any]
 

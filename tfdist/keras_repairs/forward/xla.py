@@ -18,11 +18,11 @@ from keras.src import backend
 
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base import global_seeds
-from tfdist.keras_repairs.base.refusals import collective_inside
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, current_step
 from tfdist.keras_repairs.coupling.whole_batch import NeedsAllRows
 from tfdist.keras_repairs.forward import xla_loops
 from tfdist.keras_repairs.forward.xla_logits import Logits, logits_behind, noted_logits, with_logits
+from tfdist.keras_repairs.model_checks.refusals import collective_inside
 
 Function = Callable[..., Any]
 

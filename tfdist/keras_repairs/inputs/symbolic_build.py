@@ -10,10 +10,10 @@ import tensorflow as tf
 from keras.src import backend
 from keras.src.trainers.data_adapters import data_adapter_utils
 
-from tfdist.keras_repairs.base import refusals
 from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.base.fit_state import fit_state
-from tfdist.keras_repairs.base.user_overrides import is_overridden
+from tfdist.keras_repairs.model_checks import refusals
+from tfdist.keras_repairs.model_checks.user_overrides import is_overridden
 from tfdist.keras_repairs.random_numbers.seeds import not_advancing
 from tfdist.runtime.distribute import ReplicaBatch
 

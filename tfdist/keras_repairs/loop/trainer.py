@@ -8,10 +8,8 @@ from typing import Any
 import tensorflow as tf
 from keras.src.backend.tensorflow import trainer as trainer_module
 
-from tfdist.keras_repairs.base.batch_norm_choice import synchronized_layers
 from tfdist.keras_repairs.base.batch_rows import rows, static_rows, with_row_of_zeros, without_stand_in
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, replica_step
-from tfdist.keras_repairs.base.user_overrides import is_overridden, is_users_step
 from tfdist.keras_repairs.base.warn_once import warn_once
 from tfdist.keras_repairs.coupling.own_steps import tried_out
 from tfdist.keras_repairs.inputs.data_adapters import replica_batch_of
@@ -26,6 +24,8 @@ from tfdist.keras_repairs.loop.fit_listeners import (
 from tfdist.keras_repairs.loop.step_execution import execution, one_step_of
 from tfdist.keras_repairs.loop.step_logs import StepLogs, noting_logs
 from tfdist.keras_repairs.loop.unknown_size import saying_unknown_size
+from tfdist.keras_repairs.model_checks.batch_norm_choice import synchronized_layers
+from tfdist.keras_repairs.model_checks.user_overrides import is_overridden, is_users_step
 from tfdist.runtime.collectives import worker_count
 from tfdist.runtime.distribute import GlobalBatch, ReplicaBatch, local_replicas
 from tfdist.runtime.step_meter import StepMeter

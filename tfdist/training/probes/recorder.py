@@ -9,7 +9,7 @@ from weakref import WeakSet
 import keras
 import tensorflow as tf
 
-from tfdist.keras_repairs.base.model_facts import model_facts
+from tfdist.keras_repairs.model_checks.model_facts import model_facts
 from tfdist.launch.recording_request import RecordingRequest
 from tfdist.training.metric_values import loss_scale, metric_values
 from tfdist.training.probes.perturbation import perturb_weights

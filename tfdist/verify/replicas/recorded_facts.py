@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """Facts of the models of a run, as `keras_repairs.base.model_facts` finds them."""
+    """Facts of the models of a run, as `keras_repairs.model_checks.model_facts` finds them."""
 
     unsynchronized: tuple[str, ...] = ()
     overrides: tuple[str, ...] = ()

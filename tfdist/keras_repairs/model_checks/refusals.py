@@ -7,9 +7,9 @@ from typing import Any
 import keras
 
 from tfdist.errors import UnsupportedError
-from tfdist.keras_repairs.base.batch_norm_choice import unsynchronized_layers
-from tfdist.keras_repairs.base.keras_distribution import check_distribution
 from tfdist.keras_repairs.base.warn_once import warn_once
+from tfdist.keras_repairs.model_checks.batch_norm_choice import unsynchronized_layers
+from tfdist.keras_repairs.model_checks.keras_distribution import check_distribution
 
 _ONE_DEVICE = "or train on one device (`tfdist train` without --workers, --nproc and --logical-devices)."
 

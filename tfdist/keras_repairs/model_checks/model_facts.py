@@ -7,7 +7,7 @@ from typing import Any
 
 import keras
 
-from tfdist.keras_repairs.base.batch_norm_choice import unsynchronized_layers
+from tfdist.keras_repairs.model_checks.batch_norm_choice import unsynchronized_layers
 
 _STRENGTHS = ("rate", "dropout", "recurrent_dropout", "stddev")
 """Attributes that say how strong a layer's noise is: a layer where all of them are 0 has none."""
