@@ -76,7 +76,7 @@ def _open(path: Path, middle: bool = False) -> Any:
     from tfdist.data.formats.tfrecord_samples import ParsedRecordSamples
     from tfdist.data.pipeline import build
     from tfdist.order.position import Position
-    from tfdist.runtime.dataset_description import take_partial_epoch
+    from tfdist.runtime.batches.dataset_description import take_partial_epoch
 
     source = ParsedRecordSamples(str(path), lambda record: record)
     step = len(source) // BATCH // 2 if middle else 0

@@ -15,7 +15,7 @@ from tfdist.data import from_config
 from tfdist.data.formats.array_samples import ArraySamples
 from tfdist.data.pipeline import build
 from tfdist.order.position import Position
-from tfdist.runtime.dataset_description import take_partial_epoch
+from tfdist.runtime.batches.dataset_description import take_partial_epoch
 
 
 def noisy(sample: tuple[tf.Tensor, tf.Tensor], seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

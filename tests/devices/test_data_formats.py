@@ -21,7 +21,7 @@ from tfdist.data.random_access.tfrecord_reader import TFRecordReader
 from tfdist.errors import DataError, UsageError
 from tfdist.keras_repairs.inputs.data_adapters import distribute
 from tfdist.order.epoch_order import EpochOrder, EpochSteps
-from tfdist.runtime.dataset_description import EpochCounter
+from tfdist.runtime.batches.dataset_description import EpochCounter
 
 FEATURES = {"x": tf.io.FixedLenFeature([2], tf.float32), "y": tf.io.FixedLenFeature([], tf.int64)}
 Open = Callable[..., Any]

@@ -26,7 +26,7 @@ from tfdist.data.sequential.tfrecord_stream import read_records
 from tfdist.errors import DataError, UsageError
 from tfdist.order.position import Position
 from tfdist.order.sequential_order import LaneOrder, Lanes
-from tfdist.runtime.dataset_description import description_of, take_partial_epoch
+from tfdist.runtime.batches.dataset_description import description_of, take_partial_epoch
 
 LAYOUTS = [[10], [5, 5], [0, 3, 0, 7, 0], [1] * 10, [40, 3, 25]]
 

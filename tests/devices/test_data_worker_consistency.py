@@ -20,7 +20,7 @@ from tfdist.data.sample_feed import SampleFeed
 from tfdist.data.sample_source import SampleSource
 from tfdist.data.worker_consistency import AgreedSource, agree
 from tfdist.errors import DataError, UsageError
-from tfdist.runtime.dataset_description import EpochCounter
+from tfdist.runtime.batches.dataset_description import EpochCounter
 
 Say = dict[str, Any]
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 from tensorflow.python.framework import func_graph
 
 from tests.devices.mirrored import mirrored
-from tfdist.runtime.distribute import per_replica
+from tfdist.runtime.batches.distribute import per_replica
 
 
 def distributed(dataset: tf.data.Dataset, replicas: int = 2) -> tf.distribute.DistributedDataset:

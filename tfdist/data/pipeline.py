@@ -20,8 +20,9 @@ from tfdist.data.worker_consistency import AgreedSource, Sharding, agree
 from tfdist.order.epoch_order import EpochSteps
 from tfdist.order.per_worker_order import WorkerShareSteps
 from tfdist.order.position import START, Position
-from tfdist.runtime.dataset_description import EpochCounter, PartialEpoch, PipelineOrder, description_of
-from tfdist.runtime.distribute import ReplicaBatch, no_autotune_options, per_replica, piece_bounds
+from tfdist.runtime.batches.dataset_description import EpochCounter, PartialEpoch, PipelineOrder, description_of
+from tfdist.runtime.batches.device_iterators import no_autotune_options
+from tfdist.runtime.batches.distribute import ReplicaBatch, per_replica, piece_bounds
 from tfdist.runtime.run_seed import run_seed
 
 Batches: TypeAlias = tf.data.Dataset | tf.distribute.DistributedDataset

@@ -17,7 +17,7 @@ from tfdist.data.worker_consistency import AgreedSource
 from tfdist.order.epoch_order import EpochOrder, EpochSteps
 from tfdist.order.per_worker_order import SampleOrder, WorkerShareOrder, WorkerShareSteps
 from tfdist.order.sequential_order import LaneOrder, Lanes
-from tfdist.runtime.dataset_description import EpochCounter
+from tfdist.runtime.batches.dataset_description import EpochCounter
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ import tensorflow as tf
 from tfdist.data.fingerprints import Fingerprint
 from tfdist.data.sample_source import SampleSource
 from tfdist.errors import DataError, UsageError
-from tfdist.runtime.collectives import gather_objects, worker_count, worker_rank
+from tfdist.runtime.collectives import gather_objects
+from tfdist.runtime.workers import worker_count, worker_rank
 
 Sharding = Literal["auto", "none"]
 """Whether all workers see the same data, which is dealt to them, or each sees its own share alone."""

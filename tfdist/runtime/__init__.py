@@ -3,8 +3,7 @@
 In the order of a start: `tested_versions` and `tensorflow_probe` (what is installed here), `devices` with
 `gpu_memory`, `strategy` and `strategy_settings` (what a run settles for it), `run_seed`. Then, for all floors above:
 
-- `distribute`: how batches reach the replicas, by `device_iterators`; `dataset_description`: what a pipeline tells
-  `fit` about them
+- `workers`: the workers of a strategy and their replicas; `batches/`: how batches reach these
 - `collectives`: decisions and small values, between steps; `transport/`: how tensors and files travel
 - `replica_values`, `random_state`, `local_variables`: values of which each replica or worker has its own
 - `step_meter`: samples and waiting time of the steps

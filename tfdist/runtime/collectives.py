@@ -16,22 +16,12 @@ import numpy as np
 import tensorflow as tf
 
 from tfdist.errors import UsageError
-from tfdist.runtime.distribute import local_replicas
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport.object_exchange import ObjectExchange
 from tfdist.runtime.transport.ring_all_reduce import sum_now
+from tfdist.runtime.workers import worker_count, worker_rank
 
 _REDUCTIONS: dict[str, Callable[..., Any]] = {"sum": np.sum, "max": np.max, "min": np.min, "mean": np.mean}
-
-
-def worker_count(strategy: tf.distribute.Strategy) -> int:
-    """How many workers take part in `strategy`."""
-    return strategy.num_replicas_in_sync // len(local_replicas(strategy))
-
-
-def worker_rank(strategy: tf.distribute.Strategy) -> int:
-    """This worker's index."""
-    return local_replicas(strategy).start // len(local_replicas(strategy))
 
 
 def all_gather(value: Any, strategy: tf.distribute.Strategy | None = None) -> np.ndarray:

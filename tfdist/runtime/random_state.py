@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from tensorflow.python.eager import context
 from tensorflow.python.ops import stateful_random_ops
 
-from tfdist.runtime.collectives import all_gather, worker_count, worker_rank
+from tfdist.runtime.collectives import all_gather
+from tfdist.runtime.workers import worker_count, worker_rank
 
 _WORDS = 625
 """Words of a Mersenne Twister: its key and the place in it."""

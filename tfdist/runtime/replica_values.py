@@ -10,8 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from tfdist.runtime.collectives import all_gather
-from tfdist.runtime.distribute import local_replicas
 from tfdist.runtime.transport.chief_broadcast import PIECE_BYTES
+from tfdist.runtime.workers import local_replicas
 
 _DIGEST_BYTES = 16
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tfdist.data.ops.python_functions import CountedCalls, call_python
 from tfdist.order.epoch_order import EpochSteps
 from tfdist.order.per_worker_order import SampleOrder, WorkerShareSteps
-from tfdist.runtime.dataset_description import EpochCounter
+from tfdist.runtime.batches.dataset_description import EpochCounter
 
 BLOCK_SAMPLES = 1 << 14
 """Samples whose numbers are computed in one call of Python: enough to make the call's own cost small."""

@@ -16,8 +16,9 @@ from typing import Any
 import tensorflow as tf
 
 from tfdist.keras_repairs.optimizer.accumulator_reduction import reduce_before_checkpoint
-from tfdist.runtime.collectives import all_reduce, broadcast, worker_count, worker_rank
+from tfdist.runtime.collectives import all_reduce, broadcast
 from tfdist.runtime.transport.chief_broadcast import file_from_chief
+from tfdist.runtime.workers import worker_count, worker_rank
 
 Function = Callable[..., Any]
 

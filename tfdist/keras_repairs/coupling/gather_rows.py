@@ -10,9 +10,9 @@ from keras.src import backend
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.batch_rows import has_rows, without_stand_in
 from tfdist.keras_repairs.base.replica_step import note_gathering
-from tfdist.runtime.collectives import worker_count
 from tfdist.runtime.transport import replica_sums
 from tfdist.runtime.transport.emulated_replicas import emulated_replica
+from tfdist.runtime.workers import worker_count
 
 _CARRIERS = {
     tf.bfloat16: tf.float32,

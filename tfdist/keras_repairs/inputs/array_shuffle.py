@@ -17,7 +17,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 
 from tfdist.keras_repairs.base.attached_value import AttachedValue
-from tfdist.runtime.dataset_description import EpochCounter
+from tfdist.runtime.batches.dataset_description import EpochCounter
 
 Function = Callable[..., Any]
 _EPOCHS: AttachedValue[EpochCounter] = AttachedValue("epochs")

@@ -16,8 +16,9 @@ from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.batch_rows import cut, rows, static_rows
 from tfdist.keras_repairs.base.warn_once import warn_once
-from tfdist.runtime.dataset_description import description_of
-from tfdist.runtime.distribute import ReplicaBatch, local_replicas, per_replica, piece_bounds
+from tfdist.runtime.batches.dataset_description import description_of
+from tfdist.runtime.batches.distribute import ReplicaBatch, per_replica, piece_bounds
+from tfdist.runtime.workers import local_replicas
 
 _Policy = tf.data.experimental.AutoShardPolicy
 

@@ -15,7 +15,7 @@ from tfdist.keras_repairs.inputs import array_shuffle
 from tfdist.keras_repairs.inputs.dataset_determinism import why_not_deterministic
 from tfdist.keras_repairs.inputs.epoch_iterator import start_partial_epoch, whole_batches
 from tfdist.order.position import Position
-from tfdist.runtime.dataset_description import EpochCounter, PipelineOrder, description_of
+from tfdist.runtime.batches.dataset_description import EpochCounter, PipelineOrder, description_of
 
 
 @dataclass(frozen=True)

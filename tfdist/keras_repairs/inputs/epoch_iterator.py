@@ -14,7 +14,7 @@ from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.inputs.data_adapters import distribute, smallest_batch
 from tfdist.keras_repairs.inputs.full_read_warnings import warn_of_whole_reading
 from tfdist.keras_repairs.inputs.same_data_check import check_same_data
-from tfdist.runtime.dataset_description import PartialEpoch, description_of, take_partial_epoch
+from tfdist.runtime.batches.dataset_description import PartialEpoch, description_of, take_partial_epoch
 from tfdist.runtime.step_meter import StepMeter
 
 Function = Callable[..., Any]

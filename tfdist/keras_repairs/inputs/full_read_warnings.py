@@ -15,8 +15,7 @@ from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
 
 from tfdist.keras_repairs.base.warn_once import warn_once
-from tfdist.runtime.collectives import worker_count
-from tfdist.runtime.distribute import local_replicas
+from tfdist.runtime.workers import local_replicas, worker_count
 from tfdist.text import format_bytes
 
 MUCH = 256 << 20

@@ -11,7 +11,8 @@ import tensorflow as tf
 from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 
 from tfdist.errors import DataError
-from tfdist.runtime.collectives import gather_objects, worker_count
+from tfdist.runtime.collectives import gather_objects
+from tfdist.runtime.workers import worker_count
 
 _ROWS = 64
 """Rows of each array that are compared, spread over its length: enough to see another order or another split."""

@@ -15,7 +15,7 @@ from tfdist.keras_repairs.base.fit_state import fit_state
 from tfdist.keras_repairs.model_checks import refusals
 from tfdist.keras_repairs.model_checks.user_overrides import is_overridden
 from tfdist.keras_repairs.random_numbers.seeds import not_advancing
-from tfdist.runtime.distribute import ReplicaBatch
+from tfdist.runtime.batches.distribute import ReplicaBatch
 
 Function = Callable[..., Any]
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 from keras.src.backend.tensorflow import trainer as trainer_module
 
 from tfdist.keras_repairs.loop.step_logs import over_replicas
-from tfdist.runtime.distribute import GlobalBatch
+from tfdist.runtime.batches.distribute import GlobalBatch
 
 Function = Callable[..., Any]
 

@@ -12,7 +12,7 @@ import tensorflow as tf
 from tfdist.keras_repairs.base.context_variables import setting
 from tfdist.keras_repairs.coupling.gather_rows import all_rows
 from tfdist.keras_repairs.loop.fit_listeners import FitListener, notifying
-from tfdist.runtime.collectives import worker_count, worker_rank
+from tfdist.runtime.workers import worker_count, worker_rank
 
 Function = Callable[..., Any]
 

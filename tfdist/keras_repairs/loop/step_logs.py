@@ -13,7 +13,7 @@ from tfdist.keras_repairs.base.fit_state import fit_state
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, this_step
 from tfdist.keras_repairs.loop.log_values import value_of_global_batch
 from tfdist.keras_repairs.loop.step_execution import TraceAgain
-from tfdist.runtime.distribute import local_replicas
+from tfdist.runtime.workers import local_replicas
 
 Function = Callable[..., Any]
 

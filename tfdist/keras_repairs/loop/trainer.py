@@ -26,11 +26,11 @@ from tfdist.keras_repairs.loop.step_logs import StepLogs, noting_logs
 from tfdist.keras_repairs.loop.unknown_size import saying_unknown_size
 from tfdist.keras_repairs.model_checks.batch_norm_choice import synchronized_layers
 from tfdist.keras_repairs.model_checks.user_overrides import is_overridden, is_users_step
-from tfdist.runtime.collectives import worker_count
-from tfdist.runtime.distribute import GlobalBatch, ReplicaBatch, local_replicas
+from tfdist.runtime.batches.distribute import GlobalBatch, ReplicaBatch
 from tfdist.runtime.step_meter import StepMeter
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.runtime.transport import replica_sums
+from tfdist.runtime.workers import local_replicas, worker_count
 
 Function = Callable[..., Any]
 Observer = Callable[[Any], None]

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.warn_once import say_once
-from tfdist.runtime.collectives import worker_count
+from tfdist.runtime.workers import worker_count
 
 _INSTEAD = (
     "Expected keras.distribution.DataParallel() over all devices, which is what `tfdist train` does anyway; or leave "

@@ -18,7 +18,7 @@ import tensorflow as tf
 from tfdist.keras_repairs.base.fit_state import fit_state
 from tfdist.keras_repairs.optimizer import gradient_accumulation
 from tfdist.keras_repairs.optimizer.model_optimizers import optimizers_of
-from tfdist.runtime.distribute import local_replicas
+from tfdist.runtime.workers import local_replicas
 
 Function = Callable[..., Any]
 

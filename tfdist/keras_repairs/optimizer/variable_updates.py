@@ -18,7 +18,7 @@ from keras.src.optimizers.base_optimizer import BaseOptimizer
 
 from tfdist.keras_repairs.base.context_variables import setting
 from tfdist.keras_repairs.base.replica_step import current_step
-from tfdist.runtime.distribute import local_replicas
+from tfdist.runtime.workers import local_replicas
 
 Function = Callable[..., Any]
 

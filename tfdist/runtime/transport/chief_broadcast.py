@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfdist.runtime.collectives import broadcast, worker_rank
+from tfdist.runtime.collectives import broadcast
+from tfdist.runtime.workers import worker_rank
 
 PIECE_BYTES = 4 << 20
 """Size of one collective, which bounds the memory that a copy takes."""

@@ -23,7 +23,8 @@ import tensorflow as tf
 
 from tfdist.checkpoint import CheckpointManager, CheckpointSummary, RetentionPolicy, checkpoint_files
 from tfdist.errors import RunDirError, UsageError
-from tfdist.runtime.collectives import gather_objects, worker_count, worker_rank
+from tfdist.runtime.collectives import gather_objects
+from tfdist.runtime.workers import worker_count, worker_rank
 from tfdist.training.checkpoints import csv_logger_files
 from tfdist.training.checkpoints.checkpoint_callback import ContextFactory
 from tfdist.training.checkpoints.checkpoint_options import CheckpointOptions, CheckpointRequest

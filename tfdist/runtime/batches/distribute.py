@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from tfdist.runtime.device_iterators import make_lasting, no_autotune_options
+from tfdist.runtime.batches.device_iterators import make_lasting, no_autotune_options
+from tfdist.runtime.workers import local_replicas
 
 
 class GlobalBatch(NamedTuple):
@@ -51,15 +52,6 @@ def piece_bounds(samples: tf.Tensor, replicas: int, index: Any) -> tuple[tf.Tens
     """
     index = tf.cast(index, samples.dtype)
     return -(-index * samples // replicas), -(-(index + 1) * samples // replicas)
-
-
-def local_replicas(strategy: tf.distribute.Strategy, worker: int | None = None) -> range:
-    """The ids of the replicas that `worker` (this one when None) runs; every worker runs equally many."""
-    resolver = strategy.cluster_resolver
-    tasks = len(resolver.cluster_spec().job_tasks("worker")) if resolver and resolver.cluster_spec() else 1
-    per_worker = strategy.num_replicas_in_sync // max(tasks, 1)
-    index = (resolver.task_id or 0) if worker is None and tasks > 1 else (worker or 0)
-    return range(index * per_worker, (index + 1) * per_worker)
 
 
 def per_replica(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfdist.runtime.dataset_description import EpochCounter
+from tfdist.runtime.batches.dataset_description import EpochCounter
 
 
 def test_each_part_counts_for_itself_and_all_are_set_together() -> None:

@@ -1,0 +1,6 @@
+"""How batches reach the replicas.
+
+- `dataset_description`: what a pipeline tells `fit` about its dataset
+- `distribute`: one dataset a worker, whose elements go to its replicas in turn
+- `device_iterators`: what TensorFlow puts between that dataset and the devices
+"""
