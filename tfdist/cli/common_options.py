@@ -95,6 +95,18 @@ batch_norm = click.option(
 )
 
 
+communication = choice(
+    "--communication", ["auto", "nccl", "ring"], "auto", "The collectives between devices of several workers."
+)
+
+compression = choice(
+    "--compression",
+    ["none", "bfloat16", "float16"],
+    "none",
+    "Send gradients between workers in 16 bits: faster, and no longer exact.",
+)
+
+
 def with_batch_norm(overrides: Sequence[str], chosen: str | None) -> list[str]:
     """A config's overrides with `--batch-norm` as one of them: what a run was made with is in its config."""
     return [*overrides, *([] if chosen is None else [f"batch_norm={chosen}"])]

@@ -22,15 +22,8 @@ if TYPE_CHECKING:
 @shared.count("--logical-devices", "Split each GPU, or the CPU when there is none, into N logical devices.")
 @shared.memory_limit
 @shared.batch_norm
-@shared.choice(
-    "--communication", ["auto", "nccl", "ring"], "auto", "The collectives between devices of several workers."
-)
-@shared.choice(
-    "--compression",
-    ["none", "bfloat16", "float16"],
-    "none",
-    "Send gradients between workers in 16 bits: faster, and no longer exact.",
-)
+@shared.communication
+@shared.compression
 @click.option("--run-dir", metavar="DIR", help="Where the run writes; default runs/NAME-DATE-TIME.")
 @click.option("--overwrite", is_flag=True, help="Replace the earlier run in the run directory.")
 @shared.overrides

@@ -59,6 +59,8 @@ class ToleranceParam(click.ParamType):
 @shared.devices
 @shared.memory_limit
 @shared.batch_norm
+@shared.communication
+@shared.compression
 @shared.overrides
 @shared.seconds("--start-timeout", 120, "How long the workers may take to find one another.")
 @shared.seconds("--step-timeout", 600, "How long a step may take.")

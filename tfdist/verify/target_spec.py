@@ -10,7 +10,7 @@ from tfdist.cluster.discover import discover
 from tfdist.launch.environment import TargetKind
 from tfdist.launch.job_spec import JobSpec
 from tfdist.launch.logs.terminal import Show
-from tfdist.launch.worker_options import BatchNorm
+from tfdist.launch.worker_options import BatchNorm, Communication, Compression
 
 if TYPE_CHECKING:
     from tfdist.config import RunConfig
@@ -30,6 +30,8 @@ class TargetSpec:
         devices: GPUs to use; None for all.
         memory_limit: MiB of a logical GPU.
         batch_norm: Whose statistics BatchNormalization takes in a script or a module; a config says it itself.
+        communication: The collectives of runs on several replicas.
+        compression: The type in which workers send gradients; "none" for their own.
         start_timeout: Seconds in which the workers must find one another.
         step_timeout: Seconds that a step may take.
         show: Whose output the terminal shows.
@@ -46,11 +48,19 @@ class TargetSpec:
     devices: tuple[int, ...] | None = None
     memory_limit: int | None = None
     batch_norm: BatchNorm = "synchronized"
+    communication: Communication = "auto"
+    compression: Compression = "none"
     start_timeout: float = 120.0
     step_timeout: float = 600.0
     show: Show = "none"
     verbose: bool = False
     keep: str | None = None
+
+    @property
+    def replica_options(self) -> dict[str, str]:
+        """What decides how the replicas of a run work together, for reports."""
+        batch_norm = self.batch_norm if self.config is None else self.config.batch_norm
+        return {"batch_norm": batch_norm, "communication": self.communication, "compression": self.compression}
 
     def job(self, workers: int, run_dir: Path, **options: Any) -> JobSpec:
         """One run of the target on this machine alone, whatever cluster the environment describes.
@@ -58,19 +68,22 @@ class TargetSpec:
         Args:
             workers: Its processes.
             run_dir: Where all its files go, checkpoints too: those of the user's own run stay as they are.
-            **options: Other fields of `JobSpec`.
+            **options: Other fields of `JobSpec`; one that a spec has, too, comes before that of the spec.
         """
-        options |= {
+        options = {
             "membership": discover(nproc=workers, environ={}),
             "target": self.target,
             "run_dir": str(run_dir),
             "seed": self.seed,
             "devices": self.devices,
             "memory_limit": self.memory_limit,
+            "communication": self.communication,
+            "compression": self.compression,
             "start_timeout": self.start_timeout,
             "step_timeout": self.step_timeout,
             "show": self.show,
             "verbose": self.verbose,
+            **options,
         }
         if self.config is None:
             options["batch_norm"] = self.batch_norm

@@ -72,6 +72,8 @@ def test_the_flags_are_a_contract() -> None:
         "--devices",
         "--memory-limit",
         "--batch-norm",
+        "--communication",
+        "--compression",
         "--set",
         "--start-timeout",
         "--step-timeout",
@@ -160,6 +162,19 @@ def test_whose_statistics_batch_normalization_takes(
     assert spec.job(1, tmp_path).batch_norm == chosen
 
 
+@pytest.mark.parametrize("target", ["digits.yaml", "train.py"])
+@pytest.mark.parametrize("also", ["", "--kill "])
+def test_how_gradients_are_sent(
+    asked: list[VerifySpec], killed: list[KillSpec], tmp_path: Path, target: str, also: str
+) -> None:
+    run(f"{also}--nproc 2 --compression bfloat16 --communication ring --report report.json {target}")
+    (spec,) = asked or killed
+    job = spec.job(2, tmp_path)
+    assert (job.compression, job.communication) == ("bfloat16", "ring")
+    options = json.loads(Path("report.json").read_text())["options"]
+    assert options == {"batch_norm": "synchronized", "communication": "ring", "compression": "bfloat16"}
+
+
 def test_the_defaults_of_kill_are_a_contract(killed: list[KillSpec]) -> None:
     result = run("--kill train.py --kills 9")
     assert result.exit_code == 4
@@ -200,6 +215,8 @@ def test_a_signal(asked: list[VerifySpec], monkeypatch: pytest.MonkeyPatch) -> N
         ("--set fit.epochs=3 train.py", "error: --set overrides an entry of a config, and train.py is none."),
         ("--replicas 1 train.py", "error: There is nothing to compare one replica with."),
         ("--nproc 1 train.py", "--nproc"),
+        ("--compression float16 train.py", "error: --compression is of the gradients that workers send"),
+        ("--compression int8 --nproc 2 train.py", "'int8' is not one of 'none', 'bfloat16', 'float16'"),
         ("--steps 0 train.py", "--steps"),
         ("--kills 2 train.py", "error: --kills says how often --kill kills."),
         ("--kill --kills 0 train.py", "--kills"),

@@ -15,6 +15,7 @@ def to_json(spec: KillSpec, verification: KillVerification) -> dict[str, Any]:
     return {
         "target": spec.target,
         "args": list(spec.args),
+        "options": spec.replica_options,
         "seed": spec.seed,
         "workers": spec.workers,
         "kills": spec.kills,

@@ -28,7 +28,7 @@ def statistics(facts: ModelFacts) -> Cause:
     return Cause(
         "batch statistics",
         f"BatchNormalization whose statistics are each replica's own: {_named(facts.unsynchronized)}. Leave out "
-        "batch_norm: replica for statistics of the global batch.",
+        "--batch-norm replica (batch_norm: replica in a config) for statistics of the global batch.",
     )
 
 
@@ -66,6 +66,16 @@ def summed(factor: float, replicas: int) -> Cause:
         "a loss or add_loss term that is a sum over samples and returned as a scalar: "
         f"{_times(factor, replicas)} that of one replica. tfdist takes a scalar for a mean over samples; return one "
         "value a sample, or declare the sum with tfdist.summed(...).",
+    )
+
+
+def compressed(dtype: str) -> Cause:
+    """Workers send gradients in 16 bits."""
+    beyond = ", or gradients leave its range, for which there is --compression bfloat16" if dtype == "float16" else ""
+    return Cause(
+        "compression",
+        f"the rounding of gradients to {dtype}, in which workers send them: this training multiplies it{beyond}. Leave "
+        "out --compression, or compare fewer steps.",
     )
 
 

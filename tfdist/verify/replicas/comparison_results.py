@@ -6,6 +6,7 @@ import enum
 from dataclasses import dataclass
 from typing import Any
 
+from tfdist.launch.worker_options import Compression
 from tfdist.verify.exit_codes import DIFFERS
 from tfdist.verify.replicas.cause_texts import Cause
 from tfdist.verify.replicas.recording_comparison import Comparison
@@ -52,6 +53,7 @@ class Verification:
         least: The least relative tolerance.
         is_measured: Whether the effect of rounding was measured.
         half: Whether the target computes in 16 bits.
+        compression: The type in which workers send gradients; "none" for their own.
         facts: Recorded facts of the reference's models.
         trained: Steps that the reference trained.
     """
@@ -60,6 +62,7 @@ class Verification:
     least: float
     is_measured: bool
     half: bool = False
+    compression: Compression = "none"
     facts: tuple[dict[str, Any], ...] = ()
     trained: int = 0
 

@@ -19,5 +19,5 @@ def judged(variant: Variant, comparison: Comparison, facts: ModelFacts) -> Compa
     """
     if comparison.passed:
         return ComparisonResult(variant.label, variant.reference, ComparisonVerdict.PASSED, comparison)
-    causes = likely_causes(comparison, facts, variant.versus, variant.replicas)
+    causes = likely_causes(comparison, facts, variant.versus, variant.replicas, variant.compression)
     return ComparisonResult(variant.label, variant.reference, ComparisonVerdict.PARTED, comparison, tuple(causes))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Literal
 
+from tfdist.launch.worker_options import Compression
 from tfdist.verify.replicas import cause_texts
 from tfdist.verify.replicas.cause_texts import Cause
 from tfdist.verify.replicas.recorded_facts import ModelFacts
@@ -20,7 +21,9 @@ _ROUNDED, _GROWN = 1e-4, 1e-2
 """A first difference below these may come from rounding: in the first step, and in one after it."""
 
 
-def likely_causes(comparison: Comparison, facts: ModelFacts, versus: Versus, replicas: int) -> list[Cause]:
+def likely_causes(
+    comparison: Comparison, facts: ModelFacts, versus: Versus, replicas: int, compression: Compression = "none"
+) -> list[Cause]:
     """The most likely causes of a difference, the likeliest first; empty when there is none.
 
     Args:
@@ -28,6 +31,7 @@ def likely_causes(comparison: Comparison, facts: ModelFacts, versus: Versus, rep
         facts: Facts of their models.
         versus: How the other run differs.
         replicas: Replicas of the other run.
+        compression: The type in which its workers send gradients; "none" for their own.
     """
     row, first = comparison.first_row, comparison.first()
     if row is None or first is None:
@@ -48,10 +52,12 @@ def likely_causes(comparison: Comparison, facts: ModelFacts, versus: Versus, rep
         return [cause_texts.IRREPRODUCIBLE]
     if versus in cause_texts.OTHERS:
         return [cause_texts.OTHERS[versus]]
-    return _of_replicas(comparison, row, facts, replicas)
+    return _of_replicas(comparison, row, facts, replicas, compression)
 
 
-def _of_replicas(comparison: Comparison, row: ComparedMoment, facts: ModelFacts, replicas: int) -> list[Cause]:
+def _of_replicas(
+    comparison: Comparison, row: ComparedMoment, facts: ModelFacts, replicas: int, compression: Compression
+) -> list[Cause]:
     if all(difference.kind == "metrics" for each in comparison.rows for difference in each.parted()):
         return [cause_texts.metric([difference.name for difference in row.parted("metrics")])]
     if facts.unsynchronized and comparison.first("loss", "gradient norm", "weights"):
@@ -64,10 +70,13 @@ def _of_replicas(comparison: Comparison, row: ComparedMoment, facts: ModelFacts,
         return [cause_texts.state(paths)]
     if factor:
         return [cause_texts.summed(factor, replicas)]
+    is_first = row is _first_trained(comparison)
+    if compression != "none" and not (is_first and row.parted("loss")):
+        return [cause_texts.compressed(compression)]
     if facts.half:
         return [cause_texts.HALF]
     largest = max(difference.relative for difference in row.parted())
-    if row is _first_trained(comparison) and largest >= _ROUNDED:
+    if is_first and largest >= _ROUNDED:
         return [cause_texts.WHOLE_BATCH if row.parted("loss") else cause_texts.UNKNOWN]
     return [cause_texts.ROUNDING] if largest < _GROWN else [cause_texts.UNKNOWN]
 

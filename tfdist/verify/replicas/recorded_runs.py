@@ -67,7 +67,13 @@ def run_variant(spec: VerifySpec, variant: Variant, folder: Path) -> RecordedRun
         variant.precision,
         variant.perturbed,
     )
-    job = spec.job(variant.workers, folder / name, communication=variant.communication, recording=request)
+    job = spec.job(
+        variant.workers,
+        folder / name,
+        communication=variant.communication,
+        compression=variant.compression,
+        recording=request,
+    )
     code = run_job(job)
     if code:
         return RecordedRun(code, last_line=last_line(RunDir(folder / name).log_file(0, 0)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from tfdist.verify.relative_difference import DATA_TOLERANCE
@@ -33,14 +33,18 @@ class Tolerance:
 
     Attributes:
         least: The least relative difference that is allowed.
-        half: Whether layers compute in 16 bits. Then the weights are not judged after the first step: the gradients of
-            a small part of the batch are rounded to 16 bits before they are summed.
+        half: Whether layers compute in 16 bits, or workers send gradients so. Then the weights are not judged after the
+            first step: the gradients of a small part of the batch are rounded to 16 bits before they are summed.
         measured: (number of the moment, kind, name) -> the relative difference that rounding alone made until then.
     """
 
     least: float = FLOAT32
     half: bool = False
     measured: Mapping[tuple[int, QuantityKind, str], float] = field(default_factory=dict)
+
+    def compressed(self) -> Tolerance:
+        """The same where workers send gradients in 16 bits."""
+        return replace(self, least=max(self.least, HALF), half=True)
 
     def allowed(self, number: int, kind: QuantityKind, name: str) -> float:
         """The largest relative difference of a quantity at moment `number` that is rounding; inf for any."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tfdist.launch.worker_options import Communication
+from tfdist.launch.worker_options import Communication, Compression
 from tfdist.verify.replicas.likely_causes import Versus
 from tfdist.verify.replicas.verify_spec import VerifySpec
 
@@ -19,6 +19,7 @@ class Variant:
         workers: Its processes.
         replicas: Replicas of all its processes.
         communication: Its collectives.
+        compression: The type in which its workers send gradients; "none" for their own.
         jit_compile: Whether models are compiled with XLA; None for the target's choice.
         precision: The dtype policy; None for the target's choice.
         perturbed: Whether the weights are moved by a rounding error.
@@ -30,6 +31,7 @@ class Variant:
     workers: int = 1
     replicas: int = 1
     communication: Communication = "auto"
+    compression: Compression = "none"
     jit_compile: bool | None = None
     precision: str | None = None
     perturbed: bool = False
@@ -65,14 +67,15 @@ def variants(spec: VerifySpec, gpus: int, *, jit_compile: bool, half: bool) -> l
     chosen = gpus if spec.devices is None else len(spec.devices)
     found: list[Variant | Unavailable] = []
     if spec.replicas > 1:
-        found.append(Variant(f"{spec.replicas} replicas", "replicas", replicas=spec.replicas))
+        label = f"{spec.replicas} replicas"
+        found.append(Variant(label, "replicas", replicas=spec.replicas, communication=spec.communication))
     if spec.nproc is not None:
-        found.append(_workers(f"{spec.nproc} workers", spec.nproc, chosen))
+        found.append(_workers(spec, spec.nproc, chosen))
     if "xla" in spec.also:
         label = f"XLA {'off' if jit_compile else 'on'}"
         found.append(Variant(label, "xla", jit_compile=not jit_compile))
     if "communication" in spec.also:
-        found += _communication(max(spec.nproc or 2, 2), chosen)
+        found += _communication(spec, max(spec.nproc or 2, 2), chosen)
     if "precision" in spec.also:
         found.append(
             Variant("float32", "precision", precision="float32")
@@ -82,18 +85,23 @@ def variants(spec: VerifySpec, gpus: int, *, jit_compile: bool, half: bool) -> l
     return found
 
 
-def _workers(label: str, workers: int, gpus: int) -> Variant | Unavailable:
+def _workers(spec: VerifySpec, workers: int, gpus: int) -> Variant | Unavailable:
+    label = _compressed(f"{workers} workers", spec)
     if 0 < gpus < workers:
         return Unavailable(label, f"each worker needs a GPU, and there are {gpus}.")
-    return Variant(label, "replicas", workers=workers, replicas=workers)
+    return Variant(label, "replicas", workers, workers, spec.communication, spec.compression)
 
 
-def _communication(workers: int, gpus: int) -> list[Variant | Unavailable]:
+def _compressed(label: str, spec: VerifySpec) -> str:
+    return label if spec.compression == "none" else f"{label}, {spec.compression}"
+
+
+def _communication(spec: VerifySpec, workers: int, gpus: int) -> list[Variant | Unavailable]:
     if gpus < workers:
         reason = f"NCCL needs a physical GPU for every replica, so {workers}; TensorFlow sees {gpus} here."
         return [Unavailable("NCCL against RING", reason)]
-    ring = Variant(f"{workers} workers, RING", "replicas", workers, workers, communication="ring")
-    nccl = Variant(
-        f"{workers} workers, NCCL", "communication", workers, workers, communication="nccl", reference=ring.label
-    )
-    return [ring, nccl]
+    ring, nccl = (_compressed(f"{workers} workers, {name}", spec) for name in ("RING", "NCCL"))
+    return [
+        Variant(ring, "replicas", workers, workers, "ring", spec.compression),
+        Variant(nccl, "communication", workers, workers, "nccl", spec.compression, reference=ring),
+    ]

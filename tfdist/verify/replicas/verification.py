@@ -73,6 +73,7 @@ class _Verifier:
             tolerance.least,
             self.spec.tolerance is None,
             facts.half,
+            self.spec.compression,
             tuple(models),
             chief.moments[-1].step,
         )
@@ -110,6 +111,8 @@ class _Verifier:
             )
         if variant.versus == "precision":
             tolerance = Tolerance(max(tolerance.least, HALF), half=True)
+        if variant.compression != "none" and self.spec.tolerance is None:
+            tolerance = tolerance.compressed()
         comparison = compare(reference.recordings[0], other.recordings, tolerance)
         return judged(variant, comparison, facts)
 

@@ -15,6 +15,7 @@ def to_json(spec: VerifySpec, verification: Verification) -> dict[str, Any]:
     return {
         "target": spec.target,
         "args": list(spec.args),
+        "options": spec.replica_options,
         "seed": spec.seed,
         "steps": spec.steps,
         "tolerance": {"least": verification.least, "measured": verification.is_measured},

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from tfdist.text import column_widths, table, wrap
 from tfdist.verify.replicas.comparison_results import ComparisonResult, ComparisonVerdict, Verification
 from tfdist.verify.replicas.recording_comparison import ComparedMoment, Comparison, Difference
-from tfdist.verify.replicas.tolerance import MARGIN, QuantityKind
+from tfdist.verify.replicas.tolerance import HALF, MARGIN, QuantityKind
 
 _MOST_NAMES = 3
 _LONG_EPOCH = 200
@@ -46,6 +46,11 @@ def _head(verification: Verification, steps: int) -> Iterator[str]:
     yield text
     if verification.half:
         yield "Layers compute in 16 bits, so weights are judged before the first step alone."
+    if verification.compression != "none" and verification.is_measured:
+        yield (
+            f"Workers send gradients in {verification.compression}: of what they train a difference of {HALF:g} is "
+            "allowed at least, and weights are judged before the first step alone."
+        )
     if verification.trained < steps:
         yield f"The target trained {verification.trained} of the {steps} steps, and then ended."
     epoch = max((model["epoch_steps"] or 0 for model in verification.facts), default=0)

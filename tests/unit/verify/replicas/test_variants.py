@@ -38,6 +38,28 @@ def planned(
                 Variant("2 workers, NCCL", "communication", 2, 2, communication="nccl", reference="2 workers, RING"),
             ],
         ),
+        (
+            {"nproc": 2, "communication": "ring", "compression": "bfloat16"},
+            [
+                Variant("2 replicas", "replicas", replicas=2, communication="ring"),
+                Variant("2 workers, bfloat16", "replicas", 2, 2, communication="ring", compression="bfloat16"),
+            ],
+        ),
+        (
+            {"replicas": 1, "also": ("communication",), "gpus": 2, "compression": "float16"},
+            [
+                Variant("2 workers, RING, float16", "replicas", 2, 2, communication="ring", compression="float16"),
+                Variant(
+                    "2 workers, NCCL, float16",
+                    "communication",
+                    2,
+                    2,
+                    communication="nccl",
+                    compression="float16",
+                    reference="2 workers, RING, float16",
+                ),
+            ],
+        ),
     ],
 )
 def test_which_runs(options: dict[str, Any], expected: list[Variant]) -> None:

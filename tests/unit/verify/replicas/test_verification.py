@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.verify.replicas.recordings import begin, recording, step
+from tests.unit.verify.replicas.recordings import begin, recording, step, weights
 from tfdist.errors import UsageError
 from tfdist.launch.job import JobSpec
 from tfdist.rundir import RunDir
@@ -91,6 +91,38 @@ def test_with_a_given_tolerance_nothing_is_measured(verified: Any) -> None:
     verification = verified(jobs, tolerance=1e-3)
     assert jobs.names == ["1-replica", "2-replicas"]
     assert (verification.least, verification.is_measured) == (1e-3, False)
+
+
+def test_gradients_that_are_sent_in_16_bits_are_judged_so_where_they_are_sent(verified: Any) -> None:
+    rounded = recording(begin(), step(1, norm=2.01, weights=weights(kernel=[1.0, -1.2], bias=0.5)))
+    jobs = Jobs(**{"2_replicas": rounded, "2_workers_bfloat16": rounded})
+    verification = verified(jobs, nproc=2, compression="bfloat16")
+    assert verdicts(verification) == [
+        ("2 replicas", ComparisonVerdict.PARTED),
+        ("2 workers, bfloat16", ComparisonVerdict.PASSED),
+    ]
+    assert [(job.membership.num_workers, job.compression) for job in jobs.started] == [
+        (1, "none"),
+        (1, "none"),
+        (1, "none"),
+        (2, "bfloat16"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("other", "cause"),
+    [({"norm": 3.0}, "compression"), ({"norm": 3.0, "loss": 1.2}, "whole batch")],
+)
+def test_more_than_sending_in_16_bits_explains(verified: Any, other: dict[str, float], cause: str) -> None:
+    jobs = Jobs(**{"2_workers_bfloat16": recording(begin(), step(1, **other))})
+    (result,) = verified(jobs, replicas=1, nproc=2, compression="bfloat16").results
+    assert (result.verdict, [found.key for found in result.causes]) == (ComparisonVerdict.PARTED, [cause])
+
+
+def test_a_given_tolerance_is_that_of_compressed_gradients_too(verified: Any) -> None:
+    jobs = Jobs(**{"2_workers_bfloat16": recording(begin(), step(1, norm=2.01))})
+    verification = verified(jobs, replicas=1, nproc=2, compression="bfloat16", tolerance=1e-4)
+    assert verification.code == 6
 
 
 def test_runs_that_differ(verified: Any) -> None:

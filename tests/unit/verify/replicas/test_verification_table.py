@@ -100,6 +100,7 @@ def test_quantities_that_were_not_judged_are_named() -> None:
 def test_the_tolerance_is_shown() -> None:
     assert "Tolerance: a relative difference of 0.001." in shown(PASSED, least=1e-3, is_measured=False)
     assert "Layers compute in 16 bits" in shown(PASSED, half=True)
+    assert "Workers send gradients in bfloat16: " in shown(PASSED, compression="bfloat16")
 
 
 @pytest.mark.parametrize(
