@@ -18,6 +18,9 @@ from tfdist.cli.verb import Verb
 @shared.devices
 @shared.count("--logical-devices", "Split each GPU, or the CPU; 2 where there is one device, else no split.")
 @shared.count("--nproc", "Workers; one on each GPU, on the CPU 2, unless given.")
+@shared.batch_norm
+@shared.communication
+@shared.compression
 @click.option("--only", multiple=True, metavar="ROW", help="Run this row alone; repeatable.")
 @click.option(
     "-o", "--output", metavar="DIR", help="Where the reports go: a new directory, by default selftest-HOST-DATE."
@@ -26,7 +29,9 @@ from tfdist.cli.verb import Verb
 @shared.seconds("--timeout", 1800, "How long all of it may take.")
 @click.option("--verbose", is_flag=True, help="Show what the runs say, and tracebacks.")
 @click.pass_context
-def selftest(ctx: click.Context, /, output: str | None, as_json: bool, **options: Any) -> None:
+def selftest(
+    ctx: click.Context, /, output: str | None, as_json: bool, batch_norm: str | None, **options: Any
+) -> None:
     """Shows that several devices and workers of this machine give the numbers of one device.
 
     Trains small models with the features of Keras on one device, on all devices and on one worker a device, and
@@ -42,7 +47,7 @@ def selftest(ctx: click.Context, /, output: str | None, as_json: bool, **options
     from tfdist.verify.interruption import Interrupted
 
     folder = ReportFolder.chosen(output, socket.gethostname(), time.time())
-    spec = SelftestSpec(**options)
+    spec = SelftestSpec(**options if batch_norm is None else {**options, "batch_norm": batch_norm})
     lines = TableLines(spec.rows)
 
     # The terminal's: while a job runs, its launcher writes elsewhere. Where JSON is printed, the table is progress.
@@ -54,7 +59,7 @@ def selftest(ctx: click.Context, /, output: str | None, as_json: bool, **options
 
     listener = Listener(
         tell=lambda line: click.echo(line, file=progress),
-        begin=lambda machine, layouts: show(opening(machine, layouts), lines.head()),
+        begin=lambda machine, layouts: show(opening(machine, layouts, spec.replica_options), lines.head()),
         result=lambda result: show(*lines.lines(result)),
     )
     try:

@@ -29,12 +29,12 @@ class Way:
     Attributes:
         words: As a user says it.
         variables: Environment variables, name and value.
-        communication: Collectives.
+        communication: Collectives; None for those of the options.
     """
 
     words: str
     variables: tuple[tuple[str, str], ...] = ()
-    communication: Communication = "auto"
+    communication: Communication | None = None
 
 
 WAYS = (

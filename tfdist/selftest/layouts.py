@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tfdist.errors import UsageError
+from tfdist.launch.worker_options import Communication
 from tfdist.text import format_count
 
 _ON_A_SINGLE_DEVICE = 2
@@ -85,6 +86,16 @@ def layouts(seen: int, devices: tuple[int, ...] | None, logical: int | None, npr
         return Layouts(one, (together,), (("workers", "each worker needs a GPU of its own, and there is 1."),))
     workers = nproc or len(gpus)
     return Layouts(one, (together, Layout(format_count(workers, "worker"), workers, workers, gpus[:workers])))
+
+
+def check_collectives(found: Layouts, communication: Communication) -> None:
+    """Raises UsageError where a layout does not have the collectives that were asked for."""
+    without = next((layout for layout in found.others if layout.gpus is None or layout.logical), None)
+    if communication == "nccl" and without is not None:
+        raise UsageError(
+            "--communication nccl needs a physical GPU for every replica. Expected --communication auto. Received: "
+            f"--communication nccl, and {without.label}" + (" of the CPU" if without.gpus is None else " of a GPU")
+        )
 
 
 def _on_cpu(parts: int, workers: int) -> tuple[Layout, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from tfdist.launch.worker_options import Compression
 from tfdist.selftest.layouts import Layout
 from tfdist.selftest.row_results import RowResult, failed
 from tfdist.selftest.row_runs import RowRun
@@ -23,7 +24,9 @@ _EXACT = 1e-30
 """Stands for an allowed difference of 0, to divide by."""
 
 
-def compare_row(row: Row, layout: Layout, one: RowRun, again: RowRun, other: RowRun) -> RowResult:
+def compare_row(
+    row: Row, layout: Layout, one: RowRun, again: RowRun, other: RowRun, compression: Compression = "none"
+) -> RowResult:
     """Compares a training with that on one device.
 
     Args:
@@ -32,6 +35,7 @@ def compare_row(row: Row, layout: Layout, one: RowRun, again: RowRun, other: Row
         one: The row on one device.
         again: The same with weights that were moved by a rounding error, which makes the tolerance.
         other: The row in the layout.
+        compression: The type in which workers sent gradients in `other`; "none" for their own.
     """
     for label, run in (("1 device", one), ("1 device again", again), (layout.label, other)):
         if run.problem:
@@ -43,8 +47,12 @@ def compare_row(row: Row, layout: Layout, one: RowRun, again: RowRun, other: Row
         result = judged(replace(AGAIN, reference="1 device", label="1 device again"), first, facts)
         return _result(row, layout, result, other.seconds)
     tolerance = measure_tolerance(reference, perturbed, half=facts.half)
+    if compression != "none":
+        tolerance = tolerance.compressed()
     comparison = compare(reference, other.recordings, tolerance)
-    variant = Variant(layout.label, "replicas", layout.workers, layout.replicas, reference="1 device")
+    variant = Variant(
+        layout.label, "replicas", layout.workers, layout.replicas, compression=compression, reference="1 device"
+    )
     return _result(row, layout, judged(variant, comparison, facts), other.seconds)
 
 

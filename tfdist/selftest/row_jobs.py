@@ -68,7 +68,7 @@ class RowJobs:
         recorded: bool = False,
         perturbed: bool = False,
         saved: str | None = None,
-        communication: Communication = "auto",
+        communication: Communication | None = None,
         variables: Mapping[str, str] | None = None,
         seconds: float = _MOST_SECONDS,
         finished: Callable[[str, RowRun], None] = lambda name, run: None,
@@ -81,7 +81,7 @@ class RowJobs:
             recorded: Whether their trainings are recorded.
             perturbed: Whether weights are moved by a rounding error first.
             saved: A model that an earlier job has saved.
-            communication: The collectives.
+            communication: The collectives; None for those of the options.
             variables: Environment variables that the workers have besides.
             seconds: How long a worker may take for a step, and for anything between two.
             finished: Called with each row that comes to its end, while the others go on; also before an exception.
@@ -98,7 +98,9 @@ class RowJobs:
             folder = self._new_folder(layout)
             order = RowOrder(str(folder), tuple(left), saved)
             request = RecordingRequest(str(folder), STEPS, layout.replicas, perturbed=perturbed) if recorded else None
-            options: dict[str, Any] = {"recording": request, "communication": communication}
+            options: dict[str, Any] = {"recording": request}
+            if communication is not None:
+                options["communication"] = communication
             if request is None:
                 options["logical_devices"] = layout.logical
             if variables:
@@ -122,6 +124,9 @@ class RowJobs:
             step_timeout=seconds,
             start_timeout=seconds,
             show="chief" if self.spec.verbose else "none",
+            batch_norm=self.spec.batch_norm,
+            communication=self.spec.communication,
+            compression=self.spec.compression,
         )
 
     @contextlib.contextmanager

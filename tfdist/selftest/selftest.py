@@ -8,10 +8,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tfdist.launch.signals import Signals
+from tfdist.launch.worker_options import Compression
 from tfdist.selftest.copy_judgement import Way, find_way, judge_copies
 from tfdist.selftest.deadline import Deadline
 from tfdist.selftest.killed_row import run_killed
-from tfdist.selftest.layouts import Layout, Layouts, layouts
+from tfdist.selftest.layouts import Layout, Layouts, check_collectives, layouts
 from tfdist.selftest.reports.machine_report import MachineReport, look
 from tfdist.selftest.reports.selftest_report import SelftestReport
 from tfdist.selftest.reports.speed_table import step_times
@@ -60,7 +61,7 @@ def run_selftest(spec: SelftestSpec, listener: Listener) -> SelftestReport:
         listener: Is told of progress.
 
     Raises:
-        UsageError: A GPU that was asked for is not there, or there are fewer than workers.
+        UsageError: A GPU that was asked for is not there, there are fewer than workers, or not for these collectives.
         WorkerFailedError: TensorFlow does not work here.
         Interrupted: A signal came.
     """
@@ -69,6 +70,7 @@ def run_selftest(spec: SelftestSpec, listener: Listener) -> SelftestReport:
         listener.tell("looking at this machine")
         machine = look(began, min(_LOOK_SECONDS, spec.timeout))
         found = layouts(len(machine.tensorflow.gpus), spec.devices, spec.logical_devices, spec.nproc)
+        check_collectives(found, spec.communication)
         listener.begin(machine, found)
         jobs = RowJobs(spec, folder.path, signals, deadline)
         test = _Selftest(spec, found, jobs, listener)
@@ -76,7 +78,10 @@ def run_selftest(spec: SelftestSpec, listener: Listener) -> SelftestReport:
             test.run()
         except TimeUp:
             test.fail_rest(f"not run: the {spec.timeout:g} s of --timeout are over")
-        return SelftestReport(machine, tuple(test.results), step_times(test.times), found.missing, time.time() - began)
+        seconds = time.time() - began
+        return SelftestReport(
+            machine, spec.replica_options, tuple(test.results), step_times(test.times), found.missing, seconds
+        )
 
 
 @dataclass
@@ -123,7 +128,7 @@ class _Selftest:
         left = {row.name: row for row in rows if row.kind is RowKind.COMPARED}
 
         def result_of(row: Row, run: RowRun) -> RowResult:
-            return compare_row(row, layout, one[row.name], again[row.name], run)
+            return compare_row(row, layout, one[row.name], again[row.name], run, self._compression(layout))
 
         def finished(name: str, run: RowRun) -> None:
             if name in left:
@@ -141,11 +146,21 @@ class _Selftest:
         if result.verdict is not ComparisonVerdict.PASSED:
             return result
         loaded = self.jobs.run([_LOADING], self.found.one, recorded=True, saved=run.saved)[_LOADING]
-        on_one = compare_row(result.row, result.layout, part_of(one, _FURTHER), part_of(again, _FURTHER), loaded)
+        compression = self._compression(result.layout)
+        if compression == "none":
+            on_one = compare_row(result.row, result.layout, part_of(one, _FURTHER), part_of(again, _FURTHER), loaded)
+        else:
+            # What was saved has been rounded, so that one device alone has no such weights.
+            further = part_of(run, _FURTHER)
+            on_one = compare_row(result.row, result.layout, loaded, loaded, further, compression)
         seconds = result.seconds + on_one.seconds
         if on_one.verdict is ComparisonVerdict.PASSED:
             return replace(result, seconds=seconds)
         return replace(on_one, seconds=seconds, where=f"loaded on 1 device: {on_one.where}")
+
+    def _compression(self, layout: Layout) -> Compression:
+        """The type in which gradients are sent in a layout: between workers alone."""
+        return self.spec.compression if layout.workers > 1 else "none"
 
     def _copied(self) -> None:
         for row in self._rows(RowKind.COPIED):
@@ -184,8 +199,13 @@ class _Selftest:
 
         def attempt(way: Way) -> RowRun:
             self.listener.tell(f"{row.name} on {workers.label} with {way.words}")
-            options: dict[str, Any] = {"communication": way.communication, "variables": dict(way.variables)}
-            return self.jobs.run([row.name], workers, seconds=_COPY_SECONDS, **options)[row.name]
+            return self.jobs.run(
+                [row.name],
+                workers,
+                seconds=_COPY_SECONDS,
+                communication=way.communication,
+                variables=dict(way.variables),
+            )[row.name]
 
         works = find_way(row, workers, copied[workers], attempt)
         self.listener.tell(works)

@@ -6,6 +6,7 @@ import difflib
 from dataclasses import dataclass
 
 from tfdist.errors import UsageError
+from tfdist.launch.worker_options import BatchNorm, Communication, Compression
 from tfdist.selftest.rows import ROWS, Row
 
 
@@ -20,6 +21,9 @@ class SelftestSpec:
         only: Names of the rows to run; empty for all.
         timeout: Seconds that all of it may take.
         verbose: Whether the terminal shows what the launchers and the chiefs of the runs say.
+        batch_norm: Whose statistics BatchNormalization takes on several replicas.
+        communication: The collectives.
+        compression: The type in which workers send gradients; "none" for their own.
         rows: The rows there are.
         matrix: The module that runs them in workers, as `matrix.__main__` does.
 
@@ -33,6 +37,9 @@ class SelftestSpec:
     only: tuple[str, ...] = ()
     timeout: float = 1800.0
     verbose: bool = False
+    batch_norm: BatchNorm = "synchronized"
+    communication: Communication = "auto"
+    compression: Compression = "none"
     rows: tuple[Row, ...] = ROWS
     matrix: str = "tfdist.selftest.matrix"
 
@@ -45,6 +52,15 @@ class SelftestSpec:
                 near = difflib.get_close_matches(name, names, 1)
                 meant = f" Did you mean {near[0]}?" if near else ""
                 raise UsageError(f"--only expects one of {', '.join(names)}. Received: --only {name}.{meant}")
+
+    @property
+    def replica_options(self) -> dict[str, str]:
+        """What decides how the replicas of a run work together, for reports."""
+        return {
+            "batch_norm": self.batch_norm,
+            "communication": self.communication,
+            "compression": self.compression,
+        }
 
     @property
     def chosen(self) -> tuple[Row, ...]:

@@ -50,14 +50,19 @@ def run(arguments: str = "") -> Result:
 def test_the_flags_are_a_contract() -> None:
     options = [param for param in selftest.params if isinstance(param, click.Option)]
     assert {name for option in options for name in option.opts} == {
-        *("--devices", "--logical-devices", "--nproc", "--only", "-o", "--output", "--json", "--timeout", "--verbose")
+        *("--devices", "--logical-devices", "--nproc", "--only", "-o", "--output", "--json", "--timeout", "--verbose"),
+        *("--batch-norm", "--communication", "--compression"),
     }
     assert {option.name: option.default for option in options}["timeout"] == 1800
 
 
 def test_options_reach_the_selftest(asked: list[SelftestSpec]) -> None:
     run("--devices 0,2 --logical-devices 2 --nproc 3 --only dense --only copies --timeout 60 --verbose -o out")
-    assert asked == [SelftestSpec((0, 2), 2, 3, ("dense", "copies"), 60.0, True)]
+    run("--batch-norm replica --communication ring --compression float16")
+    assert asked == [
+        SelftestSpec((0, 2), 2, 3, ("dense", "copies"), 60.0, True),
+        SelftestSpec(batch_norm="replica", communication="ring", compression="float16"),
+    ]
 
 
 def test_a_table_as_it_goes_two_files_and_the_exit_code(asked: list[SelftestSpec], tmp_path: Path) -> None:

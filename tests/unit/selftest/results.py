@@ -14,6 +14,7 @@ from tfdist.selftest.reports.machine_report import MachineReport
 from tfdist.selftest.reports.selftest_report import SelftestReport
 from tfdist.selftest.row_results import RowResult
 from tfdist.selftest.rows import Row
+from tfdist.selftest.selftest_spec import SelftestSpec
 from tfdist.verify.replicas.comparison_results import ComparisonVerdict
 
 GIB = 1 << 30
@@ -60,5 +61,6 @@ def result(
 
 
 def report(*results: RowResult, gpus: int = 2, **changes: Any) -> SelftestReport:
+    options = SelftestSpec().replica_options | changes.pop("options", {})
     fields: dict[str, Any] = {"times": (), "missing": (), "seconds": 90.0, **changes}
-    return SelftestReport(machine(gpus), results, **fields)
+    return SelftestReport(machine(gpus), options, results, **fields)

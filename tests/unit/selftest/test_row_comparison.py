@@ -26,6 +26,12 @@ def test_the_same() -> None:
     assert not result.detail and not result.document
 
 
+def test_gradients_that_workers_send_in_16_bits() -> None:
+    other = run(begin(), step(norm=2.01, weights=weights(kernel=[1.0, -1.1], bias=0.5)), workers=2)
+    assert compare_row(ROW, WORKERS, run(), run(), other).verdict is ComparisonVerdict.PARTED
+    assert compare_row(ROW, WORKERS, run(), run(), other, "bfloat16").verdict is ComparisonVerdict.PASSED
+
+
 def test_a_difference_is_named_with_all_its_numbers() -> None:
     other = run(begin(), step(loss=1.5), workers=2)
     result = compare_row(ROW, WORKERS, run(), run(), other)

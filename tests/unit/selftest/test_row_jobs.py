@@ -75,6 +75,19 @@ def test_what_the_workers_found(jobs: RowJobs, monkeypatch: pytest.MonkeyPatch, 
     assert capsys.readouterr() == ("", "")  # the launcher's report is kept from the table
 
 
+def test_the_options_reach_the_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = Job()
+    monkeypatch.setattr(row_jobs, "run_job", job)
+    spec = SelftestSpec(batch_norm="replica", communication="ring", compression="bfloat16")
+    RowJobs(spec, tmp_path, Signals(), Deadline(100.0)).run(["dense"], WORKERS, recorded=True)
+    (asked,) = job.specs
+    assert asked.options_in_common() == {
+        "--batch-norm": "replica",
+        "--communication": "ring",
+        "--compression": "bfloat16",
+    }
+
+
 def test_recorded_rows(jobs: RowJobs, monkeypatch: pytest.MonkeyPatch) -> None:
     job = Job()
     monkeypatch.setattr(row_jobs, "run_job", job)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tests.unit.selftest.results import machine, result
-from tests.unit.verify.replicas.recordings import begin, recording, step
+from tests.unit.verify.replicas.recordings import begin, recording, step, weights
+from tfdist.errors import UsageError
 from tfdist.selftest import selftest as module
 from tfdist.selftest.layouts import Layout
 from tfdist.selftest.row_jobs import RowJobs, TimeUp
@@ -17,8 +19,10 @@ from tfdist.selftest.row_runs import RowRun
 from tfdist.selftest.rows import Row
 from tfdist.selftest.selftest import Listener, run_selftest
 from tfdist.selftest.selftest_spec import SelftestSpec
+from tfdist.training.probes.recording_file import Recording
 from tfdist.verify.replicas.comparison_results import ComparisonVerdict
 
+LABELS = ("2 logical devices", "2 workers")
 FOUND = {
     "copies": {"pairs": [], "sums": [{"elements": 1, "wrong": 0, "bytes_per_second": 1.0}]},
     "speed": {"wide": {"seconds": 0.5, "batch": 64}},
@@ -33,6 +37,8 @@ class Machine:
         wrong: Row and label of the layout in which a training gives another loss, or copies arrive as others.
         failing: The same where a run fails.
         up_after: Jobs after which the time is up.
+        loss: What a wrong training gives.
+        moved: The same as `wrong` where a training begins its last `fit` with other weights.
         up_in: Row and label of the layout after which it is up, while other rows of the job go on.
     """
 
@@ -41,10 +47,12 @@ class Machine:
         gpus: int = 0,
         wrong: Iterable[tuple[str, str]] = (),
         failing: Iterable[tuple[str, str]] = (),
+        loss: float = 2.0,
+        moved: Iterable[tuple[str, str]] = (),
         up_after: int = 99,
         up_in: tuple[str, str] | None = None,
     ) -> None:
-        self.up_in = up_in
+        self.up_in, self.loss, self.moved = up_in, loss, set(moved)
         self.gpus, self.wrong, self.failing, self.up_after = gpus, set(wrong), set(failing), up_after
         self.asked: list[tuple[tuple[str, ...], str, dict[str, Any]]] = []
         self.told: list[str] = []
@@ -71,10 +79,10 @@ class Machine:
             if is_wrong and not options.get("variables"):
                 return RowRun(found=({"pairs": [], "sums": [{**FOUND["copies"]["sums"][0], "wrong": 1}]},))
             return RowRun(found=(FOUND[name],))
-        once = recording(begin(), step(loss=2.0 if is_wrong else 1.0))
-        parts = layout.workers * (once,)
-        if name == "saving":
-            parts = tuple(twice(part) for part in parts)
+        once = recording(begin(), step(loss=self.loss if is_wrong else 1.0))
+        elsewhere = {"weights": weights(kernel=[1.0, -1.1], bias=0.5)} if (name, layout.label) in self.moved else {}
+        last = recording(begin(**elsewhere), step(**elsewhere)) if elsewhere else once
+        parts = layout.workers * (twice(once, last) if name == "saving" else last,)
         return RowRun(seconds=1.0, recordings=parts, saved=f"saved on {layout.label}")
 
     def selftest(self, monkeypatch: pytest.MonkeyPatch, **options: Any) -> Any:
@@ -89,12 +97,10 @@ class Machine:
         return run_selftest(SelftestSpec(**options), listener)
 
 
-def twice(part: Any) -> Any:
-    """A recording whose only fit came twice."""
-    from dataclasses import replace
-
-    again = [replace(moment, step=moment.step + 1, fit=1) for moment in part.moments]
-    return type(part)({**part.facts, "models": 2 * part.facts["models"]}, [*part.moments, *again])
+def twice(first: Recording, last: Recording) -> Recording:
+    """A recording of two fits, of recordings of one each."""
+    again = [replace(moment, step=moment.step + 1, fit=1) for moment in last.moments]
+    return Recording({**first.facts, "models": 2 * first.facts["models"]}, (*first.moments, *again))
 
 
 def verdicts(results: Iterable[RowResult]) -> dict[tuple[str, str], str]:
@@ -148,6 +154,35 @@ def test_a_model_that_is_another_one_where_it_is_loaded(monkeypatch: pytest.Monk
     assert all(each.where == "loaded on 1 device: loss, step 1" for each in report.results)
 
 
+@pytest.mark.parametrize(("compression", "parted"), [("none", 4), ("bfloat16", 2)])
+def test_gradients_that_are_sent_in_16_bits_are_judged_so_on_workers(
+    monkeypatch: pytest.MonkeyPatch, compression: str, parted: int
+) -> None:
+    fake = Machine(wrong={(row, label) for row in ("dense", "saving") for label in LABELS}, loss=1.01)
+    report = fake.selftest(monkeypatch, only=("dense", "saving"), compression=compression)
+    found = verdicts(report.results)
+    assert list(found.values()).count("parted") == parted
+    assert compression == "none" or {found[name, "2 workers"] for name in ("dense", "saving")} == {"passed"}
+
+
+def test_what_compressed_workers_have_saved_is_compared_with_what_they_train_from_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # One device alone has other weights before it trains further, which are no rounding error.
+    fake = Machine(moved={("saving", "2 workers"), ("loading", "1 device")})
+    options: dict[str, Any] = {"only": ("saving",), "compression": "bfloat16"}
+    assert verdicts(fake.selftest(monkeypatch, **options).results)["saving", "2 workers"] == "passed"
+    fake = Machine(moved={("loading", "1 device")})
+    assert verdicts(fake.selftest(monkeypatch, **options).results)["saving", "2 workers"] == "parted"
+
+
+def test_nccl_where_it_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    for gpus, received in ((0, "2 logical devices of the CPU"), (1, "2 logical devices of a GPU")):
+        with pytest.raises(UsageError, match=f"Received: --communication nccl, and {received}"):
+            Machine(gpus=gpus).selftest(monkeypatch, communication="nccl")
+    assert Machine(gpus=2).selftest(monkeypatch, only=("dense",), communication="nccl").code == 0
+
+
 def test_a_row_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     report = Machine(failing={("xla", "2 workers"), ("speed", "2 workers")}).selftest(
         monkeypatch, only=("dense", "xla", "speed")
@@ -194,7 +229,7 @@ def test_broken_copies_between_gpus_come_with_what_works(monkeypatch: pytest.Mon
     assert fake.asked[-1] == (
         ("copies",),
         "2 workers",
-        {"communication": "auto", "variables": {"NCCL_P2P_DISABLE": "1"}, "seconds": 90.0},
+        {"communication": None, "variables": {"NCCL_P2P_DISABLE": "1"}, "seconds": 90.0},
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tfdist.doctor.check_result import CheckStatus
-from tfdist.selftest.reports.selftest_report import SelftestReport
+from tfdist.selftest.reports.selftest_report import SelftestReport, chosen_flags
 from tfdist.selftest.reports.selftest_table import HEADINGS, SHARED_CORES, cells, verdict_counts, verdict_word
 from tfdist.selftest.reports.speed_table import speed_rows
 from tfdist.selftest.row_results import RowResult
@@ -27,6 +27,7 @@ def to_markdown(report: SelftestReport) -> str:
     """The report, with a newline at its end."""
     blocks = [
         f"# tfdist selftest on {report.machine.host} ({report.machine.gpus})",
+        *_options(report),
         f"{_VERDICT[report.code]} {verdict_counts(report.results)} in {format_duration(report.seconds)}. "
         f"Exit code {report.code}.",
         "## Rows",
@@ -49,9 +50,15 @@ def _rows(results: Sequence[RowResult]) -> str:
     lines += [(cells(result)[0], result.row.title, *cells(result)[1:]) for result in results]
     return _markdown_table(lines) + (
         "\n\n*Greatest difference* is the relative difference from one device that comes nearest to what is allowed of "
-        "it: ten times what a rounding error did to the same training, and at least 1e-5, in 16 bits 2e-2. float32 is "
-        "computed without TensorFloat-32, but in the times. *Devices* counts the replicas of all workers."
+        "it: ten times what a rounding error did to the same training, and at least 1e-5, in 16 bits, or where workers "
+        "send gradients so, 2e-2. float32 is computed without TensorFloat-32, but in the times. *Devices* counts the "
+        "replicas of all workers."
     )
+
+
+def _options(report: SelftestReport) -> list[str]:
+    flags = chosen_flags(report.options)
+    return [f"Options: `{flags}`"] if flags else []
 
 
 def _missing(report: SelftestReport) -> list[str]:

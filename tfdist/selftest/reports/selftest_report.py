@@ -9,6 +9,7 @@ from typing import Any
 from tfdist.selftest.reports.machine_report import MachineReport
 from tfdist.selftest.reports.speed_table import StepTime
 from tfdist.selftest.row_results import RowResult, exit_code
+from tfdist.selftest.selftest_spec import SelftestSpec
 from tfdist.verify.relative_difference import json_number
 
 _FORMAT = 1
@@ -20,6 +21,7 @@ class SelftestReport:
 
     Attributes:
         machine: The machine.
+        options: What decides how replicas work together: `batch_norm`, `communication`, `compression`.
         results: In the order in which they came.
         times: Times of a step.
         missing: Label of a layout -> why this machine does not have it.
@@ -27,6 +29,7 @@ class SelftestReport:
     """
 
     machine: MachineReport
+    options: Mapping[str, str]
     results: tuple[RowResult, ...]
     times: tuple[StepTime, ...]
     missing: tuple[tuple[str, str], ...]
@@ -43,11 +46,18 @@ class SelftestReport:
             "format": _FORMAT,
             "exit_code": self.code,
             "seconds": self.seconds,
+            "options": dict(self.options),
             "machine": self.machine.to_json(),
             "rows": [_result(result) for result in self.results],
             "times": [time.to_json() for time in self.times],
             "missing": [{"layout": label, "reason": reason} for label, reason in self.missing],
         }
+
+
+def chosen_flags(options: Mapping[str, str]) -> str:
+    """Those options that are not the default, as the command line has them."""
+    usual = SelftestSpec().replica_options
+    return " ".join(f"--{name.replace('_', '-')} {value}" for name, value in options.items() if value != usual[name])
 
 
 def _result(result: RowResult) -> Mapping[str, Any]:

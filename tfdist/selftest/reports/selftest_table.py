@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from tfdist.doctor.check_result import CheckStatus
 from tfdist.selftest.layouts import Layouts
 from tfdist.selftest.reports.machine_report import MachineReport
-from tfdist.selftest.reports.selftest_report import SelftestReport
+from tfdist.selftest.reports.selftest_report import SelftestReport, chosen_flags
 from tfdist.selftest.reports.speed_table import speed_lines
 from tfdist.selftest.row_results import RowResult
 from tfdist.selftest.rows import Row
@@ -86,10 +86,13 @@ class TableLines:
         return "  ".join([name.ljust(self._width), *padded, last]).rstrip()
 
 
-def opening(machine: MachineReport, found: Layouts) -> str:
+def opening(machine: MachineReport, found: Layouts, options: Mapping[str, str]) -> str:
     """What is compared with what, and what the doctor warns of."""
     others = " and ".join(layout.label for layout in found.others)
-    head = f"tfdist selftest on {machine.host} ({machine.gpus}): {others} against 1 device"
+    flags = chosen_flags(options)
+    head = f"tfdist selftest on {machine.host} ({machine.gpus}): {others} against 1 device" + (
+        f", {flags}" if flags else ""
+    )
     # An owner of GPUs that TensorFlow does not see would test the CPU.
     odd = [check for check in machine.checks if check.status is not CheckStatus.OK]
     warnings = [wrap(f"{check.found}. {check.advice}", f"  {check.status.value}: {check.name}: ", 4) for check in odd]

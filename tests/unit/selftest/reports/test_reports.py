@@ -18,6 +18,7 @@ from tfdist.selftest.reports.selftest_table import TableLines, closing, opening
 from tfdist.selftest.reports.speed_table import speed_lines, step_times
 from tfdist.selftest.row_results import exit_code, failed
 from tfdist.selftest.rows import Row
+from tfdist.selftest.selftest_spec import SelftestSpec
 from tfdist.verify.replicas.comparison_results import ComparisonVerdict
 
 FAILED = failed(ROW, WORKERS, "exit code 4: it crashed", "Traceback\n  ...")
@@ -67,8 +68,8 @@ def test_the_verdict_counts_everything() -> None:
 
 def test_what_is_compared_with_what() -> None:
     found = Layouts(Layout("1 device", 1, 1, (0,)), (DEVICES, WORKERS))
-    assert opening(machine(), found) == (
-        "tfdist selftest on here (2 x Tester 9000): 2 devices and 2 workers against 1 device\n"
+    assert opening(machine(), found, SelftestSpec(compression="bfloat16").replica_options) == (
+        "tfdist selftest on here (2 x Tester 9000): 2 devices and 2 workers against 1 device, --compression bfloat16\n"
         "  warn: cores: 8 of 16. Give it more.\n"
     )
 
@@ -125,6 +126,7 @@ def test_times_are_no_comparison() -> None:
 def test_json_holds_everything(tmp_path: Path) -> None:
     told = json.loads(json.dumps(report(result(), PARTED, FAILED, times=TIMES).to_json()))
     assert (told["format"], told["exit_code"]) == (1, 6)
+    assert told["options"] == {"batch_norm": "synchronized", "communication": "auto", "compression": "none"}
     assert [row["verdict"] for row in told["rows"]] == ["passed", "parted", "failed"]
     assert told["rows"][2]["detail"] == "Traceback\n  ..."
     assert told["times"][1]["scaling"] == pytest.approx(0.8)
@@ -134,6 +136,12 @@ def test_json_holds_everything(tmp_path: Path) -> None:
 
 def test_a_report_without_gpus_says_so_first() -> None:
     assert to_markdown(report(result(), gpus=0)).startswith("# tfdist selftest on here (no GPU, on the CPU)\n")
+
+
+def test_a_report_says_with_which_options() -> None:
+    assert "Options:" not in to_markdown(report(result()))
+    changed = report(result(), options={"batch_norm": "replica", "communication": "ring"})
+    assert "Options: `--batch-norm replica --communication ring`\n" in to_markdown(changed)
 
 
 def test_numbers_that_are_not_finite_are_texts() -> None:
