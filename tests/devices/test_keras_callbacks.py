@@ -15,6 +15,7 @@ import pytest
 import tensorflow as tf
 
 from tests.devices.mirrored import mirrored
+from tests.exactness.callback_cases import StopsAt
 from tests.exactness.comparison import assert_same
 from tests.marks import slow
 from tfdist import on_chief, on_every_worker
@@ -30,17 +31,6 @@ ROUNDING = 1e-4
 
 SAMPLES, BATCH, EPOCHS = 41, 8, 5
 callbacks = keras.callbacks
-
-
-class StopsAt(callbacks.Callback):
-    def __init__(self, steps: int) -> None:
-        super().__init__()
-        self.left = steps
-
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        self.left -= 1
-        if self.left == 0:
-            self.model.stop_training = True
 
 
 class Interrupted(Exception):

@@ -11,7 +11,7 @@ import tensorflow as tf
 import tfdist
 from tests.exactness.own_step_cases import OwnStep
 from tests.exactness.precision_cases import BFLOAT16, FLOAT16
-from tests.exactness.table import ONLY_TRAINED, Precision, case, fitted, numbers, tokens
+from tests.exactness.table import ONLY_TRAINED, Precision, case, fitted, numbers, token_classifier, tokens
 
 layers, ops = keras.layers, keras.ops
 
@@ -25,8 +25,7 @@ def normalizing(x_shape: tuple[int, ...] = (6,), kind: Any = keras.Model, **opti
 
 
 def of_tokens(**options: Any) -> keras.Model:
-    parts = [layers.Embedding(20, 4, mask_zero=True), layers.BatchNormalization(**options)]
-    return keras.Sequential([keras.Input((7,)), *parts, layers.Dense(3, activation="softmax")])
+    return token_classifier(layers.BatchNormalization(**options))
 
 
 def convolutional() -> keras.Model:

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 import tfdist
-from tests.exactness.table import case, classifier, fitted, numbers, tokens
+from tests.exactness.table import case, classifier, fitted, numbers, token_classifier, tokens
 
 layers = keras.layers
 
@@ -23,14 +23,7 @@ def regularizers(samples: int) -> dict[str, Any]:
 @case("masks: `mask_zero` through an LSTM")
 def mask_of_an_embedding(samples: int) -> dict[str, Any]:
     ids = tokens(samples)
-    model = keras.Sequential(
-        [
-            keras.Input((7,)),
-            layers.Embedding(20, 4, mask_zero=True),
-            layers.LSTM(5, return_sequences=True),
-            layers.Dense(3, activation="softmax"),
-        ]
-    )
+    model = token_classifier(layers.LSTM(5, return_sequences=True))
     return fitted(model, ids, ids % 3, {"metrics": ["accuracy"]})
 
 
@@ -53,9 +46,7 @@ def two_outputs_with_different_masks(samples: int) -> dict[str, Any]:
 @case("a mask and a weight for each token")
 def mask_and_sample_weight(samples: int) -> dict[str, Any]:
     ids = tokens(samples)
-    model = keras.Sequential(
-        [keras.Input((7,)), layers.Embedding(20, 4, mask_zero=True), layers.Dense(3, activation="softmax")]
-    )
+    model = token_classifier()
     weight = np.random.default_rng(8).uniform(size=(samples, 7))
     return fitted(model, ids, ids % 3, sample_weight=weight)
 

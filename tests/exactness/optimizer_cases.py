@@ -7,7 +7,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from tests.exactness.table import BATCH, ONLY_TRAINED, case, classifier, fitted, numbers, tokens
+from tests.exactness.table import BATCH, ONLY_TRAINED, case, classifier, fitted, numbers, token_classifier, tokens
 
 layers = keras.layers
 optimizers = keras.optimizers
@@ -138,9 +138,7 @@ def gradient_accumulation_and_clipping(samples: int) -> dict[str, Any]:
 @case("gradient accumulation of an embedding")
 def gradient_accumulation_of_an_embedding(samples: int) -> dict[str, Any]:
     ids = tokens(samples)
-    model = keras.Sequential(
-        [keras.Input((7,)), layers.Embedding(20, 4, mask_zero=True), layers.Dense(3, activation="softmax")]
-    )
+    model = token_classifier()
     return fitted(model, ids, ids % 3, {"optimizer": optimizers.Adam(0.05, gradient_accumulation_steps=2)})
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from tests.exactness.table import Precision, case, classifier, fitted, numbers, tokens
+from tests.exactness.table import Precision, case, classifier, fitted, numbers, token_classifier, tokens
 
 layers = keras.layers
 
@@ -28,14 +28,7 @@ def default_precision(samples: int) -> dict[str, Any]:
 @case("float32, an embedding and masks", FLOAT32)
 def default_precision_of_tokens(samples: int) -> dict[str, Any]:
     ids = tokens(samples)
-    model = keras.Sequential(
-        [
-            keras.Input((7,)),
-            layers.Embedding(20, 4, mask_zero=True),
-            layers.GlobalAveragePooling1D(),
-            layers.Dense(3, activation="softmax"),
-        ]
-    )
+    model = token_classifier(layers.GlobalAveragePooling1D())
     return fitted(model, ids, ids[:, 0] % 3, {"metrics": ["accuracy"]}, shuffle=False)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from tests.exactness.precision_cases import FLOAT32
-from tests.exactness.table import BATCH, ONLY_TRAINED, case, fitted, fitted_on, numbers, tokens
+from tests.exactness.table import BATCH, ONLY_TRAINED, case, fitted, fitted_on, numbers, token_classifier, tokens
 
 layers = keras.layers
 
@@ -60,14 +60,9 @@ def noise_of_sparse_rows(samples: int) -> dict[str, Any]:
 @case("`dropout` and `recurrent_dropout` of recurrent layers, with masks")
 def recurrent_dropout(samples: int) -> dict[str, Any]:
     ids = tokens(samples)
-    model = keras.Sequential(
-        [
-            keras.Input((7,)),
-            layers.Embedding(20, 4, mask_zero=True),
-            layers.Bidirectional(layers.GRU(3, dropout=0.3, return_sequences=True)),
-            layers.LSTM(4, dropout=0.2, recurrent_dropout=0.3),
-            layers.Dense(3, activation="softmax"),
-        ]
+    model = token_classifier(
+        layers.Bidirectional(layers.GRU(3, dropout=0.3, return_sequences=True)),
+        layers.LSTM(4, dropout=0.2, recurrent_dropout=0.3),
     )
     return fitted(model, ids, ids.sum(-1) % 3)
 

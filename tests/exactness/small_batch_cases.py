@@ -11,7 +11,7 @@ from keras import ops
 
 import tfdist
 from tests.exactness.own_step_cases import OwnMeans, of
-from tests.exactness.table import BATCH, EPOCHS, Precision, case, fitted, fitted_on, numbers, tokens
+from tests.exactness.table import BATCH, EPOCHS, Precision, case, fitted, fitted_on, numbers, token_classifier, tokens
 
 layers = keras.layers
 
@@ -94,14 +94,7 @@ def batches_of_one(samples: int) -> dict[str, Any]:
 @case("batches of two tokens' rows, accumulated, several in one execution")
 def batches_of_two_accumulated(samples: int) -> dict[str, Any]:
     ids = tokens(samples)
-    model = keras.Sequential(
-        [
-            keras.Input((7,)),
-            layers.Embedding(20, 4, mask_zero=True),
-            layers.LSTM(4, return_sequences=True),
-            layers.Dense(3, activation="softmax"),
-        ]
-    )
+    model = token_classifier(layers.LSTM(4, return_sequences=True))
     optimizer = keras.optimizers.Adam(0.01, gradient_accumulation_steps=3, clipnorm=0.1)
     return fitted(model, ids, ids % 3, {"optimizer": optimizer, "steps_per_execution": 4}, batch_size=2, epochs=1)
 

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from tests.exactness.own_step_cases import OwnStep, of
-from tests.exactness.table import BATCH, case, classifier, fitted, fitted_on, numbers, tokens
+from tests.exactness.table import BATCH, case, classifier, fitted, fitted_on, numbers, token_classifier, tokens
 
 layers = keras.layers
 
@@ -64,14 +64,7 @@ def xla(samples: int) -> dict[str, Any]:
 @case("`jit_compile=True` with masks and added losses")
 def xla_with_masks_and_added_losses(samples: int) -> dict[str, Any]:
     ids = tokens(samples)
-    model = keras.Sequential(
-        [
-            keras.Input((7,)),
-            layers.Embedding(20, 4, mask_zero=True),
-            layers.Dense(5, activation="tanh", activity_regularizer="l2"),
-            layers.Dense(3, activation="softmax"),
-        ]
-    )
+    model = token_classifier(layers.Dense(5, activation="tanh", activity_regularizer="l2"))
     return fitted(model, ids, ids % 3, {"jit_compile": True, "metrics": ["accuracy"]})
 
 

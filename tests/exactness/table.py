@@ -156,6 +156,12 @@ def classifier(**options: Any) -> keras.Model:
     )
 
 
+def token_classifier(*hidden: layers.Layer) -> keras.Model:
+    """Of each of `tokens`, whose padding is masked, or of each row where the hidden layers give one value a row."""
+    words = layers.Embedding(20, 4, mask_zero=True)
+    return keras.Sequential([keras.Input((7,)), words, *hidden, layers.Dense(3, activation="softmax")])
+
+
 def fitted(model: keras.Model, x: Any, y: Any, compiled: dict[str, Any] | None = None, **fit: Any) -> dict[str, Any]:
     settings = {"optimizer": keras.optimizers.SGD(0.1, momentum=0.9), "loss": "sparse_categorical_crossentropy"}
     model.compile(**settings | (compiled or {}))
