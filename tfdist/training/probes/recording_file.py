@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tfdist.rundir import atomic_files
+from tfdist.training.probes import array_file
 
 
 @dataclass(frozen=True)
@@ -58,26 +57,23 @@ class Recording:
 
     def write(self, path: Path) -> None:
         """Makes or replaces the file. Raises `RunDirError` when it cannot be written."""
-        arrays: dict[str, Any] = {}
+        arrays: dict[str, np.ndarray] = {}
         moments = []
         for number, moment in enumerate(self.moments):
             arrays |= {f"{number}/{place}": array for place, array in enumerate(moment.weights.values())}
             moments.append({**vars(moment), "weights": list(moment.weights)})
-        text = json.dumps({"facts": self.facts, "moments": moments})
-        with atomic_files.replacing(path, durable=False) as temporary:
-            np.savez(temporary, text=np.frombuffer(text.encode(), np.uint8), **arrays)
+        array_file.write(path, {"facts": self.facts, "moments": moments}, arrays)
 
     @classmethod
     def read(cls, path: Path) -> Recording | None:
         """The recording that a worker of this version wrote; None when there is none."""
-        if not path.exists():
+        found = array_file.read(path)
+        if found is None:
             return None
-        with np.load(path, allow_pickle=False) as file:
-            content = json.loads(file["text"].tobytes())
-            moments = [_moment(fields, number, file) for number, fields in enumerate(content["moments"])]
-        return cls(content["facts"], tuple(moments))
+        content, arrays = found
+        return cls(content["facts"], tuple(_moment(fields, i, arrays) for i, fields in enumerate(content["moments"])))
 
 
-def _moment(fields: Mapping[str, Any], number: int, file: Mapping[str, np.ndarray]) -> Moment:
-    weights = {path: file[f"{number}/{place}"] for place, path in enumerate(fields["weights"])}
+def _moment(fields: Mapping[str, Any], number: int, arrays: Mapping[str, np.ndarray]) -> Moment:
+    weights = {path: arrays[f"{number}/{place}"] for place, path in enumerate(fields["weights"])}
     return Moment(**{**fields, "weights": weights})

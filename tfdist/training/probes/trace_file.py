@@ -12,7 +12,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from tfdist.rundir import atomic_files
+from tfdist.training.probes import array_file
 
 
 @dataclass(frozen=True)
@@ -98,19 +98,17 @@ class TracedEnd:
 
     def write(self, path: Path) -> None:
         """Makes or replaces the file. Raises `RunDirError` when it cannot be written."""
-        text = json.dumps({"digests": self.digests, "paths": list(self.elements)})
-        arrays: dict[str, Any] = {str(place): array for place, array in enumerate(self.elements.values())}
-        with atomic_files.replacing(path, durable=False) as temporary:
-            np.savez(temporary, text=np.frombuffer(text.encode(), np.uint8), **arrays)
+        arrays = {str(place): array for place, array in enumerate(self.elements.values())}
+        array_file.write(path, {"digests": self.digests, "paths": list(self.elements)}, arrays)
 
     @classmethod
     def read(cls, path: Path) -> TracedEnd | None:
         """Reads what a worker of this version wrote; None when there is none."""
-        if not path.exists():
+        found = array_file.read(path)
+        if found is None:
             return None
-        with np.load(path, allow_pickle=False) as file:
-            content = json.loads(file["text"].tobytes())
-            return cls(content["digests"], {name: file[str(place)] for place, name in enumerate(content["paths"])})
+        content, arrays = found
+        return cls(content["digests"], {name: arrays[str(place)] for place, name in enumerate(content["paths"])})
 
 
 def digest(array: Any) -> str:
