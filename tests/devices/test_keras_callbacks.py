@@ -220,7 +220,8 @@ Tracking = of_library("MlflowCallback", "mlflow.keras.callback")
 )
 def test_what_is_watched(given: list[Any], watch: DecisionPoints) -> None:
     assert DecisionPoints.of(given) == watch
-    assert DecisionPoints.of_any([DecisionPoints().to_row(), watch.to_row()]) == watch
+    assert DecisionPoints.of_row(watch.to_row()) == watch
+    assert DecisionPoints.of_any([DecisionPoints(), watch]) == watch
 
 
 @pytest.mark.parametrize(

@@ -92,16 +92,15 @@ def _shared(given: Sequence[Any], strategy: tf.distribute.Strategy) -> tuple[lis
         return list(given), DecisionPoints.of(given), True
     _check_orbax(given, strategy)
     kept = [callback for callback in given if runs_here(callback, is_chief=worker_rank(strategy) == 0)]
-    own = [
-        *DecisionPoints.of(given).to_row(),
-        accumulator_reduction.checkpoint_frequency_digest(kept),
-        _lacks_tensorboard(given),
-    ]
-    rows = all_gather(np.array(own, np.int32), strategy)
-    _check_tensorboard(rows[:, -1])
-    _check_backups(rows[:, -3])
-    watch = DecisionPoints.of_any(rows[:, :-2].tolist())
-    return kept, watch, bool((rows[:, -2] == rows[0, -2]).all())
+    frequencies = accumulator_reduction.checkpoint_frequency_digest(kept)
+    own = [*DecisionPoints.of(given).to_row(), frequencies, _lacks_tensorboard(given)]
+    rows: list[list[int]] = all_gather(np.array(own, np.int32), strategy).tolist()
+    *_, chief_lacks_tensorboard = rows[0]
+    points = [DecisionPoints.of_row(row) for *row, _, _ in rows]
+    same_frequencies = len({frequencies for *_, frequencies, _ in rows}) == 1
+    _check_tensorboard(chief_lacks=bool(chief_lacks_tensorboard))
+    _check_backups([each.backups for each in points])
+    return kept, DecisionPoints.of_any(points), same_frequencies
 
 
 def _with_listener_between(callbacks: Sequence[Any], given: Sequence[Any], listener: FitListener) -> list[Any]:
@@ -135,8 +134,8 @@ def _lacks_tensorboard(given: Sequence[Any]) -> bool:
     )
 
 
-def _check_tensorboard(lacking: np.ndarray) -> None:
-    if lacking[0]:
+def _check_tensorboard(*, chief_lacks: bool) -> None:
+    if chief_lacks:
         raise UsageError(
             "keras.callbacks.TensorBoard needs the package tensorboard, which is not installed: Keras would fail at "
             "the end of the first epoch. Install it (pip install tensorboard) where the chief runs, or write the same "
@@ -144,8 +143,8 @@ def _check_tensorboard(lacking: np.ndarray) -> None:
         )
 
 
-def _check_backups(counts: np.ndarray) -> None:
-    if (counts != counts[0]).any():
+def _check_backups(counts: Sequence[int]) -> None:
+    if len(set(counts)) > 1:
         raise UsageError(
             "BackupAndRestore restores on all workers together, so that all must have it. Received: "
             f"{', '.join(f'{count} on worker {index}' for index, count in enumerate(counts))}. Give it to fit on every "

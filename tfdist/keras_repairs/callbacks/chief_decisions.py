@@ -68,11 +68,15 @@ class DecisionPoints:
         return [int(getattr(self, field.name)) for field in fields(self)]
 
     @classmethod
-    def of_any(cls, rows: Sequence[Sequence[int]]) -> DecisionPoints:
-        """What must be agreed on with the callbacks of all workers, which may differ; from the rows of each."""
-        largest: dict[str, Any] = {field.name: max(row[i] for row in rows) for i, field in enumerate(fields(cls))}
-        flags: dict[str, Any] = {name: bool(value) for name, value in largest.items()}
-        return cls(**(flags | {"backups": int(largest["backups"])}))
+    def of_row(cls, row: Sequence[int]) -> DecisionPoints:
+        """What `to_row` gave."""
+        *flags, backups = row
+        return cls(*map(bool, flags), backups=int(backups))
+
+    @classmethod
+    def of_any(cls, workers: Sequence[DecisionPoints]) -> DecisionPoints:
+        """What must be agreed on with the callbacks of all workers, which may differ."""
+        return cls.of_row([max(values) for values in zip(*(points.to_row() for points in workers), strict=True)])
 
 
 class ChiefDecisions(keras.callbacks.Callback):
