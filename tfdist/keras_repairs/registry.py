@@ -131,7 +131,8 @@ def repairs(hooks: RepairHooks = RepairHooks()) -> tuple[Repair, ...]:
     """Every repair, in the order of a run."""
     return (
         *_of_data(hooks),
-        *_of_random_numbers(hooks),
+        *_of_keras_random(),
+        *_of_tensorflow_random(hooks),
         *_of_the_forward_pass(),
         *_of_variables(),
         *_of_gradients(hooks),
@@ -174,10 +175,9 @@ def _of_data(hooks: RepairHooks) -> tuple[Repair, ...]:
     )
 
 
-def _of_random_numbers(hooks: RepairHooks) -> tuple[Repair, ...]:
-    """Repairs of the functions of `keras.random`, of the operations below, and of what else draws in TensorFlow."""
-    get_seed = functools.partial(unshared_draws.get_seed, imposed_seed=hooks.imposed_seed)
-    of_keras = {
+def _of_keras_random() -> tuple[Repair, ...]:
+    """Repairs of the functions of `keras.random`, of their seeds, and of the sizes that scripts give them."""
+    of_shape = {
         "uniform": "9ca69437a855029f",
         "normal": "58c75c5521f3eb1a",
         "truncated_normal": "75682b9b641f18d1",
@@ -186,6 +186,19 @@ def _of_random_numbers(hooks: RepairHooks) -> tuple[Repair, ...]:
         "beta": "fac27c7e97719622",
         "binomial": "d1862c21b8e26d4b",
     }
+    return (
+        Repair(seed_generator.SeedGenerator, "next", seeds.next_seed, "d2174a08ab35eb07"),
+        Repair(core, "shape", batch_size.shape, "ef7d3377554b4cd2", (backend, tensorflow_backend)),
+        *(Repair(random_module, name, draws.of_shape, known) for name, known in of_shape.items()),
+        Repair(random_module, "dropout", draws.dropout, "47a159de0b6729e2"),
+        Repair(random_module, "categorical", draws.categorical, "49c7126064b138cf"),
+        Repair(random_module, "shuffle", draws.shuffle, "fd1ae18d21a1e29b"),
+    )
+
+
+def _of_tensorflow_random(hooks: RepairHooks) -> tuple[Repair, ...]:
+    """Repairs of the operations below `keras.random`, and of what else draws in TensorFlow."""
+    get_seed = functools.partial(unshared_draws.get_seed, imposed_seed=hooks.imposed_seed)
     numbers = {
         "stateless_random_uniform_v2": "9f0d4e0319a0822d",
         "stateless_random_uniform_full_int_v2": "8c2cf3bde8f80a39",
@@ -207,12 +220,6 @@ def _of_random_numbers(hooks: RepairHooks) -> tuple[Repair, ...]:
         Repair(gen_random_ops, "truncated_normal", draw_replay.of_shape, "a2253758899802ce"),
         Repair(gen_random_ops, "random_uniform", draw_replay.of_shape, "d5e5e82b14b265a1"),
         Repair(gen_random_ops, "random_uniform_int", draw_replay.of_shape, "0c896a5986033b50"),
-        Repair(seed_generator.SeedGenerator, "next", seeds.next_seed, "d2174a08ab35eb07"),
-        Repair(core, "shape", batch_size.shape, "ef7d3377554b4cd2", (backend, tensorflow_backend)),
-        *(Repair(random_module, name, draws.of_shape, known) for name, known in of_keras.items()),
-        Repair(random_module, "dropout", draws.dropout, "47a159de0b6729e2"),
-        Repair(random_module, "categorical", draws.categorical, "49c7126064b138cf"),
-        Repair(random_module, "shuffle", draws.shuffle, "fd1ae18d21a1e29b"),
         *(Repair(operations, name, stateless_draws.numbers, known) for name, known in numbers.items()),
         Repair(operations, "stateless_truncated_normal_v2", stateless_draws.truncated_normal, "11849648fbc07fa4"),
         Repair(operations, "stateless_random_uniform_int_v2", stateless_draws.integers, "60af847993efe6d5"),
