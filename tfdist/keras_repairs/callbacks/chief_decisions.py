@@ -70,8 +70,9 @@ class DecisionPoints:
     @classmethod
     def of_row(cls, row: Sequence[int]) -> DecisionPoints:
         """What `to_row` gave."""
-        *flags, backups = row
-        return cls(*map(bool, flags), backups=int(backups))
+        told = dict(zip((field.name for field in fields(cls)), row, strict=True))
+        flags: dict[str, Any] = {name: bool(value) for name, value in told.items()}
+        return cls(**(flags | {"backups": told["backups"]}))
 
     @classmethod
     def of_any(cls, workers: Sequence[DecisionPoints]) -> DecisionPoints:

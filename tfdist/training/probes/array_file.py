@@ -25,9 +25,9 @@ def write(path: Path, content: Mapping[str, Any], arrays: Mapping[str, np.ndarra
     Raises:
         RunDirError: It cannot be written.
     """
-    text = np.frombuffer(json.dumps(content).encode(), np.uint8)
+    named: dict[str, Any] = {_TEXT: np.frombuffer(json.dumps(content).encode(), np.uint8), **arrays}
     with atomic_files.replacing(path, durable=False) as temporary:
-        np.savez(temporary, **{_TEXT: text, **arrays})
+        np.savez(temporary, **named)
 
 
 def read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:
