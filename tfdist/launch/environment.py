@@ -72,6 +72,7 @@ class Assignment(WorkerOptions):
         cluster: Every worker's host:port, comma-separated; None when there is one worker.
         config_fd: File descriptor of the config (`config_handover`); None for a script or module.
         channel_fd: File descriptor of the socket to the launcher (`LauncherChannel`).
+        generated_code_dir: Folder for the Python files that TensorFlow generates; None for TensorFlow's choice.
 
     Raises:
         UsageError: A value is out of its range, or not one that its option takes.
@@ -91,6 +92,7 @@ class Assignment(WorkerOptions):
     cluster: str | None = None
     config_fd: int | None = None
     channel_fd: int | None = None
+    generated_code_dir: str | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -29,6 +29,7 @@ from tfdist.launch.run_dir.run_lock import RunLock
 from tfdist.launch.run_result import RunResult
 from tfdist.launch.signals import LauncherStopped, Signals
 from tfdist.launch.worker.config_handover import handed_over
+from tfdist.launch.worker.generated_code_dir import generated_code_dir
 from tfdist.net.port_lease import PortLease, lease_ports
 from tfdist.rundir.layout import RunDir
 
@@ -152,14 +153,16 @@ def _run_group(
         effects.start, effects.diagnosis, coordinator, signals, spec.grace, observe=effects.observe
     )
     lifecycle.call(effects.enter)
-    assignments = [_assignment(spec, membership, location, index, config_fd) for index in membership.local]
-    result = WorkerGroup(assignments, dependencies, lifecycle, spec.max_restarts, effects.restart).run()
+    with generated_code_dir() as code_dir:
+        handed = {"config_fd": config_fd, "generated_code_dir": code_dir}
+        assignments = [_assignment(spec, membership, location, index, handed) for index in membership.local]
+        result = WorkerGroup(assignments, dependencies, lifecycle, spec.max_restarts, effects.restart).run()
     effects.close(assignments, result)
     return result
 
 
 def _assignment(
-    spec: JobSpec, membership: Membership, location: RunLocation, index: int, config_fd: int | None
+    spec: JobSpec, membership: Membership, location: RunLocation, index: int, handed: Mapping[str, Any]
 ) -> Assignment:
     return Assignment(
         run_dir=str(location.run_dir),
@@ -173,7 +176,7 @@ def _assignment(
         attempt=location.attempt,
         job=location.job,
         cluster=None if membership.cluster is None else str(membership.cluster),
-        config_fd=config_fd,
+        **handed,
         **_where(membership, index),
         **spec.worker_options(),
     )

@@ -1,5 +1,6 @@
 """The session: what one worker process trains with, made once.
 
 `current_session` holds the one of the process and starts it. It makes a `worker_context` from what the launcher or the
-environment says; `session_setup` makes the `session` from that, and waits in `cluster_start` until all workers joined.
+environment says; `session_setup` makes the `session` from that, with a place for `generated_code`, and waits in
+`cluster_start` until all workers joined.
 """

@@ -32,6 +32,7 @@ from tfdist.training.probes.recorder import Recorder
 from tfdist.training.probes.recording_setup import devices_for, impose_settings
 from tfdist.training.probes.tracer import Tracer
 from tfdist.training.session.cluster_start import forming
+from tfdist.training.session.generated_code import keep_generated_code_in
 from tfdist.training.session.session import LaunchedSession, Session
 from tfdist.training.session.worker_context import LaunchedWorkerContext, WorkerContext
 from tfdist.training.supervision.launcher_link import LauncherLink
@@ -76,6 +77,7 @@ def set_up_launched(context: LaunchedWorkerContext, request: devices.DeviceReque
     """
     check_libraries()
     assignment, link = context.assignment, context.link
+    keep_generated_code_in(assignment.generated_code_dir)
     if assignment.recording is not None:
         request = _set_up_recording(assignment.recording, request, context.num_workers)
     base = _make_strategy(context, request, link)

@@ -1,0 +1,39 @@
+"""Where TensorFlow's AutoGraph keeps the Python files that it generates in this process."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from typing import Any
+
+from tensorflow.python.autograph.pyct import loader
+
+
+class _TempfileIn:
+    """The module `tempfile`, whose named files lie in a folder; for AutoGraph alone.
+
+    Args:
+        folder: Where; the system's folder for temporary files instead, once this one is gone.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def NamedTemporaryFile(self, *args: Any, **options: Any) -> Any:
+        with contextlib.suppress(FileNotFoundError):
+            return tempfile.NamedTemporaryFile(*args, **{"dir": self._folder, **options})
+        return tempfile.NamedTemporaryFile(*args, **options)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(tempfile, name)
+
+
+def keep_generated_code_in(folder: str | None) -> None:
+    """Has AutoGraph write its files into `folder`; temporary files of all others stay where they are.
+
+    Args:
+        folder: It exists; None leaves TensorFlow as it is.
+    """
+    # TensorFlow has no setting for it. Where another version of it makes its files otherwise, they stay where it does.
+    if folder is not None and getattr(loader, "tempfile", None) is not None:
+        loader.tempfile = _TempfileIn(folder)
