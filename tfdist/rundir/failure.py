@@ -35,7 +35,7 @@ class Failure(JsonRecord):
     Attributes:
         index: The worker's place in the cluster; 0 is the chief.
         host: Its machine's name.
-        time: When it failed, in seconds since 1970 (UTC) by that machine's clock.
+        time: When it failed, in seconds since 1970 (UTC) by the clock of the machine that has the record.
         kind: `exception`, `usage` and `data` (by the worker's error file), `signal`, `memory` (the kernel killed it
             because memory was full), `exit` (it left while others needed it), `start` (its process could not be
             started), `hang` (no progress for too long), `lost` (its launcher or its machine is gone).

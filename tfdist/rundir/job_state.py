@@ -17,6 +17,7 @@ class JobState(JsonRecord):
         host: The machine of the launcher that writes it.
         pid: That launcher's process id.
         time: When it was written, in seconds since 1970 (UTC).
+        started: When that process started, by `process_presence.start_ticks`; None where unknown.
     """
 
     phase: str
@@ -24,3 +25,4 @@ class JobState(JsonRecord):
     host: str
     pid: int
     time: float
+    started: int | None = None

@@ -24,24 +24,25 @@ class Presence(enum.StrEnum):
     """On another machine, so that nothing is known."""
 
 
-def presence(host: str, pid: int, seen: float) -> Presence:
+def presence(host: str, pid: int, seen: float, started: int | None = None) -> Presence:
     """Looks for a process.
 
     Args:
         host: The machine that it ran on, by its own name.
         pid: Its process id there.
         seen: When it certainly ran, in seconds since 1970. One that started later with its id is another process.
+        started: Its `start_ticks`, by which it is known even after the machine's clock was set; None where unknown.
     """
     if host != socket.gethostname():
         return Presence.ELSEWHERE
     try:
         state, ticks = _look(pid)
-        start = _boot_time() + ticks / os.sysconf("SC_CLK_TCK")
+        is_another = _started_after(ticks, seen) if started is None else ticks != started
     except (FileNotFoundError, ProcessLookupError):
         return Presence.ALIVE if _is_hidden(pid) else Presence.GONE
     except (OSError, ValueError, IndexError):
         return Presence.ELSEWHERE  # a system without /proc
-    if state in _ENDED or start > seen + _CLOCK_SECONDS:
+    if state in _ENDED or is_another:
         return Presence.GONE
     return Presence.STOPPED if state in "Tt" else Presence.ALIVE
 
@@ -75,10 +76,11 @@ def _look(pid: int) -> tuple[str, int]:
     return fields[0], int(fields[19])
 
 
-def _boot_time() -> float:
-    """When the machine started, in seconds since 1970."""
+def _started_after(ticks: int, seen: float) -> bool:
+    """Whether a process that started `ticks` after the machine did was not there yet at `seen`."""
     lines = (_PROC / "stat").read_text().splitlines()
-    return next(float(line.split()[1]) for line in lines if line.startswith("btime "))
+    boot = next(float(line.split()[1]) for line in lines if line.startswith("btime "))
+    return boot + ticks / os.sysconf("SC_CLK_TCK") > seen + _CLOCK_SECONDS
 
 
 def _is_hidden(pid: int) -> bool:

@@ -52,6 +52,7 @@ class WorkerState(JsonRecord):
             while unknown.
         begun: Batches begun since the run began: more than `step` while batches run, of which one execution may have
             several; 0 while unknown.
+        started: When its process started, by `process_presence.start_ticks` of that machine; None where unknown.
 
     Raises:
         ValueError: `state` is none of `State`.
@@ -72,6 +73,7 @@ class WorkerState(JsonRecord):
     rate: float = 0.0
     busy: float = 0.0
     begun: int = 0
+    started: int | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "state", State(self.state))

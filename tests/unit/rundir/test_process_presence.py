@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tfdist.rundir.process_presence import Presence, presence
+from tfdist.rundir.process_presence import Presence, presence, start_ticks
 
 HOST = socket.gethostname()
 
@@ -29,6 +29,14 @@ def test_a_process_that_is_alive() -> None:
 
 def test_another_process_of_the_same_number() -> None:
     assert presence(HOST, os.getpid(), time.time() - 7 * 86400) is Presence.GONE
+
+
+@pytest.mark.parametrize("seen", [-7 * 86400, 7 * 86400])
+def test_a_clock_that_was_set_makes_no_other_process(seen: float) -> None:
+    started = start_ticks(os.getpid())
+    assert started is not None
+    assert presence(HOST, os.getpid(), time.time() + seen, started) is Presence.ALIVE
+    assert presence(HOST, os.getpid(), time.time(), started + 1) is Presence.GONE
 
 
 def test_a_process_that_is_stopped_and_then_gone(child: subprocess.Popen[bytes]) -> None:

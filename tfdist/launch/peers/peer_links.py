@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from tfdist.errors import RunDirError
 from tfdist.launch.agent.first_failure import first_to_last, is_consequence
@@ -13,11 +14,15 @@ from tfdist.launch.peers.messages import AttemptEnded, Event, Released, from_mes
 from tfdist.net.bounded_wait import wait_for
 from tfdist.net.line_socket import LineError, LineSocket, Message
 from tfdist.rundir.failure import Failure
+from tfdist.rundir.json_record import is_finite
 
 # The kernel finds a machine that vanished without a word: silent for 10 s, then 4 probes 5 s apart.
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 4))
 _UNACKNOWLEDGED_MILLISECONDS = 30_000
 _TICK_SECONDS = 0.1
+_CLOCKS_AGREE_SECONDS = 2.0
+"""Difference of two clocks that the way of a message may make."""
+_SENT = "sent"
 
 
 def keep_alive(connection: socket.socket) -> None:
@@ -106,7 +111,7 @@ class PeerLinks:
     def tell(self, event: Event) -> None:
         self._over = self._over or isinstance(event, Released | AttemptEnded)
         for link in self._links:
-            link.line.send(to_message(event))
+            link.line.send(_stamped(to_message(event)))
 
     def settle(self, failures: Sequence[Failure], timeout: float) -> tuple[Failure, ...]:
         deadline = time.monotonic() + timeout
@@ -142,9 +147,12 @@ class PeerLinks:
         events: list[Event] = []
         try:
             for message in link.line.receive():
+                sent = message.pop(_SENT, None)
                 if "settle" in message:
-                    self._settled[link] = [Failure.from_dict(failure) for failure in message["settle"]]
+                    self._settled[link] = _by_own_clock(map(Failure.from_dict, message["settle"]), sent)
                 elif (event := from_message(message)) is not None:
+                    if isinstance(event, AttemptEnded):
+                        event = replace(event, failures=tuple(_by_own_clock(event.failures, sent)))
                     events.append(event)
         except (LineError, RunDirError, TypeError):
             # A launcher that cannot be understood any more is as good as gone.
@@ -156,12 +164,35 @@ class PeerLinks:
             if isinstance(event, AttemptEnded):
                 for link in self._links:
                     if link is not source:
-                        link.line.send(to_message(event))
+                        link.line.send(_stamped(to_message(event)))
 
     def _all_settled(self) -> bool:
         return all(link in self._settled or link in self._gone for link in self._links)
 
     def _send_settled(self, failures: Sequence[Failure]) -> None:
-        message: Message = {"settle": [failure.to_dict() for failure in first_to_last(failures)]}
+        message = _stamped({"settle": [failure.to_dict() for failure in first_to_last(failures)]})
         for link in self._links:
             link.line.send(message)
+
+
+def _stamped(message: Message) -> Message:
+    """A message with the time by this machine's clock."""
+    return {**message, _SENT: time.time()}
+
+
+def _by_own_clock(failures: Iterable[Failure], sent: Any) -> list[Failure]:
+    """The failures with their times by this machine's clock: which was first must not depend on how clocks are set.
+
+    Args:
+        failures: Those of a message.
+        sent: When that was sent, by the clock of its sender.
+
+    Raises:
+        LineError: The message does not say when it was sent.
+    """
+    if not is_finite(sent):
+        raise LineError("failures without the time at which they were sent")
+    ahead = sent - time.time()
+    if abs(ahead) < _CLOCKS_AGREE_SECONDS:
+        return list(failures)
+    return [replace(failure, time=failure.time - ahead) for failure in failures]

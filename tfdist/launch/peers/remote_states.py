@@ -25,17 +25,18 @@ class RemoteStates:
     def write(self, states: Iterable[WorkerState]) -> None:
         """Writes those that are new. Where machines share the directory, the worker's own file is newer and stands."""
         for state in states:
-            if state.index in self._written and self._written[state.index] != state:
+            if state.index in self._written and (before := self._written[state.index]) != state:
                 self._written[state.index] = state
                 # If it cannot be written now, the next state will be.
                 with contextlib.suppress(RunDirError):
-                    self._write(state)
+                    self._write(state, before)
 
-    def _write(self, state: WorkerState) -> None:
+    def _write(self, state: WorkerState, before: WorkerState | None) -> None:
         file = self._run.state_file(state.index)
         there = None
         # A damaged file is replaced.
         with contextlib.suppress(RunDirError):
             there = WorkerState.read(file)
-        if there is None or there.time < state.time:
+        # What this launcher wrote itself is older, whatever a clock says that was set back meanwhile.
+        if there is None or there == before or there.time < state.time:
             state.write(file, durable=False)

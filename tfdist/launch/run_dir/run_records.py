@@ -17,6 +17,7 @@ from tfdist.launch.run_dir.run_location import RunLocation
 from tfdist.rundir.atomic_files import write_json
 from tfdist.rundir.failure import Failure
 from tfdist.rundir.job_state import JobState
+from tfdist.rundir.process_presence import start_ticks
 from tfdist.rundir.temp_names import remove_abandoned
 from tfdist.rundir.worker_state import State, WorkerState
 
@@ -43,6 +44,7 @@ def write_state(
         epoch=epoch,
         step=step,
         time=time.time(),
+        started=start_ticks(pid),
     ).write(file, durable=False)
 
 
@@ -67,6 +69,7 @@ def write_failure(file: Path, failures: tuple[Failure, ...]) -> None:
 
 def write_phase(location: RunLocation, phase: JobPhase, attempt: int) -> None:
     """Writes the phase that the job is in. A disk that cannot be written is passed over."""
-    record = JobState(phase.value, attempt, socket.gethostname(), os.getpid(), time.time())
+    pid = os.getpid()
+    record = JobState(phase.value, attempt, socket.gethostname(), pid, time.time(), start_ticks(pid))
     with contextlib.suppress(RunDirError):
         record.write(location.run_dir.job_file, durable=False)

@@ -18,7 +18,7 @@ def read_status(run_dir: str | Path) -> RunStatus:
         RunDirError: The directory is not a run's, or cannot be read.
     """
     snapshot = read_run(RunDir(Path(run_dir)))
-    there = {state.index: presence(state.host, state.pid, state.time) for state in snapshot.workers}
+    there = {state.index: presence(state.host, state.pid, state.time, state.started) for state in snapshot.workers}
     job = snapshot.job
-    launcher = None if job is None else presence(job.host, job.pid, job.time)
+    launcher = None if job is None else presence(job.host, job.pid, job.time, job.started)
     return judge(snapshot, there, launcher, time.time())

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from tfdist.errors import RunDirError
 from tfdist.launch.environment import Assignment
 from tfdist.rundir import State, WorkerState
+from tfdist.rundir.process_presence import start_ticks
 from tfdist.training.supervision.activity_tracker import ActivityTracker
 
 INTERVAL = 1.0
@@ -48,6 +49,7 @@ class Heartbeat:
         self._assignment = assignment
         self._activity = activity
         self._host = socket.gethostname()
+        self._started = start_ticks(os.getpid())
         self._tell = tell
         self._reporting = threading.Lock()
         self._changed = threading.Event()
@@ -118,4 +120,5 @@ class Heartbeat:
             rate=activity.rate,
             busy=activity.busy,
             begun=activity.begun,
+            started=self._started,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import socket
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -88,6 +89,35 @@ def test_launchers_join_their_failures(pair: tuple[PeerLinks, PeerLinks]) -> Non
     all_failures = leader.settle([own], 5.0)
     assert {failure.index for failure in all_failures} == {0, 1}
     assert follower.settle([], 5.0) == all_failures
+
+
+@pytest.mark.parametrize("ahead", [-3600.0, 3600.0])
+def test_the_first_failure_is_the_first_whatever_clocks_say(
+    pair: tuple[PeerLinks, PeerLinks], monkeypatch: pytest.MonkeyPatch, ahead: float
+) -> None:
+    leader, follower = pair
+    real = time.time
+    seen = real()
+    after = replace(from_signal(0, 11), time=seen)
+    with monkeypatch.context() as there:
+        there.setattr(time, "time", lambda: real() + ahead)
+        before = replace(from_signal(1, 9), time=seen + ahead - 5)
+        follower.tell(AttemptEnded((before,)))
+        follower.settle([before], 0.0)
+    (event,) = leader.events()
+    assert isinstance(event, AttemptEnded)
+    assert event.failures[0].time == pytest.approx(seen - 5, abs=2)
+    first, second = leader.settle([after], 5.0)
+    assert (first.index, second.index) == (1, 0)
+    assert first.time == pytest.approx(seen - 5, abs=2)
+
+
+def test_failures_that_nobody_knows_the_time_of_are_not_understood(pair: tuple[PeerLinks, PeerLinks]) -> None:
+    leader, follower = pair
+    for line in follower.sockets():
+        line.send({"settle": [from_signal(1, 9).to_dict()], "sent": "now"})
+    assert kinds(leader.events()) == ["AttemptEnded"]
+    assert not leader.is_connected()
 
 
 def test_a_launcher_that_does_not_send_its_failures_is_lost(pair: tuple[PeerLinks, PeerLinks]) -> None:

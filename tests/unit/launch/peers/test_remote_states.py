@@ -27,6 +27,16 @@ def test_a_shared_directory_keeps_the_newer_state(tmp_path: Path) -> None:
     assert WorkerState.read(run.state_file(1)) == state(1, 10, time=10.0)
 
 
+def test_a_clock_that_is_set_back_does_not_keep_states_from_being_written(tmp_path: Path) -> None:
+    run = RunDir(tmp_path)
+    run.state_dir.mkdir()
+    kept = RemoteStates(run, [1])
+    kept.write([state(1, 5, time=7200.0)])
+    kept.write([state(1, 6, time=3600.0)])
+    kept.write([state(1, 7, time=3601.0)])
+    assert WorkerState.read(run.state_file(1)) == state(1, 7, time=3601.0)
+
+
 def test_a_damaged_file_is_replaced_and_a_missing_directory_stops_nothing(tmp_path: Path) -> None:
     run = RunDir(tmp_path)
     RemoteStates(run, [1]).write([state(1, 5, time=5.0)])
