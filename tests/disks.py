@@ -5,11 +5,15 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
+import shutil
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.waiting import until
 
 
 @contextlib.contextmanager
@@ -37,3 +41,27 @@ def small_disk(folder: Path, size: str) -> Iterator[Path]:
         yield folder
     finally:
         subprocess.run(["umount", "--lazy", str(folder)], timeout=30, check=True)
+
+
+@contextlib.contextmanager
+def silent_disk(behind: Path, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A file system at `folder` that a process serves from `behind`, both of which it makes; SIGSTOP silences it.
+
+    As a network file system whose server is gone, it lets everybody wait who touches it. Skips the test where none can
+    be mounted.
+    """
+    if shutil.which("bindfs") is None or not os.access("/dev/fuse", os.W_OK):
+        pytest.skip("only bindfs and /dev/fuse can make a file system that does not answer")
+    behind.mkdir()
+    folder.mkdir()
+    server = subprocess.Popen(["bindfs", "-f", str(behind), str(folder)])
+    try:
+        until(lambda: os.path.ismount(folder) or server.poll() is not None)
+        if server.poll() is not None:
+            pytest.skip("no file system can be mounted here by bindfs")
+        yield server
+    finally:
+        server.send_signal(signal.SIGCONT)
+        subprocess.run(["umount", "--lazy", str(folder)], timeout=30, check=False)
+        server.kill()
+        server.wait()

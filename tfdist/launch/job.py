@@ -31,10 +31,15 @@ from tfdist.launch.signals import LauncherStopped, Signals
 from tfdist.launch.worker.config_handover import handed_over
 from tfdist.launch.worker.generated_code_dir import generated_code_dir
 from tfdist.net.port_lease import PortLease, lease_ports
+from tfdist.rundir.bounded_disk import BoundedDisk
 from tfdist.rundir.layout import RunDir
+from tfdist.rundir.run_dir_creation import DEFAULT_PARENT
 
 if TYPE_CHECKING:
     from tfdist.launch.rendezvous.join_barrier import FormedCluster
+
+_START_SECONDS = 30.0
+"""How long the disk of the run directory may take until that is made, with what waits for other launchers there."""
 
 
 def run_job(spec: JobSpec) -> int:
@@ -83,6 +88,8 @@ def _formed(
 ) -> Iterator[tuple[RunLocation, Coordinator]]:
     """The run's location and the links to the other launchers, which are closed at the end."""
 
+    disk = BoundedDisk(spec.run_dir or DEFAULT_PARENT, _START_SECONDS)
+
     def create() -> RunLocation:
         if spec.run_dir is not None:
             runs.take(RunDir(Path(spec.run_dir)))
@@ -93,7 +100,7 @@ def _formed(
         return location
 
     if membership.cluster is None or not membership.remote:
-        yield create(), SoleLauncher()
+        yield disk.call(create), SoleLauncher()
         return
     # Imported here: a job of one launcher has no other one to meet.
     from tfdist.launch.rendezvous.cluster_formation import form
@@ -101,21 +108,22 @@ def _formed(
     created: list[RunLocation] = []
 
     def make_go() -> dict[str, Any]:
-        created.append(create())
+        created.append(disk.call(create))
         return {**created[0].go(), "settings": _settings(spec), "options": spec.options_in_common()}
 
     formed = form(membership, membership.cluster, make_go, spec.start_timeout, signals, token=read_token(spec.environ))
     with contextlib.closing(formed.links) as links:
-        yield created[0] if created else _join(spec, membership, formed), links
+        yield created[0] if created else _join(spec, membership, formed, disk), links
 
 
-def _join(spec: JobSpec, membership: Membership, formed: FormedCluster) -> RunLocation:
+def _join(spec: JobSpec, membership: Membership, formed: FormedCluster, disk: BoundedDisk) -> RunLocation:
     from tfdist.launch.rendezvous.config_agreement import check_options, check_settings
 
     try:
         check_settings(_settings(spec), formed.go.get("settings"))
         check_options(spec.options_in_common(), formed.go["options"])
-        return join_run_location(formed.go, spec.run_dir, name=spec.name, overwrite=spec.overwrite, resume=spec.resume)
+        options: dict[str, Any] = {"name": spec.name, "overwrite": spec.overwrite, "resume": spec.resume}
+        return disk.call(lambda: join_run_location(formed.go, spec.run_dir, **options))
     except TfdistError as error:
         index = membership.local[0]
         failure = from_start(index, error, **_where(membership, index))

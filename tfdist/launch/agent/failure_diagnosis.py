@@ -12,6 +12,7 @@ from typing import Any
 from tfdist.errors import ClusterError, DataError, FormingError, RunDirError, TfdistError, WorkerFailedError
 from tfdist.launch.agent.oom_detection import OomKillCount
 from tfdist.launch.worker.worker_handle import Worker, process_facts
+from tfdist.rundir.bounded_disk import BoundedDisk
 from tfdist.rundir.failure import Failure, FailureKind
 from tfdist.rundir.layout import RunDir
 
@@ -23,11 +24,13 @@ class ExitDiagnosis:
 
     Args:
         run: Where workers write their error files.
+        disk: The disk of that directory.
         count: Counts the processes that the kernel has killed because memory was full.
     """
 
-    def __init__(self, run: RunDir, count: Callable[[], OomKillCount] = OomKillCount.now) -> None:
+    def __init__(self, run: RunDir, disk: BoundedDisk, count: Callable[[], OomKillCount] = OomKillCount.now) -> None:
         self._run = run
+        self._disk = disk
         self._count = count
         self._kills: dict[int, OomKillCount] = {}
 
@@ -49,9 +52,9 @@ class ExitDiagnosis:
         try:
             if worker.told is not None:
                 return Failure.from_dict(worker.told)
-            return Failure.read(self._run.error_file(worker.index, worker.attempt))
+            return self._disk.call(lambda: Failure.read(self._run.error_file(worker.index, worker.attempt)))
         except RunDirError:
-            # A full disk may have cut it short: then only the exit code tells what happened.
+            # A full disk may have cut it short, or the disk is silent: then only the exit code tells what happened.
             return None
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Mapping, Sequence
+import functools
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
 
 from tfdist.errors import RunDirError
 from tfdist.launch.agent.failure_diagnosis import ExitDiagnosis
@@ -22,11 +25,16 @@ from tfdist.launch.run_dir.run_records import close_state, write_failure, write_
 from tfdist.launch.run_result import RunResult
 from tfdist.launch.worker.worker_handle import Worker
 from tfdist.launch.worker.worker_process import WorkerProcess
+from tfdist.rundir.bounded_disk import BoundedDisk
+from tfdist.rundir.failure import Failure
+from tfdist.rundir.regular_files import open_to_append
 from tfdist.rundir.worker_state import State, WorkerState
 
 
 class LauncherEffects:
     """What the decisions of a worker group do on this machine.
+
+    A disk that is full, gone, or does not answer must not keep a launcher from watching and ending its workers.
 
     Args:
         spec: What the launcher is asked to do.
@@ -54,46 +62,64 @@ class LauncherEffects:
         self._shown = shown
         self._remote_states = RemoteStates(location.run_dir, coordinator.remote if coordinator.leads else ())
         self._stragglers = Stragglers()
-        self.diagnosis = ExitDiagnosis(location.run_dir)
+        self._disk = BoundedDisk(location.run_dir.path)
+        self.diagnosis = ExitDiagnosis(location.run_dir, self._disk)
 
     def start(self, assignment: Assignment) -> Worker:
-        """Starts a worker."""
+        """Starts a worker.
+
+        Raises:
+            OSError: Its process cannot be started, or its log cannot be opened.
+            RunDirError: The disk of the run directory does not answer.
+        """
         index = assignment.index
         log = self._location.run_dir.log_file(index, assignment.attempt)
         terminal = self._terminal if index in self._shown else None
         self.diagnosis.start(index)
+        self._disk.call(lambda: open_to_append(log).close())
         worker = WorkerProcess(assignment, log, terminal, self._spec.worker_module, self._spec.environ)
         # The worker writes the same as soon as it can; for one that never gets there, this is all that there is.
-        with contextlib.suppress(RunDirError):
-            write_state(self._location, assignment, worker.pid, State.STARTING)
+        self._record(lambda: write_state(self._location, assignment, worker.pid, State.STARTING))
         return worker
 
     def enter(self, phase: JobPhase, attempt: int) -> None:
         """Records that the job enters a phase."""
         if phase is JobPhase.RUNNING:
-            self._ledger.running(attempt)
+            self._record(lambda: self._ledger.running(attempt))
         if self._location.writes_failure:
-            write_phase(self._location, phase, attempt)
+            self._record(lambda: write_phase(self._location, phase, attempt))
 
     def restart(self, result: RunResult, restart: Restart) -> None:
         """Reports an attempt that failed and is followed by another one."""
         self._terminal.say(render_restart(result, restart, verbose=self._spec.verbose))
-        self._ledger.restarting(result)
+        self._record(lambda: self._ledger.restarting(result))
         if self._location.writes_failure:
-            write_failure(self._location.run_dir.attempt_failure_file(restart.attempt - 1), result.failures)
+            self._write_failure(self._location.run_dir.attempt_failure_file(restart.attempt - 1), result.failures)
 
     def observe(self, states: Mapping[int, WorkerState]) -> None:
         """Takes the new states of workers, and reports stragglers."""
-        self._remote_states.write(states.values())
+        newest = list(states.values())
+        self._record(lambda: self._remote_states.write(newest))
         if self._leads:
             for message in self._stragglers.observe(states):
                 self._terminal.say(message)
 
     def close(self, assignments: Sequence[Assignment], result: RunResult) -> None:
         """Records the end of the job, whose workers have ended."""
-        self._ledger.over(result)
+        self._record(lambda: self._ledger.over(result))
         if result.failures or result.stop:
             for assignment in assignments:
-                close_state(self._location, assignment)
+                self._record(functools.partial(close_state, self._location, assignment))
         if result.failures and not result.stop and self._location.writes_failure:
-            write_failure(self._location.run_dir.failure_file, result.failures)
+            self._write_failure(self._location.run_dir.failure_file, result.failures)
+
+    def _record(self, write: Callable[[], None]) -> None:
+        """Writes what a run does without where it cannot be written."""
+        with contextlib.suppress(RunDirError):
+            self._disk.call(write)
+
+    def _write_failure(self, file: Path, failures: tuple[Failure, ...]) -> None:
+        try:
+            self._disk.call(lambda: write_failure(file, failures))
+        except RunDirError as error:
+            print(f"tfdist: the failure record could not be written: {error}", file=sys.stderr)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -59,12 +58,13 @@ def close_state(location: RunLocation, assignment: Assignment) -> None:
 
 
 def write_failure(file: Path, failures: tuple[Failure, ...]) -> None:
-    """Writes the first failure, and the others as its consequences, into a file of the run directory."""
+    """Writes the first failure, and the others as its consequences, into a file of the run directory.
+
+    Raises:
+        RunDirError: It cannot be written.
+    """
     first, *others = [failure.to_dict() for failure in failures]
-    try:
-        write_json(file, {**first, "consequences": others})
-    except RunDirError as error:
-        print(f"tfdist: the failure record could not be written: {error}", file=sys.stderr)
+    write_json(file, {**first, "consequences": others})
 
 
 def write_phase(location: RunLocation, phase: JobPhase, attempt: int) -> None:

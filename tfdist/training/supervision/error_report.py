@@ -10,6 +10,7 @@ from pathlib import Path
 from tfdist.errors import RunDirError, WorkerFailedError
 from tfdist.launch.environment import Assignment
 from tfdist.rundir import Failure, RunDir, State
+from tfdist.rundir.bounded_disk import BoundedDisk
 from tfdist.rundir.failure import kind_of_error
 from tfdist.rundir.regular_files import open_to_append
 from tfdist.training.supervision.launcher_link import link_of
@@ -43,9 +44,10 @@ def report(error: BaseException, assignment: Assignment) -> int:
         step=None if reached is None else reached.step,
     )
     try:
-        _write(failure, RunDir(Path(assignment.run_dir)), assignment.attempt)
+        run = RunDir(Path(assignment.run_dir))
+        BoundedDisk(run.path).call(lambda: _write(failure, run, assignment.attempt))
     except (OSError, RunDirError):
-        # Most likely a full disk, which may be the very error.
+        # Most likely a full disk, or one that does not answer, which may be the very error.
         if link.channel is not None:
             link.channel.failed(failure.error_content())
     link.heartbeat.finish(State.FAILED)

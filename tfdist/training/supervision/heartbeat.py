@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from tfdist.errors import RunDirError
 from tfdist.launch.environment import Assignment
 from tfdist.rundir import State, WorkerState
+from tfdist.rundir.bounded_disk import BoundedDisk
 from tfdist.rundir.process_presence import start_ticks
 from tfdist.training.supervision.activity_tracker import ActivityTracker
 
@@ -24,6 +25,9 @@ INTERVAL = 1.0
 
 LEAST_SECONDS = 0.05
 """Between two reports of a state that changes all the time."""
+
+_DISK_SECONDS = 2.0
+"""How long a report waits for the disk of the state file."""
 
 _log = logging.getLogger("tfdist")
 
@@ -57,6 +61,8 @@ class Heartbeat:
         self._told: tuple[State, int, int] | None = None
         self._moves, self._moved = -1, 0.0
         self._warned = False
+        # What the launcher is told must not wait for a disk: it would take the silence for a hang.
+        self._disk = BoundedDisk(path, _DISK_SECONDS)
         activity.notify_of_changes(self._changed)
         self._report()
         threading.Thread(target=self._run, name="tfdist-heartbeat", daemon=True).start()
@@ -93,7 +99,7 @@ class Heartbeat:
                 self._told = news
             try:
                 # Not durable: a state file is read while the run lives.
-                state.write(self._path, durable=False)
+                self._disk.call(lambda: state.write(self._path, durable=False))
             except RunDirError as error:
                 if not self._warned:
                     _log.warning("The state file cannot be written: %s", error)

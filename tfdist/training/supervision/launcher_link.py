@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tfdist.errors import RunDirError
 from tfdist.launch.environment import Assignment
 from tfdist.launch.worker.channel_protocol import NATIVE_DUMP
 from tfdist.launch.worker.launcher_channel import LauncherChannel
 from tfdist.rundir import RunDir
+from tfdist.rundir.bounded_disk import BoundedDisk
 from tfdist.rundir.regular_files import open_to_append
 from tfdist.training.supervision.activity import Limits
 from tfdist.training.supervision.activity_tracker import ActivityTracker
@@ -42,6 +44,10 @@ class LauncherLink:
     heartbeat: Heartbeat
     stop_requests: StopRequests
     ledger: LedgerWriter | None
+
+
+_DUMP_SECONDS = 0.5
+"""How long the answer to `dump` waits for the log; the launcher waits for the answer for some seconds."""
 
 
 @functools.cache
@@ -86,9 +92,14 @@ def dump_on_signal(assignment: Assignment) -> None:
 
 def _dump(log: Path) -> Mapping[str, Any]:
     said = {"stacks": format_stacks(), "where": main_place(), "called": called_places()}
-    # A full disk may be what the worker waits for; the launcher gets the answer all the same.
-    with contextlib.suppress(OSError), open_to_append(log) as file:
-        also = f", and runs {said['called']}" if said["called"] else ""
-        text = f"tfdist: asked where it is, this worker is at {said['where']}{also}\n{said['stacks']}\n"
-        file.write(text.encode(errors="replace"))
+    also = f", and runs {said['called']}" if said["called"] else ""
+    text = f"tfdist: asked where it is, this worker is at {said['where']}{also}\n{said['stacks']}\n"
+
+    def write() -> None:
+        with open_to_append(log) as file:
+            file.write(text.encode(errors="replace"))
+
+    # A disk that is full or silent may be what the worker waits for; the launcher gets the answer all the same.
+    with contextlib.suppress(OSError, RunDirError):
+        BoundedDisk(log, _DUMP_SECONDS).call(write)
     return said

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tfdist.errors import RunDirError
 from tfdist.rundir import ledger_lines
+from tfdist.rundir.bounded_disk import BoundedDisk
 from tfdist.training.supervision.activity_tracker import ActivityTracker
 
 INTERVAL, MOST_INTERVAL = 5.0, 60.0
@@ -33,6 +34,7 @@ class LedgerWriter:
 
     def __init__(self, file: Path, attempt: int, activity: ActivityTracker) -> None:
         self._file = file
+        self._disk = BoundedDisk(file)
         self._attempt = attempt
         self._activity = activity
         self._writing = threading.Lock()
@@ -66,7 +68,7 @@ class LedgerWriter:
                 self._attempt, spent.since, spent.until, seconds, spent.steps, spent.step
             )
             try:
-                ledger_lines.append_entry(self._file, entry)
+                self._disk.call(lambda: ledger_lines.append_entry(self._file, entry))
             except RunDirError as error:
                 if not self._warned:
                     _log.warning("The ledger of the run's time cannot be written: %s", error)

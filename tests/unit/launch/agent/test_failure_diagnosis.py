@@ -11,6 +11,7 @@ from tests.unit.launch.fakes import Clock, FakeWorker
 from tfdist.errors import RunDirError
 from tfdist.launch.agent.failure_diagnosis import ExitDiagnosis, from_error, from_signal, from_start
 from tfdist.launch.agent.oom_detection import OomKillCount
+from tfdist.rundir.bounded_disk import BoundedDisk
 from tfdist.rundir.failure import Failure
 from tfdist.rundir.layout import RunDir
 
@@ -47,7 +48,7 @@ def run(tmp_path: Path) -> RunDir:
 
 def test_a_kill_for_want_of_memory_is_not_taken_for_one_on_purpose(run: RunDir) -> None:
     kills = iter([OomKillCount(None, 0), OomKillCount(None, 1), OomKillCount(None, 1), OomKillCount(None, 1)])
-    diagnosis = ExitDiagnosis(run, lambda: next(kills))
+    diagnosis = ExitDiagnosis(run, BoundedDisk(run.path), lambda: next(kills))
     kinds = []
     for _ in range(2):
         # A restarted worker is not blamed for the kill of the one before it.
@@ -59,14 +60,14 @@ def test_a_kill_for_want_of_memory_is_not_taken_for_one_on_purpose(run: RunDir) 
 
 def test_a_worker_that_the_launcher_ended_did_not_fail(run: RunDir) -> None:
     worker = FakeWorker(0, Clock(), ended_by_launcher=True)
-    assert ExitDiagnosis(run)(worker, KILLED) is None
+    assert ExitDiagnosis(run, BoundedDisk(run.path))(worker, KILLED) is None
 
 
 def test_without_a_whole_error_file_the_exit_code_tells(run: RunDir) -> None:
     file = run.error_file(0, 0)
     file.parent.mkdir(parents=True)
     file.write_text('{"index": 0, "host":')
-    diagnosis = ExitDiagnosis(run, lambda: OomKillCount(None, None))
+    diagnosis = ExitDiagnosis(run, BoundedDisk(run.path), lambda: OomKillCount(None, None))
     diagnosis.start(0)
     failure = diagnosis(FakeWorker(0, Clock()), -signal.SIGABRT)
     assert failure is not None and (failure.kind, failure.type) == ("signal", "SIGABRT")
