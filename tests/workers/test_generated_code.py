@@ -23,7 +23,8 @@ _SCRIPT = """
         return x
 
     assert float(doubled(tf.constant(3.0))) == 6.0
-    (made,) = {Path(module.__file__) for name, module in sys.modules.items() if name.startswith("__autograph_generated")}
+    generated = [module for name, module in sys.modules.items() if name.startswith("__autograph_generated_file")]
+    (made,) = {Path(module.__file__) for module in generated}
     assert made.exists() and made.parent.parent == Path(tempfile.gettempdir()), made
     with tempfile.NamedTemporaryFile(delete=False) as own:
         print("own", own.name, flush=True)
