@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 
 from tests.random_trial.drawing import draw_of
@@ -22,7 +23,7 @@ def main() -> int:
         print(script_of(draw_of(given.seed)))
         return 0
     draws = given.draws if given.draws is not None or given.minutes is not None else 1
-    report = trial(given.seed, given.minutes if given.minutes is not None else 1e9, draws=draws)
+    report = trial(given.seed, math.inf if given.minutes is None else given.minutes, draws=draws)
     print(report)
     return 1 if report.findings else 0
 

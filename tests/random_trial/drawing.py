@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from tests.random_trial.draw import FEEDS, PLAIN_DATASETS, Draw, Head, Part
-from tests.random_trial.head_parts import head
+from tests.random_trial.head_parts import has_classes, head
 from tests.random_trial.layer_parts import augmentation, first_of, next_part
 from tests.random_trial.optimizer_parts import optimizer
 
@@ -116,7 +116,7 @@ def _fitted(feed: str, heads: tuple[Head, ...], batch: int, rng: Random) -> tupl
             options.append(("shuffle", "False"))
         if rng.random() < 0.15:
             options.append(("validation_split", "0.25"))
-        if rng.random() < 0.15 and len(heads) == 1 and not heads[0].weight and "classes" in _kind_of(heads[0]):
+        if rng.random() < 0.15 and len(heads) == 1 and not heads[0].weight and has_classes(heads[0]):
             options.append(("class_weight", "{0: 1.0, 1: 3.0, 2: 0.5, 3: 0.0}"))
     if feed == "repeated":
         options.append(("steps_per_epoch", rng.choice(("3", "4"))))
@@ -125,7 +125,3 @@ def _fitted(feed: str, heads: tuple[Head, ...], batch: int, rng: Random) -> tupl
     elif rng.random() < 0.1:
         options.append(("validation_data", "(x, y)"))
     return tuple(options)
-
-
-def _kind_of(head: Head) -> str:
-    return "classes" if head.target == "rng.integers(0, 4, SAMPLES)" and "Circle" not in head.plain else "other"

@@ -21,6 +21,7 @@ class Kind:
         own: Losses of people's own that fit.
         metrics: That are continuous in the predictions.
         steps: Metrics that jump: in 16 and 32 bits rounding decides.
+        has_unit_length: Whether the vectors of the last layer are brought to the length one.
     """
 
     last: str
@@ -29,10 +30,13 @@ class Kind:
     own: tuple[str, ...] = ()
     metrics: tuple[str, ...] = ()
     steps: tuple[str, ...] = ()
+    has_unit_length: bool = False
 
 
-_OWN_METRICS = ("sample_errors", "mean_of_errors", "largest_error", "tfdist.gathered(largest_error)", "SumMetric()",
-                "LargestMetric()", "BatchMeans()")  # fmt: skip
+_OF_BATCHES = ("mean_of_errors", "largest_error", "tfdist.gathered(largest_error)")
+"""Metrics that are one number a batch, and take no weights of samples."""
+
+_OWN_METRICS = ("sample_errors", *_OF_BATCHES, "SumMetric()", "LargestMetric()", "BatchMeans()")
 
 KINDS = {
     "numbers": Kind(
@@ -90,7 +94,7 @@ KINDS = {
         ("mean_of_errors",),
         ("keras.metrics.Hinge()", "keras.metrics.SquaredHinge()"),
     ),
-    "embedding": Kind("layers.Dense(4)", "rng.integers(0, 4, SAMPLES)", ("Circle(gamma=4)",)),
+    "embedding": Kind("layers.Dense(4)", "rng.integers(0, 4, SAMPLES)", ("Circle(gamma=4)",), has_unit_length=True),
 }  # fmt: skip
 """Outputs for each sample."""
 
@@ -135,12 +139,12 @@ def head(name: str, kind: str, rng: Random, *, is_weighted: bool, may_jump: bool
         part = _of_samples(kind, drawn, name)
     metrics = drawn.metrics + (drawn.steps if may_jump else ())
     chosen = rng.sample(metrics, min(len(metrics), rng.choice((0, 0, 1, 2))))
-    weighed = [metric for metric in chosen if rng.random() < 0.3 and metric not in _OWN_METRICS[1:4]]
+    weighed = [metric for metric in chosen if rng.random() < 0.3 and metric not in _OF_BATCHES]
     made = Head(
         name=name,
         part=part,
         target=drawn.target,
-        plain=f"keras.losses.{drawn.losses[0].replace('*', '')}",
+        plain=_plain(drawn),
         loss=_loss(drawn, rng),
         loss_weight=rng.choice((1.0, 1.0, 0.3)),
         metrics=tuple(metric for metric in chosen if metric not in weighed),
@@ -152,14 +156,24 @@ def head(name: str, kind: str, rng: Random, *, is_weighted: bool, may_jump: bool
     return replace(made, weight="rng.exponential(size=(SAMPLES, 5))" if by_step else "numbered(rng, SAMPLES)")
 
 
+def has_classes(head: Head) -> bool:
+    """Whether the output tells one of some classes, to which `fit` can give weights."""
+    return head.target == KINDS["classes"].target and head.plain == _plain(KINDS["classes"])
+
+
+def _plain(drawn: Kind) -> str:
+    """The first of its losses, as it is."""
+    return f"keras.losses.{drawn.losses[0].replace('*', '')}"
+
+
 def _named(layer: str, name: str) -> str:
-    return f'{layer[:-1]}, name="{name}")'
+    return f'{layer[:-1]}{"" if layer.endswith("()") else ", "}name="{name}")'
 
 
 def _of_samples(kind: str, drawn: Kind, name: str) -> Part:
-    """Vectors of the kind; those of embeddings have the length one."""
-    makes = [drawn.last] if drawn.losses == ("Circle(gamma=4)",) else []
-    makes.append(_named("layers.UnitNormalization()", name).replace("(, ", "(") if makes else _named(drawn.last, name))
+    """From a tensor of a kind to the output, one row a sample."""
+    makes = [drawn.last, "layers.UnitNormalization()"] if drawn.has_unit_length else [drawn.last]
+    makes[-1] = _named(makes[-1], name)
     if kind != "vector":
         makes.insert(0, "layers.Flatten()")
     call = "{x}"

@@ -21,6 +21,9 @@ _NUDGE = {"float64": 1e-15, "float32": 5e-7, "mixed_bfloat16": 1e-2}
 _SHARE = 0.02
 """What part of a difference rounding alone must make at the same place in one replica, for it to tell nothing."""
 
+_FRAMES = ("in user code", "File ", "Exception encountered", "^", "Graph execution error", "Detected at node")
+"""With what the lines of an error's text begin that tell where it was raised, and not what it is."""
+
 
 class Kind(StrEnum):
     """What came of a draw."""
@@ -58,9 +61,6 @@ class Verdict:
     def is_like(self, other: Verdict) -> bool:
         """Whether both fail in the same way, as far as can be told."""
         return self.kind is other.kind and (self.kind is Kind.DIFFERENT or _gist(self.line) == _gist(other.line))
-
-
-_FRAMES = ("in user code", "File ", "Exception encountered", "^", "Graph execution error", "Detected at node")
 
 
 def judge(draw: Draw) -> Verdict:
