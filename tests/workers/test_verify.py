@@ -79,6 +79,19 @@ def test_workers_that_agree_and_xla(tmp_path: Path) -> None:
     assert "not available here: NCCL needs a physical GPU for every replica" in done.stdout
 
 
+@pytest.mark.bound(BOUND)
+@pytest.mark.parametrize(
+    ("tolerance", "verdict"), [(["--tolerance", "1e-5"], "parted"), pytest.param([], "passed", marks=pytest.mark.slow)]
+)
+def test_gradients_that_workers_send_in_16_bits(tmp_path: Path, tolerance: list[str], verdict: str) -> None:
+    options = ["--replicas", 1, "--nproc", 2, "--compression", "bfloat16", *tolerance]
+    _, report = verify(tmp_path, *options, SCRIPT, "plain", code=6 if verdict == "parted" else 0)
+    (comparison,) = report["comparisons"]
+    assert (comparison["run"], comparison["verdict"]) == ("2 workers, bfloat16", verdict)
+    assert [cause["key"] for cause in comparison["causes"]] == (["compression"] if verdict == "parted" else [])
+    assert report["options"] == {"batch_norm": "synchronized", "communication": "auto", "compression": "bfloat16"}
+
+
 @pytest.mark.slow
 @pytest.mark.bound(BOUND)
 def test_a_training_that_cannot_be_repeated(tmp_path: Path) -> None:
