@@ -83,19 +83,17 @@ def _pieces(dataset: tf.data.Dataset, smallest: int, ids: Sequence[int], replica
         return replica_batch_of(batch, largest, index, replicas, smallest=smallest)
 
     def of_all(batch: Any, largest: tf.Tensor) -> tf.data.Dataset:
-        return tf.data.Dataset.range(ids[0], ids[-1] + 1).map(
-            lambda index: piece(batch, largest, index)
-        )
+        return tf.data.Dataset.range(ids[0], ids[-1] + 1).map(lambda index: piece(batch, largest, index))
 
     sized = dataset.scan(tf.constant(0, tf.int64), _with_largest)
     if len(ids) == 1:
         return sized.map(lambda batch, largest: piece(batch, largest, ids[0])).prefetch(2)
-    cut = sized.flat_map(of_all)
+    pieces = sized.flat_map(of_all)
     steps = int(dataset.cardinality())
     if steps != tf.data.UNKNOWN_CARDINALITY:
         elements = steps if steps == tf.data.INFINITE_CARDINALITY else steps * len(ids)
-        cut = cut.apply(tf.data.experimental.assert_cardinality(elements))
-    return cut.prefetch(2 * len(ids))
+        pieces = pieces.apply(tf.data.experimental.assert_cardinality(elements))
+    return pieces.prefetch(2 * len(ids))
 
 
 def _with_largest(largest: tf.Tensor, *batch: Any) -> tuple[tf.Tensor, tuple[Any, tf.Tensor]]:

@@ -86,7 +86,7 @@ def epoch_iterator_source(original: Function) -> Function:
         if not is_cut and not overruns:
             return dataset
         noticed = overruns and self.steps_per_epoch is None and not _is_of_tfdist(source.whole)
-        return _Source(dataset, steps, self.steps_per_epoch, done, noticed, is_cut)
+        return EpochBatches(dataset, steps, self.steps_per_epoch, done, noticed, is_cut)
 
     return repaired
 
@@ -137,6 +137,31 @@ class FetchedBatch:
     spec: Any
 
 
+@dataclass(frozen=True)
+class EpochBatches:
+    """What Keras takes an iterator of for every epoch.
+
+    Attributes:
+        dataset: The batches.
+        steps: How many there are; infinite without an end, None where that is unknown before the end.
+        steps_per_epoch: Steps of an epoch, where one iterator serves all epochs.
+        done: Steps of the first epoch that are done.
+        plain_keras_overruns: Whether plain Keras would run part of a step after the last batch.
+        is_cut: Whether the batches are cut for several replicas. `OneDeviceStrategy` gives TensorFlow's distributed
+            iterators, too, of plain batches.
+    """
+
+    dataset: Any
+    steps: float | None
+    steps_per_epoch: int | None
+    done: int
+    plain_keras_overruns: bool
+    is_cut: bool
+
+    def __iter__(self) -> BatchIterator:
+        return BatchIterator(self)
+
+
 class BatchIterator(Iterator[Any]):
     """TensorFlow's iterator and the number of its steps. Under several replicas it gives `FetchedBatch`es.
 
@@ -148,29 +173,18 @@ class BatchIterator(Iterator[Any]):
         plain_keras_overruns: Whether plain Keras would run part of a step after the last batch.
 
     Args:
-        steps_per_epoch: Steps of an epoch, where one iterator serves all epochs.
-        done: Steps of the first epoch that are done.
-        is_cut: Whether the batches are cut for several replicas. `OneDeviceStrategy` gives TensorFlow's distributed
-            iterators, too, of plain batches.
+        batches: What it iterates over.
     """
 
-    def __init__(
-        self,
-        iterator: Any,
-        left: float | None,
-        steps_per_epoch: int | None = None,
-        done: int = 0,
-        plain_keras_overruns: bool = False,
-        is_cut: bool = False,
-    ) -> None:
-        self.iterator = iterator
-        self.left = left
+    def __init__(self, batches: EpochBatches) -> None:
+        self.iterator = iter(batches.dataset)
+        self.left = batches.steps
         self.calls: dict[object, Function] = {}
         self.meter: StepMeter | None = None
-        self.plain_keras_overruns = plain_keras_overruns
-        self._steps_per_epoch = steps_per_epoch
-        self._taken = done
-        self._is_distributed = is_cut and isinstance(iterator, tf.distribute.DistributedIterator)
+        self.plain_keras_overruns = batches.plain_keras_overruns
+        self._steps_per_epoch = batches.steps_per_epoch
+        self._taken = batches.done
+        self._is_distributed = batches.is_cut and isinstance(self.iterator, tf.distribute.DistributedIterator)
 
     def __next__(self) -> Any:
         """Ends as TensorFlow's iterators do inside a compiled step, which is what Keras's loops wait for."""
@@ -198,28 +212,6 @@ class BatchIterator(Iterator[Any]):
         if self._steps_per_epoch is None:
             return self.left
         return min(self.left, self._steps_per_epoch - self._taken % self._steps_per_epoch)
-
-
-@dataclass(frozen=True)
-class _Source:
-    """The iterable of which Keras takes an iterator for every epoch; for its attributes see `BatchIterator`."""
-
-    dataset: Any
-    steps: float | None
-    steps_per_epoch: int | None
-    done: int
-    plain_keras_overruns: bool
-    is_cut: bool
-
-    def __iter__(self) -> BatchIterator:
-        return BatchIterator(
-            iter(self.dataset),
-            self.steps,
-            self.steps_per_epoch,
-            self.done,
-            self.plain_keras_overruns,
-            self.is_cut,
-        )
 
 
 def _is_of_tfdist(batches: Any) -> bool:

@@ -43,4 +43,4 @@ def sgd(original: Function) -> Function:
 
 def _is_fit(gradient: Any, target: Any) -> bool:
     """Whether the kernels take them; sparse gradients and those of another precision are left to Keras."""
-    return target is not None and isinstance(gradient, tf.Tensor) and gradient.dtype == target.dtype
+    return isinstance(gradient, tf.Tensor) and gradient.dtype == target.dtype

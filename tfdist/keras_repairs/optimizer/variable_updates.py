@@ -23,8 +23,6 @@ from tfdist.runtime.workers import local_replicas
 Function = Callable[..., Any]
 
 _of_this_replica: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_own_updates", default=False)
-
-
 _counts_once: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_counts_once", default=False)
 
 
