@@ -40,6 +40,22 @@ def test_the_latest_comes_first(tmp_path: Path) -> None:
     assert {entry.name for entry in (tmp_path / "step-00000005").iterdir()} == {*CONTENT, MARKER}
 
 
+@pytest.mark.parametrize("removed", [(0,), (1,), (0, 1), (0, 1, 2)])
+def test_one_more_of_a_step_takes_no_name_that_is_taken_and_is_the_latest(
+    removed: tuple[int, ...], tmp_path: Path
+) -> None:
+    for _ in range(3):
+        write(tmp_path, 20)
+    left = {entry.number: entry for entry in stored(tmp_path)}
+    for number in removed:
+        remove(left.pop(number))
+    write(tmp_path, 20)
+    latest = max(left, default=-1) + 1
+    assert whole(tmp_path) == [f"step-00000020.{latest}" if latest else "step-00000020"] + [
+        left[number].path.name for number in sorted(left, reverse=True)
+    ]
+
+
 def test_the_disk_has_all_of_it_before_it_is_marked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a loss of power, too: each name and each byte is flushed before what relies on it is done."""
     done: list[str] = []

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +25,20 @@ def test_records_one_after_another_are_read_together(tmp_path: Path, monkeypatch
     assert len(read) == 2  # one a file; what is asked for twice is read once
     monkeypatch.setattr(record_reader, "MAX_RUN_BYTES", 4)
     assert lines_of(found, [0, 1, 2, 3]) == [b"0", b"1", b"2", b"3"]
+
+
+@pytest.mark.parametrize("most_bytes", [record_reader.MAX_RUN_BYTES, 6])
+def test_any_three_of_files_with_records_in_the_same_places(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_bytes: int
+) -> None:
+    """Where one file's record ends, the other file's next one begins: only the file tells them apart."""
+    monkeypatch.setattr(record_reader, "MAX_RUN_BYTES", most_bytes)
+    lines = [f"{file}{line}\n" for file in "abc" for line in range(3)]
+    paths = write(tmp_path, **{file: "".join(line for line in lines if line[0] == file) for file in "abc"})
+    reader = RecordReader(Records.open(paths, "lines"))
+    for samples in itertools.product(range(len(lines)), repeat=3):
+        expected = [lines[sample].encode() for sample in samples]
+        assert reader.read(np.array(samples)).cut() == expected, samples
 
 
 @pytest.mark.parametrize("at_once", [True, False])

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfdist.launch.agent.exit_policy import FOLLOW_SECONDS, ExitAction, WorkerExit, decide_exit
+from tfdist.launch.agent.exit_policy import FOLLOW_SECONDS, GONE_SECONDS, ExitAction, WorkerExit, decide_exit
 
 WAIT, RELEASE, END = ExitAction.WAIT, ExitAction.RELEASE, ExitAction.END
 NOW = 100.0
@@ -35,6 +35,11 @@ def done(index: int, code: int, *, since: float = NOW, gone: bool = False) -> Wo
         ([done(0, 3), done(1, 4), working(2)], END, 0, (0, 1)),
         ([done(0, 0, gone=True), working(1)], WAIT, 0, ()),
         ([done(0, 0, since=LATE, gone=True), working(1)], END, 0, (0,)),  # TensorFlow cannot continue without it
+        ([done(0, 0, since=NOW - GONE_SECONDS, gone=True), working(1)], WAIT, 0, ()),
+        # One that is gone is followed sooner than one that waits for the others.
+        ([done(0, 0, since=NOW - GONE_SECONDS - 0.1, gone=True), working(1)], END, 0, (0,)),
+        ([done(0, 3, since=NOW - GONE_SECONDS - 0.1), working(1)], WAIT, 0, ()),
+        ([done(0, 3, since=NOW - FOLLOW_SECONDS), working(1)], WAIT, 0, ()),
         ([done(0, 0, gone=True), done(1, 0)], RELEASE, 0, ()),
         ([done(0, 0), WorkerExit(1, gone=True, failed=True)], END, 0, (1,)),
         ([WorkerExit(0, failed=True), WorkerExit(1, failed=True)], END, 0, (0, 1)),

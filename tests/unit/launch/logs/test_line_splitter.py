@@ -44,6 +44,15 @@ def test_an_unfinished_line_is_not_held_back_for_ever() -> None:
     assert splitter.overdue(99) == b""
 
 
+@pytest.mark.parametrize("splitter", [LineSplitter(patience=1), ScreenSplitter(patience=1)])
+def test_a_line_waits_from_its_own_beginning(splitter: StreamSplitter) -> None:
+    """Not from that of the line before, whose end came with it."""
+    assert splitter.feed(b"one", 5) == b""
+    assert splitter.feed(b" line\ntw", 5.9) == b"one line\n"
+    assert splitter.overdue(6.8) == b""
+    assert splitter.feed(b"o lines\n", 6.8) == b"two lines\n"
+
+
 @pytest.mark.parametrize(
     ("data", "length"),
     [

@@ -1,0 +1,190 @@
+"""The join barrier with scripted lines: when the chief's launcher says go, and what the others tell it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+
+from tfdist.cluster import Cluster
+from tfdist.errors import FormingError
+from tfdist.launch.rendezvous.join_barrier import FollowerBarrier, LeaderBarrier
+from tfdist.launch.rendezvous.peer_discovery import CHIEF, Follower, PeerDiscovery
+from tfdist.net.dial_outcome import DialOutcome, DialStatus
+from tfdist.net.hello import Hello
+from tfdist.net.line_socket import LineError, LineSocket, Message
+
+CLUSTER = Cluster.parse("a:20000,b:20000,c:20000")
+GO = {"run_dir": "runs/x"}
+REFUSED = DialOutcome(DialStatus.REFUSED)
+
+
+class NoSocket:
+    def setsockopt(self, *_: Any) -> None:
+        """Takes any option."""
+
+
+class ScriptedLine:
+    """A line whose other end says what a test has put into `coming`, and then hangs up if it `ends`."""
+
+    connection = NoSocket()
+
+    def __init__(self, *coming: Message | LineError, ends: bool = False) -> None:
+        self.coming, self.ends, self.sent = list(coming), ends, list[Message]()
+
+    def send(self, message: Message) -> None:
+        self.sent.append(message)
+
+    def receive(self, limit: int | None = None) -> list[Message]:
+        now, self.coming = self.coming[:limit], self.coming[len(self.coming[:limit]) :]
+        for each in now:
+            if isinstance(each, LineError):
+                raise each
+        return cast(list[Message], now)
+
+    def is_closed(self) -> bool:
+        return self.ends and not self.coming
+
+    def close(self) -> None:
+        self.coming, self.ends = [], True
+
+
+@dataclass
+class Met:
+    """The connector of a worker that was dialled."""
+
+    line: ScriptedLine | None
+    met: Hello | None
+    lost: int = 0
+
+    def lose(self) -> None:
+        self.lost += 1
+        self.line, self.met = None, None
+
+
+@dataclass
+class Here:
+    """Who is here, as a discovery knows it."""
+
+    local: tuple[int, ...]
+    missed: dict[int, DialOutcome] = field(default_factory=dict)
+    followers: list[Follower] = field(default_factory=list)
+    connectors: dict[int, Met] = field(default_factory=dict)
+    forgotten: list[tuple[int, ...]] = field(default_factory=list)
+    cluster = CLUSTER
+
+    @property
+    def leads(self) -> bool:
+        return CHIEF in self.local
+
+    @property
+    def remote(self) -> tuple[int, ...]:
+        return tuple(index for index in range(len(CLUSTER)) if index not in self.local)
+
+    def missing(self) -> dict[int, DialOutcome]:
+        return self.missed
+
+    def forget(self, follower: Follower) -> None:
+        self.forgotten.append(follower.hello.local)
+
+
+def follower(index: int, line: ScriptedLine) -> Follower:
+    return Follower(Hello.own(CLUSTER, (index,)), cast(LineSocket, line))
+
+
+def leader_of(here: Here) -> LeaderBarrier:
+    return LeaderBarrier(cast(PeerDiscovery, here), lambda: GO)
+
+
+MEETS_ALL: Message = {"missing": {}}
+MISSES_TWO: Message = {"missing": {"2": "refuses the connection"}}
+
+
+@pytest.mark.parametrize(
+    ("said", "missed", "goes"),
+    [
+        ({1: [MEETS_ALL], 2: [MEETS_ALL]}, {}, True),
+        ({1: [MEETS_ALL], 2: [MEETS_ALL]}, {2: REFUSED}, False),  # 2 has dialled the chief's, which reaches it not
+        ({1: [MEETS_ALL], 2: [MEETS_ALL]}, {1: REFUSED, 2: REFUSED}, False),
+        ({1: [MISSES_TWO], 2: [MEETS_ALL]}, {}, False),  # 1 and 2 reach each other one way only
+        ({1: [MEETS_ALL], 2: []}, {}, False),  # 2 has not said yet whom it misses
+        ({1: [MEETS_ALL]}, {}, False),  # the chief's has dialled 2, which reaches the chief's not
+        ({2: [MEETS_ALL]}, {}, False),
+        ({}, {}, False),
+        ({1: [MISSES_TWO, MEETS_ALL], 2: [MEETS_ALL]}, {}, True),
+        ({1: [MEETS_ALL, MISSES_TWO], 2: [MEETS_ALL]}, {}, False),
+    ],
+)
+def test_the_chiefs_launcher_says_go_when_every_two_have_met_both_ways(
+    said: dict[int, list[Message]], missed: dict[int, DialOutcome], goes: bool
+) -> None:
+    lines = {index: ScriptedLine(*messages) for index, messages in said.items()}
+    here = Here((0,), missed, [follower(index, line) for index, line in lines.items()])
+    formed = leader_of(here).step()
+    assert (formed is not None) == goes
+    assert {index: line.sent for index, line in lines.items()} == {
+        index: [{"go": GO}] if goes else [] for index in lines
+    }
+    if formed is not None:
+        assert formed.go == GO
+        assert formed.links.leads and formed.links.remote == (1, 2)
+
+
+def test_a_launcher_that_leaves_before_the_go_is_missed_again() -> None:
+    lines = {1: ScriptedLine(MEETS_ALL, ends=True), 2: ScriptedLine(MEETS_ALL)}
+    here = Here((0,), followers=[follower(index, line) for index, line in lines.items()])
+    assert leader_of(here).step() is None
+    assert [each.hello.local for each in here.followers] == [(2,)]
+    assert here.forgotten == [(1,)]
+
+
+def test_the_reason_of_a_launcher_that_gives_up_is_heard_before_it_is_dropped() -> None:
+    gone = ScriptedLine({"abort": {"code": 5, "text": "No data.", "host": "b"}}, ends=True)
+    here = Here((0,), followers=[follower(2, ScriptedLine(MEETS_ALL)), follower(1, gone)])
+    with pytest.raises(FormingError, match="(?s)No data.*from the launcher on b") as raised:
+        leader_of(here).step()
+    assert raised.value.exit_code == 5
+
+
+def joining(line: ScriptedLine, **missed: DialOutcome) -> tuple[FollowerBarrier, Here]:
+    """The barrier of the launcher of worker 1, which has met the chief's over `line`."""
+    here = Here((1,), connectors={CHIEF: Met(line, Hello.own(CLUSTER, (0,)))})
+    here.missed = {int(name[1:]): seen for name, seen in missed.items()}
+    return FollowerBarrier(cast(PeerDiscovery, here)), here
+
+
+def test_a_follower_tells_whom_it_misses_once_and_again_when_that_changes() -> None:
+    line = ScriptedLine()
+    barrier, here = joining(line, w2=REFUSED)
+    for _ in range(2):
+        assert barrier.step() is None
+    here.missed = {}
+    assert barrier.step() is None
+    assert [list(message["missing"]) for message in line.sent] == [[2], []]
+
+
+def test_a_follower_tells_a_chiefs_launcher_that_was_started_again() -> None:
+    line, again = ScriptedLine(ends=True), ScriptedLine({"go": GO})
+    barrier, here = joining(line)
+    assert barrier.step() is None
+    assert here.connectors[CHIEF].lost == 1
+    assert barrier.step() is None  # not met yet
+    here.connectors[CHIEF] = Met(again, Hello.own(CLUSTER, (0,)))
+    formed = barrier.step()
+    assert line.sent == again.sent == [MEETS_ALL]
+    assert formed is not None and formed.go == GO
+    assert not formed.links.leads and formed.links.remote == (0, 2)
+
+
+def test_a_go_counts_that_came_before_the_chiefs_launcher_hung_up() -> None:
+    barrier, here = joining(ScriptedLine({"go": GO}, ends=True))
+    assert barrier.step() is not None
+    assert here.connectors[CHIEF].lost == 0
+
+
+@pytest.mark.parametrize("said", [LineError("no JSON"), {"go": "now"}, {"abort": "now"}, {"else": {}}])
+def test_what_is_not_understood_is_no_go(said: Message | LineError) -> None:
+    barrier, here = joining(ScriptedLine(said))
+    assert barrier.step() is None
+    assert here.connectors[CHIEF].lost == isinstance(said, LineError)
