@@ -136,6 +136,49 @@ class MostHits(State):
         self.state.assign(ops.maximum(self.state, ops.sum(ops.cast(hits(y_true, y_pred), self.dtype))))
 
 
+class HitsBesideMost(Hits):
+    """Two states, of which one is a sum and one is none."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.most = self.add_variable((), "zeros", name="most")
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        super().update_state(y_true, y_pred)
+        self.most.assign(ops.maximum(self.most, ops.cast(ops.max(y_pred), self.dtype)))
+
+
+class LastBesideNothing(State):
+    """Two states: one is no sum, and the other stays zero, which is one."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.nothing = self.add_variable((), "zeros", name="nothing")
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        self.state.assign(ops.cast(ops.sum(y_pred), self.dtype))
+
+
+class HitsBesideOne(Hits):
+    """Two states, of which one begins with what is no zero, and adds up from there."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.count = self.add_variable((), "zeros", name="count")
+        self.reset_state()
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        super().update_state(y_true, y_pred)
+        self.count.assign_add(ops.cast(ops.shape(y_pred)[0], self.dtype))
+
+    def reset_state(self) -> None:
+        super().reset_state()
+        self.count.assign(1.0)
+
+    def result(self) -> Any:
+        return self.state / self.count
+
+
 class LastBatch(State):
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
         self.state.assign(ops.cast(ops.sum(y_pred), self.dtype))
@@ -178,6 +221,19 @@ class NothingOfNothing(State):
         self.state.assign_add(samples * ops.cast(ops.mean(y_pred), self.dtype))
 
 
+class HitsBesideNothingOfNothing(Hits):
+    """Two states, of which one is no number after a batch without a sample."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.total = self.add_variable((), "zeros", name="total")
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        super().update_state(y_true, y_pred)
+        samples = ops.cast(ops.shape(y_pred)[0], self.dtype)
+        self.total.assign_add(samples * ops.cast(ops.mean(y_pred), self.dtype))
+
+
 class CoupledByWeights(State):
     """A sum over samples, until there are weights, of which it takes the largest."""
 
@@ -193,6 +249,21 @@ class AcrossRows(State):
         classes = ops.reshape(ops.argmax(y_pred, axis=1), (-1, 1))
         same = ops.cast(ops.cast(y_true, "int32") == ops.cast(classes, "int32"), self.dtype)
         self.state.assign_add(ops.sum(same))
+
+
+class HitsOfClasses(keras.metrics.Metric):
+    """A vector, one number a class; nobody predicts the last one, which stays zero."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.state = self.add_variable((4,), "zeros", name="state")
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        hit = ops.cast(ops.one_hot(ops.argmax(y_pred, axis=-1), 4), self.dtype)
+        self.state.assign_add(ops.sum(hit, axis=0))
+
+    def result(self) -> Any:
+        return ops.max(self.state)
 
 
 def largest(y_true: Any, y_pred: Any) -> Any:
@@ -240,8 +311,9 @@ ADDED_UP = {
     Wrapped: Merge.MEANS,
     WrappedVector: Merge.MEANS,
     Hits: Merge.SUMS,
+    HitsOfClasses: Merge.SUMS,
 }
 GATHERED = [RootOfBatches, OfBoth, Never, MostHits, LastBatch, MeanOfBatches, Least, NothingOfNothing]
-GATHERED += [CoupledByWeights]
+GATHERED += [CoupledByWeights, HitsBesideMost, LastBesideNothing, HitsBesideOne, HitsBesideNothingOfNothing]
 FUNCTIONS = [largest, median, total]
 IGNORING = [ignoring_negative_labels, ignoring_void_labels, ignoring_missing_labels]
