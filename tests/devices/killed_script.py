@@ -59,6 +59,7 @@ class Script:
     method: str = "on_epoch_begin"
     left: int = 0
     said: str | None = None
+    steps: int = 0
 
     @property
     def strategy(self) -> tf.distribute.Strategy:

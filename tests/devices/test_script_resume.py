@@ -197,3 +197,25 @@ def test_a_metric_under_another_name_whose_epoch_has_only_its_end_left(tmp_path:
     assert killed.said is not None and "8 of 8 batches" in killed.said
     assert killed.run()
     assert_same(killed, whole)
+
+
+@pytest.mark.parametrize(("at_once", "done", "replicas"), [(3, 6, 2), slow(3, 3, 2), slow(4, 4, 2), slow(3, 6, 1)])
+def test_several_steps_an_execution_go_on_where_they_ended_and_make_no_step_too_many(
+    at_once: int, done: int, replicas: int, tmp_path: Path
+) -> None:
+    """In the second epoch; with three at once the last execution has fewer."""
+
+    def body(script: Script) -> None:
+        x, y = samples()
+        model = keras.Sequential([keras.layers.Dense(3)])
+        model.compile(keras.optimizers.Adam(0.05), "mse", metrics=["mae"], steps_per_execution=at_once)
+        script.fit(model, x, y[:, None], batch_size=BATCH, epochs=3)
+        script.steps = int(model.optimizer.iterations.numpy())
+
+    whole, killed = Script(tmp_path / "whole", body, replicas), Script(tmp_path / "killed", body, replicas)
+    assert whole.run()
+    assert not killed.run("on_train_batch_begin", -(-STEPS // at_once) + done // at_once + 1)
+    assert killed.said is not None and f"{done} of {STEPS} batches" in killed.said
+    assert killed.run()
+    assert killed.steps == whole.steps == 3 * STEPS
+    assert_same(killed, whole)
