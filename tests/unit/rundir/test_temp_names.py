@@ -17,9 +17,9 @@ from tfdist.rundir.temp_names import remove_abandoned, remove_all, temp_path
 WRITE = """
 import sys
 from pathlib import Path
-from tfdist.rundir.temp_names import beside
+from tfdist.rundir.temp_names import temp_path
 
-path = beside(Path(sys.argv[1]))
+path = temp_path(Path(sys.argv[1]))
 path.mkdir() if sys.argv[2] == "directory" else path.write_text("half")
 print(path.name, flush=True)
 input()
@@ -33,7 +33,9 @@ class Writer:
         command = [sys.executable, "-c", WRITE, target, kind]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
-        self.path = target.parent / self.process.stdout.readline().strip()
+        name = self.process.stdout.readline().strip()
+        assert name, "it ended before it wrote"
+        self.path = target.parent / name
         assert self.path.exists()
 
     def kill(self) -> None:
