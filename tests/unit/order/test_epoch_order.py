@@ -61,6 +61,12 @@ def test_samples_have_seeds_of_their_own_each_epoch() -> None:
     assert np.abs(bits.mean(axis=0) - 0.5).max() < 5 * 0.5 / 2000**0.5
 
 
+def test_the_seeds_of_samples_are_frozen() -> None:
+    """A resumed run draws what it would have drawn, with another version and on another machine, too."""
+    seeds = EpochOrder(10, 7, True).sample_seeds(3, np.array([0, 1, 2**40]))
+    assert seeds.tolist() == [[169872163, -793447479], [1330768027, 277937945], [368784273, 705198241]]
+
+
 @pytest.mark.parametrize(("n", "batch", "steps"), [(0, 8, 0), (1, 8, 1), (8, 8, 1), (9, 8, 2), (1797, 128, 15)])
 def test_num_steps(n: int, batch: int, steps: int) -> None:
     assert num_steps(n, batch) == len(EpochSteps(n, batch)) == steps

@@ -49,6 +49,12 @@ def test_a_file_is_read_forward_a_window_at_a_time(files: list[int], batch: int,
     assert lanes.number == min(most, open_files)
 
 
+def test_the_order_is_frozen() -> None:
+    """A resumed run reads on where it was, with another version, too."""
+    order = LaneOrder(Lanes((4, 3, 5), 2, 3), 5, 7, True)
+    assert epoch_of(order, 2) == [0, 1, 2, 3, 6, 8, 9, 7, 10, 5, 11, 4]
+
+
 def test_without_shuffle_and_with_one_lane_the_order_is_that_of_the_files() -> None:
     assert epoch_of(LaneOrder(Lanes.of((3, 0, 4), 1), 2), 0) == list(range(7))
 

@@ -22,6 +22,12 @@ def test_every_window_is_permuted_by_itself(sizes: list[int]) -> None:
         assert own == window(size, number)
 
 
+def test_the_numbers_are_frozen() -> None:
+    """As those of `test_permutation`."""
+    positions, windows, sizes = np.array([0, 1, 2, 0, 7]), np.array([0, 0, 0, 5, 5]), np.array([3, 3, 3, 8, 8])
+    assert permuted_in_windows(positions, windows, sizes, "x").tolist() == [1, 2, 0, 6, 0]
+
+
 def test_another_window_or_name_has_another_order() -> None:
     orders = [window(40, 0), window(40, 1), window(40, 0, "m"), list(range(40))]
     assert len({tuple(order) for order in orders}) == 4
