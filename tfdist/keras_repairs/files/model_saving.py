@@ -20,6 +20,7 @@ import tensorflow as tf
 from keras.src.utils import io_utils
 
 from tfdist.keras_repairs.loop.fit_listeners import FitListener
+from tfdist.rundir.directory_exchange import replace_directory
 from tfdist.rundir.temp_names import remove_abandoned, temp_path
 from tfdist.runtime.collectives import barrier
 from tfdist.runtime.local_variables import local_variables
@@ -84,9 +85,7 @@ def _write_whole(write: Function, filepath: Any, *args: Any, **kwargs: Any) -> A
     try:
         with _naming(target, instead_of=folder / target.name):
             result = write(str(folder / target.name), *args, **kwargs)
-        # The index of weights in several files comes last: it names the others.
-        for written in sorted(folder.iterdir(), key=lambda path: path.suffix == ".json"):
-            _replace(written, target.parent / written.name)
+        _move_into_place(list(folder.iterdir()), target.parent)
     except Exception as error:
         error.add_note(f"{target} could not be saved; what was there before is as it was.")
         raise
@@ -107,8 +106,15 @@ def _naming(target: Path, instead_of: Path) -> Iterator[None]:
         yield
 
 
-def _replace(written: Path, target: Path) -> None:
-    if target.is_dir() and not target.is_symlink():
-        # A directory cannot replace one that is not empty: the old one is renamed first.
-        os.rename(target, written.with_name(f"{target.name}.old"))
-    os.replace(written, target)
+def _move_into_place(written: list[Path], folder: Path) -> None:
+    """The index of weights in several files names the others: it is there only while all of them are of one model."""
+    indices = [path for path in written if path.suffix == ".json"]
+    if len(written) > 1:
+        for index in indices:
+            (folder / index.name).unlink(missing_ok=True)
+    for path in [*(path for path in written if path not in indices), *indices]:
+        target = folder / path.name
+        if target.is_dir() and not target.is_symlink():
+            replace_directory(path, target)
+        else:
+            os.replace(path, target)
