@@ -10,7 +10,6 @@ from tfdist.selftest.layouts import Layout
 from tfdist.selftest.row_results import RowResult, failed
 from tfdist.selftest.row_runs import RowRun
 from tfdist.selftest.rows import Row
-from tfdist.training.probes.recording_file import Recording
 from tfdist.verify.replicas.comparison_results import ComparisonResult, ComparisonVerdict
 from tfdist.verify.replicas.judgement import judged
 from tfdist.verify.replicas.recorded_facts import ModelFacts
@@ -58,11 +57,7 @@ def compare_row(
 
 def part_of(run: RowRun, fits: range) -> RowRun:
     """A run as if it had had some of its `fit`s only."""
-    return run if run.problem else replace(run, recordings=tuple(_part(each, fits) for each in run.recordings))
-
-
-def _part(recording: Recording, fits: range) -> Recording:
-    return recording.part(fits)
+    return run if run.problem else replace(run, recordings=tuple(each.part(fits) for each in run.recordings))
 
 
 def _result(row: Row, layout: Layout, result: ComparisonResult, seconds: float) -> RowResult:

@@ -95,7 +95,8 @@ class RowJobs:
         """
 
         def job(left: Sequence[str]) -> JobEnd:
-            folder = self._new_folder(layout)
+            self.check()
+            folder = self.new_folder(layout.label)
             order = RowOrder(str(folder), tuple(left), saved)
             request = RecordingRequest(str(folder), STEPS, layout.replicas, perturbed=perturbed) if recorded else None
             options: dict[str, Any] = {"recording": request}
@@ -158,10 +159,6 @@ class RowJobs:
     def stopped(self, code: int) -> Exception:
         """What the exit code of a job that a signal has ended stands for."""
         return TimeUp() if self.deadline.passed else Interrupted(code)
-
-    def _new_folder(self, layout: Layout) -> Path:
-        self.check()
-        return self.new_folder(layout.label)
 
     def _job(self, target: TargetSpec, layout: Layout, run_dir: Path, options: dict[str, Any]) -> tuple[int, str, str]:
         """Exit code, problem and detail of one job."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 from tfdist.selftest.matrix.row_runner import RowContext, RowFunction
 
@@ -134,8 +135,6 @@ class OwnStep(keras.Model):
         return self.out(self.hidden(inputs))
 
     def train_step(self, data: Any) -> dict[str, Any]:
-        import tensorflow as tf
-
         x, y = data
         with tf.GradientTape() as tape:
             predicted = self(x, training=True)
