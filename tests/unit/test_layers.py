@@ -1,8 +1,9 @@
-"""The house: who may import whom, and what start-up may load."""
+"""The house: who may import whom, what each package is and says, and what start-up may load."""
 
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -105,6 +106,22 @@ def breaches(file: Path, source: str) -> list[str]:
 def test_modules_import_only_from_lower_floors(file: Path) -> None:
     assert room_of(dotted_name(file)) in FLOORS, "give the new package a floor in this test and in the design"
     assert breaches(file, file.read_text()) == []
+
+
+PACKAGES = sorted(file.parent for file in MODULES if file.name == "__init__.py" and file.parent != PACKAGE)
+MOST_MODULES = 16
+NAMED_BY_THEIR_KIND = {"cli", "data/formats"}
+"""Packages that list one verb, or one format, a module: their docstrings say how these are named."""
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: str(package.relative_to(PACKAGE)))
+def test_packages_are_small_and_say_what_is_in_them(package: Path) -> None:
+    said = set(re.findall(r"\w+", ast.get_docstring(ast.parse((package / "__init__.py").read_text())) or ""))
+    modules = [file.stem for file in package.glob("*.py") if not file.stem.startswith("__")]
+    rooms = [room.name for room in package.iterdir() if (room / "__init__.py").exists()]
+    assert len(modules) <= MOST_MODULES, "give a subject of it a room of its own"
+    if str(package.relative_to(PACKAGE)) not in NAMED_BY_THEIR_KIND:
+        assert sorted({*modules, *rooms} - said) == []
 
 
 BELOW_TRAINING = ["data", "keras_repairs", "models", "runtime"]

@@ -1,10 +1,11 @@
 """Data for Keras `fit`: the same global batches for any number of workers and replicas.
 
-`datasets` has the public functions, one a format; `config_datasets` opens what a config describes, by the
-`format_registry`. Samples pass through the rooms in this order: `files` finds the files, `random_access` and
-`sequential` read their records, `formats` makes samples of them, `ops` batches, augments and checks them in tf.data.
-Once the workers agree on a source (`worker_consistency`), `sample_feed` deals its samples to the replicas and
-`pipeline` makes what `fit` takes. `tools` is `tfdist data`.
+`datasets` has the public functions, one a format, whose `argument_checks` come first; `config_datasets` opens what a
+config describes, by the `format_registry`, and `config_plan` plans it. Samples pass through the rooms in this order:
+`files` finds the files, `random_access` and `sequential` read their records, `formats` makes samples of them (a
+`sample_source`), `ops` batches, augments and checks them in tf.data. Once the workers agree on a source
+(`worker_consistency`, by `fingerprints`), `sample_feed` deals its samples to the replicas and `pipeline` makes what
+`fit` takes. `data_errors` are found again in what TensorFlow raises. `tools` is `tfdist data`.
 
 The names load with their first use: modules that only read files work without TensorFlow.
 """

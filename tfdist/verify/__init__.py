@@ -4,5 +4,6 @@
     killing/    an untouched run against one that is killed again and again, to the bit: `tfdist verify --kill`
 
 Both are told of their target by a `target_spec`, start every run as an ordinary job in a `work_folder`, compare numbers
-by their `relative_difference`, quote the `log_tail` of a run that failed, and end at an `interruption`.
+by their `relative_difference`, quote the `log_tail` of a run that failed, and end at an `interruption`; `exit_codes`
+are theirs.
 """

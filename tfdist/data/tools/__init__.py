@@ -1,6 +1,6 @@
 """What `tfdist data` does with files, in the processes of `process_pool`.
 
-`shard_job` makes TFRecord shards of other formats: `shard_samples` reads, `shard_writer` writes, `shard_manifest` keeps
-what is finished, `shard_config` shows the section that reads them. `file_checks` and `line_checks` verify files for
-`check_report`; `index_builder` indexes them.
+`shard_job` makes TFRecord shards of other formats in a `shard_directory`: `shard_samples` reads, `shard_writer` writes,
+`shard_manifest` keeps what is finished, `shard_config` shows the section that reads them. `file_checks` and
+`line_checks` verify files for `check_report`; `index_builder` indexes them.
 """
