@@ -114,7 +114,7 @@ class EpochSteps:
             int64 of shape `[(last - first) * len(replica_ids), 2]`. Each row is the `(start, stop)` of a batch, which
             may be empty. Rows go step by step, and within a step in the order of `replica_ids`.
         """
-        batch_size = min(self.batch_size, max(self.num_samples, 1))
+        batch_size = min(self.batch_size, self.num_samples)
         starts = np.arange(first, last, dtype=np.int64) * batch_size
         pieces = starts[:, np.newaxis, np.newaxis] + self._cut(batch_size, replica_ids)
         left = self.num_samples - (last - 1) * batch_size

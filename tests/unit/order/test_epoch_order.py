@@ -45,6 +45,15 @@ def test_without_shuffle_every_epoch_is_in_order() -> None:
     assert [EpochOrder(4, 7).of(epoch).tolist() for epoch in (0, 1)] == [[0, 1, 2, 3]] * 2
 
 
+def test_by_default_there_is_no_shuffle_and_one_replica() -> None:
+    assert EpochOrder(4) == EpochOrder(4, seed=0, shuffle=False)
+    assert EpochSteps(9, 8) == EpochSteps(9, 8, num_replicas=1)
+
+
+def test_an_epoch_of_nothing_has_no_pieces() -> None:
+    assert EpochSteps(0, 8, 2).pieces(0, 0, range(2)).shape == (0, 2)
+
+
 def test_no_sample() -> None:
     with pytest.raises(ValueError, match="Received: 0"):
         EpochOrder(0)

@@ -42,8 +42,19 @@ def test_shares_are_dealt_in_proportion() -> None:
     assert [set((found[:, 1] - found[:, 0]).tolist()) for found in pieces] == [{30}, {10}]
 
 
+def test_no_replica_is_sure_to_have_a_sample_of_each_batch() -> None:
+    """However large the shares are: the batches follow their proportion."""
+    assert WorkerShareSteps((3000, 1000), 40, 2).every_replica_has_samples is False
+
+
+def test_the_bound_of_a_piece_is_near_to_the_largest() -> None:
+    """Memory is laid out for it: 20 come of each share."""
+    assert 20 <= WorkerShareSteps((1000, 1000), 40, 2).largest_piece([0]) <= 23
+
+
 def test_no_two_samples_of_the_job_have_the_same_seed() -> None:
     orders = [WorkerShareOrder(EpochOrder(50, 7, True), before) for before in (0, 50)]
     seeds = {tuple(seed) for order in orders for seed in order.sample_seeds(0, np.arange(50)).tolist()}
     assert len(seeds) == 100
     assert orders[1].at(0, np.arange(50)).tolist() == EpochOrder(50, 7, True).of(0).tolist()
+    assert (orders[1].seed, orders[1].shuffle) == (7, True)
