@@ -9,7 +9,17 @@ import numpy as np
 import tensorflow as tf
 
 from tests.exactness.own_step_cases import OwnStep, of
-from tests.exactness.table import BATCH, case, classifier, fitted, fitted_on, numbers, token_classifier, tokens
+from tests.exactness.table import (
+    BATCH,
+    ONLY_TRAINED,
+    case,
+    classifier,
+    fitted,
+    fitted_on,
+    numbers,
+    token_classifier,
+    tokens,
+)
 
 layers = keras.layers
 
@@ -101,3 +111,30 @@ def xla_of_very_large_logits(samples: int) -> dict[str, Any]:
     settings = {"optimizer": keras.optimizers.SGD(1.0), "loss": losses, "jit_compile": True}
     x, y = numbers(samples)
     return fitted(keras.Model(inputs, outputs), x, {"class": y, "first": y[:, None] % 2.0, "own": y}, settings)
+
+
+@keras.saving.register_keras_serializable("tests")
+class Crossentropy(layers.Layer):
+    def call(self, probabilities: Any, labels: Any) -> Any:
+        return keras.losses.sparse_categorical_crossentropy(labels, probabilities)
+
+
+@case("`jit_compile=True` with probabilities of TensorFlow's operations given to a layer that takes a crossentropy")
+def xla_of_probabilities_given_to_a_layer(samples: int) -> dict[str, Any]:
+    """Keras takes the logits where it finds them: of probabilities it would cut off what is close to 0."""
+
+    class Scored(keras.Sequential):
+        def train_step(self, data: Any) -> dict[str, Any]:
+            x, y = data
+            with tf.GradientTape() as tape:
+                loss = keras.ops.mean(self.score(tf.nn.softmax(self(x, training=True)), y))
+            variables = self.trainable_variables
+            self.optimizer.apply(tape.gradient(loss, variables), variables)
+            return {"own_loss": loss}
+
+    initializer = keras.initializers.RandomNormal(stddev=60.0, seed=2)
+    model = Scored([keras.Input((6,)), layers.Dense(3, kernel_initializer=initializer)])
+    model.score = Crossentropy()
+    model.score.build((None, 3))
+    settings = {"optimizer": keras.optimizers.SGD(1.0), "jit_compile": True}
+    return fitted(model, *numbers(samples), settings) | ONLY_TRAINED

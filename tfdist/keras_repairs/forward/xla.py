@@ -21,7 +21,7 @@ from tfdist.keras_repairs.base import global_seeds
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, current_step
 from tfdist.keras_repairs.coupling.whole_batch import NeedsAllRows
 from tfdist.keras_repairs.forward import xla_loops
-from tfdist.keras_repairs.forward.xla_logits import Logits, logits_behind, noted_logits, with_logits
+from tfdist.keras_repairs.forward.xla_logits import Logits, logits_behind, with_logits
 from tfdist.keras_repairs.model_checks.refusals import collective_inside
 
 Function = Callable[..., Any]
@@ -79,14 +79,17 @@ class _Made:
 
 
 def _compiled(layer: Any, run: Function, args: Any, kwargs: Any, step: ReplicaStep, *, pads: bool) -> Any:
-    variables = [*layer.variables, *layer.metrics_variables, *_global_seeds()]
+    variables = [*layer.variables, *_global_seeds()]
+    # Of a model they may be those of its steps, of which the function is to see no more than it reads.
+    of_metrics = list(layer.metrics_variables)
+    parts = [tf.convert_to_tensor(variable.value) for variable in of_metrics]
     seeds = {place for place, variable in enumerate(variables) if "seed_generator_state" in variable.path}
     flat = tf.nest.flatten((args, kwargs), expand_composites=False)
     places = [place for place, leaf in enumerate(flat) if isinstance(leaf, tf.Tensor)]
     _check_inputs(layer, flat)
     tensors = [flat[place] for place in places]
     masks = [backend.get_keras_mask(tensor) for tensor in tensors]
-    logits = noted_logits(tensors)
+    logits = logits_behind(tensors)
     if pads:
         tensors, masks = _padded(tensors, step), _padded(masks, step)
         logits = _each(_padded, logits, step)
@@ -101,7 +104,7 @@ def _compiled(layer: Any, run: Function, args: Any, kwargs: Any, step: ReplicaSt
                 backend.set_keras_mask(tensor, mask)
         inner_args, inner_kwargs = tf.nest.pack_sequence_as((args, kwargs), flat)
         with step.having_rows(step.capacity if pads else step.rows):
-            made = _call(run, variables, values, inner_args, inner_kwargs, step)
+            made = _call(run, [*variables, *of_metrics], [*values, *parts], inner_args, inner_kwargs, step)
         if pads and (made.losses or any(place not in seeds for place in made.state)):
             raise _DependsOnBatch
         return made.outputs, made.masks, made.state, made.losses, made.logits
@@ -113,7 +116,7 @@ def _compiled(layer: Any, run: Function, args: Any, kwargs: Any, step: ReplicaSt
         if "merge_call" not in str(error):
             raise
         raise collective_inside(layer) from error
-    return _taken_over(made, variables, step, pads=pads)
+    return _taken_over(made, [*variables, *of_metrics], step, pads=pads)
 
 
 def _taken_over(made: _Made, variables: Sequence[Any], step: ReplicaStep, *, pads: bool) -> Any:

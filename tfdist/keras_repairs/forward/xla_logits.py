@@ -19,24 +19,19 @@ _NOTED = "noted"
 _OPERATIONS: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {"Softmax": tf.nn.softmax, "Sigmoid": tf.nn.sigmoid}
 
 
-def noted_logits(tensors: Sequence[Any]) -> Logits:
-    """What Keras's activations have noted on the tensors."""
-    noted = {place: getattr(tensor, "_keras_logits", None) for place, tensor in enumerate(tensors)}
-    return {_NOTED: {place: logits for place, logits in noted.items() if logits is not None}}
-
-
-def logits_behind(outputs: Sequence[Any]) -> Logits:
-    """The logits behind the outputs of a layer, where Keras would find them.
+def logits_behind(tensors: Sequence[Any]) -> Logits:
+    """The logits behind what a layer is given or returns, where Keras would find them.
 
     Args:
-        outputs: Tensors of the current graph, and anything else.
+        tensors: Tensors of the current graph, and anything else.
     """
-    found = dict(noted_logits(outputs))
+    noted = {place: getattr(tensor, "_keras_logits", None) for place, tensor in enumerate(tensors)}
+    found = {_NOTED: {place: logits for place, logits in noted.items() if logits is not None}}
     for operation in _OPERATIONS:
         found[operation] = {
-            place: output.op.inputs[0]
-            for place, output in enumerate(outputs)
-            if tf.is_symbolic_tensor(output) and output.op.type == operation and place not in found[_NOTED]
+            place: tensor.op.inputs[0]
+            for place, tensor in enumerate(tensors)
+            if tf.is_symbolic_tensor(tensor) and tensor.op.type == operation and place not in found[_NOTED]
         }
     return found
 
