@@ -143,6 +143,24 @@ def dropout_that_runs_eagerly(samples: int) -> dict[str, Any]:
     return fitted(_dropped(layers.Dropout(0.3)), *numbers(samples), {"run_eagerly": True})
 
 
+@case("`Dropout` with a `noise_shape` and `SpatialDropout` with `run_eagerly`")
+def noise_shapes_that_run_eagerly(samples: int) -> dict[str, Any]:
+    """Of 12 units: a multiple of the rows of many a replica."""
+    model = keras.Sequential(
+        [
+            keras.Input((6,)),
+            layers.Dense(12, activation="tanh"),
+            layers.Dropout(0.3, noise_shape=(1, 12), seed=3),
+            layers.Reshape((4, 3)),
+            layers.SpatialDropout1D(0.2, seed=4),
+            layers.Dropout(0.3, noise_shape=(None, 4, 1), seed=5),
+            layers.Flatten(),
+            layers.Dense(3, activation="softmax"),
+        ]
+    )
+    return fitted(model, *numbers(samples), {"run_eagerly": True}) | ONLY_TRAINED
+
+
 @case("dropout of batches of a fixed size, and by `train_on_batch`")
 def dropout_of_fixed_batches(samples: int) -> dict[str, Any]:
     x, y = numbers(samples)

@@ -91,19 +91,23 @@ def sizes_of(shape: Any) -> tuple[Size, ...]:
     return tuple(_known(size) for size in shape)
 
 
-def part_of_draw(sizes: Sequence[Size], step: ReplicaStep, name: str) -> PartOfDraw | None:
+def part_of_draw(
+    sizes: Sequence[Size], step: ReplicaStep, name: str, *, is_of_rows: bool = False
+) -> PartOfDraw | None:
     """The replica's part of a draw with these sizes; None where none of them is that of the batch.
 
     Args:
         sizes: The sizes of the draw.
         step: The replica's step.
         name: The functions that draw, for messages.
+        is_of_rows: Whether it is known that no other size than the first can be that of the batch, and that this one
+            is marked where it is a number.
 
     Raises:
         UnsupportedError: It cannot be told.
     """
     known = traced_draw(sizes, step)
-    axis = _axis_of_batch(sizes, step, name) if known is None else known.axis
+    axis = _axis_of_batch(sizes, step, name, is_of_rows) if known is None else known.axis
     if axis is None:
         return None
     size = tf.cast(sizes[axis], tf.int64)
@@ -153,12 +157,12 @@ def _places_in_stack(step: ReplicaStep, rows: tf.Tensor, batches: tf.Tensor) -> 
     return tf.reshape(tf.range(batches)[:, tf.newaxis] * step.total + own, [-1])
 
 
-def _axis_of_batch(sizes: Sequence[Size], step: ReplicaStep, name: str) -> int | None:
+def _axis_of_batch(sizes: Sequence[Size], step: ReplicaStep, name: str, is_of_rows: bool) -> int | None:
     marked = [axis for axis, size in enumerate(sizes) if isinstance(size, BatchSize)]
     if marked:
         return marked[0]
     axis = _axis_of_unknown(sizes, step.sized_by_rows, name)
-    if axis is None and any(_may_be_multiple(size, rows) for size in sizes for rows in _rows_in_play(step)):
+    if axis is None and not is_of_rows and _may_be_of_batch(sizes, step):
         raise UnsupportedError(
             f"{name}: a draw of shape {_told(sizes)} in a step with {step.static_rows} rows. Whether that number "
             f"is the size of the batch or happens to be the same cannot be told. {_INSTEAD}"
@@ -185,6 +189,10 @@ def _axis_of_unknown(sizes: Sequence[Size], sized_by_rows: set[int], name: str) 
             f"of tf.boolean_mask), so its place in what one device draws cannot be told. {_SELECT_AFTERWARDS}"
         )
     return unknown[0]
+
+
+def _may_be_of_batch(sizes: Sequence[Size], step: ReplicaStep) -> bool:
+    return any(_may_be_multiple(size, rows) for size in sizes for rows in _rows_in_play(step))
 
 
 def _rows_in_play(step: ReplicaStep) -> set[int]:

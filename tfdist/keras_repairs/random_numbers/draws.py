@@ -43,7 +43,7 @@ def dropout(original: Function) -> Function:
             return original(inputs, rate, noise_shape, seed)
         inputs = tf.convert_to_tensor(inputs)
         is_of_keras = sys._getframe(1).f_globals["__name__"].startswith("keras.src.layers.")
-        with _drawing(_sizes_of_noise(inputs, noise_shape, is_of_keras)):
+        with _drawing(_sizes_of_noise(inputs, noise_shape, is_of_keras), is_of_rows=is_of_keras):
             return original(inputs, rate, noise_shape, seed)
 
     return repaired
@@ -75,13 +75,13 @@ def shuffle(original: Function) -> Function:
     return repaired
 
 
-def _drawing(shape: Any) -> contextlib.AbstractContextManager[None]:
-    """The operations inside draw this replica's part of a shape, as code gives it."""
+def _drawing(shape: Any, *, is_of_rows: bool = False) -> contextlib.AbstractContextManager[None]:
+    """The operations inside draw this replica's part of a shape, as code gives it; see `part_of_draw`."""
     step = current_step()
     if draw_replay.replaces_draws():
         return contextlib.nullcontext()
     if step is not None:
-        return drawing(part_of_draw(sizes_of(shape), step, _OF_KERAS))
+        return drawing(part_of_draw(sizes_of(shape), step, _OF_KERAS, is_of_rows=is_of_rows))
     if not is_noting():
         return contextlib.nullcontext()
     note_draw(shape, _OF_KERAS)
