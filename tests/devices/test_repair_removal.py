@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from tests.devices import test_own_steps, test_random_numbers, test_single_repairs, test_thread_attributes
+from tests.devices import (
+    test_own_steps,
+    test_python_draws,
+    test_random_numbers,
+    test_single_repairs,
+    test_thread_attributes,
+)
 from tests.devices.mirrored import mirrored
 from tests.devices.references import of_one_replica
 from tests.devices.repair_removal import take_out
 from tests.exactness.cases import outcome
 from tests.exactness.comparison import assert_same_case
 from tests.marks import slow
+from tfdist.keras_repairs.random_numbers import python_draws
 from tfdist.keras_repairs.registry import repairs
 
 SAMPLES = 65
@@ -101,6 +108,13 @@ OF_TENSORFLOW = {
 }
 """The repair, and the test of `test_random_numbers` that takes it out."""
 
+OF_PYTHON = {
+    f"{module.__name__}.{name}": "test_without_the_refusal_numbers_are_others"
+    for module, names in python_draws.NAMES.items()
+    for name in names
+}
+"""The repair, and the test of `test_python_draws` that takes one of their kind out."""
+
 IN_STEPS = {
     "GradientTape.gradient": "test_a_step_that_clips_is_seen_by_larger_gradients_alone",
     **{
@@ -169,10 +183,11 @@ def test_case_fails_without_its_repair(path: str, name: str, monkeypatch: pytest
 
 
 def test_every_repair_is_tested_once() -> None:
-    elsewhere = [*IN_OTHER_TESTS, *IN_STEPS, *IN_THREADS, *OF_TENSORFLOW, *ON_WORKERS, *SAME_NUMBERS]
+    elsewhere = [*IN_OTHER_TESTS, *IN_STEPS, *IN_THREADS, *OF_TENSORFLOW, *OF_PYTHON, *ON_WORKERS, *SAME_NUMBERS]
     listed = [*(path for path, _ in TAKEN_OUT), *elsewhere]
     assert sorted(listed) == sorted(repair.path for repair in repairs())
     assert set(IN_OTHER_TESTS.values()) <= set(vars(test_single_repairs))
     assert set(IN_STEPS.values()) <= set(vars(test_own_steps))
     assert set(IN_THREADS.values()) <= set(vars(test_thread_attributes))
     assert set(OF_TENSORFLOW.values()) <= set(vars(test_random_numbers))
+    assert set(OF_PYTHON.values()) <= set(vars(test_python_draws))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 
 import keras
 
@@ -50,6 +51,9 @@ def _made(repair: Repair, original: Function | None) -> Function:
         repaired.__name__, repaired.__wrapped__ = repair.name, None  # type: ignore[attr-defined]
     else:
         functools.update_wrapper(repaired, original)
+    if inspect.ismodule(repair.owner):
+        # By which it is pickled; the original may have been a method.
+        repaired.__module__, repaired.__qualname__ = repair.owner.__name__, repair.name
     _IS_REPAIR.set(repaired, True)
     return repaired
 

@@ -57,7 +57,7 @@ from tfdist.keras_repairs.forward import (
     xla,
 )
 from tfdist.keras_repairs.inputs import array_shuffle, epoch_iterator, symbolic_build
-from tfdist.keras_repairs.keras_versions import MISSING
+from tfdist.keras_repairs.keras_versions import MISSING, UNCHECKED
 from tfdist.keras_repairs.loop import fit_listeners, on_batch, predictions, step_logs, trainer
 from tfdist.keras_repairs.optimizer import (
     accumulator_reduction,
@@ -71,6 +71,7 @@ from tfdist.keras_repairs.random_numbers import (
     draw_replay,
     draws,
     loops_and_branches,
+    python_draws,
     seeds,
     stateless_draws,
     traced_draws,
@@ -111,7 +112,7 @@ class Repair:
         name: Its attribute there.
         make: Takes the original function and returns the repaired one.
         known: The fingerprint of the original that `make` was written for; `MISSING` where there is none, and the owner
-            gets a function that it did not have.
+            gets a function that it did not have; `UNCHECKED` where it may be any.
         also: Public modules that hold the function under the same name.
     """
 
@@ -227,6 +228,16 @@ def _of_tensorflow_random(hooks: RepairHooks) -> tuple[Repair, ...]:
         Repair(operations, "stateless_shuffle", stateless_draws.shuffle, "10f411498d39bee8"),
         *(Repair(older, name, stateless_draws.with_parameters, known) for name, known in with_parameters.items()),
         Repair(older, "stateless_multinomial", stateless_draws.multinomial, "ddf3f70d77d49d12"),
+        *_of_python(),
+    )
+
+
+def _of_python() -> tuple[Repair, ...]:
+    """Repairs of the functions that draw from NumPy's and Python's generators."""
+    names = [(module, name) for module, names in python_draws.NAMES.items() for name in names]
+    return tuple(
+        Repair(module, name, functools.partial(python_draws.watched, name=f"{module.__name__}.{name}"), UNCHECKED)
+        for module, name in names
     )
 
 

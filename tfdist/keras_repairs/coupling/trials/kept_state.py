@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import pickle
 import random
 import sys
 import types
@@ -22,6 +23,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
+
+from tfdist.keras_repairs.random_numbers import python_draws
 
 Restore = Callable[[], None]
 
@@ -149,14 +152,27 @@ def _of_array(array: NDArray) -> Restore | None:
 
 
 def _of_generator(generator: Any) -> Restore:
+    """Restores a generator, and notes that it has drawn."""
+    read, write = _state_of(generator)
+    before = read()
+    known = pickle.dumps(before)
+
+    def restore() -> None:
+        if pickle.dumps(read()) != known:
+            python_draws.note_generator(generator)
+            write(before)
+
+    return restore
+
+
+def _state_of(generator: Any) -> tuple[Callable[[], Any], Callable[[Any], None]]:
+    """What reads the state of a generator, and what writes it."""
     if isinstance(generator, np.random.Generator):
-        bits, bits_before = generator.bit_generator, generator.bit_generator.state
-        return lambda: setattr(bits, "state", bits_before)
+        bits = generator.bit_generator
+        return lambda: bits.state, lambda state: setattr(bits, "state", state)
     if isinstance(generator, np.random.RandomState):
-        state = generator.get_state()
-        return lambda: generator.set_state(state)
-    before = generator.getstate()
-    return lambda: generator.setstate(before)
+        return generator.get_state, generator.set_state
+    return generator.getstate, generator.setstate
 
 
 def _of_cells(function: types.FunctionType) -> Restore:

@@ -16,6 +16,7 @@ from tfdist.keras_repairs.base.context_variables import setting
 from tfdist.keras_repairs.base.replica_step import alone
 from tfdist.keras_repairs.coupling.trials.part_comparison import ROWS
 from tfdist.keras_repairs.coupling.trials.step_capture import not_capturing
+from tfdist.keras_repairs.random_numbers import python_draws
 from tfdist.runtime import random_state
 from tfdist.runtime.transport.emulated_replicas import not_emulated
 
@@ -45,6 +46,10 @@ def in_trial(function: Callable[[], Result]) -> Result:
     What it assigns to variables of Keras is seen inside alone. It runs in a thread of its own, which has no part in
     the step that is being traced: TensorFlow keeps graph, strategy and gradient tapes for each thread, and a replica
     that tries something out must not wait for the others in a collective. On the CPU all workers find the same.
+
+    Raises:
+        UnsupportedError: `function` draws from generators of NumPy's or Python's.
+        Exception: What it raises.
     """
     outcome: list[Result] = []
     errors: list[BaseException] = []
@@ -56,6 +61,7 @@ def in_trial(function: Callable[[], Result]) -> Result:
                 not_capturing(),
                 alone(),
                 random_state.kept(),
+                python_draws.refused_in_trial(),
                 global_seeds.borrowing(),
                 tf.device("CPU:0"),
                 keras.StatelessScope(),
