@@ -15,7 +15,7 @@ from tests.devices.mirrored import mirrored
 pytestmark = pytest.mark.usefixtures("repaired")
 
 
-@pytest.mark.parametrize("convert", [int, float, complex])
+@pytest.mark.parametrize("convert", [bool, int, float, complex])
 @pytest.mark.parametrize("value", [0.0, 2.0])
 @pytest.mark.parametrize("aggregation", ["mirrored", "summed"])
 def test_variables_of_tensorflow(convert: Callable[[Any], Any], value: float, aggregation: str) -> None:
@@ -65,7 +65,22 @@ def test_a_graph_has_no_numbers() -> None:
             step()
 
 
+def test_a_variable_decides() -> None:
+    """In Python, in a branch of TensorFlow's, and where a graph has no value to decide by."""
+    with mirrored(2).scope():
+        on, off, vector = tf.Variable(True), tf.Variable(0), tf.Variable([1.0, 0.0])
+    assert [name for name, variable in {"on": on, "off": off}.items() if variable] == ["on"]
+    assert tf.cond(off, lambda: 1, lambda: 2) == 2
+    assert mirrored(2).run(lambda: bool(on) and not off)
+    with pytest.raises(ValueError, match="ambiguous"):
+        bool(vector)
+    with pytest.raises(TypeError):
+        tf.function(lambda: 1 if on else 2, autograph=False)()
+
+
 def test_tensorflow_asks_whether_there_is_a_variable() -> None:
     """Which it does of the destinations of what is broadcast; a variable that is 0 is one."""
     with mirrored(2).scope():
-        assert tf.Variable(0.0)
+        variable = tf.Variable(0.0)
+        copies = mirrored(2).extended.broadcast_to(tf.constant(3.0), variable)
+    assert [float(copy) for copy in mirrored(2).experimental_local_results(copies)] == [3.0, 3.0]

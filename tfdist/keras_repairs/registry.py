@@ -290,6 +290,7 @@ def _of_variables() -> tuple[Repair, ...]:
             for convert in (int, float, complex)
         ),
         Repair(variable, "__array__", variable_conversions.array, MISSING),
+        Repair(variable, "__bool__", variable_conversions.truth, MISSING),
     )
 
 

@@ -1,12 +1,12 @@
 """A variable with a copy on each replica as a number: `float(optimizer.learning_rate)`, `np.array(scalar)`.
 
-TensorFlow can convert variables of one device, and not those of a strategy: `float` and `int` raise, and a scalar is no
-array where the strategy is in scope. `bool` is True whatever the value, and has to be: TensorFlow's own code asks so
-whether it was given a variable.
+TensorFlow can convert variables of one device, and not those of a strategy: `float` and `int` raise, a scalar is no
+array where the strategy is in scope, and `if variable:` is taken whatever the value.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -26,6 +26,19 @@ def converting(convert: Callable[[Any], Any]) -> Callable[[Any], Callable[..., A
         return repaired
 
     return make
+
+
+def truth(_: Any) -> Callable[..., Any]:
+    """Makes the method that `bool` and `if` call.
+
+    TensorFlow's own code of strategies asks so whether it was given a variable.
+    """
+
+    def repaired(self: Any) -> bool:
+        asks_for_one = sys._getframe(1).f_globals["__name__"].startswith("tensorflow.python.distribute.")
+        return asks_for_one or bool(self.read_value())
+
+    return repaired
 
 
 def array(_: Any) -> Callable[..., Any]:
