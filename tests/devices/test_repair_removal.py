@@ -154,6 +154,8 @@ ON_WORKERS = {
 SAME_NUMBERS = {
     "DistributedVariable.__complex__": "as for `__float__`; see test_variable_conversions",
     "DistributedVariable.__bool__": "see test_variable_conversions",
+    "SyncOnReadVariable._get": "notes what is refused; see test_step_logs",
+    "SyncOnReadVariable.value": "as for `_get`",
     "SGD.update_step": "one pass over memory instead of several; see test_optimizers_in_custom_loops",
     "TFOptimizer.assign": "only for the user's own optimizers; see test_optimizers_in_custom_loops",
     "TFOptimizer.assign_add": "as for assign",

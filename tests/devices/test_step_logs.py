@@ -50,6 +50,11 @@ REFUSED = {
     "a truth": (lambda model, y, p, loss: {"finite": ops.isfinite(loss)}, {}, "bool"),
     "the state of a metric": (lambda model, y, p, loss: {"d": model.loss_metric.total / model.loss_metric.count},
                               {}, r"variables of the metric 'own_loss'.* result\(\)"),
+    "the state of a metric in an eager step": (
+        lambda model, y, p, loss: {"d": ops.divide(model.loss_metric.total, model.loss_metric.count)},
+        {"run_eagerly": True}, r"variables of the metric 'own_loss'.* result\(\)"),
+    "the state of a metric as a number": (lambda model, y, p, loss: {"d": float(model.loss_metric.total) / 2},
+                                          {"run_eagerly": True}, r"variables of the metric 'own_loss'"),
     "a result within a function": (lambda model, y, p, loss: {"d": tf.function(lambda: model.loss_metric.result())()},
                                    {}, "Read it outside"),
 }  # fmt: skip
@@ -61,6 +66,15 @@ def test_logs_that_no_replica_can_give_are_refused(name: str) -> None:
     with pytest.raises(UnsupportedError, match=message):
         fit(logs, 2, **settings)
     assert fit(logs, 1, **settings)
+
+
+def test_the_state_of_a_metric_that_is_not_logged_may_be_read() -> None:
+    def logs(model: Any, y: Any, y_pred: Any, loss: Any) -> dict[str, Any]:
+        assert float(model.loss_metric.total) > 0
+        return {"loss": model.loss_metric.result()}
+
+    one, two = (fit(logs, replicas, samples=7, run_eagerly=True) for replicas in (1, 2))
+    np.testing.assert_allclose(two["loss"], one["loss"], rtol=1e-6)
 
 
 def test_the_size_of_a_replicas_part_is_refused_where_it_is_a_number() -> None:

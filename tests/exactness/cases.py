@@ -69,6 +69,7 @@ SLOW = {
     *("geometric_augmentation", "augmentation_of_colors", "dropout_of_time_steps"),
     *("draws_of_other_dimensions", "dropout_of_every_call", "dropout_and_accumulation", "dropout_and_several_steps"),
     *("dropout_that_runs_eagerly", "dropout_of_fixed_batches", "dropout_in_float32"),
+    *("noise_shapes_that_run_eagerly", "means_of_classes_eagerly", "xla_of_probabilities_given_to_a_layer"),
     *("every_draw_that_runs_eagerly", "stateless_draws_of_other_dimensions"),
     # Optimizers whose updates know nothing of replicas, by the path that others of the table take.
     *("adafactor", "adadelta", "adagrad", "adamax", "ftrl", "lamb", "lion", "nadam", "rmsprop", "schedule_free"),

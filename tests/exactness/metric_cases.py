@@ -262,6 +262,12 @@ def means_of_classes(samples: int) -> dict[str, Any]:
     return fitted(MeansOfClasses(), *numbers(samples)) | {"evaluate": False, "predict": False}
 
 
+@case("the same with `run_eagerly`, where a replica may have as many samples as there are classes")
+def means_of_classes_eagerly(samples: int) -> dict[str, Any]:
+    made = fitted(MeansOfClasses(), *numbers(samples), {"run_eagerly": True}, batch_size=9)
+    return made | {"evaluate": False, "predict": False}
+
+
 @case("`tfdist.gathered` of a maximum and of a median")
 def gathered_metrics(samples: int) -> dict[str, Any]:
     def median(y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:

@@ -58,7 +58,7 @@ from tfdist.keras_repairs.forward import (
 )
 from tfdist.keras_repairs.inputs import array_shuffle, epoch_iterator, symbolic_build
 from tfdist.keras_repairs.keras_versions import MISSING, UNCHECKED
-from tfdist.keras_repairs.loop import fit_listeners, on_batch, predictions, step_logs, trainer
+from tfdist.keras_repairs.loop import fit_listeners, metric_reads, on_batch, predictions, step_logs, trainer
 from tfdist.keras_repairs.optimizer import (
     accumulator_reduction,
     fused_sgd,
@@ -291,6 +291,8 @@ def _of_variables() -> tuple[Repair, ...]:
         ),
         Repair(variable, "__array__", variable_conversions.array, MISSING),
         Repair(variable, "__bool__", variable_conversions.truth, MISSING),
+        Repair(values.SyncOnReadVariable, "_get", metric_reads.noted, "2913eadfad426ac5"),
+        Repair(values.SyncOnReadVariable, "value", metric_reads.noted, "998400255a7e356c"),
     )
 
 

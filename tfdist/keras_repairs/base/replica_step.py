@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
@@ -16,6 +17,19 @@ from tfdist.runtime.transport.emulated_replicas import emulated_replica
 _step: contextvars.ContextVar[ReplicaStep | None] = contextvars.ContextVar("tfdist_replica_step", default=None)
 _alone: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_replica_alone", default=False)
 _alone_compiles: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_alone_compiles", default=False)
+
+
+@dataclass(frozen=True)
+class KnownUpdate:
+    """What is known of an update of a mean or a sum in a step of the user's own.
+
+    Attributes:
+        has_vector_of_batch: Whether its values are a vector with a size of its own, rather than some of each sample.
+        has_same_weight: Whether its weight is the same whatever samples there are.
+    """
+
+    has_vector_of_batch: bool
+    has_same_weight: bool
 
 
 class ReplicaStep:
@@ -45,10 +59,12 @@ class ReplicaStep:
         compiles: Whether the model's forward and backward pass are compiled with XLA.
         within_xla: Whether the code being traced now is compiled with XLA.
         added_losses: What layers have given to `add_loss` in this step, by the layer's id.
-        updated: The ids of the means that were updated in this step.
+        updated: How often a mean or a sum was updated in this step, by the id of the metric.
         results: What metrics gave as their results in it, with what reads them over all replicas after the step.
         sums_results: Whether metrics give their results over all replicas in it, at the price of a collective each.
         shared: Tensors that are the same on every replica.
+        known_updates: What a trial has shown of the updates of means and sums, by the metric's id, in their order.
+        read_parts: Variables with a part on each replica that the user's code has read, where it runs eagerly.
         gathers: Whether the replicas exchange tensors in it whose sizes may differ from step to step.
     """
 
@@ -79,15 +95,24 @@ class ReplicaStep:
         self.compiles = compiles
         self.within_xla = False
         self.added_losses: dict[int, list[tf.Tensor]] = {}
-        self.updated: set[int] = set()
+        self.updated: dict[int, int] = {}
         self.results: list[tuple[tf.Tensor, Callable[[], Any]]] = []
         self.sums_results = False
         self.shared: list[Any] = []
+        self.known_updates: Mapping[int, Sequence[KnownUpdate]] = {}
+        self.read_parts: list[Any] = []
         self.gathers = users
 
     def may_be_of_samples(self, shape: tf.TensorShape) -> bool:
         """Whether the first dimension of `shape` may be that of the samples, which a fixed one is not among others."""
         return shape[0] is None or self.static_rows is not None
+
+    def note_update(self, metric: Any) -> KnownUpdate | None:
+        """Notes that a mean or a sum is updated; returns what is known of the update."""
+        done = self.updated.get(id(metric), 0)
+        self.updated[id(metric)] = done + 1
+        known = self.known_updates.get(id(metric), ())
+        return known[done] if done < len(known) else None
 
     @property
     def surely_has_samples(self) -> bool:

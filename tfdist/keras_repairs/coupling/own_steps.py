@@ -68,11 +68,14 @@ def tried_out(model: keras.Model, step_function: Step, step: Step) -> Step:
             _check(name, model, verdicts[kind])
             mode = verdicts[kind].mode
             this_step().sums, this_step().stacks = mode.sums, mode.stacks
+            this_step().known_updates = verdicts[kind].updates
             return step(data)
         outputs = step(data)
         verdict = try_out(model, step_function, data)
         if verdict.mode != Mode():
             verdict = StepVerdict(Cause.UNBUILT, "what its optimizers get as gradients")
+        elif this_step().static_rows is not None and _has_vectors_of_batch(verdict):
+            verdict = StepVerdict(Cause.UNBUILT, "what its metrics are updated with")
         verdicts[kind] = verdict
         _check(name, model, verdict)
         return outputs
@@ -90,6 +93,10 @@ def _is_built(model: Any) -> bool:
     has_call = type(model).call is not keras.Model.call
     layers = model._flatten_layers(include_self=has_call)
     return all(layer.built for layer in layers) and all(metric.variables for metric in model.metrics)
+
+
+def _has_vectors_of_batch(verdict: StepVerdict) -> bool:
+    return any(update.has_vector_of_batch for updates in verdict.updates.values() for update in updates)
 
 
 def _check(name: str, model: keras.Model, verdict: StepVerdict) -> None:

@@ -24,6 +24,24 @@ Function = Callable[..., Any]
 _is_within: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_within_a_result", default=False)
 """Whether the code that runs computes the result of a metric that is noted; those of its parts are its own matter."""
 
+_updates: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_updates_a_metric", default=False)
+
+
+def updating(update: Function) -> Function:
+    """A metric's update, which may read the variables of the metric."""
+
+    @functools.wraps(update)
+    def repaired(*args: Any, **kwargs: Any) -> Any:
+        with setting(_updates, True):
+            return update(*args, **kwargs)
+
+    return repaired
+
+
+def is_by_metric() -> bool:
+    """Whether the code that runs in a step is that of a metric, which knows what its variables hold."""
+    return _is_within.get() or _updates.get()
+
 
 def noted(result: Function) -> Function:
     """A metric's result, of tensors, which the step being traced knows again where it is logged."""

@@ -23,12 +23,18 @@ from keras.src.backend.common import symbolic_scope
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.base.context_variables import setting
-from tfdist.keras_repairs.base.replica_step import ReplicaStep, current_step, is_one_of_several, replica_count
+from tfdist.keras_repairs.base.replica_step import (
+    KnownUpdate,
+    ReplicaStep,
+    current_step,
+    is_one_of_several,
+    replica_count,
+)
 from tfdist.keras_repairs.coupling.declarations import Declared, declared_of
 from tfdist.keras_repairs.coupling.trials.step_capture import capture_reading, without_readings
 from tfdist.keras_repairs.forward.metric_additivity import Merge, Verdict, part_on_trial, try_out
 from tfdist.keras_repairs.forward.metric_arguments import is_written_down
-from tfdist.keras_repairs.forward.metric_results import noted
+from tfdist.keras_repairs.forward.metric_results import noted, updating
 from tfdist.keras_repairs.forward.whole_metrics import make_whole, update_whole
 
 Function = Callable[..., Any]
@@ -64,8 +70,7 @@ def of_scalar(original: Function) -> Function:
 def _as_counted(metric: Any, values: Any, sample_weight: Any) -> tuple[Any, Any]:
     """The values and weights with which a mean or a sum counts what a step gives it."""
     step, part = current_step(), part_on_trial()
-    if step is not None:
-        step.updated.add(id(metric))
+    known = None if step is None else step.note_update(metric)
     shape = getattr(values, "shape", ())
     if part is not None:
         if part.takes_for_scalar(shape, is_function=isinstance(metric, keras.metrics.MeanMetricWrapper)):
@@ -74,17 +79,19 @@ def _as_counted(metric: Any, values: Any, sample_weight: Any) -> tuple[Any, Any]
             sample_weight = part.share if sample_weight is None else sample_weight
         return values, sample_weight
     verdict = _VERDICT.get(metric)
-    if step is None or (len(shape) > 0 and not _is_of_batch(metric, shape, verdict, step)):
+    if step is None or (len(shape) > 0 and not _is_of_batch(metric, shape, verdict, known, step)):
         return values, sample_weight
     values = tf.cast(values, metric.dtype)
     if sample_weight is None and (verdict is None or verdict.merge is Merge.MEANS):
         sample_weight = step.share(values.dtype)
-    elif verdict is None and _is_same_everywhere(sample_weight, step):
+    elif verdict is None and _is_same_everywhere(sample_weight, known, step):
         sample_weight = tf.cast(sample_weight, values.dtype) * step.share(values.dtype)
     return values, sample_weight
 
 
-def _is_of_batch(metric: Any, shape: Any, verdict: Verdict | None, step: ReplicaStep) -> bool:
+def _is_of_batch(
+    metric: Any, shape: Any, verdict: Verdict | None, known: KnownUpdate | None, step: ReplicaStep
+) -> bool:
     """Whether a vector is what a step has made of its batch, and not one value a sample.
 
     Raises:
@@ -92,6 +99,8 @@ def _is_of_batch(metric: Any, shape: Any, verdict: Verdict | None, step: Replica
     """
     if verdict is not None:
         return verdict.has_vectors
+    if known is not None:
+        return known.has_vector_of_batch
     rows = step.static_rows
     # Where sizes are known, there may be several values a sample: time steps, say.
     if shape[0] is None or (rows is not None and shape[0] % max(rows, 1) == 0):
@@ -105,8 +114,10 @@ def _is_of_batch(metric: Any, shape: Any, verdict: Verdict | None, step: Replica
     return True
 
 
-def _is_same_everywhere(weight: Any, step: ReplicaStep) -> bool:
+def _is_same_everywhere(weight: Any, known: KnownUpdate | None, step: ReplicaStep) -> bool:
     """Whether weights are numbers that a script has written down, rather than how many samples a replica has."""
+    if known is not None:
+        return known.has_same_weight
     if isinstance(weight, tf.Tensor):
         return is_written_down(weight) and not np.array_equal(tf.get_static_value(weight), step.static_rows or -1)
     numbers = [isinstance(leaf, int | float | np.number | np.ndarray) for leaf in tf.nest.flatten(weight)]
@@ -120,8 +131,9 @@ def watch_updates(original: Function) -> Function:
         original(self, *args, **kwargs)
         # On the object, whose class may have been made before tfdist; past Keras, which would track it.
         object.__setattr__(self, "result", types.MethodType(noted(type(self).result), self))
-        if _is_of_users(type(self)):
-            object.__setattr__(self, "update_state", types.MethodType(_watched(type(self).update_state), self))
+        update = updating(type(self).update_state)
+        update = _watched(update) if _is_of_users(type(self)) else update
+        object.__setattr__(self, "update_state", types.MethodType(update, self))
 
     return repaired
 

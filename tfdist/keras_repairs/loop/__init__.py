@@ -2,7 +2,8 @@
 
 - `trainer`: the functions that Keras calls for each step, made of `step_execution`, which compiles a step, and
   `multi_step_execution`, which runs several at once where nobody looks between them
-- `step_logs`: the logs of steps of one's own; `log_values`, `log_origins`: those that are no results of metrics
+- `step_logs`: the logs of steps of one's own; `log_values`, `log_origins`, `metric_reads`: those that are no results
+  of metrics
 - `unknown_size`: says where plain Keras counts a step too many
 - `on_batch`, `predictions`: single batches; what `predict` returns on several workers
 - `fit_listeners`: notifies others of calls and executions

@@ -60,6 +60,14 @@ def value_of_global_batch(name: str, value: Any, data: Any, model: keras.Model) 
     return _traced(name, value, data, model)
 
 
+def part_of_metric(name: str, metric: str) -> UnsupportedError:
+    """The error for the log `name`, which a step computes from what a replica has of the metric `metric`."""
+    return UnsupportedError(
+        f"The log {name!r} of a step of your own is computed from the variables of the metric {metric!r}, which the "
+        "step reads, and which each replica has for its own samples. Compute it from the metric's result()."
+    )
+
+
 def _number(name: str, value: Any, step: ReplicaStep) -> Any:
     """A number of Python's: where a step is traced every replica has the same, unless it is a size of the batch."""
     if isinstance(value, BatchSize) and step.static_rows:
@@ -83,10 +91,7 @@ def _traced(name: str, value: tf.Tensor, data: Any, model: keras.Model) -> tf.Te
     step = this_step()
     origin = origin_of(value, step, model.metrics)
     if origin.metric is not None:
-        raise UnsupportedError(
-            f"The log {name!r} of a step of your own is computed from the variables of the metric {origin.metric!r}, "
-            "which each replica has for its own samples. Compute it from the metric's result()."
-        )
+        raise part_of_metric(name, origin.metric)
     if origin.is_shared:
         return value
     if is_number_of_samples(value, data):

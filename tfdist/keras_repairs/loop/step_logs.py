@@ -11,7 +11,8 @@ import tensorflow as tf
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.fit_state import fit_state
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, this_step
-from tfdist.keras_repairs.loop.log_values import value_of_global_batch
+from tfdist.keras_repairs.loop.log_values import part_of_metric, value_of_global_batch
+from tfdist.keras_repairs.loop.metric_reads import metric_read_by
 from tfdist.keras_repairs.loop.step_execution import TraceAgain
 from tfdist.runtime.workers import local_replicas
 
@@ -52,9 +53,19 @@ class StepLogs:
                 raise TraceAgain
             if not isinstance(logs, dict):
                 return logs
-            return {name: self._log(name, value, data) for name, value in _flat(logs).items()}
+            flat = _flat(logs)
+            self._check_reads(flat, replica)
+            return {name: self._log(name, value, data) for name, value in flat.items()}
 
         return step
+
+    def _check_reads(self, logs: Mapping[str, Any], step: ReplicaStep) -> None:
+        """Raises where a log may be computed from a replica's part of a metric, in a step that runs eagerly."""
+        metric = metric_read_by(step, self._model.metrics)
+        known = {id(result) for result, _ in step.results} | {id(tensor) for tensor in step.shared}
+        by_hand = next((name for name, value in logs.items() if id(value) not in known), None)
+        if metric is not None and by_hand is not None:
+            raise part_of_metric(by_hand, metric)
 
     def _log(self, name: str, value: Any, data: Any) -> Any:
         step = this_step()

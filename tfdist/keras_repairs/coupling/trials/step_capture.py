@@ -35,6 +35,7 @@ class Reading:
 
     Attributes:
         metric: Its name.
+        key: Its id.
         values: A tensor or a number.
         weight: Likewise, or None.
         counted: The values and weights with which it counts them: by the samples of a replica where they are not those
@@ -43,6 +44,7 @@ class Reading:
     """
 
     metric: str
+    key: int
     values: Any
     weight: Any
     counted: tuple[Any, Any]
@@ -119,4 +121,4 @@ def capture_reading(metric: Any, values: Any, weight: Any, counted: tuple[Any, A
     """Captures what a mean or a sum is updated with, where a step is tried out; see `Reading`."""
     capture = _capture.get()
     if capture is not None and _takes_readings.get():
-        capture.readings.append(Reading(metric.name, values, weight, counted, is_alone()))
+        capture.readings.append(Reading(metric.name, id(metric), values, weight, counted, is_alone()))

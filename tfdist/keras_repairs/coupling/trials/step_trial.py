@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import keras
@@ -14,7 +14,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from tfdist.keras_repairs.base.nested_gradients import is_of_unequal_shares
-from tfdist.keras_repairs.base.replica_step import current_step
+from tfdist.keras_repairs.base.replica_step import KnownUpdate, current_step
 from tfdist.keras_repairs.coupling.trials.kept_state import KeptState
 from tfdist.keras_repairs.coupling.trials.made_up_inputs import Inputs, Numbers, made_up
 from tfdist.keras_repairs.coupling.trials.made_up_labels import IGNORED
@@ -61,6 +61,7 @@ class StepVerdict:
         is_of_gradients: Whether that is the gradients.
         draws_several: Whether it drew several times the rows of the batch.
         mode: How replicas have to share it out.
+        updates: What it has shown of the updates of means and sums of metrics, by the metric's id, in their order.
     """
 
     cause: Cause = Cause.EXACT
@@ -68,6 +69,7 @@ class StepVerdict:
     is_of_gradients: bool = False
     draws_several: bool = False
     mode: Mode = Mode()
+    updates: Mapping[int, Sequence[KnownUpdate]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -139,7 +141,7 @@ def _failed(error: Exception) -> StepVerdict:
 
 
 def _verdict(model: keras.Model, step: Callable[[Any], Any], draws: Sequence[_Draw], mode: Mode) -> StepVerdict:
-    failure, has_learned = _failed(ValueError("its gradients are zero, or no numbers")), False
+    failure, learned = _failed(ValueError("its gradients are zero, or no numbers")), None
     for draw in draws:
         try:
             results = _run(model, step, draw, mode)
@@ -152,8 +154,28 @@ def _verdict(model: keras.Model, step: Callable[[Any], Any], draws: Sequence[_Dr
             continue
         if verdict is not None and verdict.cause is not Cause.EXACT:
             return replace(verdict, draws_several=results.draws_several)
-        has_learned |= verdict is not None and draw.must_run
-    return StepVerdict() if has_learned else failure
+        if verdict is not None and draw.must_run:
+            learned = replace(verdict, updates=_updates(results))
+    return learned or failure
+
+
+def _updates(results: OneAndTwo[_Results]) -> dict[int, list[KnownUpdate]]:
+    """What is found of the updates of means and sums, by the metric's id, in their order."""
+    found: dict[int, list[KnownUpdate]] = {}
+    for whole, *parts in zip(results.whole.readings, *(part.readings for part in results.parts), strict=True):
+        if any(part.is_of_all for part in parts):
+            continue
+        is_of_batch = all(np.shape(part.values)[:1] == np.shape(whole.values)[:1] for part in parts)
+        known = KnownUpdate(is_of_batch and np.ndim(whole.values) > 0, _have_same_weight(whole, parts))
+        found.setdefault(whole.key, []).append(known)
+    return found
+
+
+def _have_same_weight(whole: Reading, parts: Sequence[Reading]) -> bool:
+    """Whether the weight of an update is the same for all samples as for a part of them."""
+    if whole.weight is None or any(part.weight is None for part in parts):
+        return all(part.weight is whole.weight for part in parts)
+    return all(np.array_equal(np.asarray(part.weight), np.asarray(whole.weight)) for part in parts)
 
 
 def _run(model: keras.Model, step: Callable[[Any], Any], draw: _Draw, mode: Mode) -> OneAndTwo[_Results]:
@@ -268,7 +290,7 @@ def _of_reading(whole: Reading, parts: Sequence[Reading], tolerance: float) -> C
         values = _as_float64(whole.values)
         same = all(is_same(values, _as_float64(part.values), tolerance) for part in parts)
         return Cause.EXACT if same else Cause.COUPLED
-    if whole.weight is None and not np.ndim(whole.values):
+    if not np.ndim(whole.values) and _have_same_weight(whole, parts):
         return _of_mean(_as_float64(whole.values), [_as_float64(part.values) for part in parts], tolerance)
     totals = [_total(*part.counted) for part in parts]
     if np.ndim(whole.values) and all(np.shape(part.values) == np.shape(whole.values) for part in parts):
