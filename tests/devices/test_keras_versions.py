@@ -51,6 +51,9 @@ def test_every_repair_was_written_for_this_keras() -> None:
     keras_repairs.install()
     for repair in repairs():
         original = getattr(repair.owner, repair.name).__wrapped__
+        if repair.known == keras_versions.UNCHECKED:
+            assert callable(original)
+            continue
         assert keras_versions.fingerprint(original) == repair.known, f"{repair.path} of Keras {keras.__version__}"
 
 
