@@ -63,7 +63,8 @@ def run_through(names: Sequence[str], run: Callable[[Sequence[str]], JobEnd]) ->
         ended |= end.rows
         left = [name for name in left if name not in ended]
         if left and end.begun in left:
-            # A row before it that is not done was so on the chief alone when another worker was gone.
+            # The chief may have finished rows before the one that it was in, while a worker that was gone by then had
+            # not: they have failed, too.
             place = left.index(end.begun) + 1
             ended |= {name: RowRun(end.problem or "it did not come to its end", end.detail) for name in left[:place]}
             left = left[place:]

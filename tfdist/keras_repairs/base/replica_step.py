@@ -159,7 +159,7 @@ class ReplicaStep:
     def counted_once(self, x: tf.Tensor) -> tf.Tensor:
         """`x`, which is the same on every replica, such that the sum of all replicas' gradients is its gradient."""
         if self.users:
-            # There the gradients are weighted by shares, which add up to one.
+            # In a step of the user's, gradients are weighted by the replicas' shares, which add up to one.
             return x
         counting = replica_count() if self.counting is None else self.counting
         return _with_gradient_of(x / tf.cast(counting, x.dtype), x)

@@ -48,7 +48,7 @@ def callback_list_init(original: Function, extra: ExtraCallbacks, listener: FitL
         kept, watch, together = _shared(given, model.distribute_strategy)
         original(self, kept, *args, **kwargs)
         self.callbacks = _with_listener_between(self.callbacks, kept, listener)
-        # fit's own, or one that a script makes for it.
+        # The list of `fit` has a history. One that a script makes without `steps` is taken for a list of `fit`.
         trains = bool(kwargs.get("add_history") or "steps" not in kwargs)
         added = [*extra(kept if trains else None), *_decisions(watch, kept, model.distribute_strategy)]
         if any(isinstance(callback, ChiefDecisions) or hasattr(callback, "steps_until_due") for callback in added):

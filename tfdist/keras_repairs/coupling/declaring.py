@@ -66,7 +66,8 @@ def averaged(what: Any) -> Any:
     _note_declared()
     value = _scalar(what, "averaged")
     if is_in_replica_trial() and value.dtype.is_floating:
-        # Whatever it is, it is so on purpose. Chosen, so that its gradients are zeros and not absent.
+        # Whatever value it has, the user answers for it: the trial is shown zero on one replica and on two. By `where`,
+        # its gradients are zeros; a constant would have none.
         return tf.where(False, value, tf.zeros_like(value))
     return value
 

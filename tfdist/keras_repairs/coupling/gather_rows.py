@@ -84,8 +84,9 @@ def dense_rows(tensor: tf.Tensor) -> tf.Tensor:
     shape = [None, *tensor.shape[1:]]
     if tf.executing_eagerly():
         return tf.ensure_shape(tf.cast(rows, tensor.dtype), shape)
-    # Workers pad what they send, and forget its shape. Devices know how many rows there are where each knows its own; a
-    # graph tells by the number that it does not know what has the rows of the batch.
+    # The number of rows must not be known in a graph: by that it is told what has the rows of the batch. Where each
+    # device knows its own number TensorFlow adds them up; between workers it loses the shape, as they pad what they
+    # send.
     return tf.compat.v1.placeholder_with_default(tf.cast(rows, tensor.dtype), shape)
 
 

@@ -34,7 +34,8 @@ def of_call(
     """
     if total is None:
         return [has_rows(output) and output.shape[0] is None for output in outputs]
-    # Of a batch of a single row, everything is the only replica's with a sample, and a stand-in's.
+    # Every size is a multiple of one. In a batch of a single row nothing has to be told apart: one replica has it, and
+    # the others work on its copy.
     multiples = [total > 1 and has_rows(output) and (output.shape[0] or 0) % total == 0 for output in outputs]
     if not any(multiples):
         return multiples

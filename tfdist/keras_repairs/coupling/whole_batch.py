@@ -231,10 +231,10 @@ def _of_all(leaf: Any, start: tf.Tensor, own_gradient: OwnGradient) -> Any:
 
         @tf.custom_gradient
         def own_part(upstream: tf.Tensor) -> tuple[tf.Tensor, Backward]:
-            # Its gradient is asked for where it is nested: each replica's rows go to all of them again.
+            # Its own gradient, in a gradient of a gradient, goes the other way: rows of each replica to all of them.
             return own_gradient(upstream, lambda rows: rows[start : start + count], nested), gather
 
-        # Lookups make slices of it.
+        # The gradient of a lookup comes as slices.
         return own_part(tf.convert_to_tensor(upstream))
 
     rows = gather(leaf)

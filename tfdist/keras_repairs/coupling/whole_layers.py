@@ -40,7 +40,7 @@ def call_with_all_rows(call: Function, args: tuple[Any, ...], kwargs: dict[str, 
 
     outputs = whole_batch_for_rows((args, kwargs)).own_rows(called)
     if step is not None:
-        # It may have been traced once more, after the call itself.
+        # Of the first call: a further one is a trace, which tells what the outputs are.
         for layer, terms in calls[0].items():
             # As Keras adds them up; a scalar that is the same on every replica is a mean over all samples.
             means = [collected_losses.marked_as_mean(ops.sum(term)) for term in terms]

@@ -185,7 +185,7 @@ def _values(groups: Sequence[_Group]) -> Iterator[Any]:
 def _array(value: Any) -> np.ndarray:
     """A variable, tensor or array in host memory, copied only if it is not there already."""
     tensor = tf.convert_to_tensor(value.value) if isinstance(value, keras.Variable) else value
-    # NumPy takes no tensor of one bfloat16, which gives its value as no array.
+    # NumPy makes no array of a scalar tensor of bfloat16; its value is one of NumPy's scalars.
     return np.asarray(tensor.numpy() if isinstance(tensor, tf.Tensor) and not tensor.shape.rank else tensor)
 
 

@@ -93,7 +93,8 @@ def _of_rows(x: tf.Tensor, axes: Sequence[int], valid: tf.Tensor | None) -> _Own
         count = tf.reduce_sum(tf.cast(valid, x.dtype), axes, keepdims=True)
         mean = tf.math.divide_no_nan(tf.reduce_sum(tf.where(valid, x, zero), axes, keepdims=True), count)
         differences = tf.where(valid, x - tf.stop_gradient(mean), zero)
-    # The gradients by the mean, here, and by the rest are zero: the differences add up to nothing.
+    # No gradient flows through the mean here, nor through the rest: both would be zero, as the differences add up to
+    # zero.
     rest = tf.reduce_sum(tf.stop_gradient(differences), axes, keepdims=True)
     return _OwnMoments(count, mean, rest, tf.reduce_sum(tf.square(differences), axes, keepdims=True))
 

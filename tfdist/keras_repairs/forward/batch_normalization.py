@@ -68,8 +68,8 @@ def _of_all(
 def _of_masked(inputs: tf.Tensor, mask: Any, axes: Sequence[int]) -> tuple[tf.Tensor, tf.Tensor]:
     valid = tf.broadcast_to(tf.expand_dims(tf.cast(mask, tf.bool), -1), tf.shape(inputs))
     whole = of_global_batch(inputs, axes, valid)
-    # Keras divides by a little more than the elements that count, the mean too, of which the variance then is one
-    # around another place.
+    # Keras adds a small number to the count of elements. Its mean is therefore a little nearer to zero than the true
+    # one, and its variance is the spread around that mean.
     divisor = whole.count + keras.config.epsilon()
     mean = whole.mean * (whole.count / divisor)
     spread = whole.spread + whole.count * tf.square(whole.mean - mean)

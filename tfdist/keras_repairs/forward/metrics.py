@@ -74,7 +74,7 @@ def _as_counted(metric: Any, values: Any, sample_weight: Any) -> tuple[Any, Any]
     shape = getattr(values, "shape", ())
     if part is not None:
         if part.takes_for_scalar(shape, is_function=isinstance(metric, keras.metrics.MeanMetricWrapper)):
-            # As below.
+            # In the trial a scalar counts by the share of its part, as it does below by that of the replica.
             values = values if part.samples else tf.zeros_like(values)
             sample_weight = part.share if sample_weight is None else sample_weight
         return values, sample_weight
@@ -205,7 +205,7 @@ def _decide(metric: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, toget
     verdict = try_out(metric, args, kwargs)
     is_hand_written = current_step() is None and not symbolic_scope.in_symbolic_scope()
     if verdict.merge is Merge.MEANS and is_hand_written:
-        # There nobody knows by how many samples a replica's mean counts.
+        # A loop of the user's does not tell how many samples each replica has, by which its mean would count.
         verdict = Verdict(Merge.GATHERED, reason="keeps means over the samples of a batch")
     if verdict.merge is Merge.GATHERED:
         _log.info(

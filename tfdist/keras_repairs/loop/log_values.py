@@ -83,7 +83,8 @@ def _number(name: str, value: Any, step: ReplicaStep) -> Any:
 def _eager(name: str, value: tf.Tensor, step: ReplicaStep) -> tf.Tensor:
     if value.shape.rank == 0 and value.dtype.is_floating:
         return _mean(value, step)
-    # Whether its first dimension is that of the samples, replicas with other numbers of them would tell otherwise.
+    # Whether its first dimension is that of the samples cannot be decided by its size: replicas have different numbers
+    # of samples, and would decide differently.
     raise _unknown(name, f"{_described(value)}, in a step that runs eagerly")
 
 

@@ -50,7 +50,7 @@ def _warn(model: Any) -> None:
 def affected_by_a_step_more(model: Any) -> Iterator[str]:
     """What of a model's training, in a few words each, a step without data changes; nothing for most."""
     for optimizer in optimizers_of(model):
-        # Whether a step of it counts is decided by the gradients, which such a step lacks.
+        # A LossScaleOptimizer decides by the gradients whether a step counts, and a step without data has none.
         if not isinstance(optimizer, keras.optimizers.LossScaleOptimizer) and not _is_within_scaling(optimizer, model):
             yield from _affected_in(optimizer)
     if any(is_random(layer) for layer in model._flatten_layers()):

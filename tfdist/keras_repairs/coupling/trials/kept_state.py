@@ -51,7 +51,7 @@ class KeptState:
     def __init__(self, *roots: Any) -> None:
         self._restore: list[Restore] = []
         self._variables: list[tf.Variable] = []
-        # Their ids must not be those of others later.
+        # With the objects, for them to live: the id of one that is gone may become that of another.
         self._seen: dict[int, Any] = {}
         waiting = list(roots)
         while waiting:
