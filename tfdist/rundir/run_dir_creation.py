@@ -59,6 +59,18 @@ def join_run_dir(path: str | os.PathLike[str], *, name: str) -> RunDir:
     return run
 
 
+def restore_run_dir(run: RunDir, *, name: str) -> bool:
+    """Makes the directory of a running run again where somebody has removed or renamed it; returns whether it was gone.
+
+    Raises:
+        RunDirError: It cannot be made.
+    """
+    if run.run_file.exists():
+        return False
+    _prepare(run, name, is_new=False)
+    return True
+
+
 def _default_directory(name: str) -> RunDir:
     slug = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-._") or "run"
     stem = f"{slug}-{time.strftime('%Y%m%d-%H%M%S')}"

@@ -6,7 +6,7 @@ import contextlib
 import json
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import keras
@@ -28,11 +28,15 @@ class RunRecordCallback(keras.callbacks.Callback):
     Args:
         run: The run directory, which exists.
         state: What `state` was in the process whose training resumes; None where it begins.
+        restore: Called before each record; makes the directory again if it was removed, and returns whether it was.
     """
 
-    def __init__(self, run: RunDir, state: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, run: RunDir, state: Mapping[str, Any] | None = None, restore: Callable[[], bool] = lambda: False
+    ) -> None:
         super().__init__()
         self._run = run
+        self._restore = restore
         self._history: dict[str, list[float]] = {}
         self._lines: list[str] = []
         self._events: dict[str, EventFile] = {}
@@ -60,15 +64,25 @@ class RunRecordCallback(keras.callbacks.Callback):
             self._history.setdefault(name, []).append(value)
         self._lines.append(json.dumps({"epoch": epoch, "time": time.time(), **values}) + "\n")
         try:
-            # Whole files, so that no reader ever meets half a line.
-            atomic_files.write_text(self._run.metrics_file, "".join(self._lines), durable=False)
-            atomic_files.write_json(self._run.history_file, self._history, durable=False)
+            if self._restore():
+                self._close_events()
+            self.write()
             self._write_events(epoch, values)
         except RunDirError as error:
             text = "The record of epoch %d is not written. The training continues without it. %s"
             _log.warning(text, epoch + 1, error)
             # TensorBoard reads a file up to a record that is cut short: the next epoch begins another file.
             self._close_events()
+
+    def write(self) -> None:
+        """Writes metrics and history of all epochs so far.
+
+        Raises:
+            RunDirError: They cannot be written.
+        """
+        # Whole files, so that no reader ever meets half a line.
+        atomic_files.write_text(self._run.metrics_file, "".join(self._lines), durable=False)
+        atomic_files.write_json(self._run.history_file, self._history, durable=False)
 
     def on_train_end(self, logs: Mapping[str, float] | None = None) -> None:
         self._close_events()

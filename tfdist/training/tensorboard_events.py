@@ -30,7 +30,8 @@ class EventFile:
         self._path = directory / f"events.out.tfevents.{int(time.time())}.{writer}"
         with _writing(self._path):
             directory.mkdir(parents=True, exist_ok=True)
-            self._writer = tf.io.TFRecordWriter(str(self._path))
+            # As bytes: TensorFlow takes a str for UTF-8, whatever the locale of this process is.
+            self._writer = tf.io.TFRecordWriter(os.fsencode(self._path))
         self._append(file_version="brain.Event:2")
 
     def add(self, step: int, values: Mapping[str, float]) -> None:

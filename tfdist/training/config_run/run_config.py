@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,6 +18,7 @@ from tfdist.launch.environment import Assignment
 from tfdist.launch.worker.config_handover import receive_config
 from tfdist.order.position import Position
 from tfdist.rundir import State, atomic_files
+from tfdist.rundir.run_dir_creation import restore_run_dir
 from tfdist.runtime.step_meter import waited_for_data
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.training.checkpoints.checkpoint_callback import CheckpointCallback
@@ -37,6 +40,8 @@ from tfdist.training.run_record_callback import RunRecordCallback
 from tfdist.training.session import current_session as sessions
 from tfdist.training.session.session import LaunchedSession
 from tfdist.training.supervision.exception_causes import explain
+
+_log = logging.getLogger("tfdist")
 
 
 def run_config(assignment: Assignment) -> None:
@@ -82,17 +87,30 @@ def _train(session: LaunchedSession, config: RunConfig, start: RunStart) -> None
         session.activity.resume(resumed.epoch, resumed.total)
     trained = start.position.step * config.data.batch_size
     progress = ProgressCallback(config.fit.epochs, inputs.samples, trained, lambda: waited_for_data(session.strategy))
-    record = RunRecordCallback(session.run, None if resumed is None else resumed.record)
+    restore = functools.partial(_restore_run_dir, session, config)
+    record = RunRecordCallback(session.run, None if resumed is None else resumed.record, restore)
     checkpoint_callback = _checkpoint_callback(session, config, inputs, start, record)
     session.stop_requests.at_stop(checkpoint_callback.save_now)
     callbacks = [progress, record, checkpoint_callback] if session.is_chief else [checkpoint_callback]
     _fit(model, inputs, config, start, callbacks)
     session.activity.enter(State.SAVING)
     if session.is_chief:
+        if restore():
+            record.write()
         with atomic_files.replacing(session.run.model_file) as temporary:
             model.save(temporary)
         write_done(session.run, config.fit.epochs)
         print(end_summary(session, config, inputs.samples, progress, record), flush=True)
+
+
+def _restore_run_dir(session: LaunchedSession, config: RunConfig) -> bool:
+    """Makes the run directory again where it was removed: what was trained for hours is saved all the same."""
+    was_gone = restore_run_dir(session.run, name=config.name)
+    if was_gone:
+        text = "The run directory %s was removed or renamed while the run goes on. It is made again, for what comes now"
+        _log.warning(f"{text}; logs, events and checkpoints from before are not in it.", session.run)
+        write_config(session, config)
+    return was_gone
 
 
 def _checkpoint_callback(
