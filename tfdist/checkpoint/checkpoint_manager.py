@@ -203,13 +203,15 @@ class CheckpointManager:
     def _copies(self, names: tuple[str, ...]) -> Iterator[tuple[Path, ...]]:
         """The checkpoint's files on this worker's machine, for as long as the block runs."""
         assert self._restored_from is not None, "latest() finds what is restored"
-        if worker_count(self._strategy) == 1 and not is_remote(self._restored_from):
-            yield tuple(Path(self._restored_from) / name for name in names)
+        found, remote = self._restored_from, is_remote(self._restored_from)
+        if worker_count(self._strategy) == 1 and not remote:
+            yield tuple(Path(found) / name for name in names)
             return
         with temporary_folder() as folder:
             paths = tuple(folder / name for name in names)
             for path in paths:
-                if not file_from_chief(f"{self._restored_from}/{path.name}", path, self._strategy):
+                source = f"{found}/{path.name}" if remote else Path(found) / path.name
+                if not file_from_chief(source, path, self._strategy):
                     raise RunDirError(
                         f"{path.name} of the checkpoint {self._restored_from} has disappeared since it was checked. "
                         "Expected that nothing removes the checkpoints of a run that resumes. Run the command again."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,11 @@ PIECE_BYTES = 4 << 20
 """Size of one collective, which bounds the memory that a copy takes."""
 
 
-def file_from_chief(source: str, target: Path, strategy: tf.distribute.Strategy) -> bool:
+def file_from_chief(source: str | Path, target: Path, strategy: tf.distribute.Strategy) -> bool:
     """Copies a file of the chief to every worker, including the chief.
 
     Args:
-        source: Its path on the chief; anything that `tf.io.gfile` reads.
+        source: Its path on the chief; a str is anything that `tf.io.gfile` reads.
         target: The path of the copy, local to each worker.
         strategy: The strategy in force; all its workers call this together.
 
@@ -29,12 +30,14 @@ def file_from_chief(source: str, target: Path, strategy: tf.distribute.Strategy)
         Whether the chief has such a file, the same on every worker. Without one nothing is written.
     """
     is_chief = worker_rank(strategy) == 0
-    found = is_chief and tf.io.gfile.exists(source)
-    size = int(broadcast(np.int64(tf.io.gfile.stat(source).length if found else -1), strategy=strategy))
+    # As bytes: TensorFlow takes a str for UTF-8, whatever the locale of this process is.
+    name = os.fsencode(source) if isinstance(source, Path) else source
+    found = is_chief and tf.io.gfile.exists(name)
+    size = int(broadcast(np.int64(tf.io.gfile.stat(name).length if found else -1), strategy=strategy))
     if size < 0:
         return False
     with contextlib.ExitStack() as files:
-        read = files.enter_context(tf.io.gfile.GFile(source, "rb")).read if is_chief else bytes
+        read = files.enter_context(tf.io.gfile.GFile(name, "rb")).read if is_chief else bytes
         copy = files.enter_context(target.open("wb"))
         for start in range(0, size, PIECE_BYTES):
             copy.write(bytes_from_chief(read(min(PIECE_BYTES, size - start)), strategy))
