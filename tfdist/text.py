@@ -101,3 +101,14 @@ def format_time(seconds: float) -> str:
 def format_count(number: int, noun: str) -> str:
     """A number with its noun: `1 file`, `2,000 files`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def format_ranges(numbers: Sequence[int]) -> str:
+    """Ascending numbers in few characters: `0-3, 7`."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1][1:] = [number]
+        else:
+            runs.append([number])
+    return ", ".join("-".join(map(str, run)) for run in runs)

@@ -10,6 +10,7 @@ from tfdist.text import (
     format_clock,
     format_count,
     format_duration,
+    format_ranges,
     format_time,
     printable,
     table,
@@ -108,3 +109,10 @@ def test_times() -> None:
 
 def test_one_and_many() -> None:
     assert (format_count(1, "file"), format_count(2000, "file")) == ("1 file", "2,000 files")
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text"), [((), ""), ((3,), "3"), ((0, 1, 2, 3, 7), "0-3, 7"), ((0, 2, 3), "0, 2-3")]
+)
+def test_ranges(numbers: tuple[int, ...], text: str) -> None:
+    assert format_ranges(numbers) == text

@@ -10,6 +10,7 @@ from tfdist.errors import ClusterError
 
 _HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,252}[A-Za-z0-9])?")
 _NUMBERS = re.compile(r"[0-9]+(\.[0-9]+)+")
+_SHOWN = 4
 _EXAMPLE = "such as host1:20000,host2:20000 or [fd00::1]:20000"
 
 
@@ -150,6 +151,12 @@ class Cluster:
 
     def __str__(self) -> str:
         return ",".join(str(address) for address in self.workers)
+
+    @property
+    def brief(self) -> str:
+        """The list for messages, in which long ones have their first entries and the last alone."""
+        first, last = ",".join(map(str, self.workers[:_SHOWN])), self.workers[-1]
+        return str(self) if len(self) <= _SHOWN + 1 else f"{first},...,{last} ({len(self)} workers)"
 
     def check_index(self, index: int) -> int:
         """Returns `index` when the cluster has that worker.

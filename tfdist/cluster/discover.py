@@ -65,7 +65,7 @@ def _from_list(cluster: Cluster, index: int | None, find_local: FindLocal) -> Me
         raise ClusterError(
             "None of the workers is this machine, by its names or by the addresses of its interfaces. Expected the "
             "list to name this host, or --index I to say which entry it is (where addresses are translated, say). "
-            f"Received: --workers {cluster}"
+            f"Received: --workers {cluster.brief}"
         )
     _check_ports(cluster, here)
     if len(cluster) == 1:

@@ -11,12 +11,15 @@ from tfdist.cluster.cluster_spec import Cluster
 from tfdist.net.connector import CONNECT_SECONDS
 from tfdist.net.dial_outcome import DialOutcome, DialStatus
 from tfdist.net.handshake import INTRODUCTION_SECONDS, ONE_TOKEN
+from tfdist.text import format_ranges
 
 FIRST_SECONDS = 3.0
 """A cluster that forms at once needs no progress."""
 BETWEEN_SECONDS = 5.0
 _CHIEF = 0
 _SHOWN = 4
+_LINES = 20
+"""Of one kind in the error: of a cluster of hundreds, they tell as much as all."""
 _TAKEN = "something else listens there"
 _REFUSED = "refuses the connection: no tfdist launcher waits there, or not any more", "connection refused"
 _STRANGER = f"takes the connection, but is no tfdist launcher: {_TAKEN}", _TAKEN
@@ -139,40 +142,68 @@ def explain_absence(
         refused: Addresses whose callers cannot take part, with why.
         timeout: Seconds that were waited.
     """
-    lines = []
+    said = []
     for index, seen in missing.items():
         though = f", though its launcher on {came[index]} did reach this one" if index in came else ""
-        lines.append(_line(cluster, index, describe_outcome(seen) + though))
+        said.append(_Said(index, describe_outcome(seen) + though))
     if callers is not None:
-        lines += _of_callers(cluster, [index for index in remote if index not in missing], callers)
-    lines += [f"  from {host}, a launcher called that {why}. {ONE_TOKEN}" for host, why in refused.items()]
+        said += _of_callers([index for index in remote if index not in missing], callers)
+    lines = _lines(cluster, said)
+    lines = _at_most(lines) + _at_most(
+        [f"  from {host}, a launcher called that {why}. {ONE_TOKEN}" for host, why in refused.items()]
+    )
     count = f"{len(missing)} of its {len(cluster)} workers did not come" if missing else "its launchers wait"
     return "\n".join(
         [
             f"The cluster did not form within {timeout:g} s (--start-timeout): {count}.",
-            *(lines or [_line(cluster, _CHIEF, "answers, but its launcher misses another")]),
-            f"Expected: the same `tfdist train --workers {cluster} ...` started on every host within that "
-            "time, and each worker's port reachable from every host. Start all of them again.",
+            *(lines or _lines(cluster, [_Said(_CHIEF, "answers, but its launcher misses another")])),
+            f"Expected: the same `tfdist train --workers ...` started on every host within that time, here "
+            f"{cluster.brief}, and each worker's port reachable from every host. Start all of them again.",
         ]
     )
 
 
-def _of_callers(cluster: Cluster, met: Sequence[int], callers: Sequence[WaitingLauncher]) -> list[str]:
+@dataclass(frozen=True)
+class _Said:
+    """What is said of a worker in the error.
+
+    Attributes:
+        index: The worker.
+        seen: What was seen of it, in words that follow its name.
+        host: The host that saw it; None for this one.
+    """
+
+    index: int
+    seen: str
+    host: str | None = None
+
+
+def _of_callers(met: Sequence[int], callers: Sequence[WaitingLauncher]) -> list[_Said]:
     """What the chief's launcher knows of the workers elsewhere that it has met itself."""
     linked = {index for caller in callers for index in caller.workers}
-    lines = [
-        _line(cluster, index, f"answers, but has not reached worker {_CHIEF} itself")
-        for index in met
-        if index not in linked
+    said = [
+        _Said(index, f"answers, but has not reached worker {_CHIEF} itself") for index in met if index not in linked
     ]
-    lines += [
-        _line(cluster, index, seen, f"from {caller.host}, ")
-        for caller in callers
-        for index, seen in caller.missing.items()
-        if index in met
+    return said + [
+        _Said(index, seen, caller.host) for caller in callers for index, seen in caller.missing.items() if index in met
     ]
+
+
+def _lines(cluster: Cluster, said: Sequence[_Said]) -> list[str]:
+    """A line for each; where the same is said of many workers, for the first of them and one for the rest."""
+    alike: dict[tuple[str, str | None], list[int]] = {}
+    for each in said:
+        alike.setdefault((each.seen, each.host), []).append(each.index)
+    lines = []
+    for (seen, host), indices in alike.items():
+        prefix = "" if host is None else f"from {host}, "
+        shown = indices if len(indices) <= _SHOWN + 1 else indices[:_SHOWN]
+        lines += [f"  {prefix}worker {index} ({cluster.workers[index]}) {seen}" for index in shown]
+        if rest := sorted(indices[len(shown) :]):
+            lines.append(f"  {prefix}the same of {len(rest)} more: workers {format_ranges(rest)}")
     return lines
 
 
-def _line(cluster: Cluster, index: int, seen: str, prefix: str = "") -> str:
-    return f"  {prefix}worker {index} ({cluster.workers[index]}) {seen}"
+def _at_most(lines: list[str]) -> list[str]:
+    more = len(lines) - _LINES
+    return lines if more <= 0 else [*lines[:_LINES], f"  and {more} more of this kind"]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from tfdist.reports.status.run_status import RunCondition, RunStatus, WorkerStatus
 from tfdist.rundir.failure import Failure
-from tfdist.text import format_duration, printable, table
+from tfdist.text import format_duration, format_ranges, printable, table
 
 _COLUMNS: Sequence[tuple[str, str, Callable[[WorkerStatus], str]]] = (
     ("worker", "r", lambda row: str(row.state.index)),
@@ -76,19 +76,8 @@ def _table(rows: Sequence[WorkerStatus]) -> list[str]:
 def _notes(status: RunStatus) -> list[str]:
     notes = [f"worker {index}: {why}" for index, why in status.snapshot.unreadable.items()]
     if status.snapshot.absent:
-        workers = ranges(status.snapshot.absent)
+        workers = format_ranges(status.snapshot.absent)
         notes.append(f"worker(s) {workers}: nothing here; other machines may have run directories of their own")
     if not status.rows and not notes:
         notes.append("no worker has written its state yet")
     return notes
-
-
-def ranges(numbers: Sequence[int]) -> str:
-    """Ascending numbers in few characters: `0-3, 7`."""
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1][1:] = [number]
-        else:
-            runs.append([number])
-    return ", ".join("-".join(map(str, run)) for run in runs)

@@ -11,7 +11,9 @@ from tfdist.launch.rendezvous.missing_workers import (
     BETWEEN_SECONDS,
     FIRST_SECONDS,
     Progress,
+    WaitingLauncher,
     describe_outcome,
+    explain_absence,
     print_progress,
     waiting_text,
 )
@@ -133,3 +135,30 @@ def test_a_terminal_that_is_gone_raises_nothing(monkeypatch: pytest.MonkeyPatch)
     with open(writing, "wb", buffering=0) as gone:
         monkeypatch.setattr("sys.stderr", io.TextIOWrapper(gone, write_through=True))
         print_progress("1 of 2 workers are here")
+
+
+def test_the_error_of_a_large_cluster_is_short() -> None:
+    """Each reason has some lines, however many workers there are."""
+    cluster = Cluster.parse(",".join(f"a-rather-long-name-of-a-host-{n}.example.org:20000" for n in range(256)))
+    seen = {index: REFUSED for index in range(1, 256) if index != 9} | {9: TIMED_OUT}
+    callers = [WaitingLauncher(f"host{n}", (n,), {200: "does not answer"}) for n in range(100)]
+    for missing, remote in ((seen, range(1, 256)), ({}, [200])):
+        text = explain_absence(
+            cluster,
+            missing,
+            came={},
+            callers=callers,
+            remote=tuple(remote),
+            refused={f"10.0.0.{n}": "has no TFDIST_TOKEN" for n in range(100)},
+            timeout=120,
+        )
+        lines = text.splitlines()
+        assert len(lines) < 50 and len(text) < 8000, text
+        assert "example.org:20000,...,a-rather-long-name-of-a-host-255.example.org:20000 (256 workers)" in lines[-1]
+        assert "  and 80 more of this kind" in lines
+        if missing:
+            assert "  worker 1 (a-rather-long-name-of-a-host-1.example.org:20000) refuses the connection" in text
+            assert "  the same of 250 more: workers 5-8, 10-255" in lines
+            assert "  worker 9 (a-rather-long-name-of-a-host-9.example.org:20000) does not answer within 3 s" in text
+        else:
+            assert "  from host0, worker 200 (a-rather-long-name-of-a-host-200.example.org:20000) does not" in text

@@ -2,10 +2,8 @@ from __future__ import annotations
 
 import dataclasses
 
-import pytest
-
 from tests.unit.reports.status.moments import FAILURE, status, worker
-from tfdist.reports.status.status_table import ranges, render
+from tfdist.reports.status.status_table import render
 from tfdist.rundir import State
 from tfdist.rundir.process_presence import Presence
 
@@ -67,10 +65,3 @@ def test_messages_cannot_control_the_terminal() -> None:
     picture = render(status(worker(0, host="h\x1b[H"), phase="failed", failure=nasty))
     assert all(line.isprintable() for line in picture.splitlines())
     assert len(picture) < 1000
-
-
-@pytest.mark.parametrize(
-    ("numbers", "text"), [((), ""), ((3,), "3"), ((0, 1, 2, 3, 7), "0-3, 7"), ((0, 2, 3), "0, 2-3")]
-)
-def test_ranges(numbers: tuple[int, ...], text: str) -> None:
-    assert ranges(numbers) == text
