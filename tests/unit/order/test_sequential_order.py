@@ -85,6 +85,12 @@ def test_a_worker_reads_its_lanes_and_no_others(files: tuple[int, ...], workers:
         assert order.lanes_of(0, workers, worker).tolist() == np.unique(file_of[read]).tolist()
 
 
+def test_of_a_long_epoch_the_last_step_is_looked_at_too() -> None:
+    """Its batch is smaller, and worker 0's piece of it is of a file that it reads in no other of 169 steps."""
+    order = LaneOrder(Lanes.of((170, 170, 333)), 4)
+    assert order.lanes_of(0, 2, 0).tolist() == [0, 1, 2]
+
+
 def test_equal_files_are_dealt_without_being_read_twice() -> None:
     order = LaneOrder(Lanes.of((40,) * 8), 16)
     assert [order.lanes_of(0, 4, worker).tolist() for worker in range(4)] == [[0, 1], [2, 3], [4, 5], [6, 7]]

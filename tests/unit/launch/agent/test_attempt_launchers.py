@@ -83,7 +83,13 @@ def test_launchers_stop_their_workers_together() -> None:
     attempt = run_attempt(
         holding(5),
         remote=(1,),
-        script=[(1.0, StopRequested(stop)), (1.5, BatchesBegun(1, 6)), (2.0, WorkerDone(1, 143, False))],
+        # The second answer comes when all have been told where to stop.
+        script=[
+            (1.0, StopRequested(stop)),
+            (1.5, BatchesBegun(1, 6)),
+            (1.8, BatchesBegun(1, 7)),
+            (2.0, WorkerDone(1, 143, False)),
+        ],
     )
     assert attempt.coordinator.told == [Hold(stop), StopAt(6), Released(143)]
     assert attempt.workers[0].got[1] == {"stop": {"after": 6, "code": 143}}
@@ -125,7 +131,7 @@ def test_a_worker_without_a_heartbeat_gets_no_signal_to_dump_its_stacks() -> Non
     script = [(1.0, DumpStacks()), (30.0, AttemptEnded((from_signal(2, 9),)))]
     speaks = {"says": [(0.5, beat(8, limit=10.0))]}
     attempt = run_attempt(speaks, {}, leads=False, remote=(2,), script=script)
-    assert ["native dump" in worker.heard for worker in attempt.workers] == [True, False]
+    assert [worker.heard.count("native dump") for worker in attempt.workers] == [1, 0]
 
 
 def test_a_hang_of_remote_workers_is_detected() -> None:
