@@ -45,7 +45,7 @@ LEAST_SECONDS, MOST_SECONDS = 15.0, 300.0
 """Tests of a mutant have five times as long as those of the unchanged module, but at least and at most so long."""
 
 EQUIVALENT = ROOT / "tools" / "equivalent_mutants.txt"
-"""Mutants that make no difference: `path: the changed line`, one a line; what follows ` # ` says why."""
+"""Mutants that make no difference: `path: the changed line`, one a line; what follows the last ` # ` says why."""
 
 OPERATORS = re.compile(
     r"core/(ReplaceBinaryOperator_(Add_Sub|Sub_Add|Mul_Add|Div_Mul|FloorDiv_Mul|Mod_Mul|Pow_Mul|RShift_LShift|LShift_RShift"
@@ -297,7 +297,7 @@ def _changed_lines(diff: str) -> tuple[str, str]:
 def _equivalent_lines(module: Path) -> set[str]:
     if not EQUIVALENT.exists():
         return set()
-    entries = [line.split(" # ")[0].strip() for line in EQUIVALENT.read_text().splitlines()]
+    entries = [line.rpartition(" # ")[0].strip() for line in EQUIVALENT.read_text().splitlines()]
     return {entry.removeprefix(f"{module}: ") for entry in entries if entry.startswith(f"{module}: ")}
 
 
