@@ -122,8 +122,8 @@ LedgerEntry = LedgerInterval | LedgerEvent
 _WRITERS: Mapping[type[LedgerEntry], str] = {LedgerInterval: "chief", LedgerEvent: "launcher"}
 _KINDS = frozenset(TimeKind)
 _MOST = 1e11
-_MOST_LINE_BYTES = 1 << 20
 """Seconds: the year 5138, which `datetime` can still represent."""
+_MOST_LINE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
