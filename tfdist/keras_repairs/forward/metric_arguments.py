@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import tensorflow as tf
+from keras.src import backend
 
 
 class Kind(enum.Enum):
@@ -33,6 +34,28 @@ def _kind_of(leaf: Any, samples: int | None) -> Kind:
     if is_written_down(leaf):
         return Kind.CONSTANT
     return Kind.SCALAR if leaf.shape.rank == 0 else Kind.FIXED
+
+
+def likeness_of_arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Hashable | None:
+    """What a trial takes from the arguments of an update: all but the numbers in tensors, and how many samples.
+
+    Returns:
+        A value that is equal for two updates only where a trial takes the same; None where that cannot be told.
+    """
+    leaves = tf.nest.flatten((args, kwargs))
+    if not all(_is_tensor(leaf) or isinstance(leaf, bool | int | float | str | type(None)) for leaf in leaves):
+        return None
+    described = [_described(leaf, kind) for leaf, kind in zip(leaves, kinds_of(leaves), strict=True)]
+    return repr(tf.nest.pack_sequence_as((args, kwargs), described))
+
+
+def _described(leaf: Any, kind: Kind) -> str:
+    if not _is_tensor(leaf):
+        return repr(leaf)
+    shape = leaf.shape if leaf.shape.rank is None or kind is not Kind.ROWS else leaf.shape[1:]
+    mask = backend.get_keras_mask(leaf)
+    value = tf.get_static_value(leaf).tobytes() if kind is Kind.CONSTANT else None
+    return repr((type(leaf), kind, leaf.dtype, shape, None if mask is None else mask.shape.rank, value))
 
 
 def _is_tensor(leaf: Any) -> bool:

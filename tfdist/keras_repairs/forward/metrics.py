@@ -11,7 +11,7 @@ import contextvars
 import functools
 import logging
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import keras
@@ -31,9 +31,10 @@ from tfdist.keras_repairs.base.replica_step import (
     replica_count,
 )
 from tfdist.keras_repairs.coupling.declarations import Declared, declared_of
+from tfdist.keras_repairs.coupling.trials.likeness import likeness_of
 from tfdist.keras_repairs.coupling.trials.step_capture import capture_reading, without_readings
 from tfdist.keras_repairs.forward.metric_additivity import Merge, Verdict, part_on_trial, try_out
-from tfdist.keras_repairs.forward.metric_arguments import is_written_down
+from tfdist.keras_repairs.forward.metric_arguments import is_written_down, likeness_of_arguments
 from tfdist.keras_repairs.forward.metric_results import noted, updating
 from tfdist.keras_repairs.forward.whole_metrics import make_whole, update_whole
 
@@ -43,6 +44,9 @@ _log = logging.getLogger("tfdist")
 
 _VERDICT: AttachedValue[Verdict] = AttachedValue("verdict")
 """What a trial has shown of a metric, or of one that it is part of."""
+
+_VERDICTS: AttachedValue[dict[Hashable, Verdict]] = AttachedValue("verdicts_of_metrics")
+"""What trials have shown under a strategy, by what a metric computes by and what it is given."""
 
 _IS_IN_USE: AttachedValue[bool] = AttachedValue("is_in_use")
 """Whether steps have been traced that leave a metric's state to be added up."""
@@ -202,7 +206,7 @@ def _decide(metric: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, toget
     if declared_of(getattr(metric, "_fn", None)) is Declared.GATHERED:
         make_whole(metric, together=together)
         return declare_gathered(metric)
-    verdict = try_out(metric, args, kwargs)
+    verdict = _verdict_of_trial(metric, args, kwargs)
     is_hand_written = current_step() is None and not symbolic_scope.in_symbolic_scope()
     if verdict.merge is Merge.MEANS and is_hand_written:
         # A loop of the user's does not tell how many samples each replica has, by which its mean would count.
@@ -222,6 +226,22 @@ def _decide(metric: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, toget
         make_whole(metric, together=together)
     _attach(metric, verdict)
     return verdict
+
+
+def _verdict_of_trial(metric: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Verdict:
+    """What a trial shows of a metric, or has shown of another like it that was given the same arguments."""
+    kind, given = likeness_of(metric), likeness_of_arguments(args, kwargs)
+    if kind is None or given is None:
+        return try_out(metric, args, kwargs)
+    strategy = tf.distribute.get_strategy()
+    verdicts = _VERDICTS.get(strategy)
+    if verdicts is None:
+        verdicts = {}
+        _VERDICTS.set(strategy, verdicts)
+    key = (kind, given, keras.config.floatx())
+    if key not in verdicts:
+        verdicts[key] = try_out(metric, args, kwargs)
+    return verdicts[key]
 
 
 def _attach(metric: keras.metrics.Metric, verdict: Verdict) -> None:

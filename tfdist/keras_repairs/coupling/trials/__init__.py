@@ -1,7 +1,7 @@
 """The user's code, tried out on made-up values: does it couple the rows of a batch?
 
 - `trial_scope`: where code is tried out, and leaves no trace
-- `kept_state`: what the user's objects hold, as it was before
+- `kept_state`: what the user's objects hold, as it was before; `likeness`: whether two of them are alike
 - `part_comparison`: what a whole batch gives, compared with what its parts give
 - `made_up_labels`, `loss_trial`: losses
 - `ways_of_calling`, `made_up_inputs`: calls of layers and models; `call_verdict`: what a trial shows of one

@@ -187,7 +187,7 @@ def _of_cells(function: types.FunctionType) -> Restore:
 
 def _cells(function: types.FunctionType) -> list[types.CellType]:
     """The names of the functions around it that a user's function reads or assigns, and that have a value."""
-    return [] if not _is_of_user(function) else [cell for cell in function.__closure__ or () if _has_value(cell)]
+    return [] if not is_of_user(function) else [cell for cell in function.__closure__ or () if _has_value(cell)]
 
 
 def _has_value(cell: types.CellType) -> bool:
@@ -216,10 +216,15 @@ def _attributes(owner: Any) -> dict[str, Any]:
     """The attributes of an object of the user's, without those that are Keras's own or tfdist's."""
     if inspect.isclass(owner) or inspect.ismodule(owner) or not hasattr(owner, "__dict__"):
         return {}
-    if not (_is_of_user(type(owner)) or isinstance(owner, tf.random.Generator)):
+    if not (is_of_user(type(owner)) or isinstance(owner, tf.random.Generator)):
         return {}
-    own = _attributes_of_keras() if isinstance(owner, _OF_KERAS) else frozenset()
-    return {name: value for name, value in vars(owner).items() if name not in own and not name.startswith("_tfdist_")}
+    return own_attributes(owner)
+
+
+def own_attributes(owner: Any) -> dict[str, Any]:
+    """The attributes of an object, without those that every layer, loss and metric of Keras has, and tfdist's."""
+    base = _attributes_of_keras() if isinstance(owner, _OF_KERAS) else frozenset()
+    return {name: value for name, value in vars(owner).items() if name not in base and not name.startswith("_tfdist_")}
 
 
 @functools.cache
@@ -229,7 +234,7 @@ def _attributes_of_keras() -> frozenset[str]:
     return frozenset(name for kind in kinds for name in vars(kind(name="bare")))
 
 
-def _is_of_user(what: Any) -> bool:
+def is_of_user(what: Any) -> bool:
     """Whether a class or function is neither Keras's nor of a library that is no layer of its own, nor Python's."""
     module = getattr(what, "__module__", None) or ""
     package = module.partition(".")[0]
