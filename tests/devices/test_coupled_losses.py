@@ -115,10 +115,11 @@ def model_of(**compiled: Any) -> keras.Model:
     return model
 
 
-def fitted(**compiled: Any) -> dict[str, Any]:
+def fitted(sample_weight: Any = None, **compiled: Any) -> dict[str, Any]:
     x, _ = numbers(33)
     model = model_of(**compiled)
-    history = model.fit(x, x[:, :3] ** 2, batch_size=32, epochs=2, shuffle=False, verbose=0).history
+    fit = {"sample_weight": sample_weight, "batch_size": 32, "epochs": 2, "shuffle": False, "verbose": 0}
+    history = model.fit(x, x[:, :3] ** 2, **fit).history
     return {"history": history, "weights": [weight.tolist() for weight in model.get_weights()]}
 
 
@@ -173,16 +174,31 @@ def test_what_is_declared_is_not_tried_out(float64: None, messages: pytest.LogCa
     assert not [record for record in messages.records if "of_mine" in record.message]
 
 
-def test_a_loss_that_reduces_itself_is_gathered(float64: None) -> None:
-    class Own(keras.losses.Loss):
-        def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
-            return ops.max(ops.abs(y_true - y_pred)) + ops.mean(y_pred)
+class ReducesItself(keras.losses.Loss):
+    """The largest error of a batch and a mean, which no value a sample tells."""
 
-    expected = fitted(loss=Own())
+    def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+        weight = 1.0 if sample_weight is None else ops.expand_dims(ops.convert_to_tensor(sample_weight), -1)
+        return ops.max(ops.abs(y_true - y_pred) * weight) + ops.mean(y_pred)
+
+
+def test_a_loss_that_reduces_itself_is_gathered(float64: None, messages: pytest.LogCaptureFixture) -> None:
+    weight = np.linspace(0.0, 2.0, 33)
+    expected = [fitted(loss=ReducesItself()), fitted(loss=ReducesItself(), sample_weight=weight)]
     with mirrored(3).scope():
+        assert_same(expected[0], fitted(loss=ReducesItself()))
+        assert_same(expected[1], fitted(loss=ReducesItself(), sample_weight=weight))
+        assert_same(expected[0], fitted(loss=tfdist.gathered(ReducesItself())))
         with pytest.raises(UnsupportedError, match=r"tfdist\.gathered\(loss\)"):
-            fitted(loss=Own())
-        assert_same(expected, fitted(loss=tfdist.gathered(Own())))
+            fitted(loss=tfdist.averaged(ReducesItself()))
+    said = [record.message for record in messages.records if "reduces_itself" in record.message]
+    assert len(said) == 2
+    assert all("defines __call__() itself" in line for line in said)
+
+
+def test_a_loss_that_reduces_itself_is_refused_where_nothing_is_gathered(gather_is_off: None) -> None:
+    with mirrored(3).scope(), pytest.raises(UnsupportedError, match=r"tfdist\.gathered\(loss\)"):
+        fitted(loss=ReducesItself())
 
 
 @keras.saving.register_keras_serializable("tests")

@@ -45,7 +45,7 @@ from tensorflow.python.ops import (
 
 from tfdist.keras_repairs.base import clear_session, global_seeds, thread_attributes, variable_conversions
 from tfdist.keras_repairs.callbacks import backup_and_restore, callback_list
-from tfdist.keras_repairs.coupling import hinge_labels, layer_calls, model_calls
+from tfdist.keras_repairs.coupling import hinge_labels, layer_calls, loss_treatment, model_calls
 from tfdist.keras_repairs.coupling.trials import step_capture
 from tfdist.keras_repairs.files import downloads, model_saving
 from tfdist.keras_repairs.forward import (
@@ -167,6 +167,7 @@ def _of_data(hooks: RepairHooks) -> tuple[Repair, ...]:
         Repair(iterator, "__init__", epoch_iterator.epoch_iterator_init, "901af2700297156f"),
         Repair(iterator, "_get_iterator", epoch_iterator.epoch_iterator_source, "b986aa8a9d2264d9"),
         Repair(iterator, "_enumerate_iterator", epoch_iterator.epoch_steps, "376e3e16a928107a"),
+        Repair(compile_utils, "get_loss", loss_treatment.get_loss, "16229ed5c71bffdb"),
         Repair(compile_utils.CompileMetrics, "reset_state", symbolic_build.reset_state, "d00f0c7abc2abd15"),
         Repair(model, "_maybe_symbolic_build", symbolic_build.maybe_symbolic_build, "92a504f5eba9b29f"),
         Repair(model, "_make_function", make_function, "bb33b7a0da3d2740"),

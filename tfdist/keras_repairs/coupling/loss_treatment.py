@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,12 +11,13 @@ import tensorflow as tf
 
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.attached_value import AttachedValue
-from tfdist.keras_repairs.base.replica_step import current_step
+from tfdist.keras_repairs.base.replica_step import current_step, replica_count
 from tfdist.keras_repairs.base.warn_once import say_once, warn_once
 from tfdist.keras_repairs.coupling.coupled_losses import couples_rows
-from tfdist.keras_repairs.coupling.declarations import Declared, declared_of
+from tfdist.keras_repairs.coupling.declarations import Declared, DeclaredLoss, declared_of
 from tfdist.keras_repairs.coupling.trials.loss_trial import Verdict, try_out
 from tfdist.keras_repairs.coupling.trials.part_comparison import Kind
+from tfdist.keras_repairs.model_checks.refusals import reduces_itself
 from tfdist.runtime.strategy_settings import settings_of
 
 _VERDICTS: AttachedValue[dict[str, Verdict]] = AttachedValue("loss_verdicts")
@@ -68,7 +70,22 @@ def treatment_of(loss: keras.losses.Loss, y_true: Any, y_pred: Any) -> Treatment
     return _gathered(loss, verdict.reason) if verdict.kind is None else Treatment(kind=verdict.kind, is_known=True)
 
 
+_HIDDEN = "it defines __call__() itself, so that nobody sees what it divides by"
 _KERAS = "it takes a sample's value by the other samples of its batch"
+
+
+def get_loss(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Repairs the `get_loss` of `compile`: a loss that reduces its values itself is gathered."""
+
+    def repaired(identifier: Any, y_true: Any, y_pred: Any) -> Any:
+        loss = original(identifier, y_true, y_pred)
+        takes_part = isinstance(loss, keras.losses.Loss) and not isinstance(loss, DeclaredLoss)
+        if not takes_part or not reduces_itself(loss) or replica_count() == 1 or not _gathers():
+            return loss
+        say_once(f"{_line(loss, _HIDDEN)}.")
+        return DeclaredLoss(loss, Declared.GATHERED)
+
+    return repaired
 
 
 def is_of_keras(loss: Any) -> bool:
@@ -97,10 +114,16 @@ def _gathered(loss: keras.losses.Loss, reason: str) -> Treatment:
         return Treatment()
     if reason is not _KERAS:
         say_once(
-            f"the loss {loss.name!r} is taken of the samples of all replicas, gathered in each step: {reason}. Say so "
-            "with tfdist.gathered(loss); or with tfdist.averaged(loss) or tfdist.summed(loss) that it is a mean or sum."
+            f"{_line(loss, reason)}; or with tfdist.averaged(loss) or tfdist.summed(loss) that it is a mean or sum."
         )
     return _GATHERED
+
+
+def _line(loss: keras.losses.Loss, reason: str) -> str:
+    return (
+        f"the loss {loss.name!r} is taken of the samples of all replicas, gathered in each step: {reason}. Say so "
+        "with tfdist.gathered(loss)"
+    )
 
 
 def _verdict(loss: keras.losses.Loss, y_true: Any, y_pred: Any) -> Verdict:

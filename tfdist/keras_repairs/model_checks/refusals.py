@@ -10,6 +10,7 @@ from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.warn_once import warn_once
 from tfdist.keras_repairs.model_checks.batch_norm_choice import unsynchronized_layers
 from tfdist.keras_repairs.model_checks.keras_distribution import check_distribution
+from tfdist.runtime.strategy_settings import settings_of
 
 _ONE_DEVICE = "or train on one device (`tfdist train` without --workers, --nproc and --logical-devices)."
 
@@ -40,8 +41,9 @@ def statistics_in_a_loop(layer: Any) -> UnsupportedError:
 
 
 def _check_losses(model: Any) -> None:
+    gathers = settings_of(model.distribute_strategy).gather
     for loss in keras.tree.flatten(getattr(model, "loss", None)):
-        if isinstance(loss, keras.losses.Loss) and _hides_its_divisor(loss):
+        if isinstance(loss, keras.losses.Loss) and _hides_its_divisor(loss, gathers=gathers):
             raise UnsupportedError(
                 f"The loss {loss.name!r} ({type(loss).__qualname__}) defines __call__() itself, and tfdist cannot see "
                 "what it divides by. Define call() instead, which returns one value a sample, or put "
@@ -54,12 +56,17 @@ def _check_losses(model: Any) -> None:
             )
 
 
-def _hides_its_divisor(loss: Any) -> bool:
-    """Whether a loss object reduces its values itself. One that is gathered is called as on one device."""
+def reduces_itself(loss: keras.losses.Loss) -> bool:
+    """Whether a loss object reduces its values itself, rather than leave it to Keras."""
+    return type(loss).__call__ is not keras.losses.Loss.__call__
+
+
+def _hides_its_divisor(loss: Any, *, gathers: bool) -> bool:
+    """Whether a loss object reduces its values itself, and is not gathered, which is to call it as on one device."""
     declared = getattr(loss, "declared", None)
     if declared is not None:
-        return declared.value != "gathered" and _hides_its_divisor(loss.loss)
-    return type(loss).__call__ is not keras.losses.Loss.__call__
+        return declared.value != "gathered" and _hides_its_divisor(loss.loss, gathers=False)
+    return not gathers and reduces_itself(loss)
 
 
 def _check_layers(model: Any) -> None:
