@@ -11,7 +11,13 @@ from tfdist.errors import ClusterError
 _HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,252}[A-Za-z0-9])?")
 _NUMBERS = re.compile(r"[0-9]+(\.[0-9]+)+")
 _SHOWN = 4
+_MOST_DIGITS = 18
 _EXAMPLE = "such as host1:20000,host2:20000 or [fd00::1]:20000"
+
+
+def whole_number(text: str) -> int | None:
+    """The number that `text` is in decimal digits; None for another text, or for more digits than a count has."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS else None
 
 
 def is_loopback(host: str) -> bool:
@@ -90,9 +96,10 @@ class Address:
         if not host or not port:
             missing = "host" if text.startswith(":") else "port"
             raise ClusterError(f"A worker needs a host and a port, {_EXAMPLE}. Received: {text!r} without a {missing}")
-        if not (port.isascii() and port.isdigit()):
-            raise ClusterError(f"A worker's port must be a number from 1 to 65535. Received: {text!r}")
-        return cls(host, int(port))
+        number = whole_number(port)
+        if number is None:
+            raise ClusterError(f"A worker's port must be a number from 1 to 65535. Received: {text[:200]!r}")
+        return cls(host, number)
 
 
 @dataclass(frozen=True)

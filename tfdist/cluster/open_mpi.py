@@ -9,7 +9,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping
 
-from tfdist.cluster.cluster_spec import Address, Cluster
+from tfdist.cluster.cluster_spec import Address, Cluster, whole_number
 from tfdist.cluster.membership import Membership
 from tfdist.cluster.ports import END_PORT, FIRST_PORT
 from tfdist.errors import ClusterError
@@ -45,13 +45,13 @@ def open_mpi_membership(environ: Mapping[str, str]) -> Membership | None:
     if job is None or size > END_PORT - FIRST_PORT or not rank < size:
         raise ClusterError(f"Open MPI's variables do not name a job of {size} ranks with rank {rank}. {_REMEDY}")
     # Every rank must choose the same ports without asking the others.
-    base = FIRST_PORT + zlib.crc32(job.encode()) % (END_PORT - FIRST_PORT - size + 1)
+    base = FIRST_PORT + zlib.crc32(job.encode("utf-8", "surrogatepass")) % (END_PORT - FIRST_PORT - size + 1)
     cluster = Cluster(tuple(Address("127.0.0.1", base + other) for other in range(size)))
     return Membership(cluster, (rank,), tuple(range(size)), source="Open MPI")
 
 
 def _number(environ: Mapping[str, str], name: str) -> int:
-    text = environ.get(name, "")
-    if not (text.isascii() and text.isdigit()):
-        raise ClusterError(f"Open MPI's {name} must be a number. Received: {text!r}. {_REMEDY}")
-    return int(text)
+    number = whole_number(environ.get(name, ""))
+    if number is None:
+        raise ClusterError(f"Open MPI's {name} must be a number. Received: {environ.get(name, '')[:200]!r}. {_REMEDY}")
+    return number

@@ -6,10 +6,12 @@ nodes without GPUs, and sorts host names as text, so that node10 comes before no
 
 from __future__ import annotations
 
+import itertools
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from tfdist.cluster.cluster_spec import Address, Cluster
+from tfdist.cluster.cluster_spec import Address, Cluster, whole_number
 from tfdist.cluster.membership import Membership
 from tfdist.cluster.ports import END_PORT, FIRST_PORT
 from tfdist.errors import ClusterError
@@ -18,6 +20,12 @@ from tfdist.errors import ClusterError
 _BLOCK = 64
 _BLOCKS = (END_PORT - FIRST_PORT) // _BLOCK
 _STEP_STRIDE = 31
+
+_MOST_TASKS = 1 << 16
+"""Of one job step; text of a few letters could stand for more than a machine's memory holds."""
+_MOST_LETTERS = 253
+"""Of a host name (RFC 1035)."""
+_SHOWN = 8
 
 
 def slurm_membership(environ: Mapping[str, str]) -> Membership | None:
@@ -41,8 +49,8 @@ def slurm_membership(environ: Mapping[str, str]) -> Membership | None:
     counts = expand_counts(_text(environ, "SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"))
     if len(counts) != len(hosts) or sum(counts) != tasks or not 0 <= index < tasks:
         raise ClusterError(
-            f"Slurm's variables contradict one another: {tasks} task(s), this one {index}, nodes {hosts} with "
-            f"{counts} task(s). Start with srun, one task a worker, or give --workers and --index."
+            f"Slurm's variables contradict one another: {tasks} task(s), this one {index}, nodes {_shown(hosts)} with "
+            f"{_shown(counts)} task(s). Start with srun, one task a worker, or give --workers and --index."
         )
     distribution = environ.get("SLURM_DISTRIBUTION", "block")
     if not _is_in_blocks(counts, re.split("[:,]", distribution)[0]):
@@ -78,9 +86,12 @@ def expand_counts(text: str) -> list[int]:
     """
     counts: list[int] = []
     for part in text.split(","):
-        match = re.fullmatch(r"(\d+)(?:\(x(\d+)\))?", part)
-        if match is None:
-            raise ClusterError(f"Slurm's tasks per node must look like 2(x3),1. Received: {text!r}")
+        match = re.fullmatch(r"([0-9]{1,9})(?:\(x([0-9]{1,9})\))?", part)
+        if match is None or len(counts) + int(match[2] or 1) > _MOST_TASKS:
+            raise ClusterError(
+                f"Slurm's tasks per node must look like 2(x3),1, for {_MOST_TASKS:,} nodes at most. "
+                f"Received: {text[:200]!r}"
+            )
         counts += [int(match[1])] * int(match[2] or 1)
     return counts
 
@@ -93,27 +104,43 @@ def expand_hosts(text: str) -> list[str]:
     """
     parts = re.findall(r"(?:[^,\[\]]|\[[^\[\]]*\])+", text)
     if not text or ",".join(parts) != text:
-        raise ClusterError(f"Slurm's list of nodes must look like gpu[8-10,12],login. Received: {text!r}")
-    return [host for part in parts for host in _expand_part(part, text)]
+        raise _bad_hosts(text)
+    hosts: list[str] = []
+    for part in parts:
+        hosts += _expand_part(part, text, _MOST_TASKS - len(hosts))
+    return hosts
 
 
-def _expand_part(part: str, text: str) -> list[str]:
-    match = re.fullmatch(r"([^\[\]]*)\[([^\[\]]+)\](.*)", part)
-    if match is None:
-        return [part]
-    prefix, ranges, rest = match.groups()
-    return [prefix + number + tail for number in _expand_ranges(ranges, text) for tail in _expand_part(rest, text)]
+def _expand_part(part: str, text: str, most: int) -> list[str]:
+    """The names of one part of the list `text`, at most so many."""
+    choices: list[list[str]] = []
+    for piece in re.findall(r"\[[^\[\]]*\]|[^\[\]]+", part):
+        choices.append(_expand_ranges(piece[1:-1], text, most) if piece.startswith("[") else [piece])
+        if math.prod(map(len, choices)) > most or sum(len(each[-1]) for each in choices) > _MOST_LETTERS:
+            raise _bad_hosts(text)
+    return ["".join(names) for names in itertools.product(*choices)]
 
 
-def _expand_ranges(ranges: str, text: str) -> list[str]:
+def _expand_ranges(ranges: str, text: str, most: int) -> list[str]:
     numbers: list[str] = []
     for piece in ranges.split(","):
-        match = re.fullmatch(r"(\d+)(?:-(\d+))?", piece)
-        if match is None or (match[2] and int(match[2]) < int(match[1])):
-            raise ClusterError(f"Slurm's list of nodes must look like gpu[8-10,12],login. Received: {text!r}")
-        first, last = match[1], match[2] or match[1]
+        match = re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", piece)
+        first, last = ("1", "0") if match is None else (match[1], match[2] or match[1])
+        if not 0 <= int(last) - int(first) < most - len(numbers):
+            raise _bad_hosts(text)
         numbers += [str(number).zfill(len(first)) for number in range(int(first), int(last) + 1)]
     return numbers
+
+
+def _bad_hosts(text: str) -> ClusterError:
+    return ClusterError(
+        f"Slurm's list of nodes must look like gpu[8-10,12],login, with {_MOST_TASKS:,} names at most. "
+        f"Received: {text[:200]!r}"
+    )
+
+
+def _shown(entries: Sequence[object]) -> str:
+    return ", ".join(map(str, entries[:_SHOWN])) + (f", ... ({len(entries)})" if len(entries) > _SHOWN else "")
 
 
 def _text(environ: Mapping[str, str], *names: str) -> str:
@@ -130,6 +157,7 @@ def _number(environ: Mapping[str, str], *names: str, default: int | None = None)
     if default is not None and not any(environ.get(name) for name in names):
         return default
     text = _text(environ, *names)
-    if not (text.isascii() and text.isdigit()):
-        raise ClusterError(f"Slurm's {' or '.join(names)} must be a number. Received: {text!r}")
-    return int(text)
+    number = whole_number(text)
+    if number is None:
+        raise ClusterError(f"Slurm's {' or '.join(names)} must be a number. Received: {text[:200]!r}")
+    return number

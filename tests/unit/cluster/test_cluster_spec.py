@@ -88,3 +88,8 @@ def test_lists_are_equal_in_any_spelling_but_not_in_any_order() -> None:
 
 def test_a_cluster_may_have_only_loopback_addresses() -> None:
     assert len(Cluster.parse("127.0.0.1:1,127.0.0.2:2,localhost:3,[::1]:4")) == 4
+
+
+def test_a_port_of_too_many_digits_is_refused() -> None:
+    with pytest.raises(ClusterError, match="number from 1 to 65535"):
+        Address.parse("a:" + "1" * 5000)

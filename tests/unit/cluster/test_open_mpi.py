@@ -40,6 +40,7 @@ def test_outside_mpirun_or_with_one_rank_there_is_no_membership(environ: dict[st
     [
         ({"OMPI_COMM_WORLD_LOCAL_SIZE": "2"}, "does not say where the others are"),
         ({"OMPI_COMM_WORLD_SIZE": "many"}, "must be a number"),
+        ({"OMPI_COMM_WORLD_SIZE": "1" * 5000}, "must be a number"),
         ({"OMPI_COMM_WORLD_SIZE": "12001", "OMPI_COMM_WORLD_LOCAL_SIZE": "12001"}, "do not name a job of 12001 ranks"),
         ({"OMPI_COMM_WORLD_RANK": "3"}, "do not name a job"),
         ({"PMIX_NAMESPACE": ""}, "do not name a job"),

@@ -107,3 +107,41 @@ def test_variables_that_contradict_one_another_are_refused(changed: dict[str, st
 def test_the_script_of_a_job_is_told_to_use_srun() -> None:
     with pytest.raises(ClusterError, match="srun tfdist train"):
         slurm.slurm_membership({"SLURM_JOB_ID": "1", "SLURM_PROCID": "0", "SLURM_NTASKS": "4"})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "n[0-999999999]",
+        "n[0-65536]",
+        "n[0-9][0-9][0-9][0-9][0-9]",
+        "n" + "[1]" * 40_000,
+        "n[" + "1" * 5000 + "]",
+        "n" * 300,
+        ",".join(["n[0-40000]"] * 2),
+        "n[]",
+        "n[٣]",
+    ],
+    ids=len,
+)
+def test_lists_of_more_nodes_than_there_are_cost_nothing(text: str) -> None:
+    with pytest.raises(ClusterError, match="list of nodes"):
+        slurm.expand_hosts(text)
+
+
+@pytest.mark.parametrize("text", ["1(x999999999)", "1(x40000),1(x40000)", "1" * 5000, "٣"])
+def test_counts_of_more_tasks_than_there_are_cost_nothing(text: str) -> None:
+    with pytest.raises(ClusterError, match="tasks per node"):
+        slurm.expand_counts(text)
+
+
+@pytest.mark.parametrize("name", ["SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_JOB_ID"])
+def test_numbers_of_too_many_digits_are_refused(name: str) -> None:
+    with pytest.raises(ClusterError, match=f"{name}.* must be a number"):
+        slurm.slurm_membership({**STEP, name: "1" * 5000})
+
+
+def test_a_contradiction_among_many_nodes_is_told_in_few_words() -> None:
+    with pytest.raises(ClusterError, match=r"node1, .*node8, \.\.\. \(40000\)") as raised:
+        slurm.slurm_membership({**STEP, "SLURM_STEP_NODELIST": "node[1-40000]"})
+    assert len(str(raised.value)) < 500
