@@ -16,6 +16,7 @@ import tfdist.errors
 PACKAGE = Path(tfdist.errors.__file__).parent
 
 FLOORS = {
+    "bounded_json": 0,
     "errors": 0,
     "text": 0,
     "cluster": 1,
@@ -40,7 +41,7 @@ FLOORS = {
     "__main__": 10,
 }
 LIGHT = {"errors", "text", "cluster", "order", "config", "rundir", "net", "launch", "plan", "cli", "reports", "doctor"}
-LIGHT |= {"checkpoint.inspection", "__init__", "__main__"}
+LIGHT |= {"bounded_json", "checkpoint.inspection", "__init__", "__main__"}
 """Never import TensorFlow or Keras, at whatever place in the file."""
 
 WITHOUT_NUMPY = LIGHT - {"order", "plan", "checkpoint.inspection"}
@@ -215,7 +216,7 @@ SLOW_TO_LOAD = {"asyncio", "ctypes", "email", "http", "logging", "multiprocessin
         (["doctor", "--help"], FOR_OPTIONS | {"tfdist.cli.doctor"}),
         (
             ["tf-config", "--workers", "a:20000,b:20000", "--index", "1"],
-            FOR_EVERY_VERB | {"tfdist.cli.tf_config"} | CLUSTER,
+            FOR_EVERY_VERB | {"tfdist.bounded_json", "tfdist.cli.tf_config"} | CLUSTER,
         ),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",

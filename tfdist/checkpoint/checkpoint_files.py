@@ -19,10 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from tfdist import bounded_json
 from tfdist.checkpoint.pending_checkpoint import FileDigest, PendingCheckpoint
 from tfdist.errors import RunDirError
 from tfdist.rundir import atomic_files, direct_io
-from tfdist.rundir.regular_files import MOST_JSON_BYTES, is_bare_name, open_regular, parse_json, regular_size
+from tfdist.rundir.regular_files import MOST_JSON_BYTES, is_bare_name, open_regular, regular_size
 
 MARKER = "checkpoint.json"
 
@@ -246,7 +247,7 @@ def checksum(file: Path, size: int) -> int:
 
 def _json_of(file: Path, most_bytes: int) -> Any:
     with opened(file) as content:
-        return parse_json(content.read(most_bytes + 1), most_bytes)
+        return bounded_json.parse(content.read(most_bytes + 1), most_bytes)
 
 
 def _named(marker: Any) -> dict[str, FileDigest]:

@@ -6,7 +6,8 @@ import json
 import shlex
 from typing import Any
 
-from tfdist.cluster.cluster_spec import Address, Cluster
+from tfdist import bounded_json
+from tfdist.cluster.cluster_spec import Address, Cluster, whole_number
 from tfdist.errors import ClusterError
 
 _EXPECTED = '{"cluster": {"worker": ["host1:20000", "host2:20000"]}, "task": {"type": "worker", "index": 0}}'
@@ -45,7 +46,7 @@ def parse_tf_config(text: str) -> tuple[Cluster, int]:
             cluster.
     """
     try:
-        value = json.loads(text)
+        value = bounded_json.parse(text)
     except ValueError as error:
         raise _error(f"is not valid JSON ({error})", text) from None
     if not isinstance(value, dict):
@@ -82,8 +83,8 @@ def _task(task: Any, text: str) -> tuple[str, int]:
     if kind not in _JOBS:
         raise _error(f"has a task of type {kind!r}; tfdist trains with chief and worker only", text)
     # Some job managers write the index as text; TensorFlow itself accepts that too.
-    if isinstance(index, str) and index.isascii() and index.isdigit():
-        index = int(index)
+    if isinstance(index, str):
+        index = whole_number(index)
     if not isinstance(index, int) or isinstance(index, bool):
         raise _error("must give the task's index as a whole number", text)
     return kind, index

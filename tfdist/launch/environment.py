@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+from tfdist import bounded_json
 from tfdist.cluster.cluster_spec import Cluster
 from tfdist.cluster.tf_config import tf_config_json
 from tfdist.errors import UsageError
@@ -151,7 +152,7 @@ class Assignment(WorkerOptions):
         if not text:
             return None
         try:
-            fields: dict[str, Any] = json.loads(text)
+            fields: dict[str, Any] = bounded_json.parse(text)
             for name in _TUPLES:
                 if fields.get(name) is not None:
                     fields[name] = tuple(fields[name])

@@ -7,6 +7,7 @@ import socket
 from collections import deque
 from typing import Any
 
+from tfdist import bounded_json
 from tfdist.net.shared_token import Seal
 
 MAX_LINE_BYTES = 1 << 20
@@ -59,8 +60,8 @@ class LineBuffer:
 
 def _parse(line: bytes) -> Message:
     try:
-        message = json.loads(line)
-    except (ValueError, RecursionError):
+        message = bounded_json.parse(line)
+    except ValueError:
         raise LineError(f"a line that is not JSON: {line[:60]!r}") from None
     if not isinstance(message, dict):
         raise LineError(f"a line that is not a JSON object: {line[:60]!r}")

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tfdist import bounded_json
 from tfdist.errors import RunDirError
 from tfdist.rundir.atomic_files import write_error
 from tfdist.rundir.json_record import JsonRecord
@@ -192,10 +193,10 @@ def scan_ledger(file: Path) -> Iterator[LedgerEntry | None]:
 def _entry(line: bytes) -> LedgerEntry | None:
     """The entry of a line; None if it is incomplete, or of a later version."""
     try:
-        content: Any = json.loads(line.decode())
+        content: Any = bounded_json.parse(line)
         who = content.pop("who")
         kind = next(kind for kind, name in _WRITERS.items() if name == who)
-    except (ValueError, KeyError, TypeError, StopIteration, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, StopIteration, AttributeError):
         return None
     try:
         return kind(**content)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import stat
 from io import FileIO
 from typing import Any, BinaryIO
+
+from tfdist.bounded_json import parse
 
 MOST_JSON_BYTES = 32 << 20
 """More than any JSON file of tfdist has. What is read may take some twenty times its bytes in memory."""
@@ -68,21 +69,7 @@ def read_json(path: str | os.PathLike[str], most_bytes: int = MOST_JSON_BYTES) -
         ValueError: It is larger, or holds something else than JSON.
     """
     with open_regular(path) as file:
-        return parse_json(file.read(most_bytes + 1), most_bytes)
-
-
-def parse_json(content: bytes, most_bytes: int = MOST_JSON_BYTES) -> Any:
-    """The value of a JSON text.
-
-    Raises:
-        ValueError: It has more than `most_bytes`, or is something else than JSON.
-    """
-    if len(content) > most_bytes:
-        raise ValueError(f"it has more than {most_bytes:,} bytes")
-    try:
-        return json.loads(content)
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
+        return parse(file.read(most_bytes + 1), most_bytes)
 
 
 def is_bare_name(name: Any) -> bool:

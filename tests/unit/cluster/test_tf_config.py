@@ -77,6 +77,16 @@ def test_a_bad_tf_config_is_refused(value: object, says: str) -> None:
     assert "unset TF_CONFIG" in str(raised.value)
 
 
-def test_broken_json_is_refused() -> None:
+BROKEN = ['{"cluster": ', "[" * 100_000, '{"a":' * 30_000, '{"task": ' + "1" * 5000 + "}"]
+
+
+@pytest.mark.parametrize("text", BROKEN, ids=len)
+def test_broken_json_is_refused(text: str) -> None:
     with pytest.raises(ClusterError, match="not valid JSON"):
-        parse_tf_config('{"cluster": ')
+        parse_tf_config(text)
+
+
+@pytest.mark.parametrize("value", [{"index": "1" * 5000}, {"index": "٣"}, {"index": []}])
+def test_an_index_that_is_no_number_is_refused(value: dict[str, object]) -> None:
+    with pytest.raises(ClusterError, match="whole number"):
+        parse_tf_config(json.dumps({"cluster": WORKERS, "task": {"type": "worker", **value}}))
