@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tfdist.rundir.json_record import JsonRecord
+from tfdist.rundir.json_record import JsonRecord, is_finite
 
 
 @dataclass(frozen=True)
@@ -26,3 +26,11 @@ class JobState(JsonRecord):
     pid: int
     time: float
     started: int | None = None
+
+    def check(self) -> None:
+        are_texts = isinstance(self.phase, str) and isinstance(self.host, str)
+        counts = (self.pid, self.attempt, *(() if self.started is None else (self.started,)))
+        if not are_texts or not all(isinstance(count, int) for count in counts):
+            raise ValueError("expected texts for the phase and the host, and whole numbers for the rest")
+        if self.attempt < 0 or not is_finite(self.time):
+            raise ValueError("expected an attempt from 0 and a time")

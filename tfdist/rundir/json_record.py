@@ -26,6 +26,9 @@ class JsonRecord:
         """The fields, in JSON's types."""
         return dataclasses.asdict(self)
 
+    def check(self) -> None:
+        """Checks the types that a file or a message may have otherwise. Raises `ValueError` for another one."""
+
     @classmethod
     def from_dict(cls, content: Any) -> Self:
         """The record with the fields of `content`; fields that a later version added are ignored.
@@ -41,7 +44,9 @@ class JsonRecord:
         optional = [field.name for field in fields if field.name not in names]
         try:
             given = {name: content[name] for name in names}
-            return cls(**given, **{name: content[name] for name in optional if name in content})
+            record = cls(**given, **{name: content[name] for name in optional if name in content})
+            record.check()
+            return record
         except (KeyError, TypeError, ValueError) as error:
             raise RunDirError(
                 f"Not a {cls.__name__}: expected an object with the keys {', '.join(names)}. Received: {content!r:.200}"

@@ -19,7 +19,7 @@ DEFAULT_PARENT = "runs"
 
 Resume = Literal["auto", "must", "never"]
 
-_LOG = re.compile(r"worker-\d+\.(\d+)\.log")
+_LOG = re.compile(r"worker-[0-9]+\.([0-9]{1,9})\.log")
 _CHECKPOINT_FILES = ("checkpoint.json", "model.weights.h5", "replicas.npz", "summary.json", TEMPORARY_GLOB)
 """Of every checkpoint. The marker is removed first: without it, the other files are not a checkpoint."""
 

@@ -16,10 +16,9 @@ from tfdist.rundir.layout import RunDir
 from tfdist.rundir.regular_files import read_json
 from tfdist.rundir.worker_state import WorkerState
 
-_STATE = re.compile(r"worker-(\d+)\.json")
-_LOG = re.compile(r"worker-(\d+)\.(\d+)\.log")
-_WHOLE = ("index", "pid", "attempt", "epoch", "step", "moves")
-_NUMBERS = ("time", "moved", "rate", "busy")
+_STATE = re.compile(r"worker-([0-9]{1,5})\.json")
+"""With more digits it is no worker's: those that left nothing are listed up to the greatest index."""
+_LOG = re.compile(r"worker-([0-9]{1,5})\.([0-9]{1,9})\.log")
 _ATTEMPTS = 3
 """Times that a file is read: on a network file system, one that was replaced meanwhile may be stale."""
 
@@ -62,7 +61,7 @@ def read_run(run: RunDir) -> Snapshot:
     record = _run_record(run)
     states: dict[int, WorkerState] = {}
     unreadable: dict[int, str] = {}
-    job = _job(run)
+    job = _record_or_none(JobState, run.job_file)
     with_state = {int(match[1]) for match in _names(run.state_dir, _STATE)}
     for index in with_state | _with_log(run, job):
         try:
@@ -138,21 +137,9 @@ def _worker_state(file: Path, index: int) -> WorkerState:
     state = _patiently(lambda: WorkerState.read(file))
     if state is None:
         raise RunDirError(f"{file} is not there.")
-    values = [getattr(state, name) for name in _NUMBERS] + ([] if state.limit is None else [state.limit])
-    sound = all(isinstance(getattr(state, name), int) for name in _WHOLE)
-    sound = sound and isinstance(state.host, str) and isinstance(state.address, str | None)
-    if not sound or not all(map(is_finite, values)):
-        raise RunDirError(f"{file} cannot be read as a WorkerState: it has values of other types.")
     if state.index != index:
         raise RunDirError(f"{file} is the state of worker {state.index}.")
     return state
-
-
-def _job(run: RunDir) -> JobState | None:
-    job = _record_or_none(JobState, run.job_file)
-    if job is None or not all(isinstance(value, int) for value in (job.pid, job.attempt)):
-        return None
-    return job if is_finite(job.time) else None
 
 
 def _earlier_failures(run: RunDir, job: JobState | None) -> dict[int, Failure]:

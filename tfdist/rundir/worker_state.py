@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from tfdist.rundir.json_record import JsonRecord
+from tfdist.rundir.json_record import JsonRecord, is_finite
 
 
 class State(enum.StrEnum):
@@ -77,6 +77,14 @@ class WorkerState(JsonRecord):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "state", State(self.state))
+
+    def check(self) -> None:
+        counts = [self.index, self.pid, self.attempt, self.epoch, self.step, self.moves, self.begun]
+        counts += [] if self.started is None else [self.started]
+        numbers = [self.time, self.moved, self.rate, self.busy, *([] if self.limit is None else [self.limit])]
+        are_texts = isinstance(self.host, str) and isinstance(self.address, str | None)
+        if not are_texts or not all(isinstance(count, int) for count in counts) or not all(map(is_finite, numbers)):
+            raise ValueError("expected texts for where it runs and numbers for how far it is")
 
     @property
     def is_forming(self) -> bool:

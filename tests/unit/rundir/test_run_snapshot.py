@@ -68,6 +68,7 @@ def test_a_run_that_has_just_begun(run: RunDir) -> None:
         json.dumps({**STATE.to_dict(), "index": 1, "rate": math.nan}),
         json.dumps({**STATE.to_dict(), "index": 1, "time": 10**400}),
         json.dumps({**STATE.to_dict(), "index": 1, "address": 3}),
+        json.dumps({**STATE.to_dict(), "index": 1, "begun": "7"}),
         100_000 * "[",
         json.dumps({**STATE.to_dict(), "index": 0}),  # somebody copied a file
     ],
@@ -111,6 +112,15 @@ def test_other_damaged_files_break_nothing(run: RunDir, name: str, text: str) ->
     found = read_run(run)
     assert [state.index for state in found.workers] == [0]
     assert found.created is None or math.isfinite(found.created)
+
+
+@pytest.mark.parametrize("name", ["state/worker-99999999999.json", "logs/worker-99999999999.0.log"])
+def test_an_index_that_no_cluster_has_is_no_workers(run: RunDir, name: str) -> None:
+    """All workers up to the greatest index would be listed as absent."""
+    put(run, 0)
+    (run.path / name).write_text("{}")
+    found = read_run(run)
+    assert ([state.index for state in found.workers], found.absent, found.unreadable) == ([0], (), {})
 
 
 def test_temporary_files_are_not_read(run: RunDir) -> None:
