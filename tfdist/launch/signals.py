@@ -25,9 +25,17 @@ class LauncherStopped(Exception):
         self.exit_code = 128 + number
 
 
+def signal_name(number: int) -> str:
+    """The signal's name; `signal 40` for one that has none, as most real-time signals."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
 def describe_signal(number: int, to: str = "the launcher") -> str:
     """The signal and the process that got it, in words."""
-    how = "Ctrl-C, SIGINT" if number == signal.SIGINT else signal.Signals(number).name
+    how = "Ctrl-C, SIGINT" if number == signal.SIGINT else signal_name(number)
     return f"{how} to {to} on {socket.gethostname()}"
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tfdist.launch.signals import LauncherStopped, Signals
+from tfdist.launch.signals import LauncherStopped, Signals, describe_signal
 
 
 @pytest.fixture(autouse=True)
@@ -38,3 +38,8 @@ def test_of_ignored_signals_sigint_is_handled(number: signal.Signals, heard: boo
         os.kill(os.getpid(), number)
         assert signals.received == ([number] if heard else [])
     assert signal.getsignal(number) is signal.SIG_IGN
+
+
+def test_signals_without_a_name_have_their_number() -> None:
+    assert describe_signal(signal.SIGTERM).startswith("SIGTERM to the launcher on ")
+    assert describe_signal(signal.SIGRTMIN + 3, "worker 1").startswith(f"signal {signal.SIGRTMIN + 3} to worker 1 on ")

@@ -165,7 +165,7 @@ class GroupAttempt:
             case {"stacks": str(text), "where": str(where), **more}:
                 self._hangs.answer(worker, where, text, str(more.get("called", "")))
             # In later states it is this launcher's own SIGTERM.
-            case {"signal": int(number)} if self._state is AttemptState.WORKING:
+            case {"signal": int(number)} if self._state is AttemptState.WORKING and number in signal.valid_signals():
                 self._stop_for(worker.index, number)
 
     def _stop_for(self, index: int, number: int) -> None:

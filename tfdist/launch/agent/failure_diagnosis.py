@@ -11,6 +11,7 @@ from typing import Any
 
 from tfdist.errors import ClusterError, DataError, FormingError, RunDirError, TfdistError, WorkerFailedError
 from tfdist.launch.agent.oom_detection import OomKillCount
+from tfdist.launch.signals import signal_name
 from tfdist.launch.worker.worker_handle import Worker, process_facts
 from tfdist.rundir.bounded_disk import BoundedDisk
 from tfdist.rundir.failure import Failure, FailureKind
@@ -42,7 +43,8 @@ class ExitDiagnosis:
         """The failure of a worker that ended with `code`; None when it left by itself or the launcher ended it."""
         error = self._error(worker)
         if error is not None:
-            return from_error(error, **process_facts(worker))
+            # Whatever the file says, it is this worker's.
+            return from_error(replace(error, index=worker.index), **process_facts(worker))
         if code < 0 and not worker.ended_by_launcher:
             killed = self._kills[worker.index].grew(self._count())
             return from_signal(worker.index, -code, out_of_memory=killed, **process_facts(worker))
@@ -78,11 +80,7 @@ def from_signal(index: int, number: int, *, out_of_memory: bool | None = None, *
         out_of_memory: Whether the kernel has killed a process since because memory was full; None when unknown.
         **process: What is known of its process: `address`, `pid`, `log` and `last_lines`.
     """
-    try:
-        name = signal.Signals(number).name
-    except ValueError:
-        name = f"signal {number}"
-    hint = ""
+    name, hint = signal_name(number), ""
     if number == signal.SIGKILL and out_of_memory:
         return _seen_now(
             index,

@@ -171,6 +171,10 @@ _KINDS: dict[str, Callable[..., Event]] = {
 }
 
 
+_MOST_DELAY_SECONDS = 3600
+"""Of a restart; the restart policy waits a minute at most."""
+
+
 def outlives_attempt(event: Event) -> bool:
     """Whether an event that comes while an attempt ends still matters afterwards."""
     if isinstance(event, AttemptEnded):
@@ -182,6 +186,12 @@ def _stop(value: Any) -> Stop | None:
     return None if value is None else Stop(int(value["code"]), str(value["why"]))
 
 
+def _delay(value: Any) -> float:
+    if not 0 <= (delay := float(value)) <= _MOST_DELAY_SECONDS:
+        raise ValueError(f"expected a delay of {_MOST_DELAY_SECONDS} s at most")
+    return delay
+
+
 _PARTS: dict[str, Callable[[Any], Any]] = {
     "failures": lambda values: tuple(Failure.from_dict(value) for value in values),
     "blamed": lambda values: tuple(int(value) for value in values),
@@ -191,7 +201,7 @@ _PARTS: dict[str, Callable[[Any], Any]] = {
     "code": int,
     "after": int,
     "attempt": int,
-    "delay": float,
+    "delay": _delay,
     "gone": bool,
     "where": str,
     "text": str,
@@ -219,5 +229,5 @@ def from_message(message: Message) -> Event | None:
     try:
         kind = _KINDS[message["event"]]
         return kind(**{name: _PARTS[name](value) for name, value in message.items() if name != "event"})
-    except (TypeError, KeyError, ValueError, AttributeError, RunDirError) as error:
+    except (TypeError, KeyError, ValueError, OverflowError, AttributeError, RunDirError) as error:
         raise LineError(f"a message that is not understood: {error}") from None

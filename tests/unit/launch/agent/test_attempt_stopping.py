@@ -118,3 +118,9 @@ def test_a_failure_during_a_stop_is_reported() -> None:
     attempt = run_attempt(holding(3), {"ends": (2.1, ABORT)}, signals_at=[(2.0, signal.SIGTERM)])
     assert attempt.result.code == 143
     assert [failure.index for failure in attempt.result.failures] == [1]
+
+
+@pytest.mark.parametrize("number", [9999, -1, 10**20])
+def test_a_signal_that_there_is_not_stops_nothing(number: int) -> None:
+    attempt = run_attempt({"says": [(1.0, {"signal": number}), (2.0, {"finished": 0})]})
+    assert (attempt.result.code, attempt.result.stop) == (0, None)

@@ -71,3 +71,10 @@ def test_without_a_whole_error_file_the_exit_code_tells(run: RunDir) -> None:
     diagnosis.start(0)
     failure = diagnosis(FakeWorker(0, Clock()), -signal.SIGABRT)
     assert failure is not None and (failure.kind, failure.type) == ("signal", "SIGABRT")
+
+
+def test_an_error_file_is_of_its_worker_whatever_it_says(run: RunDir) -> None:
+    run.state_dir.mkdir()
+    Failure.from_dict({**ERROR, "index": 99, "exit_code": 1}).write_error(run.error_file(0, 0))
+    failure = ExitDiagnosis(run, BoundedDisk(run.path))(FakeWorker(0, Clock()), 1)
+    assert failure is not None and (failure.index, failure.message) == (0, "boom")

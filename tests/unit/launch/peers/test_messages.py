@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import pytest
@@ -53,6 +54,12 @@ def test_other_messages_are_not_events() -> None:
         {"event": "Beat", "state": {"index": 1}},
         {"event": "Released", "code": 0, "more": 1},
         {"event": "AttemptEnded", "failures": 3, "stop": None, "blamed": []},
+        {"event": "Released", "code": math.inf},
+        {"event": "Restart", "attempt": 1, "delay": math.nan, "why": ""},
+        {"event": "Restart", "attempt": 1, "delay": math.inf, "why": ""},
+        {"event": "Restart", "attempt": 1, "delay": 10**400, "why": ""},
+        {"event": "Beat", "state": {**state(1, 7).to_dict(), "step": "seven"}},
+        {"event": "Beat", "state": {**state(1, 7).to_dict(), "index": []}},
     ],
 )
 def test_an_unknown_event_is_an_error(message: dict[str, Any]) -> None:
