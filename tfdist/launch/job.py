@@ -117,11 +117,10 @@ def _formed(
 
 
 def _join(spec: JobSpec, membership: Membership, formed: FormedCluster, disk: BoundedDisk) -> RunLocation:
-    from tfdist.launch.rendezvous.config_agreement import check_options, check_settings
+    from tfdist.launch.rendezvous.config_agreement import check_agreement
 
     try:
-        check_settings(_settings(spec), formed.go.get("settings"))
-        check_options(spec.options_in_common(), formed.go["options"])
+        check_agreement(formed.go, _settings(spec), spec.options_in_common())
         options: dict[str, Any] = {"name": spec.name, "overwrite": spec.overwrite, "resume": spec.resume}
         return disk.call(lambda: join_run_location(formed.go, spec.run_dir, **options))
     except TfdistError as error:

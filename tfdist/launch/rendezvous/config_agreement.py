@@ -12,6 +12,27 @@ from tfdist.errors import FormingError
 _MAX_SHOWN = 5
 
 
+def check_agreement(go: Mapping[str, Any], settings: Mapping[str, Any] | None, options: Mapping[str, str]) -> None:
+    """Compares what this launcher was given with what the chief's launcher sent.
+
+    Args:
+        go: What came from the chief's launcher.
+        settings: The `shared_settings` of this launcher's config; None for a script or a module.
+        options: Option -> its value, on this launcher's command line.
+
+    Raises:
+        FormingError: They differ, or `go` is not what this version sends.
+    """
+    chiefs, chiefs_options = go.get("settings"), go.get("options")
+    if not isinstance(chiefs, Mapping | None) or not isinstance(chiefs_options, Mapping):
+        raise FormingError(
+            f"Expected the config and the options of the chief's launcher. Received: {go!r:.500}. Install the same "
+            "version of tfdist on every host."
+        )
+    check_settings(settings, chiefs)
+    check_options(options, chiefs_options)
+
+
 def check_settings(mine: Mapping[str, Any] | None, chiefs: Mapping[str, Any] | None) -> None:
     """Compares this launcher's config with that of the chief's launcher, before any worker starts.
 

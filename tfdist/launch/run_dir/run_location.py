@@ -19,6 +19,8 @@ from tfdist.rundir.regular_files import read_json
 from tfdist.rundir.run_dir_creation import Resume, create_run_dir, join_run_dir, next_attempt
 
 _SEEDS = 2**31
+_END_OF_SEEDS = 2**63
+"""A run directory may have the seed of a config, which may be greater than those that are drawn."""
 _LOCK_SECONDS = 10.0
 VISIBLE_SECONDS = 3.0
 """How long a shared file system may take to show this host what the chief's host has written."""
@@ -95,7 +97,9 @@ def join_run_location(
     try:
         shown = str(run_dir or go["run_dir"])
         seed, attempt, job = int(go["seed"]), int(go["attempt"]), str(go["job"])
-    except (KeyError, TypeError, ValueError):
+        if "\0" in shown or seed < 0 or attempt < 0:
+            raise ValueError("no file has such a name, and no run such numbers")
+    except (KeyError, TypeError, ValueError, OverflowError):
         raise FormingError(
             f"Expected a run directory, a seed and a job from the chief's launcher. Received: {go!r}. "
             "Install the same version of tfdist on every host."
@@ -120,7 +124,9 @@ def _mark(run: RunDir, job: str, **more: Any) -> None:
 def _seed_before(run: RunDir) -> int:
     """The seed that an earlier start of the run drew; a new one in a new run directory."""
     seed = (_record(run) or {}).get("seed")
-    return seed if isinstance(seed, int) else secrets.randbelow(_SEEDS)
+    if isinstance(seed, int) and not isinstance(seed, bool) and 0 <= seed < _END_OF_SEEDS:
+        return seed
+    return secrets.randbelow(_SEEDS)
 
 
 def _is_of(run: RunDir, job: str, patience: float) -> bool:

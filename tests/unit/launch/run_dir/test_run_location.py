@@ -1,8 +1,11 @@
 from __future__ import annotations
 
 import functools
+import json
+import math
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -65,9 +68,23 @@ def test_launchers_that_share_a_directory_but_not_with_the_chief(tmp_path: Path)
     assert sum(place.writes_failure for place in places) == 1
 
 
-def test_an_unknown_message_is_refused() -> None:
+@pytest.mark.parametrize(
+    "changed", [{"run_dir": None}, {"seed": math.inf}, {"attempt": -1}, {"run_dir": "a\0b"}, {"seed": "x"}]
+)
+def test_an_unknown_message_is_refused(changed: dict[str, Any]) -> None:
+    go = {"run_dir": "r", "seed": 1, "attempt": 0, "job": "j", **changed}
     with pytest.raises(FormingError, match="same version"):
-        join_run_location({"seed": 1}, None, name="n", overwrite=False)
+        join_run_location({name: value for name, value in go.items() if value is not None}, None, name="n",
+                          overwrite=False)  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", [-1, True, 10**100, "7", None])
+def test_a_seed_that_is_none_is_drawn_anew(seed: Any, tmp_path: Path) -> None:
+    first = create_run_location(str(tmp_path / "r"), name="n", overwrite=False, seed=5)
+    record = json.loads(first.run_dir.run_file.read_text())
+    first.run_dir.run_file.write_text(json.dumps({**record, "seed": seed}))
+    again = create_run_location(str(tmp_path / "r"), name="n", overwrite=False, seed=None, resume="auto")
+    assert 0 <= again.seed < 2**31
 
 
 def test_a_resumed_run_keeps_its_seed_and_counts_its_attempts_on(tmp_path: Path) -> None:
@@ -85,3 +102,10 @@ def test_only_the_chiefs_host_must_have_the_resumed_run(tmp_path: Path) -> None:
     chief = create_run_location(str(tmp_path / "a"), name="n", overwrite=False, seed=None, resume="must")
     other = join_run_location(chief.go(), str(tmp_path / "b"), name="n", overwrite=False, resume="must")
     assert (other.seed, other.attempt) == (1, chief.attempt)
+
+
+def test_a_log_of_somebody_elses_does_not_count_attempts(tmp_path: Path) -> None:
+    path = str(tmp_path / "r")
+    first = create_run_location(path, name="n", overwrite=False, seed=None, resume="auto")
+    first.run_dir.log_file(0, 99999999999999999999).write_text("")
+    assert create_run_location(path, name="n", overwrite=False, seed=None, resume="auto").attempt == 0
