@@ -9,6 +9,10 @@ import time
 from tfdist.checkpoint import CheckpointSummary
 from tfdist.errors import RunDirError
 from tfdist.rundir import RunDir, atomic_files
+from tfdist.rundir.regular_files import open_regular
+
+_MOST_BYTES = 16 << 20
+"""More than a hundred thousand resumes take."""
 
 _log = logging.getLogger("tfdist")
 
@@ -47,9 +51,13 @@ def note_resume(
 def _before(run: RunDir) -> str:
     """The present lines; a file that cannot be read must not be replaced."""
     try:
-        return run.resumes_file.read_text()
+        with open_regular(run.resumes_file) as file:
+            content = file.read(_MOST_BYTES + 1)
     except FileNotFoundError:
         return ""
+    if len(content) > _MOST_BYTES:
+        raise ValueError(f"it has more than {_MOST_BYTES:,} bytes")
+    return content.decode()
 
 
 def change_of(resumed: CheckpointSummary, replicas: int) -> str:

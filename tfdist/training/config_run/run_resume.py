@@ -132,7 +132,7 @@ def is_done(run: RunDir, epochs: int) -> bool:
         done = read_json(run.done_file)["epochs"]
     except (OSError, ValueError, KeyError, TypeError):
         return False
-    return run.model_file.exists() and done >= epochs
+    return isinstance(done, int) and done >= epochs and run.model_file.exists()
 
 
 def write_done(run: RunDir, epochs: int) -> None:

@@ -7,12 +7,13 @@ import json
 import logging
 import os
 from pathlib import Path
-from typing import Any
+from typing import BinaryIO
 
 import pytest
 
 from tfdist.checkpoint import CheckpointSummary
 from tfdist.rundir import RunDir
+from tfdist.training.checkpoints import resume_log
 from tfdist.training.checkpoints.resume_log import change_of, note_resume
 
 SUMMARY = CheckpointSummary(
@@ -54,18 +55,27 @@ def test_what_cannot_be_read_is_not_replaced(
     note_resume(run, SUMMARY, workers=3, replicas=6, attempt=1)
     before = run.resumes_file.read_text()
 
-    read = Path.read_text
-
-    def fail(path: Path, *args: Any, **kwargs: Any) -> str:
-        if path == run.resumes_file:
-            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
-        return read(path, *args, **kwargs)
+    def fail(path: Path) -> BinaryIO:
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
 
     with monkeypatch.context() as patch, caplog.at_level(logging.WARNING, "tfdist"):
-        patch.setattr(Path, "read_text", fail)
+        patch.setattr(resume_log, "open_regular", fail)
         note_resume(run, SUMMARY, workers=3, replicas=6, attempt=2)
     assert "misses a resume" in caplog.text
     assert run.resumes_file.read_text() == before
+
+
+def test_a_log_of_somebody_elses_is_left_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A link to a device, which never ends, and bytes that are no text."""
+    run = RunDir(tmp_path)
+    for make in (lambda: run.resumes_file.symlink_to("/dev/zero"), lambda: run.resumes_file.write_bytes(b"\xff")):
+        run.resumes_file.unlink(missing_ok=True)
+        make()
+        caplog.clear()
+        with caplog.at_level(logging.WARNING, "tfdist"):
+            note_resume(run, SUMMARY, workers=3, replicas=6, attempt=1)
+        assert "misses a resume" in caplog.text
+    assert run.resumes_file.read_bytes() == b"\xff"
 
 
 def test_only_a_change_is_said() -> None:

@@ -72,7 +72,7 @@ def test_a_run_is_done_with_its_model_and_epochs(run: RunDir) -> None:
     assert not is_done(run, 3)
 
 
-@pytest.mark.parametrize("content", ["", "{", "{}", "[]", '{"epochs": '])
+@pytest.mark.parametrize("content", ["", "{", "{}", "[]", '{"epochs": ', '{"epochs": "3"}', '{"epochs": null}'])
 def test_a_damaged_note_says_nothing(run: RunDir, content: str) -> None:
     run.model_file.write_text("")
     run.done_file.write_text(content)
