@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import yaml
 
@@ -71,20 +71,41 @@ def read_document(path: Path) -> Document:
     """
     try:
         with path.open("rb") as file:
-            content = file.read(_MOST_BYTES + 1)
-        text = content.decode("utf-8-sig") if len(content) <= _MOST_BYTES else None
+            return parse_document(path, file)
     except FileNotFoundError:
         raise ConfigError(
             f"There is no config file {path.absolute()}. Expected the path of a CONFIG.yaml. Received: {path}"
         ) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} cannot be read. Expected a config, YAML in UTF-8. Received: {error}") from error
-    if text is None:
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def parse_document(path: Path, file: IO[bytes]) -> Document:
+    """Reads a YAML file that is open.
+
+    Args:
+        path: Its name.
+        file: The file.
+
+    Raises:
+        ConfigError: It is empty or too large, is not a YAML mapping, or has a key twice.
+        OSError: It cannot be read.
+    """
+    content = file.read(_MOST_BYTES + 1)
+    if len(content) > _MOST_BYTES:
         raise ConfigError(f"{path}: expected a config of at most {_MOST_BYTES:,} bytes. Received: more than that")
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise _unreadable(path, error) from error
     settings, lines = _parse(text, lambda line: f"{path}:{line}")
     if not isinstance(settings, Mapping):
         raise ConfigError(f"{path}: expected a config, a mapping of keys to values. Received: {shown(settings)}")
     return Document(path, settings, lines)
+
+
+def _unreadable(path: Path, error: Exception) -> ConfigError:
+    return ConfigError(f"{path} cannot be read. Expected a config, YAML in UTF-8. Received: {error}")
 
 
 def _parse(text: str, place: Callable[[int], str]) -> tuple[Any, dict[str, int]]:

@@ -169,6 +169,23 @@ def test_a_config_of_another_version_is_one_error(run: RunDir, section: str) -> 
     assert "checkpoint" in result.stderr and "Traceback" not in result.stderr
 
 
+NO_CONFIGS = [b"a: &a [x]\nb: *c", b"made: 2001-99-99", b"\xff", b"[" * 10_000, b"a: " + b"1" * 5000, b"[]", b""]
+
+
+@pytest.mark.parametrize("content", [*NO_CONFIGS, b"x" * (1 << 20)], ids=lambda content: str(content[:20]))
+def test_a_config_that_is_none_is_one_error(run: RunDir, content: bytes) -> None:
+    run.config_file.write_bytes(content)
+    result = checkpoints("ls", run)
+    assert result.exit_code == 2 and f"error: {run.config_file} cannot be used" in result.stderr
+
+
+@pytest.mark.parametrize("target", ["/dev/zero", "/etc/passwd"])
+def test_a_config_that_is_a_link_is_not_followed(run: RunDir, target: str) -> None:
+    run.config_file.symlink_to(target)
+    result = checkpoints("ls", run)
+    assert result.exit_code == 2 and "symbolic link" in result.stderr
+
+
 def test_the_fits_of_a_script(run: RunDir) -> None:
     fit = run.checkpoints_dir / "fit-2"
     fit.mkdir()

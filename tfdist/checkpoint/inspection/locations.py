@@ -10,6 +10,7 @@ from tfdist.config.checkpoint_section import CheckpointConfig
 from tfdist.config.section import build
 from tfdist.errors import ConfigError, RunDirError
 from tfdist.rundir.layout import RunDir
+from tfdist.rundir.regular_files import open_regular
 
 _FIT = re.compile(r"fit-(\d+)")
 
@@ -56,15 +57,18 @@ def _section(run: RunDir) -> CheckpointConfig:
         RunDirError: The config cannot be read, or has another section `checkpoint` than this version of tfdist writes.
     """
     # Imported here: YAML's parser takes longer than all else that a list of checkpoints needs.
-    import yaml
+    from tfdist.config.yaml_document import parse_document
 
     try:
-        document = yaml.safe_load(run.config_file.read_bytes())
+        with open_regular(run.config_file) as file:
+            section = parse_document(run.config_file, file).content.get("checkpoint")
     except FileNotFoundError:
         return CheckpointConfig()
-    except (OSError, yaml.YAMLError) as error:
-        raise RunDirError(f"{run.config_file} cannot be read, and says where the checkpoints lie: {error}") from error
-    section = document.get("checkpoint") if isinstance(document, dict) else None
+    except (OSError, ConfigError) as error:
+        raise RunDirError(
+            f"{run.config_file} cannot be used, and says where the checkpoints lie: {error}. Expected the config that "
+            "the run wrote. Put it back; where the checkpoints lie in the run directory, remove it."
+        ) from error
     try:
         return CheckpointConfig() if section is None else build(CheckpointConfig, section, "checkpoint")
     except ConfigError as error:
