@@ -18,6 +18,12 @@ def crc32c(data: bytes | NDArray[np.uint8]) -> int:
     return value
 
 
+def extended(checksum: int, data: bytes) -> int:
+    """Returns the CRC of what has the CRC `checksum`, 0 for nothing, followed by `data`; not masked."""
+    value: int = google_crc32c.extend(checksum, data)
+    return value
+
+
 def masked_crc32c(data: bytes) -> int:
     """Returns the masked CRC of `data`, as TFRecord stores it after a record."""
     return int(_masked(np.array([crc32c(data)], np.uint32))[0])

@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 from tfdist.data.files.file_stamps import FileStamp
 from tfdist.rundir.temp_names import remove_all_abandoned, temp_path
 
-MAGIC = b"tfdix\x00\x00\x01"
+MAGIC = b"tfdix\x00\x00\x02"
 """The last byte is the version of the format."""
 
-_FIELDS = struct.Struct("<8s4sIQqQQ")
+_FIELDS = struct.Struct("<8s4sIQqQQI")
 _CHECKSUM = struct.Struct("<I")
 HEADER_BYTES = 64
 CORRUPT = np.dtype([("record", "<i8"), ("reason", "<i8")])
@@ -46,6 +46,7 @@ class IndexHeader:
         stamp: The stamp of the data file when it was read.
         records: The number of records, with the corrupt ones.
         corrupt: The number of corrupt records.
+        checksum: The CRC-32C of what follows the header.
     """
 
     kind: bytes
@@ -53,6 +54,7 @@ class IndexHeader:
     stamp: FileStamp
     records: int
     corrupt: int
+    checksum: int
 
     @property
     def file_bytes(self) -> int:
@@ -62,7 +64,14 @@ class IndexHeader:
     def to_bytes(self) -> bytes:
         """The header as it stands in the file."""
         fields = _FIELDS.pack(
-            MAGIC, self.kind, self.verified, self.stamp.size, self.stamp.modified_ns, self.records, self.corrupt
+            MAGIC,
+            self.kind,
+            self.verified,
+            self.stamp.size,
+            self.stamp.modified_ns,
+            self.records,
+            self.corrupt,
+            self.checksum,
         )
         return (fields + _CHECKSUM.pack(zlib.crc32(fields))).ljust(HEADER_BYTES, b"\0")
 
@@ -74,8 +83,8 @@ class IndexHeader:
             return None
         if _CHECKSUM.unpack_from(data, _FIELDS.size)[0] != zlib.crc32(fields):
             return None
-        _, kind, verified, size, modified_ns, records, corrupt = _FIELDS.unpack(fields)
-        return cls(kind, bool(verified), FileStamp(size, modified_ns), records, corrupt)
+        _, kind, verified, size, modified_ns, records, corrupt, checksum = _FIELDS.unpack(fields)
+        return cls(kind, bool(verified), FileStamp(size, modified_ns), records, corrupt, checksum)
 
 
 def places(path: Path, cache: Path | None = None) -> tuple[Path, ...]:

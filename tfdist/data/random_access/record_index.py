@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from tfdist.data.files.file_stamps import FileStamp
 from tfdist.data.random_access import index_files
+from tfdist.data.random_access.crc32c import extended
 from tfdist.data.random_access.index_files import CORRUPT, HEADER_BYTES, IndexHeader
 from tfdist.data.random_access.line_scan import scan_lines
 from tfdist.data.random_access.scan_results import CorruptReason, ScannedRecords
@@ -29,6 +30,8 @@ from tfdist.data.random_access.tfrecord_scan import HEADER_BYTES as TFRECORD_HEA
 from tfdist.errors import DataError
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_CHECKED_TOGETHER = 1 << 20
+"""Starts of a kept index that are checked at a time."""
 
 RecordKind = Literal["tfrecord", "lines"]
 
@@ -155,9 +158,37 @@ def _kept(path: Path, kind: RecordKind, stamp: FileStamp, verify: bool, place: P
         with open(place, "rb") as file:
             if IndexHeader.from_bytes(file.read(HEADER_BYTES)) != header:
                 return None  # another process has just replaced it
-            return RecordIndex(path, kind, stamp, header.verified, *index_files.map_arrays(file, header), place)
+            starts, corrupt = index_files.map_arrays(file, header)
+            if not _is_sound(header, starts, corrupt, _FORMATS[kind]):
+                return None
+            return RecordIndex(path, kind, stamp, header.verified, starts, corrupt, place)
     except OSError:
         return None
+
+
+def _is_sound(header: IndexHeader, starts: NDArray[np.int64], corrupt: NDArray[np.void], form: _Format) -> bool:
+    """Whether an index is as it was written and leads nowhere but into its file. Reads all of it."""
+    if starts[0] < form.header or starts[-1] > header.stamp.size + form.gap or not _are_numbers(header, corrupt):
+        return False
+    checksum, negative = 0, [np.empty(0, np.int64)]
+    for first in range(0, len(starts), _CHECKED_TOGETHER):
+        part = np.array(starts[first : first + _CHECKED_TOGETHER + 1])
+        checksum = extended(checksum, part[:_CHECKED_TOGETHER].tobytes())
+        if (part[1:] <= part[:-1]).any():
+            return False
+        negative.append(np.flatnonzero(part[1:] - part[:-1] < form.gap) + first)
+    # What is left of a record that is cut off may be smaller than its frame.
+    are_left_out = np.isin(np.concatenate(negative), corrupt["record"]).all()
+    return bool(are_left_out) and extended(checksum, corrupt.tobytes()) == header.checksum
+
+
+def _are_numbers(header: IndexHeader, corrupt: NDArray[np.void]) -> bool:
+    """Whether corrupt records are records of the file, in order, with reasons that there are."""
+    numbers, reasons = corrupt["record"], corrupt["reason"]
+    in_order = bool((numbers[1:] > numbers[:-1]).all())
+    return in_order and bool(
+        ((numbers >= 0) & (numbers < header.records) & np.isin(reasons, [*map(int, CorruptReason)])).all()
+    )
 
 
 def _build_somewhere(path: Path, kind: RecordKind, verify: bool, candidates: tuple[Path, ...]) -> RecordIndex:
@@ -180,16 +211,22 @@ def _build(path: Path, kind: RecordKind, verify: bool, candidates: tuple[Path, .
     with open(path, "rb") as data, index_files.writing(candidates) as (file, place):
         stamp = FileStamp.of(os.fstat(data.fileno()))
         file.write(bytes(HEADER_BYTES))
-        records, corrupt, end = 0, [], form.gap
+        records, corrupt, end, checksum = 0, [], form.gap, 0
+
+        def write(content: bytes) -> None:
+            nonlocal checksum
+            file.write(content)
+            checksum = extended(checksum, content)
+
         for found in form.scan(data, path, stamp.size, verify):
-            file.write(found.starts.astype("<i8").tobytes())
+            write(found.starts.astype("<i8").tobytes())
             corrupt += [(records + number, reason) for number, reason in found.corrupt]
             records, end = records + len(found.starts), found.end
-        file.write(np.array([end], "<i8").tobytes())
-        file.write(np.array(corrupt, CORRUPT).tobytes())
+        write(np.array([end], "<i8").tobytes())
+        write(np.array(corrupt, CORRUPT).tobytes())
         if FileStamp.of(os.fstat(data.fileno())) != stamp:
             raise DataError(f"{path} changed while it was indexed. Wait until it is written, and start again.")
-        header = IndexHeader(form.code, verify, stamp, records, len(corrupt))
+        header = IndexHeader(form.code, verify, stamp, records, len(corrupt), checksum)
         file.seek(0)
         file.write(header.to_bytes())
         file.flush()
