@@ -26,6 +26,9 @@ CHUNK = 1 << 20
 SKIP_CHUNK = 1 << 12
 """The same, where records are larger than a chunk and only their headers are read."""
 
+_GROWTH = 4
+"""How many times as much is read next, where a smaller piece than a chunk led to nothing special."""
+
 HEADER_BYTES = 12
 FOOTER_BYTES = 4
 FRAME_BYTES = HEADER_BYTES + FOOTER_BYTES
@@ -60,8 +63,11 @@ def scan_tfrecord(file: IO[bytes], path: Path, size: int, verify: bool) -> Itera
         starts, corrupt, end = scan.check(data, headers, position, after, number)
         yield ScannedRecords(starts, end + HEADER_BYTES, corrupt)
         number += len(starts)
-        # After a record that is larger than a chunk others may follow, whose data need not be read to pass them.
-        step = SKIP_CHUNK if end - position > 2 * CHUNK and not verify else CHUNK
+        # After a record that is larger than a chunk others may follow, whose data need not be read to pass them; after
+        # damage there may be more of it soon, which must not cost a whole chunk each time.
+        is_large = end - position > 2 * CHUNK and not verify
+        is_damaged = any(reason is CorruptReason.LENGTH for _, reason in corrupt)
+        step = min(SKIP_CHUNK, CHUNK) if is_large or is_damaged else min(CHUNK, _GROWTH * step)
         position = end
 
 
@@ -141,8 +147,10 @@ class _Scan:
 
     def _next_header(self, position: int) -> int:
         """The first place from `position` on with a whole header whose record ends inside the file."""
+        step = min(SKIP_CHUNK, CHUNK)
         while position + FRAME_BYTES <= self.size:
-            data = os.pread(self.descriptor, CHUNK, position)
+            data = os.pread(self.descriptor, step, position)
+            step = min(CHUNK, _GROWTH * step)
             windows = np.lib.stride_tricks.sliding_window_view(np.frombuffer(data, np.uint8), HEADER_BYTES)
             if not len(windows):
                 break

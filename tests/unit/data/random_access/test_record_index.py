@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from tfdist.data.files.file_stamps import FileStamp
 from tfdist.data.random_access import index_files, record_index, tfrecord_scan
+from tfdist.data.random_access.crc32c import crc32c
 from tfdist.data.random_access.record_index import open_index
 from tfdist.errors import DataError
 
@@ -90,12 +92,17 @@ def damaged_index(path: Path) -> None:
     flip(path.parent / ".a.tfindex", 20)
 
 
+def damaged_start(path: Path) -> None:
+    """Every record would be read from another place than its own."""
+    flip(path.parent / ".a.tfindex", index_files.HEADER_BYTES + 8)
+
+
 def cut_index(path: Path) -> None:
     kept = path.parent / ".a.tfindex"
     kept.write_bytes(kept.read_bytes()[:-1])
 
 
-@pytest.mark.parametrize("change", [changed_size, changed_time, damaged_index, cut_index])
+@pytest.mark.parametrize("change", [changed_size, changed_time, damaged_index, damaged_start, cut_index])
 def test_a_stale_index_is_rebuilt(write_tfrecord: Write, change: Callable[[Path], None]) -> None:
     path = write_tfrecord("a", RECORDS)
     open_index(path)
@@ -319,3 +326,50 @@ def test_another_kind_of_file(tmp_path: Path, verify: bool) -> None:
     path.write_text("These are not the records you are looking for.")
     with pytest.raises(DataError, match=r"notes.txt.* (It may not be|Expected) a TFRecord file"):
         open_index(path, verify=verify)
+
+
+@pytest.mark.parametrize(
+    ("starts", "corrupt"),
+    [
+        ([12, 100, 50, 200, 210, 3200], []),
+        ([-5, 33, 49, 81, 3097, 3117], []),
+        ([12, 33, 49, 81, 3097, 1 << 40], []),
+        ([12, 13, 49, 81, 3097, 3117], []),  # a record of -15 bytes
+        ([12, 33, 49, 81, 3097, 3117], [(9, 1)]),
+        ([12, 33, 49, 81, 3097, 3117], [(1, 7)]),
+        ([12, 33, 49, 81, 3097, 3117], [(2, 1), (1, 1)]),
+    ],
+)
+def test_an_index_that_leads_elsewhere_is_rebuilt(
+    write_tfrecord: Write, starts: list[int], corrupt: list[tuple[int, int]]
+) -> None:
+    """Whoever wrote it, with checksums that are right."""
+    path = write_tfrecord("a", RECORDS)
+    open_index(path)
+    content = np.array(starts, "<i8").tobytes() + np.array(corrupt, index_files.CORRUPT).tobytes()
+    stamp = FileStamp.of(path.stat())
+    header = index_files.IndexHeader(b"tfrc", True, stamp, len(starts) - 1, len(corrupt), crc32c(content))
+    (path.parent / ".a.tfindex").write_bytes(header.to_bytes() + content)
+    assert contents(path, open_index(path)) == RECORDS
+
+
+def test_much_damage_costs_no_more_than_some_reads_of_the_file(
+    write_tfrecord: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A piece of the file is not read again for each damaged record in it."""
+    path = write_tfrecord("a", [b""] * 2000)
+    content = bytearray(path.read_bytes())
+    for header in range(16, len(content), 32):
+        content[header] ^= 1
+    path.write_bytes(content)
+    read = 0
+
+    def count(descriptor: int, size: int, offset: int) -> bytes:
+        nonlocal read
+        data = os.pread(descriptor, size, offset)
+        read += len(data)
+        return data
+
+    monkeypatch.setattr(tfrecord_scan, "os", SimpleNamespace(pread=count))
+    assert len(open_index(path, verify=True, keep=False).corrupt) == 1000
+    assert read < 1000 * (2 * tfrecord_scan.SKIP_CHUNK + 100) + 4 * len(content)
