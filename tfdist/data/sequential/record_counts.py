@@ -14,14 +14,18 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from tfdist import bounded_json
 from tfdist.data.files.file_stamps import FileStamp
 from tfdist.data.files.remote_files import is_remote, stamp_of
 from tfdist.data.random_access.index_files import places, writing
 from tfdist.data.random_access.numbered_records import KEPT_FROM_BYTES, PARALLEL_INDICES
 from tfdist.data.sequential.tfrecord_stream import TFRecordCompression, compression_of, read_records
 from tfdist.errors import DataError
+from tfdist.rundir.regular_files import open_regular
 
 _SUFFIX = ".tfcount"
+_MOST_BYTES = 1 << 12
+_END_OF_COUNTS = 1 << 63
 
 
 @dataclass(frozen=True)
@@ -115,9 +119,11 @@ def _places(name: str, cache: Path | None) -> tuple[Path, ...]:
 
 def _kept(place: Path, stamp: FileStamp) -> int | None:
     try:
-        content = json.loads(place.read_bytes())
+        with open_regular(place) as file:
+            content = bounded_json.parse(file.read(_MOST_BYTES + 1), _MOST_BYTES)
         fits = FileStamp(content["size"], content["modified_ns"]) == stamp
-        return int(content["records"]) if fits else None
+        records = content["records"]
+        return records if fits and isinstance(records, int) and 0 <= records < _END_OF_COUNTS else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

@@ -26,6 +26,9 @@ CHUNK = 1 << 18
 
 _GZIP = b"\x1f\x8b"
 _ZLIB = (b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")
+_MOST_RECORD_BYTES = 1 << 31
+"""A message of protobuf has at most so many. All of a record is held in memory before its checksum is known."""
+
 _EITHER = 32 + zlib.MAX_WBITS
 """Tells zlib to find out which of the two it is."""
 
@@ -147,6 +150,11 @@ class _Frames:
         if whole < len(starts):
             self._needed = position - starts[whole]
             position = starts[whole]
+            if self._needed > _MOST_RECORD_BYTES + FRAME_BYTES:
+                raise DataError(
+                    f"{self._name}, record {self._number + whole}: it claims {self._needed - FRAME_BYTES:,} bytes. "
+                    f"Expected at most {_MOST_RECORD_BYTES:,}. Write the file again, with smaller records."
+                )
         ends = [start - FOOTER_BYTES for start in [*starts[1:whole], position]][:whole]
         records = [data[start + HEADER_BYTES : end] for start, end in zip(starts[:whole], ends, strict=True)]
         if self._verify:

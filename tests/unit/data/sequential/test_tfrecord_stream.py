@@ -4,6 +4,7 @@ import errno
 import gzip
 import json
 import os
+import struct
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from tests.unit.data.conftest import WriteTFRecord
 from tfdist.data.files.file_stamps import FileStamp
+from tfdist.data.random_access.crc32c import masked_crc32c
 from tfdist.data.sequential import record_counts
 from tfdist.data.sequential.record_counts import count_records
 from tfdist.data.sequential.tfrecord_stream import CHUNK, TFRecordCompression, compression_of, read_records
@@ -192,3 +194,27 @@ def test_files_that_are_compressed_in_different_ways(write: Write, tmp_path: Pat
     with pytest.raises(DataError, match="different ways: .*a is GZIP-compressed, .*b is ZLIB-compressed"):
         counts(paths, tmp_path)
     assert counts([paths[0], paths[2]], tmp_path) == [1, 0]
+
+
+@pytest.mark.parametrize("compression", list(PACK))
+@pytest.mark.parametrize("length", [(1 << 31) + 1, 1 << 40, (1 << 64) - 1])
+def test_a_record_that_claims_more_than_can_be_held(
+    tmp_path: Path, compression: TFRecordCompression, length: int
+) -> None:
+    """Nothing is gathered until it is whole: a small file may unpack to more than the memory has."""
+    head = struct.pack("<Q", length)
+    path = tmp_path / "a"
+    path.write_bytes(PACK[compression](head + struct.pack("<I", masked_crc32c(head)) + bytes(100)))
+    with pytest.raises(DataError, match=rf"a, record 0: it claims {length:,} bytes. Expected at most 2,147,483,648"):
+        read(path, compression)
+
+
+@pytest.mark.parametrize("records", [-1, "5", 1.5, 10**30, None])
+def test_a_count_that_is_none_is_made_again(records: object, tmp_path: Path) -> None:
+    stamp, place = FileStamp(100, 5), tmp_path / "a.tfcount"
+    record_counts._keep([place], stamp, 7)
+    assert record_counts._kept(place, stamp) == 7
+    place.write_text(json.dumps({**json.loads(place.read_text()), "records": records}))
+    assert record_counts._kept(place, stamp) is None
+    place.write_text("[" * 3000)
+    assert record_counts._kept(place, stamp) is None
