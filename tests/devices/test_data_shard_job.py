@@ -186,6 +186,18 @@ def test_unknown_files_are_never_touched(tmp_path: Path) -> None:
     assert stranger.read_text() == "mine"
 
 
+def test_a_manifest_that_names_other_files_removes_none(tmp_path: Path) -> None:
+    source = sources(tmp_path)["npz"]
+    make(source, tmp_path, shards=2)
+    path, mine = tmp_path / "shards/train.shards.json", tmp_path / "shards/mine.csv"
+    mine.write_text("mine")
+    manifest = json.loads(path.read_text())
+    path.write_text(json.dumps({**manifest, "inputs": "other", "sizes": {**manifest["sizes"], "mine.csv": 4}}))
+    with pytest.raises(UsageError, match="it names 'mine.csv'. Expected files such as train-00000-of-00002.tfrecord"):
+        make(source, tmp_path, shards=2, overwrite=True)
+    assert mine.read_text() == "mine" and len(list((tmp_path / "shards").glob("*.tfrecord"))) == 2
+
+
 def test_what_a_killed_start_left_is_removed(tmp_path: Path) -> None:
     (tmp_path / "shards").mkdir()
     left = ["train-00001-of-00002.tfrecord.unfinished", ".train.shards.0123abcd.tmp.json"]

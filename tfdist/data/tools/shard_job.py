@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import glob
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,6 +75,8 @@ class ShardJob:
         self._stack.enter_context(locked(request.directory))
         try:
             before = ShardManifest.read(self._path)
+            if before is not None:
+                self._check_names(before)
             shards = request.shards or (before.shards if before else _suitable(sizes))
             self._manifest = self._beginning(before, _planned(section, sizes.samples, shards))
         except BaseException:
@@ -155,6 +158,21 @@ class ShardJob:
             for name, piece in zip(names, pieces, strict=True)
             if name not in self._manifest.sizes
         ]
+
+    def _check_names(self, manifest: ShardManifest) -> None:
+        """Checks that a manifest names this job's shards alone, which `--overwrite` removes.
+
+        Raises:
+            UsageError: It names another file.
+        """
+        own = re.compile(rf"{re.escape(self._request.name)}-[0-9]{{5,}}-of-[0-9]{{5,}}\.tfrecord")
+        stranger = next((name for name in manifest.sizes if not own.fullmatch(name)), None)
+        if stranger is not None:
+            raise UsageError(
+                f"{self._path} does not say what the shards next to it were made of: it names {stranger!r:.200}. "
+                f"Expected files such as {shard_name(self._request.name, 0, manifest.shards)} alone. Remove it with "
+                "its shards, or choose another DEST."
+            )
 
     def _beginning(self, before: ShardManifest | None, planned: ShardManifest) -> ShardManifest:
         """The manifest at the start: of the shards that were made before, those that still exist."""

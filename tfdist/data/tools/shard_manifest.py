@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from tfdist.errors import DataError, UsageError
+from tfdist.rundir.regular_files import is_bare_name, read_json
 
 VERSION = 1
 
@@ -36,6 +37,18 @@ class ShardManifest:
     classes: tuple[str, ...] = ()
     features: Mapping[str, Any] = field(default_factory=dict)
     sizes: Mapping[str, int] = field(default_factory=dict)
+
+    def check(self) -> None:
+        """Checks the types that a file may have otherwise. Raises `ValueError` for another one."""
+        mappings = (self.source, self.features, self.sizes)
+        counts = [self.samples, self.shards, *(self.sizes.values() if isinstance(self.sizes, Mapping) else ())]
+        texts = [self.inputs, *self.classes]
+        if not all(isinstance(mapping, Mapping) for mapping in mappings):
+            raise ValueError("expected objects for source, features and sizes")
+        if not all(isinstance(count, int) and count >= 0 for count in counts):
+            raise ValueError("expected whole numbers for samples, shards and sizes")
+        if not all(isinstance(text, str) for text in texts) or not all(map(is_bare_name, self.sizes)):
+            raise ValueError("expected texts for inputs and classes, and names of files for sizes")
 
     def differences(self, other: ShardManifest) -> list[str]:
         """The differences between what the shards of `other` and these are made of; none where both are the same."""
@@ -71,11 +84,13 @@ class ShardManifest:
             UsageError: The file cannot be read, or is not a manifest.
         """
         try:
-            content = json.loads(path.read_bytes())
+            content = read_json(path)
             if content.pop("version") != VERSION:
                 raise ValueError("another version wrote it")
             content["classes"] = tuple(content["classes"])
-            return cls(**content)
+            manifest = cls(**content)
+            manifest.check()
+            return manifest
         except FileNotFoundError:
             return None
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:

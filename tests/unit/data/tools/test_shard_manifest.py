@@ -43,7 +43,29 @@ def test_shards_of_another_kind() -> None:
         MANIFEST.with_shard("a", 5, FEATURES).with_shard("b", 5, {})
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"version": 0}', '{"version": 1, "classes": [], "more": 1}'])
+def changed(**fields: Any) -> str:
+    return json.dumps({**MANIFEST.to_json(), **fields})
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"version": 0}',
+        '{"version": 1, "classes": [], "more": 1}',
+        "[" * 100_000,
+        changed(source=[]),
+        changed(sizes={"../a": 1}),
+        changed(sizes={"a": "1"}),
+        changed(sizes=[]),
+        changed(shards=-1),
+        changed(samples=None),
+        changed(classes=[1]),
+    ],
+    ids=lambda content: content[:40],
+)
 def test_what_is_no_manifest(tmp_path: Path, content: str) -> None:
     (tmp_path / "m.json").write_text(content)
     with pytest.raises(UsageError, match="m.json does not say what the shards next to it were made of"):
