@@ -19,7 +19,8 @@ from tfdist.data.sequential.tfrecord_stream import compression_of, read_records
 from tfdist.data.tools.process_pool import ReportProgress, TaskFunction
 from tfdist.errors import DataError
 
-_SHARD = re.compile(r"(?P<name>.*)-(?P<shard>\d+)-of-(?P<shards>\d+)(?P<rest>\..*)?")
+_SHARD = re.compile(r"(?P<name>.*)-(?P<shard>[0-9]{1,6})-of-(?P<shards>[0-9]{1,6})(?P<rest>\..*)?")
+"""With more digits it is a number of something else: every shard is looked for."""
 _MOST_MISSING = 5
 
 
@@ -147,10 +148,18 @@ def missing_shards(paths: Iterable[Path]) -> Iterator[FileProblem]:
         if match := _SHARD.fullmatch(path.name):
             groups[path.parent, match["name"], match["shards"], match["rest"] or ""] = None
     for folder, name, shards, rest in groups:
-        names = [f"{name}-{shard:0{len(shards)}}-of-{shards}{rest}" for shard in range(int(shards))]
-        missing = [shard for shard in names if not (folder / shard).exists()]
+        there = _names_in(folder)
+        names = (f"{name}-{shard:0{len(shards)}}-of-{shards}{rest}" for shard in range(int(shards)))
+        missing = [shard for shard in names if shard not in there or not (folder / shard).exists()]
         if missing:
             shown = ", ".join(missing[:_MOST_MISSING])
             more = f" and {len(missing) - _MOST_MISSING} more" if len(missing) > _MOST_MISSING else ""
-            text = f"{folder}: {len(missing)} of {len(names)} shards are missing: {shown}{more}."
+            text = f"{folder}: {len(missing)} of {int(shards)} shards are missing: {shown}{more}."
             yield FileProblem(text, None, None, "missing")
+
+
+def _names_in(folder: Path) -> set[str]:
+    try:
+        return set(os.listdir(folder))
+    except OSError:
+        return set()

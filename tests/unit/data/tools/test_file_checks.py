@@ -126,3 +126,7 @@ def test_the_report_as_text_and_as_json() -> None:
     document = to_json(files, ())
     assert (document["ok"], document["records"], document["files"][1]["problems"][0]["offset"]) == (False, 14, 9)
     assert to_json(files[:1], ())["ok"] and not to_json(files[:1], (gone,))["ok"]
+
+
+def test_a_name_that_counts_more_shards_than_there_are_is_another_name(tmp_path: Path) -> None:
+    assert list(missing_shards([tmp_path / "a-00000000001-of-99999999999.tfrecord"])) == []
