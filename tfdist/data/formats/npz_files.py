@@ -6,7 +6,6 @@ import math
 import os
 import struct
 import zipfile
-import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -148,7 +147,10 @@ def read_headers(path: str | os.PathLike[str], names: tuple[str, ...]) -> tuple[
             return tuple(_header(file, path, name) for name in names)
     except OSError as error:
         raise DataError(f"Cannot read {path}: {error.strerror or error}.") from error
-    except (zipfile.BadZipFile, ValueError, EOFError, zlib.error, NotImplementedError) as error:
+    except DataError:
+        raise
+    except Exception as error:
+        # As in `read_npz`.
         raise DataError(f"{path} is not an npz file or is damaged: {error}.") from error
 
 
@@ -160,6 +162,8 @@ def _header(file: zipfile.ZipFile, path: str | os.PathLike[str], name: str) -> A
         shape, _, dtype = _array_header(array)
     if dtype.hasobject:
         raise DataError(f"{path}: the array {name} holds Python objects. Expected numbers or strings.")
+    if min(shape, default=0) < 0:
+        raise DataError(f"{path}: the array {name} is damaged, its shape is {shape}.")
     if not shape:
         raise DataError(f"{path}: the array {name} is a single value. Expected samples along its first axis.")
     return ArrayHeader(shape, dtype, members[name].compress_size, _is_mapped(members[name]))
