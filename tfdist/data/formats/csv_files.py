@@ -21,6 +21,9 @@ from tfdist.data.sample_source import ArraySpec, SampleSource
 from tfdist.errors import DataError
 from tfdist.plan.plan_inputs import SourceSizes
 
+_MOST_HEADER_BYTES = 1 << 22
+"""Of the line with the names of the columns: a file of something else may have no line end at all."""
+
 
 def open_source(section: CsvSource, key: str) -> SampleSource:
     """See `FormatModule.open_source`."""
@@ -158,7 +161,9 @@ def common_header(paths: Sequence[Path]) -> list[str]:
 
 def _first_line(file: IO[bytes]) -> bytes:
     """The first line that is not empty, without its end."""
-    for line in file:
+    for line in iter(lambda: file.readline(_MOST_HEADER_BYTES + 1), b""):
+        if len(line) > _MOST_HEADER_BYTES:
+            raise ValueError(f"but it has more than {_MOST_HEADER_BYTES:,} bytes")
         content = line.removeprefix(BYTE_ORDER_MARK).removesuffix(b"\n").removesuffix(b"\r")
         if content:
             return content

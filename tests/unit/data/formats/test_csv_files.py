@@ -75,3 +75,10 @@ def test_files_that_cannot_be_used(
 def test_columns_of_one_name_that_are_not_read(tmp_path: Path) -> None:
     reader = CsvReader((write(tmp_path, "a.csv", "a,a,b,y\n1,2,3,4\n"),), "y", ["b"])
     assert [values.tolist() for values in reader.read(np.array([0]))] == [[[3]], [4]]
+
+
+def test_a_file_without_lines_is_not_read_for_its_header(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"x" * (5 << 20) + b"\n1\n")
+    with pytest.raises(DataError, match="a.csv, line 1: expected the names of the columns.* more than 4,194,304 bytes"):
+        CsvReader((path,), "y", None)
