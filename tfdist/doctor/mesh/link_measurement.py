@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tfdist.net.line_socket import LineSocket, Message
+from tfdist.rundir.json_record import is_finite
 
 PINGS = 8
 # Longer lines cost the receiver more copying when little arrives at a time, shorter ones more parsing.
@@ -101,7 +102,7 @@ class Measurement:
         """Takes an answer and asks on; other messages are ignored."""
         took = self._clocks.steady() - self._began
         told = message.get("pong")
-        if self.phase is MeasurementPhase.PINGS and isinstance(told, int | float):
+        if self.phase is MeasurementPhase.PINGS and is_finite(told):
             self._pings.append(Ping(self._wall, told, took))
             if len(self._pings) < PINGS:
                 self._ping()

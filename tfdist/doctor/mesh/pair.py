@@ -13,6 +13,7 @@ from tfdist.doctor.mesh.doctor_hello import DoctorHello, disagreement, leads_els
 from tfdist.doctor.mesh.link_measurement import LinkQuality, MeasurementPhase
 from tfdist.net.dial_outcome import DialOutcome
 from tfdist.net.line_socket import LineError, Message
+from tfdist.rundir.json_record import is_finite
 
 CLOCK_SECONDS = 2.0
 """Clocks that differ by more deserve a warning: times in logs and files no longer tell what came first."""
@@ -75,11 +76,11 @@ class Pair:
             numbers = [values[name] for name in ("round_trip", "offset", "bandwidth")]
             texts = [values[name] for name in ("found", "advice", "address")]
             target, code = int(values.pop("target")), int(values.pop("code"))
-        except (TypeError, KeyError, ValueError):
+        except (TypeError, KeyError, ValueError, OverflowError):
             raise LineError("a message that is no pair") from None
         if not sources or code not in (LOCAL_CODE, CLUSTER_CODE) or not all(isinstance(text, str) for text in texts):
             raise LineError("a pair with impossible values")
-        if not all(number is None or isinstance(number, int | float) for number in numbers):
+        if not all(number is None or is_finite(number) for number in numbers):
             raise LineError("a pair whose numbers are not numbers")
         return cls(sources, target, status, code=code, **values)
 

@@ -99,3 +99,10 @@ def test_the_fastest_ping_tells_the_offset_of_the_clocks() -> None:
     late, quick = Ping(asked=10.0, told=13.4, took=0.8), Ping(asked=11.0, told=14.05, took=0.1)
     assert fastest([late, quick]) is quick
     assert quick.offset == pytest.approx(3.0)
+
+
+@pytest.mark.parametrize("told", [None, "5", [], float("nan"), float("inf"), 10**400])
+def test_an_answer_that_is_no_time_is_ignored(told: object, lines: tuple[LineSocket, LineSocket]) -> None:
+    measurement = Measurement(lines[0], Time().clocks())
+    measurement.take({"pong": told})
+    assert (measurement.phase, measurement.result()) == (MeasurementPhase.PINGS, None)

@@ -84,6 +84,8 @@ def test_a_pair_goes_over_the_line() -> None:
         {"sources": ["a"]},
         {"found": None},
         {"round_trip": "short"},
+        {"offset": float("nan")},
+        {"target": float("inf")},
         {"target": None},
     ],
 )
