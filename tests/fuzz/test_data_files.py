@@ -1,0 +1,87 @@
+"""Files of a dataset: npz, CSV, text, and manifests of shards."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import warnings
+from pathlib import Path
+
+import numpy as np
+from hypothesis import strategies as st
+
+from tests.fuzz.hostile_values import changed_bytes, changed_json, texts
+from tests.fuzz.properties import fuzzed
+from tests.fuzz.valid_files import npz
+from tfdist.config.data_sections import CsvSource, NpzSource
+from tfdist.data.formats import csv_files, npz_files
+from tfdist.data.formats.csv_files import CsvReader
+from tfdist.data.formats.text_files import TextReader
+from tfdist.data.tools.line_checks import CsvRules, TextRules, make_line_checker
+from tfdist.data.tools.shard_manifest import ShardManifest
+from tfdist.errors import DataError, UsageError
+
+ARRAYS = {"x_train": np.arange(12, dtype=np.float32).reshape(4, 3), "y_train": np.arange(4)}
+NPZ = (npz(ARRAYS), npz(ARRAYS, packed=True), npz({**ARRAYS, "y_train": np.array([None] * 4)}))
+CSV = b'\xef\xbb\xbfa, "b",y\r\n1,2,3\r\n"4",5e3,-6\n\n7,8,9'
+TEXT = b"1\tone\n2\ttwo\r\n\n-3\t\xc3\xa9\tthree"
+MANIFEST = ShardManifest(
+    {"format": "npz", "split": "train"}, "abc", 10, 2, ("cat",), {"x": {"dtype": "float32"}}, {"a": 5}
+)
+
+_FIELDS = st.sampled_from(["1", "-2.5", "1e999", "nan", "1_0", '"', '"1"', '"a""b"', "", " ", "\0", "x" * 140_000, "é"])
+rows = st.lists(st.lists(_FIELDS, max_size=4).map(",".join), max_size=5).map(lambda lines: "\n".join(lines).encode())
+
+
+@fuzzed(40, content=st.sampled_from(NPZ).flatmap(changed_bytes) | st.binary(max_size=50))
+def test_an_npz_file(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    path.write_bytes(content)
+    with contextlib.suppress(DataError), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        x, y = npz_files.read_npz(path, "train")
+        x.sum(), y.shape
+    with contextlib.suppress(DataError), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        sizes = npz_files.measure(NpzSource(format="npz", path=str(path), split="train"), "data.train")
+        assert sizes.samples >= 1
+
+
+@fuzzed(40, content=changed_bytes(CSV) | rows | rows.map(lambda lines: b"a,b,y\n" + lines))
+def test_a_csv_file(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(content)
+    with contextlib.suppress(DataError), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        reader = CsvReader((path,), "y", None)
+        x, y = reader.read(np.arange(len(reader)))
+        assert x.shape == (len(reader), reader.num_features) and y.shape == (len(reader),)
+    with contextlib.suppress(DataError):
+        csv_files.measure(CsvSource(format="csv", files=str(path), label="y"), "data.train")
+    with contextlib.suppress(DataError):
+        make_line_checker(CsvRules.of((path,), None))(path, lambda _: None)
+
+
+@fuzzed(25, content=changed_bytes(TEXT) | st.binary(max_size=100), separator=st.sampled_from("\t, :é"))
+def test_a_text_file(content: bytes, separator: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(content)
+    with contextlib.suppress(DataError):
+        reader = TextReader((path,), separator)
+        labels, found = reader.read(np.arange(len(reader)))[1], len(reader)
+        assert labels.shape == (found,)
+    make_line_checker(TextRules(separator))(path, lambda _: None)
+
+
+@fuzzed(25, content=changed_json(json.loads(json.dumps(MANIFEST.to_json()))), name=texts)
+def test_a_manifest_of_shards(content: bytes, name: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.shards.json"
+    path.write_bytes(content)
+    with contextlib.suppress(UsageError):
+        found = ShardManifest.read(path)
+        assert found is not None
+        MANIFEST.differences(found)
+        json.dumps(found.to_json())
+        assert all("/" not in shard for shard in found.sizes)
+        with contextlib.suppress(DataError):
+            found.with_shard(name, 5, {"x": {"dtype": "float32"}})
