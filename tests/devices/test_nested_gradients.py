@@ -85,6 +85,21 @@ def test_the_remedy() -> None:
         assert_same(expected, trained("inside", 65))
 
 
+class Balancing(Critic):
+    """Something else in the step takes the samples together, by hand."""
+
+    def penalty(self, x: Any) -> Any:
+        return super().penalty(x) + ops.square(ops.mean(self(x, training=True)))
+
+
+def test_what_else_couples_the_samples_is_seen() -> None:
+    keras.utils.set_random_seed(11)
+    with mirrored(2).scope(), pytest.raises(UnsupportedError, match="gets as gradients.*neither a mean nor a sum"):
+        model = Balancing("function")
+        model.compile(keras.optimizers.SGD(0.05))
+        model.fit(*numbers(64), batch_size=32, verbose=0)
+
+
 class PenaltyOfLoss(keras.Model):
     def train_step(self, data: Any) -> dict[str, Any]:
         x, y = data

@@ -45,6 +45,7 @@ TAKEN_OUT = [
     ("tensorflow.python.ops.nn_impl_distribute.compute_average_loss", ["own_step_with_average_losses"]),
     ("tensorflow.python.ops.nn_impl_distribute.scale_regularization_loss", ["own_step_with_average_losses"]),
     ("BatchNormalization._moments", ["batch_norm_of_masked_inputs", "synchronized_statistics_of_masked_inputs"]),
+    ("Function.__call__", ["decorated_steps"]),
     ("keras.src.backend.tensorflow.core.shape", ["every_draw_that_runs_eagerly"]),
     # In graphs the operations below find the size of the batch by themselves.
     *[
@@ -160,6 +161,7 @@ SAME_NUMBERS = {
     "TFOptimizer.assign": "only for the user's own optimizers; see test_optimizers_in_custom_loops",
     "TFOptimizer.assign_add": "as for assign",
     "TFOptimizer.assign_sub": "as for assign",
+    "tensorflow.python.autograph.impl.conversion.is_allowlisted": "AutoGraph leaves tfdist's own code as it is",
     f"{TRAINER}.fit": "notifies a listener; see test_fit_listeners",
     f"{TRAINER}.evaluate": "as for fit",
 }

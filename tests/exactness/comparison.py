@@ -25,7 +25,7 @@ def assert_same(one: Any, several: Any, path: str = "outcome", relative: float =
         for key, value in one.items():
             assert_same(value, several[key], f"{path}.{key}", relative)
         return
-    if isinstance(one, list) and one and isinstance(one[0], list | dict):
+    if isinstance(one, list) and any(isinstance(part, list | dict) for part in one):
         assert len(one) == len(several), path
         for i, (a, b) in enumerate(zip(one, several, strict=True)):
             assert_same(a, b, f"{path}[{i}]", relative)

@@ -31,8 +31,10 @@ from keras.src.trainers import compile_utils
 from keras.src.trainers import trainer as base_trainer
 from keras.src.trainers.data_adapters import array_data_adapter
 from keras.src.utils import file_utils
+from tensorflow.python.autograph.impl import conversion
 from tensorflow.python.distribute import mirrored_run, values
 from tensorflow.python.eager import backprop
+from tensorflow.python.eager.polymorphic_function import polymorphic_function
 from tensorflow.python.framework import random_seed
 from tensorflow.python.ops import (
     cond,
@@ -46,7 +48,7 @@ from tensorflow.python.ops import (
 from tfdist.keras_repairs.base import clear_session, global_seeds, thread_attributes, variable_conversions
 from tfdist.keras_repairs.callbacks import backup_and_restore, callback_list
 from tfdist.keras_repairs.coupling import hinge_labels, layer_calls, loss_treatment, model_calls
-from tfdist.keras_repairs.coupling.trials import step_capture
+from tfdist.keras_repairs.coupling.trials.steps import step_capture
 from tfdist.keras_repairs.files import downloads, model_saving
 from tfdist.keras_repairs.forward import (
     added_losses,
@@ -58,7 +60,15 @@ from tfdist.keras_repairs.forward import (
 )
 from tfdist.keras_repairs.inputs import array_shuffle, epoch_iterator, symbolic_build
 from tfdist.keras_repairs.keras_versions import MISSING, UNCHECKED
-from tfdist.keras_repairs.loop import fit_listeners, metric_reads, on_batch, predictions, step_logs, trainer
+from tfdist.keras_repairs.loop import (
+    decorated_functions,
+    fit_listeners,
+    metric_reads,
+    on_batch,
+    predictions,
+    step_logs,
+    trainer,
+)
 from tfdist.keras_repairs.optimizer import (
     accumulator_reduction,
     fused_sgd,
@@ -171,6 +181,8 @@ def _of_data(hooks: RepairHooks) -> tuple[Repair, ...]:
         Repair(compile_utils.CompileMetrics, "reset_state", symbolic_build.reset_state, "d00f0c7abc2abd15"),
         Repair(model, "_maybe_symbolic_build", symbolic_build.maybe_symbolic_build, "92a504f5eba9b29f"),
         Repair(model, "_make_function", make_function, "bb33b7a0da3d2740"),
+        Repair(polymorphic_function.Function, "__call__", decorated_functions.call, "c71e636a2ab07dfb"),
+        Repair(conversion, "is_allowlisted", decorated_functions.is_allowlisted, "2a6f6ed3185b047a"),
         Repair(model, "make_predict_function", make_predict_function, "a772a2efdd906f9a"),
         Repair(model, "fit", fit, "a9a6dc02a7ddafa8"),
         Repair(model, "evaluate", evaluate, "a1facf6528168e8d"),

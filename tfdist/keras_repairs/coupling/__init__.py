@@ -9,6 +9,7 @@ Every replica computes it on the rows of all replicas, as one replica would, and
 - `trials/`: the user's losses, layers, models and steps, tried out on made-up values
 - `loss_treatment`: what follows of all that for a loss
 - `own_steps`: the user's `train_step` and its kin, which are refused where they couple rows by hand
+- `own_predictions`: the user's `predict_step`, which is gathered if it couples rows
 - `model_calls`: models that do so between their layers
 - `layer_calls`, `whole_layers`: layers that are called with the rows of all replicas; `collected_losses`: what they add
 """

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import keras
+import tensorflow as tf
 
 from tfdist.keras_repairs.base.replica_step import alone, is_one_of_several
 from tfdist.keras_repairs.coupling.whole_batch import whole_batch_for_rows
@@ -69,13 +70,16 @@ class DeclaredFunction:
         self.__name__ = self.name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        # In a function that is decorated with tf.function, AutoGraph converts what that calls.
+        context = tf.__internal__.autograph.control_status_ctx()
+        function = tf.__internal__.autograph.tf_convert(self.function, context)
         if self.declared is not Declared.GATHERED or not is_one_of_several():
-            return self.function(*args, **kwargs)
+            return function(*args, **kwargs)
 
         def call(values: Any) -> Any:
             args, kwargs = values
             with alone():
-                return self.function(*args, **kwargs)
+                return function(*args, **kwargs)
 
         return whole_batch_for_rows((args, kwargs)).own_rows(call)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
 from keras.src import backend
+from keras.src.backend.common.stateless_scope import get_stateless_scope
 
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.batch_rows import has_rows
@@ -74,10 +76,23 @@ def traced_outputs(call: Call, values: Any, are_rows: Sequence[bool]) -> list[An
         outputs.extend(tf.nest.flatten(call(tf.nest.pack_sequence_as(values, symbols))))
 
     try:
-        tf.function(trace, autograph=False).get_concrete_function([_of_any_size(leaves[place]) for place in places])
+        with _symbols_not_assigned():
+            tf.function(trace, autograph=False).get_concrete_function([_of_any_size(leaves[place]) for place in places])
     except Exception:  # The user's code, which need not work in graphs.
         return None
     return outputs
+
+
+@contextlib.contextmanager
+def _symbols_not_assigned() -> Iterator[None]:
+    """Drops what the code inside assigns to variables of Keras where they are in a scope: it would be symbols."""
+    scope = get_stateless_scope()
+    before = None if scope is None else dict(scope.state_mapping)
+    try:
+        yield
+    finally:
+        if scope is not None:
+            scope.state_mapping = before
 
 
 def _of_any_size(leaf: Any) -> tf.TypeSpec:

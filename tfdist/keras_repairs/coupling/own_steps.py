@@ -13,7 +13,8 @@ from tfdist.keras_repairs.base.replica_step import this_step
 from tfdist.keras_repairs.base.warn_once import warn_once
 from tfdist.keras_repairs.coupling.declaring import declares
 from tfdist.keras_repairs.coupling.trials.replica_trial import Mode
-from tfdist.keras_repairs.coupling.trials.step_trial import Cause, StepVerdict, try_out
+from tfdist.keras_repairs.coupling.trials.steps.step_trial import try_out
+from tfdist.keras_repairs.coupling.trials.steps.step_verdict import Cause, StepVerdict
 from tfdist.runtime.strategy_settings import settings_of
 
 Step = Callable[[Any], Any]
@@ -33,9 +34,20 @@ _MENDING = {
     ),
     Cause.ASSIGNED: (
         "It depends on the samples, of which each replica has others. Compute what is assigned by "
-        "tfdist.gathered(function)(tensors), which takes the rows of all replicas."
+        "tfdist.gathered(function)(tensors), which takes the rows of all replicas; count samples by "
+        "tfdist.summed(number); accumulate gradients by the optimizer's gradient_accumulation_steps."
+    ),
+    Cause.SHARED: (
+        "That variable was made outside of the strategy's scope, and the replicas of this process would all assign to "
+        "it, one after the other. Make it where the model is made, under `with strategy.scope():`."
+    ),
+    Cause.ADDED_UP: (
+        "That variable has aggregation SUM, which adds up what all replicas assign. Make it without an aggregation; "
+        "assign tfdist.summed(number) where samples are counted."
     ),
 }
+
+_ONE_DEVICE = "Or run on one device (`tfdist train` without --workers, --nproc and --logical-devices)."
 
 
 def tried_out(model: keras.Model, step_function: Step, step: Step) -> Step:
@@ -59,7 +71,7 @@ def tried_out(model: keras.Model, step_function: Step, step: Step) -> Step:
         if not settings_of(model.distribute_strategy).gather:
             warn_once(f"gather: off. {name} is not tried out: scalars that it computes are averaged over the replicas.")
             return step(data)
-        kind = str(tf.nest.map_structure(_kind, data))
+        kind = kind_of(data)
         if kind not in verdicts and _is_built(model):
             verdict = try_out(model, step_function, data)
             if verdict.cause is not Cause.FAILED:
@@ -83,8 +95,12 @@ def tried_out(model: keras.Model, step_function: Step, step: Step) -> Step:
     return repaired
 
 
+def kind_of(data: Any) -> str:
+    """What decides how a step computes with its data, but for the number of rows and the values."""
+    return str(tf.nest.map_structure(_kind, data))
+
+
 def _kind(leaf: Any) -> Any:
-    """What decides how a step computes with a tensor of its data, but for the number of rows and the values."""
     return type(leaf).__name__, getattr(leaf, "shape", ())[1:], getattr(leaf, "dtype", None)
 
 
@@ -102,18 +118,24 @@ def _has_vectors_of_batch(verdict: StepVerdict) -> bool:
 def _check(name: str, model: keras.Model, verdict: StepVerdict) -> None:
     if verdict.cause is Cause.EXACT or (verdict.cause is Cause.FAILED and declares(this_step())):
         return
-    raise UnsupportedError(_text(name, model, verdict))
-
-
-def _text(name: str, model: keras.Model, verdict: StepVerdict) -> str:
-    one_device = "Or run on one device (`tfdist train` without --workers, --nproc and --logical-devices)."
     if verdict.cause is Cause.FAILED:
-        return (
+        raise UnsupportedError(
             f"{name} of {model.name!r} could not be tried out on a few made-up samples ({verdict.what}), so whether N "
             "replicas would give the numbers of one is not known. Where its losses are means over the samples, say so: "
-            f"loss = tfdist.averaged(loss); where they are sums, loss = tfdist.summed(loss). {one_device}"
+            f"loss = tfdist.averaged(loss); where they are sums, loss = tfdist.summed(loss). {_ONE_DEVICE}"
         )
-    return (
+    raise refusal(name, model, verdict)
+
+
+def refusal(name: str, model: keras.Model, verdict: StepVerdict) -> UnsupportedError:
+    """The error for a step that was tried out and is not that of one replica.
+
+    Args:
+        name: Of the step.
+        model: Whose step it is.
+        verdict: What was found.
+    """
+    return UnsupportedError(
         f"{name} of {model.name!r} would not give the numbers of one replica, as was found on a few made-up samples: "
-        f"{verdict.what}. {_MENDING[verdict.cause]} {one_device}"
+        f"{verdict.what}. {_MENDING[verdict.cause]} {_ONE_DEVICE}"
     )

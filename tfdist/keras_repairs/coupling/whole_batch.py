@@ -98,8 +98,9 @@ class WholeBatch:
             tf.zeros_like(rows),
             "tfdist.gathered(...): a function or layer that is called with the rows of all replicas returned a tensor "
             "whose first dimension is no multiple of them, so no replica knows which rows of it are its own. Expected "
-            "as many rows as the batch has, a multiple of them, or a size that does not depend on the batch. Reduce "
-            "the tensor inside of what is gathered, or give it one row for each sample.",
+            "as many rows as the batch has, a multiple of them, or a size that does not depend on the batch, and that "
+            "its shape says (keras.ops.reshape(rows, (16, -1)), say). Reduce the tensor inside of what is gathered, or "
+            "give it one row for each sample.",
         )
         with tf.control_dependencies([] if check is None else [check]):
             return rows // self.total

@@ -32,7 +32,7 @@ from tfdist.keras_repairs.base.replica_step import (
 )
 from tfdist.keras_repairs.coupling.declarations import Declared, declared_of
 from tfdist.keras_repairs.coupling.trials.likeness import likeness_of
-from tfdist.keras_repairs.coupling.trials.step_capture import capture_reading, without_readings
+from tfdist.keras_repairs.coupling.trials.steps.step_capture import capture_reading, without_readings
 from tfdist.keras_repairs.forward.metric_additivity import Merge, Verdict, part_on_trial, try_out
 from tfdist.keras_repairs.forward.metric_arguments import is_written_down, likeness_of_arguments
 from tfdist.keras_repairs.forward.metric_results import noted, updating

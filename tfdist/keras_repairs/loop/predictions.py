@@ -1,4 +1,4 @@
-"""The predictions that `predict` returns on several workers: all of them on each, or on the chief alone."""
+"""The predictions that `predict` returns: rows of all replicas, on several workers on each, or on the chief alone."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfdist.keras_repairs.base.batch_rows import without_stand_in
 from tfdist.keras_repairs.base.context_variables import setting
+from tfdist.keras_repairs.base.replica_step import ReplicaStep, this_step
 from tfdist.keras_repairs.coupling.gather_rows import all_rows
 from tfdist.keras_repairs.loop.fit_listeners import FitListener, notifying
 from tfdist.runtime.workers import worker_count, worker_rank
@@ -17,6 +19,29 @@ from tfdist.runtime.workers import worker_count, worker_rank
 Function = Callable[..., Any]
 
 _on_chief: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_predictions_on_chief", default=False)
+
+
+def of_samples(step_function: Function) -> Function:
+    """A step whose outputs are joined over the replicas: none has rows where its replica has no sample.
+
+    A tensor of a fixed size, such as the anchors of a detector, which one replica returns once for each batch, is that
+    of the replica with the first sample. It is told by that size, where that of the batch is not fixed.
+    """
+
+    def step(data: Any) -> Any:
+        replica = this_step()
+        outputs = step_function(data)
+        if replica.static_rows is None:
+            outputs = tf.nest.map_structure(lambda leaf: _of_first(leaf, replica), outputs)
+        return without_stand_in(outputs)
+
+    return step
+
+
+def _of_first(leaf: Any, step: ReplicaStep) -> Any:
+    if not isinstance(leaf, tf.Tensor) or not leaf.shape.rank or leaf.shape[0] is None:
+        return leaf
+    return leaf[: tf.where(step.first == 0, leaf.shape[0], 0)]
 
 
 @contextlib.contextmanager

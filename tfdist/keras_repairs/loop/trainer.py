@@ -11,6 +11,7 @@ from keras.src.backend.tensorflow import trainer as trainer_module
 from tfdist.keras_repairs.base.batch_rows import rows, static_rows, with_row_of_zeros, without_stand_in
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, replica_step
 from tfdist.keras_repairs.base.warn_once import warn_once
+from tfdist.keras_repairs.coupling.own_predictions import exact_predictions
 from tfdist.keras_repairs.coupling.own_steps import tried_out
 from tfdist.keras_repairs.inputs.data_adapters import replica_batch_of
 from tfdist.keras_repairs.inputs.epoch_iterator import BatchIterator, FetchedBatch
@@ -77,7 +78,9 @@ def make_predict_function(original: Function, listener: FitListener) -> Function
             original(self, force)
             self.predict_function = notifying_predictions(self.predict_function, listener)
             return None
-        one_step = one_step_of(self, _Step(self, _of_samples(self.predict_step)), "concat")
+        step = self.predict_step
+        step = exact_predictions(self, step) if is_overridden(self, "predict_step") else step
+        one_step = one_step_of(self, _Step(self, predictions.of_samples(step)), "concat")
 
         def several_steps(batches: list[Any]) -> Any:
             outputs = [one_step(batch) for batch in batches]
@@ -184,15 +187,6 @@ def _counted(samples: tf.Tensor, replicas: int) -> tuple[tf.Tensor, tf.Tensor, t
     replica = tf.distribute.get_replica_context().replica_id_in_sync_group
     (each,) = replica_sums.sum_over_replicas([samples * tf.one_hot(replica, replicas, dtype=samples.dtype)])
     return tf.reduce_sum(each[:replica]), tf.reduce_sum(each), tf.math.count_nonzero(each)
-
-
-def _of_samples(step_function: Function) -> Function:
-    """A step whose outputs, which are joined, have no row of a replica without samples."""
-
-    def step(data: Any) -> Any:
-        return without_stand_in(step_function(data))
-
-    return step
 
 
 def _observed(step_function: Function, observer: Observer | None) -> Function:

@@ -17,7 +17,7 @@ from keras.src import backend
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.context_variables import setting
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, current_step, is_one_of_several, note_gathering
-from tfdist.keras_repairs.coupling.trials.step_capture import captures_update
+from tfdist.keras_repairs.coupling.trials.steps.step_capture import captures_update
 from tfdist.keras_repairs.optimizer import gradient_accumulation, variable_updates
 from tfdist.runtime.transport import replica_sums
 

@@ -12,7 +12,7 @@ import contextvars
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import tensorflow as tf
 
@@ -49,11 +49,23 @@ class EmulatedReplica:
         return [tf.add_n(self.gathered(tensor)) for tensor in tensors]
 
 
+class OwnState(Protocol):
+    """What every replica has for itself, and the process once."""
+
+    def read(self) -> Any:
+        """What it is now."""
+
+    def write(self, state: Any) -> None:
+        """Makes it what `read` has returned before."""
+
+
 class _Turns:
     """Whose turn it is, and what was given at the exchanges so far."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, own: OwnState | None) -> None:
         self._count = count
+        self._own = own
+        self._at_first = None if own is None else own.read()
         self._condition = threading.Condition()
         self._turn = 0
         self._rounds: list[list[Any]] = []
@@ -64,6 +76,7 @@ class _Turns:
     def begin(self, index: int) -> None:
         with self._condition:
             self._wait_for(index)
+            self._take_up(self._at_first)
 
     def exchange(self, index: int, value: Any) -> list[Any]:
         with self._condition:
@@ -74,8 +87,10 @@ class _Turns:
                 self._rounds.append([])
             self._rounds[place].append(value)
             self._done[index] += 1
+            state = None if self._own is None else self._own.read()
             self._pass_on(index)
             self._wait_for(index)
+            self._take_up(state)
             return self._rounds[place]
 
     def end(self, index: int, *, has_failed: bool) -> None:
@@ -84,6 +99,10 @@ class _Turns:
             self._ended.add(index)
             self._has_failed |= has_failed or any(done > self._done[index] for done in self._done)
             self._pass_on(index)
+
+    def _take_up(self, state: Any) -> None:
+        if self._own is not None:
+            self._own.write(state)
 
     def _pass_on(self, index: int) -> None:
         self._turn = (index + 1) % self._count
@@ -115,8 +134,12 @@ def not_emulated() -> Iterator[None]:
         _replica.reset(token)
 
 
-def run_emulated(functions: Sequence[Callable[[], Result]]) -> list[Result]:
+def run_emulated(functions: Sequence[Callable[[], Result]], own: OwnState | None = None) -> list[Result]:
     """Calls one function for each replica, in a thread of its own with a copy of the caller's context.
+
+    Args:
+        functions: One a replica.
+        own: What each has for itself, and begins with as it is now. It is left as the last of them has it.
 
     Returns:
         What they have returned.
@@ -125,7 +148,7 @@ def run_emulated(functions: Sequence[Callable[[], Result]]) -> list[Result]:
         Diverged: They do not exchange the same things.
         Exception: What the first of them to fail has raised.
     """
-    turns = _Turns(len(functions))
+    turns = _Turns(len(functions), own)
     results: dict[int, Result] = {}
     errors: list[BaseException] = []
 

@@ -7,5 +7,5 @@
 - `ways_of_calling`, `made_up_inputs`: calls of layers and models; `call_verdict`: what a trial shows of one
 - `recorded_layers`, `layer_trial`: layers, and those within them
 - `replica_trial`: code as on one replica and as on two that are emulated
-- `model_trial`: models; `step_capture`, `step_trial`: the user's steps
+- `model_trial`: models; `steps/`: the user's steps
 """

@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 from keras.src import backend
 from numpy.typing import NDArray
 
-from tfdist.keras_repairs.coupling.trials.part_comparison import Kind, is_of_own_rows, is_same, kinds
+from tfdist.keras_repairs.coupling.trials.part_comparison import Kind, comparable, is_of_own_rows, is_same, kinds
 
 
 @dataclass(frozen=True)
@@ -46,9 +45,8 @@ class CallResults:
 
 def output_values(outputs: Any) -> list[Any]:
     """The tensors of what a call returns, and then their Keras masks, as arrays; anything else as it is."""
-    leaves = tf.nest.flatten(outputs, expand_composites=True)
-    masks = [backend.get_keras_mask(leaf) for leaf in tf.nest.flatten(outputs)]
-    return [np.asarray(leaf) if isinstance(leaf, tf.Tensor | np.ndarray) else leaf for leaf in [*leaves, *masks]]
+    leaves = tf.nest.flatten(outputs)
+    return [comparable(leaf) for leaf in [*leaves, *(backend.get_keras_mask(leaf) for leaf in leaves)]]
 
 
 def not_tried(error: Exception) -> CallVerdict:

@@ -1,9 +1,10 @@
 """What the user's objects hold beside variables of Keras, as it was before they were tried out.
 
 A layer may count its calls, keep a queue of what it has seen, or assign to a `tf.Variable`. Its attributes are looked
-through, and what they hold: lists, dicts, sets, arrays, generators of random numbers, objects of the user's classes and
-what functions close over. Not restored are names of modules, iterators, arrays of more than 64 MiB, files, and whatever
-is outside of the process.
+through, and what they hold: lists, dicts, sets, arrays, generators of random numbers, objects of the user's classes,
+what functions close over, and what the names of modules stand for that they use. Not restored are what those names
+stand for where that is another object then, iterators, arrays of more than 64 MiB, files, and whatever is outside of
+the process.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import random
 import sys
 import types
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import keras
@@ -39,6 +41,29 @@ _OF_KERAS = keras.layers.Layer | keras.losses.Loss | keras.metrics.Metric
 
 _WRAPPED = ("fn", "_fn", "function")
 """Where losses, metrics and layers of Keras's keep a function of the user's."""
+
+
+@dataclass(frozen=True)
+class VariableValues:
+    """The values of variables of TensorFlow's, of each replica of this worker, as `run_emulated` asks for them.
+
+    By operations that no gradient tape and no `tf.custom_gradient` takes for a use of the variables: replicas take
+    turns in the middle of those.
+    """
+
+    variables: Sequence[tf.Variable]
+
+    def read(self) -> list[tf.Tensor]:
+        """What they are now."""
+        return [tf.raw_ops.ReadVariableOp(resource=copy.handle, dtype=copy.dtype) for copy in self._all_copies()]
+
+    def write(self, state: Sequence[tf.Tensor]) -> None:
+        """Makes them what they were."""
+        for copy, value in zip(self._all_copies(), state, strict=True):
+            tf.raw_ops.AssignVariableOp(resource=copy.handle, value=value)
+
+    def _all_copies(self) -> list[tf.Variable]:
+        return [copy for variable in self.variables for copy in _copies(variable)]
 
 
 class KeptState:
@@ -74,6 +99,11 @@ class KeptState:
         """The variables of TensorFlow's among what is kept."""
         return self._variables
 
+    @property
+    def variable_values(self) -> VariableValues:
+        """Their values."""
+        return VariableValues(self._variables)
+
     def _keep(self, value: Any) -> list[Any]:
         """Keeps what can change in a value; returns what it holds."""
         if isinstance(value, tf.Variable):
@@ -88,12 +118,12 @@ class KeptState:
         if isinstance(value, dict):
             return list(value.values()) if len(value) <= _MANY else []
         if isinstance(value, types.FunctionType):
-            return [cell.cell_contents for cell in _cells(value)]
+            return [*(cell.cell_contents for cell in _cells(value)), *_globals(value)]
         if isinstance(value, types.MethodType | functools.partial):
             return [value.__self__] if isinstance(value, types.MethodType) else [value.func, value.args, value.keywords]
         inner = list(value._flatten_layers()) if isinstance(value, keras.layers.Layer) else []
         wrapped = [getattr(value, name, None) for name in _WRAPPED] if isinstance(value, _OF_KERAS) else []
-        return [*inner, *wrapped, *_attributes(value).values()]
+        return [*inner, *wrapped, *_attributes(value).values(), *_methods(value)]
 
 
 def _restore_of(value: Any) -> Restore | None:
@@ -188,6 +218,31 @@ def _of_cells(function: types.FunctionType) -> Restore:
 def _cells(function: types.FunctionType) -> list[types.CellType]:
     """The names of the functions around it that a user's function reads or assigns, and that have a value."""
     return [] if not is_of_user(function) else [cell for cell in function.__closure__ or () if _has_value(cell)]
+
+
+def _globals(function: types.FunctionType) -> list[Any]:
+    """What the names of its module that a user's function uses stand for, without modules and classes."""
+    if not is_of_user(function):
+        return []
+    values = [function.__globals__[name] for name in sorted(names_in(function.__code__) & function.__globals__.keys())]
+    return [value for value in values if not inspect.ismodule(value) and not inspect.isclass(value)]
+
+
+def names_in(code: types.CodeType) -> set[str]:
+    """The globals and attributes that a function, or one within it, reads."""
+    inner = (constant for constant in code.co_consts if isinstance(constant, types.CodeType))
+    return set(code.co_names).union(*map(names_in, inner))
+
+
+def _methods(owner: Any) -> list[Any]:
+    """The functions of the user's that the class of an object has."""
+    found: list[types.FunctionType] = []
+    for kind in type(owner).__mro__:
+        for value in vars(kind).values() if is_of_user(kind) else ():
+            # Of properties, static methods and tf.function.
+            inner = (getattr(value, name, None) for name in ("fget", "__func__", "python_function"))
+            found.extend(function for function in (value, *inner) if isinstance(function, types.FunctionType))
+    return found
 
 
 def _has_value(cell: types.CellType) -> bool:

@@ -16,7 +16,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfdist.keras_repairs.coupling.trials.kept_state import is_of_user, own_attributes
+from tfdist.keras_repairs.coupling.trials.kept_state import is_of_user, names_in, own_attributes
 
 _PLAIN = bool | int | float | complex | str | bytes | enum.Enum | tf.DType | np.dtype | np.generic | type(None)
 
@@ -103,16 +103,10 @@ class _Comparison:
             return self.of(function.func), self.of(function.args), self.of(function.keywords)
         if not isinstance(function, types.FunctionType) or not is_of_user(function):
             return function
-        names = sorted(_names(function.__code__) & function.__globals__.keys())
+        names = sorted(names_in(function.__code__) & function.__globals__.keys())
         read = [function.__globals__[name] for name in names]
         held = [*_contents(function), *(value for value in read if not isinstance(value, types.ModuleType))]
         return function.__code__, self.of([function.__defaults__, function.__kwdefaults__]), self._of_all(held)
-
-
-def _names(code: types.CodeType) -> set[str]:
-    """The globals and attributes that a function, or one within it, reads."""
-    inner = (constant for constant in code.co_consts if isinstance(constant, types.CodeType))
-    return set(code.co_names).union(*map(_names, inner))
 
 
 def _contents(function: types.FunctionType) -> Iterator[Any]:

@@ -26,14 +26,18 @@ class _MadeUp:
         has_rows: Whether the first dimension is that of the samples.
         mask: Its Keras mask, or None.
         is_sparse: Whether the layer is called with a sparse tensor.
+        lengths: Of a ragged tensor, how long its rows are, and then what is in them; `values` has all of it in a row.
     """
 
     values: NDArray
     has_rows: bool
     mask: _MadeUp | None
     is_sparse: bool = False
+    lengths: tuple[NDArray, ...] = ()
 
     def rows(self, part: slice) -> Any:
+        if self.lengths:
+            return tf.RaggedTensor.from_nested_row_lengths(self.values, self.lengths)[part]
         tensor = tf.constant(self.values[part] if self.has_rows else self.values)
         if self.is_sparse:
             return tf.sparse.from_dense(tensor)
@@ -59,7 +63,7 @@ class Inputs:
         if not isinstance(self.arguments, tuple) or len(self.arguments) < 2:
             return None
         leaves = [leaf for leaf in tf.nest.flatten(self.arguments[1]) if isinstance(leaf, _MadeUp)]
-        if not leaves or any(leaf.values.dtype.kind != "i" or not leaf.has_rows for leaf in leaves):
+        if not leaves or any(leaf.values.dtype.kind != "i" or not leaf.has_rows or leaf.lengths for leaf in leaves):
             return None
         values = ignoring([leaf.values for leaf in leaves], label)
         if values is None:
@@ -95,7 +99,7 @@ def made_up(arguments: Any, numbers: Numbers = Numbers.NORMAL) -> Inputs:
 
 def _made_up(leaf: Any, generator: np.random.Generator, numbers: Numbers) -> Any:
     if isinstance(leaf, tf.RaggedTensor):
-        raise ValueError("no ragged tensors are made up")
+        return _ragged(leaf, generator, numbers)
     if not isinstance(leaf, tf.Tensor | tf.SparseTensor):
         return leaf
     shape, has_rows = list(leaf.shape), is_of_samples(leaf)
@@ -104,6 +108,17 @@ def _made_up(leaf: Any, generator: np.random.Generator, numbers: Numbers) -> Any
     mask = None if is_sparse else backend.get_keras_mask(leaf)
     made = None if mask is None else _made_up(mask, generator, numbers)
     return _MadeUp(_values(leaf.dtype, sizes, generator, numbers), has_rows, made, is_sparse)
+
+
+def _ragged(leaf: tf.RaggedTensor, generator: np.random.Generator, numbers: Numbers) -> _MadeUp:
+    lengths, count = [], ROWS
+    for splits in leaf.nested_row_splits:
+        # Without empty rows, of which many a step takes no mean.
+        lengths.append(generator.integers(1, FREE_SIZE + 1, count).astype(splits.dtype.as_numpy_dtype))
+        count = int(lengths[-1].sum())
+    inner = [size or FREE_SIZE for size in leaf.flat_values.shape[1:]]
+    values = _values(leaf.dtype, [count, *inner], generator, numbers)
+    return _MadeUp(values, has_rows=True, mask=None, lengths=tuple(lengths))
 
 
 def _values(dtype: tf.DType, sizes: list[int], generator: np.random.Generator, numbers: Numbers) -> NDArray:

@@ -4,18 +4,44 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 from numpy.typing import NDArray
 
-ROWS = 5
-"""Rows of the whole batch."""
 
-FIRST = 2
-"""Rows of its first part: the parts are unequal, so that a mean is no plain mean of theirs."""
+@dataclass(frozen=True)
+class Split:
+    """How a batch is cut in two.
 
-PARTS = (slice(FIRST), slice(FIRST, None))
+    Attributes:
+        rows: Rows of the whole batch.
+        first: Rows of its first part.
+    """
+
+    rows: int
+    first: int
+
+    @property
+    def parts(self) -> tuple[slice, slice]:
+        """The rows of each part."""
+        return slice(self.first), slice(self.first, self.rows)
+
+    @property
+    def shares(self) -> tuple[float, float]:
+        """The part of the batch that each has."""
+        return self.first / self.rows, 1 - self.first / self.rows
+
+
+UNEQUAL = Split(rows=5, first=2)
+"""The parts are unequal, so that a mean is no plain mean of theirs."""
+
+EQUAL = Split(rows=4, first=2)
+"""For what replicas can compute alone where each has as many samples; the first of the rows that are made up."""
+
+ROWS, FIRST, PARTS = UNEQUAL.rows, UNEQUAL.first, UNEQUAL.parts
 
 FREE_SIZE = 3
 """The size of a made-up dimension that is not known before the data comes."""
@@ -65,19 +91,37 @@ def tolerance_of(layer: Any) -> float:
     return max((_TOLERANCES.get(dtype, _TOLERANCE) for dtype in dtypes), default=_TOLERANCE)
 
 
+def comparable(leaf: Any) -> Any:
+    """An output as an array; a ragged tensor, and what is no tensor, stays as it is."""
+    if isinstance(leaf, tf.SparseTensor):
+        leaf = tf.sparse.to_dense(leaf)
+    return np.asarray(leaf) if isinstance(leaf, tf.Tensor | np.ndarray) else leaf
+
+
 def is_of_own_rows(whole: Any, parts: Sequence[Any], tolerance: float) -> bool:
     """Whether an output of the whole batch is made of those of its parts, or the same for any part.
 
     Args:
-        whole: An array; anything else is not looked at.
+        whole: An array or a ragged tensor; anything else is not looked at.
         parts: What it is for the parts.
         tolerance: Relative to the largest number, of `tolerance_of`.
     """
+    if isinstance(whole, tf.RaggedTensor):
+        return _is_joined(whole, parts, tolerance)
     if not isinstance(whole, np.ndarray):
         return True
     if Kind.ROWS in kinds(whole, parts, tolerance):
         return True
     return all(part.shape == whole.shape and np.array_equal(part, whole, equal_nan=True) for part in parts)
+
+
+def _is_joined(whole: tf.RaggedTensor, parts: Sequence[Any], tolerance: float) -> bool:
+    """Whether the rows of a ragged tensor are those of its parts, one part after the other."""
+    if any(not isinstance(part, tf.RaggedTensor) or part.ragged_rank != whole.ragged_rank for part in parts):
+        return False
+    joined = tf.concat(parts, axis=0)
+    pieces = [(ragged.flat_values, *ragged.nested_row_splits) for ragged in (whole, joined)]
+    return all(is_same(np.asarray(one), np.asarray(other), tolerance) for one, other in zip(*pieces, strict=True))
 
 
 def gradient_is_that_of_parts(kind: Kind, whole: NDArray, parts: Sequence[NDArray]) -> bool:

@@ -22,7 +22,8 @@ from tfdist.keras_repairs.base.context_variables import setting
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, as_replica
 from tfdist.keras_repairs.coupling import collected_losses
 from tfdist.keras_repairs.coupling.trials.kept_state import KeptState
-from tfdist.keras_repairs.coupling.trials.part_comparison import PARTS, ROWS
+from tfdist.keras_repairs.coupling.trials.part_comparison import UNEQUAL, Split
+from tfdist.keras_repairs.coupling.trials.trial_scope import on_batch
 from tfdist.keras_repairs.random_numbers.draw_replay import DrawLog, recording_draws, replaying_draws
 from tfdist.runtime.transport.emulated_replicas import run_emulated
 
@@ -35,12 +36,32 @@ class Assignments(keras.StatelessScope):
     """Keeps what is assigned to Keras's variables, which have the values that they have otherwise.
 
     Keras asks its scope for the value of any variable that has a regularizer, and not only of those that it holds.
+
+    Attributes:
+        variables: Those that something was assigned to, wherever the user keeps them, in the order in which it was.
     """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.variables: list[Any] = []
+
+    def add_update(self, update: tuple[Any, Any]) -> None:
+        """Notes what Keras assigns to a variable."""
+        variable, _ = update
+        if all(variable is not known for known in self.variables):
+            self.variables.append(variable)
+        super().add_update(update)
 
     def get_current_value(self, variable: Any) -> Any:
         """The value of a variable inside of the scope."""
         value = self.assigned(variable)
-        return variable._value if value is None else value
+        if value is None:
+            return variable._value
+        if not variable.trainable or not tf.as_dtype(value.dtype).is_floating:
+            return value
+        # A gradient by the variable is that by what was assigned to it.
+        before = tf.convert_to_tensor(variable._value)
+        return tf.stop_gradient(value) + (before - tf.stop_gradient(before))
 
     def assigned(self, variable: Any) -> tf.Tensor | None:
         """What was assigned to a variable; None where nothing was."""
@@ -95,7 +116,12 @@ def is_in_replica_trial() -> bool:
 
 
 def on_one_and_two(
-    function: Callable[[slice, Assignments], Result], kept: KeptState, *, users: bool, mode: Mode = Mode()
+    function: Callable[[slice, Assignments], Result],
+    kept: KeptState,
+    *,
+    users: bool,
+    mode: Mode = Mode(),
+    split: Split = UNEQUAL,
 ) -> OneAndTwo[Result]:
     """Calls `function` with the rows that it is to work on, and a scope that has what it assigns to variables.
 
@@ -103,9 +129,10 @@ def on_one_and_two(
 
     Args:
         function: Called three times.
-        kept: What is restored each time.
+        kept: What is restored each time. Each replica has values of its own of the variables in it.
         users: Whether it is a step of the user's own, whose gradients are weighted by samples in the end.
         mode: How the two replicas share it out.
+        split: Which rows they have.
 
     Raises:
         Diverged: The two replicas do not exchange the same things.
@@ -113,35 +140,42 @@ def on_one_and_two(
     """
     log = DrawLog()
     with setting(_is_running, True):
-        with kept.restored(), recording_draws(log), Assignments() as scope, collected_losses.collecting():
-            whole = function(slice(None), scope)
-        steps = [step_of_rows(part, users=users, mode=mode) for part in PARTS]
-        run = [functools.partial(_on_part, function, part, log, step) for part, step in zip(PARTS, steps, strict=True)]
+        with (
+            kept.restored(),
+            on_batch(split.rows),
+            recording_draws(log),
+            Assignments() as scope,
+            collected_losses.collecting(),
+        ):
+            whole = function(slice(split.rows), scope)
+        steps = [step_of_rows(part, users=users, mode=mode, total=split.rows) for part in split.parts]
+        run = [
+            functools.partial(_on_part, function, part, log, step, split.rows)
+            for part, step in zip(split.parts, steps, strict=True)
+        ]
         with kept.restored():
-            parts = run_emulated([thread_attributes.inherited(run_part) for run_part in run])
+            parts = run_emulated([thread_attributes.inherited(run_part) for run_part in run], kept.variable_values)
         return OneAndTwo(whole, parts, log.has_several)
 
 
 def _on_part(
-    function: Callable[[slice, Assignments], Result], part: slice, log: DrawLog, step: ReplicaStep
+    function: Callable[[slice, Assignments], Result], part: slice, log: DrawLog, step: ReplicaStep, total: int
 ) -> Result:
-    first, stop, _ = part.indices(ROWS)
+    first, stop, _ = part.indices(total)
     with (
         tf.device("CPU:0"),
         as_replica(step),
-        replaying_draws(log, first, stop - first, ROWS, stacks=step.stacks),
+        replaying_draws(log, first, stop - first, total, stacks=step.stacks),
         Assignments() as scope,
     ):
         return function(part, scope)
 
 
-def step_of_rows(part: slice, *, users: bool, mode: Mode) -> ReplicaStep:
-    """The step of an emulated replica that has these rows of the whole batch."""
-    first, stop, _ = part.indices(ROWS)
-    samples, start, total, counting = (
-        tf.constant(count, tf.int64) for count in (stop - first, first, ROWS, len(PARTS))
-    )
-    step = ReplicaStep(samples, samples, start, total, counting, stop - first, users=users)
+def step_of_rows(part: slice, *, users: bool, mode: Mode, total: int) -> ReplicaStep:
+    """The step of one of two emulated replicas that has these rows of `total`."""
+    first, stop, _ = part.indices(total)
+    samples, start, of_all, counting = (tf.constant(count, tf.int64) for count in (stop - first, first, total, 2))
+    step = ReplicaStep(samples, samples, start, of_all, counting, stop - first, users=users)
     step.sums, step.stacks = mode.sums, mode.stacks
     # What code computes from the results of metrics is to be seen.
     step.sums_results = True

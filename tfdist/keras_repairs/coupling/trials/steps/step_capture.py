@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import keras
 import tensorflow as tf
 
 from tfdist.keras_repairs.base.context_variables import setting
@@ -93,11 +94,21 @@ def not_capturing() -> contextlib.AbstractContextManager[None]:
 
 
 def gradient(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Repairs `tf.GradientTape.gradient`: where a step is tried out, gradients may be larger than they are."""
+    """Repairs `tf.GradientTape.gradient`: where a step is tried out, gradients may be larger than they are.
 
-    def repaired(self: Any, *args: Any, **kwargs: Any) -> Any:
-        gradients, capture = original(self, *args, **kwargs), _capture.get()
-        if capture is None or capture.scale == 1:
+    There variables that the step has assigned to have another value for Keras than for TensorFlow, which keeps what
+    their gradients flow to.
+    """
+
+    def repaired(self: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
+        capture = _capture.get()
+        if capture is None:
+            return original(self, target, sources, *args, **kwargs)
+        sources = tf.nest.map_structure(
+            lambda source: source._value if isinstance(source, keras.Variable) else source, sources
+        )
+        gradients = original(self, target, sources, *args, **kwargs)
+        if capture.scale == 1:
             return gradients
         return tf.nest.map_structure(
             lambda one: None if one is None else tf.math.scalar_mul(tf.cast(capture.scale, one.dtype), one), gradients

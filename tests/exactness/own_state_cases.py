@@ -1,0 +1,70 @@
+"""Steps of one's own that keep something in variables: counts, moving means, queues, a second model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras import ops
+
+import tfdist
+from tests.exactness.own_step_cases import OwnStep, of
+from tests.exactness.table import ONLY_TRAINED, case, fitted, numbers
+
+layers = keras.layers
+
+
+class Counting(OwnStep):
+    """Counts steps and samples, and keeps moving means of the inputs, in variables of TensorFlow's and Keras's."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.counts = {"steps": tf.Variable(0, dtype="int64"), "samples": tf.Variable(0, dtype="int64")}
+        self.mean = tf.Variable(tf.zeros(6, "float64"), trainable=False)
+        self.kept = [keras.Variable(np.zeros(6), trainable=False, name="kept")]
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        x = data[0]
+        self.counts["steps"].assign_add(1)
+        self.counts["samples"].assign_add(tfdist.summed(tf.shape(x, out_type=tf.int64)[0]))
+        self.mean.assign(0.9 * self.mean + 0.1 * tfdist.gathered(lambda x: tf.reduce_mean(x, axis=0))(x))
+        self.kept[0].assign(tfdist.gathered(lambda x: ops.maximum(self.kept[0], ops.max(x, axis=0)))(x))
+        return super().train_step((x - self.mean, *data[1:]))
+
+
+@case("a step of one's own that counts, and keeps moving means, in variables")
+def own_step_that_counts(samples: int) -> dict[str, Any]:
+    model = of(Counting)
+    made = fitted(model, *numbers(samples))
+    kept = [*model.counts.values(), model.mean, model.kept[0]]
+    return {**made, **ONLY_TRAINED, "seen": np.concatenate([np.ravel(value.numpy()) for value in kept]).tolist()}
+
+
+class MeanTeacher(OwnStep):
+    """Learns from a teacher whose weights are the moving average of its own (Tarvainen and Valpola 2017)."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.teacher = keras.models.clone_model(keras.Model(self.inputs, self.outputs))
+        self.teacher.trainable = False
+        self.weight = tf.Variable(0.0, dtype="float64", trainable=False)
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        x, y = data[:2]
+        noise = keras.random.normal(ops.shape(x), stddev=0.1, seed=3)
+        with tf.GradientTape() as tape:
+            y_pred = self(x, training=True)
+            apart = ops.mean(ops.square(y_pred - self.teacher(x + noise, training=False)))
+            loss = self.compute_loss(x=x, y=y, y_pred=y_pred) + self.weight * apart
+        self.optimizer.apply(tape.gradient(loss, self.trainable_variables), self.trainable_variables)
+        self.weight.assign(tf.minimum(self.weight + 0.1, 1.0))
+        for own, mine in zip(self.teacher.weights, self.trainable_weights, strict=True):
+            own.assign(0.9 * own + 0.1 * mine)
+        return self.measured(y, y_pred, loss)
+
+
+@case("a step of one's own with a mean teacher, and a weight that a variable schedules")
+def own_step_with_a_mean_teacher(samples: int) -> dict[str, Any]:
+    return fitted(of(MeanTeacher), *numbers(samples)) | ONLY_TRAINED

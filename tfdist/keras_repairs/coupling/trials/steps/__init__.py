@@ -1,0 +1,6 @@
+"""The user's steps, tried out on made-up samples: do two replicas do what one does?
+
+- `step_capture`: what a step would give to optimizers and metrics, of which nothing is applied
+- `step_verdict`: what a trial finds; `assigned_variables`, `step_comparison`: how it finds it
+- `step_trial`: steps of training and tests; `prediction_trial`: those of `predict`
+"""

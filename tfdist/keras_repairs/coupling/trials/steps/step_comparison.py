@@ -1,0 +1,185 @@
+"""Compares what a step does on one replica with what it does on two: gradients, metrics, logs and variables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import keras
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from tfdist.keras_repairs.base.replica_step import KnownUpdate
+from tfdist.keras_repairs.coupling.trials.part_comparison import Split, is_same
+from tfdist.keras_repairs.coupling.trials.replica_trial import OneAndTwo
+from tfdist.keras_repairs.coupling.trials.steps.assigned_variables import Assigned, of_assigned
+from tfdist.keras_repairs.coupling.trials.steps.step_capture import Reading, Update
+from tfdist.keras_repairs.coupling.trials.steps.step_verdict import Cause, StepVerdict
+
+_Slices: TypeAlias = tuple[NDArray | None, NDArray]
+"""Rows and their values; rows are None of a dense tensor."""
+
+
+@dataclass(frozen=True)
+class StepResults:
+    """What a step has done, in its order.
+
+    Attributes:
+        updates: What optimizers get.
+        readings: What means and sums of metrics get.
+        logs: Scalars that are computed by hand, by name.
+        assigned: What it left in variables, by the variable's id.
+    """
+
+    updates: list[Update]
+    readings: list[Reading]
+    logs: Mapping[str, NDArray]
+    assigned: Mapping[int, Assigned] = field(default_factory=dict)
+
+
+def compared(
+    results: OneAndTwo[StepResults], tolerance: float, *, split: Split, sums: bool = False
+) -> StepVerdict | None:
+    """What a step shows of itself; None where it shows nothing.
+
+    Args:
+        results: Of one replica and of two.
+        tolerance: Relative to the largest number.
+        split: Which rows the two had.
+        sums: Whether gradients are to add up as they are.
+    """
+    whole, parts = results.whole, results.parts
+    for name, count in (("updates", "optimizers"), ("readings", "metrics")):
+        if any(len(getattr(part, name)) != len(getattr(whole, name)) for part in parts):
+            return StepVerdict(Cause.COUPLED, f"how often it updates {count}")
+    shows = not whole.updates
+    for update, *of_parts in zip(whole.updates, *(part.updates for part in parts), strict=True):
+        cause = _of_gradients(update, of_parts, tolerance, split)
+        shows |= cause is not None
+        if cause not in (None, Cause.SUM if sums else Cause.EXACT):
+            return StepVerdict(cause, f"what the optimizer {update.optimizer!r} gets as gradients", True)
+    for reading, *of_parts in zip(whole.readings, *(part.readings for part in parts), strict=True):
+        cause = _of_reading(reading, of_parts, tolerance, split)
+        if cause is not Cause.EXACT:
+            return StepVerdict(cause, f"what the metric {reading.metric!r} is updated with")
+    for name in parts[0].logs.keys() & whole.logs.keys():
+        cause = _of_mean(whole.logs[name], [part.logs[name] for part in parts], tolerance, split)
+        if cause is not Cause.EXACT:
+            return StepVerdict(cause, f"the log {name!r}")
+    found = of_assigned(whole.assigned, [part.assigned for part in parts], tolerance)
+    if found is not None:
+        return found
+    return StepVerdict() if shows else None
+
+
+def known_updates(results: OneAndTwo[StepResults]) -> dict[int, list[KnownUpdate]]:
+    """What is found of the updates of means and sums, by the metric's id, in their order."""
+    found: dict[int, list[KnownUpdate]] = {}
+    for whole, *parts in zip(results.whole.readings, *(part.readings for part in results.parts), strict=True):
+        if any(part.is_of_all for part in parts):
+            continue
+        is_of_batch = all(np.shape(part.values)[:1] == np.shape(whole.values)[:1] for part in parts)
+        known = KnownUpdate(is_of_batch and np.ndim(whole.values) > 0, _have_same_weight(whole, parts))
+        found.setdefault(whole.key, []).append(known)
+    return found
+
+
+def _have_same_weight(whole: Reading, parts: Sequence[Reading]) -> bool:
+    """Whether the weight of an update is the same for all samples as for a part of them."""
+    if whole.weight is None or any(part.weight is None for part in parts):
+        return all(part.weight is whole.weight for part in parts)
+    return all(np.array_equal(np.asarray(part.weight), np.asarray(whole.weight)) for part in parts)
+
+
+def _of_gradients(whole: Update, parts: Sequence[Update], tolerance: float, split: Split) -> Cause | None:
+    """What the gradients of a step are; None where they are zero or no numbers."""
+    gradients = [_rows_of(gradient) for gradient in whole.gradients]
+    numbers = [values for _, values in gradients if values.size]
+    if not all(np.isfinite(values).all() for values in numbers):
+        return None
+    scale = max((float(np.abs(values).max()) for values in numbers), default=0.0)
+    if not scale:
+        return None
+    of_parts = [[_rows_of(gradient) for gradient in part.gradients] for part in parts]
+    for cause, weights in ((Cause.EXACT, split.shares), (Cause.SUM, (1.0, 1.0))):
+        together = [_added(pieces, weights) for pieces in zip(*of_parts, strict=True)]
+        if all(
+            _is_same_gradient(one, other, tolerance * scale) for one, other in zip(gradients, together, strict=True)
+        ):
+            return cause
+    return Cause.COUPLED
+
+
+def _rows_of(gradient: Any) -> _Slices:
+    """A gradient as slices, each row once; a dense one has no rows, and None no values either."""
+    if gradient is None:
+        return None, np.zeros(0)
+    if isinstance(gradient, tf.IndexedSlices):
+        return _joined(np.asarray(gradient.indices), _as_float64(gradient.values))
+    return None, _as_float64(gradient)
+
+
+def _joined(rows: NDArray, values: NDArray) -> _Slices:
+    unique, places = np.unique(rows, return_inverse=True)
+    sums = np.zeros((len(unique), *values.shape[1:]))
+    np.add.at(sums, places, values)
+    return unique, sums
+
+
+def _added(gradients: Sequence[_Slices], weights: Sequence[float]) -> _Slices:
+    present = [
+        (rows, weight * values) for (rows, values), weight in zip(gradients, weights, strict=True) if values.size
+    ]
+    if not present:
+        return None, np.zeros(0)
+    if any(rows is None for rows, _ in present):
+        return None, np.sum([values for _, values in present], axis=0)
+    rows, values = zip(*present, strict=True)
+    return _joined(np.concatenate(rows), np.concatenate(values))
+
+
+def _is_same_gradient(one: _Slices, other: _Slices, tolerance: float) -> bool:
+    _, difference = _added([one, other], (1.0, -1.0))
+    return not difference.size or float(np.abs(difference).max()) <= tolerance
+
+
+def _of_reading(whole: Reading, parts: Sequence[Reading], tolerance: float, split: Split) -> Cause:
+    """What a mean or a sum is updated with: a scalar is to be a mean, and anything else to count as on one replica."""
+    if any(part.is_of_all for part in parts):
+        values = _as_float64(whole.values)
+        same = all(is_same(values, _as_float64(part.values), tolerance) for part in parts)
+        return Cause.EXACT if same else Cause.COUPLED
+    if not np.ndim(whole.values) and _have_same_weight(whole, parts):
+        return _of_mean(_as_float64(whole.values), [_as_float64(part.values) for part in parts], tolerance, split)
+    totals = [_total(*part.counted) for part in parts]
+    if np.ndim(whole.values) and all(np.shape(part.values) == np.shape(whole.values) for part in parts):
+        # One value a class, say, and not one a sample, which a few samples may be as many as.
+        totals = [share * _total(part.values, part.weight) for share, part in zip(split.shares, parts, strict=True)]
+    together = np.sum(totals, axis=0)
+    same = all(is_same(one, other, tolerance) for one, other in zip(_total(*whole.counted), together, strict=True))
+    return Cause.EXACT if same else Cause.COUPLED
+
+
+def _total(values: Any, weight: Any) -> NDArray:
+    """What a mean adds to its total and to its count, of all samples together."""
+    values = _as_float64(values)
+    weight = np.ones(()) if weight is None else _as_float64(weight)
+    weight = weight.reshape(weight.shape + (1,) * (values.ndim - weight.ndim))
+    return np.array([(values * weight).sum(), (np.ones_like(values) * weight).sum()])
+
+
+def _of_mean(whole: NDArray, parts: Sequence[NDArray], tolerance: float, split: Split) -> Cause:
+    if not np.isfinite(whole):
+        return Cause.EXACT
+    size = max(float(np.abs(value)) for value in (whole, *parts))
+    for cause, weights in ((Cause.EXACT, split.shares), (Cause.SUM, (1.0, 1.0))):
+        together = sum(weight * value for weight, value in zip(weights, parts, strict=True))
+        if abs(float(whole - together)) <= tolerance * size:
+            return cause
+    return Cause.COUPLED
+
+
+def _as_float64(value: Any) -> NDArray:
+    return np.asarray(tf.cast(keras.ops.convert_to_tensor(value), tf.float64))

@@ -1,0 +1,54 @@
+"""What a trial has found of a step of the user's."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tfdist.keras_repairs.base.replica_step import KnownUpdate
+from tfdist.keras_repairs.coupling.trials.replica_trial import Mode
+
+
+class Cause(enum.Enum):
+    """What a trial has found."""
+
+    EXACT = "as on one replica"
+    SUM = "a sum over the samples"
+    COUPLED = "neither a mean nor a sum over the samples"
+    ASSIGNED = "depends on the samples"
+    SHARED = "one variable for all replicas"
+    ADDED_UP = "a variable that adds up what replicas assign"
+    UNBUILT = "found out too late"
+    FAILED = "could not be tried out"
+
+
+@dataclass(frozen=True)
+class StepVerdict:
+    """What a trial has shown of a step.
+
+    Attributes:
+        cause: What is found of it.
+        what: What of it is so, as a noun, or why it could not be tried out.
+        is_of_gradients: Whether that is the gradients.
+        draws_several: Whether it drew several times the rows of the batch.
+        mode: How replicas have to share it out.
+        updates: What it has shown of the updates of means and sums of metrics, by the metric's id, in their order.
+        has_constants: Whether it returns a tensor that is the same for any samples.
+    """
+
+    cause: Cause = Cause.EXACT
+    what: str = ""
+    is_of_gradients: bool = False
+    draws_several: bool = False
+    mode: Mode = Mode()
+    updates: Mapping[int, Sequence[KnownUpdate]] = field(default_factory=dict)
+    has_constants: bool = False
+
+
+def failed(error: Exception) -> StepVerdict:
+    """The verdict on a step that cannot be tried out."""
+    lines = [line.strip() for line in str(error).strip().splitlines()] or [""]
+    # Where a graph was traced, TensorFlow puts the place first.
+    text = lines[-1] if lines[0].startswith("in user code") else lines[0]
+    return StepVerdict(Cause.FAILED, f"{type(error).__name__}: {text}")
