@@ -1,16 +1,16 @@
 """Runs pytest again and again, each time in a fork of a process that has imported what takes long.
 
-Reads a line of JSON for each run, `{"tests": [...], "seconds": 30.0, "compiles": false}`, and answers with
-`{"code": 0}`: pytest's exit code, or null where the run took longer and was ended. Nothing of the project is imported
-before the fork, so each run sees its modules as they are then. Only a run that `compiles` leaves compiled modules to
-the next: of a module that changes twice a second Python would take the wrong one.
+Reads a line of JSON for each run, with the arguments of `run` by name, and answers with what it returns. Nothing of the
+project is imported before the fork, so each run sees its modules as they are then.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
+import resource
 import select
 import signal
 import sys
@@ -35,15 +35,27 @@ class WithoutShrinking:
 
 def main() -> None:
     for line in sys.stdin:
-        asked = json.loads(line)
-        print(json.dumps({"code": run(asked["tests"], asked["seconds"], asked["compiles"])}), flush=True)
+        print(json.dumps(run(**json.loads(line))), flush=True)
 
 
-def run(tests: Sequence[str], seconds: float, compiles: bool) -> int | None:
-    """Runs tests in a process group of their own, of which nothing is left; returns the exit code."""
+def run(
+    tests: Sequence[str], seconds: float, processor_seconds: float, compiles: bool = False
+) -> tuple[int | None, float]:
+    """Runs tests in a process group of their own, of which nothing is left.
+
+    Args:
+        tests: Pytest's arguments.
+        seconds: How long they may take.
+        processor_seconds: How long they may compute: what loops without end is noticed on a busy machine as on another.
+        compiles: Whether compiled modules are left to the next run. Of a module that changes twice a second Python
+            would take the wrong one.
+
+    Returns:
+        Pytest's exit code, None where the run took too long; and how long it computed.
+    """
     child = os.fork()
     if not child:
-        _run_here(tests, compiles)
+        _run_here(tests, math.ceil(processor_seconds), compiles)
     ended = os.pidfd_open(child)
     try:
         in_time = bool(select.select([ended], [], [], seconds)[0])
@@ -52,14 +64,16 @@ def run(tests: Sequence[str], seconds: float, compiles: bool) -> int | None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)
             os.killpg(child, signal.SIGKILL)
-    _, status = os.waitpid(child, 0)
-    return os.waitstatus_to_exitcode(status) if in_time else None
+    _, status, usage = os.wait4(child, 0)
+    code = os.waitstatus_to_exitcode(status)
+    return code if in_time and code != -signal.SIGXCPU else None, usage.ru_utime + usage.ru_stime
 
 
-def _run_here(tests: Sequence[str], compiles: bool) -> None:
+def _run_here(tests: Sequence[str], processor_seconds: int, compiles: bool) -> None:
     code: int = pytest.ExitCode.INTERNAL_ERROR
     try:
         os.setsid()
+        resource.setrlimit(resource.RLIMIT_CPU, (processor_seconds, processor_seconds + 1))
         if not compiles:
             sys.dont_write_bytecode = True
             os.environ["PYTHONDONTWRITEBYTECODE"] = "1"

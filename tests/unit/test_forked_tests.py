@@ -25,6 +25,10 @@ def test_hangs():
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"])
     pathlib.Path("pid").write_text(str(child.pid))
     child.wait()
+
+def test_computes():
+    while True:
+        pass
 """
 
 Run = Callable[..., int | None]
@@ -43,11 +47,12 @@ def run(tmp_path: Path) -> Iterator[Run]:
         text=True,
     )
 
-    def ask(test: str, seconds: float = 100, compiles: bool = False) -> int | None:
+    def ask(test: str, **options: float) -> int | None:
         assert process.stdin is not None and process.stdout is not None
-        process.stdin.write(json.dumps({"tests": [test], "seconds": seconds, "compiles": compiles}) + "\n")
+        asked = {"tests": [test], "seconds": 200, "processor_seconds": 100, **options}
+        process.stdin.write(json.dumps(asked) + "\n")
         process.stdin.flush()
-        return json.loads(process.stdout.readline())["code"]
+        return json.loads(process.stdout.readline())[0]
 
     yield ask
     process.kill()
@@ -67,3 +72,7 @@ def test_a_run_that_takes_too_long_is_ended_with_all_that_it_started(run: Run, t
     pid = int((tmp_path / "pid").read_text())
     until(lambda: not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text().split()[2])
     assert run("test_it.py::test_module") == 0
+
+
+def test_a_run_that_computes_too_long_is_ended(run: Run) -> None:
+    assert run("test_it.py::test_computes", processor_seconds=2) is None
