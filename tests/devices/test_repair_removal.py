@@ -74,6 +74,7 @@ TAKEN_OUT = [
     ("CompileMetrics.reset_state", ["metrics_that_begin_with_samples"]),
     ("Variable._direct_assign", ["loss_scaling", "metrics_by_hand"]),
     ("TFOptimizer._backend_update_step", ["plain", "gradient_accumulation"]),
+    ("ScheduleFreeAdamW.build", ["schedule_free"]),
     ("TFOptimizer._apply_weight_decay", ["gradient_accumulation_and_clipping"]),
     ("TFOptimizer._overwrite_model_variables_with_average_value", ["moving_average_that_overwrites"]),
     ("TFOptimizer._backend_increment_gradient_accumulators", ["gradient_accumulation"]),

@@ -80,7 +80,7 @@ SLOW = {
     *("noise_shapes_that_run_eagerly", "means_of_classes_eagerly", "xla_of_probabilities_given_to_a_layer"),
     *("every_draw_that_runs_eagerly", "stateless_draws_of_other_dimensions"),
     # Optimizers whose updates know nothing of replicas, by the path that others of the table take.
-    *("adafactor", "adadelta", "adagrad", "adamax", "ftrl", "lamb", "lion", "nadam", "rmsprop", "schedule_free"),
+    *("adafactor", "adadelta", "adagrad", "adamax", "ftrl", "lamb", "lion", "nadam", "rmsprop"),
     *("constraints", "gradient_accumulation_by_nadam", "gradient_accumulation_and_averages"),
     # More of what a faster row shows.
     *("metrics_of_classes", "metrics_of_regression", "metrics_of_two_classes", "top_k"),

@@ -102,10 +102,13 @@ def nadam(samples: int) -> dict[str, Any]:
 
 @case("ScheduleFreeAdamW")
 def schedule_free(samples: int) -> dict[str, Any]:
-    """Built before `fit`: on one replica Keras's `fit` would build it where its copy of the weights is lost."""
-    model, optimizer = classifier(), optimizers.ScheduleFreeAdamW(0.01)
-    optimizer.build(model.trainable_variables)
-    return fitted(model, *numbers(samples), {"optimizer": optimizer}) | ONLY_TRAINED
+    return trained_by(optimizers.ScheduleFreeAdamW(0.01), samples)
+
+
+@case("ScheduleFreeAdamW of a model that `fit` builds")
+def schedule_free_of_a_model_to_build(samples: int) -> dict[str, Any]:
+    model = keras.Sequential([layers.Dense(8, activation="tanh"), layers.Dense(3, activation="softmax")])
+    return fitted(model, *numbers(samples), {"optimizer": optimizers.ScheduleFreeAdamW(0.01)}) | ONLY_TRAINED
 
 
 @case("FTRL")

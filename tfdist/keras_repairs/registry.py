@@ -71,6 +71,7 @@ from tfdist.keras_repairs.loop import (
 )
 from tfdist.keras_repairs.optimizer import (
     accumulator_reduction,
+    first_averages,
     fused_sgd,
     gradient_accumulation,
     gradient_reduction,
@@ -330,6 +331,7 @@ def _of_gradients(hooks: RepairHooks) -> tuple[Repair, ...]:
         Repair(optimizer, "assign_add", variable_updates.assign, "c19cc16b9ffdb6d5"),
         Repair(optimizer, "assign_sub", variable_updates.assign, "e9d7acd240f4f80c"),
         Repair(optimizer, "_backend_update_step", variable_updates.update_step, "00bd759c099a6b72"),
+        Repair(keras.optimizers.ScheduleFreeAdamW, "build", first_averages.build, "c6af873108eb10e9"),
         Repair(keras.optimizers.SGD, "update_step", fused_sgd.sgd, "62b94b8170566ccf"),
         Repair(optimizer, "_apply_weight_decay", variable_updates.as_without_strategy, "fee6526b6ad02f94"),
         Repair(optimizer, _OVERWRITE, variable_updates.as_without_strategy, "e4c579104f4577b1"),

@@ -105,9 +105,6 @@ class ManyOptimizers(keras.Model):
                                    layers.Dense(3, name=key)])
             for key in by_row
         }  # fmt: skip
-        # Keras itself would build them in the first step, where ScheduleFreeAdamW begins anew in every step.
-        for key, optimizer in by_row.items():
-            optimizer.build(self.parts[key].trainable_variables)
 
     def call(self, x: Any) -> Any:
         return {key: part(x["vector"]) for key, part in self.parts.items()}

@@ -14,6 +14,7 @@ from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.base.fit_state import fit_state
 from tfdist.keras_repairs.model_checks import refusals
 from tfdist.keras_repairs.model_checks.user_overrides import is_overridden
+from tfdist.keras_repairs.optimizer.first_averages import is_to_be_built_first, warn_of_plain_keras
 from tfdist.keras_repairs.random_numbers.seeds import not_advancing
 from tfdist.runtime.batches.distribute import ReplicaBatch
 
@@ -34,6 +35,8 @@ def maybe_symbolic_build(original: Function) -> Function:
         strategy = self.distribute_strategy
         fit_state(self).note_iterator(iterator)
         if strategy.num_replicas_in_sync == 1:
+            if iterator is not None and is_to_be_built_first(self):
+                build_parts(self, iterator._distributed_dataset.element_spec)
             original(self, iterator, data_batch)
             return
         refusals.check_model(self)
@@ -76,6 +79,7 @@ def build_parts(model: Any, element_spec: Any) -> None:
     if _has_no_call(model):
         # Its steps call its parts, which build themselves, as on one replica.
         return
+    warn_of_plain_keras(model.optimizer)
     specs = _specs(element_spec)
     with not_advancing():
         if any(isinstance(spec, tf.RaggedTensorSpec) for spec in tf.nest.flatten(specs)):
