@@ -83,9 +83,11 @@ def apply(request: DeviceRequest, *, workers: int = 1) -> list[str]:
         _share_cores(request.local_size)
     if gpus:
         _set_up_gpus(gpus, request)
-        return [f"/device:GPU:{i}" for i in range(len(gpus) * (request.logical or 1))]
+        parts = sum(_parts_set_up(gpu) for gpu in gpus)
+        return [f"/device:GPU:{i}" for i in range(parts)]
     if request.logical is None or request.logical == 1:
-        return ["/device:CPU:0"]
+        parts = _parts_set_up(tf.config.list_physical_devices("CPU")[0]) if workers == 1 else 1
+        return [f"/device:CPU:{i}" for i in range(parts)]
     if workers > 1:
         raise UsageError(
             f"--logical-devices splits the CPU for one worker alone: of several workers on the CPU, TensorFlow would "
@@ -113,6 +115,11 @@ def _choose(seen: Sequence[tf.config.PhysicalDevice], request: DeviceRequest) ->
     return [chosen[i] for i in mine]
 
 
+def _parts_set_up(device: tf.config.PhysicalDevice) -> int:
+    """How many logical devices it is set up as: here, or by a script before it asks for a strategy."""
+    return len(tf.config.get_logical_device_configuration(device) or [device])
+
+
 def _share_cores(size: int) -> None:
     cores = share_of_cores(len(os.sched_getaffinity(0)), size)
     tf.config.threading.set_intra_op_parallelism_threads(cores)
@@ -127,7 +134,7 @@ def _set_up_gpus(gpus: Sequence[tf.config.PhysicalDevice], request: DeviceReques
         if parts > 1 or request.memory_limit is not None:
             limit = tf.config.LogicalDeviceConfiguration(memory_limit=request.memory_limit or _share(gpu, parts))
             tf.config.set_logical_device_configuration(gpu, [limit] * parts)
-        elif request.memory_growth:
+        elif request.memory_growth and _parts_set_up(gpu) == 1:
             tf.config.experimental.set_memory_growth(gpu, True)
 
 

@@ -47,10 +47,12 @@ def test_impossible_requests(wrong: dict[str, int]) -> None:
 def two_gpus(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """A machine with two GPUs of 16 GiB; what TensorFlow would be told of each."""
     told: dict[str, Any] = {"visible": []}
+    configured: dict[str, list[tf.config.LogicalDeviceConfiguration]] = {}
     gpus = [tf.config.PhysicalDevice(f"/physical_device:GPU:{number}", "GPU") for number in range(2)]
 
     def split(gpu: tf.config.PhysicalDevice, parts: list[tf.config.LogicalDeviceConfiguration]) -> None:
         told[gpu.name[-5:]] = [part.memory_limit for part in parts]
+        configured[gpu.name] = parts
 
     def grow(gpu: tf.config.PhysicalDevice, grows: bool) -> None:
         told[gpu.name[-5:]] = "grows"
@@ -58,6 +60,7 @@ def two_gpus(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: gpus)
     monkeypatch.setattr(tf.config, "set_visible_devices", lambda those, kind: told.update(visible=those))
     monkeypatch.setattr(tf.config, "set_logical_device_configuration", split)
+    monkeypatch.setattr(tf.config, "get_logical_device_configuration", lambda gpu: configured.get(gpu.name))
     monkeypatch.setattr(tf.config.experimental, "set_memory_growth", grow)
     monkeypatch.setattr(gpu_memory, "total_memory", lambda number: 16 * GIB)
     return told
@@ -100,3 +103,13 @@ def test_a_gpu_whose_memory_is_not_known_is_not_split_without_a_limit(
     monkeypatch.setattr(gpu_memory, "total_memory", lambda number: None)
     with pytest.raises(UsageError, match="Expected --memory-limit MiB"):
         devices.apply(DeviceRequest(gpus=(0,), logical=2))
+
+
+@pytest.mark.parametrize(("workers", "replicas"), [(1, 3), (2, 1)])
+def test_a_script_may_have_split_the_cpu_itself(workers: int, replicas: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    cpu = tf.config.PhysicalDevice("/physical_device:CPU:0", "CPU")
+    parts = [tf.config.LogicalDeviceConfiguration()] * 3
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [cpu] if kind == "CPU" else [])
+    monkeypatch.setattr(tf.config, "get_logical_device_configuration", lambda device: parts)
+    names = devices.apply(DeviceRequest(), workers=workers)
+    assert names == [f"/device:CPU:{number}" for number in range(replicas)]
