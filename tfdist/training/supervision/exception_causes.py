@@ -9,6 +9,8 @@ from tfdist.errors import DeviceMemoryError, TfdistError, UnsupportedError, Usag
 from tfdist.training.supervision.user_frames import RUNPY, starts_scripts, user_place_of
 
 _PEER_TYPES = ("UnavailableError", "DeadlineExceededError", "AbortedError", "CancelledError")
+_COORDINATION = "CoordinationServiceError"
+"""In texts of TensorFlow's other errors that say that it has given up a worker, such as one without a processor."""
 _NO_MEMORY = ("oom when allocating", "out of memory", "failed to allocate")
 """Texts of a ResourceExhaustedError that is about memory; others are about messages that are too large."""
 _ABORTED = "Collective ops is aborted by: "
@@ -64,7 +66,8 @@ def _memory_error_in(error: BaseException) -> TfdistError | None:
 
 def _peer_error_in(error: BaseException) -> TfdistError | None:
     """The error for a collective that broke because another worker ended or is out of reach."""
-    if type(error).__module__.startswith("tensorflow.") and type(error).__name__ in _PEER_TYPES:
+    is_tensorflow = type(error).__module__.startswith("tensorflow.")
+    if is_tensorflow and (type(error).__name__ in _PEER_TYPES or _COORDINATION in str(error)):
         return WorkerFailedError(
             "This worker waited for the others in a collective, and it broke off: another worker ended, hung for "
             f"longer than --step-timeout or cannot be reached any more. TensorFlow says: {_gist(error)}"

@@ -43,6 +43,20 @@ def test_a_lost_peer_is_told_in_one_line(text: str, gist: str) -> None:
     assert "Graph execution" not in str(known)
 
 
+def test_a_worker_that_tensorflow_gave_up_is_a_lost_peer() -> None:
+    """As where a worker gets no processor for ten seconds while the cluster forms."""
+    text = (
+        "Barrier failed because: task is set to ERROR: UNAVAILABLE: Task /job:worker/replica:0/task:0 heartbeat "
+        "timeout. [type.googleapis.com/tensorflow.CoordinationServiceError='']. Barrier Id: WaitForAllTasks::1\n"
+        "RPC: /tensorflow.CoordinationService/WaitForAllTasks"
+    )
+    known = explain(tf.errors.InternalError(None, None, text))
+    assert isinstance(known, WorkerFailedError)
+    assert "TensorFlow says: Barrier failed because: task is set to ERROR" in str(known)
+    assert "\n" not in str(known)
+    assert explain(tf.errors.InternalError(None, None, "Blas GEMM launch failed")) is None
+
+
 def test_a_worker_alone_has_no_peer_to_lose() -> None:
     unreachable = tf.errors.UnavailableError(None, None, "Error executing an HTTP request: Couldn't connect to server")
     assert explain(unreachable, has_peers=False) is None
