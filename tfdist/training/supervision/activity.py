@@ -110,6 +110,8 @@ class Activity:
 
     def limit(self) -> float | None:
         """Seconds that it may take to the next move; None where it may take any time."""
+        if not self._calls and self._outside is State.SAVING:
+            return self._limits.step
         if not self._calls:
             return self._limits.first_step if self._is_forming else None
         return self._limits.step if self._calls[-1].stepped else self._limits.first_step

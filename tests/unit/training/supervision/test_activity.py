@@ -92,6 +92,14 @@ def test_saving_may_be_inside_of_saving_and_keeps_the_limit(activity: Activity) 
     assert seen(activity, 5) == (State.STEP, STEP)
 
 
+def test_the_save_at_the_end_of_a_run_has_the_limit_of_a_step(activity: Activity) -> None:
+    """Its disk may never answer."""
+    activity.enter(State.SAVING, 5.0)
+    assert seen(activity, 6.0) == (State.SAVING, STEP)
+    activity.enter(State.FINISHED, 7.0)
+    assert seen(activity, 8.0) == (State.FINISHED, None)
+
+
 def test_batches_outside_of_any_call_are_steps_without_a_limit(activity: Activity) -> None:
     step(activity, now=1)
     assert seen(activity, 9) == (State.STEP, None)
