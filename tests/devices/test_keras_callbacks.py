@@ -191,6 +191,9 @@ def of_library(name: str, module: str, base: type[callbacks.Callback] = StopsAt)
 MetricsLogger = of_library("WandbMetricsLogger", "wandb.integration.keras.callbacks.metrics_logger")
 ModelLogger = of_library("WandbModelCheckpoint", "wandb.integration.keras.callbacks", callbacks.ModelCheckpoint)
 Tracking = of_library("MlflowCallback", "mlflow.keras.callback")
+Bars = of_library("TqdmCallback", "tqdm.keras")
+Plots = of_library("PlotLossesCallback", "livelossplot.inputs.tf_keras")
+Live = of_library("DVCLiveCallback", "dvclive.keras")
 
 
 @pytest.mark.parametrize(
@@ -205,6 +208,7 @@ Tracking = of_library("MlflowCallback", "mlflow.keras.callback")
         ([StopsAt(3)], DecisionPoints(train=True, batches=True)),
         ([OldName()], DecisionPoints(train=True, begins=True, batches=True)),
         ([MetricsLogger(3), ModelLogger("x.keras"), Tracking(3)], DecisionPoints(batches=True)),
+        ([Bars(3), Plots(3), Live(3)], DecisionPoints(batches=True)),
         ([of_library("Users", "script", MetricsLogger)(3)], DecisionPoints(train=True, batches=True)),
         ([asynchronous()], DecisionPoints(batches=True)),  # Keras may tell it of a batch too late to stop anything
         ([callbacks.LambdaCallback(on_epoch_end=print)], DecisionPoints()),
@@ -237,6 +241,9 @@ def test_what_is_watched(given: list[Any], watch: DecisionPoints) -> None:
         (MetricsLogger(1), False),
         (ModelLogger("x.keras"), False),
         (Tracking(1), False),
+        (Bars(1), False),
+        (Plots(1), False),
+        (Live(1), False),
         (on_every_worker(Tracking(1)), True),
         (of_library("Users", "script", MetricsLogger)(1), True),
         (of_library("WandbMetricsLogger", "script")(1), True),

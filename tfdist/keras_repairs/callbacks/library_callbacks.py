@@ -1,4 +1,4 @@
-"""Callbacks of tracking libraries that only write, to a file or a server, as Keras's own `CSVLogger` does.
+"""Callbacks of libraries that only write, to a file, a server or the screen, as Keras's own `CSVLogger` does.
 
 They are told by name, so that no library needs to be installed. A subclass of the user's own is none of them: it may
 call `predict`, in which all workers take part.
@@ -9,7 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 _WRITERS = {
+    "dvclive": {"DVCLiveCallback"},
+    "livelossplot": {"PlotLossesCallback"},
     "mlflow": {"MlflowCallback", "MlflowModelCheckpointCallback"},
+    "tqdm": {"TqdmCallback"},
     "wandb": {"WandbMetricsLogger", "WandbModelCheckpoint"},
 }
 """The classes of each package."""
