@@ -34,8 +34,10 @@ class WithoutShrinking:
 
 
 def main() -> None:
-    for line in sys.stdin:
-        print(json.dumps(run(**json.loads(line))), flush=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+    with contextlib.suppress(KeyboardInterrupt):
+        for line in sys.stdin:
+            print(json.dumps(run(**json.loads(line))), flush=True)
 
 
 def run(
@@ -73,6 +75,7 @@ def _run_here(tests: Sequence[str], processor_seconds: int, compiles: bool) -> N
     code: int = pytest.ExitCode.INTERNAL_ERROR
     try:
         os.setsid()
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         resource.setrlimit(resource.RLIMIT_CPU, (processor_seconds, processor_seconds + 1))
         if not compiles:
             sys.dont_write_bytecode = True

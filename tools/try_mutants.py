@@ -129,7 +129,7 @@ class TestRuns:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.kill()
+        self._process.terminate()
         self._process.communicate()
 
     def notice(self, tests: Sequence[str]) -> str | None:

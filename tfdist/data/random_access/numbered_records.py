@@ -154,7 +154,7 @@ def _open_all(paths: Sequence[Path], kind: RecordKind, verify: bool, cache: Path
             }
             return [opened[place].result() for place in range(len(paths))]
         finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+            pool.shutdown(cancel_futures=True)
 
 
 def _size(path: Path) -> int:
