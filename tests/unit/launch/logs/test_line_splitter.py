@@ -22,6 +22,7 @@ def fed(splitter: StreamSplitter, pieces: list[bytes]) -> list[bytes]:
     [
         ([b"a\nb"], [b"a\n"], b"b"),
         ([b"a", b"b\n", b"c\nd\n"], [b"", b"ab\n", b"c\nd\n"], b""),
+        ([b"12345678"], [b""], b"12345678"),
         ([b"123456789"], [b"123456789"], b""),  # too long to be held back
         ([b"a\r", b"b\r\n"], [b"a", b"\rb\r\n"], b""),
         ([b"\ra\rb\rc"], [b"\ra\rb"], b"\rc"),  # a bar that takes hours is in the log meanwhile
@@ -64,6 +65,10 @@ def test_a_line_waits_from_its_own_beginning(splitter: StreamSplitter) -> None:
         ("a€".encode(), 4),
         ("🙂".encode()[:3], 0),
         ("🙂".encode(), 4),
+        ("\uffff".encode(), 3),  # the first byte of three bits less than that of four
+        ("\uffff".encode()[:2], 0),
+        ("\u07ff".encode(), 2),
+        (b"\xe2\x7f", 2),  # a character that is damaged, and whole ones after it
         (b"a\xff", 1),  # may start a character; it is passed on with what follows
         (b"\x80\x80\x80\x80", 4),  # not UTF-8
     ],

@@ -13,7 +13,7 @@ import pytest
 
 from tfdist.launch.agent.failure_diagnosis import from_signal
 from tfdist.launch.peers.messages import AttemptEnded, Event, GiveUp, Hold, Restart, Stop
-from tfdist.launch.peers.peer_links import PeerLink, PeerLinks
+from tfdist.launch.peers.peer_links import PeerLink, PeerLinks, keep_alive
 from tfdist.net.line_socket import LineSocket
 
 STOP = Stop(143, "SIGTERM to the launcher on a")
@@ -156,3 +156,38 @@ def test_what_the_socket_does_not_take_at_once_is_sent_later(pair: tuple[PeerLin
         leader.events()
         heard += follower.events()
     assert heard == told
+
+
+def test_the_others_hear_and_are_heard_after_one_is_gone() -> None:
+    """Wherever it stands among them, and with every event that comes later."""
+    pairs = [socket.socketpair() for _ in range(3)]
+    links = [PeerLink(LineSocket(end), f"h{n}", (n,), (f"h{n}:1",)) for n, (end, _) in enumerate(pairs, 1)]
+    of_chief = [PeerLink(LineSocket(end), "a", (0,), ("a:1",)) for _, end in pairs]
+    leader = PeerLinks(links, leads=True, remote=(1, 2, 3))
+    gone, *others = (PeerLinks([link], leads=False, remote=(0,)) for link in of_chief)
+    with contextlib.ExitStack() as stack:
+        for each in (leader, gone, *others):
+            stack.callback(each.close)
+        gone.close()
+        (lost,) = leader.events()
+        assert isinstance(lost, AttemptEnded) and lost.failures[0].index == 1
+        for other in others:
+            other.tell(GiveUp("why"))
+        assert leader.events() == [GiveUp("why")] * 2
+        assert len(leader.sockets()) == 2
+        for other in others:
+            (heard,) = other.events()
+            assert isinstance(heard, AttemptEnded) and heard.failures[0].index == 1
+
+
+def test_a_machine_that_vanished_is_noticed_within_half_a_minute() -> None:
+    """By the kernel, on a line on which nothing is said as on one on which something is."""
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as connection:
+        keep_alive(connection)
+        silent, between, tries = (
+            connection.getsockopt(socket.IPPROTO_TCP, option)
+            for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+        )
+        assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        assert silent + between * tries <= 30
+        assert 0 < connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) <= 30_000
