@@ -39,3 +39,16 @@ def test_a_disk_that_does_not_answer_at_the_start_is_an_error(launchers: Launche
         launcher = launchers.start(run_dir=str(tmp_path / "disk" / "run"))
         assert launcher.end(60) == 2
     assert "error: The disk of " in launcher.err and "does not answer" in launcher.err
+
+
+@pytest.mark.bound(120)
+def test_a_worker_prints_on_although_the_disk_of_its_log_does_not_answer(launchers: Launchers, tmp_path: Path) -> None:
+    trains, silent = tmp_path / "trains", tmp_path / "silent"
+    with silent_disk(tmp_path / "behind", tmp_path / "disk") as server:
+        args = [f"0:touch:{trains}", f"0:await:{silent}", "0:flood", "0:flood", "0:flood", "0:print:all is said"]
+        launcher = launchers.start(run_dir=str(tmp_path / "disk" / "run"), args=args)
+        until(trains.exists)
+        server.send_signal(signal.SIGSTOP)
+        silent.touch()
+        assert launcher.end(90) == 0, launcher.err
+    assert launcher.out.endswith("all is said\n")

@@ -10,9 +10,10 @@ import sys
 import threading
 from pathlib import Path
 
-from tfdist.errors import UsageError, WorkerFailedError
+from tfdist.errors import RunDirError, UsageError, WorkerFailedError
 from tfdist.launch.environment import Assignment
 from tfdist.rundir import RunDir, State
+from tfdist.rundir.bounded_disk import BoundedDisk
 from tfdist.training.supervision.error_report import report
 from tfdist.training.supervision.launcher_link import LauncherLink, dump_on_signal, link_of
 from tfdist.training.supervision.stop_requests import WorkerStopped
@@ -91,7 +92,20 @@ def _run_target(assignment: Assignment) -> int:
 
 
 class _WorkerLog(logging.FileHandler):
-    """This worker's log, which a full disk may cut short; the launcher reports that, once."""
+    """This worker's log, which a full disk may cut short, or a silent one; the launcher reports that, once.
+
+    Args:
+        path: The file.
+        seconds: How long a line may take.
+    """
+
+    def __init__(self, path: Path, seconds: float = 2.0) -> None:
+        super().__init__(path, delay=True)
+        self._disk = BoundedDisk(path, seconds)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with contextlib.suppress(RunDirError):
+            self._disk.call(lambda: logging.FileHandler.emit(self, record))
 
     def handleError(self, record: logging.LogRecord) -> None:
         return
@@ -107,7 +121,7 @@ def _set_up_logging(assignment: Assignment) -> None:
     logger.addHandler(shown)
     if not assignment.verbose:
         log = RunDir(Path(assignment.run_dir)).log_file(assignment.index, assignment.attempt)
-        log_handler = _WorkerLog(log, delay=True)
+        log_handler = _WorkerLog(log)
         log_handler.addFilter(lambda record: record.levelno < logging.WARNING)
         logger.addHandler(log_handler)
     for handler in logger.handlers:

@@ -11,8 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
+from tfdist.launch.logs.background_log import BackgroundLog
 from tfdist.launch.logs.line_splitter import LineSplitter, ScreenSplitter, StreamSplitter
-from tfdist.launch.logs.terminal import STDERR, Terminal
+from tfdist.launch.logs.terminal import STDERR, STDOUT, Terminal
 from tfdist.launch.logs.tf_log_filter import TfLogFilter
 from tfdist.launch.logs.worker_log import WorkerLog
 
@@ -20,6 +21,9 @@ _READ_BYTES = 65536
 _TAIL_LINES = 20
 _TAIL_LINE_BYTES = 2000
 _IDLE_SECONDS = 0.2
+_LOG_SECONDS = 1.0
+"""How long the end of a worker waits for the disk of its log."""
+
 _LOG_PATIENCE = 1.0
 """Seconds after which an unfinished line is in the log, for whoever follows it and in case the launcher is killed."""
 
@@ -51,8 +55,8 @@ class OutputPump:
     ) -> None:
         self._index = index
         self._pipes = pipes
-        self._log = WorkerLog(log)
         self._terminal = terminal
+        self._log = BackgroundLog(WorkerLog(log), STDOUT, self._report_end_of_log)
         self._quiet = quiet
         self._clock = clock
         self._filters = {STDERR: TfLogFilter()}
@@ -123,7 +127,7 @@ class OutputPump:
             if self._terminal is not None:
                 self._show_rest(self._terminal, stream, own if self._quiet else b"")
             pipe.close()
-        self._log.close()
+        self._log.close(_LOG_SECONDS)
 
     def _show_rest(self, terminal: Terminal, stream: int, data: bytes) -> None:
         splitter = self._for_terminal[stream]
@@ -133,7 +137,9 @@ class OutputPump:
         self._tail.extend(line[:_TAIL_LINE_BYTES] for line in lines.split(b"\n")[:-1])
 
     def _keep(self, stream: int, data: bytes) -> None:
-        error = self._log.write(stream, data)
-        if error is not None and self._terminal is not None:
-            # The log itself cannot say that it ends here.
+        self._log.write(stream, data)
+
+    def _report_end_of_log(self, error: OSError) -> None:
+        # The log itself cannot say that it ends here.
+        if self._terminal is not None:
             self._terminal.write(self._index, STDERR, f"tfdist: this worker's log ends here: {error}\n".encode())

@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+import logging
+import threading
+from pathlib import Path
+
+import pytest
+
+from tfdist.training.worker import _WorkerLog
+
+
+def record(text: str) -> logging.LogRecord:
+    return logging.LogRecord("tfdist", logging.INFO, "", 0, text, None, None)
+
+
+def test_lines_are_in_the_log(tmp_path: Path) -> None:
+    log = _WorkerLog(tmp_path / "log")
+    log.handle(record("strategy one"))
+    log.close()
+    assert (tmp_path / "log").read_text() == "strategy one\n"
+
+
+def test_a_disk_that_does_not_answer_holds_no_training_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = threading.Event()
+    monkeypatch.setattr(logging.FileHandler, "emit", lambda self, record: answers.wait(60))
+    log = _WorkerLog(tmp_path / "log", seconds=0.01)
+    for _ in range(3):
+        log.handle(record("strategy one"))
+    assert not answers.is_set()
+    answers.set()
