@@ -96,6 +96,8 @@ IN_OTHER_TESTS = {
     "keras.src.losses.loss.scale_loss_for_distribution": "test_a_loss_outside_of_the_replicas_is_divided",
     "keras.src.backend.tensorflow.nn._compute_moments_sync": "test_synchronized_moments_lose_their_digits",
     "SeedGenerator.next": "test_replicas_draw_the_same_masks",
+    "keras.src.trainers.compile_utils.get_loss": "test_a_loss_that_reduces_itself_is_that_of_a_replica",
+    "_WrapperFunction._call_flat": "test_what_was_exported_cannot_be_called",
     "BaseOptimizer.load_own_variables": "test_what_is_loaded_counts_on_each_replica",
     "BaseOptimizer.set_weights": "test_what_is_loaded_counts_on_each_replica",
 }

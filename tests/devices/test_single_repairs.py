@@ -15,6 +15,7 @@ import tensorflow as tf
 from tests.devices.mirrored import mirrored
 from tests.devices.references import of_one_replica
 from tests.devices.repair_removal import take_out
+from tests.devices.test_coupled_losses import ReducesItself, fitted
 from tests.devices.test_random_seeds import masks
 from tests.devices.test_refusals import REFUSED, compiled
 from tests.exactness.cases import outcome
@@ -223,3 +224,23 @@ def test_loading_waits_for_the_other_workers(tmp_path: Path, monkeypatch: pytest
         load(tmp_path / "model.keras")
     model.load_weights(tmp_path / "all.weights.h5")
     assert len(barriers) == 3
+
+
+def test_a_loss_that_reduces_itself_is_that_of_a_replica(monkeypatch: pytest.MonkeyPatch) -> None:
+    keras_repairs.install()
+    expected = fitted(loss=ReducesItself())["history"]["loss"]
+    take_out("keras.src.trainers.compile_utils.get_loss", monkeypatch)
+    with mirrored(3).scope():
+        assert fitted(loss=ReducesItself())["history"]["loss"] != pytest.approx(expected, rel=1e-3)
+
+
+def test_what_was_exported_cannot_be_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keras_repairs.install()
+    with mirrored(2).scope():
+        compiled().export(tmp_path / "exported", verbose=False)
+        x = tf.constant(numbers(4)[0], tf.float32)
+        assert tf.saved_model.load(str(tmp_path / "exported")).serve(x).shape[0] == 4
+        take_out("_WrapperFunction._call_flat", monkeypatch)
+        loaded = tf.saved_model.load(str(tmp_path / "exported"))
+        with pytest.raises(tf.errors.InvalidArgumentError, match="not supposed to be executed"):
+            loaded.serve(x)

@@ -44,12 +44,13 @@ from tensorflow.python.ops import (
     nn_impl_distribute,
     while_loop,
 )
+from tensorflow.python.saved_model import load
 
 from tfdist.keras_repairs.base import clear_session, global_seeds, thread_attributes, variable_conversions
 from tfdist.keras_repairs.callbacks import backup_and_restore, callback_list
 from tfdist.keras_repairs.coupling import hinge_labels, layer_calls, loss_treatment, model_calls
 from tfdist.keras_repairs.coupling.trials.steps import step_capture
-from tfdist.keras_repairs.files import downloads, model_saving
+from tfdist.keras_repairs.files import downloads, loaded_functions, model_saving
 from tfdist.keras_repairs.forward import (
     added_losses,
     average_loss,
@@ -375,4 +376,5 @@ def _of_files(hooks: RepairHooks) -> tuple[Repair, ...]:
         Repair(base_optimizer.BaseOptimizer, "set_weights", accumulator_reduction.set_weights, "3586228c15207e2c"),
         Repair(saving_api, "load_model", model_saving.reader, "27ac0bf7bbe8180a", (keras.saving, keras.models)),
         Repair(saving_api, "load_weights", model_saving.reader, "55456126c316c9c3", (keras.saving,)),
+        Repair(load._WrapperFunction, "_call_flat", loaded_functions.call_flat, "f57fde32077196bf"),
     )

@@ -1,6 +1,7 @@
 """Repairs of saving, loading and downloading: one worker does it for all.
 
 - `model_saving`: saved models and weights, which the chief writes
+- `loaded_functions`: what was exported, called by a script
 - `weights_copy`, `hdf5_memory_file`: a checkpoint's weights, copied at once and written later
 - `training_state`: the variables of a checkpoint that differ from replica to replica
 - `downloads`: `keras.utils.get_file`, one worker of a machine at a time
