@@ -83,6 +83,38 @@ class Accumulating(Keeping):
         return {"loss": loss}
 
 
+def spread(rows: Any) -> Any:
+    return ops.mean(ops.square(ops.mean(rows, axis=0)))
+
+
+class Scheduled(CountingSamples):
+    """What takes the samples together counts nothing in the first step."""
+
+    def made(self) -> Any:
+        return tf.Variable(0.0, name="kept_weight", trainable=False)
+
+    def weight(self) -> Any:
+        return self.kept
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        x, y = data
+        with tf.GradientTape() as tape:
+            rows = self(x, training=True)
+            loss = ops.mean(ops.square(rows[:, 0] - ops.cast(y, "float32"))) + self.weight() * spread(rows)
+        self.optimizer.apply(tape.gradient(loss, self.trainable_variables), self.trainable_variables)
+        return {"loss": loss}
+
+
+class ScheduledInKeras(Scheduled):
+    def made(self) -> Any:
+        return self.add_weight(shape=(), initializer="zeros", trainable=False)
+
+
+class ScheduledByIterations(Scheduled):
+    def weight(self) -> Any:
+        return ops.where(self.optimizer.iterations > 1000, 1.0, 0.0)
+
+
 ELSEWHERE: dict[str, Any] = {}
 
 
@@ -152,6 +184,12 @@ def test_what_does_not_is_counted_once(kind: type[keras.Model], after: int) -> N
         model = model_of(kind)
         fit(model)
     assert int(model.kept.numpy()) == after
+
+
+@pytest.mark.parametrize("kind", [Scheduled, ScheduledInKeras, ScheduledByIterations])
+def test_what_counts_later_alone_is_seen(kind: type[keras.Model]) -> None:
+    with mirrored(2).scope(), pytest.raises(UnsupportedError, match="gets as gradients.*neither a mean nor a sum"):
+        fit(model_of(kind))
 
 
 def test_a_variable_of_no_strategy_is_refused() -> None:

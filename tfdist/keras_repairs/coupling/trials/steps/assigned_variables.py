@@ -17,6 +17,9 @@ from tfdist.keras_repairs.coupling.trials.replica_trial import Assignments
 from tfdist.keras_repairs.coupling.trials.steps.step_verdict import Cause, StepVerdict
 from tfdist.runtime.workers import local_replicas
 
+_LATE_WEIGHT = 0.5
+_LATE_COUNT = 1_000_000
+
 
 @dataclass(frozen=True)
 class Assigned:
@@ -49,6 +52,26 @@ class Before:
         self._replicas_here = len(local_replicas(model.distribute_strategy))
         self._variables = kept.variables
         self._values = [value_of(variable) for variable in kept.variables]
+        optimizer = getattr(model, "optimizer", None)
+        of_keras = [*model.non_trainable_variables, *(() if optimizer is None else optimizer.variables)]
+        self._of_keras = [variable for variable in of_keras if not self._is_left_out(variable)]
+
+    def set_late(self, scope: Assignments) -> None:
+        """Sets counts, and variables that hold zeros, to what they may be late in the training.
+
+        A weight that is scheduled begins with zero, and would hide what it weighs; so would a count of steps.
+
+        Args:
+            scope: What has the values of variables of Keras.
+        """
+        for variable in self._of_keras:
+            late = _late(value_of(variable._value))
+            if late is not None:
+                scope.state_mapping[id(variable)] = tf.constant(late)
+        for variable, value in zip(self._variables, self._values, strict=True):
+            late = _late(value)
+            if late is not None:
+                variable.assign(late)
 
     def assigned(self, scope: Assignments) -> dict[int, Assigned]:
         """What a step has left in variables, by their ids.
@@ -79,6 +102,15 @@ class Before:
         if not isinstance(variable, tf.distribute.DistributedValues):
             return Cause.SHARED if self._replicas_here > 1 else Cause.EXACT
         return Cause.ADDED_UP if variable.aggregation == tf.VariableAggregation.SUM else Cause.EXACT
+
+
+def _late(value: NDArray) -> NDArray | None:
+    """The value of a variable late in the training, where that is surely another one."""
+    if value.dtype.kind == "i" and not value.ndim:
+        return np.full_like(value, _LATE_COUNT)
+    if np.issubdtype(value.dtype, np.floating) and not np.any(value):
+        return np.full_like(value, _LATE_WEIGHT)
+    return None
 
 
 def of_assigned(

@@ -43,11 +43,13 @@ class _Draw:
     Attributes:
         inputs: Its data.
         gradient_scale: By how much the gradients that it computes are made larger.
+        is_late: Whether variables are as they may be late in the training.
         must_run: Whether it shows nothing good of a step if it fails on it, or gives no numbers.
     """
 
     inputs: Inputs
     gradient_scale: float = 1.0
+    is_late: bool = False
     must_run: bool = True
 
 
@@ -64,6 +66,7 @@ def try_out(model: keras.Model, step: Callable[[Any], Any], data: Any) -> StepVe
     try:
         proper = made_up(data, Numbers.PROPER)
         draws = [_Draw(proper), _Draw(made_up(data, Numbers.LARGE), _LARGE_GRADIENTS)]
+        draws.append(_Draw(proper, is_late=True, must_run=False))
         ignoring = (proper.with_labels(label) for label in _LEFT_OUT)
         draws.extend(_Draw(inputs, must_run=False) for inputs in ignoring if inputs is not None)
     except ValueError as error:
@@ -124,6 +127,8 @@ def _run(
         # As far as the step is concerned: it may compute with their results, which two replicas add up.
         for metric in before.metrics:
             metric.reset_state()
+        if draw.is_late:
+            before.set_late(scope)
         with capturing(draw.gradient_scale) as capture:
             logs = step(draw.inputs.rows(part))
         return StepResults(capture.updates, capture.readings, _scalars(logs), before.assigned(scope))
