@@ -42,6 +42,33 @@ def own_step_that_counts(samples: int) -> dict[str, Any]:
     return {**made, **ONLY_TRAINED, "seen": np.concatenate([np.ravel(value.numpy()) for value in kept]).tolist()}
 
 
+class Remembering(OwnStep):
+    """Keeps features for the rest of the step, past layers in which the replicas meet."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.first, self.last = layers.Dense(5, activation="tanh"), layers.Dense(3, activation="softmax")
+        self.norm, self.kept = layers.BatchNormalization(), {}
+        self.first.build((None, 6))
+        self.norm.build((None, 5))
+        self.last.build((None, 5))
+
+    def call(self, x: Any, training: bool = False) -> Any:
+        self.features = self.first(x)
+        self.kept["rows"] = (x, self.features)
+        return self.last(self.norm(self.features, training=training))
+
+    def compute_loss(self, x: Any = None, y: Any = None, y_pred: Any = None, **options: Any) -> Any:
+        rows, features = self.kept["rows"]
+        apart = ops.mean(ops.square(ops.sum(rows, axis=1) - ops.sum(self.features * features, axis=1)))
+        return super().compute_loss(x=x, y=y, y_pred=y_pred) + 0.1 * apart
+
+
+@case("features that a model keeps on itself for its step, past BatchNormalization")
+def own_step_that_remembers(samples: int) -> dict[str, Any]:
+    return fitted(of(Remembering), *numbers(samples)) | ONLY_TRAINED
+
+
 class MeanTeacher(OwnStep):
     """Learns from a teacher whose weights are the moving average of its own (Tarvainen and Valpola 2017)."""
 

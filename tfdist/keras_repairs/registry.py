@@ -49,6 +49,7 @@ from tensorflow.python.saved_model import load
 from tfdist.keras_repairs.base import clear_session, global_seeds, thread_attributes, variable_conversions
 from tfdist.keras_repairs.callbacks import backup_and_restore, callback_list
 from tfdist.keras_repairs.coupling import hinge_labels, layer_calls, loss_treatment, model_calls
+from tfdist.keras_repairs.coupling.trials import kept_tensors
 from tfdist.keras_repairs.coupling.trials.steps import step_capture
 from tfdist.keras_repairs.files import downloads, loaded_functions, model_saving
 from tfdist.keras_repairs.forward import (
@@ -173,6 +174,7 @@ def _of_data(hooks: RepairHooks) -> tuple[Repair, ...]:
             (keras.utils, keras.backend),
         ),
         Repair(mirrored_run, "_call_for_each_replica", thread_attributes.call_for_each_replica, "c6489718e7af3d86"),
+        Repair(mirrored_run._MirroredReplicaContext, "_merge_call", kept_tensors.merge_call, "d407308e9686bdba"),
         Repair(seed_generator, "global_seed_generator", global_seeds.global_seed_generator, "4ec13060644e9a90"),
         Repair(file_utils, "get_file", downloads.get_file, "dc48326d0c7535b1", (keras.utils, *_DATASETS)),
         Repair(arrays, "get_tf_dataset", array_dataset, "2ab7c0854bf89cd1"),

@@ -13,6 +13,7 @@ from tfdist.keras_repairs.base.replica_step import ReplicaStep, replica_step
 from tfdist.keras_repairs.base.warn_once import warn_once
 from tfdist.keras_repairs.coupling.own_predictions import exact_predictions
 from tfdist.keras_repairs.coupling.own_steps import tried_out
+from tfdist.keras_repairs.coupling.trials.kept_tensors import in_step_of
 from tfdist.keras_repairs.inputs.data_adapters import replica_batch_of
 from tfdist.keras_repairs.inputs.epoch_iterator import BatchIterator, FetchedBatch
 from tfdist.keras_repairs.loop import predictions
@@ -117,6 +118,7 @@ class _Step:
     """
 
     def __init__(self, model: Any, function: Function, *, users: bool = False, trains: bool = False) -> None:
+        self._model = model
         self._function = function
         self._meter = settings_of(model.distribute_strategy).meter if trains else None
         self._strategy = model.distribute_strategy
@@ -134,7 +136,7 @@ class _Step:
         if self._meter is not None and _is_first_here(self._strategy):
             self._meter.arrive(data)
             self._meter.count(step.total)
-        with replica_step(step):
+        with replica_step(step), in_step_of(self._model):
             outputs = self._function(data)
         self.can_loop = not (self._has_peers and step.gathers)
         return outputs

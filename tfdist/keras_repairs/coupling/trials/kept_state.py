@@ -74,6 +74,7 @@ class KeptState:
     """
 
     def __init__(self, *roots: Any) -> None:
+        self.roots = roots
         self._restore: list[Restore] = []
         self._variables: list[tf.Variable] = []
         # With the objects, for them to live: the id of one that is gone may become that of another.

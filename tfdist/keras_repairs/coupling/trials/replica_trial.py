@@ -22,10 +22,11 @@ from tfdist.keras_repairs.base.context_variables import setting
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, as_replica
 from tfdist.keras_repairs.coupling import collected_losses
 from tfdist.keras_repairs.coupling.trials.kept_state import KeptState
+from tfdist.keras_repairs.coupling.trials.kept_tensors import KeptTensors
 from tfdist.keras_repairs.coupling.trials.part_comparison import UNEQUAL, Split
 from tfdist.keras_repairs.coupling.trials.trial_scope import on_batch
 from tfdist.keras_repairs.random_numbers.draw_replay import DrawLog, recording_draws, replaying_draws
-from tfdist.runtime.transport.emulated_replicas import run_emulated
+from tfdist.runtime.transport.emulated_replicas import OwnState, run_emulated
 
 Result = TypeVar("Result")
 
@@ -154,8 +155,24 @@ def on_one_and_two(
             for part, step in zip(split.parts, steps, strict=True)
         ]
         with kept.restored():
-            parts = run_emulated([thread_attributes.inherited(run_part) for run_part in run], kept.variable_values)
+            parts = run_emulated([thread_attributes.inherited(run_part) for run_part in run], _OwnState(kept))
         return OneAndTwo(whole, parts, log.has_several)
+
+
+class _OwnState:
+    """What an emulated replica has for itself, as a real one has: values of variables, and tensors on objects."""
+
+    def __init__(self, kept: KeptState) -> None:
+        self._parts: tuple[OwnState, ...] = (kept.variable_values, *(KeptTensors(root) for root in kept.roots))
+
+    def read(self) -> list[Any]:
+        """What it has now."""
+        return [part.read() for part in self._parts]
+
+    def write(self, state: list[Any]) -> None:
+        """Gives it back."""
+        for part, own in zip(self._parts, state, strict=True):
+            part.write(own)
 
 
 def _on_part(
