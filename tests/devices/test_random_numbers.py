@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +16,7 @@ from tests.devices.mirrored import mirrored
 from tests.devices.repair_removal import take_out
 from tests.exactness.table import numbers
 from tfdist.errors import UnsupportedError
-from tfdist.keras_repairs.random_numbers import traced_draws
+from tfdist.keras_repairs.random_numbers import loops_and_branches, traced_draws
 from tfdist.keras_repairs.random_numbers.draw_replay import DrawLog, recording_draws, replaying_draws
 from tfdist.runtime.strategy_settings import settings_of
 
@@ -76,6 +77,23 @@ def of_tensorflow_sizes(x: Any, seed: Any) -> Any:
 def test_the_origin_of_a_size_decides_in_eager_steps(function: Callable[[Any, Any], Any]) -> None:
     one = predicted(function, 1, run_eagerly=True)
     np.testing.assert_allclose(predicted(function, 3, run_eagerly=True), one, rtol=1e-6)
+
+
+def around_loops_and_branches(x: Any, seed: Any) -> Any:
+    """Of as many rows as a replica has, after draws of the batch of which fewer, or more, are traced than made."""
+    noisy = lambda x: x + random.normal((keras.ops.shape(x)[0], 6), seed=seed)  # noqa: E731
+    x = keras.ops.fori_loop(0, 2, lambda _, x: noisy(x), x)
+    x = tf.cond(tf.constant(False), lambda: x, lambda: noisy(noisy(x)))
+    x = tf.switch_case(tf.constant(1), [lambda: x, lambda: noisy(x), lambda: noisy(noisy(x))])
+    return x + keras.ops.sum(random.normal((4, 6), seed=seed), axis=0)
+
+
+def test_draws_in_loops_and_branches_of_eager_steps_are_known_by_their_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = predicted(around_loops_and_branches, 1, rows=8, run_eagerly=True)
+    np.testing.assert_allclose(predicted(around_loops_and_branches, 2, rows=8, run_eagerly=True), one, rtol=1e-5)
+    # By their order alone one is taken for another.
+    monkeypatch.setattr(loops_and_branches, "parts_of_call", lambda kind: lambda part: contextlib.nullcontext())
+    assert not np.allclose(predicted(around_loops_and_branches, 2, rows=8, run_eagerly=True), one, rtol=1e-3)
 
 
 @pytest.mark.parametrize("eagerly", [True, False])
@@ -231,11 +249,24 @@ def on_what_the_rows_are(x: Any, seed: Any) -> Any:
     return keras.ops.cond(keras.ops.sum(x) > 1e9, lambda: x, noisy)
 
 
-LOOP, BRANCH = "tensorflow.python.ops.while_loop.while_loop", "tensorflow.python.ops.cond.cond"
+def as_the_rows_choose(x: Any, seed: Any) -> Any:
+    index = keras.ops.cast(keras.ops.sum(x) > 1e9, "int32")
+    return tf.switch_case(index, [lambda: x + random.normal(keras.ops.shape(x), seed=seed), lambda: x])
+
+
+OPERATIONS = "tensorflow.python.ops"
+LOOP, BRANCH = f"{OPERATIONS}.while_loop.while_loop", f"{OPERATIONS}.cond.cond"
+SWITCH = f"{OPERATIONS}.control_flow_switch_case._indexed_case_helper"
 
 
 @pytest.mark.parametrize(
-    ("function", "path"), [(for_each_row, LOOP), (while_there_are_rows, LOOP), (on_what_the_rows_are, BRANCH)]
+    ("function", "path"),
+    [
+        (for_each_row, LOOP),
+        (while_there_are_rows, LOOP),
+        (on_what_the_rows_are, BRANCH),
+        (as_the_rows_choose, SWITCH),
+    ],
 )
 def test_seeds_that_the_batch_decides_on_are_refused(
     function: Callable[[Any, Any], Any], path: str, monkeypatch: pytest.MonkeyPatch
@@ -246,6 +277,25 @@ def test_seeds_that_the_batch_decides_on_are_refused(
         predicted(function, 2)
     take_out(path, monkeypatch)
     predicted(function, 2)
+
+
+def where_python_decides(x: Any, seed: Any) -> Any:
+    return x + random.normal(keras.ops.shape(x), seed=seed) if float(x[0, 0]) > LIMIT else x
+
+
+LIMIT = 1000.0
+"""Above what is made up for trials, and below the first number of one replica's rows."""
+
+
+def test_seeds_that_python_decides_on_are_refused_in_eager_steps() -> None:
+    x = np.zeros((8, 6), "float32")
+    x[4] = LIMIT + 1
+    with mirrored(2).scope():
+        model = keras.Sequential([keras.Input((6,)), Calling(where_python_decides)])
+        model.compile(run_eagerly=True)
+        with pytest.raises(UnsupportedError, match=r"have taken other seeds.*tfdist\.gathered"):
+            model.predict(x, verbose=0)
+        model.predict(np.zeros((8, 6), "float32"), verbose=0)
 
 
 def test_what_draws_for_each_row_is_gathered_when_asked() -> None:
@@ -327,6 +377,8 @@ def test_more_draws_on_a_part_than_on_the_whole_are_noticed() -> None:
             random.uniform((2,))
     with replaying_draws(log, 0, 2, total=5), pytest.raises(UnsupportedError, match="Expected a size of the batch"):
         random.uniform((3,))
+    with pytest.raises(UnsupportedError, match="fewer numbers are drawn for a part"), replaying_draws(log, 0, 2, 5):
+        pass
 
 
 def test_the_layer_that_draws_with_python_while_it_is_traced_is_refused() -> None:

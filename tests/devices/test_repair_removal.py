@@ -109,6 +109,8 @@ OF_TENSORFLOW = {
     "Generator._prepare_key_counter": "test_generators_of_tensorflow_are_refused",
     "Generator.binomial": "test_generators_of_tensorflow_are_refused",
     "tensorflow.python.ops.while_loop.while_loop": "test_seeds_that_the_batch_decides_on_are_refused",
+    "tensorflow.python.ops.control_flow_switch_case._indexed_case_helper":
+        "test_seeds_that_the_batch_decides_on_are_refused",
     "tensorflow.python.ops.cond.cond": "test_seeds_that_the_batch_decides_on_are_refused",
 }
 """The repair, and the test of `test_random_numbers` that takes it out."""

@@ -38,6 +38,7 @@ from tensorflow.python.eager.polymorphic_function import polymorphic_function
 from tensorflow.python.framework import random_seed
 from tensorflow.python.ops import (
     cond,
+    control_flow_switch_case,
     gen_random_ops,
     gen_stateless_random_ops,
     gen_stateless_random_ops_v2,
@@ -234,6 +235,7 @@ def _of_tensorflow_random(hooks: RepairHooks) -> tuple[Repair, ...]:
         Repair(tf.random.Generator, "binomial", unshared_draws.of_generator, "40da95595ed62b48"),
         Repair(while_loop, "while_loop", loops_and_branches.while_loop, "b0f8046532591dce"),
         Repair(cond, "cond", loops_and_branches.cond, "ca88a3088c0efa4d"),
+        Repair(control_flow_switch_case, "_indexed_case_helper", loops_and_branches.switch, "f1db9c67411f9112"),
         Repair(gen_random_ops, "random_standard_normal", draw_replay.of_shape, "2b6b1dd1a77db5fc"),
         Repair(gen_random_ops, "truncated_normal", draw_replay.of_shape, "a2253758899802ce"),
         Repair(gen_random_ops, "random_uniform", draw_replay.of_shape, "d5e5e82b14b265a1"),

@@ -64,6 +64,7 @@ class ReplicaStep:
         sums_results: Whether metrics give their results over all replicas in it, at the price of a collective each.
         shared: Tensors that are the same on every replica.
         known_updates: What a trial has shown of the updates of means and sums, by the metric's id, in their order.
+        seeds_taken: A digest of the seeds that were taken for its draws, in their order, where it runs eagerly.
         read_parts: Variables with a part on each replica that the user's code has read, where it runs eagerly.
         gathers: Whether the replicas exchange tensors in it whose sizes may differ from step to step.
     """
@@ -100,6 +101,7 @@ class ReplicaStep:
         self.sums_results = False
         self.shared: list[Any] = []
         self.known_updates: Mapping[int, Sequence[KnownUpdate]] = {}
+        self.seeds_taken = 0
         self.read_parts: list[Any] = []
         self.gathers = users
 

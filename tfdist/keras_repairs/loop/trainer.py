@@ -28,6 +28,7 @@ from tfdist.keras_repairs.loop.step_logs import StepLogs, noting_logs
 from tfdist.keras_repairs.loop.unknown_size import saying_unknown_size
 from tfdist.keras_repairs.model_checks.batch_norm_choice import synchronized_layers
 from tfdist.keras_repairs.model_checks.user_overrides import is_overridden, is_users_step
+from tfdist.keras_repairs.random_numbers.seeds import check_same_seeds
 from tfdist.runtime.batches.distribute import GlobalBatch, ReplicaBatch
 from tfdist.runtime.step_meter import StepMeter
 from tfdist.runtime.strategy_settings import settings_of
@@ -138,6 +139,8 @@ class _Step:
             self._meter.count(step.total)
         with replica_step(step), in_step_of(self._model):
             outputs = self._function(data)
+            if tf.executing_eagerly():
+                check_same_seeds(step)
         self.can_loop = not (self._has_peers and step.gathers)
         return outputs
 

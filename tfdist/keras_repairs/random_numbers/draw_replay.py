@@ -68,10 +68,13 @@ def replaying_draws(log: DrawLog, first: int, rows: int, total: int, *, stacks: 
             to each of the batch.
 
     Raises:
-        UnsupportedError: The code draws otherwise on a part than on the whole batch. Raised inside.
+        UnsupportedError: The code draws otherwise on a part than on the whole batch. Raised inside, or at the end.
     """
-    with setting(_recording, None), setting(_replaying, _Replay(log, first, rows, total, stacks)):
+    replay = _Replay(log, first, rows, total, stacks)
+    with setting(_recording, None), setting(_replaying, replay):
         yield
+    if replay.done < len(log.draws):
+        raise UnsupportedError("keras.random: fewer numbers are drawn for a part of a batch than for the whole batch.")
 
 
 def replaces_draws() -> bool:

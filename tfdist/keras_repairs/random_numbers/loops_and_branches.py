@@ -6,8 +6,9 @@ on every replica than on one device, and a branch may be taken on one replica an
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,12 @@ from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.context_variables import setting
 from tfdist.keras_repairs.base.replica_step import current_step
 from tfdist.keras_repairs.random_numbers.size_origins import depends_on_batch
+from tfdist.keras_repairs.random_numbers.traced_draws import parts_of_call
 
 Function = Callable[..., Any]
+
+_OF_COND = ("true_fn", "false_fn", "strict", "name", "fn1", "fn2")
+"""The arguments of `cond` after the first."""
 
 _by_batch: contextvars.ContextVar[str] = contextvars.ContextVar("tfdist_decided_by_batch", default="")
 
@@ -27,6 +32,7 @@ def while_loop(original: Function) -> Function:
     """Repairs `tensorflow.python.ops.while_loop.while_loop`, on which `tf.map_fn` and the loops of Keras stand."""
 
     def repaired(cond: Function, body: Function, loop_vars: Any, *args: Any, **kwargs: Any) -> Any:
+        body = _as_part(body, parts_of_call("loop"), "turn")
         if current_step() is None or tf.executing_eagerly():
             return original(cond, body, loop_vars, *args, **kwargs)
         turns = [kwargs.get("maximum_iterations"), cond(*tf.nest.map_structure(_as_tensor, loop_vars))]
@@ -39,9 +45,24 @@ def cond(original: Function) -> Function:
     """Repairs `tensorflow.python.ops.cond.cond`."""
 
     def repaired(pred: Any, *args: Any, **kwargs: Any) -> Any:
-        if current_step() is None or tf.executing_eagerly():
-            return original(pred, *args, **kwargs)
-        return _decided([pred], "branch", lambda: original(pred, *args, **kwargs))
+        parts, named = parts_of_call("branch"), dict(zip(_OF_COND, args, strict=False)) | kwargs
+        named.update({key: _as_part(named[key], parts, key) for key in _OF_COND[:2] if key in named})
+        return _branching(pred, lambda: original(pred, **named))
+
+    return repaired
+
+
+def switch(original: Function) -> Function:
+    """Repairs `control_flow_switch_case._indexed_case_helper` of TensorFlow, on which `tf.switch_case` stands."""
+
+    def repaired(branches: Any, default: Any, index: Any, *args: Any, **kwargs: Any) -> Any:
+        parts = parts_of_call("branch")
+        # Given as a dict, as functions, or with a number each.
+        given = branches.items() if isinstance(branches, Mapping) else enumerate(branches)
+        pairs = [pair[1] if isinstance(pair[1], tuple) else pair for pair in given]
+        chosen = [(number, _as_part(function, parts, number)) for number, function in pairs]
+        default = _as_part(default, parts, "default")
+        return _branching(index, lambda: original(chosen, default, index, *args, **kwargs))
 
     return repaired
 
@@ -60,6 +81,22 @@ def check_seed() -> None:
         "seeds than one device. Draw for all rows before it, noise = keras.random.normal((keras.ops.shape(x)[0], ...), "
         "seed=seed), and hand the function its row of them; or put the function into tfdist.gathered(function)."
     )
+
+
+def _branching(chooses: Any, run: Callable[[], Any]) -> Any:
+    return run() if current_step() is None or tf.executing_eagerly() else _decided([chooses], "branch", run)
+
+
+def _as_part(function: Any, parts: Callable[[Any], contextlib.AbstractContextManager[None]], part: Any) -> Any:
+    """`function`, of a loop or branch, whose draws are known as those of this part; see `parts_of_call`."""
+    if not callable(function):
+        return function
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with parts(part):
+            return function(*args, **kwargs)
+
+    return run
 
 
 def _decided(values: list[Any], kind: str, run: Callable[[], Any]) -> Any:

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import zlib
 from collections.abc import Callable
 from typing import Any
 
 import keras
 import tensorflow as tf
 
+from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.context_variables import setting
-from tfdist.keras_repairs.base.replica_step import current_step, is_one_of_several
+from tfdist.keras_repairs.base.replica_step import ReplicaStep, current_step, is_one_of_several
+from tfdist.keras_repairs.coupling.gather_rows import dense_rows
 from tfdist.keras_repairs.random_numbers.loops_and_branches import check_seed
 
 Function = Callable[..., Any]
@@ -36,6 +39,24 @@ def not_advancing() -> contextlib.AbstractContextManager[None]:
     return setting(_is_building, True)
 
 
+def check_same_seeds(step: ReplicaStep) -> None:
+    """Checks that all replicas have taken the same seeds in a step that has run eagerly; they call this together.
+
+    In a graph the loops and branches show what they depend on; those of Python's do not.
+
+    Raises:
+        UnsupportedError: They have not.
+    """
+    taken = dense_rows(tf.constant([step.seeds_taken], tf.int64)).numpy()
+    if len(set(taken.tolist())) > 1:
+        raise UnsupportedError(
+            "keras.random: the replicas have taken other seeds from SeedGenerators in a step that runs eagerly, so a "
+            "loop or a branch in it depends on the samples, of which each replica has others. Draw for all rows before "
+            "it, noise = keras.random.normal((keras.ops.shape(x)[0], ...), seed=seed), or put what decides and draws "
+            "into tfdist.gathered(function)."
+        )
+
+
 def next_seed(original: Function) -> Function:
     """Repairs `keras.random.SeedGenerator.next`.
 
@@ -48,7 +69,10 @@ def next_seed(original: Function) -> Function:
             return self.state.value * 1
         check_seed()
         seed = original(self, *args, **kwargs)
-        if current_step() is not None or not is_one_of_several():
+        step = current_step()
+        if step is not None and tf.executing_eagerly():
+            step.seeds_taken = zlib.crc32(self.state.path.encode(), step.seeds_taken)
+        if step is not None or not is_one_of_several():
             return seed
         replica = tf.cast(tf.distribute.get_replica_context().replica_id_in_sync_group, tf.uint32)
         own = tf.bitwise.bitwise_xor(tf.cast(seed, tf.uint32), tf.stack([tf.zeros_like(replica), replica * FAR_APART]))

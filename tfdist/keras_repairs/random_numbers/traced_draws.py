@@ -1,14 +1,15 @@
 """Which sizes of draws are that of the batch, in steps whose sizes are plain numbers.
 
 In steps that run eagerly, or are traced for one size of batch, a size does not tell where it comes from. There a call
-of the user's code is traced once more, for a batch of any size, which computes nothing: the k-th draw of the trace is
-the k-th of the call.
+of the user's code is traced once more, for a batch of any size, which computes nothing. A draw of the trace and one of
+the call are the same that are the k-th in the same place: in the call itself, in a turn of a loop, in a branch.
 """
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,21 +47,36 @@ class TracedDraw:
         )
 
 
-@dataclass
-class _Call:
-    """A call of the user's code, and how many draws it has made."""
-
-    trace: Callable[[], tuple[TracedDraw, ...] | None]
-    done: int = 0
+Path = tuple[Any, ...]
+Draws = Mapping[Path, TracedDraw]
+Trace = Callable[[], Draws | None]
 
 
-Draws = tuple[TracedDraw, ...]
+class _Place:
+    """Where in a call the code stands that runs now, and what it has done there.
+
+    Args:
+        path: The loops and branches around it.
+    """
+
+    def __init__(self, path: Path = ()) -> None:
+        self._path = path
+        self._done: dict[str, int] = {}
+
+    def next(self, kind: str) -> Path:
+        """The path of the next draw, loop or branch."""
+        done = self._done.get(kind, 0)
+        self._done[kind] = done + 1
+        return (*self._path, kind, done)
 
 _TRACES: AttachedValue[dict[str, Draws | None]] = AttachedValue("traced_draws")
 """What traces of a layer have shown, by the way in which it was called; None where it cannot be traced."""
 
-_call: contextvars.ContextVar[_Call | None] = contextvars.ContextVar("tfdist_call_that_draws", default=None)
-_noted: contextvars.ContextVar[list[TracedDraw] | None] = contextvars.ContextVar("tfdist_noted_draws", default=None)
+_call: contextvars.ContextVar[Trace | None] = contextvars.ContextVar("tfdist_call_that_draws", default=None)
+_place: contextvars.ContextVar[_Place | None] = contextvars.ContextVar("tfdist_place_in_call", default=None)
+_noted: contextvars.ContextVar[dict[Path, TracedDraw] | None] = contextvars.ContextVar(
+    "tfdist_noted_draws", default=None
+)
 
 
 def call(original: Function) -> Function:
@@ -78,7 +94,7 @@ def call(original: Function) -> Function:
                 traces[way] = _draws_of(lambda given: original(self, *given[0], **given[1]), (args, kwargs))
             return traces[way]
 
-        with setting(_call, _Call(trace)):
+        with setting(_call, trace), setting(_place, _Place()):
             return original(self, *args, **kwargs)
 
     return repaired
@@ -86,14 +102,21 @@ def call(original: Function) -> Function:
 
 def traced_draw(sizes: Sequence[Any], step: ReplicaStep) -> TracedDraw | None:
     """What a trace has shown of the next draw of the call that runs; None where it has shown nothing."""
-    running = _call.get()
-    if running is None or step.static_rows is None:
+    trace, place = _call.get(), _place.get()
+    if trace is None or place is None or step.static_rows is None:
         return None
-    place, running.done = running.done, running.done + 1
-    draws = running.trace()
-    if draws is None or place >= len(draws) or not draws[place].is_of(sizes):
-        return None
-    return draws[place]
+    path, draws = place.next("draw"), trace()
+    draw = None if draws is None else draws.get(path)
+    return draw if draw is not None and draw.is_of(sizes) else None
+
+
+def parts_of_call(kind: str) -> Callable[[Any], contextlib.AbstractContextManager[None]]:
+    """For a loop or a branch that begins now: marks the code of each of its parts, of which any may run, or again."""
+    place = _place.get()
+    if place is None:
+        return lambda part: contextlib.nullcontext()
+    path = place.next(kind)
+    return lambda part: setting(_place, _Place((*path, part)))
 
 
 def is_noting() -> bool:
@@ -103,9 +126,9 @@ def is_noting() -> bool:
 
 def note(sizes: Sequence[Any], axis: int | None) -> None:
     """Notes a draw of the code that is traced."""
-    noted = _noted.get()
-    assert noted is not None, "nothing is traced"
-    noted.append(TracedDraw(tuple(size if isinstance(size, int) else None for size in sizes), axis))
+    noted, place = _noted.get(), _place.get()
+    assert noted is not None and place is not None, "nothing is traced"
+    noted[place.next("draw")] = TracedDraw(tuple(size if isinstance(size, int) else None for size in sizes), axis)
 
 
 def _is_users(layer: Any) -> bool:
@@ -113,9 +136,9 @@ def _is_users(layer: Any) -> bool:
 
 
 def _draws_of(call: Callable[[Any], Any], values: Any) -> Draws | None:
-    noted: list[TracedDraw] = []
+    noted: dict[Path, TracedDraw] = {}
     leaves = tf.nest.flatten(values)
     are_rows = [isinstance(leaf, tf.Tensor | tf.RaggedTensor) and is_of_samples(leaf) for leaf in leaves]
-    with alone(), random_state.kept(), collected_losses.collecting(), setting(_noted, noted):
+    with alone(), random_state.kept(), collected_losses.collecting(), setting(_noted, noted), setting(_place, _Place()):
         outputs = traced_outputs(call, values, are_rows)
-    return None if outputs is None else tuple(noted)
+    return None if outputs is None else noted
