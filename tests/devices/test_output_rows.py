@@ -13,6 +13,7 @@ import tensorflow as tf
 import tfdist
 from tests.devices.mirrored import mirrored
 from tfdist.errors import UnsupportedError
+from tfdist.keras_repairs.coupling import declarations
 
 pytestmark = pytest.mark.usefixtures("repaired")
 
@@ -72,16 +73,60 @@ class TableBesideSamples(keras.Model):
         return tfdist.gathered(lambda x, table: x - tf.reduce_mean(x, 0) + tf.reduce_sum(table, 0))(x, table)
 
 
-def test_a_table_as_large_as_one_replicas_rows_is_gathered_by_none() -> None:
-    x = np.arange(14.0, dtype="float32").reshape(7, 2)
+class TableInAStep(keras.Model):
+    """Gathers in its own step."""
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        x, y = data[:2]
+        table = tf.reshape(tf.range(8.0), [4, 2])
+        with tf.GradientTape() as tape:
+            p = self(x, training=True)
+            near = tfdist.gathered(lambda p, table: keras.ops.mean(tf.square(p - tf.reduce_mean(table, 0))))(p, table)
+            loss = keras.ops.mean(tf.square(p - y)) + near
+        self.optimizer.apply(tape.gradient(loss, self.trainable_variables), self.trainable_variables)
+        return {"own_loss": loss}
+
+
+ROWS = pytest.mark.parametrize("rows", [7, 8])
+"""Of which one of two replicas has four, and both."""
+
+
+@ROWS
+@pytest.mark.parametrize("eagerly", [True, False])
+def test_a_table_as_large_as_a_replicas_rows_is_gathered_by_none(rows: int, eagerly: bool) -> None:
+    x = np.arange(2.0 * rows, dtype="float32").reshape(rows, 2)
 
     def predicted(strategy: tf.distribute.Strategy) -> np.ndarray:
         with strategy.scope():
             model = keras.Sequential([keras.Input((2,)), TableBesideSamples()])
-            model.compile(run_eagerly=True)
-            return model.predict(x, batch_size=7, verbose=0)
+            model.compile(run_eagerly=eagerly)
+            return model.predict_on_batch(x)
 
     np.testing.assert_allclose(predicted(mirrored(2)), predicted(tf.distribute.get_strategy()), rtol=1e-6)
+
+
+def test_by_its_size_alone_a_table_would_be_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(declarations, "known_rows", lambda values, step: None)
+    with pytest.raises(AssertionError):
+        test_a_table_as_large_as_a_replicas_rows_is_gathered_by_none(8, eagerly=True)
+
+
+@ROWS
+@pytest.mark.parametrize("eagerly", [True, False])
+def test_a_table_in_a_step_of_ones_own_is_gathered_by_none(rows: int, eagerly: bool) -> None:
+    x = np.arange(2.0 * rows, dtype="float32").reshape(rows, 2) / 8
+
+    def trained(strategy: tf.distribute.Strategy) -> list[np.ndarray]:
+        keras.utils.set_random_seed(3)
+        with strategy.scope():
+            inputs = keras.Input((2,))
+            model = TableInAStep(inputs, keras.layers.Dense(2)(inputs))
+            model.compile(keras.optimizers.SGD(0.01), run_eagerly=eagerly)
+            model.train_on_batch(x, 2 * x)
+            return list(model.get_weights())
+
+    for several, one in zip(trained(mirrored(2)), trained(tf.distribute.get_strategy()), strict=True):
+        np.testing.assert_allclose(several, one, rtol=1e-5, atol=1e-6)
 
 
 @MODES

@@ -283,6 +283,24 @@ def where_python_decides(x: Any, seed: Any) -> Any:
     return x + random.normal(keras.ops.shape(x), seed=seed) if float(x[0, 0]) > LIMIT else x
 
 
+class DrawsForEachRow(keras.Sequential):
+    """In a loop of its own step, where the replicas have equal parts and take as many seeds each."""
+
+    def train_step(self, data: Any) -> Any:
+        x, y = data
+        return super().train_step((tf.map_fn(lambda row: row + random.normal((6,), seed=self.draws), x), y))
+
+
+@pytest.mark.parametrize("eagerly", [True, False])
+def test_a_step_that_draws_for_each_row_is_refused(eagerly: bool) -> None:
+    with mirrored(2).scope():
+        model = DrawsForEachRow([keras.Input((6,)), keras.layers.Dense(1)])
+        model.draws = random.SeedGenerator(5)
+        model.compile("sgd", "mse", run_eagerly=eagerly)
+        with pytest.raises(UnsupportedError, match=r"how many numbers it draws.*tfdist\.gathered"):
+            model.fit(np.ones((8, 6), "float32"), np.ones((8, 1), "float32"), verbose=0)
+
+
 LIMIT = 1000.0
 """Above what is made up for trials, and below the first number of one replica's rows."""
 

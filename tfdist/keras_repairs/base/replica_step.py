@@ -63,6 +63,8 @@ class ReplicaStep:
         results: What metrics gave as their results in it, with what reads them over all replicas after the step.
         sums_results: Whether metrics give their results over all replicas in it, at the price of a collective each.
         shared: Tensors that are the same on every replica.
+        gathered: What was gathered by the user's functions and layers in this step, in order: which leaves had samples.
+        known_gathered: The same as a trial has shown it.
         known_updates: What a trial has shown of the updates of means and sums, by the metric's id, in their order.
         seeds_taken: A digest of the seeds that were taken for its draws, in their order, where it runs eagerly.
         read_parts: Variables with a part on each replica that the user's code has read, where it runs eagerly.
@@ -100,6 +102,8 @@ class ReplicaStep:
         self.results: list[tuple[tf.Tensor, Callable[[], Any]]] = []
         self.sums_results = False
         self.shared: list[Any] = []
+        self.gathered: list[tuple[bool, ...]] = []
+        self.known_gathered: Sequence[tuple[bool, ...]] = ()
         self.known_updates: Mapping[int, Sequence[KnownUpdate]] = {}
         self.seeds_taken = 0
         self.read_parts: list[Any] = []

@@ -9,8 +9,9 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfdist.keras_repairs.base.replica_step import alone, is_one_of_several
+from tfdist.keras_repairs.base.replica_step import alone, current_step, is_one_of_several
 from tfdist.keras_repairs.coupling.whole_batch import whole_batch_for_rows
+from tfdist.keras_repairs.random_numbers.traced_draws import is_noting, known_rows, note_rows
 
 
 class Declared(enum.Enum):
@@ -74,6 +75,8 @@ class DeclaredFunction:
         context = tf.__internal__.autograph.control_status_ctx()
         function = tf.__internal__.autograph.tf_convert(self.function, context)
         if self.declared is not Declared.GATHERED or not is_one_of_several():
+            if self.declared is Declared.GATHERED and is_noting():
+                note_rows((args, kwargs))
             return function(*args, **kwargs)
 
         def call(values: Any) -> Any:
@@ -81,7 +84,9 @@ class DeclaredFunction:
             with alone():
                 return function(*args, **kwargs)
 
-        return whole_batch_for_rows((args, kwargs)).own_rows(call)
+        step = current_step()
+        known = None if step is None else known_rows((args, kwargs), step)
+        return whole_batch_for_rows((args, kwargs), known).own_rows(call)
 
     def get_config(self) -> dict[str, Any]:
         return {"function": keras.saving.serialize_keras_object(self.function), "declared": self.declared.value}

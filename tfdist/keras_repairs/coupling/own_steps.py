@@ -81,6 +81,7 @@ def tried_out(model: keras.Model, step_function: Step, step: Step) -> Step:
             mode = verdicts[kind].mode
             this_step().sums, this_step().stacks = mode.sums, mode.stacks
             this_step().known_updates = verdicts[kind].updates
+            this_step().known_gathered = verdicts[kind].gathered
             return step(data)
         outputs = step(data)
         verdict = try_out(model, step_function, data)

@@ -134,13 +134,14 @@ def whole_batch_for_scalar(value: Any, dtype: Any) -> Any:
     return _gathered(wide, own_gradient, [has_rows(leaf) for leaf in tf.nest.flatten(wide)])[0]
 
 
-def whole_batch_for_rows(value: Any) -> WholeBatch:
+def whole_batch_for_rows(value: Any, known: Sequence[bool] | None = None) -> WholeBatch:
     """Gathers a structure of tensors for outputs of which each replica then takes its own rows.
 
     The outputs of every replica may depend on the rows of all, so the gradients of all replicas are summed.
 
     Args:
         value: A structure of tensors whose first dimension is the samples; scalars and None in it stay as they are.
+        known: Which of its leaves have the samples as their first dimension, where that is known.
 
     Raises:
         UnsupportedError: No tensor in it has rows.
@@ -161,7 +162,9 @@ def whole_batch_for_rows(value: Any) -> WholeBatch:
         return rows if weight is None else tf.math.divide_no_nan(rows, weight)
 
     leaves = tf.nest.flatten(value)
-    is_gathered = _are_of_samples(leaves, step)
+    is_gathered = _are_of_samples(leaves, step) if known is None else list(known)
+    if step is not None:
+        step.gathered.append(tuple(is_gathered))
     first = next((leaf for leaf, has in zip(leaves, is_gathered, strict=True) if has), None)
     if first is None:
         raise UnsupportedError(

@@ -18,6 +18,10 @@ from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.context_variables import setting
 
 
+class OtherDraws(UnsupportedError):
+    """Code draws more or fewer numbers for a part of a batch than for the whole batch."""
+
+
 @dataclass
 class DrawLog:
     """What the draws of a trial gave on the whole batch, in their order.
@@ -74,7 +78,7 @@ def replaying_draws(log: DrawLog, first: int, rows: int, total: int, *, stacks: 
     with setting(_recording, None), setting(_replaying, replay):
         yield
     if replay.done < len(log.draws):
-        raise UnsupportedError("keras.random: fewer numbers are drawn for a part of a batch than for the whole batch.")
+        raise OtherDraws("keras.random: fewer numbers are drawn for a part of a batch than for the whole batch.")
 
 
 def replaces_draws() -> bool:
@@ -112,7 +116,7 @@ def replayed(sizes: Sequence[int]) -> tf.Tensor | None:
     if replay is None:
         return None
     if replay.done == len(replay.log.draws):
-        raise UnsupportedError("keras.random: more numbers are drawn for a part of a batch than for the whole batch.")
+        raise OtherDraws("keras.random: more numbers are drawn for a part of a batch than for the whole batch.")
     whole = replay.log.draws[replay.done]
     replay.done += 1
     for axis, (size, of_whole) in enumerate(zip(sizes, whole.shape, strict=False)):

@@ -17,6 +17,7 @@ import keras
 import tensorflow as tf
 
 from tfdist.keras_repairs.base.attached_value import AttachedValue
+from tfdist.keras_repairs.base.batch_rows import has_rows
 from tfdist.keras_repairs.base.context_variables import setting
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, alone, current_step
 from tfdist.keras_repairs.coupling import collected_losses
@@ -48,7 +49,8 @@ class TracedDraw:
 
 
 Path = tuple[Any, ...]
-Draws = Mapping[Path, TracedDraw]
+Draws = Mapping[Path, TracedDraw | tuple[bool, ...]]
+"""The draws of a call, and what it gathers, see `known_rows`."""
 Trace = Callable[[], Draws | None]
 
 
@@ -74,9 +76,7 @@ _TRACES: AttachedValue[dict[str, Draws | None]] = AttachedValue("traced_draws")
 
 _call: contextvars.ContextVar[Trace | None] = contextvars.ContextVar("tfdist_call_that_draws", default=None)
 _place: contextvars.ContextVar[_Place | None] = contextvars.ContextVar("tfdist_place_in_call", default=None)
-_noted: contextvars.ContextVar[dict[Path, TracedDraw] | None] = contextvars.ContextVar(
-    "tfdist_noted_draws", default=None
-)
+_noted: contextvars.ContextVar[dict[Path, Any] | None] = contextvars.ContextVar("tfdist_noted_draws", default=None)
 
 
 def call(original: Function) -> Function:
@@ -107,7 +107,30 @@ def traced_draw(sizes: Sequence[Any], step: ReplicaStep) -> TracedDraw | None:
         return None
     path, draws = place.next("draw"), trace()
     draw = None if draws is None else draws.get(path)
-    return draw if draw is not None and draw.is_of(sizes) else None
+    return draw if isinstance(draw, TracedDraw) and draw.is_of(sizes) else None
+
+
+def known_rows(values: Any, step: ReplicaStep) -> tuple[bool, ...] | None:
+    """Which leaves have the samples as their first dimension, of what is gathered next: as a trace has shown it of the
+    call that runs, or a trial of the step; None where that is not known, or sizes tell.
+    """
+    trace, place, leaves = _call.get(), _place.get(), tf.nest.flatten(values)
+    if step.static_rows is None:
+        return None
+    known: Any = None
+    if trace is not None and place is not None:
+        path, found = place.next("gathering"), trace()
+        known = None if found is None else found.get(path)
+    elif len(step.gathered) < len(step.known_gathered):
+        known = step.known_gathered[len(step.gathered)]
+    return known if known is not None and len(known) == len(leaves) and any(known) else None
+
+
+def note_rows(values: Any) -> None:
+    """Notes what is gathered in the code that is traced."""
+    noted, place = _noted.get(), _place.get()
+    assert noted is not None and place is not None, "nothing is traced"
+    noted[place.next("gathering")] = tuple(has_rows(leaf) and leaf.shape[0] is None for leaf in tf.nest.flatten(values))
 
 
 def parts_of_call(kind: str) -> Callable[[Any], contextlib.AbstractContextManager[None]]:
@@ -136,7 +159,7 @@ def _is_users(layer: Any) -> bool:
 
 
 def _draws_of(call: Callable[[Any], Any], values: Any) -> Draws | None:
-    noted: dict[Path, TracedDraw] = {}
+    noted: dict[Path, Any] = {}
     leaves = tf.nest.flatten(values)
     are_rows = [isinstance(leaf, tf.Tensor | tf.RaggedTensor) and is_of_samples(leaf) for leaf in leaves]
     with alone(), random_state.kept(), collected_losses.collecting(), setting(_noted, noted), setting(_place, _Place()):

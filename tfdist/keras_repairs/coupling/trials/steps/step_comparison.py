@@ -31,12 +31,14 @@ class StepResults:
         readings: What means and sums of metrics get.
         logs: Scalars that are computed by hand, by name.
         assigned: What it left in variables, by the variable's id.
+        gathered: What the replica has gathered; see `ReplicaStep`.
     """
 
     updates: list[Update]
     readings: list[Reading]
     logs: Mapping[str, NDArray]
     assigned: Mapping[int, Assigned] = field(default_factory=dict)
+    gathered: Sequence[tuple[bool, ...]] = ()
 
 
 def compared(

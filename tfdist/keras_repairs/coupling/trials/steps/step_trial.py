@@ -23,6 +23,7 @@ from tfdist.keras_repairs.coupling.trials.steps.step_capture import capturing
 from tfdist.keras_repairs.coupling.trials.steps.step_comparison import StepResults, compared, known_updates
 from tfdist.keras_repairs.coupling.trials.steps.step_verdict import Cause, StepVerdict, failed
 from tfdist.keras_repairs.coupling.trials.trial_scope import in_trial
+from tfdist.keras_repairs.random_numbers.draw_replay import OtherDraws
 
 _LARGE_GRADIENTS = 1e4
 """Gradients so many times as large are beyond what any step clips them to."""
@@ -105,6 +106,8 @@ def _verdict(
         try:
             results = _run(model, step, draw, mode, split)
             verdict = compared(results, OF_NETWORKS * tolerance_of(model), split=split, sums=mode.sums)
+        except OtherDraws:
+            return StepVerdict(Cause.COUPLED, "how many numbers it draws from keras.random")
         except Exception as error:  # Whatever the user's code raises on values that are not its own.
             if is_of_unequal_shares(error):
                 raise _UnequalShares from error
@@ -113,7 +116,7 @@ def _verdict(
         if verdict is not None and verdict.cause is not Cause.EXACT:
             return replace(verdict, draws_several=results.draws_several)
         if verdict is not None and draw.must_run:
-            learned = replace(verdict, updates=known_updates(results))
+            learned = replace(verdict, updates=known_updates(results), gathered=results.parts[0].gathered)
     return learned or failure
 
 
@@ -131,7 +134,9 @@ def _run(
             before.set_late(scope)
         with capturing(draw.gradient_scale) as capture:
             logs = step(draw.inputs.rows(part))
-        return StepResults(capture.updates, capture.readings, _scalars(logs), before.assigned(scope))
+        replica = current_step()
+        gathered = () if replica is None else tuple(replica.gathered)
+        return StepResults(capture.updates, capture.readings, _scalars(logs), before.assigned(scope), gathered)
 
     return on_one_and_two(results, kept, users=True, mode=mode, split=split)
 

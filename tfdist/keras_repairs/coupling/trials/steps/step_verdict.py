@@ -34,6 +34,7 @@ class StepVerdict:
         draws_several: Whether it drew several times the rows of the batch.
         mode: How replicas have to share it out.
         updates: What it has shown of the updates of means and sums of metrics, by the metric's id, in their order.
+        gathered: What replicas gather in it; see `ReplicaStep`.
         has_constants: Whether it returns a tensor that is the same for any samples.
     """
 
@@ -43,6 +44,7 @@ class StepVerdict:
     draws_several: bool = False
     mode: Mode = Mode()
     updates: Mapping[int, Sequence[KnownUpdate]] = field(default_factory=dict)
+    gathered: Sequence[tuple[bool, ...]] = ()
     has_constants: bool = False
 
 
