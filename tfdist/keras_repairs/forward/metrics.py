@@ -37,6 +37,7 @@ from tfdist.keras_repairs.forward.metric_additivity import Merge, Verdict, part_
 from tfdist.keras_repairs.forward.metric_arguments import is_written_down, likeness_of_arguments
 from tfdist.keras_repairs.forward.metric_results import noted, updating
 from tfdist.keras_repairs.forward.whole_metrics import make_whole, update_whole
+from tfdist.keras_repairs.random_numbers.traced_draws import is_noting, known_update, note_update
 
 Function = Callable[..., Any]
 
@@ -74,8 +75,11 @@ def of_scalar(original: Function) -> Function:
 def _as_counted(metric: Any, values: Any, sample_weight: Any) -> tuple[Any, Any]:
     """The values and weights with which a mean or a sum counts what a step gives it."""
     step, part = current_step(), part_on_trial()
-    known = None if step is None else step.note_update(metric)
-    shape = getattr(values, "shape", ())
+    shape: Any = getattr(values, "shape", ())
+    known = None if step is None else step.note_update(metric) or known_update(metric)
+    if step is None and is_noting():
+        is_of_batch = len(shape) > 0 and shape[0] is not None
+        note_update(metric, KnownUpdate(is_of_batch, has_same_weight=_is_written_down(sample_weight)))
     if part is not None:
         if part.takes_for_scalar(shape, is_function=isinstance(metric, keras.metrics.MeanMetricWrapper)):
             # In the trial a scalar counts by the share of its part, as it does below by that of the replica.
@@ -122,10 +126,15 @@ def _is_same_everywhere(weight: Any, known: KnownUpdate | None, step: ReplicaSte
     """Whether weights are numbers that a script has written down, rather than how many samples a replica has."""
     if known is not None:
         return known.has_same_weight
+    if isinstance(weight, tf.Tensor) and np.array_equal(tf.get_static_value(weight), step.static_rows or -1):
+        return False
+    return _is_written_down(weight) and not (isinstance(weight, int) and weight == step.static_rows)
+
+
+def _is_written_down(weight: Any) -> bool:
     if isinstance(weight, tf.Tensor):
-        return is_written_down(weight) and not np.array_equal(tf.get_static_value(weight), step.static_rows or -1)
-    numbers = [isinstance(leaf, int | float | np.number | np.ndarray) for leaf in tf.nest.flatten(weight)]
-    return all(numbers) and not (isinstance(weight, int) and weight == step.static_rows)
+        return is_written_down(weight)
+    return all(isinstance(leaf, int | float | np.number | np.ndarray) for leaf in tf.nest.flatten(weight))
 
 
 def watch_updates(original: Function) -> Function:

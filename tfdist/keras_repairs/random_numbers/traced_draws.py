@@ -19,7 +19,7 @@ import tensorflow as tf
 from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.base.batch_rows import has_rows
 from tfdist.keras_repairs.base.context_variables import setting
-from tfdist.keras_repairs.base.replica_step import ReplicaStep, alone, current_step
+from tfdist.keras_repairs.base.replica_step import KnownUpdate, ReplicaStep, alone, current_step
 from tfdist.keras_repairs.coupling import collected_losses
 from tfdist.keras_repairs.coupling.output_rows import traced_outputs
 from tfdist.keras_repairs.coupling.trials.made_up_inputs import is_of_samples
@@ -49,8 +49,8 @@ class TracedDraw:
 
 
 Path = tuple[Any, ...]
-Draws = Mapping[Path, TracedDraw | tuple[bool, ...]]
-"""The draws of a call, and what it gathers, see `known_rows`."""
+Draws = Mapping[Path, TracedDraw | tuple[bool, ...] | KnownUpdate]
+"""The draws of a call, what it gathers, see `known_rows`, and the updates of metrics in it."""
 Trace = Callable[[], Draws | None]
 
 
@@ -131,6 +131,27 @@ def note_rows(values: Any) -> None:
     noted, place = _noted.get(), _place.get()
     assert noted is not None and place is not None, "nothing is traced"
     noted[place.next("gathering")] = tuple(has_rows(leaf) and leaf.shape[0] is None for leaf in tf.nest.flatten(values))
+
+
+def known_update(metric: Any) -> KnownUpdate | None:
+    """What a trace has shown of the next update of a mean or a sum in the call that runs."""
+    trace, place = _call.get(), _place.get()
+    if trace is None or place is None:
+        return None
+    path, found = place.next(_update_of(metric)), trace()
+    known: Any = None if found is None else found.get(path)
+    return known
+
+
+def note_update(metric: Any, update: KnownUpdate) -> None:
+    """Notes an update of a mean or a sum in the code that is traced."""
+    noted, place = _noted.get(), _place.get()
+    assert noted is not None and place is not None, "nothing is traced"
+    noted[place.next(_update_of(metric))] = update
+
+
+def _update_of(metric: Any) -> str:
+    return f"update {id(metric)}"
 
 
 def parts_of_call(kind: str) -> Callable[[Any], contextlib.AbstractContextManager[None]]:
