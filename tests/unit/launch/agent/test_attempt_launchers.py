@@ -53,8 +53,9 @@ def test_a_follower_does_not_judge_a_worker_that_left_early() -> None:
     blame = AttemptEnded(blamed=(0,))
     attempt = run_attempt(finished(1.0, 3), leads=False, remote=(1,), script=[(20.0, blame)])
     assert attempt.seconds >= 20
-    assert attempt.result.failures[0].index == 0
-    assert attempt.result.failures[0].kind == "exit"
+    (failure,) = attempt.result.failures
+    assert (failure.index, failure.kind) == (0, "exit")
+    assert (failure.pid, failure.log) == (1, "log"), "its own launcher knows its process"
 
 
 def test_a_followers_failure_is_sent_at_once() -> None:
