@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from typing import Any
 
 import pytest
 
 from tfdist.cluster import Cluster
 from tfdist.net.hello import Hello
-from tfdist.net.line_socket import LineError
+from tfdist.net.line_socket import MAX_HELLO_BYTES, LineBuffer, LineError
 
 VERSIONS = {"python": "3.11", "tfdist": "0.1.0", "tensorflow": "2.21.0", "keras": "3.15.1"}
 MINE = Hello("m", "host-a", "a:1,b:1,c:1", (0,), VERSIONS)
@@ -66,3 +67,11 @@ def test_versions_that_differ_are_named() -> None:
     assert MINE.version_differences(THEIRS) == []
     assert MINE.version_differences(older) == [("keras", "3.15.1", "3.14.0"), ("tensorflow", "2.21.0", None)]
     assert older.version_differences(MINE) == [("keras", "3.14.0", "3.15.1"), ("tensorflow", None, "2.21.0")]
+
+
+def test_a_hello_of_thousands_of_workers_is_heard() -> None:
+    cluster = Cluster.parse(",".join(f"machine-{n:04}.of-a-cluster.example.org:20000" for n in range(4096)))
+    local = tuple(range(4088, 4096))
+    line = json.dumps(Hello.own(cluster, local).to_message(link=True)).encode() + b"\n"
+    (message,) = LineBuffer(MAX_HELLO_BYTES).feed(line)
+    assert Hello.from_message(message).local == local

@@ -45,6 +45,12 @@ def test_steps_that_are_repeated_are_no_progress() -> None:
     assert isinstance(verdict, NoRestart)
 
 
+@pytest.mark.parametrize(("most", "times"), [(1, "once"), (2, "2 times")])
+def test_the_reason_says_how_often_it_was_restarted(most: int, times: str) -> None:
+    verdict, _ = RestartPolicy(most, used=most).judge([failure()], 0)
+    assert verdict == NoRestart(f"it was restarted {times} without any progress (--max-restarts {most})")
+
+
 @pytest.mark.parametrize(
     ("first", "second", "again"),
     [
