@@ -100,7 +100,8 @@ class _WorkerLog(logging.FileHandler):
     """
 
     def __init__(self, path: Path, seconds: float = 2.0) -> None:
-        super().__init__(path, delay=True)
+        # Whatever the locale: paths in it may have letters that Python could not decode.
+        super().__init__(path, delay=True, encoding="utf-8", errors="surrogateescape")
         self._disk = BoundedDisk(path, seconds)
 
     def emit(self, record: logging.LogRecord) -> None:

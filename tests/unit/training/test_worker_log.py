@@ -20,6 +20,13 @@ def test_lines_are_in_the_log(tmp_path: Path) -> None:
     assert (tmp_path / "log").read_text() == "strategy one\n"
 
 
+def test_paths_have_their_letters_in_any_locale(tmp_path: Path) -> None:
+    log = _WorkerLog(tmp_path / "log")
+    log.handle(record("checkpoint in ü, and as ASCII in \udcc3\udcbc"))
+    log.close()
+    assert (tmp_path / "log").read_text(encoding="utf-8") == "checkpoint in ü, and as ASCII in ü\n"
+
+
 def test_a_disk_that_does_not_answer_holds_no_training_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answers = threading.Event()
     monkeypatch.setattr(logging.FileHandler, "emit", lambda self, record: answers.wait(60))
