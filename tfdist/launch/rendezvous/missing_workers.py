@@ -35,7 +35,7 @@ _WORDS = {
     DialStatus.REFUSED: _REFUSED,
     DialStatus.CLOSED: _REFUSED,
     DialStatus.SILENT: (
-        f"takes the connection, but says nothing for {INTRODUCTION_SECONDS:g} s: {_TAKEN}",
+        f"takes the connection, but says nothing for {INTRODUCTION_SECONDS:g} s: {_TAKEN}, or its host is overloaded",
         _TAKEN,
     ),
     DialStatus.STRANGER: _STRANGER,

@@ -40,7 +40,7 @@ STRANGER, UNRESOLVED = DialOutcome(DialStatus.STRANGER), DialOutcome(DialStatus.
         ),
         (
             DialOutcome(DialStatus.SILENT),
-            "takes the connection, but says nothing for 5 s: something else listens there",
+            "takes the connection, but says nothing for 5 s: something else listens there, or its host is overloaded",
             "something else listens there",
         ),
         (
