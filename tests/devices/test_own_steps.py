@@ -236,6 +236,28 @@ def test_steps_that_are_refused(kind: type[keras.Model], message: str) -> None:
     assert [np.asarray(variable.value).tolist() for variable in model.variables] == before
 
 
+class Sometimes(Stepping):
+    """Updates in every other step."""
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        x, y = data
+        with tf.GradientTape() as tape:
+            loss = self.loss_of(x, y, self(x, training=True))
+        gradients = tape.gradient(loss, self.trainable_variables)
+
+        def update() -> int:
+            self.optimizer.apply(gradients, self.trainable_variables)
+            return 0
+
+        tf.cond(tf.convert_to_tensor(self.optimizer.iterations) % 2 == 0, update, lambda: 0)
+        return {"loss": loss}
+
+
+def test_an_update_in_a_branch_is_refused() -> None:
+    with mirrored(2).scope(), pytest.raises(UnsupportedError, match="Sometimes.*tf.cond.*gradient_accumulation_steps"):
+        model_of(Sometimes).fit(*numbers(9), batch_size=4, verbose=0)
+
+
 def test_nothing_is_tried_out_where_gathering_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings_of(mirrored(2)), "gather", False)
     with mirrored(2).scope():

@@ -27,6 +27,7 @@ from tfdist.keras_repairs.loop.step_execution import execution, one_step_of
 from tfdist.keras_repairs.loop.step_logs import StepLogs, noting_logs
 from tfdist.keras_repairs.loop.unknown_size import saying_unknown_size
 from tfdist.keras_repairs.model_checks.batch_norm_choice import synchronized_layers
+from tfdist.keras_repairs.model_checks.refusals import meeting_in_a_branch
 from tfdist.keras_repairs.model_checks.user_overrides import is_overridden, is_users_step
 from tfdist.keras_repairs.random_numbers.seeds import check_same_seeds
 from tfdist.runtime.batches.distribute import GlobalBatch, ReplicaBatch
@@ -138,7 +139,12 @@ class _Step:
             self._meter.arrive(data)
             self._meter.count(step.total)
         with replica_step(step), in_step_of(self._model):
-            outputs = self._function(data)
+            try:
+                outputs = self._function(data)
+            except RuntimeError as error:
+                if "merge_call" not in str(error):
+                    raise
+                raise meeting_in_a_branch(self._model) from error
             if tf.executing_eagerly():
                 check_same_seeds(step)
         self.can_loop = not (self._has_peers and step.gathers)

@@ -31,6 +31,16 @@ def collective_inside(layer: Any) -> UnsupportedError:
     )
 
 
+def meeting_in_a_branch(model: Any) -> UnsupportedError:
+    """The error for a step in which the replicas would meet where TensorFlow lets no replicas of one process meet."""
+    return UnsupportedError(
+        f"A step of {model.name!r} ({type(model).__qualname__}) calls optimizer.apply(...), tfdist.gathered(...) or "
+        "something else for which the replicas meet inside of a tf.cond or a loop of TensorFlow's, where they cannot. "
+        "Call it outside of that (to update once in several steps, by the optimizer's gradient_accumulation_steps), "
+        + _ONE_DEVICE
+    )
+
+
 def statistics_in_a_loop(layer: Any) -> UnsupportedError:
     """The error for statistics that are taken where TensorFlow lets no replicas of one process meet."""
     return UnsupportedError(
