@@ -95,7 +95,7 @@ class CoordinatedStop:
             self._send({"hold": True})
         elif isinstance(event, BatchesBegun) and self._point is not None:
             self._point.answer(event.index, event.count)
-        elif isinstance(event, StopAt):
+        elif isinstance(event, StopAt) and self.stop is not None:
             self._stop_after(event.after)
 
     def conclude(self, stop: Stop | None) -> None:

@@ -13,7 +13,7 @@ from tfdist.launch.agent.attempt import GroupAttempt
 from tfdist.launch.agent.coordinated_stop import ANSWER_SECONDS
 from tfdist.launch.agent.process_termination import TERM_SECONDS
 from tfdist.launch.environment import Assignment
-from tfdist.launch.peers.messages import AttemptEnded, Hold
+from tfdist.launch.peers.messages import AttemptEnded, Hold, Released, StopAt
 from tfdist.launch.run_result import RunResult
 from tfdist.launch.worker.worker_handle import Worker
 
@@ -124,3 +124,10 @@ def test_a_failure_during_a_stop_is_reported() -> None:
 def test_a_signal_that_there_is_not_stops_nothing(number: int) -> None:
     attempt = run_attempt({"says": [(1.0, {"signal": number}), (2.0, {"finished": 0})]})
     assert (attempt.result.code, attempt.result.stop) == (0, None)
+
+
+def test_where_to_stop_means_nothing_before_a_stop_was_asked_for() -> None:
+    worker = {"says": [(3.0, {"finished": 0})]}
+    attempt = run_attempt(worker, leads=False, remote=(1,), script=[(2.0, StopAt(8)), (4.0, Released(0))])
+    assert (attempt.result.code, attempt.result.stop) == (0, None)
+    assert "stop" not in attempt.workers[0].heard
