@@ -39,7 +39,14 @@ _LISTS = ["n[0-9]", "[0-99999999]", "[1,2]", "(x99999)", "1(x2)", ",", "-", "[",
 hosts = st.lists(st.sampled_from(_LISTS) | st.text(string.printable, max_size=4), max_size=8).map("".join)
 _PARTS = [":", "[", "]", ",", "::1", "a", "1", "%", "0.0.0.0", " ", ".", "65536"]
 addresses = st.lists(st.sampled_from(_PARTS), max_size=8)
-variables = texts.map(lambda text: text.replace("\0", "")) | hosts
+
+
+def as_in_an_environment(text: str) -> str:
+    """Bytes that are no UTF-8 are surrogates there, and none is 0."""
+    return text.encode("utf-8", "surrogatepass").replace(b"\0", b"").decode("utf-8", "surrogateescape")
+
+
+variables = texts.map(as_in_an_environment) | hosts
 
 
 def find_local(found: Any) -> frozenset[str]:
