@@ -14,6 +14,9 @@ from typing import Any
 
 import keras
 
+_MOST_DIGITS = 18
+"""Of an epoch; Python refuses to read numbers of thousands of digits."""
+
 _log = logging.getLogger("tfdist")
 
 
@@ -80,4 +83,4 @@ def _is_from(epoch: int, rows: bytes, separator: str, *, has_header: bool) -> bo
     if not lines[-1].endswith("\n"):
         lines.pop()
     epochs = [row.split(separator, 1)[0] for row in lines[has_header:]]
-    return all(text.isdecimal() and int(text) >= epoch for text in epochs)
+    return all(text.isdecimal() and len(text) <= _MOST_DIGITS and int(text) >= epoch for text in epochs)

@@ -73,7 +73,10 @@ def test_rows_of_other_fits_stay(tmp_path: Path) -> None:
     assert [row.split(",")[0] for row in both.splitlines()] == ["epoch", "0", "1", "2", "0", "1"]
 
 
-@pytest.mark.parametrize("more", ["note: stopped here\n", "0,0.5,0.5\n", "epoch,loss\n0,1\n", "-1,2,3\n"])
+OTHERS = ["note: stopped here\n", "0,0.5,0.5\n", "epoch,loss\n0,1\n", "-1,2,3\n", "9" * 5000 + ",1\n"]
+
+
+@pytest.mark.parametrize("more", OTHERS, ids=len)
 def test_what_is_of_anything_else_stays(tmp_path: Path, more: str) -> None:
     file = tmp_path / "log.csv"
     logger = begun(file)
