@@ -10,6 +10,16 @@ from tfdist.order.position import Position
 from tfdist.rundir.json_record import JsonRecord
 
 _COUNTS = ("epoch", "step", "total", "seed", "batch_size", "samples", "workers", "replicas")
+_FIT_FIELDS: Mapping[str, Any] = {
+    "mark": str,
+    "after": str,
+    "first_epoch": int,
+    "stopped": bool,
+    "data": Mapping,
+    "optimizers": list,
+    "callbacks": Mapping,
+}
+"""Types of the record of a script's `fit`."""
 _MAPPINGS = ("logs", "metrics", "record", "config", "versions", "order")
 
 
@@ -71,7 +81,26 @@ class CheckpointSummary(JsonRecord):
             if not isinstance(dtype, str) or not all(isinstance(size, int) for size in shape):
                 raise ValueError(f"variables hold {[shape, dtype]!r:.100}")
 
+    def check(self) -> None:
+        """Checks what is restored from the record, which a training would meet in the middle of its resume."""
+        history, lines = self.record.get("history", {}), self.record.get("lines", ())
+        if not isinstance(history, Mapping) or not all(map(_are_numbers, history.values())):
+            raise ValueError("a history that is not of numbers")
+        if not isinstance(lines, list | tuple) or not all(isinstance(line, str) for line in lines):
+            raise ValueError("lines of metrics that are no texts")
+        fit = self.record.get("fit")
+        if fit is not None and not (isinstance(fit, Mapping) and _has_types(fit, _FIT_FIELDS)):
+            raise ValueError("a record of fit that is none")
+
     @property
     def position(self) -> Position:
         """The position of the training."""
         return Position(self.epoch, self.step)
+
+
+def _are_numbers(values: Any) -> bool:
+    return isinstance(values, list | tuple) and all(isinstance(value, int | float | None) for value in values)
+
+
+def _has_types(content: Mapping[str, Any], types: Mapping[str, Any]) -> bool:
+    return all(isinstance(content.get(name), kind) for name, kind in types.items())

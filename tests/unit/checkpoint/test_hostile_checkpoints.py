@@ -127,6 +127,33 @@ def test_a_summary_that_is_none(content: bytes, run: RunDir) -> None:
         assert result.exit_code == 0, result.output
 
 
+FIT = {
+    "number": 1, "mark": "b", "after": "", "first_epoch": 0, "stopped": False, "data": {"kind": "arrays"},
+    "optimizers": [4], "callbacks": {}, "csv_logs": [],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("record", "is_usable"),
+    [
+        ({}, True),
+        ({"history": {"loss": [1.0, None]}, "lines": ["{}\n"]}, True),
+        ({"fit": FIT}, True),
+        ({"history": {"loss": 1.0}}, False),
+        ({"history": [1.0]}, False),
+        ({"history": {"loss": ["1"]}}, False),
+        ({"lines": [1]}, False),
+        ({"fit": []}, False),
+        *(({"fit": {**FIT, name: None}}, False) for name in ("mark", "after", "first_epoch", "data", "callbacks")),
+    ],
+)
+def test_a_record_is_one_that_can_be_restored(record: dict[str, Any], is_usable: bool, run: RunDir) -> None:
+    """Else the one before it is taken, as for every other damage."""
+    summary = json.loads((folder_of(run, 20) / SUMMARY).read_bytes())
+    replace(run, SUMMARY, json.dumps({**summary, "record": record}).encode())
+    assert (contents_fault(latest(run)) is None) == is_usable
+
+
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda part: st.lists(part, max_size=3) | st.dictionaries(st.text(max_size=5), part, max_size=3),
