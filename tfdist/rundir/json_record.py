@@ -47,7 +47,9 @@ class JsonRecord:
             record = cls(**given, **{name: content[name] for name in optional if name in content})
             record.check()
             return record
-        except (KeyError, TypeError, ValueError) as error:
+        except ValueError as error:
+            raise RunDirError(f"Not a {cls.__name__}: {error}. Received: {content!r:.200}") from error
+        except (KeyError, TypeError) as error:
             raise RunDirError(
                 f"Not a {cls.__name__}: expected an object with the keys {', '.join(names)}. Received: {content!r:.200}"
             ) from error
