@@ -114,6 +114,24 @@ class Assignment(WorkerOptions):
                 f"Received: num_workers={self.num_workers}, cluster={self.cluster!r}"
             )
 
+    def check_types(self) -> None:
+        """Checks the types that a variable may have otherwise.
+
+        Raises:
+            TypeError: A value has another one.
+        """
+        texts = [self.run_dir, self.target, self.job, *self.args]
+        texts += [text for text in (self.address, self.cluster) if text is not None]
+        numbers = [self.seed, self.index, self.num_workers, self.local_rank, self.local_size, self.attempt]
+        numbers += [self.max_restarts, *(self.devices or ())]
+        optional = (self.logical_devices, self.memory_limit, self.config_fd, self.channel_fd)
+        if not all(isinstance(text, str) for text in texts):
+            raise TypeError("expected texts for names, paths and addresses")
+        if not all(isinstance(number, int) for number in numbers):
+            raise TypeError("expected whole numbers for counts and indices")
+        if not all(isinstance(number, int | None) for number in optional):
+            raise TypeError("expected whole numbers for devices, memory and file descriptors")
+
     def to_environ(self, base: Mapping[str, str] | None = None) -> dict[str, str]:
         """The worker's environment: `base` (default: this process's) with what the worker must know.
 
@@ -158,7 +176,9 @@ class Assignment(WorkerOptions):
                     fields[name] = tuple(fields[name])
             fields["recording"] = RecordingRequest.of(fields.get("recording"))
             fields["trace"] = TraceRequest.of(fields.get("trace"))
-            return cls(**fields)
+            assignment = cls(**fields)
+            assignment.check_types()
+            return assignment
         except (ValueError, TypeError, AttributeError) as error:
             raise UsageError(
                 f"The environment variable {VARIABLE} must be what this version of `tfdist train` writes for its "

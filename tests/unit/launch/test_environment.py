@@ -79,7 +79,16 @@ def test_outside_a_launcher_there_is_no_assignment() -> None:
     assert Assignment.from_environ({}) is None
 
 
-@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"index": 0}', json.dumps({"unknown": 1})])
+def told(**changed: Any) -> str:
+    return json.dumps({**json.loads(SECOND.to_environ({})["TFDIST_WORKER"]), **changed})
+
+
+BROKEN = ["{", "[]", "{}", '{"index": 0}', json.dumps({"unknown": 1}), "[" * 100_000]
+OF_ANOTHER_TYPE = {"cluster": ["a:1"], "address": 5, "args": [None], "devices": ["0"], "seed": 1.5, "config_fd": "3"}
+CHANGED = [told(**{name: value}) for name, value in OF_ANOTHER_TYPE.items()]
+
+
+@pytest.mark.parametrize("text", [*BROKEN, *CHANGED], ids=len)
 def test_a_broken_variable_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match=VARIABLE):
         Assignment.from_environ({VARIABLE: text})
