@@ -210,7 +210,7 @@ class Block(layers.Layer):
 
     def __init__(self):
         super().__init__()
-        self.attention = layers.MultiHeadAttention(2, 3, dropout=0.2, seed=8)
+        self.attention = layers.MultiHeadAttention(2, 3, use_bias=False, dropout=0.2, seed=8)
         self.norms = [layers.LayerNormalization(), layers.LayerNormalization()]
         inner = [layers.Dense(8, activation="gelu"), layers.Dropout(0.1, seed=3), layers.Dense(4)]
         self.dense = keras.Sequential(inner)

@@ -22,6 +22,7 @@ import numpy as np
 import tensorflow as tf
 
 import tfdist
+from tfdist import keras_repairs
 
 layers, ops = keras.layers, keras.ops
 SAMPLES, BATCH = {samples}, {batch}
@@ -45,10 +46,9 @@ _OF_DEVICES = """
 if __name__ == "__main__":
     (cpu,) = tf.config.list_physical_devices("CPU")
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * {replicas})
-    default, strategy = tf.distribute.get_strategy(), tfdist.strategy()
-    with default.scope():
-        one = run()
-    with strategy.scope():
+    keras_repairs.install()
+    one = run()
+    with tfdist.strategy().scope():
         several = run()
     for a, b in zip(keras.tree.flatten_with_path(one), keras.tree.flatten_with_path(several), strict=True):
         np.testing.assert_allclose(b[1], a[1], {tolerance}, {tolerance}, err_msg=str(a[0]))

@@ -49,7 +49,7 @@ def test_scripts_are_complete(draws: list[Draw]) -> None:
         stored = {node.id for node in names if isinstance(node.ctx, ast.Store)}
         stored |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
         stored |= {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
-        imports = [alias for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
-        stored |= {(alias.asname or alias.name).split(".")[0] for alias in imports}
+        imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+        stored |= {(alias.asname or alias.name).split(".")[0] for node in imports for alias in node.names}
         read = {node.id for node in names if isinstance(node.ctx, ast.Load)}
         assert read - stored - set(dir(builtins)) == set(), draw.seed
