@@ -90,11 +90,12 @@ def _tried(first: int, count: int, until: float, report: Report) -> int:
                 _print(told)
                 if time.monotonic() > until:
                     return seed
+        last_words = errors.read_text(errors="replace")[-2000:]
     if seed == first + count:
         return seed
     # It hung or died while it tried this one, or something smaller.
     kind = found.get("kind", "hung or died")
-    line = found.get("line", errors.read_text(errors="replace")[-2000:])
+    line = found.get("line", last_words)
     told = {"seed": seed, "kind": kind, "line": line, "script": script_of(draw_of(seed))}
     report.add(told)
     _print(told)
