@@ -297,7 +297,7 @@ def test_a_step_that_draws_for_each_row_is_refused(eagerly: bool) -> None:
         model = DrawsForEachRow([keras.Input((6,)), keras.layers.Dense(1)])
         model.draws = random.SeedGenerator(5)
         model.compile("sgd", "mse", run_eagerly=eagerly)
-        with pytest.raises(UnsupportedError, match=r"how many numbers it draws.*tfdist\.gathered"):
+        with pytest.raises(UnsupportedError, match=r"what the optimizer .*tfdist\.gathered"):
             model.fit(np.ones((8, 6), "float32"), np.ones((8, 1), "float32"), verbose=0)
 
 
@@ -395,8 +395,6 @@ def test_more_draws_on_a_part_than_on_the_whole_are_noticed() -> None:
             random.uniform((2,))
     with replaying_draws(log, 0, 2, total=5), pytest.raises(UnsupportedError, match="Expected a size of the batch"):
         random.uniform((3,))
-    with pytest.raises(UnsupportedError, match="fewer numbers are drawn for a part"), replaying_draws(log, 0, 2, 5):
-        pass
 
 
 def test_the_layer_that_draws_with_python_while_it_is_traced_is_refused() -> None:

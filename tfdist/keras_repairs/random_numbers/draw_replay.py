@@ -18,10 +18,6 @@ from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.context_variables import setting
 
 
-class OtherDraws(UnsupportedError):
-    """Code draws more or fewer numbers for a part of a batch than for the whole batch."""
-
-
 @dataclass
 class DrawLog:
     """What the draws of a trial gave on the whole batch, in their order.
@@ -72,13 +68,10 @@ def replaying_draws(log: DrawLog, first: int, rows: int, total: int, *, stacks: 
             to each of the batch.
 
     Raises:
-        UnsupportedError: The code draws otherwise on a part than on the whole batch. Raised inside, or at the end.
+        UnsupportedError: The code draws otherwise on a part than on the whole batch. Raised inside.
     """
-    replay = _Replay(log, first, rows, total, stacks)
-    with setting(_recording, None), setting(_replaying, replay):
+    with setting(_recording, None), setting(_replaying, _Replay(log, first, rows, total, stacks)):
         yield
-    if replay.done < len(log.draws):
-        raise OtherDraws("keras.random: fewer numbers are drawn for a part of a batch than for the whole batch.")
 
 
 def replaces_draws() -> bool:
@@ -116,7 +109,7 @@ def replayed(sizes: Sequence[int]) -> tf.Tensor | None:
     if replay is None:
         return None
     if replay.done == len(replay.log.draws):
-        raise OtherDraws("keras.random: more numbers are drawn for a part of a batch than for the whole batch.")
+        raise UnsupportedError("keras.random: more numbers are drawn for a part of a batch than for the whole batch.")
     whole = replay.log.draws[replay.done]
     replay.done += 1
     for axis, (size, of_whole) in enumerate(zip(sizes, whole.shape, strict=False)):

@@ -23,7 +23,6 @@ from tfdist.keras_repairs.coupling.trials.steps.step_capture import capturing
 from tfdist.keras_repairs.coupling.trials.steps.step_comparison import StepResults, compared, known_updates
 from tfdist.keras_repairs.coupling.trials.steps.step_verdict import Cause, StepVerdict, failed
 from tfdist.keras_repairs.coupling.trials.trial_scope import in_trial
-from tfdist.keras_repairs.random_numbers.draw_replay import OtherDraws
 
 _LARGE_GRADIENTS = 1e4
 """Gradients so many times as large are beyond what any step clips them to."""
@@ -106,8 +105,6 @@ def _verdict(
         try:
             results = _run(model, step, draw, mode, split)
             verdict = compared(results, OF_NETWORKS * tolerance_of(model), split=split, sums=mode.sums)
-        except OtherDraws:
-            return StepVerdict(Cause.COUPLED, "how many numbers it draws from keras.random")
         except Exception as error:  # Whatever the user's code raises on values that are not its own.
             if is_of_unequal_shares(error):
                 raise _UnequalShares from error
