@@ -126,7 +126,7 @@ def test_of_another_iterator_nothing_is_reported_that_was_not_executed(make: Cal
 def test_the_workers_agree_once_and_not_on_the_time_of_the_first_execution(
     monkeypatch: pytest.MonkeyPatch, make: Callable[..., Executed]
 ) -> None:
-    times = iter([10.0, 11.0, 20.0, 23.0, 30.0, 32.0, 40.0, 44.0, *range(100)])
+    times = iter([10.0, 11.0, 20.0, 22.0, 30.0, 33.0, 40.0, 44.0, *range(100)])
     monkeypatch.setattr(multi_step_execution.time, "perf_counter", lambda: next(times))
     executed = make()
     executed.call(batches(), 9)
