@@ -46,7 +46,7 @@ TAKEN_OUT = [
     ("tensorflow.python.ops.nn_impl_distribute.scale_regularization_loss", ["own_step_with_average_losses"]),
     ("BatchNormalization._moments", ["batch_norm_of_masked_inputs", "synchronized_statistics_of_masked_inputs"]),
     ("Function.__call__", ["decorated_steps"]),
-    ("_MirroredReplicaContext._merge_call", ["own_step_that_remembers"]),
+    ("_MirroredReplicaContext._merge_call", ["own_step_that_remembers", "layer_that_collects_what_it_skips"]),
     ("keras.src.backend.tensorflow.core.shape", ["every_draw_that_runs_eagerly"]),
     # In graphs the operations below find the size of the batch by themselves.
     *[

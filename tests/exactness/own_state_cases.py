@@ -69,6 +69,40 @@ def own_step_that_remembers(samples: int) -> dict[str, Any]:
     return fitted(of(Remembering), *numbers(samples)) | ONLY_TRAINED
 
 
+class SkipConnections(layers.Layer):
+    """Collects what its parts give in lists and attributes of its own, past BatchNormalization, as libraries do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norms, self.first = [layers.BatchNormalization(), layers.BatchNormalization()], None
+
+    def build(self, shape: Any) -> None:
+        for norm in self.norms:
+            norm.build(shape)
+
+    def call(self, x: Any, training: bool = False) -> Any:
+        self.skipped, self.place = [], 0
+        self.by_name = {}
+        for norm in self.norms:
+            y = norm(x, training=training)
+            if self.first is None:
+                self.first = 0.3 * y
+            self.skipped.append(x)
+            self.by_name.setdefault("first", x)
+            x = y + 2.0 * self.skipped[self.place] + self.by_name["first"] + self.first
+            self.place += 1
+        self.first = None
+        return x
+
+
+@case("lists, dicts and numbers that a layer keeps in its `call`, around BatchNormalization")
+def layer_that_collects_what_it_skips(samples: int) -> dict[str, Any]:
+    inputs = keras.Input((6,))
+    hidden = layers.Dense(5, activation="tanh")(inputs)
+    outputs = layers.Dense(3, activation="softmax")(SkipConnections()(hidden))
+    return fitted(keras.Model(inputs, outputs), *numbers(samples)) | ONLY_TRAINED
+
+
 class MeanTeacher(OwnStep):
     """Learns from a teacher whose weights are the moving average of its own (Tarvainen and Valpola 2017)."""
 
