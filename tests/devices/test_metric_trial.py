@@ -69,6 +69,23 @@ def test_rows_that_meet_are_gathered() -> None:
     assert verdict(AcrossRows(), *SPARSE).merge is Merge.GATHERED
 
 
+def test_a_state_that_shows_nothing_is_not_taken_for_a_sum() -> None:
+    class HitsAndOutliers(Hits):
+        """Its second state stays zero on made-up values: whether it adds up is not known."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.largest = self.add_weight(initializer="zeros", name="largest")
+
+        def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+            super().update_state(y_true, y_pred)
+            top = ops.max(y_pred)
+            self.largest.assign(ops.where(top > 1e30, ops.maximum(self.largest, top), self.largest))
+
+    found = verdict(HitsAndOutliers(), *CLASSES)
+    assert found.merge is Merge.GATHERED and "showed nothing" in found.reason
+
+
 @pytest.mark.parametrize(
     "metric",
     [keras.metrics.MeanSquaredError, keras.metrics.CategoricalAccuracy, keras.metrics.AUC, keras.metrics.R2Score],
