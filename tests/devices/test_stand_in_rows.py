@@ -23,7 +23,7 @@ from tests.marks import slow
 from tfdist.keras_repairs.base.batch_rows import rows, with_row_of_zeros
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, current_step, this_step
 from tfdist.keras_repairs.inputs import data_adapters
-from tfdist.keras_repairs.loop import trainer
+from tfdist.keras_repairs.loop import predictions
 from tfdist.keras_repairs.optimizer import gradient_reduction, variable_updates
 
 pytestmark = pytest.mark.usefixtures("repaired")
@@ -47,7 +47,7 @@ def test_case_fails_without_the_row(name: str, monkeypatch: pytest.MonkeyPatch) 
 
 def test_predictions_of_the_row_would_be_joined(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = of_one_replica("operations_that_take_no_row", SAMPLES)
-    monkeypatch.setattr(trainer, "without_stand_in", lambda structure: structure)
+    monkeypatch.setattr(predictions, "without_stand_in", lambda structure: structure)
     with mirrored(3).scope():
         received = outcome("operations_that_take_no_row", SAMPLES)
     assert [len(part) for part in expected["predict"]] == [65]
