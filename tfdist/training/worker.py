@@ -91,7 +91,7 @@ def _run_target(assignment: Assignment) -> int:
     return run_script(assignment)
 
 
-class _WorkerLog(logging.FileHandler):
+class _WorkerLog(logging.Handler):
     """This worker's log, which a full disk may cut short, or a silent one; the launcher reports that, once.
 
     Args:
@@ -100,16 +100,20 @@ class _WorkerLog(logging.FileHandler):
     """
 
     def __init__(self, path: Path, seconds: float = 2.0) -> None:
-        # Whatever the locale: paths in it may have letters that Python could not decode.
-        super().__init__(path, delay=True, encoding="utf-8", errors="surrogateescape")
+        super().__init__()
+        self._path = path
         self._disk = BoundedDisk(path, seconds)
 
     def emit(self, record: logging.LogRecord) -> None:
-        with contextlib.suppress(RunDirError):
-            self._disk.call(lambda: logging.FileHandler.emit(self, record))
+        line = self.format(record)
+        with contextlib.suppress(RunDirError, OSError):
+            self._disk.call(lambda: self._append(line))
 
-    def handleError(self, record: logging.LogRecord) -> None:
-        return
+    def _append(self, line: str) -> None:
+        # By no handler of logging: the thread of the disk would wait for the lock that `emit` is called with.
+        # Whatever the locale: paths in it may have letters that Python could not decode.
+        with self._path.open("a", encoding="utf-8", errors="surrogateescape") as file:
+            file.write(f"{line}\n")
 
 
 def _set_up_logging(assignment: Assignment) -> None:
