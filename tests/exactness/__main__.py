@@ -10,7 +10,7 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,18 +24,28 @@ def main(out: str, samples: str, *names: str) -> None:
 
 def write_outcomes(out: str, names: Sequence[str], make: Callable[[str], dict[str, Any]]) -> None:
     """Writes what `make` gives for each name, as this worker's part of an outcome."""
+    write_outcomes_together(out, [[name] for name in names], lambda one: {name: make(name) for name in one})
+
+
+def write_outcomes_together(
+    out: str, groups: Iterable[Sequence[str]], make: Callable[[Sequence[str]], dict[str, dict[str, Any]]]
+) -> None:
+    """Writes what `make` gives for the names of each group, which are measured together: what raises is that of all."""
     index = json.loads(os.environ.get("TF_CONFIG", "{}")).get("task", {}).get("index", 0)
     with open(f"{out}.{index}", "w", encoding="utf-8") as file:
-        for name in names:
-            result = json.dumps([name, _outcome(name, make)], default=lambda value: np.asarray(value).tolist())
-            print(result, file=file, flush=True)
+        for names in groups:
+            for outcome_of_name in _outcomes(names, make).items():
+                result = json.dumps(outcome_of_name, default=lambda value: np.asarray(value).tolist())
+                print(result, file=file, flush=True)
 
 
-def _outcome(name: str, make: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
+def _outcomes(
+    names: Sequence[str], make: Callable[[Sequence[str]], dict[str, dict[str, Any]]]
+) -> dict[str, dict[str, Any]]:
     try:
-        return make(name)
+        return make(names)
     except Exception:  # The other cases are to be run as well.
-        return {"raised": traceback.format_exc()}
+        return dict.fromkeys(names, {"raised": traceback.format_exc()})
 
 
 if __name__ == "__main__":

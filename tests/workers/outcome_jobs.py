@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -31,9 +32,18 @@ class OutcomeJobs:
     def _outcomes(self, workers: int, samples: int) -> list[dict[str, Any]]:
         out = self._folder / f"outcome-{workers}-{samples}"
         options = [] if workers == 1 else ["--nproc", workers]
-        done = tfdist("train", *options, "--run-dir", self._folder / f"run-{workers}-{samples}", "-m", self._module,
-                      out, samples, *self._names, timeout=self._bound)  # fmt: skip
-        if done.returncode != 0:
-            print(done.stderr)
+        try:
+            done = tfdist("train", *options, "--run-dir", self._folder / f"run-{workers}-{samples}", "-m", self._module,
+                          out, samples, *self._names, timeout=self._bound)  # fmt: skip
+            if done.returncode != 0:
+                print(done.stderr)
+        except subprocess.TimeoutExpired as timeout:
+            # Once for all outcomes: those that were written before it are as good as ever.
+            print(timeout)
         files = [Path(f"{out}.{index}") for index in range(workers)]
-        return [dict(map(json.loads, file.read_text().splitlines())) if file.exists() else {} for file in files]
+        return [_written(file) if file.exists() else {} for file in files]
+
+
+def _written(file: Path) -> dict[str, Any]:
+    """The outcomes by their names, without one that was cut short."""
+    return dict(json.loads(line) for line in file.read_text().splitlines(keepends=True) if line.endswith("\n"))

@@ -1,4 +1,4 @@
-"""Trains the models of rows and sorts their numbers by row."""
+"""Trains the model of rows and sorts its numbers by row."""
 
 from __future__ import annotations
 
@@ -15,25 +15,17 @@ from tests.exactness.keras_classes.rows import FLOAT32, Row
 from tests.exactness.table import BATCH
 
 
-def measured(rows: Sequence[Row], samples: int, *, eagerly: bool = False) -> dict[str, dict[str, Any]]:
-    """Trains rows in one model, those apart in one of their own, for an epoch; returns each row's numbers by its name.
-
-    A row that is alone is asked for its predictions, too.
+def measured(
+    rows: Sequence[Row], samples: int, *, eagerly: bool = False, predicts: bool = True
+) -> dict[str, dict[str, Any]]:
+    """Trains rows in one model for an epoch; returns each row's numbers by its name.
 
     Args:
-        rows: Of one section.
+        rows: What one model shows, see `table.models_of`, or one row alone.
         samples: How many there are, in batches of 32.
         eagerly: Whether steps run without being compiled.
+        predicts: Whether layers are asked for their predictions, too.
     """
-    together = [row for row in rows if not row.is_apart]
-    models = [together] if together else []
-    found: dict[str, dict[str, Any]] = {}
-    for several in [*models, *([row] for row in rows if row.is_apart)]:
-        found |= _trained(several, samples, eagerly)
-    return found
-
-
-def _trained(rows: Sequence[Row], samples: int, eagerly: bool) -> dict[str, dict[str, Any]]:
     before = keras.backend.floatx()
     _forget()
     floatx = "float32" if all(row.tolerance == FLOAT32 for row in rows) else "float64"
@@ -45,7 +37,7 @@ def _trained(rows: Sequence[Row], samples: int, eagerly: bool) -> dict[str, dict
         fitting.model.run_eagerly = eagerly
         data = tf.data.Dataset.from_tensor_slices((fitting.x, fitting.y)).batch(BATCH)
         fit = fitting.model.fit(data, verbose=0)
-        predicted = fitting.model.predict(data, verbose=0) if rows[0].section == "layers" and len(rows) == 1 else {}
+        predicted = fitting.model.predict(data, verbose=0) if predicts and rows[0].section == "layers" else {}
         return {row.name: _numbers_of(row, fitting, fit.history, predicted, alone=len(rows) == 1) for row in rows}
     finally:
         keras.backend.set_floatx(before)

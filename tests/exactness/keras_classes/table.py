@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from tests.exactness.keras_classes import (
     layer_rows,
     loss_rows,
@@ -27,6 +29,20 @@ EAGERLY = {"layers", "recurrent layers", "losses", "optimizers"}
 """Groups whose steps the default tests run without compiling them, which takes most of the time of so small a model."""
 
 ROWS: dict[str, Row] = {row.name: row for rows in GROUPS.values() for row in rows}
+
+
+def group_of(row: Row) -> str:
+    """The name of its group."""
+    return next(group for group, rows in GROUPS.items() if row in rows)
+
+
+def models_of(names: Iterable[str]) -> list[tuple[Row, ...]]:
+    """Rows by their names, those together that one model shows: of one group, or one that stands apart."""
+    models: dict[str, list[Row]] = {}
+    for row in (ROWS[name] for name in names):
+        models.setdefault(row.name if row.is_apart else group_of(row), []).append(row)
+    return [tuple(rows) for rows in models.values()]
+
 
 _BASE = "a base class, which computes nothing"
 
