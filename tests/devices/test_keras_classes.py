@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import functools
+import json
 import os
 import traceback
-from typing import Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
 
 import pytest
 
 from tests.devices.mirrored import mirrored
+from tests.exactness.__main__ import write_outcomes_together
 from tests.exactness.comparison import assert_same
 from tests.exactness.keras_classes.exported import exported
 from tests.exactness.keras_classes.outcomes import measured
@@ -74,3 +78,26 @@ def test_every_exported_class_has_a_row() -> None:
 def test_every_row_is_in_one_model() -> None:
     assert sorted(name for names in _models() for name in names) == sorted(ROWS)
     assert {names for names in _models() if len(names) == 1} == {(row.name,) for row in ROWS.values() if row.is_apart}
+
+
+def _raises(*args: Any, **options: Any) -> NoReturn:
+    raise ValueError("no such layer")
+
+
+def test_what_a_model_raises_is_that_of_each_of_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f"{__name__}.measured", _raises)
+    names = ("layers.Dense", "layers.ELU")
+    for outcome in map(_outcomes.__wrapped__(names, 1, 65).get, names):
+        assert outcome is not None
+        assert "no such layer" in outcome["raised"]
+
+
+def test_what_a_group_of_a_script_raises_is_that_of_each_of_its_names(tmp_path: Path) -> None:
+    def make(names: Sequence[str]) -> dict[str, dict[str, Any]]:
+        return {"last": {"weights": [1.5]}} if names == ["last"] else _raises()
+
+    write_outcomes_together(str(tmp_path / "out"), [["first", "second"], ["last"]], make)
+    outcomes = dict(map(json.loads, (tmp_path / "out.0").read_text().splitlines()))
+    assert list(outcomes) == ["first", "second", "last"]
+    assert all("no such layer" in outcomes[name]["raised"] for name in ("first", "second"))
+    assert outcomes["last"] == {"weights": [1.5]}
