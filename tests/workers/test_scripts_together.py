@@ -97,6 +97,8 @@ def test_a_script_that_seeds_nothing(job: Job, tmp_path: Path) -> None:
         ours, theirs = first["fits"][name], second["fits"][name]
         assert ours["history"] == theirs["history"]
         assert ours["weights"] == theirs["weights"]
+    assert first["wandered"] == second["wandered"]
+    assert first["wandered"]["moved"] == pytest.approx(first["wandered"]["said"])
     seed = yaml.safe_load((job.run / "config.yaml").read_text())["seed"]
     alone = tmp_path / "alone"
     subprocess.run(

@@ -82,13 +82,13 @@ from tfdist.keras_repairs.optimizer import (
 )
 from tfdist.keras_repairs.random_numbers import (
     batch_size,
-    draw_replay,
     draws,
     loops_and_branches,
     python_draws,
     seeds,
     stateless_draws,
     traced_draws,
+    unseeded_draws,
     unshared_draws,
 )
 
@@ -236,10 +236,7 @@ def _of_tensorflow_random(hooks: RepairHooks) -> tuple[Repair, ...]:
         Repair(while_loop, "while_loop", loops_and_branches.while_loop, "b0f8046532591dce"),
         Repair(cond, "cond", loops_and_branches.cond, "ca88a3088c0efa4d"),
         Repair(control_flow_switch_case, "_indexed_case_helper", loops_and_branches.switch, "f1db9c67411f9112"),
-        Repair(gen_random_ops, "random_standard_normal", draw_replay.of_shape, "2b6b1dd1a77db5fc"),
-        Repair(gen_random_ops, "truncated_normal", draw_replay.of_shape, "a2253758899802ce"),
-        Repair(gen_random_ops, "random_uniform", draw_replay.of_shape, "d5e5e82b14b265a1"),
-        Repair(gen_random_ops, "random_uniform_int", draw_replay.of_shape, "0c896a5986033b50"),
+        *_of_unseeded_draws(),
         *(Repair(operations, name, stateless_draws.numbers, known) for name, known in numbers.items()),
         Repair(operations, "stateless_truncated_normal_v2", stateless_draws.truncated_normal, "11849648fbc07fa4"),
         Repair(operations, "stateless_random_uniform_int_v2", stateless_draws.integers, "60af847993efe6d5"),
@@ -248,6 +245,24 @@ def _of_tensorflow_random(hooks: RepairHooks) -> tuple[Repair, ...]:
         *(Repair(older, name, stateless_draws.with_parameters, known) for name, known in with_parameters.items()),
         Repair(older, "stateless_multinomial", stateless_draws.multinomial, "ddf3f70d77d49d12"),
         *_of_python(),
+    )
+
+
+def _of_unseeded_draws() -> tuple[Repair, ...]:
+    """Repairs of the operations below `tf.random.normal` and its kin, which keep a state of their own."""
+    drawings = {
+        "random_standard_normal": (unseeded_draws.NORMAL, "2b6b1dd1a77db5fc"),
+        "truncated_normal": (unseeded_draws.TRUNCATED_NORMAL, "a2253758899802ce"),
+        "random_uniform": (unseeded_draws.UNIFORM, "d5e5e82b14b265a1"),
+        "random_uniform_int": (unseeded_draws.INTEGERS, "0c896a5986033b50"),
+        "random_gamma": (unseeded_draws.GAMMA, "c4348d9d49f12a6b"),
+        "random_poisson_v2": (unseeded_draws.POISSON, "815f03f5c7f70bc5"),
+        "multinomial": (unseeded_draws.CATEGORICAL, "db15c5ada5b8de59"),
+        "random_shuffle": (unseeded_draws.SHUFFLE, "26fabfcf0c84b4de"),
+    }
+    return tuple(
+        Repair(gen_random_ops, name, functools.partial(unseeded_draws.unseeded, drawing_of=drawing), known)
+        for name, (drawing, known) in drawings.items()
     )
 
 

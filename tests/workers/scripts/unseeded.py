@@ -39,6 +39,25 @@ def fit(*data: object, **options: object) -> dict[str, object]:
     return {"read": list(read), "history": history, "weights": [weight.tolist() for weight in model.get_weights()]}
 
 
+class Wandering(keras.Model):
+    """Moves its weights by noise alone, and logs how far."""
+
+    def train_step(self, data: object) -> dict[str, tf.Tensor]:
+        (weight,) = self.trainable_variables
+        noise = tf.random.normal(weight.shape)
+        self.optimizer.apply_gradients([(noise, weight)])
+        return {"squared": tf.reduce_sum(tf.square(noise))}
+
+
+def wander() -> dict[str, float]:
+    """Trains for a step; returns how far the weights have moved, and how far the step has said that they would."""
+    inputs = keras.Input((1,))
+    model = Wandering(inputs, keras.layers.Dense(9, use_bias=False, kernel_initializer="zeros")(inputs))
+    model.compile(keras.optimizers.SGD(1.0))
+    history = model.fit(x, y, batch_size=SAMPLES, verbose=0).history
+    return {"moved": float(np.square(model.get_weights()[0]).sum()), "said": history["squared"][0]}
+
+
 class Generator(keras.utils.PyDataset):
     """Batches of whole samples, shuffled anew by the script's own generator."""
 
@@ -74,5 +93,5 @@ drawn = {
     "split": [[int(row[0]) for row in part] for part in (left, right)],
     "set": list({"a", "b", "c", "d"}),
 }
-print(json.dumps({"fits": fits, "drawn": drawn}))
+print(json.dumps({"fits": fits, "drawn": drawn, "wandered": wander()}))
 sys.exit(0)

@@ -4,7 +4,8 @@
 - `replica_step`: one replica's share of the global batch, while its step is traced; `batch_rows`: the rows of a batch,
   of which a replica without samples has one that counts nowhere
 - `nested_gradients`: gradients of gradients through what replicas compute together
-- `thread_attributes`, `global_seeds`: what Keras keeps for each thread, handed to the threads of the replicas
+- `thread_attributes`, `global_seeds`: what Keras keeps for each thread, handed to the threads of the replicas;
+  `tensorflow_seeds`: seeds for TensorFlow's own random functions, which the replicas share
 - `variable_conversions`: variables of a strategy as numbers and arrays
 - `replica_copies`, `clear_session`, `warn_once`, `context_variables`
 """

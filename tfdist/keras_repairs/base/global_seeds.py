@@ -34,7 +34,7 @@ class SpareGenerator:
         before = random.getstate()
         self._seed = seed_generator.make_default_seed()
         random.setstate(before)
-        self._generator = _make(strategy, self._seed)
+        self._generator = make_generator(strategy, self._seed)
         self._strategy = strategy
         self.is_taken = False
 
@@ -143,7 +143,8 @@ def global_seed_generator(original: Function) -> Function:
     return repaired
 
 
-def _make(strategy: tf.distribute.Strategy, seed: int, name: str = "seed_generator") -> Any:
+def make_generator(strategy: tf.distribute.Strategy, seed: int, name: str = "seed_generator") -> Any:
+    """A `SeedGenerator` with a copy of its state for each replica; on several workers all begin with the chief's."""
     # Eagerly, under a graph of its own: a function being traced would count the variable as its own and be traced anew.
     with tf.Graph().as_default(), context.eager_mode(), strategy.scope():
         return seed_generator.SeedGenerator(seed, name=name)
@@ -152,7 +153,7 @@ def _make(strategy: tf.distribute.Strategy, seed: int, name: str = "seed_generat
 def _continued(strategy: tf.distribute.Strategy, generator: Any) -> Any:
     with tf.init_scope():
         state = generator.state.value.numpy()
-    continued = _make(strategy, int(state[0]), generator.name)
+    continued = make_generator(strategy, int(state[0]), generator.name)
     with tf.init_scope():
         for copy in strategy.experimental_local_results(continued.state.value):
             copy.assign(state)

@@ -14,7 +14,7 @@ from typing import Any
 import tensorflow as tf
 from keras.src.backend.common import global_state
 
-from tfdist.keras_repairs.base import global_seeds
+from tfdist.keras_repairs.base import global_seeds, tensorflow_seeds
 
 Function = Callable[..., Any]
 Attributes = Mapping[str, Any]
@@ -53,6 +53,7 @@ class _Handover:
 
     def __init__(self, strategy: tf.distribute.Strategy) -> None:
         self._seeds = global_seeds.shared_seeds(strategy)
+        self._tensorflow_seeds = tensorflow_seeds.shared_seeds(strategy)
         self._given = [_copied(attributes) for attributes in _of_this_thread()]
         self._left: list[Attributes] | None = None
 
@@ -62,7 +63,7 @@ class _Handover:
         def run(*args: Any, **kwargs: Any) -> Any:
             for own, given in zip(_of_this_thread(), self._given, strict=True):
                 own.update(_copied(given))
-            with global_seeds.drawing_from(self._seeds):
+            with global_seeds.drawing_from(self._seeds), tensorflow_seeds.drawing_from(self._tensorflow_seeds):
                 result = function(*args, **kwargs)
             if self._left is None:
                 self._left = [dict(own) for own in _of_this_thread()]

@@ -17,7 +17,7 @@ import tensorflow as tf
 from keras.src import backend
 
 from tfdist.errors import UnsupportedError
-from tfdist.keras_repairs.base import global_seeds
+from tfdist.keras_repairs.base import global_seeds, tensorflow_seeds
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, current_step
 from tfdist.keras_repairs.coupling.whole_batch import NeedsAllRows
 from tfdist.keras_repairs.forward import xla_loops
@@ -202,8 +202,8 @@ def _each(change: Callable[[Sequence[Any], ReplicaStep], list[Any]], logits: Log
 
 
 def _global_seeds() -> list[Any]:
-    state = global_seeds.state_in_replica()
-    return [] if state is None else [state]
+    state, seeds = global_seeds.state_in_replica(), tensorflow_seeds.seeds_of_replica()
+    return [*([] if state is None else [state]), *([] if seeds is None else [seeds.state])]
 
 
 def _statistics_of_batch(layer: Any) -> bool:

@@ -11,6 +11,6 @@ draw of a fixed shape is the same on every replica.
 - `draws`: the functions of `keras.random`; `stateless_draws`: the operations below them, and below
   `tf.random.stateless_*`
 - `draw_replay`: draws that are recorded on a whole batch and replayed on its parts, where code is tried out
-- `unshared_draws`, `python_draws`: random numbers of TensorFlow's other functions, and of NumPy and Python, which
-  replicas cannot share
+- `unseeded_draws`: `tf.random.normal` and its kin, of which no particular numbers are expected
+- `unshared_draws`, `python_draws`: seeded ones, and random numbers of NumPy and Python, which replicas cannot share
 """

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import tensorflow as tf
 
@@ -77,22 +76,6 @@ def replaying_draws(log: DrawLog, first: int, rows: int, total: int, *, stacks: 
 def replaces_draws() -> bool:
     """Whether a draw is to be recorded, or taken from what was: code is tried out eagerly."""
     return (_recording.get() is not None or _replaying.get() is not None) and tf.executing_eagerly()
-
-
-def of_shape(original: Callable[..., tf.Tensor]) -> Callable[..., tf.Tensor]:
-    """Repairs a stateful operation of `tf.random` that draws independent numbers in a shape.
-
-    Replicas draw numbers of their own there where no seed is given, and no particular ones are expected. Where code is
-    tried out, what it does with them is to be compared, and not the numbers: all of a draw are one and the same.
-    """
-
-    def repaired(shape: Any, *args: Any, **kwargs: Any) -> tf.Tensor:
-        if not replaces_draws():
-            return original(shape, *args, **kwargs)
-        one = replayed([])
-        return tf.fill(shape, record(original(tf.constant([], tf.int32), *args, **kwargs)) if one is None else one)
-
-    return repaired
 
 
 def record(draw: tf.Tensor) -> tf.Tensor:

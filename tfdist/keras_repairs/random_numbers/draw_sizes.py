@@ -124,10 +124,35 @@ def part_of_draw(
     return PartOfDraw(tuple(sizes), axis, tf.maximum(tf.minimum(step.first * multiple, total - size), 0), total)
 
 
+def has_row_for_each_sample(sizes: Sequence[Size], step: ReplicaStep, name: str) -> bool:
+    """Whether a size of a draw is that of the batch, or follows from the samples in another way.
+
+    Args:
+        sizes: The sizes of the draw.
+        step: The replica's step.
+        name: The functions that draw, for messages.
+
+    Raises:
+        UnsupportedError: It cannot be told.
+    """
+    known = traced_draw(sizes, step)
+    if known is not None:
+        return known.axis is not None
+    if _first_of_samples(sizes) is not None:
+        return True
+    _check_fixed(sizes, step, name)
+    return False
+
+
 def note_draw(shape: Any, name: str) -> None:
     """Notes a draw of code that is traced for a batch of any size; see `traced_draws`."""
     sizes = sizes_of(shape)
     note(sizes, _axis_of_unknown(sizes, set(), name))
+
+
+def note_rows_of_draw(sizes: Sequence[Size]) -> None:
+    """Notes a draw as `note_draw` does, of which it matters alone whether it has a row for each sample."""
+    note(sizes, _first_of_samples(sizes))
 
 
 def check_for_xla(shape: Any, name: str) -> None:
@@ -162,12 +187,31 @@ def _axis_of_batch(sizes: Sequence[Size], step: ReplicaStep, name: str, is_of_ro
     if marked:
         return marked[0]
     axis = _axis_of_unknown(sizes, step.sized_by_rows, name)
-    if axis is None and not is_of_rows and _may_be_of_batch(sizes, step):
+    if axis is None and not is_of_rows:
+        _check_fixed(sizes, step, name)
+    return axis
+
+
+def _check_fixed(sizes: Sequence[Size], step: ReplicaStep, name: str) -> None:
+    """Checks that no size that is a number may be that of the batch."""
+    if any(_may_be_multiple(size, rows) for size in sizes for rows in _rows_in_play(step)):
         raise UnsupportedError(
             f"{name}: a draw of shape {_told(sizes)} in a step with {step.static_rows} rows. Whether that number "
-            f"is the size of the batch or happens to be the same cannot be told. {_INSTEAD}"
+            f"is the size of the batch or happens to be the same cannot be told. {_INSTEAD} Where it happens to be the "
+            "same, take another batch size."
         )
-    return axis
+
+
+def _first_of_samples(sizes: Sequence[Size]) -> int | None:
+    """The first size that is marked as that of the batch, or is not known yet and of no other dimension."""
+    return next(
+        (
+            axis
+            for axis, size in enumerate(sizes)
+            if isinstance(size, BatchSize) or (isinstance(size, tf.Tensor) and not is_of_other_dimension(size))
+        ),
+        None,
+    )
 
 
 def _axis_of_unknown(sizes: Sequence[Size], sized_by_rows: set[int], name: str) -> int | None:
@@ -189,10 +233,6 @@ def _axis_of_unknown(sizes: Sequence[Size], sized_by_rows: set[int], name: str) 
             f"of tf.boolean_mask), so its place in what one device draws cannot be told. {_SELECT_AFTERWARDS}"
         )
     return unknown[0]
-
-
-def _may_be_of_batch(sizes: Sequence[Size], step: ReplicaStep) -> bool:
-    return any(_may_be_multiple(size, rows) for size in sizes for rows in _rows_in_play(step))
 
 
 def _rows_in_play(step: ReplicaStep) -> set[int]:

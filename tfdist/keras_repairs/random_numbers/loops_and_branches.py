@@ -67,6 +67,11 @@ def switch(original: Function) -> Function:
     return repaired
 
 
+def is_decided_by_batch() -> bool:
+    """Whether the code that runs is inside of a loop or branch that the batch decides."""
+    return bool(_by_batch.get())
+
+
 def check_seed() -> None:
     """Raises where the next seed is taken inside of a loop or branch that the batch decides.
 

@@ -50,9 +50,9 @@ def check_same_seeds(step: ReplicaStep) -> None:
     taken = dense_rows(tf.constant([step.seeds_taken], tf.int64)).numpy()
     if len(set(taken.tolist())) > 1:
         raise UnsupportedError(
-            "keras.random: the replicas have taken other seeds from SeedGenerators in a step that runs eagerly, so a "
-            "loop or a branch in it depends on the samples, of which each replica has others. Draw for all rows before "
-            "it, noise = keras.random.normal((keras.ops.shape(x)[0], ...), seed=seed), or put what decides and draws "
+            "keras.random, tf.random: the replicas have taken other seeds in a step that runs eagerly, so a loop or a "
+            "branch in it depends on the samples, of which each replica has others. Draw for all rows before it, "
+            "noise = keras.random.normal((keras.ops.shape(x)[0], ...), seed=seed), or put what decides and draws "
             "into tfdist.gathered(function)."
         )
 

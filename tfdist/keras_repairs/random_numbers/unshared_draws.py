@@ -1,8 +1,8 @@
 """Random numbers of TensorFlow's own functions, such as `tf.random.normal`, in a replica's step.
 
 Their operations keep a state of their own, and their seeds follow from the graph, which is another one on several
-replicas. So no replica can know what one device would draw. A `tf.random.Generator` mixes the replica's number into its
-key.
+replicas. So no replica can know what one device would draw with a seed; see `unseeded_draws` for what draws without
+one. A `tf.random.Generator` mixes the replica's number into its key.
 """
 
 from __future__ import annotations
@@ -10,17 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import tensorflow as tf
 from tensorflow.python.eager import context
 
 from tfdist.errors import UnsupportedError
+from tfdist.keras_repairs.base import tensorflow_seeds
 from tfdist.keras_repairs.base.replica_step import current_step, is_alone
-from tfdist.keras_repairs.random_numbers.seeds import FAR_APART
 
 Function = Callable[..., Any]
 Seeds = tuple[int | None, int | None]
-
-_SEEDS = 2**31 - 1
 
 
 def get_seed(original: Callable[[int | None], Seeds], imposed_seed: int | None) -> Callable[[int | None], Seeds]:
@@ -29,16 +26,21 @@ def get_seed(original: Callable[[int | None], Seeds], imposed_seed: int | None) 
     Args:
         original: The function.
         imposed_seed: TensorFlow's global seed as tfdist set it; None when it set none. A script that sets none expects
-            no particular numbers: each replica then draws its own.
+            no particular numbers.
+
+    What draws without a seed gets one that is the same on all replicas: `tf.nn.sampled_softmax_loss` samples classes
+    for the whole batch. `unseeded_draws` draws what has a row for each sample.
     """
 
     def repaired(op_seed: int | None) -> Seeds:
         graph_seed, operation_seed = original(op_seed)
         is_in_step = current_step() is not None or is_alone()
-        if not is_in_step or graph_seed is None or operation_seed is None:
+        if not is_in_step:
             return graph_seed, operation_seed
-        if op_seed is None and imposed_seed is not None and context.global_seed() == imposed_seed:
-            return graph_seed, (operation_seed + FAR_APART * _replica()) % _SEEDS
+        is_imposed = imposed_seed is not None and context.global_seed() == imposed_seed
+        if op_seed is None and (is_imposed or graph_seed is None):
+            seeds = tensorflow_seeds.seeds_of_replica()
+            return (graph_seed, operation_seed) if seeds is None else seeds.next_fixed()
         raise UnsupportedError(
             "A function of tf.random (or one that uses it, such as tf.nn.dropout and tf.image.random_flip_left_right) "
             "was called with a seed in a training step. Its numbers depend on TensorFlow's graph, so several replicas "
@@ -65,6 +67,3 @@ def of_generator(original: Function) -> Function:
     return repaired
 
 
-def _replica() -> int:
-    replica: Any = tf.get_static_value(tf.distribute.get_replica_context().replica_id_in_sync_group)
-    return 0 if replica is None else int(replica)

@@ -11,7 +11,7 @@ from typing import TypeVar
 import keras
 import tensorflow as tf
 
-from tfdist.keras_repairs.base import global_seeds, thread_attributes
+from tfdist.keras_repairs.base import global_seeds, tensorflow_seeds, thread_attributes
 from tfdist.keras_repairs.base.context_variables import setting
 from tfdist.keras_repairs.base.replica_step import alone
 from tfdist.keras_repairs.coupling.trials.part_comparison import ROWS
@@ -69,6 +69,7 @@ def in_trial(function: Callable[[], Result]) -> Result:
                 random_state.kept(),
                 python_draws.refused_in_trial(),
                 global_seeds.borrowing(),
+                tensorflow_seeds.drawing_from(None),
                 tf.device("CPU:0"),
                 keras.StatelessScope(),
             ):
