@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -94,9 +95,11 @@ def _job(target: Target, **options: Any) -> JobSpec:
         return JobSpec(target_kind=target.kind, target=target.target, args=target.args, name=target.name, **options)
     # Imported here: YAML's parser takes longer than all else that a script's launcher needs.
     from tfdist.config.load import load_config
+    from tfdist.data.files.missing_files import check_files
 
     config = load_config(target.target, shared.with_batch_norm(overrides, batch_norm))
-    job = JobSpec.for_config(config, target=target.target, **options)
+    check = functools.partial(check_files, config)
+    job = JobSpec.for_config(config, target=target.target, check=check, **options)
     if job.verbose and job.membership.has_chief:
         from tfdist.cli.plan import planned
 

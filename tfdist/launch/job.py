@@ -54,6 +54,7 @@ def run_job(spec: JobSpec) -> int:
         PortTakenError: A worker's port belongs to somebody else.
         FormingError: The launchers did not find one another in time, or do not agree.
         RunDirError: The run directory cannot be used, or there is none for temporary files.
+        TfdistError: What `spec.check` raises.
     """
     begun = time.time()
     check_keras(spec.environ)
@@ -90,7 +91,7 @@ def _formed(
 
     disk = BoundedDisk(spec.run_dir or DEFAULT_PARENT, _START_SECONDS)
 
-    def create() -> RunLocation:
+    def make() -> RunLocation:
         if spec.run_dir is not None:
             runs.take(RunDir(Path(spec.run_dir)))
         location = create_run_location(
@@ -99,8 +100,12 @@ def _formed(
         runs.take(location.run_dir)
         return location
 
+    def create() -> RunLocation:
+        spec.check()
+        return disk.call(make)
+
     if membership.cluster is None or not membership.remote:
-        yield disk.call(create), SoleLauncher()
+        yield create(), SoleLauncher()
         return
     # Imported here: a job of one launcher has no other one to meet.
     from tfdist.launch.rendezvous.cluster_formation import form
@@ -108,7 +113,7 @@ def _formed(
     created: list[RunLocation] = []
 
     def make_go() -> dict[str, Any]:
-        created.append(disk.call(create))
+        created.append(create())
         return {**created[0].go(), "settings": _settings(spec), "options": spec.options_in_common()}
 
     formed = form(membership, membership.cluster, make_go, spec.start_timeout, signals, token=read_token(spec.environ))
@@ -121,6 +126,7 @@ def _join(spec: JobSpec, membership: Membership, formed: FormedCluster, disk: Bo
 
     try:
         check_agreement(formed.go, _settings(spec), spec.options_in_common())
+        spec.check()
         options: dict[str, Any] = {"name": spec.name, "overwrite": spec.overwrite, "resume": spec.resume}
         return disk.call(lambda: join_run_location(formed.go, spec.run_dir, **options))
     except TfdistError as error:

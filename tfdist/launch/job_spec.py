@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -37,6 +37,7 @@ class JobSpec(WorkerOptions):
         log_prefix: Whether shown lines start with their worker's index.
         worker_module: The module that workers run; it reads its `Assignment`.
         environ: What the workers' environment is made from; None for this process's.
+        check: Called before this launcher makes or joins the run directory; what it raises refuses the run.
 
     Raises:
         UsageError: A value is not one that its option takes.
@@ -56,6 +57,7 @@ class JobSpec(WorkerOptions):
     log_prefix: bool = False
     worker_module: str = WORKER_MODULE
     environ: Mapping[str, str] | None = None
+    check: Callable[[], None] = lambda: None
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -12,6 +12,7 @@ from tfdist.cluster import interfaces
 from tfdist.config import load_config
 from tfdist.launch import job as job_module
 from tfdist.launch.job import JobSpec
+from tfdist.rundir import RunDir
 
 CONFIG = """\
 name: digits
@@ -203,3 +204,19 @@ def test_mistakes_start_nothing_and_exit_with_2(jobs: list[JobSpec], arguments: 
     assert "Traceback" not in result.stderr
     assert not jobs
     assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize(("options", "code"), [("", 5), ("--nproc 2", 5), ("--run-dir runs/a", 5), ("--set name=3", 2)])
+def test_what_is_refused_before_the_workers_start_leaves_no_directory(options: str, code: int) -> None:
+    result = run(f"digits.yaml {options}")
+    assert result.exit_code == code
+    assert not Path("runs").exists()
+
+
+def test_a_run_without_its_data_leaves_the_run_that_it_was_to_replace() -> None:
+    kept = RunDir(Path("a"))
+    kept.state_dir.mkdir(parents=True)
+    kept.run_file.write_text("{}")
+    kept.history_file.write_text("{}")
+    assert run("digits.yaml --run-dir a --overwrite").exit_code == 5
+    assert kept.history_file.exists()
