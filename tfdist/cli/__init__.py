@@ -2,7 +2,7 @@
 
     main              the group of verbs, which imports each only when it is used
     standard_streams  streams that were closed before the command began
-    verb              base of all verbs: errors and exit codes
+    verb              base of all verbs and groups: errors, exit codes, what a mistyped word may mean
     common_options    options that several verbs share
     train_target      TARGET and its own arguments, of train and verify
     replica_layout    workers and replicas of a run that has not started, for plan

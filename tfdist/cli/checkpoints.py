@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tfdist.cli import common_options as shared
-from tfdist.cli.verb import Verb
+from tfdist.cli.verb import Verb, VerbGroup
 from tfdist.errors import DataError, RunDirError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def _show(document: Any) -> None:
     click.echo(json.dumps(document, indent=2))
 
 
-@click.group()
+@click.group(cls=VerbGroup)
 def checkpoints() -> None:
     """Lists, inspects, verifies, prunes and exports the checkpoints of a run.
 

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from tfdist.cli.common_options import overrides
-from tfdist.cli.verb import Verb
+from tfdist.cli.verb import Verb, VerbGroup
 from tfdist.config.load import dump_yaml, load_config
 
 
@@ -17,7 +17,7 @@ def config_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.argument("path", metavar="CONFIG", type=click.Path())(overrides(command))
 
 
-@click.group()
+@click.group(cls=VerbGroup)
 def config() -> None:
     """Shows or checks a config."""
 

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from tfdist.cli.standard_streams import open_closed_streams
+from tfdist.cli.verb import VerbGroup
 
 INTERRUPTED = 130
 
@@ -42,7 +43,7 @@ VERBS: Mapping[str, tuple[str, str]] = MappingProxyType(
 """Verb -> where its command is, and what it does in one line."""
 
 
-class Verbs(click.Group):
+class Verbs(VerbGroup):
     """A group that imports a command only to run it or to show its own help."""
 
     def main(self, *args: Any, **options: Any) -> Any:
@@ -57,6 +58,11 @@ class Verbs(click.Group):
             return None
         module, _, attribute = VERBS[cmd_name][0].partition(":")
         return getattr(importlib.import_module(module), attribute)
+
+    def hint(self, ctx: click.Context, name: str) -> str:
+        if name.endswith((".py", ".yaml", ".yml")):
+            return f" To train it: tfdist train {name}"
+        return super().hint(ctx, name)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

@@ -1,4 +1,4 @@
-"""Base of all verbs: how their errors look, and their exit codes."""
+"""Base of all verbs and their groups: how their errors look, their exit codes, and what a mistyped word may mean."""
 
 from __future__ import annotations
 
@@ -12,8 +12,42 @@ import click
 from tfdist.errors import TfdistError, UsageError
 
 
+class VerbGroup(click.Group):
+    """A group of verbs that says which one a mistyped word may mean."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name.startswith("-") or ctx.resilient_parsing or self.get_command(ctx, name) is not None:
+            return super().resolve_command(ctx, args)
+        ctx.fail(f"No such command {name!r}.{self.hint(ctx, name)}")
+
+    def hint(self, ctx: click.Context, name: str) -> str:
+        """What may have been meant by a word that is no verb, behind a space; empty where nothing is near."""
+        # Imported here: a command that is there does not need it.
+        import difflib
+
+        near = " or ".join(repr(verb) for verb in difflib.get_close_matches(name.lower(), self.list_commands(ctx)))
+        return f" Did you mean {near}?" if near else ""
+
+
 class Verb(click.Command):
     """A command whose `TfdistError` is one line on stderr and its exit code; `--verbose` adds the traceback."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        given = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            option = error.option_name
+            word = next((word for word in given if word.startswith(option)), option).partition("=")[0]
+            if option.startswith("--") or len(word) == len(option):
+                raise
+            # One dash before a long name: click reads its letters as options of their own.
+            known = [name for parameter in self.params for name in parameter.opts if name.startswith("--")]
+            meant = [f"-{word}"] if f"-{word}" in known else known
+            raise click.NoSuchOption(word, possibilities=meant, ctx=ctx) from None
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

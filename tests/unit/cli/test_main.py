@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -27,10 +28,42 @@ def test_help_lists_every_verb() -> None:
         assert text in " ".join(output.split())
 
 
-def test_an_unknown_verb() -> None:
-    result = CliRunner().invoke(main, ["trian"])
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["trian", "a.yaml"], "No such command 'trian'. Did you mean 'train'?"),
+        (["Status", "runs"], "No such command 'Status'. Did you mean 'status'?"),
+        (["config", "chekc"], "No such command 'chekc'. Did you mean 'check'?"),
+        (["data", "shrad"], "No such command 'shrad'. Did you mean 'shard'?"),
+        (["checkpoints", "prnue"], "No such command 'prnue'. Did you mean 'prune'?"),
+        (["a/cnn.py"], "No such command 'a/cnn.py'. To train it: tfdist train a/cnn.py"),
+        (["cnn.yaml"], "No such command 'cnn.yaml'. To train it: tfdist train cnn.yaml"),
+        (["zzz"], "No such command 'zzz'."),
+    ],
+)
+def test_an_unknown_verb_says_what_may_have_been_meant(words: list[str], said: str) -> None:
+    result = CliRunner().invoke(main, words)
     assert result.exit_code == 2
-    assert "No such command 'trian'" in result.output
+    assert f"Error: {said}\n" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "option", "meant"),
+    [
+        (["train", "--compresion", "none"], "--compresion", "--compression"),
+        (["train", "-nproc", "2", "a.yaml"], "-nproc", "--nproc"),
+        (["train", "-nprco=2", "a.yaml"], "-nprco", "--nproc"),
+        (["status", "--jsn", "a"], "--jsn", "--json"),
+        (["status", "a", "-json"], "-json", "--json"),
+        (["data", "check", "--formt", "csv", "a"], "--formt", "--format"),
+    ],
+)
+def test_an_unknown_option_says_what_may_have_been_meant(words: list[str], option: str, meant: str) -> None:
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code == 2
+    # How it is quoted is click's own.
+    last = result.stderr.splitlines()[-1].replace("'", "")
+    assert re.fullmatch(rf"Error: No such option:? {option}\.? \(?Did you mean {meant}\?\)?", last)
 
 
 def test_ctrl_c_before_anything_runs_is_130(monkeypatch: pytest.MonkeyPatch) -> None:

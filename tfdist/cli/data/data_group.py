@@ -7,9 +7,10 @@ import click
 from tfdist.cli.data.check import check
 from tfdist.cli.data.index import index
 from tfdist.cli.data.shard import shard
+from tfdist.cli.verb import VerbGroup
 
 
-@click.group()
+@click.group(cls=VerbGroup)
 def data() -> None:
     """Makes, checks and indexes files of samples."""
 
