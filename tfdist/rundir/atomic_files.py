@@ -54,7 +54,7 @@ def replacing(path: str | os.PathLike[str], *, durable: bool = True, named_by: s
         with contextlib.suppress(OSError):
             temporary.unlink()
         if isinstance(error, OSError) or (isinstance(error, Exception) and is_full(error)):
-            raise write_error(path, error, named_by) from error
+            raise write_error(path, error, named_by, temporary) from error
         raise
 
 
@@ -76,17 +76,56 @@ def write_json(path: str | os.PathLike[str], content: Any, *, durable: bool = Tr
     write_text(path, json.dumps(content, indent=2) + "\n", durable=durable, named_by=named_by)
 
 
-def write_error(path: str | os.PathLike[str], error: BaseException, named_by: str = _NAMED_BY) -> RunDirError:
-    """The error for a file or directory that could not be written, with its remedy."""
+def write_error(
+    path: str | os.PathLike[str], error: BaseException, named_by: str = _NAMED_BY, temporary: Path | None = None
+) -> RunDirError:
+    """The error for a file or directory that could not be written, with its remedy.
+
+    Args:
+        path: The file or directory.
+        error: What was raised.
+        named_by: The option or argument by which a user chooses the place.
+        temporary: The name under which `path` was written, which a user need not know.
+    """
+    name = os.fspath(path)
+    received = str(error) if temporary is None else _named(error, temporary, name)
     if is_full(error):
         return RunDirError(
-            f"The disk is full: {os.fspath(path)} could not be written, and nothing half-written was left behind. "
-            f"Free some space, or choose a {named_by} on another disk. Received: {error}"
+            f"The disk is full: {name} could not be written, and nothing half-written was left behind. "
+            f"Free some space, or choose a {named_by} on another disk. Received: {received}"
         )
-    return RunDirError(
-        f"{os.fspath(path)} could not be written. Expected a directory that this user can write to. Received: {error}. "
+    return _missing_folder(name, named_by) or RunDirError(
+        f"{name} could not be written. Expected a directory that this user can write to. Received: {received}. "
         f"Choose another {named_by}, or change the permissions."
     )
+
+
+def check_folder(path: str | os.PathLike[str], *, named_by: str = _NAMED_BY) -> None:
+    """Checks that the directory of a file that is about to be written is there, before its content is made.
+
+    Raises:
+        RunDirError: There is none.
+    """
+    error = _missing_folder(os.fspath(path), named_by)
+    if error is not None:
+        raise error
+
+
+def _missing_folder(name: str, named_by: str) -> RunDirError | None:
+    folder = Path(name).parent
+    if os.path.lexists(folder):
+        return None
+    return RunDirError(
+        f"{name} could not be written: there is no directory {folder}. Expected one that exists. Received: {name}. "
+        f"Make the directory, or choose another {named_by}."
+    )
+
+
+def _named(error: BaseException, temporary: Path, name: str) -> str:
+    """The text of an error, with the name of the file in the place of its temporary one."""
+    if isinstance(error, OSError) and error.strerror and error.filename == os.fspath(temporary):
+        return f"{error.strerror}: {name!r}"
+    return str(error).replace(os.fspath(temporary), name)
 
 
 def is_full(error: BaseException) -> bool:

@@ -233,10 +233,19 @@ def test_an_unreadable_checkpoint_is_not_blamed_on_the_exported_file(
 def test_export_refuses(run: RunDir, tmp_path: Path) -> None:
     assert checkpoints("export", run, str(tmp_path / "a.h5")).exit_code == 2
     result = checkpoints("export", run, str(tmp_path / "absent" / "a.weights.h5"))
-    assert result.exit_code == 2 and "Choose another DEST" in result.stderr and "--run-dir" not in result.stderr
+    assert result.exit_code == 2 and f"there is no directory {tmp_path}/absent" in result.stderr
+    assert "choose another DEST" in result.stderr and "--run-dir" not in result.stderr and ".tmp" not in result.stderr
     damage(folder_of(run, 20) / "model.weights.h5")
     assert checkpoints("export", run, str(tmp_path / "a.weights.h5")).exit_code == 5
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a"]
+
+
+def test_a_model_is_not_built_for_a_folder_that_is_missing(
+    run: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tfdist.cli.checkpoints._load_model", lambda *_: pytest.fail("it was built"))
+    result = checkpoints("export", run, str(tmp_path / "absent" / "a.keras"))
+    assert result.exit_code == 2 and f"there is no directory {tmp_path}/absent" in result.stderr
 
 
 def test_names_in_files_cannot_control_the_terminal(run: RunDir) -> None:

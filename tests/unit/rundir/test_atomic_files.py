@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -69,6 +70,29 @@ def test_a_full_disk_is_named(tmp_path: Path, error: Exception) -> None:
         raise error
     assert target.read_text() == "old"
     assert names(tmp_path) == ["model.keras"]
+
+
+def test_a_folder_that_is_missing_is_named(tmp_path: Path) -> None:
+    target = tmp_path / "gone" / "a.html"
+    with pytest.raises(RunDirError) as raised:
+        write_text(target, "text", named_by="--html")
+    assert str(raised.value) == (
+        f"{target} could not be written: there is no directory {tmp_path}/gone. Expected one that exists. Received: "
+        f"{target}. Make the directory, or choose another --html."
+    )
+
+
+@pytest.mark.parametrize("said", ["", "Unable to open {} (h5py)"])
+def test_no_error_has_the_temporary_name(tmp_path: Path, said: str) -> None:
+    target = tmp_path / "a.weights.h5"
+    target.mkdir()  # no file takes its place
+    with pytest.raises(RunDirError, match=re.escape(f"{target}")) as raised, replacing(target) as temporary:
+        if said:
+            raise OSError(said.format(temporary))
+        temporary.write_text("text")
+    assert ".tmp" not in str(raised.value)
+    assert str(raised.value).count(str(target)) == 2
+    assert names(tmp_path) == ["a.weights.h5"]
 
 
 def test_a_failing_fsync_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,6 +44,8 @@ def export(run: RunDir, entry: CheckpointEntry, target: Path, *, load_model: Cal
         )
     if target.exists() or target.is_symlink():
         raise UsageError(f"{target} exists already, and is never replaced. Choose another DEST, or remove it first.")
+    # A model takes seconds to build: this is said before.
+    atomic_files.check_folder(target, named_by="DEST")
     damaged = damages(entry) or [fault for fault in [weights_fault(entry.stored)] if fault]
     if damaged:
         raise DataError(
