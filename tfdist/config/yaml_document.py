@@ -67,14 +67,26 @@ def read_document(path: Path) -> Document:
     """Reads a YAML file.
 
     Raises:
-        ConfigError: It is missing, unreadable or empty, is not a YAML mapping, or has a key twice.
+        ConfigError: It is missing, unreadable or empty, is a script or a directory, is not a YAML mapping, or has a key
+            twice.
     """
     try:
         with path.open("rb") as file:
+            if path.suffix.lower() == ".py":
+                raise ConfigError(
+                    f"{path} is a Python script. Expected a config, such as CONFIG.yaml, which says in YAML what is "
+                    f"trained. Received: {path}. A script needs none: `tfdist train {path}` trains it."
+                )
             return parse_document(path, file)
     except FileNotFoundError:
         raise ConfigError(
             f"There is no config file {path.absolute()}. Expected the path of a CONFIG.yaml. Received: {path}"
+        ) from None
+    except IsADirectoryError:
+        own = path / "config.yaml"
+        hint = f" The run in it has one: {own}." if own.is_file() else ""
+        raise ConfigError(
+            f"{path} is a directory. Expected a config, the path of a CONFIG.yaml. Received: {path}.{hint}"
         ) from None
     except OSError as error:
         raise _unreadable(path, error) from error

@@ -264,6 +264,21 @@ def test_a_missing_file(tmp_path: Path) -> None:
         load_config(tmp_path / "digits.yaml")
 
 
-def test_a_directory(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot be read"):
+def test_a_script_is_no_config(tmp_path: Path) -> None:
+    script = tmp_path / "cnn.py"
+    script.write_text('"""Trains."""\n')
+    with pytest.raises(ConfigError, match=f"{script} is a Python script. Expected a config, .*`tfdist train {script}`"):
+        load_config(script)
+
+
+def test_a_script_that_is_not_there_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="There is no config file"):
+        load_config(tmp_path / "cnn.py")
+
+
+def test_a_run_directory_is_no_config_and_has_one(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=rf"{tmp_path} is a directory. Expected a config, .*Received: {tmp_path}\.$"):
+        load_config(tmp_path)
+    (tmp_path / "config.yaml").write_text("name: a\n")
+    with pytest.raises(ConfigError, match=f"The run in it has one: {tmp_path}/config.yaml."):
         load_config(tmp_path)
