@@ -112,6 +112,9 @@ def test_a_signal_ends_everything(launchers: Launchers, number: int, code: int, 
     assert launcher.end() == code
     assert launcher.err.startswith("stopped: ")
     assert left_behind(launcher.mark) == []
+    for index in (0, 1):
+        state = WorkerState.read(run_dir(launcher).state_file(index))
+        assert state is not None and state.state is State.STOPPED
 
 
 def test_the_last_lines_of_a_worker_that_crashes_are_reported(launchers: Launchers) -> None:

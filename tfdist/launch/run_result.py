@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import dataclass
 
 from tfdist.launch.peers.messages import Stop
@@ -25,3 +26,7 @@ class RunResult:
     stop: Stop | None = None
     step: int = 0
     advice: str = ""
+
+    def failed_meanwhile(self) -> tuple[Failure, ...]:
+        """The failures of a job that was stopped, without those workers that the stop itself ended."""
+        return tuple(failure for failure in self.failures if failure.type != signal.SIGTERM.name)

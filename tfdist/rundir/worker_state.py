@@ -15,9 +15,10 @@ class State(enum.StrEnum):
 
         starting -> compiling -> step <-> callback, evaluating, saving -> finished
 
-    Every state but `finished` can go to `failed`. A script may go from any of them to any other: it evaluates before
-    it trains, or trains twice. `starting` is everything outside of `fit`, `evaluate` and `predict`; `compiling` lasts
-    until the first step of one of them is done; `evaluating` is `evaluate` and `predict`, inside of `fit` too.
+    Every state but `finished` can go to `failed`, and to `stopped`, where somebody stopped the job. A script may go
+    from any of them to any other: it evaluates before it trains, or trains twice. `starting` is everything outside of
+    `fit`, `evaluate` and `predict`; `compiling` lasts until the first step of one of them is done; `evaluating` is
+    `evaluate` and `predict`, inside of `fit` too.
     """
 
     STARTING = "starting"
@@ -28,6 +29,12 @@ class State(enum.StrEnum):
     SAVING = "saving"
     FINISHED = "finished"
     FAILED = "failed"
+    STOPPED = "stopped"
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the worker has ended."""
+        return self in (State.FINISHED, State.FAILED, State.STOPPED)
 
 
 @dataclass(frozen=True)

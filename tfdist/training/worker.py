@@ -63,7 +63,8 @@ def _run(assignment: Assignment, link: LauncherLink) -> int:
     try:
         with contextlib.nullcontext() if link.ledger is None else contextlib.closing(link.ledger):
             code = _run_target(assignment)
-        link.heartbeat.finish(State.FINISHED if code == 0 else State.FAILED)
+        ended = State.STOPPED if link.stop_requests.stopped_with == code else State.FAILED
+        link.heartbeat.finish(State.FINISHED if code == 0 else ended)
         channel = link.channel
         if channel is not None and not channel.finished(code, assignment.step_timeout * _FINISH_FACTOR):
             raise WorkerFailedError(

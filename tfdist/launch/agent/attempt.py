@@ -26,7 +26,7 @@ from tfdist.rundir.failure import Failure
 from tfdist.rundir.worker_state import State, WorkerState
 
 _TICK_SECONDS = 0.2
-_BEFORE_TRAINING = (State.STARTING, State.FAILED)
+_BEFORE_TRAINING = (State.STARTING, State.FAILED, State.STOPPED)
 """States in which a worker without a step may not have begun its first epoch."""
 
 

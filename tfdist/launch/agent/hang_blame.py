@@ -107,6 +107,7 @@ def _reached(state: WorkerState) -> tuple[int, int, bool]:
 
 _ORDER = {
     State.FAILED: 0,
+    State.STOPPED: 0,
     State.STARTING: 0,
     State.CALLBACK: 1,
     State.SAVING: 1,
@@ -160,4 +161,5 @@ _DOING = {
     State.SAVING: "saving after step {done}",
     State.FINISHED: "at its end",
     State.FAILED: "failing",
+    State.STOPPED: "stopping",
 }

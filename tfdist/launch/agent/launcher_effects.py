@@ -108,8 +108,10 @@ class LauncherEffects:
         """Records the end of the job, whose workers have ended."""
         self._record(lambda: self._ledger.over(result))
         if result.failures or result.stop:
+            failed = {failure.index for failure in result.failed_meanwhile()}
             for assignment in assignments:
-                self._record(functools.partial(close_state, self._location, assignment))
+                last = State.FAILED if assignment.index in failed or not result.stop else State.STOPPED
+                self._record(functools.partial(close_state, self._location, assignment, last))
         if result.failures and not result.stop and self._location.writes_failure:
             self._write_failure(self._location.run_dir.failure_file, result.failures)
 

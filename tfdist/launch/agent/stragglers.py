@@ -9,7 +9,7 @@ import bisect
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tfdist.rundir.worker_state import State, WorkerState
+from tfdist.rundir.worker_state import WorkerState
 from tfdist.text import format_duration
 
 SLOWER = 1.2
@@ -20,8 +20,6 @@ STEPS = 50
 
 _MARKED = 2.0
 """Factor by which the cost of a straggler must grow or shrink to be reported again."""
-
-_ENDED = (State.FINISHED, State.FAILED)
 
 
 @dataclass(frozen=True)
@@ -62,7 +60,7 @@ def lags(states: Iterable[WorkerState]) -> dict[int, WorkerLag]:
     """The lag of every worker that takes steps; empty where fewer than two are known to."""
     newest: dict[int, WorkerState] = {}
     for state in states:
-        if state.busy > 0 and state.state not in _ENDED:
+        if state.busy > 0 and not state.state.is_last:
             newest[state.index] = state
     attempt = max((state.attempt for state in newest.values()), default=0)
     busy = {index: state.busy for index, state in newest.items() if state.attempt == attempt}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import textwrap
 from collections.abc import Sequence
 
@@ -19,8 +18,8 @@ def render_report(result: RunResult, *, verbose: bool = False) -> str:
     if result.stop is not None:
         lines = [f"stopped: {result.stop.why}; all workers have ended"]
         lines += [f"  ended where they were, not after the same step: {result.advice}"] if result.advice else []
-        others = [failure for failure in result.failures if failure.type != signal.SIGTERM.name]
-        lines += [f"  meanwhile {failure.who} failed: {_short(failure)}" for failure in others]
+        meanwhile = result.failed_meanwhile()
+        lines += [f"  meanwhile {failure.who} failed: {_short(failure)}" for failure in meanwhile]
         return "\n".join(lines)
     if not result.failures:
         return ""

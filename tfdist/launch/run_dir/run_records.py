@@ -47,14 +47,17 @@ def write_state(
     ).write(file, durable=False)
 
 
-def close_state(location: RunLocation, assignment: Assignment) -> None:
-    """Writes `failed` for a worker that could not write how it ended. A disk that cannot be written is passed over."""
+def close_state(location: RunLocation, assignment: Assignment, state: State) -> None:
+    """Writes the last state of a worker that could not write how it ended: `failed`, or `stopped` with its job.
+
+    A disk that cannot be written is passed over.
+    """
     with contextlib.suppress(RunDirError):
         last = WorkerState.read(location.run_dir.state_file(assignment.index))
-        if last is not None and last.state not in (State.FINISHED, State.FAILED):
+        if last is not None and not last.state.is_last:
             # The assignment may be of an earlier attempt.
             ended = replace(assignment, attempt=last.attempt)
-            write_state(location, ended, last.pid, State.FAILED, epoch=last.epoch, step=last.step)
+            write_state(location, ended, last.pid, state, epoch=last.epoch, step=last.step)
 
 
 def write_failure(file: Path, failures: tuple[Failure, ...]) -> None:

@@ -23,7 +23,6 @@ QUIET_SECONDS = 10.0
 _SETTLING_SECONDS = 2.0
 """How long after a job's end its failure may still be on its way to the disk."""
 
-_ENDED = (State.FINISHED, State.FAILED)
 _THERE = (Presence.ALIVE, Presence.STOPPED)
 
 
@@ -127,7 +126,7 @@ def _row(state: WorkerState, presence: Presence, lag: WorkerLag | None, now: flo
 def _remarks(row: WorkerStatus, attempt: int, condition: RunCondition, *, watched: bool) -> tuple[str, ...]:
     """What is unusual; of a run that is over, only what it left. Under a live launcher a state need not be fresh."""
     remarks = [f"of attempt {row.state.attempt}"] if row.state.attempt != attempt else []
-    if row.state.state in _ENDED or condition.is_over:
+    if row.state.state.is_last or condition.is_over:
         return tuple(remarks)
     if row.presence is Presence.GONE:
         remarks.append("its process is gone")
@@ -145,7 +144,7 @@ def _remarks(row: WorkerStatus, attempt: int, condition: RunCondition, *, watche
 def _slowest_first(row: WorkerStatus) -> tuple[int, float, float, int]:
     """Gone or stalled workers before running ones; among the stalled, who is behind first; then the slowest first."""
     state = row.state
-    if state.state is State.FINISHED:
+    if state.state in (State.FINISHED, State.STOPPED):
         return 3, 0, 0, state.index
     if state.state is State.FAILED or row.presence in (Presence.GONE, Presence.STOPPED):
         return 0, state.step, 0, state.index
@@ -183,13 +182,13 @@ def _condition_of_workers(snapshot: Snapshot, rows: list[WorkerStatus]) -> tuple
         return RunCondition.DONE, ""
     if snapshot.failure is not None:
         return RunCondition.FAILED, ""
-    if rows and all(row.state.state in _ENDED for row in rows):
+    if rows and all(row.state.state.is_last for row in rows):
         return RunCondition.STOPPED, "its workers ended early, and none of them failed"
     return _condition_of_living(rows, None)
 
 
 def _condition_of_living(rows: list[WorkerStatus], launcher: Presence | None) -> tuple[RunCondition, str]:
-    living = [row for row in rows if row.state.state not in _ENDED]
+    living = [row for row in rows if not row.state.state.is_last]
     if not living:
         return RunCondition.STARTING, ""
     lost = [row for row in living if row.presence not in _THERE]

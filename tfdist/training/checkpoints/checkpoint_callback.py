@@ -98,6 +98,11 @@ class CheckpointCallback(keras.callbacks.Callback):
             return None
         return f"{self._where()} in {self._checkpoints.folder}"
 
+    @property
+    def why_not_saved(self) -> str:
+        """Why `save_now` has saved nothing, in words."""
+        return "no step was done" if self._position == START else "its checkpoint could not be written"
+
     def on_train_begin(self, logs: Logs = None) -> None:
         if self._resumed is not None:
             self._checkpoints.restore_weights(self.model, self._resumed)

@@ -171,6 +171,12 @@ class FitCheckpointCallback(CheckpointCallback):
         return super().save_now()
 
     @property
+    def why_not_saved(self) -> str:
+        if self._data is not None and self._data.why_not and self._position.step:
+            return "no epoch was done, and this training resumes at the end of one"
+        return super().why_not_saved
+
+    @property
     def is_under_way(self) -> bool:
         """Whether the `fit` runs now."""
         return self._data is not None and fit_state(self.model).is_under_way

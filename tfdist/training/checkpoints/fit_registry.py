@@ -32,7 +32,7 @@ from tfdist.training.checkpoints.fit_checkpoint_callback import FitCheckpointCal
 from tfdist.training.checkpoints.resume_log import change_of, note_resume
 from tfdist.training.libraries import versions
 from tfdist.training.supervision.activity_tracker import ActivityTracker
-from tfdist.training.supervision.stop_requests import StopRequests
+from tfdist.training.supervision.stop_requests import StopRequests, saved_words
 
 _log = logging.getLogger("tfdist")
 
@@ -81,7 +81,7 @@ class FitRegistry:
         self._appending: list[keras.callbacks.CSVLogger] = []
         self._current: FitCheckpointCallback | None = None
         if stop_requests is not None:
-            stop_requests.at_stop(self.save_now)
+            stop_requests.at_stop(self._save_at_stop)
 
     def callbacks_for(self, given: Sequence[Any]) -> list[keras.callbacks.Callback]:
         """The callbacks that a `fit` gets besides those `given`; all workers call it together.
@@ -228,3 +228,10 @@ class FitRegistry:
     def save_now(self) -> str | None:
         """Saves the current `fit`, on all workers together; returns what was saved where, if anything."""
         return None if self._current is None else self._current.save_now()
+
+    def _save_at_stop(self) -> str:
+        if self._current is not None:
+            return saved_words(self.save_now(), self._current.why_not_saved)
+        if self._default_options is not None:
+            return saved_words(None, "this fit is left to its BackupAndRestore")
+        return saved_words(None, "no checkpoints: start with --resume auto, or give fit tfdist.callbacks()")

@@ -40,6 +40,7 @@ from tfdist.training.run_record_callback import RunRecordCallback
 from tfdist.training.session import current_session as sessions
 from tfdist.training.session.session import LaunchedSession
 from tfdist.training.supervision.exception_causes import explain
+from tfdist.training.supervision.stop_requests import saved_words
 
 _log = logging.getLogger("tfdist")
 
@@ -90,7 +91,9 @@ def _train(session: LaunchedSession, config: RunConfig, start: RunStart) -> None
     restore = functools.partial(_restore_run_dir, session, config)
     record = RunRecordCallback(session.run, None if resumed is None else resumed.record, restore)
     checkpoint_callback = _checkpoint_callback(session, config, inputs, start, record)
-    session.stop_requests.at_stop(checkpoint_callback.save_now)
+    session.stop_requests.at_stop(
+        lambda: saved_words(checkpoint_callback.save_now(), checkpoint_callback.why_not_saved)
+    )
     callbacks = [progress, record, checkpoint_callback] if session.is_chief else [checkpoint_callback]
     _fit(model, inputs, config, start, callbacks)
     session.activity.enter(State.SAVING)

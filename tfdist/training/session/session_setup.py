@@ -92,7 +92,8 @@ def set_up_launched(context: LaunchedWorkerContext, request: devices.DeviceReque
         seed=assignment.seed,
         job=assignment.job,
         attempt=assignment.attempt,
-        stop_requests=link.stop_requests,
+        # A config's run saves what it trains itself.
+        stop_requests=None if assignment.target_kind == "config" else link.stop_requests,
         activity=link.activity,
     )
     _install_repairs(assignment, link, base.strategy, fit_registry)

@@ -19,7 +19,12 @@ _log = logging.getLogger("tfdist")
 EXTRA_SECONDS = 5.0
 """Seconds beyond the time for a stop within which the launcher must have said where to stop."""
 
-Save = Callable[[], str | None]
+Save = Callable[[], str]
+
+
+def saved_words(what: str | None, why_not: str) -> str:
+    """What came of saving at a stop, in words: what was saved where; None for nothing, with the reason."""
+    return f"nothing was saved ({why_not})" if what is None else f"saved {what}"
 
 
 class WorkerStopped(SystemExit):
@@ -56,12 +61,18 @@ class StopRequests:
         self._held_until: float | None = None
         self._stop: _Stop | None = None
         self._saves: list[Save] = []
+        self._stopped_with: int | None = None
+
+    @property
+    def stopped_with(self) -> int | None:
+        """The exit code of the stop that this worker has made; None as long as there was none."""
+        return self._stopped_with
 
     def at_stop(self, save: Save) -> None:
         """Has `save` called when the worker stops: in the main thread, between two batches, on all workers together.
 
         Args:
-            save: Saves the training, and returns what it saved where, or None.
+            save: Saves the training, and returns what came of it, by `saved_words`.
         """
         self._saves.append(save)
 
@@ -122,6 +133,7 @@ class StopRequests:
         return self._stop if self._stop is not None and self._begun >= self._stop.after else None
 
     def _save(self, stop: _Stop) -> None:
-        saved = [what for what in (save() for save in self._saves) if what]
+        saved = [save() for save in self._saves]
+        self._stopped_with = stop.code
         _log.info("stopped after batch %d, with exit code %d", self._begun, stop.code)
-        print(f"stopped between two batches; saved {', '.join(saved) or 'nothing'}", flush=True)
+        print("; ".join(["stopped between two batches", *saved]), flush=True)

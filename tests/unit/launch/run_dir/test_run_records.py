@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.unit.launch.fakes import assignments, state
 from tfdist.launch.run_dir.run_location import RunLocation
 from tfdist.launch.run_dir.run_records import close_state
@@ -9,13 +11,26 @@ from tfdist.rundir.layout import RunDir
 from tfdist.rundir.worker_state import State, WorkerState
 
 
-def test_a_state_is_closed_with_its_last_attempt(tmp_path: Path) -> None:
+@pytest.mark.parametrize("last", [State.FAILED, State.STOPPED])
+def test_a_state_is_closed_with_its_last_attempt(last: State, tmp_path: Path) -> None:
     """When the job ends, after any number of restarts, only the assignments of its first attempt are known."""
     location = RunLocation(RunDir(tmp_path), "r", 0, 0, "job", True)
     file = location.run_dir.state_file(0)
     file.parent.mkdir(parents=True)
     state(0, 7, attempt=2, epoch=1).write(file)
-    close_state(location, assignments(1)[0])
+    close_state(location, assignments(1)[0], last)
     closed = WorkerState.read(file)
     assert closed is not None
-    assert (closed.state, closed.attempt, closed.epoch, closed.step) == (State.FAILED, 2, 1, 7)
+    assert (closed.state, closed.attempt, closed.epoch, closed.step) == (last, 2, 1, 7)
+
+
+@pytest.mark.parametrize("before", [State.FINISHED, State.FAILED, State.STOPPED])
+def test_what_a_worker_said_of_its_end_stays(before: State, tmp_path: Path) -> None:
+    location = RunLocation(RunDir(tmp_path), "r", 0, 0, "job", True)
+    file = location.run_dir.state_file(0)
+    file.parent.mkdir(parents=True)
+    state(0, 7, state=before).write(file)
+    for last in (State.FAILED, State.STOPPED):
+        close_state(location, assignments(1)[0], last)
+        closed = WorkerState.read(file)
+        assert closed is not None and closed.state is before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from tfdist.training.checkpoints import fit_registry as module
 from tfdist.training.checkpoints.checkpoint_options import CheckpointOptions, CheckpointRequest
 from tfdist.training.checkpoints.fit_checkpoint_callback import FitCheckpointCallback, RegisteredFit
 from tfdist.training.checkpoints.fit_registry import FitRegistry
+from tfdist.training.supervision.stop_requests import StopRequests, WorkerStopped
 
 JOB = "this job"
 
@@ -170,3 +172,23 @@ def test_a_script_without_a_fit_is_warned(tmp_path: Path, caplog: pytest.LogCapt
         assert caplog.text == ""
         registry_of(tmp_path).warn_if_nothing_was_saved()
     assert "Nothing of this script was saved" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (None, r"nothing was saved \(no checkpoints: start with --resume auto, or give fit tfdist.callbacks\(\)\)"),
+        (CheckpointOptions(RunDir(Path("r"))), r"nothing was saved \(this fit is left to its BackupAndRestore\)"),
+    ],
+)
+def test_a_stop_says_why_it_has_saved_nothing(
+    options: CheckpointOptions | None, why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    requests = StopRequests(grace=20)
+    registry = FitRegistry(tf.distribute.get_strategy(), options, stop_requests=requests)
+    assert registry.callbacks_for([keras.callbacks.BackupAndRestore("b")]) == []
+    requests.hold()
+    requests.stop(after=0, code=130)
+    with requests.during_fit(), pytest.raises(WorkerStopped):
+        requests.begin_batches(1)
+    assert re.fullmatch(f"stopped between two batches; {why}\n", capsys.readouterr().out)

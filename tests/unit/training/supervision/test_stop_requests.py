@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tfdist.training.supervision.stop_requests import StopRequests, WorkerStopped
+from tfdist.training.supervision.stop_requests import StopRequests, WorkerStopped, saved_words
 
 
 class Training:
@@ -101,15 +101,26 @@ def test_a_stop_without_a_hold_is_none(requests: StopRequests) -> None:
     assert begin(requests, 1) == 1
 
 
-def test_saves_before_it_stops(requests: StopRequests) -> None:
+def test_saves_before_it_stops(requests: StopRequests, capsys: pytest.CaptureFixture[str]) -> None:
     saved: list[str] = []
-    requests.at_stop(lambda: saved.append("first"))
-    requests.at_stop(lambda: saved.append("second"))
+    def save(name: str) -> str:
+        saved.append(name)
+        return f"saved {name}"
+
+    requests.at_stop(lambda: save("first"))
+    requests.at_stop(lambda: save("second"))
+    assert requests.stopped_with is None
     requests.hold()
     requests.stop(after=0, code=143)
     with requests.during_fit(), pytest.raises(WorkerStopped) as end:
         requests.begin_batches(1)
-    assert (end.value.code, saved) == (143, ["first", "second"])
+    assert (end.value.code, saved, requests.stopped_with) == (143, ["first", "second"], 143)
+    assert capsys.readouterr().out == "stopped between two batches; saved first; saved second\n"
+
+
+def test_what_a_stop_has_saved_or_why_it_has_not() -> None:
+    assert saved_words("step 3 in runs/a", "") == "saved step 3 in runs/a"
+    assert saved_words(None, "no step was done") == "nothing was saved (no step was done)"
 
 
 def test_what_cannot_be_saved_is_the_error(requests: StopRequests) -> None:
