@@ -17,7 +17,7 @@ from tfdist.launch.job import JobSpec, run_job
 
 def job_of(membership: Membership, config: str | None = None, **fields: Any) -> JobSpec:
     if config is None:
-        return JobSpec(membership, "script", "none.py", **fields)
+        return JobSpec(membership, "script", "none.py", **{"quiet": True, **fields})
     from tfdist.config import load_config
 
     return JobSpec.for_config(load_config(config), membership=membership, target=config, **fields)

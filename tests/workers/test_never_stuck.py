@@ -24,7 +24,7 @@ PREPARED = """
 def run(folder: Path, body: str, *options: str) -> tuple[int, str]:
     script = folder / "script.py"
     script.write_text(textwrap.dedent(PREPARED) + textwrap.dedent(body))
-    done = tfdist("train", "--nproc", "2", "--run-dir", folder / "run", *options, script, timeout=100)
+    done = tfdist("train", "--quiet", "--nproc", "2", "--run-dir", folder / "run", *options, script, timeout=100)
     return done.returncode, done.stderr
 
 

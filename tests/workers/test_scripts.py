@@ -37,7 +37,11 @@ def test_what_python_gives_a_script(tmp_path: Path) -> None:
         }
     # The chief's output is on the terminal, the other worker's in its log; both ran their exit handlers.
     assert done.stdout.count("last words of __main__") == 1
-    assert done.stderr == ""
+    begun, ended = done.stderr.splitlines()
+    assert begun.startswith("tfdist: 2 workers, 2 replicas on CPUs (MultiWorkerMirroredStrategy, ring, ")
+    assert begun.endswith(f"; run directory {tmp_path / 'run'}")
+    assert ended.startswith("tfdist: the script ended with exit code 3 after ")
+    assert ended.endswith(f"; logs in {tmp_path / 'run' / 'logs'}")
     for index in range(2):
         assert "last words of __main__" in (tmp_path / "run" / "logs" / f"worker-{index}.0.log").read_text()
 
@@ -51,10 +55,12 @@ def test_a_script_without_standard_streams(tmp_path: Path) -> None:
 
 
 def test_a_module_that_exits_with_text(tmp_path: Path) -> None:
-    done = tfdist("train", "--nproc", 2, "--run-dir", tmp_path / "run", "-m", "package.member", "--workers", "x",
-                  cwd=SCRIPTS, timeout=BOUND)  # fmt: skip
+    arguments = ["-m", "package.member", "--workers", "x"]
+    done = tfdist(
+        "train", "--quiet", "--nproc", 2, "--run-dir", tmp_path / "run", *arguments, cwd=SCRIPTS, timeout=BOUND
+    )
     assert done.returncode == 1
-    assert done.stderr == "no more to do\n"
+    assert done.stderr == "no more to do\n"  # and nothing of tfdist's, which is quiet
     for index in range(2):
         assert said(tmp_path / "run", index) == {
             "argv": [str(SCRIPTS / "package" / "member.py"), "--workers", "x"],

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 @shared.show("chief", "Whose output the terminal shows; the logs have all.")
 @click.option("--log-prefix", is_flag=True, help="Put the worker's number before every line shown.")
 @shared.verbose
+@click.option("--quiet", is_flag=True, help="Say nothing of the run itself, only warnings and errors.")
 @click.pass_context
 def train(
     ctx: click.Context,

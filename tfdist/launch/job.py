@@ -22,6 +22,7 @@ from tfdist.launch.logs.terminal import STDERR, STDOUT, Terminal
 from tfdist.launch.network_isolation import enter_network
 from tfdist.launch.peers.coordinator import Coordinator, SoleLauncher
 from tfdist.launch.peers.messages import AttemptEnded, Stop
+from tfdist.launch.run_dir.closing_line import closing_line
 from tfdist.launch.run_dir.failure_report import render_report
 from tfdist.launch.run_dir.launcher_ledger import LauncherLedger
 from tfdist.launch.run_dir.run_location import RunLocation, create_run_location, join_run_location
@@ -161,6 +162,7 @@ def _run_group(
         with contextlib.suppress(OSError):
             here = ", ".join(map(str, membership.local))
             print(f"worker(s) {here} start; logs in {location.run_dir.logs_dir}", flush=True)
+    begun = time.monotonic()
     effects = LauncherEffects(spec, location, coordinator, ledger, terminal, shown)
     dependencies = Dependencies(
         effects.start, effects.diagnosis, coordinator, signals, spec.grace, observe=effects.observe
@@ -171,6 +173,8 @@ def _run_group(
         assignments = [_assignment(spec, membership, location, index, handed) for index in membership.local]
         result = WorkerGroup(assignments, dependencies, lifecycle, spec.max_restarts, effects.restart).run()
     effects.close(assignments, result)
+    if spec.target_kind != "config" and membership.has_chief and not spec.quiet:
+        terminal.say(closing_line(result, time.monotonic() - begun, location.run_dir))
     return result
 
 

@@ -45,6 +45,7 @@ class WorkerOptions:
         max_restarts: Restarts of all workers that the job allows without progress between them.
         resume: Whether the run resumes from the checkpoint in its directory: if there is one, in any case, or never.
         verbose: Say more, and keep tracebacks.
+        quiet: Say nothing of the run itself on the terminal, only warnings and errors.
         recording: What to record for `tfdist verify`; None in any other run.
         trace: What to trace for `tfdist verify --kill`; None in any other run.
 
@@ -65,6 +66,7 @@ class WorkerOptions:
     max_restarts: int = 0
     resume: Resume = "never"
     verbose: bool = False
+    quiet: bool = False
     recording: RecordingRequest | None = None
     trace: TraceRequest | None = None
 

@@ -34,7 +34,8 @@ def main() -> None:
     _tell(out, stage="import Keras")
     import keras
     import numpy
-    from tensorflow.python.util import _pywrap_util_port
+
+    from tfdist.runtime.cpu_kernels import uses_onednn
 
     _tell(out, stage="look for GPUs")
     gpus = tf.config.list_physical_devices("GPU")
@@ -56,7 +57,7 @@ def main() -> None:
         "cudnn": str(build.get("cudnn_version", "")),
         "capabilities": [str(capability) for capability in build.get("cuda_compute_capabilities", ())],
         "nccl": nccl_version() if gpus else None,
-        "onednn": bool(_pywrap_util_port.IsMklEnabled()),
+        "onednn": uses_onednn(),
     }
     _tell(out, stage="choose devices and a strategy")
     _tell(out, **_choice(request, facts))

@@ -7,6 +7,7 @@ train, `checkpoints/` saves and resumes, `supervision/` reports and stops, and `
 
 A room imports only from earlier ones: `supervision/`; `probes/` and `checkpoints/`; `session/`; the two runs.
 
-Of both kinds of run: `libraries` (versions, seeds), `legacy_keras` (Keras 2, which is refused), `provenance` (what was
-run), `run_record_callback` with `metric_values` and `tensorboard_events` (loss and metrics of each epoch, on disk).
+Of both kinds of run: `libraries` (versions, seeds), `legacy_keras` (Keras 2, which is refused), `announcements` (what a
+run says of itself), `provenance` (what was run), and on disk loss and metrics of each epoch: `run_record_callback` with
+`metric_values` and `tensorboard_events`.
 """

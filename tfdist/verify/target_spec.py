@@ -87,6 +87,7 @@ class TargetSpec:
         }
         if self.config is None:
             options["batch_norm"] = self.batch_norm
+            options.setdefault("quiet", True)
             return JobSpec(target_kind=self.target_kind, args=self.args, name=self.name, **options)
         own = replace(self.config, checkpoint=replace(self.config.checkpoint, directory=None))
         return JobSpec.for_config(own, **options)

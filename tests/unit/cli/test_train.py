@@ -77,6 +77,7 @@ def test_the_flags_are_a_contract() -> None:
         "--show",
         "--log-prefix",
         "--verbose",
+        "--quiet",
     }
 
 
@@ -103,6 +104,7 @@ def test_the_defaults_are_a_contract(jobs: list[JobSpec]) -> None:
         show="chief",
         log_prefix=False,
         verbose=False,
+        quiet=False,
     )
 
 

@@ -71,13 +71,15 @@ class Terminal:
                 del self._streams[stream]
 
     def say(self, text: str) -> bool:
-        """Shows the launcher's own message on stderr, on lines of its own.
+        """Shows the launcher's own message on stderr, on lines of its own; an empty one is nothing to show.
 
         The launcher never waits for more than a second: a terminal that accepts nothing for so long misses the message.
 
         Returns:
             Whether the whole message was written.
         """
+        if not text:
+            return True
         deadline = time.monotonic() + _SAY_SECONDS
         if not self._lock.acquire(timeout=_SAY_SECONDS):
             return False

@@ -18,12 +18,21 @@ class ProgressCallback(keras.callbacks.Callback):
         samples: Samples of one epoch.
         before: Samples of this process's first epoch that were trained before it started.
         fetched: Seconds that training steps have waited for data since the process began.
+        announce: Says a line.
     """
 
     ignores_batches = True
 
-    def __init__(self, epochs: int, samples: int, before: int = 0, fetched: Callable[[], float] = lambda: 0.0) -> None:
+    def __init__(
+        self,
+        epochs: int,
+        samples: int,
+        before: int = 0,
+        fetched: Callable[[], float] = lambda: 0.0,
+        announce: Callable[[str], None] = print,
+    ) -> None:
         super().__init__()
+        self._announce = announce
         self._epochs = epochs
         self._samples = samples
         self._before = before
@@ -58,7 +67,7 @@ class ProgressCallback(keras.callbacks.Callback):
         width = len(str(self._epochs))
         waited = f"  input {100 * wait.share:.0f} %" if wait.waited else ""
         metrics = metrics_line(numbers(logs or {}))
-        print(f"epoch {epoch + 1:{width}}/{self._epochs}  {metrics}  {rate:,.0f} samples/s{waited}", flush=True)
+        self._announce(f"epoch {epoch + 1:{width}}/{self._epochs}  {metrics}  {rate:,.0f} samples/s{waited}")
 
 
 def metrics_line(values: Mapping[str, float]) -> str:

@@ -21,6 +21,7 @@ from tfdist.rundir import State, atomic_files
 from tfdist.rundir.run_dir_creation import restore_run_dir
 from tfdist.runtime.step_meter import waited_for_data
 from tfdist.runtime.strategy_settings import settings_of
+from tfdist.training.announcements import Announce, announcer
 from tfdist.training.checkpoints.checkpoint_callback import CheckpointCallback
 from tfdist.training.checkpoints.resume_log import note_resume
 from tfdist.training.config_run.model_builder import build_model
@@ -57,14 +58,15 @@ def run_config(assignment: Assignment) -> None:
     request = replace(sessions.requested_devices(assignment), memory_growth=config.devices.memory_growth)
     session = sessions.start(assignment, request)
     keras.config.set_dtype_policy(config.precision)
+    announce = announcer(quiet=assignment.quiet)
     start = find_run_start(session, assignment, config)
     if start.is_done:
         if session.is_chief:
-            print(done_summary(session, config), flush=True)
+            announce(done_summary(session, config))
         return
     if session.is_chief:
         write_config(session, config)
-        print(start_summary(session, config, start), flush=True)
+        announce(start_summary(session, config, start))
         if start.resumed is not None:
             note_resume(
                 session.run,
@@ -73,10 +75,10 @@ def run_config(assignment: Assignment) -> None:
                 replicas=session.strategy.num_replicas_in_sync,
                 attempt=assignment.attempt,
             )
-    _train(session, config, start)
+    _train(session, config, start, announce)
 
 
-def _train(session: LaunchedSession, config: RunConfig, start: RunStart) -> None:
+def _train(session: LaunchedSession, config: RunConfig, start: RunStart, announce: Announce) -> None:
     """From the data to the saved model."""
     inputs = _load_data(session, config, start.position)
     settings_of(session.strategy).gather = config.gather
@@ -87,7 +89,9 @@ def _train(session: LaunchedSession, config: RunConfig, start: RunStart) -> None
         build(model, inputs.train)
         session.activity.resume(resumed.epoch, resumed.total)
     trained = start.position.step * config.data.batch_size
-    progress = ProgressCallback(config.fit.epochs, inputs.samples, trained, lambda: waited_for_data(session.strategy))
+    progress = ProgressCallback(
+        config.fit.epochs, inputs.samples, trained, lambda: waited_for_data(session.strategy), announce
+    )
     restore = functools.partial(_restore_run_dir, session, config)
     record = RunRecordCallback(session.run, None if resumed is None else resumed.record, restore)
     checkpoint_callback = _checkpoint_callback(session, config, inputs, start, record)
@@ -103,7 +107,7 @@ def _train(session: LaunchedSession, config: RunConfig, start: RunStart) -> None
         with atomic_files.replacing(session.run.model_file) as temporary:
             model.save(temporary)
         write_done(session.run, config.fit.epochs)
-        print(end_summary(session, config, inputs.samples, progress, record), flush=True)
+        announce(end_summary(session, config, inputs.samples, progress, record))
 
 
 def _restore_run_dir(session: LaunchedSession, config: RunConfig) -> bool:

@@ -14,6 +14,7 @@ from tfdist.training.config_run.progress_callback import ProgressCallback, metri
 from tfdist.training.config_run.run_resume import RunStart
 from tfdist.training.run_record_callback import RunRecordCallback
 from tfdist.training.session.session import LaunchedSession
+from tfdist.training.session.session_description import describe
 
 
 def start_summary(session: LaunchedSession, config: RunConfig, start: RunStart) -> str:
@@ -56,14 +57,3 @@ def _waiting(section: SourceConfig, wait: InputWait | None) -> Iterator[str]:
     if wait is not None and wait.is_much:
         advice = remedy(describe_input(section), wait)
         yield f"  input    {100 * wait.share:.0f} % of the steps' time waited for data. {advice}"
-
-
-def describe(session: LaunchedSession) -> str:
-    """`2 workers, 2 replicas (MultiWorkerMirroredStrategy, ring)`."""
-    replicas = session.strategy.num_replicas_in_sync
-    kind = "GPU" if session.devices[0].startswith("/device:GPU") else "CPU"
-    if session.choice.kind == "one":
-        return f"1 replica on one {kind}"
-    workers = f"{session.num_workers} workers, " if session.num_workers > 1 else ""
-    strategy = "MultiWorkerMirroredStrategy" if session.choice.kind == "multi_worker" else "MirroredStrategy"
-    return f"{workers}{replicas} replicas on {kind}s ({strategy}, {session.choice.communication})"

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+
 from tfdist.launch.environment import Assignment
+from tfdist.training.announcements import announcer
 from tfdist.training.provenance import write_script
 from tfdist.training.script_run.device_settings import adopt_settings
 from tfdist.training.script_run.script_execution import execute_script
+from tfdist.training.script_run.script_summary import start_line
 from tfdist.training.script_run.strategy_adoption import adopt_strategies
 from tfdist.training.session import current_session as sessions
 
@@ -19,6 +23,7 @@ def run_script(assignment: Assignment) -> int:
     session = sessions.start(assignment, sessions.requested_devices(assignment))
     if session.is_chief:
         write_script(session, assignment)
+        announcer(quiet=assignment.quiet, stream=sys.stderr)(start_line(session))
     adopt_strategies(session)
     if session.choice.kind != "one":
         adopt_settings()

@@ -53,6 +53,12 @@ def test_a_message_of_the_launcher_is_not_written_into_a_progress_bar(screen: Sc
     assert screen.text(3) == "50%|###\nworker 1 is slow\nstill\n"
 
 
+def test_an_empty_message_shows_nothing(screen: Screen) -> None:
+    terminal = Terminal(screen.streams)
+    assert terminal.say("") and terminal.say("over")
+    assert screen.text(1) == "over\n"
+
+
 def test_stdout_that_goes_elsewhere_leaves_no_empty_line(screen: Screen) -> None:
     read, write = os.pipe()
     with os.fdopen(read, "rb"), os.fdopen(write, "wb", 0) as file:

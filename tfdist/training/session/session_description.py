@@ -1,0 +1,20 @@
+"""Description of a session in words: workers, replicas, devices, strategy, collectives and kernels."""
+
+from __future__ import annotations
+
+from tfdist.runtime.cpu_kernels import uses_onednn
+from tfdist.training.session.session import Session
+
+
+def describe(session: Session) -> str:
+    """`2 workers, 2 replicas on CPUs (MultiWorkerMirroredStrategy, ring, oneDNN)`."""
+    replicas = session.strategy.num_replicas_in_sync
+    on_gpu = session.devices[0].startswith("/device:GPU")
+    kind = "GPU" if on_gpu else "CPU"
+    kernels = [] if on_gpu else ["oneDNN" if uses_onednn() else "without oneDNN"]
+    if session.choice.kind == "one":
+        return f"1 replica on one {kind}" + "".join(f" ({name})" for name in kernels)
+    workers = f"{session.num_workers} workers, " if session.num_workers > 1 else ""
+    strategy = "MultiWorkerMirroredStrategy" if session.choice.kind == "multi_worker" else "MirroredStrategy"
+    how = ", ".join([strategy, session.choice.communication, *kernels])
+    return f"{workers}{replicas} replicas on {kind}s ({how})"
