@@ -19,6 +19,7 @@ FLOORS = {
     "bounded_json": 0,
     "errors": 0,
     "text": 0,
+    "tf_log_filter": 0,
     "cluster": 1,
     "order": 1,
     "config": 1,
@@ -41,7 +42,7 @@ FLOORS = {
     "__main__": 10,
 }
 LIGHT = {"errors", "text", "cluster", "order", "config", "rundir", "net", "launch", "plan", "cli", "reports", "doctor"}
-LIGHT |= {"bounded_json", "checkpoint.inspection", "__init__", "__main__"}
+LIGHT |= {"bounded_json", "tf_log_filter", "checkpoint.inspection", "__init__", "__main__"}
 """Never import TensorFlow or Keras, at whatever place in the file."""
 
 WITHOUT_NUMPY = LIGHT - {"order", "plan", "checkpoint.inspection"}

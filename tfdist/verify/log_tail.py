@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from tfdist.launch.logs.tf_log_filter import is_tf_log_line
+from tfdist.tf_log_filter import is_tf_log_line
 
 TAIL_BYTES = 1 << 20
 

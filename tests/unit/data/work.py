@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import signal
 import threading
@@ -44,6 +45,15 @@ def make_work(argument: int) -> TaskFunction:
                 os.kill(os.getpid(), signal.SIGKILL)
             case "leave":
                 os._exit(3)
+            case "complain":
+                os.write(2, b"I1123 08:00:00.000000    7 port.cc:153] oneDNN custom operations are on.\n")
+                os.write(2, b"no licence\x1b for this library")
+                os._exit(3)
+            case "crash":
+                ctypes.string_at(0)
+            case "warn":
+                os.write(2, b"a warning\n" * 20_000)
+                return 0
             case "stay":
                 report(1)
                 stay()

@@ -1,4 +1,4 @@
-"""What `tfdist data` does with files, in the processes of `process_pool`.
+"""What `tfdist data` does with files, in the processes of `process_pool`, whose stderr is a `process_stderr`.
 
 `shard_job` makes TFRecord shards of other formats in a `shard_directory`: `shard_samples` reads, `shard_writer` writes,
 `shard_manifest` keeps what is finished, `shard_config` shows the section that reads them. `file_checks` and

@@ -1,16 +1,18 @@
 """Pool of processes, each of which takes the next task until none is left.
 
-The death of a process is noticed at once and raised. When the caller stops, for whatever reason, no process is left;
-when the caller itself is killed, each process ends with the next message that it sends.
+The death of a process is noticed at once and raised, with its last words. When the caller stops, for whatever reason,
+no process is left; when the caller itself is killed, each process ends with the next message that it sends.
 """
 
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import multiprocessing
 import os
 import signal
 import sys
+import textwrap
 import threading
 import traceback
 from collections import deque
@@ -21,6 +23,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from tfdist.config.dotted_path import search_in
+from tfdist.data.tools.process_stderr import ProcessStderr
 from tfdist.errors import DataError, TfdistError, UsageError, WorkerFailedError
 
 ReportProgress = Callable[[int], None]
@@ -68,7 +71,7 @@ def run_in_processes(
     Raises:
         DataError: A process raised it; the text is its own.
         UsageError: The same.
-        WorkerFailedError: A process died, or raised something else.
+        WorkerFailedError: A process died, or raised something else. Its last lines on stderr are in the text.
     """
     waiting, members = deque(tasks), list[_Member]()
     try:
@@ -76,8 +79,12 @@ def run_in_processes(
             members.append(_Member(make_work, argument))
             members[-1].give(waiting.popleft())
         while busy := {member.connection: member for member in members if member.task is not None}:
-            for connection in wait(list(busy), _LOOK_SECONDS):
-                member = busy[connection]  # type: ignore[index]
+            awaited: list[Any] = [*busy, *(member.stderr for member in members if member.stderr.is_open)]
+            for ready in wait(awaited, _LOOK_SECONDS):
+                if isinstance(ready, ProcessStderr):
+                    ready.pass_on()
+                    continue
+                member = busy[ready]  # type: ignore[index]
                 message = member.receive()
                 if isinstance(message, TaskResult):
                     member.give(waiting.popleft() if waiting else None)
@@ -95,13 +102,16 @@ class _Member:
     def __init__(self, make_work: Callable[[Any], TaskFunction], argument: Any) -> None:
         context = multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe()
+        reader, stderr = context.Pipe(duplex=False)
+        self.stderr = ProcessStderr(reader)
         self.task: Any = None
         self._process: BaseProcess = context.Process(
-            target=_serve, args=(theirs, make_work, argument, os.getcwd()), daemon=True
+            target=_serve, args=(theirs, stderr, make_work, argument, os.getcwd()), daemon=True
         )
         with _interrupts_ignored():
             self._process.start()
         theirs.close()
+        stderr.close()
 
     def give(self, task: Any) -> None:
         """Hands over a task; None ends the process."""
@@ -114,15 +124,21 @@ class _Member:
         try:
             message = self.connection.recv()
         except (EOFError, ConnectionResetError):
-            self._process.join(END_SECONDS)
-            code = self._process.exitcode
-            how = f"was ended by {signal.Signals(-code).name}" if code is not None and code < 0 else "died"
-            hint = " Too little memory is a usual cause: try fewer --processes." if code == -signal.SIGKILL else ""
-            raise WorkerFailedError(f"A process {how} at {self.task}.{hint}") from None
+            raise self._died() from None
         if isinstance(message, _Failed):
             kind = next((kind for kind in (DataError, UsageError) if kind.exit_code == message.code), WorkerFailedError)
             raise kind(message.text)
         return message
+
+    def _died(self) -> WorkerFailedError:
+        self._process.join(END_SECONDS)
+        self.stderr.pass_on()
+        code, words = self._process.exitcode, self.stderr.last_words()
+        by_signal = code is not None and code < 0
+        how = f"was ended by {signal.Signals(-(code or 0)).name}" if by_signal else f"died with exit code {code}"
+        hint = " Too little memory is a usual cause: try fewer --processes." if code == -signal.SIGKILL else ""
+        said = f" Its last words:\n{textwrap.indent(words, '  ')}" if words else " It said nothing."
+        return WorkerFailedError(f"A process {how} at {self.task}.{hint}{said}")
 
     def terminate(self) -> None:
         if self.task is not None:
@@ -134,6 +150,7 @@ class _Member:
         if self._process.exitcode is None:
             self._process.kill()
             self._process.join(END_SECONDS)
+        self.stderr.close()
         self._process.close()
 
 
@@ -150,8 +167,18 @@ def _interrupts_ignored() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _serve(connection: Connection, make_work: Callable[[Any], TaskFunction], argument: Any, directory: str) -> None:
+def _serve(
+    connection: Connection,
+    stderr: Connection,
+    make_work: Callable[[Any], TaskFunction],
+    argument: Any,
+    directory: str,
+) -> None:
     """Runs in each process: takes tasks until there are no more."""
+    os.dup2(stderr.fileno(), 2)
+    stderr.close()
+    # A crash in a library's code says where it was.
+    faulthandler.enable()
     search_in(directory)
 
     # An orderly exit: what is open is closed, and unfinished files are removed.

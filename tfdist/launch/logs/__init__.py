@@ -1,6 +1,6 @@
 """What workers print, on its way to their log files and to the launcher's terminal.
 
 `output_pump` reads the pipes of one worker. Every byte goes to its `worker_log`, by a
-`background_log`, as disks may not answer; what is shown passes the `tf_log_filter`, which takes TensorFlow's own
+`background_log`, as disks may not answer; what is shown passes the `TfLogFilter`, which takes TensorFlow's own
 messages out, to the `terminal` that all workers share. `line_splitter` says where a stream may be cut.
 """

@@ -14,8 +14,8 @@ from typing import BinaryIO
 from tfdist.launch.logs.background_log import BackgroundLog
 from tfdist.launch.logs.line_splitter import LineSplitter, ScreenSplitter, StreamSplitter
 from tfdist.launch.logs.terminal import STDERR, STDOUT, Terminal
-from tfdist.launch.logs.tf_log_filter import TfLogFilter
 from tfdist.launch.logs.worker_log import WorkerLog
+from tfdist.tf_log_filter import TfLogFilter
 
 _READ_BYTES = 65536
 _TAIL_LINES = 20

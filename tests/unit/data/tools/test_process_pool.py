@@ -38,7 +38,9 @@ def test_nothing_to_do_starts_nothing() -> None:
         ([1], -1, UsageError, "^no such argument$"),
         (["bug"], 1, WorkerFailedError, "(?s)Traceback.*KeyError: 'a key'"),
         (["die"], 1, WorkerFailedError, "^A process was ended by SIGKILL at die. .*fewer --processes"),
-        (["leave"], 1, WorkerFailedError, "^A process died at leave.$"),
+        (["leave"], 1, WorkerFailedError, "^A process died with exit code 3 at leave. It said nothing.$"),
+        (["complain"], 1, WorkerFailedError, r"^A process died .* Its last words:\n  no licence\? for this library$"),
+        (["crash"], 1, WorkerFailedError, "(?s)^A process was ended by SIGSEGV at crash.*Fatal Python error.* in work"),
     ],
 )
 def test_what_goes_wrong_in_a_process_ends_all(
@@ -48,6 +50,19 @@ def test_what_goes_wrong_in_a_process_ends_all(
     with pytest.raises(kind, match=text):
         list(run_in_processes(make_work, argument, ["stay", *tasks], processes=2))
     assert not multiprocessing.active_children()
+
+
+def test_what_processes_say_is_passed_on(capsys: pytest.CaptureFixture[str]) -> None:
+    """More than a pipe holds, from a process that goes on."""
+    [result] = [event for event in run_in_processes(make_work, 1, ["warn"], processes=1)]
+    assert result == TaskResult("warn", 0)
+    assert capsys.readouterr().err == "a warning\n" * 20_000
+
+
+def test_where_a_process_crashed_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(WorkerFailedError, match="Fatal Python error"):
+        list(run_in_processes(make_work, 1, ["crash"], processes=1))
+    assert capsys.readouterr().err == ""
 
 
 def test_a_caller_that_stops_ends_all() -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfdist.launch.logs.tf_log_filter import TfLogFilter, is_tf_log_line
+from tfdist.tf_log_filter import TfLogFilter, is_tf_log_line
 
 LOG_LINES = [
     b"WARNING: All log messages before absl::InitializeLog() is called are written to STDERR\n",
