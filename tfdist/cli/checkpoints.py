@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tfdist.cli import common_options as shared
+from tfdist.cli.standard_streams import tf_lines_hidden
 from tfdist.cli.verb import Verb, VerbGroup
 from tfdist.errors import DataError, RunDirError
 
@@ -163,6 +164,7 @@ def export(run_dir: str, fit: int, dest: str, step: int | None) -> None:
 
 
 def _load_model(run: RunDir, weights: Path) -> Any:
-    from tfdist.training.config_run.model_from_checkpoint import load_model
+    with tf_lines_hidden():
+        from tfdist.training.config_run.model_from_checkpoint import load_model
 
-    return load_model(run, weights)
+        return load_model(run, weights)

@@ -9,6 +9,7 @@ import click
 
 from tfdist.cli import common_options as shared
 from tfdist.cli.replica_layout import count_gpus, layout_of
+from tfdist.cli.standard_streams import tf_lines_hidden
 from tfdist.cli.verb import Verb
 from tfdist.errors import TfdistError, UsageError
 
@@ -53,7 +54,8 @@ def plan(
     from tfdist.plan.plan_table import render
 
     config = load_config(path, overrides)
-    made = plan_run(config, _layout(workers, nproc, replicas, config.devices.logical))
+    with tf_lines_hidden():  # what a generator's function imports
+        made = plan_run(config, _layout(workers, nproc, replicas, config.devices.logical))
     click.echo(json.dumps(to_json(made), indent=2) if as_json else render(made))
 
 

@@ -1,4 +1,4 @@
-"""Commands whose standard streams are closed, as cron and some supervisors start them."""
+"""Standard streams: closed ones, as cron and some supervisors leave them, and TensorFlow's lines on stderr."""
 
 from __future__ import annotations
 
@@ -41,3 +41,27 @@ def test_errors_have_their_exit_code(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tfdist", "status", str(tmp_path / "nothing")]
     closed = ["sh", "-c", 'exec "$@" >&- 2>&- <&-', "sh", *command]
     assert subprocess.run(closed, timeout=60).returncode == 2
+
+
+HIDING = """
+import os, sys
+from tfdist.cli.standard_streams import tf_lines_hidden
+tensorflow = b"I0000 00:00:1795423535.828425    5902 port.cc:153] oneDNN custom operations are on.\\n"
+os.write(2, b"before\\n" + tensorflow)
+try:
+    with tf_lines_hidden():
+        os.write(2, tensorflow + b"of a library\\n")
+        print("of Python", file=sys.stderr)
+        os.write(2, tensorflow + b"without an end")
+        raise KeyError
+except KeyError:
+    os.write(2, b" and after\\n" + tensorflow)
+"""
+
+
+def test_tensorflows_lines_are_hidden_while_a_block_runs() -> None:
+    command = [sys.executable, "-c", HIDING]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    line = "I0000 00:00:1795423535.828425    5902 port.cc:153] oneDNN custom operations are on.\n"
+    assert ended.stderr == f"before\n{line}of a library\nof Python\nwithout an end and after\n{line}"
+    assert ended.returncode == 0
