@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from tfdist.cli.data.data_files import NamesParam, by_format, for_each, format_option, processes_option
+from tfdist.cli.data.data_files import NamesParam, by_format, files_of, for_each, format_option, processes_option
 from tfdist.cli.verb import Verb
 from tfdist.errors import DataError
 
@@ -36,20 +36,21 @@ def check(
 ) -> None:
     """Reads files and checks every record: TFRecord against its checksums, lines of CSV and text as a run reads them.
 
-    GLOB is a file or a pattern, in quotes or not. Corrupt records are named by their file and offset, bad lines by
-    their file and line, shards that are missing by their names. Exits with 5 when anything is wrong.
+    GLOB is a file, a pattern, in quotes or not, or a folder: all files in it that may be data by their names. What
+    `tfdist data shard` keeps beside its shards (*.shards.json) never is. Corrupt records are named by their file and
+    offset, bad lines by their file and line, files of 0 bytes and shards that are missing by their names. Exits with 5
+    when anything is wrong.
     """
-    from tfdist.data.files.file_patterns import matching
     from tfdist.data.tools.check_report import render, to_json
     from tfdist.data.tools.file_checks import missing_shards, total_size
 
-    paths = matching(patterns)
+    paths, left_out = files_of(patterns, form)
     found: list[Any] = []
     for kind, files in by_format(paths, form).items():
         make, rules = _checker(kind, files, columns, label_separator)
         found += for_each(ctx, make, rules, files, processes, total_size(files), f"checking {kind}")
     missing = tuple(missing_shards(paths))
-    click.echo(json.dumps(to_json(found, missing), indent=2) if as_json else render(found, missing))
+    click.echo(json.dumps(to_json(found, missing, left_out), indent=2) if as_json else render(found, missing))
     if missing or any(file.problems for file in found):
         ctx.exit(DataError.exit_code)
 

@@ -42,6 +42,17 @@ format_option = click.option(
 )
 
 
+def files_of(patterns: Sequence[str], form: str | None) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
+    """The files of patterns, paths and folders, and those of the folders that are left out, which stderr names."""
+    from tfdist.data.tools.data_folder import files_in, names_of
+
+    other = [suffix for suffix, of_format in SUFFIXES.items() if form not in (None, of_format)]
+    found = files_in(patterns, other)
+    if found.left_out:
+        click.echo(f"left out, by their names no data: {names_of(found.left_out)}", err=True)
+    return found.paths, found.left_out
+
+
 def by_format(paths: Sequence[Path], form: str | None) -> dict[str, list[Path]]:
     """Files by their format, `tfrecord`, `csv` or `text`: the one that is asked for, else what their names say."""
     groups: dict[str, list[Path]] = {}

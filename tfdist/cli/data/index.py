@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from tfdist.cli.data.data_files import by_format, for_each, format_option, processes_option
+from tfdist.cli.data.data_files import by_format, files_of, for_each, format_option, processes_option
 from tfdist.cli.verb import Verb
 from tfdist.errors import UsageError
 
@@ -20,14 +20,13 @@ def index(
 ) -> None:
     """Finds where the records of files lie, so that no run needs to.
 
-    GLOB is a file or a pattern of TFRecord, CSV or text files. The index of each is kept beside it, or in
+    GLOB is a file, a pattern or a folder of TFRecord, CSV or text files. The index of each is kept beside it, or in
     ~/.cache/tfdist where that cannot be written, and is made again when the file changes.
     """
-    from tfdist.data.files.file_patterns import matching
     from tfdist.data.tools.index_builder import make_indexer
     from tfdist.text import format_count
 
-    for form_of_files, paths in by_format(matching(patterns), form).items():
+    for form_of_files, paths in by_format(files_of(patterns, form)[0], form).items():
         kind = "tfrecord" if form_of_files == "tfrecord" else "lines"
         found = for_each(ctx, make_indexer, kind, paths, processes, len(paths), "indexing")
         for file in found:

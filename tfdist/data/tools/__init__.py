@@ -1,6 +1,7 @@
 """What `tfdist data` does with files, in the processes of `process_pool`, whose stderr is a `process_stderr`.
 
 `shard_job` makes TFRecord shards of other formats in a `shard_directory`: `shard_samples` reads, `shard_writer` writes,
-`shard_manifest` keeps what is finished, `shard_config` shows the section that reads them. `file_checks` and
-`line_checks` verify files for `check_report`; `index_builder` indexes them.
+`shard_manifest` keeps what is finished, `shard_config` shows the section that reads them. `data_folder` says which
+files of a folder are data; `file_checks` and `line_checks` verify them for `check_report`, and `index_builder` indexes
+them.
 """

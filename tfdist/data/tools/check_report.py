@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from tfdist.data.tools.file_checks import FileCheck, FileProblem
@@ -32,7 +33,7 @@ def _lines(files: Sequence[FileCheck]) -> Iterator[str]:
 
 
 def _row(file: FileCheck) -> tuple[str, ...]:
-    state = "damaged" if file.problems else "ok"
+    state = "ok" if not file.problems else "empty" if file.problems[0].reason == "empty" else "damaged"
     return str(file.path), format_count(file.records, "record"), format_bytes(file.size), state
 
 
@@ -43,11 +44,14 @@ def _total(files: Sequence[FileCheck], missing: Sequence[FileProblem]) -> str:
     return f"{format_count(len(files), 'file')}, {format_count(records, 'record')}, {format_bytes(size)}: {wrong}"
 
 
-def to_json(files: Sequence[FileCheck], missing: Sequence[FileProblem]) -> dict[str, Any]:
+def to_json(
+    files: Sequence[FileCheck], missing: Sequence[FileProblem], left_out: Sequence[Path] = ()
+) -> dict[str, Any]:
     """The report in JSON's types; sizes and offsets in bytes."""
     return {
         "files": [dataclasses.asdict(file) | {"path": str(file.path)} for file in files],
         "missing": [problem.text for problem in missing],
+        "left_out": [str(path) for path in left_out],
         "records": sum(file.records for file in files),
         "bytes": sum(file.size for file in files),
         "ok": not missing and not any(file.problems for file in files),

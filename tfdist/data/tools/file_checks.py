@@ -32,7 +32,7 @@ class FileProblem:
         text: A sentence that says what is wrong and names the file.
         record: The corrupt record, counted from 0; None for the file as a whole.
         offset: Where in the file it begins, in bytes.
-        reason: `length`, `data`, `truncated`, `line`, `unreadable` or `missing`.
+        reason: `length`, `data`, `truncated`, `line`, `unreadable`, `empty` or `missing`.
     """
 
     text: str
@@ -114,12 +114,23 @@ def check_parts(
                 records += part.records
                 report(min(part.end, size) - position)
                 position = min(part.end, size)
+            if not size:
+                problems.append(_empty(path))
     except OSError as error:
         problems.append(FileProblem(f"Cannot read {path}: {error.strerror or error}.", None, None, "unreadable"))
     except DataError as error:
         problems.append(FileProblem(str(error), None, None, "unreadable"))
     report(size - position)
     return FileCheck(path, size, records - sum(problem.record is not None for problem in problems), tuple(problems))
+
+
+def _empty(path: Path) -> FileProblem:
+    """A file without a byte: reading it is no error, and a program that was interrupted leaves such files."""
+    text = (
+        f"{path}: it has 0 bytes, and so no record. Expected one or more. What was to write it may have been "
+        "interrupted: write it again, or remove it."
+    )
+    return FileProblem(text, None, None, "empty")
 
 
 def _parts(file: IO[bytes], path: Path, size: int) -> Iterator[FilePart]:

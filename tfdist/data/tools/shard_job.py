@@ -22,7 +22,7 @@ from tfdist.data.formats.image_files import ImageFiles
 from tfdist.data.random_access.index_files import places as index_places
 from tfdist.data.tools.process_pool import TaskProgress, run_in_processes
 from tfdist.data.tools.shard_directory import locked, make_directory, unwritable
-from tfdist.data.tools.shard_manifest import ShardManifest, digest_of, shard_name
+from tfdist.data.tools.shard_manifest import MANIFEST_SUFFIX, ShardManifest, digest_of, shard_name
 from tfdist.data.tools.shard_samples import LABEL, inputs_of
 from tfdist.data.tools.shard_writer import UNFINISHED, Shard, make_writer
 from tfdist.errors import RunDirError, UsageError
@@ -69,7 +69,7 @@ class ShardJob:
         self._request = request
         section = request.section
         sizes = measure(section)
-        self._path = request.directory / f"{request.name}.shards.json"
+        self._path = request.directory / f"{request.name}{MANIFEST_SUFFIX}"
         self._stack = contextlib.ExitStack()
         make_directory(request.directory)
         self._stack.enter_context(locked(request.directory))

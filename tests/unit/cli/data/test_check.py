@@ -33,3 +33,20 @@ def test_check_of_csv_and_text() -> None:
     assert "1 problem" in run("check a.csv --columns a,y").stdout
     assert run("check a.csv --columns z").exit_code == 5
     assert run("check a.csv --format text --label-separator a").exit_code == 5
+
+
+def test_check_of_a_folder() -> None:
+    assert run("shard a.npz shards --shards 2 --processes 1").exit_code == 0
+    result = run("check shards --processes 1")
+    assert (result.exit_code, result.stdout.splitlines()[-1]) == (0, "2 files, 5 records, 260 B: nothing wrong")
+    assert "shards.json" not in result.output
+    Path("shards/README.md").touch()
+    Path("shards/left").touch()
+    result = run("check shards --processes 1")
+    assert result.exit_code == 5 and "shards/left: it has 0 bytes" in result.stdout
+    assert "left out, by their names no data: README.md" in result.stderr
+    document = json.loads(run("check shards --processes 1 --json").stdout)
+    assert document["left_out"] == ["shards/README.md"]
+    Path("lines").mkdir()
+    Path("a.txt").rename("lines/a.txt")
+    assert run("index lines").stdout.startswith("1 file, 2 lines: indexed")

@@ -24,7 +24,7 @@ from tests.unit.cli.data.commands import run
         ("shard images out --size 5,5", 5, "No image below"),
         ("shard a.csv out --label z", 5, "a.csv has no column z"),
         ("check absent*", 5, "No file matches absent*"),
-        ("index images", 5, "images is a directory"),
+        ("index images", 5, "images has no file to read"),
         ("check", 2, "Missing argument"),
     ],
 )

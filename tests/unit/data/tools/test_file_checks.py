@@ -35,7 +35,15 @@ def check(path: Path) -> FileCheck:
 def test_a_whole_file(write_tfrecord: Write) -> None:
     found = check(write_tfrecord("a", RECORDS))
     assert (found.records, found.problems) == (4, ())
-    assert check(write_tfrecord("empty", [])).records == 0
+
+
+def test_a_file_of_0_bytes_is_named(write_tfrecord: Write) -> None:
+    path = write_tfrecord("empty", [])
+    found = check(path)
+    [problem] = found.problems
+    assert (found.records, problem.record, problem.reason) == (0, None, "empty")
+    assert problem.text.startswith(f"{path}: it has 0 bytes")
+    assert "0 records   0 B   empty" in render([found], [])
 
 
 @pytest.mark.parametrize(
