@@ -47,7 +47,8 @@ def test_a_script_that_is_killed_once_ends_as_the_one_that_was_not(whole: Path, 
     killed = tfdist(*options, SCRIPT, "KILL", "edited", timeout=BOUND)
     assert killed.returncode == 0, killed.stderr
     assert "killed by SIGKILL" in killed.stderr
-    assert "tfdist: fit 1 resumes after step 8 (epoch 2, 0 batches done)" in killed.stderr
+    assert "tfdist: fit 1 resumes after step 8 (epoch 1 done)\ntfdist: fit 1 was done before" in killed.stderr
+    assert "fit 2 was done before" not in killed.stderr
     assert "tfdist: fit 2 resumes after step 18 (epoch 3, 2 batches done)" in killed.stderr
     for index in range(2):
         assert said(run, index, 1) == said(whole, index, 0)

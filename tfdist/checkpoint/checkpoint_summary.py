@@ -97,6 +97,11 @@ class CheckpointSummary(JsonRecord):
         """The position of the training."""
         return Position(self.epoch, self.step)
 
+    @property
+    def last_epoch(self) -> int:
+        """The epoch, from 0, of the last step; the next one has not begun where the checkpoint is of an epoch's end."""
+        return max(0, self.epoch - 1) if self.step == 0 else self.epoch
+
 
 def _are_numbers(values: Any) -> bool:
     return isinstance(values, list | tuple) and all(isinstance(value, int | float | None) for value in values)

@@ -33,6 +33,7 @@ from tfdist.launch.worker.config_handover import handed_over
 from tfdist.launch.worker.generated_code_dir import generated_code_dir
 from tfdist.net.port_lease import PortLease, lease_ports
 from tfdist.rundir.bounded_disk import BoundedDisk
+from tfdist.rundir.completion import completion_text
 from tfdist.rundir.layout import RunDir
 from tfdist.rundir.run_dir_creation import DEFAULT_PARENT
 
@@ -71,6 +72,8 @@ def run_job(spec: JobSpec) -> int:
             membership = lease_ports(membership, ports)
             lifecycle.enter(JobPhase.FORMING)
             with _formed(spec, membership, runs, signals) as (location, coordinator):
+                if location.completed:
+                    return _say_completion(spec, location, membership)
                 ledger = LauncherLedger(location.run_dir.ledger_file if membership.has_chief else None, begun)
                 result = _run_group(spec, membership, location, coordinator, signals, ledger, lifecycle, config_fd)
         except LauncherStopped as stopped:
@@ -96,7 +99,12 @@ def _formed(
         if spec.run_dir is not None:
             runs.take(RunDir(Path(spec.run_dir)))
         location = create_run_location(
-            spec.run_dir, name=spec.name, overwrite=spec.overwrite, seed=spec.seed, resume=spec.resume
+            spec.run_dir,
+            name=spec.name,
+            overwrite=spec.overwrite,
+            seed=spec.seed,
+            resume=spec.resume,
+            epochs=None if spec.config is None else spec.config.fit.epochs,
         )
         runs.take(location.run_dir)
         return location
@@ -120,6 +128,15 @@ def _formed(
     formed = form(membership, membership.cluster, make_go, spec.start_timeout, signals, token=read_token(spec.environ))
     with contextlib.closing(formed.links) as links:
         yield created[0] if created else _join(spec, membership, formed, disk), links
+
+
+def _say_completion(spec: JobSpec, location: RunLocation, membership: Membership) -> int:
+    """Says that there is nothing to train, for which no worker need start; returns the exit code."""
+    run = location.run_dir if membership.has_chief else None
+    if not spec.quiet:
+        with contextlib.suppress(OSError):
+            print(completion_text(spec.name, location.completed, run), flush=True)
+    return 0
 
 
 def _join(spec: JobSpec, membership: Membership, formed: FormedCluster, disk: BoundedDisk) -> RunLocation:

@@ -11,8 +11,10 @@ from tfdist.cli.train import train
 from tfdist.cluster import interfaces
 from tfdist.config import load_config
 from tfdist.launch import job as job_module
+from tfdist.launch.agent.launcher_effects import LauncherEffects
 from tfdist.launch.job import JobSpec
-from tfdist.rundir import RunDir
+from tfdist.rundir import RunDir, create_run_dir
+from tfdist.rundir.completion import completion_text, note_completion
 
 CONFIG = """\
 name: digits
@@ -222,3 +224,18 @@ def test_a_run_without_its_data_leaves_the_run_that_it_was_to_replace() -> None:
     kept.history_file.write_text("{}")
     assert run("digits.yaml --run-dir a --overwrite").exit_code == 5
     assert kept.history_file.exists()
+
+
+@pytest.mark.parametrize("options", ["--resume auto", "--resume must --nproc 2"])
+def test_a_run_that_is_complete_starts_no_worker(options: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(*_: object) -> None:
+        raise AssertionError("a worker was started")
+
+    monkeypatch.setattr(LauncherEffects, "start", start)
+    kept = create_run_dir("a", name="digits")
+    kept.model_file.touch()
+    note_completion(kept, 3)
+    Path("digits.npz").touch()
+    result = run(f"digits.yaml --run-dir a --set fit.epochs=3 {options}")
+    assert (result.exit_code, result.stdout) == (0, f"{completion_text('digits', 3, kept)}\n")
+    assert not kept.job_file.exists()

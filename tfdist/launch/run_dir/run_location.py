@@ -14,6 +14,7 @@ from typing import Any
 
 from tfdist.errors import FormingError, RunDirError
 from tfdist.rundir.atomic_files import write_json
+from tfdist.rundir.completion import completed_epochs
 from tfdist.rundir.layout import RunDir
 from tfdist.rundir.regular_files import read_json
 from tfdist.rundir.run_dir_creation import Resume, create_run_dir, join_run_dir, next_attempt
@@ -38,6 +39,7 @@ class RunLocation:
         attempt: Starts of the workers before this one.
         job: Different for every job; a launcher recognizes a shared directory by it.
         writes_failure: Whether this launcher writes the failure record, which one launcher of a directory does.
+        completed: The epochs of a run that has nothing left to train, and is left as it is; 0 for one that is to train.
     """
 
     run_dir: RunDir
@@ -46,22 +48,44 @@ class RunLocation:
     attempt: int
     job: str
     writes_failure: bool
+    completed: int = 0
 
     def go(self) -> dict[str, Any]:
         """What the chief's launcher sends to the others."""
-        return {"run_dir": self.shown, "seed": self.seed, "attempt": self.attempt, "job": self.job}
+        said = {"run_dir": self.shown, "seed": self.seed, "attempt": self.attempt, "job": self.job}
+        return {**said, "completed": self.completed}
 
 
 def create_run_location(
-    run_dir: str | None, *, name: str, overwrite: bool, seed: int | None, resume: Resume = "never"
+    run_dir: str | None,
+    *,
+    name: str,
+    overwrite: bool,
+    seed: int | None,
+    resume: Resume = "never",
+    epochs: int | None = None,
 ) -> RunLocation:
     """Creates a job's run directory, and draws its seed when none is given. For the chief's launcher alone.
 
-    A run that is resumed keeps its seed, and its attempts are counted on.
+    A run that is resumed keeps its seed, and its attempts are counted on. Where it has trained `epochs` before, its
+    directory stays as it is.
+
+    Args:
+        run_dir: `--run-dir`; None for a new one in `runs/`.
+        name: The run's name.
+        overwrite: Whether an earlier run is replaced.
+        seed: The run's seed; None to draw one.
+        resume: Whether an earlier run is resumed.
+        epochs: How many the run is to have in all; None where that is not known.
 
     Raises:
         RunDirError: The directory holds another run, cannot be made or written, or has no run to resume.
     """
+    if epochs is not None and run_dir is not None and resume != "never" and not overwrite:
+        run = RunDir(Path(run_dir))
+        completed = completed_epochs(run)
+        if completed >= epochs:
+            return RunLocation(run, run_dir, seed or 0, 0, "", False, completed)
     run = create_run_dir(run_dir, name=name, overwrite=overwrite, resume=resume)
     if seed is None:
         seed = _seed_before(run)
@@ -97,7 +121,8 @@ def join_run_location(
     try:
         shown = str(run_dir or go["run_dir"])
         seed, attempt, job = int(go["seed"]), int(go["attempt"]), str(go["job"])
-        if "\0" in shown or seed < 0 or attempt < 0:
+        completed = int(go["completed"])
+        if "\0" in shown or seed < 0 or attempt < 0 or completed < 0:
             raise ValueError("no file has such a name, and no run such numbers")
     except (KeyError, TypeError, ValueError, OverflowError):
         raise FormingError(
@@ -105,6 +130,8 @@ def join_run_location(
             "Install the same version of tfdist on every host."
         ) from None
     run = RunDir(Path(shown))
+    if completed:
+        return RunLocation(run, shown, seed, attempt, job, False, completed)
     # Two launchers of one machine may make a directory at once that they share, but not with the chief.
     with _locked(run.path):
         shared = _is_of(run, job, patience)

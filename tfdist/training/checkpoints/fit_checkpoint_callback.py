@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import logging
 import secrets
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -210,7 +211,9 @@ class FitCheckpointCallback(CheckpointCallback):
         # Where Keras's own BackupAndRestore leaves the epoch to begin with.
         epochs = self.params["epochs"]
         self.model._initial_epoch = next_epoch = epochs if saved["stopped"] else resumed.epoch
-        if self._is_chief and next_epoch < epochs:
+        if self._is_chief and next_epoch >= epochs:
+            print(f"tfdist: fit {self.fit.number + 1} was done before; nothing to train", file=sys.stderr, flush=True)
+        elif self._is_chief:
             csv_logger_files.cut(self._given, saved.get("csv_logs", ()), next_epoch)
 
     def _own_values(self) -> dict[str, np.ndarray]:

@@ -29,7 +29,7 @@ from tfdist.training.checkpoints import csv_logger_files
 from tfdist.training.checkpoints.checkpoint_callback import ContextFactory
 from tfdist.training.checkpoints.checkpoint_options import CheckpointOptions, CheckpointRequest
 from tfdist.training.checkpoints.fit_checkpoint_callback import FitCheckpointCallback, RegisteredFit
-from tfdist.training.checkpoints.resume_log import change_of, note_resume
+from tfdist.training.checkpoints.resume_log import change_of, note_resume, place_of
 from tfdist.training.libraries import versions
 from tfdist.training.supervision.activity_tracker import ActivityTracker
 from tfdist.training.supervision.stop_requests import StopRequests, saved_words
@@ -167,14 +167,13 @@ class FitRegistry:
     def _report_resume(self, fit: RegisteredFit, resumed: CheckpointSummary) -> None:
         replicas = self._strategy.num_replicas_in_sync
         if self._activity is not None:
-            self._activity.resume(resumed.epoch, self._steps + resumed.total)
+            self._activity.resume(resumed.last_epoch, self._steps + resumed.total)
         if not self._is_chief:
             return
         workers = worker_count(self._strategy)
         note_resume(fit.options.run, resumed, workers=workers, replicas=replicas, attempt=self._attempt, fit=fit.number)
-        place = f"after step {resumed.total:,} (epoch {resumed.epoch + 1}, {resumed.step:,} batches done)"
         change = change_of(resumed, replicas)
-        print(f"tfdist: fit {fit.number + 1} resumes {place}{change}", file=sys.stderr, flush=True)
+        print(f"tfdist: fit {fit.number + 1} resumes {place_of(resumed)}{change}", file=sys.stderr, flush=True)
 
     def _check_workers(self, request: CheckpointRequest | None) -> None:
         """All workers must be given the callbacks, or none: each would wait for the others."""

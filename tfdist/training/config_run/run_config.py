@@ -18,6 +18,7 @@ from tfdist.launch.environment import Assignment
 from tfdist.launch.worker.config_handover import receive_config
 from tfdist.order.position import Position
 from tfdist.rundir import State, atomic_files
+from tfdist.rundir.completion import completion_text, note_completion
 from tfdist.rundir.run_dir_creation import restore_run_dir
 from tfdist.runtime.step_meter import waited_for_data
 from tfdist.runtime.strategy_settings import settings_of
@@ -31,9 +32,8 @@ from tfdist.training.config_run.run_resume import (
     check_same_order,
     find_run_start,
     steps_per_epoch,
-    write_done,
 )
-from tfdist.training.config_run.run_summary import done_summary, end_summary, start_summary
+from tfdist.training.config_run.run_summary import end_summary, start_summary
 from tfdist.training.config_run.shape_diagnosis import diagnose_shapes
 from tfdist.training.libraries import versions
 from tfdist.training.provenance import write_config
@@ -62,7 +62,7 @@ def run_config(assignment: Assignment) -> None:
     start = find_run_start(session, assignment, config)
     if start.is_done:
         if session.is_chief:
-            announce(done_summary(session, config))
+            announce(completion_text(config.name, config.fit.epochs, session.run))
         return
     if session.is_chief:
         write_config(session, config)
@@ -87,7 +87,7 @@ def _train(session: LaunchedSession, config: RunConfig, start: RunStart, announc
     if resumed is not None:
         check_same_order(resumed, samples=inputs.samples, order=inputs.order)
         build(model, inputs.train)
-        session.activity.resume(resumed.epoch, resumed.total)
+        session.activity.resume(resumed.last_epoch, resumed.total)
     trained = start.position.step * config.data.batch_size
     progress = ProgressCallback(
         config.fit.epochs, inputs.samples, trained, lambda: waited_for_data(session.strategy), announce
@@ -106,7 +106,7 @@ def _train(session: LaunchedSession, config: RunConfig, start: RunStart, announc
             record.write()
         with atomic_files.replacing(session.run.model_file) as temporary:
             model.save(temporary)
-        write_done(session.run, config.fit.epochs)
+        note_completion(session.run, config.fit.epochs)
         announce(end_summary(session, config, inputs.samples, progress, record))
 
 

@@ -15,8 +15,7 @@ from tfdist.errors import RunDirError
 from tfdist.launch.environment import Assignment
 from tfdist.order.epoch_order import num_steps
 from tfdist.order.position import START, Position
-from tfdist.rundir import RunDir, atomic_files
-from tfdist.rundir.regular_files import read_json
+from tfdist.rundir.completion import completed_epochs
 from tfdist.runtime.collectives import broadcast
 from tfdist.training.checkpoints.checkpoint_options import is_restart, wanted_resume
 from tfdist.training.session.session import LaunchedSession
@@ -69,7 +68,7 @@ def find_run_start(session: LaunchedSession, assignment: Assignment, config: Run
     if wanted == "never":
         checkpoints.check_none()
         return RunStart(checkpoints)
-    if broadcast(session.is_chief and is_done(session.run, config.fit.epochs), strategy=session.strategy):
+    if broadcast(session.is_chief and completed_epochs(session.run) >= config.fit.epochs, strategy=session.strategy):
         return RunStart(checkpoints, is_done=True)
     found = checkpoints.latest()
     if found is None:
@@ -124,17 +123,3 @@ def check_same_order(
 def steps_per_epoch(config: RunConfig, samples: int) -> int:
     """Global batches of an epoch."""
     return num_steps(samples, config.data.batch_size)
-
-
-def is_done(run: RunDir, epochs: int) -> bool:
-    """Whether a run of so many epochs has finished in `run`, with its model saved."""
-    try:
-        done = read_json(run.done_file)["epochs"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return False
-    return isinstance(done, int) and done >= epochs and run.model_file.exists()
-
-
-def write_done(run: RunDir, epochs: int) -> None:
-    """Notes that the run has finished. Raises `RunDirError` when it cannot."""
-    atomic_files.write_json(run.done_file, {"epochs": epochs})

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tfdist.config import RunConfig
 from tfdist.config.data_sections import SourceConfig
-from tfdist.training.checkpoints.resume_log import change_of
+from tfdist.training.checkpoints.resume_log import change_of, place_of
 from tfdist.training.config_run.input_description import describe_input
 from tfdist.training.config_run.input_remedy import remedy
 from tfdist.training.config_run.input_wait import InputWait
@@ -24,15 +24,7 @@ def start_summary(session: LaunchedSession, config: RunConfig, start: RunStart) 
     if resumed is None:
         return line
     change = change_of(resumed, session.strategy.num_replicas_in_sync)
-    place = f"after step {resumed.total:,} (epoch {resumed.epoch + 1}, {resumed.step:,} batches done)"
-    return f"{line}\n{config.name}: resumes {place} from {start.path}{change}"
-
-
-def done_summary(session: LaunchedSession, config: RunConfig) -> str:
-    """What a run prints that has finished before."""
-    return (
-        f"{config.name}: was done before, {config.fit.epochs} epochs; nothing to train. model {session.run.model_file}"
-    )
+    return f"{line}\n{config.name}: resumes {place_of(resumed)} from {start.path}{change}"
 
 
 def end_summary(

@@ -12,6 +12,7 @@ import pytest
 from tfdist.errors import FormingError, RunDirError
 from tfdist.launch.run_dir import run_location
 from tfdist.launch.run_dir.run_location import create_run_location
+from tfdist.rundir.completion import note_completion
 
 join_run_location = functools.partial(run_location.join_run_location, patience=0.05)
 
@@ -69,10 +70,18 @@ def test_launchers_that_share_a_directory_but_not_with_the_chief(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    "changed", [{"run_dir": None}, {"seed": math.inf}, {"attempt": -1}, {"run_dir": "a\0b"}, {"seed": "x"}]
+    "changed",
+    [
+        {"run_dir": None},
+        {"run_dir": "a\0b"},
+        {"seed": math.inf},
+        {"seed": "x"},
+        {"attempt": -1},
+        {"completed": -1},
+    ],
 )
 def test_an_unknown_message_is_refused(changed: dict[str, Any]) -> None:
-    go = {"run_dir": "r", "seed": 1, "attempt": 0, "job": "j", **changed}
+    go = {"run_dir": "r", "seed": 1, "attempt": 0, "job": "j", "completed": 0, **changed}
     with pytest.raises(FormingError, match="same version"):
         join_run_location({name: value for name, value in go.items() if value is not None}, None, name="n",
                           overwrite=False)  # fmt: skip
@@ -109,3 +118,20 @@ def test_a_log_of_somebody_elses_does_not_count_attempts(tmp_path: Path) -> None
     first = create_run_location(path, name="n", overwrite=False, seed=None, resume="auto")
     first.run_dir.log_file(0, 99999999999999999999).write_text("")
     assert create_run_location(path, name="n", overwrite=False, seed=None, resume="auto").attempt == 0
+
+
+def test_a_run_that_is_complete_is_left_as_it_is_on_every_host(tmp_path: Path) -> None:
+    path = str(tmp_path / "a")
+    run = create_run_location(path, name="n", overwrite=False, seed=1).run_dir
+    run.model_file.write_text("")
+    note_completion(run, 3)
+    run.state_file(0).write_text("its last state")
+    record = run.run_file.read_bytes()
+    chief = create_run_location(path, name="n", overwrite=False, seed=None, resume="auto", epochs=2)
+    assert (chief.completed, run.run_file.read_bytes(), run.state_file(0).exists()) == (3, record, True)
+    other = join_run_location(chief.go(), str(tmp_path / "b"), name="n", overwrite=False, resume="auto")
+    assert other.completed == 3 and not (tmp_path / "b").exists()
+    # With more epochs, or without --resume, it is what it was.
+    assert create_run_location(path, name="n", overwrite=False, seed=None, resume="auto", epochs=4).completed == 0
+    with pytest.raises(RunDirError, match="--resume"):
+        create_run_location(path, name="n", overwrite=False, seed=None, epochs=3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import json
 import logging
@@ -14,7 +15,7 @@ import pytest
 from tfdist.checkpoint import CheckpointSummary
 from tfdist.rundir import RunDir
 from tfdist.training.checkpoints import resume_log
-from tfdist.training.checkpoints.resume_log import change_of, note_resume
+from tfdist.training.checkpoints.resume_log import change_of, note_resume, place_of
 
 SUMMARY = CheckpointSummary(
     epoch=2, step=4, total=54, seed=1, batch_size=8, samples=200, workers=2, replicas=4, time=0.0
@@ -39,6 +40,14 @@ def test_each_time_has_a_line_with_what_it_was_on(tmp_path: Path) -> None:
         "replicas_before": 4,
     }
     assert (second["attempt"], second["fit"], second["replicas"]) == (2, 1, 1)
+
+
+def test_where_it_resumes_no_epoch_is_named_that_has_not_begun() -> None:
+    assert place_of(SUMMARY) == "after step 54 (epoch 3, 4 batches done)"
+    end = dataclasses.replace(SUMMARY, epoch=5, step=0, total=1250)
+    assert place_of(end) == "after step 1,250 (epoch 5 done)"
+    assert (SUMMARY.last_epoch, end.last_epoch) == (2, 4)
+    assert dataclasses.replace(SUMMARY, epoch=0, step=0).last_epoch == 0
 
 
 def test_a_disk_that_cannot_be_written_costs_the_line_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -15,7 +15,7 @@ from tfdist.launch.environment import Assignment
 from tfdist.rundir import RunDir, create_run_dir
 from tfdist.rundir.run_dir_creation import Resume
 from tfdist.training.config_run import run_resume as module
-from tfdist.training.config_run.run_resume import check_same_order, is_done, wanted_resume, write_done
+from tfdist.training.config_run.run_resume import check_same_order, wanted_resume
 
 
 @pytest.fixture
@@ -59,24 +59,6 @@ def test_a_restart_goes_on_with_what_its_own_job_has_made(
     else:
         with pytest.raises(RunDirError, match="checkpoints of another run in elsewhere"):
             module.find_run_start(session, assignment, config)
-
-
-def test_a_run_is_done_with_its_model_and_epochs(run: RunDir) -> None:
-    assert not is_done(run, 3)
-    run.model_file.write_text("a model that a run killed later has left")
-    assert not is_done(run, 3)
-    write_done(run, 3)
-    assert is_done(run, 3) and is_done(run, 2)
-    assert not is_done(run, 4), "there are more epochs to train"
-    run.model_file.unlink()
-    assert not is_done(run, 3)
-
-
-@pytest.mark.parametrize("content", ["", "{", "{}", "[]", '{"epochs": ', '{"epochs": "3"}', '{"epochs": null}'])
-def test_a_damaged_note_says_nothing(run: RunDir, content: str) -> None:
-    run.model_file.write_text("")
-    run.done_file.write_text(content)
-    assert not is_done(run, 1)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tfdist.rundir import RunDir, create_run_dir
+from tfdist.rundir.completion import completed_epochs, completion_text, note_completion
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDir:
+    return create_run_dir(tmp_path / "r", name="n")
+
+
+def test_a_run_is_complete_with_its_model_and_epochs(run: RunDir) -> None:
+    assert completed_epochs(run) == 0
+    run.model_file.write_text("a model that a run killed later has left")
+    assert completed_epochs(run) == 0
+    note_completion(run, 3)
+    assert completed_epochs(run) == 3
+    run.model_file.unlink()
+    assert completed_epochs(run) == 0
+
+
+@pytest.mark.parametrize("content", ["", "{", "{}", "[]", '{"epochs": ', '{"epochs": "3"}', '{"epochs": -3}'])
+def test_a_damaged_note_says_nothing(run: RunDir, content: str) -> None:
+    run.model_file.write_text("")
+    run.done_file.write_text(content)
+    assert completed_epochs(run) == 0
+
+
+def test_what_is_said(run: RunDir) -> None:
+    said = "n: was done before, 3 epochs; nothing to train (for more: --set fit.epochs=N)."
+    assert completion_text("n", 3, None) == said
+    assert completion_text("n", 3, run) == f"{said} model {run.model_file}"
