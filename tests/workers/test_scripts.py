@@ -128,7 +128,8 @@ def test_a_script_with_a_strategy_of_its_own(tmp_path: Path, options: list[str],
 def test_a_strategy_that_does_not_fit(tmp_path: Path, kind: str) -> None:
     done = tfdist("train", "--nproc", 2, "--run-dir", tmp_path, SCRIPTS / "own_strategy.py", kind, timeout=BOUND)
     assert done.returncode == 2
-    assert f"The script makes a {kind}, and this run has 2 workers" in done.stderr
+    here = "this run has 2 workers, under MultiWorkerMirroredStrategy. "
+    assert f"The script makes a {kind}, and {here}" in done.stderr
     assert "tfdist.strategy()" in done.stderr
     assert "Traceback" not in done.stderr
 

@@ -18,6 +18,9 @@ _KINDS = {
 }
 """The kind of run that each of TensorFlow's strategies fits."""
 
+_NAMES = {kind: name for name, kind in _KINDS.items()}
+"""By the names of TensorFlow's documentation; that of the class behind MultiWorkerMirroredStrategy is another."""
+
 _REMEDIES = {
     "mirrored": "Start one worker (without --workers and --nproc)",
     "multi_worker": "Start several workers (--workers or --nproc)",
@@ -33,20 +36,20 @@ def adopt_strategies(session: Session) -> None:
     """
     if session.choice.kind == "one":
         return
-    for name, kind in _KINDS.items():
-        stand_in = _stand_in(getattr(tf.distribute, name), kind, session)
+    for name in _KINDS:
+        stand_in = _stand_in(getattr(tf.distribute, name), name, session)
         for module in (tf.distribute, tf.distribute.experimental):
             if hasattr(module, name):
                 setattr(module, name, stand_in)
 
 
-def _stand_in(original: type, kind: str, session: Session) -> type:
+def _stand_in(original: type, name: str, session: Session) -> type:
     """A class that answers `isinstance` as `original` and hands out the session's strategy when called."""
 
     class StandIn(type):
         def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-            if session.choice.kind != kind:
-                raise _does_not_fit(original.__name__, kind, session)
+            if session.choice.kind != _KINDS[name]:
+                raise _does_not_fit(name, session)
             return session.strategy
 
         def __instancecheck__(cls, instance: Any) -> bool:
@@ -58,11 +61,11 @@ def _stand_in(original: type, kind: str, session: Session) -> type:
     return StandIn(original.__name__, (), {"__doc__": original.__doc__, "__module__": original.__module__})
 
 
-def _does_not_fit(name: str, kind: str, session: Session) -> UnsupportedError:
-    workers = session.num_workers
+def _does_not_fit(name: str, session: Session) -> UnsupportedError:
+    workers, kind = session.num_workers, _KINDS[name]
     here = f"{workers} workers" if workers > 1 else f"one worker with {len(session.devices)} devices"
     remedy = f"{_REMEDIES[kind]}, or use" if kind in _REMEDIES else "Use"
     return UnsupportedError(
-        f"The script makes a {name}, and this run has {here}, under {type(session.strategy).__name__}. {remedy} "
+        f"The script makes a {name}, and this run has {here}, under {_NAMES[session.choice.kind]}. {remedy} "
         "tfdist.strategy() in the script, which fits every run."
     )
