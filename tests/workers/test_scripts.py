@@ -126,8 +126,10 @@ def test_a_script_with_a_strategy_of_its_own(tmp_path: Path, options: list[str],
 
 @pytest.mark.parametrize("kind", ["MirroredStrategy", slow("OneDeviceStrategy")])
 def test_a_strategy_that_does_not_fit(tmp_path: Path, kind: str) -> None:
-    done = tfdist("train", "--nproc", 2, "--run-dir", tmp_path, SCRIPTS / "own_strategy.py", kind, timeout=BOUND)
+    done = tfdist("train", "--nproc", 2, "--memory-limit", 100, "--run-dir", tmp_path, SCRIPTS / "own_strategy.py",
+                  kind, timeout=BOUND)  # fmt: skip
     assert done.returncode == 2
+    assert done.stderr.count("The memory limit of 100 MiB (--memory-limit,") == 1  # there is no GPU
     here = "this run has 2 workers, under MultiWorkerMirroredStrategy. "
     assert f"The script makes a {kind}, and {here}" in done.stderr
     assert "tfdist.strategy()" in done.stderr

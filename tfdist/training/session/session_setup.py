@@ -33,6 +33,7 @@ from tfdist.training.probes.recording_setup import devices_for, impose_settings
 from tfdist.training.probes.tracer import Tracer
 from tfdist.training.session.cluster_start import forming
 from tfdist.training.session.generated_code import keep_generated_code_in
+from tfdist.training.session.idle_options import idle_options
 from tfdist.training.session.session import LaunchedSession, Session
 from tfdist.training.session.worker_context import LaunchedWorkerContext, WorkerContext
 from tfdist.training.supervision.launcher_link import LauncherLink
@@ -138,6 +139,8 @@ def _make_strategy(context: WorkerContext, request: devices.DeviceRequest, link:
         names, workers=context.num_workers, logical=(request.logical or 1) > 1, communication=context.communication
     )
     _log.info("strategy %s, collectives %s: %s", choice.kind, choice.communication, choice.reason)
+    if context.index == 0:
+        _warn_of_idle_options(context, request, names)
     several = context.num_workers > 1
     with (
         contextlib.nullcontext() if link is None else link.activity.spending(TimeKind.FORMING),
@@ -152,6 +155,17 @@ def _make_strategy(context: WorkerContext, request: devices.DeviceRequest, link:
     if choice.kind != "one":
         strategies.use_everywhere(strategy)
     return _Base(strategy, choice, tuple(names))
+
+
+def _warn_of_idle_options(context: WorkerContext, request: devices.DeviceRequest, names: Sequence[str]) -> None:
+    for text in idle_options(
+        workers=context.num_workers,
+        on_gpus=names[0].startswith("/device:GPU"),
+        memory_limit=request.memory_limit,
+        compression=context.compression,
+        communication=context.communication,
+    ):
+        _log.warning(text)
 
 
 def _callbacks_of(fit_registry: FitRegistry, given: Sequence[Any] | None) -> list[keras.callbacks.Callback]:

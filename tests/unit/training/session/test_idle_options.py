@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tfdist.training.session.idle_options import idle_options
+
+USUAL: dict[str, Any] = {"memory_limit": None, "compression": "none", "communication": "auto"}
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("on_gpus", [False, True])
+def test_nothing_was_asked_for(workers: int, on_gpus: bool) -> None:
+    assert idle_options(workers=workers, on_gpus=on_gpus, **USUAL) == []
+
+
+@pytest.mark.parametrize(
+    ("workers", "on_gpus", "given", "said"),
+    [
+        (1, False, {"memory_limit": 100}, ["limit of 100 MiB", "limits GPUs, and this run computes on CPUs"]),
+        (2, False, {"memory_limit": 100}, ["The memory limit of 100 MiB", "--memory-limit", "devices.memory_limit"]),
+        (1, True, {"memory_limit": 100}, []),
+        (1, False, {"compression": "bfloat16"}, ["--compression bfloat16 has no effect", "and this run has one."]),
+        (1, True, {"compression": "float16"}, ["--compression float16 has no effect"]),
+        (2, False, {"compression": "bfloat16"}, []),
+        (1, False, {"communication": "ring"}, ["--communication ring has no effect"]),
+        (1, True, {"communication": "ring"}, []),
+        (1, True, {"communication": "nccl"}, []),
+        (2, False, {"communication": "ring"}, []),
+    ],
+)
+def test_what_has_no_effect_is_said(workers: int, on_gpus: bool, given: dict[str, Any], said: list[str]) -> None:
+    found = idle_options(workers=workers, on_gpus=on_gpus, **{**USUAL, **given})
+    assert len(found) == bool(said)
+    assert all(part in found[0] for part in said)
+
+
+def test_each_has_its_sentence() -> None:
+    found = idle_options(workers=1, on_gpus=False, memory_limit=1, compression="bfloat16", communication="ring")
+    assert len(found) == 3

@@ -1,0 +1,31 @@
+"""Options of a run that have no effect where it runs, and the reasons."""
+
+from __future__ import annotations
+
+
+def idle_options(
+    *, workers: int, on_gpus: bool, memory_limit: int | None, compression: str, communication: str
+) -> list[str]:
+    """A sentence for each option that was given and changes nothing.
+
+    Args:
+        workers: How many the cluster has.
+        on_gpus: Whether this worker computes on GPUs; all others do as it does.
+        memory_limit: MiB of each logical device, as asked for; None for no limit.
+        compression: The type in which gradients are to be sent; "none" for their own.
+        communication: The collectives that were asked for; "auto" for none in particular.
+    """
+    found = []
+    if memory_limit is not None and not on_gpus:
+        found.append(
+            f"The memory limit of {memory_limit} MiB (--memory-limit, or devices.memory_limit in a config) has no "
+            "effect: it limits GPUs, and this run computes on CPUs."
+        )
+    if workers > 1:
+        return found
+    alone = "between workers, and this run has one."
+    if compression != "none":
+        found.append(f"--compression {compression} has no effect: it is for gradients that are sent {alone}")
+    if communication == "ring" and not on_gpus:  # of several GPUs of one worker it leaves NCCL out
+        found.append(f"--communication {communication} has no effect: it is for collectives {alone}")
+    return found
