@@ -53,6 +53,14 @@ def test_once(run: RunDir) -> None:
     assert "straggler" in lines[4]
 
 
+def test_metrics_of_the_last_epoch(run: RunDir) -> None:
+    run.metrics_file.write_text('{"epoch": 0, "loss": 2.0}\n{"epoch": 1, "accuracy": 0.5, "loss": 1.5}\n')
+    result = CliRunner().invoke(main, ["status", str(run)])
+    assert result.stdout.splitlines()[2] == "after epoch 2: loss 1.5  accuracy 0.5"
+    document = json.loads(CliRunner().invoke(main, ["status", str(run), "--json"]).stdout)
+    assert document["metrics"] == {"epoch": 1, "time": None, "values": {"loss": 1.5, "accuracy": 0.5}}
+
+
 def test_json_once(run: RunDir) -> None:
     result = CliRunner().invoke(main, ["status", str(run), "--json"])
     document = json.loads(result.stdout)

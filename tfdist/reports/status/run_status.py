@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from tfdist.launch.agent.stragglers import STEPS, WorkerLag, lags
 from tfdist.launch.job_phases import JobPhase
+from tfdist.reports.epoch_metrics import EpochMetrics
 from tfdist.rundir.failure import Failure
 from tfdist.rundir.process_presence import Presence
 from tfdist.rundir.run_snapshot import Snapshot
@@ -83,6 +84,7 @@ class RunStatus:
         reason: Why, in one line; empty where the condition says it all.
         failure: The failure that ended the run, or else the one after which it was restarted.
         rows: The workers, the slowest first.
+        metrics: Those of the last epoch that ended; None where there are none.
     """
 
     snapshot: Snapshot
@@ -92,6 +94,7 @@ class RunStatus:
     reason: str
     failure: Failure | None
     rows: tuple[WorkerStatus, ...]
+    metrics: EpochMetrics | None = None
 
 
 def judge(snapshot: Snapshot, presences: Mapping[int, Presence], launcher: Presence | None, now: float) -> RunStatus:

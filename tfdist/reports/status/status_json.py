@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+from tfdist.reports.epoch_metrics import EpochMetrics
 from tfdist.reports.status.run_status import RunStatus, WorkerStatus
 
 _FAILURE = ("index", "host", "time", "kind", "message", "pid", "exit_code", "type", "epoch", "step", "log")
@@ -23,10 +25,19 @@ def to_json(status: RunStatus) -> dict[str, Any]:
         "attempt": status.attempt,
         "reason": status.reason,
         "failure": None if status.failure is None else {name: getattr(status.failure, name) for name in _FAILURE},
+        "metrics": metrics_json(status.metrics),
         "workers": [_worker(row) for row in status.rows],
         "unreadable": [{"index": index, "why": why} for index, why in snapshot.unreadable.items()],
         "absent": list(snapshot.absent),
     }
+
+
+def metrics_json(metrics: EpochMetrics | None) -> dict[str, Any] | None:
+    """The metrics of an epoch; null for what is no finite number, which JSON lacks."""
+    if metrics is None:
+        return None
+    values = {name: value if math.isfinite(value) else None for name, value in metrics.values.items()}
+    return {"epoch": metrics.epoch, "time": metrics.time, "values": values}
 
 
 def _worker(row: WorkerStatus) -> dict[str, Any]:

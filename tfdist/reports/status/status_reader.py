@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from pathlib import Path
 
+from tfdist.reports.epoch_metrics import last_metrics
 from tfdist.reports.status.run_status import RunStatus, judge
 from tfdist.rundir.layout import RunDir
 from tfdist.rundir.process_presence import presence
@@ -21,4 +23,5 @@ def read_status(run_dir: str | Path) -> RunStatus:
     there = {state.index: presence(state.host, state.pid, state.time, state.started) for state in snapshot.workers}
     job = snapshot.job
     launcher = None if job is None else presence(job.host, job.pid, job.time, job.started)
-    return judge(snapshot, there, launcher, time.time())
+    judged = judge(snapshot, there, launcher, time.time())
+    return dataclasses.replace(judged, metrics=last_metrics(snapshot.run.metrics_file))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from tfdist.reports.epoch_metrics import EpochMetrics, metrics_text
 from tfdist.reports.status.run_status import RunCondition, RunStatus, WorkerStatus
 from tfdist.rundir.failure import Failure
 from tfdist.text import format_duration, format_ranges, printable, table
@@ -23,6 +24,7 @@ _COLUMNS: Sequence[tuple[str, str, Callable[[WorkerStatus], str]]] = (
 """Heading, alignment and content of each column."""
 
 _MESSAGE_CHARACTERS = 300
+_MOST_METRICS = 8
 
 
 def render(status: RunStatus, width: int | None = None, height: int | None = None) -> str:
@@ -48,7 +50,14 @@ def _head(status: RunStatus) -> list[str]:
     lines = [f"{snapshot.name or 'run'}: {snapshot.run}{begun}", _condition(status)]
     if status.failure is not None and status.failure.log:
         lines.append(f"  its log: {status.failure.log} (on {status.failure.host})")
+    if status.metrics is not None:
+        lines.append(_metrics(status.metrics, status.now))
     return [*lines, ""]
+
+
+def _metrics(metrics: EpochMetrics, now: float) -> str:
+    ended = "" if metrics.time is None else f", {format_duration(now - metrics.time)} ago"
+    return f"after epoch {metrics.epoch + 1}{ended}: {metrics_text(metrics, _MOST_METRICS)}"
 
 
 def _condition(status: RunStatus) -> str:

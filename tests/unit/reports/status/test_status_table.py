@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
-from tests.unit.reports.status.moments import FAILURE, status, worker
+from tests.unit.reports.status.moments import FAILURE, NOW, status, worker
+from tfdist.reports.epoch_metrics import EpochMetrics
 from tfdist.reports.status.status_table import render
 from tfdist.rundir import State
 from tfdist.rundir.process_presence import Presence
@@ -39,6 +41,12 @@ def test_the_line_above_the_table() -> None:
 def test_where_the_log_of_a_failure_is() -> None:
     lines = render(status(worker(0), phase="failed", failure=FAILURE)).splitlines()
     assert lines[2] == "  its log: /r/logs/worker-1.0.log (on h1)"
+
+
+def test_the_metrics_of_the_last_epoch() -> None:
+    metrics = EpochMetrics(2, NOW - 90, {"loss": 0.25, "accuracy": 0.5, "val_loss": math.nan})
+    lines = render(dataclasses.replace(status(worker(0)), metrics=metrics)).splitlines()
+    assert lines[2:4] == ["after epoch 3, 90 s ago: loss 0.25  accuracy 0.5  val_loss nan", ""]
 
 
 def test_workers_that_are_not_in_the_table_are_named() -> None:
