@@ -59,6 +59,7 @@ class WorkerState(JsonRecord):
             while unknown.
         begun: Batches begun since the run began: more than `step` while batches run, of which one execution may have
             several; 0 while unknown.
+        step_seconds: Seconds that a step takes in all over the last steps, of which `busy` is a part; 0 while unknown.
         started: When its process started, by `process_presence.start_ticks` of that machine; None where unknown.
 
     Raises:
@@ -80,6 +81,7 @@ class WorkerState(JsonRecord):
     rate: float = 0.0
     busy: float = 0.0
     begun: int = 0
+    step_seconds: float = 0.0
     started: int | None = None
 
     def __post_init__(self) -> None:
@@ -88,7 +90,8 @@ class WorkerState(JsonRecord):
     def check(self) -> None:
         counts = [self.index, self.pid, self.attempt, self.epoch, self.step, self.moves, self.begun]
         counts += [] if self.started is None else [self.started]
-        numbers = [self.time, self.moved, self.rate, self.busy, *([] if self.limit is None else [self.limit])]
+        numbers = [self.time, self.moved, self.rate, self.busy, self.step_seconds]
+        numbers += [] if self.limit is None else [self.limit]
         are_texts = isinstance(self.host, str) and isinstance(self.address, str | None)
         if not are_texts or not all(isinstance(count, int) for count in counts) or not all(map(is_finite, numbers)):
             raise ValueError("expected texts for where it runs and numbers for how far it is")

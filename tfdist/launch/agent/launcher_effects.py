@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
@@ -101,7 +102,7 @@ class LauncherEffects:
         newest = list(states.values())
         self._record(lambda: self._remote_states.write(newest))
         if self._leads:
-            for message in self._stragglers.observe(states):
+            for message in self._stragglers.observe(states, time.monotonic()):
                 self._terminal.say(message)
 
     def close(self, assignments: Sequence[Assignment], result: RunResult) -> None:

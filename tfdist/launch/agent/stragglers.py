@@ -6,8 +6,9 @@ Decides from the workers' states, without effects, and returns the messages for 
 from __future__ import annotations
 
 import bisect
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tfdist.rundir.worker_state import WorkerState
 from tfdist.text import format_duration
@@ -17,6 +18,13 @@ SLOWER = 1.2
 
 STEPS = 50
 """Steps in a row after which a straggler is reported."""
+
+COST_SHARE = 0.05
+COST_SECONDS = 1.0
+"""What a straggler must cost all workers to be reported: this share of the time, and so many seconds in all."""
+
+APART_SECONDS = 60.0
+"""Between two reports of the same worker."""
 
 _MARKED = 2.0
 """Factor by which the cost of a straggler must grow or shrink to be reported again."""
@@ -56,6 +64,11 @@ class WorkerLag:
         return self.busy > SLOWER * self.others
 
 
+def is_worth_a_word(cost: float, seconds: float) -> bool:
+    """Whether somebody wants to know of a straggler that has cost so many of so many seconds."""
+    return cost >= COST_SECONDS and cost >= COST_SHARE * seconds
+
+
 def lags(states: Iterable[WorkerState]) -> dict[int, WorkerLag]:
     """The lag of every worker that takes steps; empty where fewer than two are known to."""
     newest: dict[int, WorkerState] = {}
@@ -89,6 +102,8 @@ class _Watched:
         said: What was reported of it last; None when nothing, or that it has caught up.
         patience: Steps in a row that it must differ for before that is reported; doubled each time that it has caught
             up, so that a worker around the limit does not fill the terminal.
+        began_at: When it began to, by the clock of the observer.
+        said_at: When something was last reported of it.
     """
 
     step: int
@@ -97,10 +112,15 @@ class _Watched:
     began: int = 0
     said: WorkerLag | None = None
     patience: int = STEPS
+    began_at: float = 0.0
+    said_at: float = -math.inf
 
 
 class Stragglers:
     """Reports the workers that are slower than the others by more than 20 % for 50 steps in a row.
+
+    Only those are reported that have cost 5 % of the time since they began to be slower, and a second in all, and
+    nothing of the same worker within a minute.
 
     `busy` is a mean over the last 50 steps, so one slow step stands out for 50 steps and no longer, and is not
     reported.
@@ -110,8 +130,13 @@ class Stragglers:
         self._watched: dict[int, _Watched] = {}
         self._attempt = 0
 
-    def observe(self, states: Mapping[int, WorkerState]) -> list[str]:
-        """Takes the newest states of the workers, at any intervals; returns messages, one line each."""
+    def observe(self, states: Mapping[int, WorkerState], now: float) -> list[str]:
+        """Takes the newest states of the workers, at any intervals; returns messages, one line each.
+
+        Args:
+            states: Worker -> its state.
+            now: Seconds, never going back.
+        """
         attempt = max((state.attempt for state in states.values()), default=0)
         if attempt != self._attempt:
             self._attempt, self._watched = attempt, {}
@@ -121,29 +146,30 @@ class Stragglers:
             before = self._watched.get(index)
             if before is None or state.step < before.step:
                 before = _Watched(state.step)
-            self._watched[index], message = _advance(before, state, lag)
+            self._watched[index], message = _advance(before, state, lag, now)
             messages += [message] if message else []
         return messages
 
 
-def _advance(before: _Watched, state: WorkerState, lag: WorkerLag) -> tuple[_Watched, str]:
+def _advance(before: _Watched, state: WorkerState, lag: WorkerLag, now: float) -> tuple[_Watched, str]:
     """What is known of a worker after its new state, and the message, empty for none."""
     steps = state.step - before.step
     is_other = lag.is_straggling if before.said is None else _differs(before.said, lag)
-    began, cost = before.began, before.cost
     if before.said is None and before.other_since is None:
-        began, cost, steps = state.step, 0.0, 0
-    cost += lag.cost * steps
+        before, steps = replace(before, began=state.step, began_at=now, cost=0.0), 0
     since = before.other_since if before.other_since is not None else state.step
-    now = _Watched(state.step, since if is_other else None, cost, began, before.said, before.patience)
-    if not is_other or state.step - since < before.patience:
-        return now, ""
-    if lag.is_straggling:
-        said = _Watched(state.step, None, cost, began, lag, before.patience)
-        say = _slow if before.said is None else _still_slow
-        return said, say(state, lag, cost, state.step - began)
-    over = _Watched(state.step, None, 0.0, 0, None, 2 * before.patience)
-    return over, _caught_up(state, lag, cost, state.step - began)
+    cost = before.cost + lag.cost * steps
+    watched = replace(before, step=state.step, other_since=since if is_other else None, cost=cost)
+    if not is_other or state.step - since < before.patience or now - before.said_at < APART_SECONDS:
+        return watched, ""
+    if not lag.is_straggling:
+        over = _Watched(state.step, patience=2 * before.patience, said_at=now)
+        return over, _caught_up(state, lag, cost, state.step - before.began)
+    if not is_worth_a_word(cost, now - before.began_at):
+        return watched, ""
+    say = _slow if before.said is None else _still_slow
+    said = replace(watched, other_since=None, said=lag, said_at=now)
+    return said, say(state, lag, cost, state.step - before.began)
 
 
 def _differs(said: WorkerLag, lag: WorkerLag) -> bool:

@@ -6,7 +6,7 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from tfdist.launch.agent.stragglers import STEPS, WorkerLag, lags
+from tfdist.launch.agent.stragglers import STEPS, WorkerLag, is_worth_a_word, lags
 from tfdist.launch.job_phases import JobPhase
 from tfdist.reports.epoch_metrics import EpochMetrics
 from tfdist.rundir.failure import Failure
@@ -68,8 +68,14 @@ class WorkerStatus:
 
     @property
     def is_straggling(self) -> bool:
-        """Whether it was markedly slower than the others over its last 50 steps."""
-        return self.lag is not None and self.lag.is_straggling and self.state.step >= STEPS
+        """Whether it was markedly slower than the others over its last 50 steps, at a cost that is worth a word.
+
+        The cost is what it would be had all steps of the run been as these are.
+        """
+        if self.lag is None or not self.lag.is_straggling or self.state.step < STEPS:
+            return False
+        seconds = max(self.state.step_seconds, self.state.busy)
+        return is_worth_a_word(self.lag.cost * self.state.step, seconds * self.state.step)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Sequence
 
 from tfdist.reports.epoch_metrics import EpochMetrics, metrics_text
@@ -32,16 +33,16 @@ def render(status: RunStatus, width: int | None = None, height: int | None = Non
 
     Args:
         status: The status.
-        width: Columns of the terminal; longer lines are cut. None for no limit.
+        width: Columns of the terminal; longer lines are cut, but what is unusual of a worker takes as many lines as it
+            needs. None for no limit.
         height: Lines of the terminal; the fastest workers are left out when they do not fit. None for no limit.
     """
     head = _head(status)
-    body = _table(status.rows) if status.rows else []
-    notes = _notes(status)
-    if height is not None and len(head) + len(body) + len(notes) > height:
-        room = max(2, height - len(head) - len(notes) - 1)
-        body = [*body[:room], f"and {len(body) - room} faster workers"]
-    return "\n".join(printable(line)[:width].rstrip() for line in (*head, *body, *notes))
+    body = _table(status.rows, width) if status.rows else []
+    notes = [line for note in _notes(status) for line in _wrapped(note, width)]
+    room = None if height is None else height - len(head) - len(notes)
+    lines = [*head, *_fitting(body, room), *notes]
+    return "\n".join(printable(line)[:width].rstrip() for line in lines)
 
 
 def _head(status: RunStatus) -> list[str]:
@@ -77,9 +78,35 @@ def _what(failure: Failure) -> str:
     return f"{where}: {failure.what_in_line(_MESSAGE_CHARACTERS)}"
 
 
-def _table(rows: Sequence[WorkerStatus]) -> list[str]:
+def _table(rows: Sequence[WorkerStatus], width: int | None) -> list[list[str]]:
+    """The lines of the heading, then those of each worker: what is unusual has its own where it does not fit."""
     cells = [[name for name, _, _ in _COLUMNS], *([show(row) for _, _, show in _COLUMNS] for row in rows)]
-    return table(cells, "".join(align for _, align, _ in _COLUMNS))
+    align = "".join(align for _, align, _ in _COLUMNS)
+    lines = table(cells, align)
+    if width is None or max(map(len, lines)) <= width:
+        return [[line] for line in lines]
+    heading, *short = table([row[:-1] for row in cells], align[:-1])
+    below = [_wrapped("; ".join(row.remarks), width, indent="  ") for row in rows]
+    return [[heading], *([line, *remarks] for line, remarks in zip(short, below, strict=True))]
+
+
+def _fitting(blocks: Sequence[Sequence[str]], room: int | None) -> list[str]:
+    """The lines of a table, without its last workers where there is no room for all: the slowest stays."""
+    if room is None or sum(map(len, blocks)) <= room:
+        return [line for block in blocks for line in block]
+    kept = list(blocks[:2])
+    for block in blocks[2:]:
+        if sum(map(len, kept)) + len(block) >= room:
+            break
+        kept.append(block)
+    left = len(blocks) - len(kept)
+    return [*(line for block in kept for line in block), *([f"and {left} faster workers"] if left else [])]
+
+
+def _wrapped(text: str, width: int | None, indent: str = "") -> list[str]:
+    if width is None:
+        return [indent + text]
+    return textwrap.wrap(printable(text), width, initial_indent=indent, subsequent_indent=f"{indent}  ")
 
 
 def _notes(status: RunStatus) -> list[str]:

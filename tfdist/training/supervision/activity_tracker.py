@@ -27,6 +27,7 @@ class ActivitySnapshot:
         limit: Seconds that it may take to the next move; None where it may take any time.
         rate: Samples a second of the global batch; 0 while not known.
         busy: Seconds a step that are this worker's own; 0 while not known.
+        step_seconds: Seconds that a step takes in all; 0 while not known.
     """
 
     state: State
@@ -38,6 +39,7 @@ class ActivitySnapshot:
     limit: float | None
     rate: float
     busy: float
+    step_seconds: float
 
 
 class ActivityTracker:
@@ -52,7 +54,7 @@ class ActivityTracker:
         self.clock = clock or _steady_clock()
         self._lock = threading.Lock()
         self._activity = Activity(limits, self.clock())
-        self._rate = self._busy = 0.0
+        self._rate = self._busy = self._step_seconds = 0.0
         self._changes: list[threading.Event] = []
         self._first_steps: list[threading.Event] = []
 
@@ -94,6 +96,7 @@ class ActivityTracker:
                 activity.limit(),
                 self._rate,
                 self._busy,
+                self._step_seconds,
             )
 
     def take_time(self) -> TimeSpent:
@@ -187,10 +190,10 @@ class ActivityTracker:
         with self._lock:
             self._activity.wait_for_data(total)
 
-    def pace(self, rate: float, busy: float) -> None:
-        """Notes the samples a second of the global batch, and the seconds a step that are this worker's own."""
+    def pace(self, rate: float, busy: float, step_seconds: float) -> None:
+        """Notes the samples a second of the global batch, the seconds a step that are this worker's own, and all."""
         with self._lock:
-            self._rate, self._busy = rate, busy
+            self._rate, self._busy, self._step_seconds = rate, busy, step_seconds
 
     @contextlib.contextmanager
     def _changing(self) -> Iterator[Activity]:

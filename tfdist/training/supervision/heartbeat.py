@@ -126,5 +126,6 @@ class Heartbeat:
             rate=activity.rate,
             busy=activity.busy,
             begun=activity.begun,
+            step_seconds=activity.step_seconds,
             started=self._started,
         )

@@ -51,6 +51,11 @@ class StepRate:
             return 0.0
         return max(0.0, span.seconds - span.waited) / span.steps
 
+    def step_seconds(self) -> float:
+        """Seconds a step, of its own and of waiting; 0 while unknown."""
+        span = self._span()
+        return span.seconds / span.steps if span.steps else 0.0
+
     def _span(self) -> StepMark:
         if len(self._marks) < 2:
             return StepMark(0, 0.0, 0.0, 0.0)

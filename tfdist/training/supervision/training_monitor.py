@@ -116,7 +116,7 @@ class TrainingMonitor:
             reading = self._meter.read()
             self._activity.wait_for_data(reading.fetched)
             self._step_rate.add(StepMark(self._steps, self._seconds, reading.samples, reading.waited + self._outside))
-            self._activity.pace(self._step_rate.rate(), self._step_rate.busy())
+            self._activity.pace(self._step_rate.rate(), self._step_rate.busy(), self._step_rate.step_seconds())
 
 
 class _Callback(keras.callbacks.Callback):

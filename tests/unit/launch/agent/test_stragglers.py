@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import statistics
 from collections.abc import Iterable
 
@@ -22,9 +23,10 @@ def at(step: int, *busy: float, attempt: int = 0) -> dict[int, WorkerState]:
 
 
 def observed(moments: Iterable[dict[int, WorkerState]]) -> list[tuple[int, str]]:
-    """The messages, each with its step."""
+    """The messages, each with its step; a step takes a second."""
     stragglers = Stragglers()
-    return [(max(s.step for s in states.values()), said) for states in moments for said in stragglers.observe(states)]
+    steps = ((max(s.step for s in states.values()), states) for states in moments)
+    return [(step, said) for step, states in steps for said in stragglers.observe(states, now=step)]
 
 
 @pytest.mark.parametrize(
@@ -98,6 +100,33 @@ def test_a_straggler_that_has_caught_up_is_reported_with_its_cost() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("busy", "seconds", "first"),
+    [
+        ((0.1, 0.3), 1.0, 50),
+        ((0.001, 0.003), 0.01, 500),  # first when it has cost a second in all
+        ((0.1, 0.14), 1.0, None),  # most of a step is spent with something else, such as the collectives
+        ((0.1, 0.16), 1.0, 50),
+    ],
+)
+def test_only_what_costs_is_reported(busy: tuple[float, ...], seconds: float, first: int | None) -> None:
+    stragglers = Stragglers()
+    said = [step for step in range(0, 1000, 10) if stragglers.observe(at(step, *busy), now=step * seconds)]
+    assert said == ([] if first is None else [first])
+
+
+def test_nothing_is_said_twice_within_a_minute() -> None:
+    """Slow for 40 s, then not, then slow again: what holds after a minute is said, and nothing in between."""
+    stragglers = Stragglers()
+    said = []
+    for step in range(0, 2000, 10):
+        now = step * 0.1
+        for message in stragglers.observe(at(step, 0.05, 0.15 if now < 40 or now > 70 else 0.05), now):
+            said.append((now, "no straggler" in message))
+    assert [over for _, over in said] == [False, True, False]
+    assert all(later[0] - earlier[0] >= 60 for earlier, later in itertools.pairwise(said))
+
+
 def test_only_large_changes_are_reported() -> None:
     def busy(step: int) -> float:
         return 1.5 if step < 200 else 1.9 if step < 400 else 3.0 if step < 600 else 1.4
@@ -119,12 +148,12 @@ def test_a_worker_around_the_limit_is_reported_less_and_less() -> None:
 def test_a_restart_resets_everything() -> None:
     stragglers = Stragglers()
     for step in range(0, 60, 10):
-        said = stragglers.observe(at(step, 0.1, 0.3))
+        said = stragglers.observe(at(step, 0.1, 0.3), now=step)
     assert len(said) == 1
     # It resumes from a checkpoint at an earlier step, perhaps at other speeds.
-    assert stragglers.observe(at(20, 0.1, 0.3, attempt=1)) == []
-    assert stragglers.observe(at(60, 0.1, 0.3, attempt=1)) == []
-    assert len(stragglers.observe(at(70, 0.1, 0.3, attempt=1))) == 1
+    assert stragglers.observe(at(20, 0.1, 0.3, attempt=1), now=80) == []
+    assert stragglers.observe(at(60, 0.1, 0.3, attempt=1), now=120) == []
+    assert len(stragglers.observe(at(70, 0.1, 0.3, attempt=1), now=130)) == 1
 
 
 def test_states_without_progress_report_nothing() -> None:
@@ -133,13 +162,13 @@ def test_states_without_progress_report_nothing() -> None:
 
 def test_workers_may_come_late_and_leave() -> None:
     stragglers = Stragglers()
-    assert stragglers.observe({}) == []
-    assert stragglers.observe({1: worker(1, 0, 0.3)}) == []
+    assert stragglers.observe({}, now=0) == []
+    assert stragglers.observe({1: worker(1, 0, 0.3)}, now=0) == []
     for step in range(0, 50, 10):
-        assert stragglers.observe(at(step, 0.1, 0.3)) == []
+        assert stragglers.observe(at(step, 0.1, 0.3), now=step) == []
     gone = at(60, 0.1, 0.3)
     gone[0] = dataclasses.replace(gone[0], state=State.FINISHED)
-    assert stragglers.observe(gone) == []
+    assert stragglers.observe(gone, now=60) == []
 
 
 @pytest.mark.parametrize("count", range(2, 9))

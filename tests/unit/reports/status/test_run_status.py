@@ -150,6 +150,23 @@ def test_stragglers_are_marked() -> None:
     assert not any(row.is_straggling for row in status(worker(0, step=49), worker(1, busy=0.15, step=49)).rows)
 
 
+@pytest.mark.parametrize(
+    ("busy", "step_seconds", "step", "is_straggling"),
+    [
+        (0.15, 0.0, 418, True),  # of a version that does not say what a step takes in all
+        (0.15, 0.9, 418, True),
+        (0.15, 1.1, 418, False),  # less than 5 % of the time
+        (0.15, 0.15, 59, True),
+        (0.0015, 0.002, 418, False),  # less than a second in all
+        (0.0015, 0.002, 4180, True),
+    ],
+)
+def test_only_stragglers_that_cost_are_marked(busy: float, step_seconds: float, step: int, is_straggling: bool) -> None:
+    slow = worker(1, busy=busy, step_seconds=step_seconds, step=step)
+    slowest, *_ = status(worker(0, busy=busy / 1.5), slow, worker(2, busy=busy / 1.5)).rows
+    assert (slowest.state.index, slowest.is_straggling, bool(slowest.remarks)) == (1, is_straggling, is_straggling)
+
+
 def test_how_long_ago() -> None:
     (row,) = status(worker(0, ago=2.0, moved=30.0)).rows
     assert (row.silent, row.quiet) == (2.0, 30.0)

@@ -59,13 +59,37 @@ def test_workers_that_are_not_in_the_table_are_named() -> None:
 
 
 def test_it_fits_the_terminal() -> None:
-    many = [worker(index, busy=0.1 + index / 100) for index in range(64)]
+    many = [worker(index, busy=0.1 + index / 10_000) for index in range(64)]
     lines = render(status(*many), width=40, height=10).splitlines()
     assert len(lines) == 10
     assert all(len(line) <= 40 for line in lines)
     assert lines[4].split()[0] == "63"  # the slowest stay
     assert lines[-1] == "and 59 faster workers"
     assert len(render(status(*many)).splitlines()) == 4 + 64
+    slow = [worker(index, busy=0.1 + index / 10) for index in range(64)]  # most of them with a line of their own
+    lines = render(status(*slow), width=79, height=10).splitlines()
+    assert [line.split()[0] for line in lines[3:]] == ["worker", "63", "straggler:", "62", "straggler:", "and"]
+    assert lines[-1] == "and 62 faster workers"
+    assert [line.split()[0] for line in render(status(*slow), width=79, height=2).splitlines()[3:]] == [
+        "worker",
+        "63",
+        "straggler:",
+        "and",
+    ]
+
+
+def test_what_is_unusual_is_not_cut() -> None:
+    lines = render(status(worker(0), worker(1, busy=0.15)), width=79, height=20).splitlines()
+    assert lines[3:] == [
+        "worker  host  pid  state  epoch  step  samples/s  last move  busy a step",
+        "     1  h1    101  step       3   418     12,031    1 s ago       150 ms",
+        "  straggler: 50 % slower, costs 50 ms a step",
+        "     0  h0    100  step       3   418     12,031    1 s ago       100 ms",
+    ]
+    narrow = render(status(worker(0), worker(1, busy=0.15)), width=30, height=20).splitlines()
+    assert narrow[5:7] == ["  straggler: 50 % slower,", "    costs 50 ms a step"]
+    absent = render(status(worker(3), absent=(0, 1, 2)), width=60).splitlines()
+    assert absent[-2:] == ["worker(s) 0-2: nothing here; other machines may have run", "  directories of their own"]
 
 
 def test_messages_cannot_control_the_terminal() -> None:

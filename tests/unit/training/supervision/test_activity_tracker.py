@@ -57,10 +57,11 @@ def test_of_all_batches_it_notifies_of_the_first_alone(tracker: ActivityTracker)
 
 def test_says_how_long_it_has_been_quiet(tracker: ActivityTracker, clock: Clock) -> None:
     tracker.resume(epoch=3, step=40)
-    tracker.pace(rate=8.0, busy=0.5)
+    tracker.pace(rate=8.0, busy=0.5, step_seconds=0.75)
     clock.now += 7
     seen = tracker.snapshot()
-    assert (seen.epoch, seen.step, seen.quiet, seen.rate, seen.busy) == (3, 40, 7.0, 8.0, 0.5)
+    assert (seen.epoch, seen.step, seen.quiet) == (3, 40, 7.0)
+    assert (seen.rate, seen.busy, seen.step_seconds) == (8.0, 0.5, 0.75)
     tracker.move()
     assert tracker.snapshot().quiet == 0
     assert not tracker.has_begun

@@ -63,13 +63,13 @@ def test_tells_how_it_gets_on_by_itself(
         assert next_beat(beats, lambda beat: beat.epoch == 3).state is State.COMPILING
         activity.begin_batches()
         activity.end_batches(trained=5)
-        activity.pace(rate=10.0, busy=0.5)
+        activity.pace(rate=10.0, busy=0.5, step_seconds=0.75)
         told = next_beat(beats, lambda beat: beat.step == 5)
         assert (told.state, told.limit) == (State.STEP, 600.0)
     # The state as it is written by the thread, later than it is told.
     heartbeat.finish(State.FINISHED)
     last = next_beat(beats, lambda beat: beat.state is State.FINISHED)
-    assert (last.rate, last.busy, last.step, last.limit) == (10.0, 0.5, 5, None)
+    assert (last.rate, last.busy, last.step_seconds, last.step, last.limit) == (10.0, 0.5, 0.75, 5, None)
     assert WorkerState.read(tmp_path / "state.json") == last
 
 

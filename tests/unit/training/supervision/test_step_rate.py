@@ -17,13 +17,14 @@ def paced(*, steps: int, seconds: float, samples: float = 32, waited: float = 0.
 @pytest.mark.parametrize("marks", [0, 1])
 def test_nothing_is_known_at_first(marks: int) -> None:
     pace = paced(steps=1, seconds=1, marks=marks)
-    assert (pace.rate(), pace.busy()) == (0, 0)
+    assert (pace.rate(), pace.busy(), pace.step_seconds()) == (0, 0, 0)
 
 
 def test_rate_and_own_time_of_a_step() -> None:
     pace = paced(steps=5, seconds=0.5, waited=0.2, marks=4)
     assert pace.rate() == pytest.approx(64)
     assert pace.busy() == pytest.approx(0.3)
+    assert pace.step_seconds() == pytest.approx(0.5)
 
 
 def test_without_waiting_nothing_is_known_of_it() -> None:
