@@ -29,7 +29,10 @@ VERBS: Mapping[str, tuple[str, str]] = MappingProxyType(
         ),
         "plan": ("tfdist.cli.plan:plan", "Shows what a run will do with its data, before it starts."),
         "data": ("tfdist.cli.data.data_group:data", "Makes, checks and indexes files of samples."),
-        "status": ("tfdist.cli.status:status", "Shows what every worker of a run is doing, the slowest first."),
+        "status": (
+            "tfdist.cli.status:status",
+            "Shows what every worker of a run is doing, the slowest first, or lists the runs in a folder.",
+        ),
         "ledger": ("tfdist.cli.ledger:ledger", "Shows where the wall time of a run went, over all its restarts."),
         "checkpoints": (
             "tfdist.cli.checkpoints:checkpoints",

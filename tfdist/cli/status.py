@@ -1,4 +1,4 @@
-"""`tfdist status`: what a run is doing, from its run directory."""
+"""`tfdist status`: what a run is doing, or the runs of a folder, from their directories."""
 
 from __future__ import annotations
 
@@ -13,34 +13,41 @@ from tfdist.cli import common_options as shared
 from tfdist.cli.verb import Verb
 
 if TYPE_CHECKING:
+    from tfdist.reports.status.run_list import RunList
     from tfdist.reports.status.run_status import RunStatus
+
+    Report = RunStatus | RunList
 
 _SIGNALLED = 128
 
 
 @click.command(cls=Verb)
-@click.argument("run_dir", metavar="RUN_DIR", type=click.Path())
-@click.option("--watch", is_flag=True, help="Again and again, until the run is over.")
+@click.argument("run_dir", metavar="[RUN_DIR]", default="runs", type=click.Path())
+@click.option("--watch", is_flag=True, help="Again and again, until the run is over, or all runs of a folder.")
 @shared.as_json("As JSON; with --watch one line each time.")
 @shared.seconds("--interval", 2, "Time between two looks.")
 @shared.tracebacks
 @click.pass_context
 def status(ctx: click.Context, run_dir: str, watch: bool, as_json: bool, interval: float, verbose: bool) -> None:
-    """Shows what every worker of a run is doing, the slowest first.
+    """Shows what every worker of a run is doing, the slowest first, or lists the runs in a folder.
 
-    RUN_DIR is what `tfdist train` wrote into. The line above the table says whether the run is running, was restarted,
-    failed and why, or seems dead. Exits with 0 whatever the state of the run; with 130 when Ctrl-C ends --watch.
+    RUN_DIR is what `tfdist train` wrote into, or a folder with several such directories; by default ./runs. The line
+    above the table says whether the run is running, was restarted, failed and why, or seems dead. Exits with 0 whatever
+    the state of a run; with 130 when Ctrl-C ends --watch.
     """
-    from tfdist.reports.status.status_reader import read_status
+    from tfdist.reports.status.status_reader import read_runs, read_status
+
+    def look() -> Report:
+        return read_runs(run_dir) or read_status(run_dir)
 
     if watch:
-        ctx.exit(_watch(lambda: read_status(run_dir), as_json, interval))
-    found = read_status(run_dir)
+        ctx.exit(_watch(look, as_json, interval))
+    found = look()
     click.echo(_document(found, indent=2) if as_json else _picture(found))
 
 
-def _watch(look: Callable[[], RunStatus], as_json: bool, interval: float) -> int:
-    """Shows what it sees until the run is over or a signal comes; returns the exit code."""
+def _watch(look: Callable[[], Report], as_json: bool, interval: float) -> int:
+    """Shows what it sees until the run is over, or all of a folder are, or a signal comes; returns the exit code."""
     from tfdist.launch.signals import Signals
     from tfdist.net.bounded_wait import wait_for
     from tfdist.reports.status.live_display import LiveDisplay
@@ -53,20 +60,25 @@ def _watch(look: Callable[[], RunStatus], as_json: bool, interval: float) -> int
                 click.echo(_document(found))
             else:
                 board.show(_picture(found, *board.size()))
-            if found.condition.is_over:
+            if found.is_over:
                 return 0
             wait_for([signals], interval)
             signals.drain()
         return _SIGNALLED + signals.received[0]
 
 
-def _picture(found: RunStatus, width: int | None = None, height: int | None = None) -> str:
-    from tfdist.reports.status.status_table import render
+def _picture(found: Report, width: int | None = None, height: int | None = None) -> str:
+    from tfdist.reports.status import run_list_table, status_table
+    from tfdist.reports.status.run_list import RunList
 
-    return render(found, width, height)
+    if isinstance(found, RunList):
+        return run_list_table.render(found, width, height)
+    return status_table.render(found, width, height)
 
 
-def _document(found: RunStatus, indent: int | None = None) -> str:
-    from tfdist.reports.status.status_json import to_json
+def _document(found: Report, indent: int | None = None) -> str:
+    from tfdist.reports.status import status_json
+    from tfdist.reports.status.run_list import RunList
 
-    return json.dumps(to_json(found), indent=indent)
+    document = status_json.list_to_json(found) if isinstance(found, RunList) else status_json.to_json(found)
+    return json.dumps(document, indent=indent)

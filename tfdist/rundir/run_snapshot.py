@@ -14,6 +14,7 @@ from tfdist.rundir.job_state import JobState
 from tfdist.rundir.json_record import JsonRecord, is_finite
 from tfdist.rundir.layout import RunDir
 from tfdist.rundir.regular_files import read_json
+from tfdist.rundir.run_dir_creation import DEFAULT_PARENT
 from tfdist.rundir.worker_state import WorkerState
 
 _STATE = re.compile(r"worker-([0-9]{1,5})\.json")
@@ -97,7 +98,7 @@ def _run_record(run: RunDir) -> dict[str, object]:
 
 def _no_run(run: RunDir) -> str:
     found = "nothing of that name" if not run.path.exists() else "a directory" if run.path.is_dir() else "a file"
-    runs = _runs_below(run.path)
+    runs = runs_below(run.path) or runs_below(run.path / DEFAULT_PARENT)
     hint = f" The newest run in it is {runs[-1]}." if runs else " `tfdist train` says its run directory at the start."
     return (
         f"{run} is not a run directory. Expected a directory that `tfdist train` made, which holds state/run.json. "
@@ -105,7 +106,7 @@ def _no_run(run: RunDir) -> str:
     )
 
 
-def _runs_below(path: Path) -> list[Path]:
+def runs_below(path: Path) -> list[Path]:
     """Run directories in a directory, the newest last."""
     files: list[tuple[float, Path]] = []
     for file in path.glob("*/state/run.json") if path.is_dir() else ():

@@ -83,6 +83,63 @@ def test_no_run_directory(tmp_path: Path, options: list[str]) -> None:
     assert result.stderr.startswith(f"error: {tmp_path} is not a run directory. Expected ")
 
 
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """./runs with three runs, one of which was removed but for what marks it, and what is no run."""
+    monkeypatch.chdir(tmp_path)
+    for name, created in (("a", 1.0), ("b", 3.0), ("c", 2.0)):
+        made = create_run_dir(tmp_path / "runs" / name, name=name)
+        made.run_file.write_text(json.dumps({"name": name, "created": created}))
+    state(0, state=State.FINISHED).write(made.state_file(0))
+    made.metrics_file.write_text('{"epoch": 1, "loss": 1.5}\n')
+    (tmp_path / "runs" / "notes").mkdir()
+    return tmp_path / "runs"
+
+
+@pytest.mark.parametrize("arguments", [[], ["runs"]])
+def test_a_folder_of_runs(folder: Path, arguments: list[str]) -> None:
+    result = CliRunner().invoke(main, ["status", *arguments])
+    assert result.exit_code == 0, result.stderr
+    lines = result.stdout.splitlines()
+    assert lines[0] == f"{folder}: 3 runs"
+    assert [line.split()[:2] for line in lines[3:]] == [["b", "starting"], ["c", "done"], ["a", "starting"]]
+    assert lines[4].endswith("3   418  loss 1.5")
+
+
+def test_a_folder_of_runs_as_json(folder: Path) -> None:
+    document = json.loads(CliRunner().invoke(main, ["status", "--json"]).stdout)
+    assert (document["folder"], document["over"]) == (str(folder), False)
+    newest, done, _ = document["runs"]
+    assert (newest["run_dir"], newest["status"], newest["step"], newest["metrics"]) == (
+        f"{folder}/b", "starting", None, None,
+    )  # fmt: skip
+    assert (done["name"], done["over"], done["epoch"], done["step"]) == ("c", True, 2, 418)
+    assert done["metrics"]["values"] == {"loss": 1.5} and "workers" not in done
+
+
+def test_watching_a_folder_ends_with_its_runs(folder: Path) -> None:
+    for name in ("a", "b"):
+        run = RunDir(folder / name)
+        state(0, state=State.FINISHED).write(run.state_file(0))
+    result = CliRunner().invoke(main, ["status", "--watch"])
+    assert result.exit_code == 0 and result.stdout.count(": 3 runs") == 1
+
+
+def test_a_run_of_the_list_that_cannot_be_read(folder: Path) -> None:
+    state_dir = folder / "a" / "logs"
+    state_dir.rmdir()
+    state_dir.write_text("")
+    result = CliRunner().invoke(main, ["status"])
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[-1].startswith("a cannot be read: ")
+
+
+def test_no_folder_of_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(main, ["status"])
+    assert result.exit_code == 2 and result.stderr.startswith(f"error: {tmp_path}/runs is not a run directory.")
+
+
 @pytest.mark.parametrize("value", ["0", "-1", "nan", "x"])
 def test_an_interval_is_a_time(run: RunDir, value: str) -> None:
     assert CliRunner().invoke(main, ["status", str(run), "--interval", value]).exit_code == 2

@@ -162,5 +162,6 @@ def test_the_directory_above_names_the_newest_run(tmp_path: Path) -> None:
     for age, name in enumerate(("a", "b")):
         made = create_run_dir(tmp_path / "runs" / name, name="digits")
         os.utime(made.run_file, (100 - age, 100 - age))
-    with pytest.raises(RunDirError, match=f"newest run in it is {tmp_path}/runs/a"):
-        read_run(RunDir(tmp_path / "runs"))
+    for path in (tmp_path / "runs", tmp_path):
+        with pytest.raises(RunDirError, match=f"newest run in it is {tmp_path}/runs/a"):
+            read_run(RunDir(path))

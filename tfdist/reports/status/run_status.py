@@ -102,6 +102,11 @@ class RunStatus:
     rows: tuple[WorkerStatus, ...]
     metrics: EpochMetrics | None = None
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the run has ended."""
+        return self.condition.is_over
+
 
 def judge(snapshot: Snapshot, presences: Mapping[int, Presence], launcher: Presence | None, now: float) -> RunStatus:
     """Judges what a run is doing.

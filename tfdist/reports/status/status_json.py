@@ -1,4 +1,4 @@
-"""JSON of a run's status."""
+"""JSON of the status of a run, and of the runs in a folder."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from tfdist.reports.epoch_metrics import EpochMetrics
+from tfdist.reports.status.run_list import RunList, epoch_of, steps_of
 from tfdist.reports.status.run_status import RunStatus, WorkerStatus
 
 _FAILURE = ("index", "host", "time", "kind", "message", "pid", "exit_code", "type", "epoch", "step", "log")
@@ -30,6 +31,23 @@ def to_json(status: RunStatus) -> dict[str, Any]:
         "unreadable": [{"index": index, "why": why} for index, why in snapshot.unreadable.items()],
         "absent": list(snapshot.absent),
     }
+
+
+def list_to_json(found: RunList) -> dict[str, Any]:
+    """The runs of a folder, the newest first, as `to_json` has each, without its workers."""
+    return {
+        "folder": str(found.folder),
+        "time": found.now,
+        "over": found.is_over,
+        "runs": [_listed(run) for run in found.runs],
+        "unreadable": [{"run_dir": str(path), "why": why} for path, why in found.unreadable.items()],
+    }
+
+
+def _listed(run: RunStatus) -> dict[str, Any]:
+    document = to_json(run)
+    left = {name: value for name, value in document.items() if name not in ("time", "workers", "unreadable", "absent")}
+    return {**left, "epoch": epoch_of(run), "step": steps_of(run)}
 
 
 def metrics_json(metrics: EpochMetrics | None) -> dict[str, Any] | None:
