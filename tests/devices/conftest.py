@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Iterator
 
 import keras
@@ -16,6 +17,11 @@ LOGICAL_CPUS = 3
 
 (_cpu,) = tf.config.list_physical_devices("CPU")
 tf.config.set_logical_device_configuration(_cpu, [tf.config.LogicalDeviceConfiguration()] * LOGICAL_CPUS)
+
+# To optimize graphs that then run a dozen times takes a third of the time of these tests. Those of workers do, as do
+# the slow ones.
+if not os.environ.get("TFDIST_SLOW_TESTS"):
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
 
 
 @pytest.fixture(params=[1, slow(2), 3], ids=lambda replicas: f"replicas={replicas}")
