@@ -93,6 +93,15 @@ def format_clock(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest // 10:02}.{rest % 10}" if hours else f"{minutes}:{rest // 10:02}.{rest % 10}"
 
 
+def format_countdown(seconds: float) -> str:
+    """A length of time that is left: `0:12`, `4:05`, `1:02:03`, `3 d 4 h`."""
+    minutes, rest = divmod(round(max(0.0, seconds)), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours >= 48:
+        return f"{hours // 24} d {hours % 24} h"
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
 def format_time(seconds: float) -> str:
     """A time since 1970 as the wall clock of this machine shows it: `2026-01-31 12:00:00`."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))

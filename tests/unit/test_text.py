@@ -9,6 +9,7 @@ from tfdist.text import (
     format_bytes,
     format_clock,
     format_count,
+    format_countdown,
     format_duration,
     format_ranges,
     format_time,
@@ -100,6 +101,19 @@ def test_durations_that_add_up() -> None:
         "1:00:00.0",
         "1:02:03.4",
         "100:00:00.0",
+    ]
+
+
+def test_time_that_is_left() -> None:
+    assert [format_countdown(s) for s in (-1, 0.4, 11.6, 59.6, 245, 3723, 172_799, 180_000)] == [
+        "0:00",
+        "0:00",
+        "0:12",
+        "1:00",
+        "4:05",
+        "1:02:03",
+        "47:59:59",
+        "2 d 2 h",
     ]
 
 

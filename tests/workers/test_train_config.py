@@ -71,9 +71,28 @@ def test_summary(one: tuple[RunDir, str]) -> None:
     run, printed = one
     lines = printed.splitlines()
     assert [line for line in lines if line.startswith("epoch 10/10")]
-    summary = "\n".join(lines[-5:])
-    for part in ("digits: done, 10 epochs of 1,437 samples", "1 replica", "samples/s", "val_accuracy", "model.keras"):
-        assert part in summary
+    done, *summary = lines[-8:]
+    assert done == "digits: done, 10 epochs of 1,437 samples"
+    assert [line.split()[0] for line in summary] == ["on", "time", "speed", "metrics", "best", "model", "files"]
+    values = history(run)["val_loss"]
+    assert f"  best     epoch {int(np.argmin(values)) + 1}, val_loss {min(values):.4f}" in summary
+    assert summary[-1].endswith(f" in {run}") and str(run.model_file) in summary[-2]
+
+
+def test_a_bar_is_on_the_screen_and_in_no_log(tmp_path: Path) -> None:
+    options = ["--progress", "bar", "--nproc", 2, "--set", "fit.epochs=2", "--run-dir", tmp_path / "run"]
+    done = tfdist("train", CONFIG, *options, timeout=100)
+    assert done.returncode == 0, done.stderr
+    assert "\x1b[2K" in done.stderr and f"{-(-TRAINING_SAMPLES // 128)}/12" in done.stderr
+    assert "loss ~" in done.stderr  # of the first replica
+    # The lines of the epochs stay; the bar is gone in the end.
+    assert [line.partition("  ")[0] for line in done.stdout.splitlines() if "epoch" in line][:2] == [
+        "epoch 1/2",
+        "epoch 2/2",
+    ]
+    assert done.stderr.endswith("\x1b[2K")
+    log = RunDir(tmp_path / "run").log_file(0, 0).read_text()
+    assert "epoch 2/2" in log and "\x1b" not in log and "loss ~" not in log
 
 
 def test_run_directory(one: tuple[RunDir, str]) -> None:

@@ -52,6 +52,13 @@ if TYPE_CHECKING:
 )
 @shared.show("chief", "Whose output the terminal shows; the logs have all.")
 @click.option("--log-prefix", is_flag=True, help="Put the worker's number before every line shown.")
+@shared.choice(
+    "--progress",
+    ["auto", "bar", "plain", "none"],
+    "auto",
+    "How the progress of a config's run is shown: a live bar, a line every 10 s, or nothing; auto: the bar on a "
+    "terminal, else lines.",
+)
 @shared.verbose
 @click.option("--quiet", is_flag=True, help="Say nothing of the run itself, only warnings and errors.")
 @click.pass_context

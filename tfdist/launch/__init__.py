@@ -9,6 +9,6 @@
 - `run_dir/`: the run directory is taken, and what happens is recorded there
 - `agent/`: the job as a state machine: starts, watches, stops and restarts the worker group
 - `worker/`: one worker process and the channel to it, by the `environment` that it is given
-- `logs/`: what workers print goes to their logs and to the terminal
+- `logs/`: what workers print goes to their logs and to the terminal; `progress/`: how far a run from a config is
 - `run_result`: how it ended
 """

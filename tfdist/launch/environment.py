@@ -49,6 +49,11 @@ def check_keras(environ: Mapping[str, str] | None = None) -> None:
     check_keras_choice(os.environ if environ is None else environ)
 
 
+def is_dumb_terminal(environ: Mapping[str, str] | None = None) -> bool:
+    """Whether `environ` (default: this process's) says that the terminal cannot move its cursor."""
+    return (os.environ if environ is None else environ).get("TERM", "dumb") in ("", "dumb", "unknown")
+
+
 def variables_added(variables: Mapping[str, str]) -> dict[str, str]:
     """This process's environment with some variables besides, for the workers of a job."""
     return {**os.environ, **variables}

@@ -15,13 +15,14 @@ from tfdist.launch.agent.dependencies import Dependencies
 from tfdist.launch.agent.failure_diagnosis import from_start
 from tfdist.launch.agent.launcher_effects import LauncherEffects
 from tfdist.launch.agent.worker_group import WorkerGroup
-from tfdist.launch.environment import Assignment, check_keras, read_token
+from tfdist.launch.environment import Assignment, check_keras, is_dumb_terminal, read_token
 from tfdist.launch.job_phases import JobLifecycle, JobPhase
 from tfdist.launch.job_spec import JobSpec
 from tfdist.launch.logs.terminal import STDERR, STDOUT, Terminal
 from tfdist.launch.network_isolation import enter_network
 from tfdist.launch.peers.coordinator import Coordinator, SoleLauncher
 from tfdist.launch.peers.messages import AttemptEnded, Stop
+from tfdist.launch.progress.progress_display import ProgressDisplay, Shown, choose
 from tfdist.launch.run_dir.closing_line import closing_line
 from tfdist.launch.run_dir.failure_report import render_report
 from tfdist.launch.run_dir.launcher_ledger import LauncherLedger
@@ -174,15 +175,24 @@ def _run_group(
     config_fd: int | None,
 ) -> RunResult:
     shown = {"chief": {0}, "all": set(membership.local), "none": set()}[spec.show]
-    terminal = Terminal(_streams(), prefix=spec.log_prefix, whole_lines=len(shown) > 1)
+    progress = _shown_progress(spec)
+    whole_lines = len(shown) > 1 or progress == "bar"
+    terminal = Terminal(_streams(), prefix=spec.log_prefix, whole_lines=whole_lines)
     if not membership.has_chief:
         with contextlib.suppress(OSError):
             here = ", ".join(map(str, membership.local))
             print(f"worker(s) {here} start; logs in {location.run_dir.logs_dir}", flush=True)
     begun = time.monotonic()
-    effects = LauncherEffects(spec, location, coordinator, ledger, terminal, shown)
+    display = ProgressDisplay(terminal, progress, encoding=getattr(sys.stderr, "encoding", None) or "utf-8")
+    effects = LauncherEffects(spec, location, coordinator, ledger, terminal, shown, display)
     dependencies = Dependencies(
-        effects.start, effects.diagnosis, coordinator, signals, spec.grace, observe=effects.observe
+        effects.start,
+        effects.diagnosis,
+        coordinator,
+        signals,
+        spec.grace,
+        observe=effects.observe,
+        progress=effects.progress,
     )
     lifecycle.call(effects.enter)
     with generated_code_dir() as code_dir:
@@ -218,6 +228,14 @@ def _assignment(
 
 def _where(membership: Membership, index: int) -> dict[str, Any]:
     return {"address": None if membership.cluster is None else str(membership.cluster.workers[index])}
+
+
+def _shown_progress(spec: JobSpec) -> Shown:
+    """How the progress is shown: of a config's run, as Keras shows that of a script."""
+    if spec.quiet or spec.target_kind != "config":
+        return "none"
+    is_screen = sys.stderr is not None and sys.stderr.isatty()
+    return choose(spec.progress, is_screen=is_screen, is_dumb=is_dumb_terminal(spec.environ))
 
 
 def _streams() -> dict[int, BinaryIO]:

@@ -11,6 +11,7 @@ from tfdist.errors import UsageError
 from tfdist.launch.environment import TargetKind
 from tfdist.launch.logs.terminal import Show
 from tfdist.launch.network_isolation import Network
+from tfdist.launch.progress.progress_display import Progress
 from tfdist.launch.worker.worker_process import WORKER_MODULE
 from tfdist.launch.worker_options import WorkerOptions, check_seconds
 
@@ -34,6 +35,7 @@ class JobSpec(WorkerOptions):
         start_timeout: Seconds in which the cluster must form.
         network: `host`, or `private` for workers of one machine that nobody else can reach.
         show: Whose output the terminal shows.
+        progress: How the progress of a run from a config is shown.
         log_prefix: Whether shown lines start with their worker's index.
         worker_module: The module that workers run; it reads its `Assignment`.
         environ: What the workers' environment is made from; None for this process's.
@@ -54,6 +56,7 @@ class JobSpec(WorkerOptions):
     start_timeout: float = 120.0
     network: Network = "host"
     show: Show = "chief"
+    progress: Progress = "none"
     log_prefix: bool = False
     worker_module: str = WORKER_MODULE
     environ: Mapping[str, str] | None = None
@@ -63,6 +66,8 @@ class JobSpec(WorkerOptions):
         super().__post_init__()
         if self.show not in get_args(Show):
             raise UsageError(f"--show must be one of {', '.join(get_args(Show))}. Received: {self.show!r}")
+        if self.progress not in get_args(Progress):
+            raise UsageError(f"--progress must be one of {', '.join(get_args(Progress))}. Received: {self.progress!r}")
         if self.run_dir == "":
             raise UsageError("--run-dir is empty. Expected a directory, or no --run-dir at all. Received: --run-dir ''")
         check_seconds("start_timeout", self.start_timeout)

@@ -1,10 +1,13 @@
-"""Memory of a GPU, asked of CUDA's driver: TensorFlow tells it only once it has taken the GPU."""
+"""Memory of GPUs: what is used, and all of it, which TensorFlow tells only of GPUs that it has taken; CUDA is asked."""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import tensorflow as tf
 
 _DRIVER = "libcuda.so.1"
 _SHARE = 0.85
@@ -30,6 +33,17 @@ def total_memory(number: int, load: Callable[[str], Any] = ctypes.CDLL) -> int |
     except (OSError, AttributeError):
         return None
     return None if any(codes) else size.value
+
+
+def used_memory(devices: Sequence[str]) -> int | None:
+    """Bytes that are in use on the fullest of some devices, by TensorFlow's names; None where none is a GPU."""
+    used = []
+    for device in devices:
+        if "GPU" in device:
+            # Raises for a GPU that TensorFlow has not taken, or whose allocator keeps no count.
+            with contextlib.suppress(ValueError, tf.errors.OpError):
+                used.append(int(tf.config.experimental.get_memory_info(device.removeprefix("/device:"))["current"]))
+    return max(used, default=None)
 
 
 def share(total: int, parts: int) -> int:

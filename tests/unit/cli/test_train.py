@@ -80,6 +80,7 @@ def test_the_flags_are_a_contract() -> None:
         "--log-prefix",
         "--verbose",
         "--quiet",
+        "--progress",
     }
 
 
@@ -107,6 +108,7 @@ def test_the_defaults_are_a_contract(jobs: list[JobSpec]) -> None:
         log_prefix=False,
         verbose=False,
         quiet=False,
+        progress="auto",
     )
 
 

@@ -160,6 +160,8 @@ class GroupAttempt:
                 state = self._hangs.beat(content)
                 if state is not None:
                     self._advance(state)
+            case {"progress": dict() | None as told}:
+                self._dependencies.progress(told)
             case {"begun": int() | None as count}:
                 self._stopping.begun(worker.index, count)
             case {"stacks": str(text), "where": str(where), **more}:

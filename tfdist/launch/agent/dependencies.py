@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tfdist.launch.environment import Assignment
 from tfdist.launch.peers.coordinator import Coordinator
@@ -31,6 +32,8 @@ class Dependencies:
         signals: The signals that this launcher gets.
         grace: Seconds that the workers have to stop at a step boundary when the job is asked to stop.
         observe: Called with the states of all workers whenever one of them has reported a new one.
+        progress: Called with what the chief tells of its progress, if that is a worker of this launcher; None once its
+            training has ended.
         clock: Seconds, monotonic.
         wait: Waits for the first of some sources.
     """
@@ -41,5 +44,6 @@ class Dependencies:
     signals: Signals
     grace: float = 30.0
     observe: Callable[[Mapping[int, WorkerState]], None] = lambda states: None
+    progress: Callable[[Mapping[str, Any] | None], None] = lambda told: None
     clock: Callable[[], float] = time.monotonic
     wait: WaitForSources = wait_for

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from tfdist.errors import RunDirError
 from tfdist.launch.agent.failure_diagnosis import ExitDiagnosis
@@ -19,6 +20,7 @@ from tfdist.launch.logs.terminal import Terminal
 from tfdist.launch.peers.coordinator import Coordinator
 from tfdist.launch.peers.messages import Restart
 from tfdist.launch.peers.remote_states import RemoteStates
+from tfdist.launch.progress.progress_display import ProgressDisplay
 from tfdist.launch.run_dir.failure_report import render_restart
 from tfdist.launch.run_dir.launcher_ledger import LauncherLedger
 from tfdist.launch.run_dir.run_location import RunLocation
@@ -44,6 +46,7 @@ class LauncherEffects:
         ledger: The launcher's part of the run's ledger.
         terminal: The launcher's own output.
         shown: Workers whose output is shown on the terminal.
+        display: Shows the progress of the run.
     """
 
     def __init__(
@@ -54,6 +57,7 @@ class LauncherEffects:
         ledger: LauncherLedger,
         terminal: Terminal,
         shown: Collection[int],
+        display: ProgressDisplay,
     ) -> None:
         self._spec = spec
         self._location = location
@@ -61,6 +65,7 @@ class LauncherEffects:
         self._ledger = ledger
         self._terminal = terminal
         self._shown = shown
+        self._display = display
         self._remote_states = RemoteStates(location.run_dir, coordinator.remote if coordinator.leads else ())
         self._stragglers = Stragglers()
         self._disk = BoundedDisk(location.run_dir.path)
@@ -85,6 +90,8 @@ class LauncherEffects:
 
     def enter(self, phase: JobPhase, attempt: int) -> None:
         """Records that the job enters a phase."""
+        if phase is not JobPhase.RUNNING:
+            self._display.clear()
         if phase is JobPhase.RUNNING:
             self._record(lambda: self._ledger.running(attempt))
         if self._location.writes_failure:
@@ -104,6 +111,10 @@ class LauncherEffects:
         if self._leads:
             for message in self._stragglers.observe(states, time.monotonic()):
                 self._terminal.say(message)
+
+    def progress(self, told: Mapping[str, Any] | None) -> None:
+        """Shows what the chief tells of its progress."""
+        self._display.update(told)
 
     def close(self, assignments: Sequence[Assignment], result: RunResult) -> None:
         """Records the end of the job, whose workers have ended."""

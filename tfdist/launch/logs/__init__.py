@@ -2,5 +2,6 @@
 
 `output_pump` reads the pipes of one worker. Every byte goes to its `worker_log`, by a
 `background_log`, as disks may not answer; what is shown passes the `TfLogFilter`, which takes TensorFlow's own
-messages out, to the `terminal` that all workers share. `line_splitter` says where a stream may be cut.
+messages out, to the `terminal` that all workers share, above the `live_lines` at its bottom. `line_splitter` says where
+a stream may be cut.
 """

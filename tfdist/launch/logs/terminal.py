@@ -6,10 +6,11 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 from tfdist.launch.logs.line_splitter import CharacterSplitter, ScreenSplitter, StreamSplitter
+from tfdist.launch.logs.live_lines import LiveLines
 from tfdist.net.bounded_wait import is_writable, wait_for
 
 STDOUT, STDERR = 1, 2
@@ -22,6 +23,8 @@ UNFINISHED_SECONDS = 10.0
 
 _IDLE_SECONDS = 0.2
 _SAY_SECONDS = 1.0
+_DRAW_SECONDS = 0.1
+_COLUMNS = 80
 _PIECE_BYTES = 4096  # PIPE_BUF: a pipe that is ready takes this much without blocking
 
 
@@ -49,6 +52,7 @@ class Terminal:
         self._prefix = prefix
         self._whole_lines = whole_lines or prefix
         self._inside_line: dict[int, bool] = {}
+        self._live = LiveLines()
         self._lock = threading.Lock()
 
     def splitter(self) -> StreamSplitter:
@@ -65,6 +69,9 @@ class Terminal:
             if target is None or not data:
                 return
             self._inside_line[stream] = not data.endswith(b"\n")
+            if self._live and (stream == STDERR or _is_screen(target)):
+                # With a bar only whole lines come.
+                data = self._live.above(data)
             try:
                 _write_all(target, data)
             except (OSError, ValueError):
@@ -88,10 +95,38 @@ class Terminal:
             if target is None:
                 return False
             start = b"\n" if self._is_inside_line() else b""
-            return _write_until(deadline, target, start + text.encode(errors="replace") + b"\n")
+            said = start + text.encode(errors="replace") + b"\n"
+            return _write_until(deadline, target, self._live.above(said) if self._live else said)
         except (OSError, ValueError):
             del self._streams[STDERR]
             return False
+        finally:
+            self._lock.release()
+
+    def columns(self) -> int:
+        """The width of the screen; 80 where it does not tell."""
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            return os.get_terminal_size(self._streams[STDERR].fileno()).columns or _COLUMNS
+        return _COLUMNS
+
+    def draw(self, lines: Sequence[bytes]) -> None:
+        """Shows lines at the bottom of the screen on stderr, instead of those before; none remove them.
+
+        It waits for nobody: a terminal that is busy shows the next ones. Those that are removed are waited for as in
+        `say`, as nothing comes after them.
+        """
+        deadline = time.monotonic() + (0.0 if lines else _SAY_SECONDS)
+        if not self._lock.acquire(timeout=max(0.0, deadline - time.monotonic())):
+            return
+        try:
+            target = self._streams.get(STDERR)
+            is_busy = target is not None and lines and not is_writable(target)
+            if target is None or is_busy or not (lines or self._live):
+                return
+            start = b"\n" if not self._live and self._is_inside_line() else b""
+            _write_until(deadline + _DRAW_SECONDS, target, start + self._live.replace(lines))
+        except (OSError, ValueError):
+            del self._streams[STDERR]
         finally:
             self._lock.release()
 

@@ -4,6 +4,8 @@ The worker sends:
 
 - `{"beat": STATE}`: what it is doing, a `WorkerState`; at every change, and about once a second while it makes
   progress.
+- `{"progress": PROGRESS}`: from the chief of a run from a config, a `RunProgress`, a few times a second; null when its
+  training is over.
 - `{"begun": N}`, the answer to `hold`: how many batches of training and evaluation it has begun since it started. It
   begins no other batch until it is told where to stop. `{"begun": null}` when it is not in `fit`, so that it has no
   step to stop at.

@@ -85,13 +85,20 @@ class LauncherChannel:
 
     def beat(self, state: Mapping[str, Any]) -> None:
         """Reports what this worker is doing; drops the report when the socket is full, as the next one will come."""
-        with contextlib.suppress(OSError, ValueError):
-            if is_writable(self._socket):
-                self._send({"beat": dict(state)})
+        self._send_or_drop({"beat": dict(state)})
+
+    def progress(self, told: Mapping[str, Any] | None) -> None:
+        """Reports how far the run is, as `beat` does; None when the training is over."""
+        self._send_or_drop({"progress": None if told is None else dict(told)})
 
     def signalled(self, number: int) -> None:
         """Reports a signal that is meant for the whole job."""
         self._send({"signal": number})
+
+    def _send_or_drop(self, message: Mapping[str, Any]) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            if is_writable(self._socket):
+                self._send(message)
 
     def _send(self, message: Mapping[str, Any]) -> bool:
         """Sends one whole message, from any thread; returns whether the launcher may still read it."""

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import keras
 
 from tfdist.training.config_run.input_wait import InputWait, InputWaitClock
+from tfdist.training.config_run.metric_texts import metrics_line
+from tfdist.training.config_run.running_epoch import EpochState
 from tfdist.training.metric_values import numbers
 
 
@@ -39,6 +43,22 @@ class ProgressCallback(keras.callbacks.Callback):
         self._clock = InputWaitClock(fetched)
         self._rates: list[float] = []
         self._waits: list[InputWait] = []
+        self._state: EpochState | None = None
+        self._first: int | None = None
+
+    @property
+    def first(self) -> int:
+        """The first epoch that this process has trained, from 0."""
+        return self._first or 0
+
+    @property
+    def state(self) -> EpochState | None:
+        """What is known of the running epoch, at any time and in any thread; None before the first one."""
+        return self._state
+
+    def running_wait(self) -> InputWait:
+        """The wait for data of the running epoch so far; in any thread."""
+        return self._clock.end()
 
     @property
     def samples_per_second(self) -> float:
@@ -53,10 +73,22 @@ class ProgressCallback(keras.callbacks.Callback):
         return waits[len(waits) // 2] if waits else None
 
     def on_epoch_begin(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
+        self._first = epoch if self._first is None else self._first
+        before = self._state
+        since = None if before is None else before.last_step
+        # The whole of it: saves of a checkpoint come after this callback's own end of the epoch.
+        self._state = EpochState(epoch, {}, rest=0.0 if since is None else time.perf_counter() - since)
         self._clock.begin()
 
     def on_train_batch_end(self, batch: int, logs: Mapping[str, float] | None = None) -> None:
         self._clock.step()
+        if self._state is not None:
+            # Keras has read the logs for its callbacks already: keeping them costs a step nothing.
+            self._state = replace(self._state, logs=logs or {}, last_step=time.perf_counter())
+
+    def on_test_batch_end(self, batch: int, logs: Mapping[str, float] | None = None) -> None:
+        if self._state is not None:
+            self._state = replace(self._state, validated=batch + 1)
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
         wait = self._clock.end()
@@ -68,9 +100,3 @@ class ProgressCallback(keras.callbacks.Callback):
         waited = f"  input {100 * wait.share:.0f} %" if wait.waited else ""
         metrics = metrics_line(numbers(logs or {}))
         self._announce(f"epoch {epoch + 1:{width}}/{self._epochs}  {metrics}  {rate:,.0f} samples/s{waited}")
-
-
-def metrics_line(values: Mapping[str, float]) -> str:
-    """`loss 0.1234  accuracy 0.9812`: the metrics of one epoch, training before validation."""
-    ordered = sorted(values, key=lambda name: (name.startswith("val_"), not name.endswith("loss")))
-    return "  ".join(f"{name} {values[name]:.4f}" for name in ordered)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,11 +17,13 @@ from tfdist.checkpoint import CheckpointSummary, SavePolicy
 from tfdist.config import RunConfig, to_dict
 from tfdist.keras_repairs.files.training_state import build
 from tfdist.launch.environment import Assignment
+from tfdist.launch.progress.run_progress import RunProgress
 from tfdist.launch.worker.config_handover import receive_config
 from tfdist.order.position import Position
 from tfdist.rundir import State, atomic_files
 from tfdist.rundir.completion import completion_text, note_completion
 from tfdist.rundir.run_dir_creation import restore_run_dir
+from tfdist.runtime.gpu_memory import used_memory
 from tfdist.runtime.step_meter import waited_for_data
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.training.announcements import Announce, announcer
@@ -27,6 +31,7 @@ from tfdist.training.checkpoints.checkpoint_callback import CheckpointCallback
 from tfdist.training.checkpoints.resume_log import note_resume
 from tfdist.training.config_run.model_builder import build_model
 from tfdist.training.config_run.progress_callback import ProgressCallback
+from tfdist.training.config_run.progress_reports import reporting
 from tfdist.training.config_run.run_resume import (
     RunStart,
     check_same_order,
@@ -34,6 +39,7 @@ from tfdist.training.config_run.run_resume import (
     steps_per_epoch,
 )
 from tfdist.training.config_run.run_summary import end_summary, start_summary
+from tfdist.training.config_run.running_epoch import EpochSize, progress_of
 from tfdist.training.config_run.shape_diagnosis import diagnose_shapes
 from tfdist.training.libraries import versions
 from tfdist.training.provenance import write_config
@@ -99,7 +105,8 @@ def _train(session: LaunchedSession, config: RunConfig, start: RunStart, announc
         lambda: saved_words(checkpoint_callback.save_now(), checkpoint_callback.why_not_saved)
     )
     callbacks = [progress, record, checkpoint_callback] if session.is_chief else [checkpoint_callback]
-    _fit(model, inputs, config, start, callbacks)
+    with _reporting(session, config, inputs, progress):
+        _fit(model, inputs, config, start, callbacks)
     session.activity.enter(State.SAVING)
     if session.is_chief:
         if restore():
@@ -108,6 +115,29 @@ def _train(session: LaunchedSession, config: RunConfig, start: RunStart, announc
             model.save(temporary)
         note_completion(session.run, config.fit.epochs)
         announce(end_summary(session, config, inputs.samples, progress, record))
+
+
+def _reporting(
+    session: LaunchedSession, config: RunConfig, inputs: _Inputs, callback: ProgressCallback
+) -> contextlib.AbstractContextManager[None]:
+    """While entered, the chief tells its launcher how far the run is."""
+    if not session.is_chief or session.tell_progress is None:
+        return contextlib.nullcontext()
+    size = EpochSize(
+        epochs=config.fit.epochs,
+        steps=steps_per_epoch(config, inputs.samples),
+        validation_steps=steps_per_epoch(config, inputs.validation_samples) or None,
+        replicas=session.strategy.num_replicas_in_sync,
+    )
+    memory = functools.partial(used_memory, session.devices)
+
+    def progress() -> RunProgress | None:
+        state, activity = callback.state, session.activity.snapshot()
+        if state is None:
+            return None
+        return progress_of(size, state, activity, callback.running_wait(), time.perf_counter(), memory)
+
+    return reporting(progress, session.tell_progress)
 
 
 def _restore_run_dir(session: LaunchedSession, config: RunConfig) -> bool:
@@ -156,6 +186,7 @@ def _checkpoint_callback(
 class _Inputs:
     train: Any
     validation: Any
+    validation_samples: int
     samples: int
     order: Mapping[str, Any]
 
@@ -163,7 +194,7 @@ class _Inputs:
 def _load_data(session: LaunchedSession, config: RunConfig, position: Position) -> _Inputs:
     section = config.data
     train = data.from_config(section.train, section.batch_size, session.seed, session.strategy, "data.train", position)
-    validation = None
+    validation, validation_samples = None, 0
     if section.validation is not None:
         # One evaluation an epoch: where it is shuffled, its order is the one that the epoch would have had.
         opened = data.from_config(
@@ -174,8 +205,8 @@ def _load_data(session: LaunchedSession, config: RunConfig, position: Position) 
             "data.validation",
             Position(position.epoch),
         )
-        validation = opened.batches
-    return _Inputs(train.batches, validation, train.samples, train.order)
+        validation, validation_samples = opened.batches, opened.samples
+    return _Inputs(train.batches, validation, validation_samples, train.samples, train.order)
 
 
 def _fit(

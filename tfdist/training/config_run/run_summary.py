@@ -6,11 +6,14 @@ from collections.abc import Iterator
 
 from tfdist.config import RunConfig
 from tfdist.config.data_sections import SourceConfig
+from tfdist.text import format_duration
 from tfdist.training.checkpoints.resume_log import change_of, place_of
+from tfdist.training.config_run.best_epoch import best_epoch
 from tfdist.training.config_run.input_description import describe_input
 from tfdist.training.config_run.input_remedy import remedy
 from tfdist.training.config_run.input_wait import InputWait
-from tfdist.training.config_run.progress_callback import ProgressCallback, metrics_line
+from tfdist.training.config_run.metric_texts import metrics_line
+from tfdist.training.config_run.progress_callback import ProgressCallback
 from tfdist.training.config_run.run_resume import RunStart
 from tfdist.training.run_record_callback import RunRecordCallback
 from tfdist.training.session.session import LaunchedSession
@@ -30,18 +33,34 @@ def start_summary(session: LaunchedSession, config: RunConfig, start: RunStart) 
 def end_summary(
     session: LaunchedSession, config: RunConfig, samples: int, progress: ProgressCallback, record: RunRecordCallback
 ) -> str:
-    """What a run prints last: on what it trained, how fast, with which metrics, and where the model is."""
+    """What a run prints last: on what it trained, how fast, with which metrics, and where everything is."""
     last = {name: values[-1] for name, values in record.history.items()}
     return "\n".join(
         (
             f"{config.name}: done, {config.fit.epochs} epochs of {samples:,} samples",
             f"  on       {describe(session)}",
+            f"  time     {_took(session, config, progress)}",
             f"  speed    {progress.samples_per_second:,.0f} samples/s",
             *_waiting(config.data.train, progress.wait),
             f"  metrics  {metrics_line(last)}",
+            *(f"  best     {line}" for line in best_epoch(record.history)),
             f"  model    {session.run.model_file}",
+            f"  files    {_files(session, config)}",
         )
     )
+
+
+def _took(session: LaunchedSession, config: RunConfig, progress: ProgressCallback) -> str:
+    """How long this process took, from its start on, and for which part of the run where it has resumed that."""
+    seconds = format_duration(session.activity.age)
+    return f"{seconds}, epochs {progress.first + 1} to {config.fit.epochs}" if progress.first else seconds
+
+
+def _files(session: LaunchedSession, config: RunConfig) -> str:
+    elsewhere = config.checkpoint.directory
+    checkpoints = "checkpoints/, " if elsewhere is None else ""
+    also = "" if elsewhere is None else f"; checkpoints in {elsewhere}"
+    return f"history.json, metrics.jsonl, events/, {checkpoints}logs/ in {session.run}{also}"
 
 
 def _waiting(section: SourceConfig, wait: InputWait | None) -> Iterator[str]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import tensorflow as tf
 
@@ -54,6 +56,7 @@ class LaunchedSession(Session):
         stop_requests: Stops this worker together with all others.
         saving: Entered while the training waits for a save.
         restoring: Entered while a checkpoint is read to resume from.
+        tell_progress: Tells the launcher how far a run from a config is; None without a launcher.
     """
 
     seed: int
@@ -63,3 +66,4 @@ class LaunchedSession(Session):
     stop_requests: StopRequests
     saving: ContextFactory
     restoring: ContextFactory
+    tell_progress: Callable[[Mapping[str, Any] | None], None] | None

@@ -112,6 +112,7 @@ def set_up_launched(context: LaunchedWorkerContext, request: devices.DeviceReque
         stop_requests=link.stop_requests,
         saving=link.activity.saving,
         restoring=restoring,
+        tell_progress=None if link.channel is None else link.channel.progress,
     )
 
 

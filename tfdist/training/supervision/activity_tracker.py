@@ -53,7 +53,8 @@ class ActivityTracker:
     def __init__(self, limits: Limits, clock: Callable[[], float] | None = None) -> None:
         self.clock = clock or _steady_clock()
         self._lock = threading.Lock()
-        self._activity = Activity(limits, self.clock())
+        self._begun = self.clock()
+        self._activity = Activity(limits, self._begun)
         self._rate = self._busy = self._step_seconds = 0.0
         self._changes: list[threading.Event] = []
         self._first_steps: list[threading.Event] = []
@@ -65,6 +66,11 @@ class ActivityTracker:
     def notify_of_first_step(self, event: threading.Event) -> None:
         """Has `event` set when the process has done its first training batch."""
         self._first_steps.append(event)
+
+    @property
+    def age(self) -> float:
+        """Seconds since the worker has begun, before it loaded TensorFlow."""
+        return self.clock() - self._begun
 
     @property
     def step(self) -> int:

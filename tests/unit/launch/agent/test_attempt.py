@@ -19,6 +19,15 @@ from tfdist.launch.worker.worker_handle import Worker
 from tfdist.rundir.worker_state import State
 
 
+def test_the_progress_that_the_chief_tells_is_passed_on() -> None:
+    told: list[Any] = []
+    scene = stage([{"says": [(1.0, {"progress": {"epoch": 2}}), (2.0, {"progress": None}), (3.0, {"finished": 0})]}])
+    dependencies = dataclasses.replace(scene.dependencies(), progress=told.append)
+    with scene.signals:
+        assert GroupAttempt(assignments(1), dependencies).run() == RunResult(0)
+    assert told == [{"epoch": 2}, None]
+
+
 @pytest.mark.parametrize(
     ("workers", "code"),
     [

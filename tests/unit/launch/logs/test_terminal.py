@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.unit.screen import shown
+from tests.unit.screen import screen_after, shown
 from tfdist.launch.logs.line_splitter import CharacterSplitter, ScreenSplitter
 from tfdist.launch.logs.terminal import STDERR, STDOUT, Terminal
 
@@ -57,6 +57,51 @@ def test_an_empty_message_shows_nothing(screen: Screen) -> None:
     terminal = Terminal(screen.streams)
     assert terminal.say("") and terminal.say("over")
     assert screen.text(1) == "over\n"
+
+
+def test_output_and_messages_stand_above_a_bar(screen: Screen) -> None:
+    terminal = Terminal(screen.streams, whole_lines=True)
+    terminal.draw([b"bar 1", b"more 1"])
+    terminal.write(0, STDOUT, b"epoch 1\n")
+    terminal.draw([b"bar 2", b"more 2"])
+    terminal.write(1, STDERR, b"oh\n")
+    assert terminal.say("worker 1 is slow")
+    terminal.draw(())
+    assert terminal.say("over")
+    assert screen_after(screen.text(9).encode()) == ["epoch 1", "oh", "worker 1 is slow", "over"]
+
+
+def test_stdout_that_goes_elsewhere_has_no_bar(screen: Screen) -> None:
+    read, write = os.pipe()
+    with os.fdopen(read, "rb", 0) as file, os.fdopen(write, "wb", 0) as out:
+        terminal = Terminal({STDOUT: out, STDERR: screen.streams[STDERR]}, whole_lines=True)
+        terminal.draw([b"bar"])
+        terminal.write(0, STDOUT, b"epoch 1\n")
+        assert file.read(100) == b"epoch 1\n"
+
+
+def test_a_bar_does_not_begin_inside_a_line(screen: Screen) -> None:
+    terminal = Terminal(screen.streams)
+    terminal.write(0, STDOUT, b"50%|###")
+    terminal.draw([b"bar"])
+    assert terminal.say("over")
+    assert screen_after(screen.text(2).encode()) == ["50%|###", "over", "bar"]
+
+
+def test_a_bar_waits_for_nobody() -> None:
+    read, write = os.pipe()
+    with os.fdopen(read, "rb"), os.fdopen(write, "wb", 0) as full:
+        os.set_blocking(write, False)
+        while full.write(b"x" * 65536):
+            pass
+        Terminal({STDERR: full}).draw([b"bar"])
+    Terminal({STDERR: full}).draw([b"bar"])  # closed
+    Terminal(None).draw([b"bar"])
+
+
+def test_the_width_of_what_is_no_screen_is_80(screen: Screen) -> None:
+    assert Terminal(None).columns() == 80
+    assert Terminal(screen.streams).columns() == 80  # a pseudo-terminal that was given no size
 
 
 def test_stdout_that_goes_elsewhere_leaves_no_empty_line(screen: Screen) -> None:

@@ -1,0 +1,97 @@
+"""When which kind of progress is shown."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+
+from tfdist.launch.logs.terminal import Terminal
+from tfdist.launch.progress.progress_display import PLAIN_SECONDS, Progress, ProgressDisplay, Shown, choose
+from tfdist.launch.progress.run_progress import RunProgress
+from tfdist.rundir import State
+
+
+@dataclass
+class FakeTerminal:
+    """Keeps what it was to show."""
+
+    said: list[str] = field(default_factory=list)
+    drawn: list[list[str]] = field(default_factory=list)
+
+    def say(self, text: str) -> bool:
+        self.said.append(text)
+        return True
+
+    def draw(self, lines: Sequence[bytes]) -> None:
+        self.drawn.append([line.decode() for line in lines])
+
+    def columns(self) -> int:
+        return 80
+
+
+def told(step: int) -> dict[str, Any]:
+    return RunProgress(State.STEP, 0, 2, step, 10).to_dict()
+
+
+def display(shown: Shown, times: Sequence[float] = ()) -> tuple[FakeTerminal, ProgressDisplay]:
+    terminal, clock = FakeTerminal(), iter(times)
+    return terminal, ProgressDisplay(cast(Terminal, terminal), shown, clock=lambda: next(clock))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "is_screen", "is_dumb", "shown"),
+    [
+        ("auto", True, False, "bar"),
+        ("auto", True, True, "plain"),
+        ("auto", False, False, "plain"),
+        ("bar", False, True, "bar"),
+        ("plain", True, False, "plain"),
+        ("none", True, False, "none"),
+    ],
+)
+def test_choice(wanted: Progress, is_screen: bool, is_dumb: bool, shown: str) -> None:
+    assert choose(wanted, is_screen=is_screen, is_dumb=is_dumb) == shown
+
+
+def test_a_plain_line_comes_now_and_then() -> None:
+    terminal, shown = display("plain", [0.0, PLAIN_SECONDS - 1, PLAIN_SECONDS, PLAIN_SECONDS + 1, 2 * PLAIN_SECONDS])
+    for step in range(5):
+        shown.update(told(step))
+    assert terminal.said == ["epoch 1/2  step  2/10", "epoch 1/2  step  4/10"]
+    assert not terminal.drawn
+
+
+def test_after_a_restart_the_time_begins_anew() -> None:
+    terminal, shown = display("plain", [0.0, PLAIN_SECONDS, PLAIN_SECONDS + 1])
+    shown.update(told(1))
+    shown.clear()
+    shown.update(told(0))
+    shown.update(told(1))
+    assert not terminal.said
+
+
+def test_a_bar_is_drawn_each_time_and_removed_in_the_end() -> None:
+    terminal, shown = display("bar")
+    shown.update(told(1))
+    shown.update(told(2))
+    shown.update(None)
+    assert [len(lines) for lines in terminal.drawn] == [1, 1, 0]
+    assert not terminal.said
+
+
+@pytest.mark.parametrize("shown", ["bar", "plain", "none"])
+def test_what_is_no_progress_shows_nothing(shown: Shown) -> None:
+    terminal, nothing = display(shown)
+    nothing.update({"epoch": os.sep})
+    assert not terminal.said and not terminal.drawn
+
+
+def test_nothing_shows_nothing() -> None:
+    terminal, nothing = display("none")
+    nothing.update(told(1))
+    nothing.update(None)
+    assert not terminal.said and not terminal.drawn

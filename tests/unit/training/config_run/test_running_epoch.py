@@ -1,0 +1,61 @@
+"""How far a run is, from what its callbacks and the tracker of its activity know."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tfdist.launch.progress.run_progress import RunProgress
+from tfdist.rundir import State
+from tfdist.training.config_run.input_wait import InputWait
+from tfdist.training.config_run.running_epoch import EpochSize, EpochState, progress_of
+from tfdist.training.supervision.activity_tracker import ActivitySnapshot
+
+SIZE = EpochSize(epochs=3, steps=10, validation_steps=4, replicas=1)
+WAIT = InputWait(seconds=10.0, waited=1.0, busy=1.0)
+
+
+def progress(seen: EpochState, size: EpochSize = SIZE, **activity: Any) -> RunProgress:
+    known = {"state": State.STEP, "epoch": 0, "step": 0, "begun": 0, "moves": 0, "quiet": 0.0, "limit": None}
+    snapshot = ActivitySnapshot(**{**known, "rate": 64.0, "busy": 0.0, "step_seconds": 0.5, **activity})
+    return progress_of(size, seen, snapshot, WAIT, now=100.0)
+
+
+def test_in_the_middle_of_an_epoch() -> None:
+    told = progress(EpochState(1, {"loss": 0.5}, rest=3.0, last_step=99.9), step=14)
+    assert told == RunProgress(
+        State.STEP, 1, 3, 4, 10, {"loss": "0.5000"}, rate=64.0, waited=0.1, epoch_left=6.0, run_left=14.0,
+        validation_steps=4,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("epoch", "step", "shown"),
+    [(0, 0, 0), (0, 7, 7), (1, 17, 7), (2, 30, 10), (1, 9, 0), (1, 21, 10)],
+)
+def test_the_steps_are_those_of_this_epoch(epoch: int, step: int, shown: int) -> None:
+    """Also where a run resumes in the middle of one, and where the next epoch begins a moment later."""
+    assert progress(EpochState(epoch, {}), step=step).step == shown
+
+
+def test_before_the_first_step_nothing_is_known() -> None:
+    told = progress(EpochState(0, {}), state=State.COMPILING, rate=0.0, step_seconds=0.0)
+    assert (told.state, told.waited, told.epoch_left, told.run_left) == (State.COMPILING, 0.0, None, None)
+
+
+def test_the_first_validation_takes_nobody_knows_how_long() -> None:
+    state = EpochState(0, {"loss": 0.5}, validated=1, last_step=99.0)
+    assert progress(state, state=State.EVALUATING, step=10).epoch_left is None
+
+
+def test_a_later_validation_takes_as_long_as_the_last() -> None:
+    told = progress(
+        EpochState(1, {"loss": 0.5}, validated=1, rest=3.0, last_step=99.0), state=State.EVALUATING, step=20
+    )
+    assert (told.state, told.validated, told.epoch_left, told.run_left) == (State.EVALUATING, 1, 2.0, 10.0)
+
+
+def test_metrics_of_several_replicas_are_those_of_a_share() -> None:
+    size = EpochSize(epochs=3, steps=10, validation_steps=None, replicas=2)
+    assert progress(EpochState(0, {}), size).is_share and not progress(EpochState(0, {})).is_share

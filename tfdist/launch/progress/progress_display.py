@@ -1,0 +1,91 @@
+"""Display of a run's progress by the launcher of the chief's host: a live bar, lines now and then, or nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+from tfdist.errors import RunDirError
+from tfdist.launch.logs.terminal import Terminal
+from tfdist.launch.progress.plain_line import plain_line
+from tfdist.launch.progress.run_progress import RunProgress
+
+Progress = Literal["auto", "bar", "plain", "none"]
+"""What `--progress` takes."""
+
+Shown = Literal["bar", "plain", "none"]
+
+PLAIN_SECONDS = 10.0
+"""Between two plain lines."""
+
+
+def choose(wanted: Progress, *, is_screen: bool, is_dumb: bool) -> Shown:
+    """What is shown.
+
+    Args:
+        wanted: As `--progress` says.
+        is_screen: Whether stderr is a terminal.
+        is_dumb: Whether that cannot move its cursor.
+    """
+    if wanted != "auto":
+        return wanted
+    return "bar" if is_screen and not is_dumb else "plain"
+
+
+class ProgressDisplay:
+    """Shows on a terminal what the chief tells of its progress.
+
+    Args:
+        terminal: The launcher's.
+        shown: What to show.
+        encoding: Of the terminal's text.
+        clock: Seconds, never going back.
+    """
+
+    def __init__(
+        self,
+        terminal: Terminal,
+        shown: Shown,
+        *,
+        encoding: str = "utf-8",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._terminal = terminal
+        self._shown = shown
+        self._encoding = encoding
+        self._clock = clock
+        self._said: float | None = None
+
+    def update(self, told: Mapping[str, Any] | None) -> None:
+        """Shows what the chief has told; None clears what is shown, as its training has ended."""
+        if told is None:
+            self.clear()
+            return
+        if self._shown == "none":
+            return
+        # It was made by this version of tfdist; a script that writes into its channel sees no bar.
+        with contextlib.suppress(RunDirError):
+            self._show(RunProgress.from_dict(told))
+
+    def clear(self) -> None:
+        """Removes the bar, if there is one."""
+        self._said = None
+        if self._shown == "bar":
+            self._terminal.draw(())
+
+    def _show(self, progress: RunProgress) -> None:
+        if self._shown == "bar":
+            # Imported here: rich takes a tenth of a second, and most launchers draw nothing.
+            from tfdist.launch.progress.progress_bar import Screen, draw
+
+            self._terminal.draw(draw(progress, Screen(self._terminal.columns(), self._encoding)))
+            return
+        now = self._clock()
+        if self._said is None:
+            # The first epochs of a small run are over before there is anything to say.
+            self._said = now
+        elif now - self._said >= PLAIN_SECONDS:
+            self._said = now
+            self._terminal.say(plain_line(progress))
