@@ -107,6 +107,15 @@ def format_time(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
 
 
+def format_zone(seconds: float) -> str:
+    """The zone in which `format_time` gives a time: `CET (UTC+01:00)`, or `UTC`."""
+    local = time.localtime(seconds)
+    name, offset = time.strftime("%Z", local), time.strftime("%z", local)
+    ahead = f"UTC{offset[:3]}:{offset[3:5]}"
+    # A zone without a name of its own has its offset for one.
+    return "UTC" if name in ("UTC", "GMT") else f"{name} ({ahead})" if name.isalpha() else ahead
+
+
 def format_count(number: int, noun: str) -> str:
     """A number with its noun: `1 file`, `2,000 files`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

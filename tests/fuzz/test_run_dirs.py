@@ -41,6 +41,7 @@ def valid(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
 READ = (
     "state/worker-0.json", "state/worker-1.json", "state/job.json", "state/run.json", "state/failure.0.json",
     "state/worker-1.0.error.json", "failure.json", "ledger.jsonl", "config.yaml", "state/done.json", "resumes.jsonl",
+    "metrics.jsonl",
 )  # fmt: skip
 
 

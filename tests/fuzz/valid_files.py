@@ -45,7 +45,7 @@ def run_of_everything(folder: Path) -> RunDir:
     run.done_file.write_text(json.dumps({"epochs": 3}))
     run.resumes_file.write_text(json.dumps({"total": 10}) + "\n")
     run.history_file.write_text(json.dumps({"loss": [1.0, 0.5]}))
-    run.metrics_file.write_text(json.dumps({"epoch": 0, "loss": 1.0}) + "\n")
+    run.metrics_file.write_text(json.dumps({"epoch": 0, "time": 6.5, "loss": 1.0, "val_loss": 2}) + "\n")
     for index in (0, 1):
         run.log_file(index, 0).write_text("a line\n")
     return run

@@ -13,6 +13,7 @@ from tfdist.text import (
     format_duration,
     format_ranges,
     format_time,
+    format_zone,
     printable,
     table,
     wrap,
@@ -119,6 +120,26 @@ def test_time_that_is_left() -> None:
 
 def test_times() -> None:
     assert format_time(time.mktime((2026, 1, 31, 12, 0, 0, 0, 0, -1))) == "2026-01-31 12:00:00"
+
+
+@pytest.mark.parametrize(
+    ("zone", "text"),
+    [
+        ("UTC", "UTC"),
+        ("GMT", "UTC"),
+        ("Europe/Berlin", "CEST (UTC+02:00)"),
+        ("America/Sao_Paulo", "UTC-03:00"),
+        ("Asia/Kolkata", "IST (UTC+05:30)"),
+    ],
+)
+def test_zones(zone: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        assert format_zone(1_785_500_000.0) == text  # in July
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 def test_one_and_many() -> None:

@@ -15,7 +15,11 @@ from tfdist.cli.verb import Verb
 @click.argument("run_dir", metavar="RUN_DIR", type=click.Path())
 @shared.as_json()
 @click.option(
-    "--html", "html_file", type=click.Path(), metavar="FILE", help="Write it as one self-contained HTML file."
+    "--html",
+    "html_file",
+    type=click.Path(),
+    metavar="FILE",
+    help="Write it as one self-contained HTML file, with the losses of the epochs.",
 )
 @shared.tracebacks
 def ledger(run_dir: str, as_json: bool, html_file: str | None, verbose: bool) -> None:
@@ -25,14 +29,17 @@ def ledger(run_dir: str, as_json: bool, html_file: str | None, verbose: bool) ->
     part of the wall time that went into training steps that were not done again. Exits with 0; with 2 when RUN_DIR has
     no ledger.
     """
+    from tfdist.reports.epoch_metrics import read_metrics
     from tfdist.reports.ledger import account_json, account_table, html_chart
     from tfdist.reports.ledger.account_reader import read_account
     from tfdist.rundir import RunDir, atomic_files
 
     name, account = read_account(run_dir)
-    place = str(RunDir(Path(run_dir)))
+    run = RunDir(Path(run_dir))
+    place = str(run)
     if html_file is not None:
-        atomic_files.write_text(html_file, html_chart.render(name, place, account), durable=False, named_by="--html")
+        page = html_chart.render(name, place, account, read_metrics(run.metrics_file))
+        atomic_files.write_text(html_file, page, durable=False, named_by="--html")
     if as_json:
         click.echo(json.dumps(account_json.to_json(name, place, account), indent=2))
     else:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfdist.bounded_json import parse
+from tfdist.rundir.json_record import is_finite
 from tfdist.rundir.regular_files import open_regular
 
 _MOST_BYTES = 64 << 20
@@ -72,9 +73,9 @@ def _parsed(lines: Iterable[bytes]) -> Iterable[EpochMetrics]:
         if isinstance(content, dict) and _is_count(content.get("epoch")):
             numbers = {name: float(value) for name, value in content.items() if _is_number(value)}
             values = {name: value for name, value in numbers.items() if name not in _NO_METRICS}
-            yield EpochMetrics(
-                content["epoch"], numbers.get("time"), {name: values[name] for name in sorted(values, key=_place)}
-            )
+            time = numbers.get("time")
+            at = time if is_finite(time) else None
+            yield EpochMetrics(content["epoch"], at, {name: values[name] for name in sorted(values, key=_place)})
 
 
 def _place(name: str) -> tuple[bool, bool]:

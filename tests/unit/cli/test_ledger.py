@@ -28,9 +28,12 @@ def test_a_table(run: RunDir) -> None:
 
 def test_json_and_a_picture(run: RunDir, tmp_path: Path) -> None:
     picture = tmp_path / "picture.html"
+    run.metrics_file.write_text('{"epoch": 0, "loss": 2.0, "val_loss": 1.5}\n{"epoch": 1, "loss": 1.0}\n')
     result = CliRunner().invoke(main, ["ledger", str(run), "--json", "--html", str(picture)])
     assert json.loads(result.stdout)["steps"] == 80
-    assert picture.read_text().startswith("<!DOCTYPE html>")
+    page = picture.read_text()
+    assert page.startswith("<!DOCTYPE html>")
+    assert "loss 1 after epoch 2, its lowest. val_loss 1.5 after epoch 1, its lowest." in page
 
 
 def test_no_ledger_yet(tmp_path: Path) -> None:

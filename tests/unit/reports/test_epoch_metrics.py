@@ -24,6 +24,12 @@ def test_the_epochs_in_order_the_loss_first_and_the_validation_last(file: Path) 
     assert last_metrics(file) is not None and last_metrics(file).epoch == 1  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize("time", ["NaN", "Infinity", "1e999", "null", "[]"])
+def test_a_time_that_is_none(file: Path, time: str) -> None:
+    file.write_text(f'{{"epoch": 0, "loss": 1, "time": {time}}}')
+    assert last_metrics(file) == EpochMetrics(0, None, {"loss": 1.0})
+
+
 def test_no_file(file: Path) -> None:
     assert read_metrics(file) == () and last_metrics(file) is None
     file.mkdir()

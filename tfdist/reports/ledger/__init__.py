@@ -6,7 +6,7 @@
     recovery           what each restart took, part by part
     account_summary    labels and headlines, which all renderers share
     account_table      text for people; account_json for programs
-    html_chart         a picture, of chart_columns
+    html_chart         a picture, of chart_columns, with a loss_chart by a loss_scale, in the html_style
 
 Only account_reader reads a disk.
 """

@@ -1,8 +1,4 @@
-"""HTML report of an account: one static file with its drawing inside, for screens and for paper.
-
-The colours are those of M. Okabe and K. Ito, "Color Universal Design" (2008), which people with any kind of colour
-vision tell apart, with greys for what comes before the first step; time that is lost is hatched as well.
-"""
+"""HTML report of an account: one static file with its drawings inside, for screens and for paper."""
 
 from __future__ import annotations
 
@@ -10,31 +6,15 @@ import html
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
+from tfdist.reports.epoch_metrics import EpochMetrics
+from tfdist.reports.ledger import loss_chart
 from tfdist.reports.ledger.account import Account
 from tfdist.reports.ledger.account_summary import LABELS, endings, headlines, percent, steps_of
 from tfdist.reports.ledger.chart_columns import Column, columns
+from tfdist.reports.ledger.html_style import COLOURS, HATCHED, STYLE, ink_on
 from tfdist.reports.ledger.recovery import PARTS, Recovery, recoveries
 from tfdist.rundir.ledger_lines import TimeKind
-from tfdist.text import format_clock, format_time, printable
-
-_COLOURS: Mapping[TimeKind, str] = MappingProxyType(
-    {
-        TimeKind.STEP: "#009e73",
-        TimeKind.INPUT: "#f0e442",
-        TimeKind.EVALUATION: "#56b4e9",
-        TimeKind.CHECKPOINT: "#0072b2",
-        TimeKind.CALLBACK: "#cc79a7",
-        TimeKind.COMPILE: "#e69f00",
-        TimeKind.RESTORE: "#767676",
-        TimeKind.START_UP: "#bbbbbb",
-        TimeKind.FORMING: "#9a9a9a",
-        TimeKind.BUILDING: "#dddddd",
-        TimeKind.RESTART: "#d55e00",
-        TimeKind.REPLAY: "#444444",
-        TimeKind.OTHER: "#ffffff",
-    }
-)
-_HATCHED = (TimeKind.RESTART, TimeKind.REPLAY)
+from tfdist.text import format_clock, format_time, format_zone, printable
 
 _WIDTH = 960
 _BAR_HEIGHT = 44
@@ -57,34 +37,23 @@ _NAMES: Mapping[TimeKind, str] = MappingProxyType(
     }
 )
 """In few letters, for the inside of the bar."""
-_DARK = (TimeKind.CHECKPOINT, TimeKind.STEP, TimeKind.RESTORE)
 _LETTER = 8.0
 """The width of a letter, with room to spare."""
 
-_STYLE = """
-body { font: 15px/1.45 system-ui, sans-serif; color: #111; background: #fff; max-width: 980px; margin: 2em auto;
-       padding: 0 1em; }
-h1 { font-size: 1.3em; margin-bottom: 0; } h2 { font-size: 1.05em; margin: 2em 0 .5em; }
-.path { color: #555; font-size: .85em; overflow-wrap: anywhere; }
-.goodput { font-size: 2.6em; font-weight: 600; margin: .4em 0 0; } .goodput small { font-size: .4em; font-weight: 400; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; } td, th { padding: .2em 1em .2em 0;
-       text-align: right; font-weight: 400; vertical-align: top; } th { color: #555; border-bottom: 1px solid #999; }
-td.text, th.text { text-align: left; } td, th { white-space: nowrap; } td.wide { white-space: normal; }
-tr.sum td { border-top: 1px solid #999; font-weight: 600; }
-svg { display: block; width: 100%; height: auto; } svg text { font: 12px system-ui, sans-serif; fill: #111; }
-svg.key { display: inline-block; width: 26px; height: 14px; vertical-align: -2px; }
-@media print { body { margin: 0; max-width: none; }
-       * { -webkit-print-color-adjust: exact; print-color-adjust: exact; } }
-"""
+def render(name: str, run_dir: str, account: Account, epochs: Sequence[EpochMetrics] = ()) -> str:
+    """A whole HTML document, which needs no other file, no script and no network.
 
-
-def render(name: str, run_dir: str, account: Account) -> str:
-    """A whole HTML document, which needs no other file, no script and no network."""
+    Args:
+        name: The run's name.
+        run_dir: Its directory.
+        account: Where its time went.
+        epochs: The metrics of its epochs, of which the losses are drawn.
+    """
     first, *others = headlines(account)
     first = first.partition(": ")[2]
     parts = [
         f"<h1>{_text(name)}: where the time went</h1>",
-        f'<div class="path">{_text(run_dir)}</div>',
+        f'<div class="path">{_text(run_dir)}<br>times of day: {_text(format_zone(account.attempts[0].since))}</div>',
         f'<div class="goodput">{percent(account.goodput, 1)} <small>goodput</small></div>',
         f"<p>{'<br>'.join(_text(line[:1].upper() + line[1:] + '.') for line in (first, *others))}</p>",
         _bar(account),
@@ -92,6 +61,8 @@ def render(name: str, run_dir: str, account: Account) -> str:
         "<h2>Over the course of the run: each column is a slice of the wall time</h2>",
         _chart(account),
     ]
+    if losses := loss_chart.render(epochs):
+        parts += ["<h2>Loss after each epoch</h2>", losses, f"<p>{_text(loss_chart.caption(epochs))}</p>"]
     if len(account.attempts) > 1:
         parts += ["<h2>Attempts</h2>", _attempts(account)]
     recovered = recoveries(account.attempts)
@@ -101,7 +72,7 @@ def render(name: str, run_dir: str, account: Account) -> str:
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width">'
-        f"<title>{_text(name)}: goodput {percent(account.goodput, 1)}</title><style>{_STYLE}</style></head>\n<body>\n"
+        f"<title>{_text(name)}: goodput {percent(account.goodput, 1)}</title><style>{STYLE}</style></head>\n<body>\n"
         + "\n".join(parts)
         + "\n</body></html>\n"
     )
@@ -115,10 +86,9 @@ def _bar(account: Account) -> str:
         width = share * _WIDTH
         if width:
             cells.append(_box(left, 0, width, _BAR_HEIGHT, kind, f"{label}: {percent(share, 1)}"))
-        if width > _LETTER * len(_NAMES[kind]) and kind not in _HATCHED:
-            colour = "#fff" if kind in _DARK else "#111"
+        if width > _LETTER * len(_NAMES[kind]) and kind not in HATCHED:
             middle = f'x="{left + width / 2:.1f}" y="{_BAR_HEIGHT / 2 + 5:.0f}" text-anchor="middle"'
-            cells.append(f'<text {middle} style="fill:{colour}">{_NAMES[kind]}</text>')
+            cells.append(f'<text {middle} style="fill:{ink_on(kind)}">{_NAMES[kind]}</text>')
         left += width
     return _svg(_BAR_HEIGHT + 2, cells, f"Shares of the wall time: {_spoken(account)}")
 
@@ -151,13 +121,13 @@ def _marks(account: Account) -> list[str]:
     for attempt in account.attempts:
         x = _WIDTH * done / account.wall if account.wall else 0.0
         if done:
-            cells.append(f'<path d="M{x:.1f} 0V{_CHART_HEIGHT + 6}" stroke="#111" stroke-dasharray="4 3"/>')
+            cells.append(f'<path d="M{x:.1f} 0V{_CHART_HEIGHT + 6}" class="axis" stroke-dasharray="4 3"/>')
         # Every restart has its line; labels only where there is room.
         if x - last > 80 and x < _WIDTH - 150:
             cells.append(f'<text x="{x + 2:.1f}" y="{_CHART_HEIGHT + 18}">attempt {attempt.number}</text>')
             last = x
         done += attempt.at - attempt.since
-    cells.append(f'<path d="M0 {_CHART_HEIGHT}H{_WIDTH}" stroke="#111"/>')
+    cells.append(f'<path d="M0 {_CHART_HEIGHT}H{_WIDTH}" class="axis"/>')
     end = f'<text x="{_WIDTH}" y="{_CHART_HEIGHT + 34}" text-anchor="end">{format_clock(account.wall)} wall time</text>'
     return [*cells, f'<text x="0" y="{_CHART_HEIGHT + 34}">{_text(format_time(account.attempts[0].since))}</text>', end]
 
@@ -165,11 +135,11 @@ def _marks(account: Account) -> list[str]:
 def _box(
     left: float, top: float, width: float, height: float, kind: TimeKind, title: str, *, border: bool = True
 ) -> str:
-    fill = f"url(#{kind.value})" if kind in _HATCHED else _COLOURS[kind]
+    fill = f"url(#{kind.value})" if kind in HATCHED else COLOURS[kind]
     # Crisp edges leave no gap between two columns.
-    edge = ' stroke="#111" stroke-width="1"' if border else ' shape-rendering="crispEdges"'
+    edge = ' class="edge"' if border else ' shape-rendering="crispEdges"'
     return (
-        f'<rect x="{left:.2f}" y="{top + 1:.2f}" width="{width:.2f}" height="{height:.2f}" fill="{fill}"{edge}>'
+        f'<rect x="{left:.2f}" y="{top + 1:.2f}" width="{width:.2f}" height="{height:.2f}" style="fill:{fill}"{edge}>'
         f"<title>{_text(title)}</title></rect>"
     )
 
@@ -185,9 +155,9 @@ def _patterns() -> str:
     """Hatching for lost time."""
     made = (
         f'<pattern id="{kind.value}" width="8" height="8" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
-        f'<rect width="8" height="8" fill="{_COLOURS[kind]}"/><path d="M0 0V8" stroke="#fff" stroke-width="3"/>'
+        f'<rect width="8" height="8" style="fill:{COLOURS[kind]}"/><path d="M0 0V8" class="hatch"/>'
         "</pattern>"
-        for kind in _HATCHED
+        for kind in HATCHED
     )
     return f"<defs>{''.join(made)}</defs>"
 

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 import html.parser
+import re
+import time
 
 import pytest
 
 from tests.unit.reports.ledger.lines import killed_once, over, running
+from tfdist.reports.epoch_metrics import EpochMetrics
 from tfdist.reports.ledger import html_chart
 from tfdist.reports.ledger.account import Account, AttemptAccount
 from tfdist.reports.ledger.account_builder import build_account
@@ -32,7 +35,7 @@ class Page(html.parser.HTMLParser):
             self.elsewhere.append(tag)
         if tag == "rect" and given.get("height") == "44.00":
             self.widths.append(float(given["width"] or 0))
-            self.fills.add(given["fill"] or "")
+            self.fills.add(given["style"] or "")
 
 
 def test_the_page_is_self_contained() -> None:
@@ -43,7 +46,39 @@ def test_the_page_is_self_contained() -> None:
     assert "Restarts: seconds from the notice" in text and "<td>1</td><td>26.0</td><td>3.0</td><td>1.0</td>" in text
     # The bar is as wide as the picture, and what is lost is hatched.
     assert abs(sum(page.widths) - 960) < 0.1
-    assert {"url(#restart)", "url(#replay)"} <= page.fills
+    assert {"fill:url(#restart)", "fill:url(#replay)"} <= page.fills
+
+
+def test_the_losses_are_drawn_where_there_are_any() -> None:
+    made = found(killed_once())
+    assert "<h2>Loss" not in html_chart.render("digits", "/runs/a", made, [EpochMetrics(0, None, {"accuracy": 1.0})])
+    epochs = [EpochMetrics(epoch, None, {"loss": 2.0 - epoch}) for epoch in range(2)]
+    page = Page()
+    text = html_chart.render("digits", "/runs/a", made, epochs)
+    page.feed(text)
+    assert "<h2>Loss after each epoch</h2><svg" in text.replace("\n", "") and "<polyline" in text
+    assert "<p>loss 1 after epoch 2, its lowest.</p>" in text
+    assert page.elsewhere == []
+
+
+def test_light_and_dark() -> None:
+    """All colours of the page itself are variables, which the dark style sets, but not on paper."""
+    text = html_chart.render("digits", "/runs/a", found(killed_once()))
+    style, _, body = text.partition("</style>")
+    assert "@media screen and (prefers-color-scheme: dark)" in style
+    light, dark = (set(re.findall(r"--[\w-]+(?=:)", part)) for part in style.split("@media screen")[:2])
+    assert light == dark and set(re.findall(r"var\((--[\w-]+)\)", text)) <= light
+    assert 'stroke="#' not in body and 'fill="#' not in body
+
+
+def test_the_time_zone_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Asia/Kolkata")
+    time.tzset()
+    try:
+        assert "times of day: IST (UTC+05:30)</div>" in html_chart.render("a", "/a", found(killed_once()))
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 def test_a_chart_reads_each_attempt_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
