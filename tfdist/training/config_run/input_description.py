@@ -8,14 +8,16 @@ import tensorflow as tf
 
 from tfdist.config.data_sections import GeneratorSource, ImagesSource, SourceConfig, TextSource, TfrecordSource
 from tfdist.config.dotted_path import resolve_callable
+from tfdist.training.config_run.input_place import place_of
 from tfdist.training.config_run.input_remedy import InputDescription
 
 
-def describe_input(section: SourceConfig) -> InputDescription:
+def describe_input(section: SourceConfig, gpus: int = 0) -> InputDescription:
     """Describes the input that a section of the config stands for.
 
     Args:
         section: `data.train`. Its functions are traced again, with unknown records.
+        gpus: GPUs of this worker.
     """
     parse, spec = _parse_of(section)
     features = section.features or {} if isinstance(section, TfrecordSource) else {}
@@ -26,6 +28,8 @@ def describe_input(section: SourceConfig) -> InputDescription:
         python=parse if parse and _runs_python(parse, spec) else "",
         function=parse or _function_of(section) or section.augment or "",
         cores=len(os.sched_getaffinity(0)),
+        place=place_of(section),
+        gpus=gpus,
     )
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tfdist.training.config_run.input_place import Place
 from tfdist.training.config_run.input_wait import InputWait
 
 _SATURATED = 0.75
@@ -20,6 +22,8 @@ class InputDescription:
         python: What runs Python code for each sample, such as `parse`; empty where nothing does.
         function: The user's function that each sample goes through, `parse` or `augment`; empty without one.
         cores: Cores that this process may use.
+        place: Where the samples come from.
+        gpus: GPUs of this worker.
     """
 
     format: str
@@ -27,6 +31,8 @@ class InputDescription:
     python: str
     function: str
     cores: int
+    place: Place = Place.DISK
+    gpus: int = 0
 
 
 def remedy(source: InputDescription, wait: InputWait) -> str:
@@ -48,8 +54,7 @@ def remedy(source: InputDescription, wait: InputWait) -> str:
         )
     cores = f"{wait.busy:.1f} of {source.cores} cores are busy"
     if wait.busy < _SATURATED * source.cores:
-        also = "; of an image folder, `tfdist data shard` makes a few large files" if source.format == "images" else ""
-        return f"{cores}, so the files come too slowly: put them on a faster disk, or on one of this machine{also}."
+        return _where_cores_are_idle(source, cores)
     if source.function:
         return (
             f"{cores}: give the run more of them, or do in the files once what {source.function} does alike in every "
@@ -61,3 +66,30 @@ def remedy(source: InputDescription, wait: InputWait) -> str:
             "the run more cores."
         )
     return f"{cores}: give the run more of them."
+
+
+_SHARDS = "`tfdist data shard` makes a few large files of an image folder"
+_SLOW: Mapping[Place, str] = {
+    Place.DISK: "so the disk is too slow for these files, of which memory holds only a part: put them on a faster one",
+    Place.NETWORK: "so the files come too slowly from where they are, most likely over the network: copy them to a "
+    "disk of each host",
+    Place.REMOTE: "so the files come too slowly over the network: copy them to a disk of each host, or make more files "
+    "of them, of which up to data.train.interleave are read at the same time",
+}
+
+
+def _where_cores_are_idle(source: InputDescription, cores: str) -> str:
+    """What helps where something is waited for that is no computation, or that one thread does alone."""
+    if source.place in _SLOW:
+        also = f"; {_SHARDS}" if source.format == "images" else ""
+        return f"{cores}, {_SLOW[source.place]}{also}."
+    if source.format == "images":
+        return f"{cores}, and the images fit into memory: it is opening a file for each that takes the time. {_SHARDS}."
+    where, work = "The samples are in memory", "putting batches together"
+    if source.place is Place.KEPT:
+        where, work = "The files fit into memory, which keeps them", "reading records and putting batches together"
+    share = f"; with --nproc {source.gpus} each GPU has a worker of its own for it" if source.gpus > 1 else ""
+    return (
+        f"{where}, and {cores}: what takes the time is {work}, in one thread of each worker. Larger batches "
+        f"(data.batch_size) cost less a sample{share}."
+    )

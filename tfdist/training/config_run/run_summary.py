@@ -41,7 +41,7 @@ def end_summary(
             f"  on       {describe(session)}",
             f"  time     {_took(session, config, progress)}",
             f"  speed    {progress.samples_per_second:,.0f} samples/s",
-            *_waiting(config.data.train, progress.wait),
+            *_waiting(session, config.data.train, progress.wait),
             f"  metrics  {metrics_line(last)}",
             *(f"  best     {line}" for line in best_epoch(record.history)),
             f"  model    {session.run.model_file}",
@@ -63,8 +63,9 @@ def _files(session: LaunchedSession, config: RunConfig) -> str:
     return f"history.json, metrics.jsonl, events/, {checkpoints}logs/ in {session.run}{also}"
 
 
-def _waiting(section: SourceConfig, wait: InputWait | None) -> Iterator[str]:
+def _waiting(session: LaunchedSession, section: SourceConfig, wait: InputWait | None) -> Iterator[str]:
     """How long steps waited for data, where that is worth a remedy."""
     if wait is not None and wait.is_much:
-        advice = remedy(describe_input(section), wait)
+        gpus = sum(name.startswith("/device:GPU") for name in session.devices)
+        advice = remedy(describe_input(section, gpus), wait)
         yield f"  input    {100 * wait.share:.0f} % of the steps' time waited for data. {advice}"
