@@ -54,7 +54,9 @@ def remedy(source: InputDescription, wait: InputWait) -> str:
         )
     cores = f"{wait.busy:.1f} of {source.cores} cores are busy"
     if wait.busy < _SATURATED * source.cores:
-        return _where_cores_are_idle(source, cores)
+        if wait.free >= (1 - _SATURATED) * source.cores:
+            return _where_cores_are_idle(source, cores)
+        cores = f"This worker has {wait.busy:.1f} of {source.cores} cores, and other processes keep the rest busy"
     if source.function:
         return (
             f"{cores}: give the run more of them, or do in the files once what {source.function} does alike in every "

@@ -55,6 +55,14 @@ def test_where_cores_are_idle_it_depends_on_where_the_samples_are(
     assert expected in told(1.0, name, place=place, gpus=gpus)
 
 
+@pytest.mark.parametrize(("free", "is_idle"), [(1.0, True), (0.9, False)])
+def test_cores_that_others_keep_busy_are_not_idle(free: float, is_idle: bool) -> None:
+    source = InputDescription("npz", decodes=False, python="", function="", cores=4, place=Place.MEMORY)
+    said = remedy(source, InputWait(10.0, 2.0, 1.0, free))
+    expected = "This worker has 1.0 of 4 cores, and other processes keep the rest busy: give the run more of them."
+    assert (said == expected) is not is_idle
+
+
 @pytest.mark.parametrize("place", [Place.MEMORY, Place.KEPT])
 def test_no_faster_disk_is_advised_for_what_is_in_memory(place: Place) -> None:
     assert "disk" not in told(1.0, place=place) and "disk" not in told(1.0, "images", place=place, decodes=True)
