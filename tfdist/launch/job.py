@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -52,8 +53,8 @@ def run_job(spec: JobSpec) -> int:
         The exit code: 0, what the scripts agree on, the first failure's, or 128 + the signal that stopped it.
 
     Raises:
-        UsageError: The workers cannot have a network of their own, TFDIST_TOKEN is empty, or the environment asks for
-            another Keras.
+        UsageError: The workers cannot have a network of their own, TFDIST_TOKEN is empty, the environment asks for
+            another Keras, or a bar is wanted and cannot be drawn.
         PortTakenError: A worker's port belongs to somebody else.
         FormingError: The launchers did not find one another in time, or do not agree.
         RunDirError: The run directory cannot be used, or there is none for temporary files.
@@ -61,6 +62,8 @@ def run_job(spec: JobSpec) -> int:
     """
     begun = time.time()
     check_keras(spec.environ)
+    # Asked again when it is needed; what is refused here has made nothing yet.
+    _shown_progress(spec)
     lifecycle = JobLifecycle()
     membership = enter_network(spec.network, spec.membership)
     with (
@@ -235,7 +238,8 @@ def _shown_progress(spec: JobSpec) -> Shown:
     if spec.quiet or spec.target_kind != "config":
         return "none"
     is_screen = sys.stderr is not None and sys.stderr.isatty()
-    return choose(spec.progress, is_screen=is_screen, is_dumb=is_dumb_terminal(spec.environ))
+    has_rich = importlib.util.find_spec("rich") is not None
+    return choose(spec.progress, is_screen=is_screen, is_dumb=is_dumb_terminal(spec.environ), has_rich=has_rich)
 
 
 def _streams() -> dict[int, BinaryIO]:

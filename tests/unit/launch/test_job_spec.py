@@ -57,6 +57,7 @@ def test_the_command_line_comes_before_the_config(given: dict[str, Any], expecte
         ({"batch_norm": "none"}, "--batch-norm must be one of synchronized, replica. Received: 'none'"),
         ({"compression": "int8"}, "--compression must be one of none, bfloat16, float16. Received: 'int8'"),
         ({"resume": "yes"}, "--resume must be one of auto, must, never. Received: 'yes'"),
+        ({"progress": "dots"}, "--progress must be one of auto, bar, plain, none. Received: 'dots'"),
         ({"step_timeout": 0}, "--step-timeout must be more than 0 seconds. Received: 0"),
         ({"first_step_timeout": -1}, "--first-step-timeout must be more than 0 seconds"),
         ({"grace": float("nan")}, "--grace must be more than 0 seconds. Received: nan"),

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-from tfdist.errors import RunDirError
+from tfdist.errors import RunDirError, UsageError
 from tfdist.launch.logs.terminal import Terminal
 from tfdist.launch.progress.plain_line import plain_line
 from tfdist.launch.progress.run_progress import RunProgress
@@ -21,17 +21,26 @@ PLAIN_SECONDS = 10.0
 """Between two plain lines."""
 
 
-def choose(wanted: Progress, *, is_screen: bool, is_dumb: bool) -> Shown:
+def choose(wanted: Progress, *, is_screen: bool, is_dumb: bool, has_rich: bool = True) -> Shown:
     """What is shown.
 
     Args:
         wanted: As `--progress` says.
         is_screen: Whether stderr is a terminal.
         is_dumb: Whether that cannot move its cursor.
+        has_rich: Whether the package rich is installed, which draws the bar: Keras brings it along.
+
+    Raises:
+        UsageError: A bar is wanted and cannot be drawn.
     """
+    if wanted == "bar" and not has_rich:
+        raise UsageError(
+            "--progress bar draws with the package rich, which is not installed. Expected it, as Keras needs it too. "
+            "Install it (pip install rich), or use --progress plain."
+        )
     if wanted != "auto":
         return wanted
-    return "bar" if is_screen and not is_dumb else "plain"
+    return "bar" if is_screen and not is_dumb and has_rich else "plain"
 
 
 class ProgressDisplay:
@@ -77,10 +86,7 @@ class ProgressDisplay:
 
     def _show(self, progress: RunProgress) -> None:
         if self._shown == "bar":
-            # Imported here: rich takes a tenth of a second, and most launchers draw nothing.
-            from tfdist.launch.progress.progress_bar import Screen, draw
-
-            self._terminal.draw(draw(progress, Screen(self._terminal.columns(), self._encoding)))
+            self._draw(progress)
             return
         now = self._clock()
         if self._said is None:
@@ -89,3 +95,17 @@ class ProgressDisplay:
         elif now - self._said >= PLAIN_SECONDS:
             self._said = now
             self._terminal.say(plain_line(progress))
+
+    def _draw(self, progress: RunProgress) -> None:
+        try:
+            # Imported here: rich takes a tenth of a second, and most launchers draw nothing.
+            from tfdist.launch.progress.progress_bar import Screen, draw
+
+            lines = draw(progress, Screen(self._terminal.columns(), self._encoding))
+        except Exception as error:
+            # Whatever a library makes of this terminal, a picture must not end the training.
+            self.clear()
+            self._shown = "plain"
+            self._terminal.say(f"the bar of the progress cannot be drawn ({error!r}); lines follow instead")
+            return
+        self._terminal.draw(lines)

@@ -82,6 +82,11 @@ class InputWaitClock:
         self._begun = self._last = (self._clock(), self._cpu())
         self._idle_before = self._idle()
 
+    @property
+    def last(self) -> float:
+        """When the last step ended, by `clock`; before the first one, when the interval began."""
+        return self._last[0]
+
     def step(self) -> None:
         """A step is done. It takes a microsecond."""
         self._last = (self._clock(), self._cpu())

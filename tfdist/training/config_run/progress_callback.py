@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 import keras
 
@@ -43,8 +42,10 @@ class ProgressCallback(keras.callbacks.Callback):
         self._clock = InputWaitClock(fetched)
         self._rates: list[float] = []
         self._waits: list[InputWait] = []
-        self._state: EpochState | None = None
         self._first: int | None = None
+        self._epoch: int | None = None
+        self._logs: Mapping[str, float] | None = None
+        self._validated, self._rest = 0, 0.0
 
     @property
     def first(self) -> int:
@@ -54,7 +55,11 @@ class ProgressCallback(keras.callbacks.Callback):
     @property
     def state(self) -> EpochState | None:
         """What is known of the running epoch, at any time and in any thread; None before the first one."""
-        return self._state
+        if self._epoch is None:
+            return None
+        logs = self._logs
+        last_step = None if logs is None else self._clock.last
+        return EpochState(self._epoch, logs or {}, self._validated, self._rest, last_step)
 
     def running_wait(self) -> InputWait:
         """The wait for data of the running epoch so far; in any thread."""
@@ -74,21 +79,19 @@ class ProgressCallback(keras.callbacks.Callback):
 
     def on_epoch_begin(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
         self._first = epoch if self._first is None else self._first
-        before = self._state
-        since = None if before is None else before.last_step
-        # The whole of it: saves of a checkpoint come after this callback's own end of the epoch.
-        self._state = EpochState(epoch, {}, rest=0.0 if since is None else time.perf_counter() - since)
+        # Saves of a checkpoint come after this callback's own end of the epoch, and belong to its rest.
+        self._rest = 0.0 if self._logs is None else time.perf_counter() - self._clock.last
+        self._logs, self._validated = None, 0
+        self._epoch = epoch
         self._clock.begin()
 
     def on_train_batch_end(self, batch: int, logs: Mapping[str, float] | None = None) -> None:
         self._clock.step()
-        if self._state is not None:
-            # Keras has read the logs for its callbacks already: keeping them costs a step nothing.
-            self._state = replace(self._state, logs=logs or {}, last_step=time.perf_counter())
+        # Keras has read them for its callbacks already: keeping them costs a step nothing.
+        self._logs = logs
 
     def on_test_batch_end(self, batch: int, logs: Mapping[str, float] | None = None) -> None:
-        if self._state is not None:
-            self._state = replace(self._state, validated=batch + 1)
+        self._validated = batch + 1
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
         wait = self._clock.end()

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from tfdist.errors import UsageError
 from tfdist.launch.logs.terminal import Terminal
 from tfdist.launch.progress.progress_display import PLAIN_SECONDS, Progress, ProgressDisplay, Shown, choose
 from tfdist.launch.progress.run_progress import RunProgress
@@ -55,6 +56,22 @@ def display(shown: Shown, times: Sequence[float] = ()) -> tuple[FakeTerminal, Pr
 )
 def test_choice(wanted: Progress, is_screen: bool, is_dumb: bool, shown: str) -> None:
     assert choose(wanted, is_screen=is_screen, is_dumb=is_dumb) == shown
+
+
+def test_without_rich_there_is_no_bar() -> None:
+    assert choose("auto", is_screen=True, is_dumb=False, has_rich=False) == "plain"
+    with pytest.raises(UsageError, match="pip install rich"):
+        choose("bar", is_screen=True, is_dumb=False, has_rich=False)
+
+
+def test_a_bar_that_cannot_be_drawn_becomes_lines() -> None:
+    terminal = FakeTerminal()
+    shown = ProgressDisplay(cast(Terminal, terminal), "bar", encoding="klingon", clock=iter([0.0, 10.0]).__next__)
+    for step in range(3):
+        shown.update(told(step))
+    assert terminal.drawn == [[]]
+    assert terminal.said[0].startswith("the bar of the progress cannot be drawn (LookupError(")
+    assert terminal.said[1:] == ["epoch 1/2  step  2/10"]
 
 
 def test_a_plain_line_comes_now_and_then() -> None:
