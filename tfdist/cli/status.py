@@ -43,7 +43,7 @@ def status(ctx: click.Context, run_dir: str, watch: bool, as_json: bool, interva
     if watch:
         ctx.exit(_watch(look, as_json, interval))
     found = look()
-    click.echo(_document(found, indent=2) if as_json else _picture(found))
+    click.echo(_document(found, indent=2) if as_json else _picture(found, _width()))
 
 
 def _watch(look: Callable[[], Report], as_json: bool, interval: float) -> int:
@@ -73,7 +73,14 @@ def _picture(found: Report, width: int | None = None, height: int | None = None)
 
     if isinstance(found, RunList):
         return run_list_table.render(found, width, height)
-    return status_table.render(found, width, height)
+    return status_table.render(found, width if height is not None else None, height)
+
+
+def _width() -> int | None:
+    """The columns of the terminal; None where there is none."""
+    from tfdist.reports.status.live_display import LiveDisplay
+
+    return LiveDisplay(sys.stdout).size()[0]
 
 
 def _document(found: Report, indent: int | None = None) -> str:

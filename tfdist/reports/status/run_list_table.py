@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import textwrap
+from collections.abc import Iterator, Sequence
 
 from tfdist.reports.epoch_metrics import metrics_text
 from tfdist.reports.status.run_list import RunList, epoch_of, steps_of
@@ -11,6 +12,7 @@ from tfdist.text import format_count, format_duration, printable, table
 
 _HEAD = ("run", "state", "age", "epoch", "step", "last metrics")
 _ALIGN = "llrrrl"
+_NOTHING = "-"
 _MOST_METRICS = 4
 _REASON_CHARACTERS = 80
 
@@ -20,16 +22,46 @@ def render(found: RunList, width: int | None = None, height: int | None = None) 
 
     Args:
         found: The runs.
-        width: Columns of the terminal; longer lines are cut. None for no limit.
-        height: Lines of the terminal; the oldest runs are left out when they do not fit. None for no limit.
+        width: Columns of the terminal; where the last column does not fit, it is below each run. None for no limit.
+        height: Lines of the terminal; the oldest runs are left out when they do not fit, and longer lines are cut. None
+            for no limit.
     """
     head = [f"{found.folder}: {format_count(len(found.runs) + len(found.unreadable), 'run')}", ""]
-    body = table([_HEAD, *(_row(found, run) for run in found.runs)], _ALIGN) if found.runs else []
     notes = [f"{path.name} cannot be read: {why}" for path, why in found.unreadable.items()]
-    if height is not None and len(head) + len(body) + len(notes) > height:
-        room = max(2, height - len(head) - len(notes) - 1)
-        body = [*body[:room], f"and {len(body) - room} older"]
-    return "\n".join(printable(line)[:width].rstrip() for line in (*head, *body, *notes))
+    body = _fitting(_blocks(found, width), None if height is None else height - len(head) - len(notes))
+    most = None if height is None else width
+    return "\n".join(printable(line)[:most].rstrip() for line in (*head, *body, *notes))
+
+
+def _blocks(found: RunList, width: int | None) -> list[list[str]]:
+    """The lines of the heading, then those of each run."""
+    if not found.runs:
+        return []
+    cells = [_HEAD, *(_row(found, run) for run in found.runs)]
+    lines = table(cells, _ALIGN)
+    if width is None or max(map(len, lines)) <= width:
+        return [[line] for line in lines]
+    heading, *short = table([row[:-1] for row in cells], _ALIGN[:-1])
+    return [[heading], *([line, *_below(row[-1], width)] for line, row in zip(short, cells[1:], strict=True))]
+
+
+def _below(last: str, width: int) -> list[str]:
+    """The last column, in lines of its own."""
+    if last == _NOTHING:
+        return []
+    return textwrap.wrap(printable(last), width, initial_indent="  ", subsequent_indent="    ")
+
+
+def _fitting(blocks: Sequence[Sequence[str]], room: int | None) -> list[str]:
+    """The lines of the table, without its last runs where there is no room for all; the newest stays."""
+    if room is None or sum(map(len, blocks)) <= room:
+        return [line for block in blocks for line in block]
+    kept = list(blocks[:2])
+    for block in blocks[2:]:
+        if sum(map(len, kept)) + len(block) >= room:
+            break
+        kept.append(block)
+    return [*(line for block in kept for line in block), f"and {len(blocks) - len(kept)} older"]
 
 
 def _row(found: RunList, run: RunStatus) -> tuple[str, ...]:
@@ -37,10 +69,10 @@ def _row(found: RunList, run: RunStatus) -> tuple[str, ...]:
     return (
         run.snapshot.run.path.name,
         run.condition.value,
-        "-" if created is None else format_duration(found.now - created),
-        "-" if epoch is None else f"{epoch + 1:,}",  # as Keras counts them
-        "-" if steps is None else f"{steps:,}",
-        "; ".join(_remarks(run)) or "-",
+        _NOTHING if created is None else format_duration(found.now - created),
+        _NOTHING if epoch is None else f"{epoch + 1:,}",  # as Keras counts them
+        _NOTHING if steps is None else f"{steps:,}",
+        "; ".join(_remarks(run)) or _NOTHING,
     )
 
 

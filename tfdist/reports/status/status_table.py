@@ -33,11 +33,11 @@ def render(status: RunStatus, width: int | None = None, height: int | None = Non
 
     Args:
         status: The status.
-        width: Columns of the terminal; longer lines are cut, but what is unusual of a worker takes as many lines as it
-            needs. None for no limit.
+        width: Columns of the terminal; longer lines are cut, but metrics and what is unusual of a worker take as many
+            lines as they need. None for no limit.
         height: Lines of the terminal; the fastest workers are left out when they do not fit. None for no limit.
     """
-    head = _head(status)
+    head = _head(status, width)
     body = _table(status.rows, width) if status.rows else []
     notes = [line for note in _notes(status) for line in _wrapped(note, width)]
     room = None if height is None else height - len(head) - len(notes)
@@ -45,14 +45,14 @@ def render(status: RunStatus, width: int | None = None, height: int | None = Non
     return "\n".join(printable(line)[:width].rstrip() for line in lines)
 
 
-def _head(status: RunStatus) -> list[str]:
+def _head(status: RunStatus, width: int | None) -> list[str]:
     snapshot = status.snapshot
     begun = "" if snapshot.created is None else f", started {format_duration(status.now - snapshot.created)} ago"
     lines = [f"{snapshot.name or 'run'}: {snapshot.run}{begun}", _condition(status)]
     if status.failure is not None and status.failure.log:
         lines.append(f"  its log: {status.failure.log} (on {status.failure.host})")
     if status.metrics is not None:
-        lines.append(_metrics(status.metrics, status.now))
+        lines += _wrapped(_metrics(status.metrics, status.now), width)
     return [*lines, ""]
 
 

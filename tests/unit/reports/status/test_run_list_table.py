@@ -44,10 +44,25 @@ def test_the_newest_first_with_what_went_wrong() -> None:
     ]
 
 
+def test_what_does_not_fit_beside_a_run_is_below_it() -> None:
+    lines = render(LIST, width=60).splitlines()
+    assert lines[2:8] == [
+        "run      state              age  epoch   step",
+        "new      running           60 s      3  1,500",
+        "  loss 0.5  a 1  b 2  c 3  and 1 more",
+        "dead     seems dead   2 h 5 min      3    418",
+        "  its launcher (pid 99 on h0) is gone without having said",
+        "    how the run ended",
+    ]
+    assert lines[-1] == "unknown  starting             -      -      -"
+    assert render(LIST, width=200) == render(LIST)
+
+
 def test_it_fits_the_terminal() -> None:
-    lines = render(LIST, width=40, height=6).splitlines()
-    assert len(lines) == 6 and all(len(line) <= 40 for line in lines)
-    assert lines[3].startswith("new ") and lines[-1] == "and 3 older"
+    lines = render(LIST, width=50, height=9).splitlines()
+    assert len(lines) == 9 and all(len(line) <= 50 for line in lines)
+    assert lines[3].startswith("new ") and lines[5].startswith("dead ") and lines[-1] == "and 3 older"
+    assert max(map(len, render(LIST, width=20, height=4).splitlines())) <= 20
 
 
 def test_a_run_that_cannot_be_read_is_named() -> None:

@@ -47,6 +47,8 @@ def test_the_metrics_of_the_last_epoch() -> None:
     metrics = EpochMetrics(2, NOW - 90, {"loss": 0.25, "accuracy": 0.5, "val_loss": math.nan})
     lines = render(dataclasses.replace(status(worker(0)), metrics=metrics)).splitlines()
     assert lines[2:4] == ["after epoch 3, 90 s ago: loss 0.25  accuracy 0.5  val_loss nan", ""]
+    narrow = render(dataclasses.replace(status(worker(0)), metrics=metrics), width=40).splitlines()
+    assert narrow[2:5] == ["after epoch 3, 90 s ago: loss 0.25", "  accuracy 0.5  val_loss nan", ""]
 
 
 def test_workers_that_are_not_in_the_table_are_named() -> None:
