@@ -108,6 +108,9 @@ SLOW = {
     *("cosine_similarity_along_the_samples", "clip_loss_under_xla", "clip_loss_run_eagerly", "simclr_loss_function"),
     *("clip_loss_in_mixed_float16", "pair_ranking_loss", "layer_that_subtracts_the_mean", "layer_that_mixes_samples"),
     *("coupling_layers_run_eagerly", "gathered_function_as_loss_and_metric", "dice_loss", "hinge_of_other_labels"),
+    *("adversaries_with_noise_of_two_batches", "logged_score_of_metrics_eagerly", "gathered_draws_that_xla_compiles"),
+    *("loss_scaling", "clipvalue", "mixed_bfloat16", "own_step_of_triplets", "model_that_subtracts_the_mean"),
+    *("schedule_free_of_a_model_to_build", "pipeline_of_batches_of_one", "distillation"),
 }
 """Cases that the slow tests alone compare."""
 
