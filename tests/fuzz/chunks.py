@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
 from collections.abc import Callable, Sequence
 
@@ -29,6 +30,8 @@ def deliver(sender: socket.socket, parts: Sequence[bytes], step: Callable[[], ob
                 rest = rest[sender.send(rest) :]
             except BlockingIOError:
                 step()
+                # A receiver in a thread of its own needs the processor.
+                select.select([], [sender], [], 1.0)
             except OSError:
                 return
         step()

@@ -152,8 +152,10 @@ def head(name: str, kind: str, rng: Random, *, is_weighted: bool, may_jump: bool
     )
     if not is_weighted:
         return made
-    by_step = drawn is STEPS and rng.random() < 0.5
-    return replace(made, weight="rng.exponential(size=(SAMPLES, 5))" if by_step else "numbered(rng, SAMPLES)")
+    if drawn is not STEPS:
+        return replace(made, weight="numbered(rng, SAMPLES)")
+    # One for each sample would be multiplied with the steps, where a batch has as many samples as there are steps.
+    return replace(made, weight=f"rng.exponential(size=(SAMPLES, {5 if rng.random() < 0.5 else 1}))")
 
 
 def has_classes(head: Head) -> bool:
