@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.exactness.table import classifier, numbers
-from tfdist.training.config_run.progress_callback import ProgressCallback, metrics_line
+from tfdist.training.config_run.progress_callback import ProgressCallback
 
 
 def test_a_metric_with_several_values_is_printed_one_by_one(capsys: pytest.CaptureFixture[str]) -> None:
@@ -37,8 +37,3 @@ def test_progress_says_how_much_of_the_steps_time_waited_for_data(capsys: pytest
         progress.on_epoch_end(epoch)
     lines = capsys.readouterr().out.splitlines()
     assert [line.partition("samples/s")[2] for line in lines] == ["  input 100 %", "  input 0 %"]
-
-
-def test_metrics_line_puts_training_and_losses_first() -> None:
-    values = {"val_accuracy": 0.5, "accuracy": 0.25, "val_loss": 2.0, "loss": 1.0}
-    assert metrics_line(values) == "loss 1.0000  accuracy 0.2500  val_loss 2.0000  val_accuracy 0.5000"

@@ -19,7 +19,7 @@ from tfdist.launch.agent.worker_group import WorkerGroup
 from tfdist.launch.environment import Assignment, check_keras, is_dumb_terminal, read_token
 from tfdist.launch.job_phases import JobLifecycle, JobPhase
 from tfdist.launch.job_spec import JobSpec
-from tfdist.launch.logs.terminal import STDERR, STDOUT, Terminal
+from tfdist.launch.logs.terminal import STDERR, STDOUT, Terminal, keeps_bars
 from tfdist.launch.network_isolation import enter_network
 from tfdist.launch.peers.coordinator import Coordinator, SoleLauncher
 from tfdist.launch.peers.messages import AttemptEnded, Stop
@@ -237,9 +237,10 @@ def _shown_progress(spec: JobSpec) -> Shown:
     """How the progress is shown: of a config's run, as Keras shows that of a script."""
     if spec.quiet or spec.target_kind != "config":
         return "none"
-    is_screen = sys.stderr is not None and sys.stderr.isatty()
+    streams = _streams()
+    keeps = keeps_bars(streams.get(STDOUT), streams.get(STDERR))
     has_rich = importlib.util.find_spec("rich") is not None
-    return choose(spec.progress, is_screen=is_screen, is_dumb=is_dumb_terminal(spec.environ), has_rich=has_rich)
+    return choose(spec.progress, is_screen=keeps, is_dumb=is_dumb_terminal(spec.environ), has_rich=has_rich)
 
 
 def _streams() -> dict[int, BinaryIO]:

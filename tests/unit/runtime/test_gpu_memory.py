@@ -4,8 +4,9 @@ import ctypes
 from typing import Any
 
 import pytest
+import tensorflow as tf
 
-from tfdist.runtime.gpu_memory import share, total_memory
+from tfdist.runtime.gpu_memory import share, total_memory, used_memory
 
 GIB = 1 << 30
 
@@ -48,3 +49,14 @@ def test_no_driver() -> None:
 @pytest.mark.parametrize(("total", "parts", "each"), [(16 * GIB, 2, 6963), (16 * GIB, 1, 13926), (1, 8, 1)])
 def test_parts_leave_something_for_cuda(total: int, parts: int, each: int) -> None:
     assert share(total, parts) == each
+
+
+def test_the_fullest_gpu_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    used = {"GPU:0": 5, "GPU:1": 7}
+    monkeypatch.setattr(tf.config.experimental, "get_memory_info", lambda device: {"current": used[device], "peak": 9})
+    assert used_memory(["/device:GPU:0", "/device:GPU:1"]) == 7
+
+
+@pytest.mark.parametrize("device", ["/device:CPU:0", "/device:GPU:99"])
+def test_a_cpu_and_a_gpu_that_does_not_tell_use_none(device: str) -> None:
+    assert used_memory([device]) is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -136,6 +137,18 @@ class Terminal:
         if all(stream in self._streams and _is_screen(self._streams[stream]) for stream in (STDOUT, STDERR)):
             inside = self._inside_line.pop(STDOUT, False) or inside
         return inside
+
+
+def keeps_bars(stdout: OutputStream | None, stderr: OutputStream | None) -> bool:
+    """Whether a bar on stderr stays whole: that is a screen, and nobody else writes what stdout gets on it.
+
+    A program that reads stdout, such as `tee`, may show it there, in the middle of the bar.
+    """
+    if stderr is None or not _is_screen(stderr):
+        return False
+    with contextlib.suppress(OSError, ValueError):
+        return stdout is None or not stat.S_ISFIFO(os.fstat(stdout.fileno()).st_mode)
+    return True
 
 
 def _is_screen(target: OutputStream) -> bool:

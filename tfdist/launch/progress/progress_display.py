@@ -26,7 +26,7 @@ def choose(wanted: Progress, *, is_screen: bool, is_dumb: bool, has_rich: bool =
 
     Args:
         wanted: As `--progress` says.
-        is_screen: Whether stderr is a terminal.
+        is_screen: Whether stderr is a terminal on which a bar stays whole.
         is_dumb: Whether that cannot move its cursor.
         has_rich: Whether the package rich is installed, which draws the bar: Keras brings it along.
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tfdist.config import RunConfig
 from tfdist.config.data_sections import SourceConfig
-from tfdist.text import format_duration
+from tfdist.text import format_count, format_duration
 from tfdist.training.checkpoints.resume_log import change_of, place_of
 from tfdist.training.config_run.best_epoch import best_epoch
 from tfdist.training.config_run.input_description import describe_input
@@ -37,7 +37,7 @@ def end_summary(
     last = {name: values[-1] for name, values in record.history.items()}
     return "\n".join(
         (
-            f"{config.name}: done, {config.fit.epochs} epochs of {samples:,} samples",
+            f"{config.name}: done, {format_count(config.fit.epochs, 'epoch')} of {format_count(samples, 'sample')}",
             f"  on       {describe(session)}",
             f"  time     {_took(session, config, progress)}",
             f"  speed    {progress.samples_per_second:,.0f} samples/s",

@@ -4,12 +4,13 @@ import os
 import pty
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.unit.screen import screen_after, shown
 from tfdist.launch.logs.line_splitter import CharacterSplitter, ScreenSplitter
-from tfdist.launch.logs.terminal import STDERR, STDOUT, Terminal
+from tfdist.launch.logs.terminal import STDERR, STDOUT, Terminal, keeps_bars
 
 
 class Screen:
@@ -97,6 +98,15 @@ def test_a_bar_waits_for_nobody() -> None:
         Terminal({STDERR: full}).draw([b"bar"])
     Terminal({STDERR: full}).draw([b"bar"])  # closed
     Terminal(None).draw([b"bar"])
+
+
+def test_a_bar_needs_a_screen_that_nobody_else_writes_on(screen: Screen, tmp_path: Path) -> None:
+    out, err = screen.streams[STDOUT], screen.streams[STDERR]
+    read, write = os.pipe()
+    with os.fdopen(read, "rb"), os.fdopen(write, "wb", 0) as pipe, (tmp_path / "out").open("wb", 0) as file:
+        assert keeps_bars(out, err) and keeps_bars(file, err) and keeps_bars(None, err)
+        assert not keeps_bars(pipe, err)  # `| tee log`
+        assert not keeps_bars(out, file) and not keeps_bars(out, pipe) and not keeps_bars(out, None)
 
 
 def test_the_width_of_what_is_no_screen_is_80(screen: Screen) -> None:

@@ -1,4 +1,4 @@
-"""What the callback of a config's run says and knows of its epochs."""
+"""What the callback of a config's run knows of the running epoch."""
 
 from __future__ import annotations
 
@@ -22,13 +22,3 @@ def test_the_running_epoch() -> None:
     assert state is not None and (state.epoch, state.logs, state.validated, state.last_step) == (2, {}, 0, None)
     assert state.rest > 0  # the end of the epoch before
     assert callback.first == 1
-
-
-def test_the_line_of_an_epoch() -> None:
-    lines: list[str] = []
-    callback = ProgressCallback(10, 64, announce=lines.append)
-    callback.on_epoch_begin(2)
-    callback.on_train_batch_end(0, {"loss": 0.5})
-    callback.on_epoch_end(2, {"loss": 0.25, "val_loss": 0.5})
-    (line,) = lines
-    assert line.startswith("epoch  3/10  loss 0.2500  val_loss 0.5000  ") and line.endswith(" samples/s")
