@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from tfdist.errors import UsageError, WorkerFailedError
 from tfdist.launch.signals import Signals
+from tfdist.training.session.idle_options import idle_options
 from tfdist.verify.exit_codes import STOPPED
 from tfdist.verify.interruption import Interrupted, raise_if_interrupted
 from tfdist.verify.replicas.comparison_results import ComparisonResult, ComparisonVerdict, Verification
@@ -54,6 +55,7 @@ class _Verifier:
                 f"own cannot be compared. Received: {self.spec.target}"
             )
         chief = reference.recordings[0]
+        self._tell_idle_options(chief.facts["gpus"])
         models = chief.facts["models"]
         facts = ModelFacts.of(models)
         todo = variants(
@@ -77,6 +79,14 @@ class _Verifier:
             tuple(models),
             chief.moments[-1].step,
         )
+
+    def _tell_idle_options(self, gpus: int) -> None:
+        """The runs have said so in their logs, and the terminal does not show these."""
+        limit = self.spec.memory_limit
+        for text in idle_options(
+            workers=1, on_gpus=gpus > 0, memory_limit=limit, compression="none", communication="auto"
+        ):
+            self.tell(text)
 
     def _tolerance(self, facts: ModelFacts) -> tuple[Tolerance, list[ComparisonResult]]:
         """The tolerance, and the result of measuring it if that failed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,17 @@ def test_the_runs_of_a_verification(verified: Any, tmp_path: Path) -> None:
         (2, 2, False),
     ]
     assert not any((tmp_path / "temporary").iterdir())
+
+
+@pytest.mark.parametrize(("gpus", "said"), [(0, 1), (2, 0)])
+def test_a_memory_limit_without_gpus_is_said_to_have_no_effect(
+    gpus: int, said: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines: list[str] = []
+    made = dataclasses.replace(ONE, facts={**ONE.facts, "gpus": gpus})
+    monkeypatch.setattr(runs_module, "run_job", Jobs(**{"1-replica": made}))
+    verify(VerifySpec("script", "train.py", "train", steps=1, memory_limit=100), lines.append)
+    assert len([line for line in lines if line.startswith("The memory limit of 100 MiB")]) == said
 
 
 def test_with_a_given_tolerance_nothing_is_measured(verified: Any) -> None:
