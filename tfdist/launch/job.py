@@ -129,7 +129,8 @@ def _formed(
         created.append(create())
         return {**created[0].go(), "settings": _settings(spec), "options": spec.options_in_common()}
 
-    formed = form(membership, membership.cluster, make_go, spec.start_timeout, signals, token=read_token(spec.environ))
+    token = read_token(spec.environ)
+    formed = form(membership, membership.cluster, make_go, spec.start_timeout, signals, token=token, check=spec.check)
     with contextlib.closing(formed.links) as links:
         yield created[0] if created else _join(spec, membership, formed, disk), links
 
@@ -148,7 +149,6 @@ def _join(spec: JobSpec, membership: Membership, formed: FormedCluster, disk: Bo
 
     try:
         check_agreement(formed.go, _settings(spec), spec.options_in_common())
-        spec.check()
         options: dict[str, Any] = {"name": spec.name, "overwrite": spec.overwrite, "resume": spec.resume}
         return disk.call(lambda: join_run_location(formed.go, spec.run_dir, **options))
     except TfdistError as error:

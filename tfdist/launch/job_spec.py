@@ -39,7 +39,7 @@ class JobSpec(WorkerOptions):
         log_prefix: Whether shown lines start with their worker's index.
         worker_module: The module that workers run; it reads its `Assignment`.
         environ: What the workers' environment is made from; None for this process's.
-        check: Called before this launcher makes or joins the run directory; what it raises refuses the run.
+        check: Called on every host before the run directory is made; what it raises refuses the run.
 
     Raises:
         UsageError: A value is not one that its option takes.

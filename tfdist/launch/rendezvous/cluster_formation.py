@@ -37,6 +37,7 @@ def form(
     clock: Callable[[], float] = time.monotonic,
     token: Token | None = None,
     say: Callable[[str], None] = print_progress,
+    check: Callable[[], None] = lambda: None,
 ) -> FormedCluster:
     """Meets the other launchers of a job.
 
@@ -49,16 +50,17 @@ def form(
         clock: Seconds, never going back.
         token: The job's secret: only launchers that have it take part. None where the network is trusted.
         say: Tells the user who is here and whom the launcher waits for.
+        check: Called by every launcher but the chief's before that may call `make_go`.
 
     Raises:
         FormingError: The others did not come in time, or do not agree; or another launcher gave up, and then with its
             text and its exit code.
         PortTakenError: This launcher cannot listen on a port that it holds.
         LauncherStopped: A signal came.
-        Exception: What `make_go` raises; the others are told.
+        Exception: What `make_go` and `check` raise; the others are told.
     """
     discovery = PeerDiscovery(membership, cluster, clock, token)
-    barrier = LeaderBarrier(discovery, make_go) if discovery.leads else FollowerBarrier(discovery)
+    barrier = LeaderBarrier(discovery, make_go) if discovery.leads else FollowerBarrier(discovery, check)
     forming = _Forming(discovery, barrier, timeout, signals, clock, Progress(say, clock))
     formed = None
     try:

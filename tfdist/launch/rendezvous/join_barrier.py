@@ -18,6 +18,8 @@ from tfdist.launch.signals import LauncherStopped
 from tfdist.net.hello import Hello
 from tfdist.net.line_socket import LineError, LineSocket, Message
 
+_RECEIVED = "(Received from the launcher on"
+
 
 @dataclass(frozen=True)
 class FormedCluster:
@@ -48,7 +50,7 @@ class LeaderBarrier:
         """Hears the followers, and sends "go" when it is time; the cluster, once it has formed.
 
         Raises:
-            FormingError: Another launcher gave up.
+            FormingError: Another launcher gave up, or cannot take part.
         """
         discovery, followers = self._discovery, self._discovery.followers
         # Each is heard before it is dropped: its last message may say why it leaves.
@@ -64,6 +66,9 @@ class LeaderBarrier:
         ready = all(follower.missing == {} for follower in followers) and not discovery.missing()
         if linked != list(discovery.remote) or not ready:
             return None
+        for follower in followers:
+            if follower.refusal is not None:
+                raise _given_up(follower.refusal)
         go = self._make_go()
         for follower in followers:
             follower.line.send({"go": go})
@@ -75,10 +80,13 @@ class FollowerBarrier:
 
     Args:
         discovery: Who is here.
+        check: Called once, when this launcher has met the chief's: raises why it cannot take part.
     """
 
-    def __init__(self, discovery: PeerDiscovery) -> None:
+    def __init__(self, discovery: PeerDiscovery, check: Callable[[], None] = lambda: None) -> None:
         self._discovery = discovery
+        self._check: Callable[[], None] | None = check
+        self._refusal: TfdistError | None = None
         self._told: dict[int, str] | None = None
 
     def step(self) -> FormedCluster | None:
@@ -86,20 +94,26 @@ class FollowerBarrier:
 
         Raises:
             FormingError: The chief's launcher gave up.
+            TfdistError: What `check` raised, once all launchers have met.
         """
         chief = self._discovery.connectors[CHIEF]
         if chief.met is None or chief.line is None:
             self._told = None
             return None
+        self._ask()
         missing = {index: describe_outcome(seen) for index, seen in self._discovery.missing().items()}
         if missing != self._told:
-            chief.line.send({"missing": missing})
+            refusal = {} if self._refusal is None else {"refusal": _reason(self._refusal, self._discovery.hello.host)}
+            chief.line.send({"missing": missing, **refusal})
             self._told = missing
         try:
             messages = chief.line.receive(1)
         except LineError:
             messages = []
             chief.line.close()
+        is_word = bool(messages) and any(isinstance(messages[0].get(name), dict) for name in ("abort", "go"))
+        if is_word and self._refusal is not None:
+            raise self._refusal
         if messages and isinstance(messages[0].get("abort"), dict):
             raise _given_up(messages[0]["abort"])
         if messages and isinstance(messages[0].get("go"), dict):
@@ -110,16 +124,33 @@ class FollowerBarrier:
         return None
 
 
+    def _ask(self) -> None:
+        """Calls `check`, once. A refusal is no reason to leave before all are here: the others would wait."""
+        if self._check is None:
+            return
+        check, self._check = self._check, None
+        try:
+            check()
+        except TfdistError as error:
+            self._refusal = error
+
+
 def abort(error: Exception, host: str) -> Message:
     """What a launcher says to the others when it gives up because of `error`."""
+    return {"abort": _reason(error, host)}
+
+
+def _reason(error: Exception, host: str) -> Message:
     code, text = FormingError.exit_code, f"A launcher failed: {type(error).__name__}: {error}"
     if isinstance(error, TfdistError | LauncherStopped):
         code, text = error.exit_code, str(error)
-    return {"abort": {"code": code, "text": text, "host": host}}
+    return {"code": code, "text": text, "host": host}
 
 
 def _given_up(said: Message) -> FormingError:
-    error = FormingError(f"{said.get('text')}\n(Received from the launcher on {said.get('host')}.)")
+    text = str(said.get("text"))
+    # Passed on by the chief's launcher, it names the one that said it first.
+    error = FormingError(text if _RECEIVED in text else f"{text}\n{_RECEIVED} {said.get('host')}.)")
     code = said.get("code")
     if type(code) is int and 0 < code < 256:
         error.exit_code = code

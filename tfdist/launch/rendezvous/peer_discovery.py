@@ -31,12 +31,14 @@ class Follower:
         line: The line to it.
         missing: Workers that it has not met yet, with what it saw of them; None until it says so for the first time.
         abort: Why it gave up, as it said it; None while it has not.
+        refusal: Why it cannot take part, in the same form; it stays until all are here, so that all hear of it.
     """
 
     hello: Hello
     line: LineSocket
     missing: dict[int, str] | None = None
     abort: dict[str, Any] | None = None
+    refusal: dict[str, Any] | None = None
 
     def listen(self) -> bool:
         """Takes in what it says. Returns False when it is gone or is not understood."""
@@ -46,6 +48,8 @@ class Follower:
                     self.missing = {int(index): str(seen) for index, seen in message["missing"].items()}
                 if isinstance(message.get("abort"), dict):
                     self.abort = message["abort"]
+                if isinstance(message.get("refusal"), dict):
+                    self.refusal = message["refusal"]
         except (LineError, AttributeError, ValueError, TypeError):
             self.line.close()
         return not self.line.is_closed()

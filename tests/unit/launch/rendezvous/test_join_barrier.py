@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from tfdist.cluster import Cluster
-from tfdist.errors import FormingError
+from tfdist.errors import DataError, FormingError
 from tfdist.launch.rendezvous.join_barrier import FollowerBarrier, LeaderBarrier
 from tfdist.launch.rendezvous.peer_discovery import CHIEF, Follower, PeerDiscovery
 from tfdist.net.dial_outcome import DialOutcome, DialStatus
@@ -73,6 +73,10 @@ class Here:
     connectors: dict[int, Met] = field(default_factory=dict)
     forgotten: list[tuple[int, ...]] = field(default_factory=list)
     cluster = CLUSTER
+
+    @property
+    def hello(self) -> Hello:
+        return Hello.own(CLUSTER, self.local)
 
     @property
     def leads(self) -> bool:
@@ -175,6 +179,48 @@ def test_a_follower_tells_a_chiefs_launcher_that_was_started_again() -> None:
     assert line.sent == again.sent == [MEETS_ALL]
     assert formed is not None and formed.go == GO
     assert not formed.links.leads and formed.links.remote == (0, 2)
+
+
+@pytest.mark.parametrize("word", [{"abort": {"code": 5, "text": "", "host": "a"}}, {"go": GO}])
+def test_a_follower_that_cannot_take_part_says_so_and_stays_until_all_are_here(word: Message) -> None:
+    line = ScriptedLine()
+    asked: list[int] = []
+
+    def check() -> None:
+        asked.append(len(line.sent))
+        raise DataError("No data.")
+
+    here = Here((1,), connectors={CHIEF: Met(line, Hello.own(CLUSTER, (0,)))})
+    here.missed = {2: REFUSED}
+    barrier = FollowerBarrier(cast(PeerDiscovery, here), check)
+    for missed in ({2: REFUSED}, {2: REFUSED}, {}):
+        here.missed = missed
+        assert barrier.step() is None
+    refusal = {"code": 5, "text": "No data.", "host": here.hello.host}
+    assert [message["refusal"] for message in line.sent] == [refusal] * 2 and asked == [0]
+    here.connectors[CHIEF] = Met(ScriptedLine(word), Hello.own(CLUSTER, (0,)))
+    with pytest.raises(DataError, match="No data"):
+        barrier.step()
+
+
+def test_what_is_passed_on_names_the_one_that_said_it_first() -> None:
+    passed_on = {"code": 5, "text": "No data.\n(Received from the launcher on b.)", "host": "a"}
+    with pytest.raises(FormingError) as raised:
+        joining(ScriptedLine({"abort": passed_on}))[0].step()
+    assert str(raised.value) == passed_on["text"]
+
+
+def test_a_refusal_counts_when_all_are_here_and_nothing_is_made() -> None:
+    refusal = {"refusal": {"code": 5, "text": "No data.", "host": "b"}}
+    refusing, late = ScriptedLine({**MEETS_ALL, **refusal}), ScriptedLine()
+    here = Here((0,), followers=[follower(1, refusing), follower(2, late)])
+    made: list[int] = []
+    leader = LeaderBarrier(cast(PeerDiscovery, here), lambda: made.append(1) or GO)
+    assert leader.step() is None
+    here.followers[1] = follower(2, ScriptedLine(MEETS_ALL))
+    with pytest.raises(FormingError, match="(?s)No data.*from the launcher on b") as raised:
+        leader.step()
+    assert (raised.value.exit_code, made) == (5, [])
 
 
 def test_a_go_counts_that_came_before_the_chiefs_launcher_hung_up() -> None:
