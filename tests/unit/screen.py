@@ -14,6 +14,14 @@ def shown(master: int, lines: int) -> str:
     return text.decode().replace("\r\n", "\n")
 
 
+def shown_until(master: int, last: str) -> str:
+    """What comes to the terminal's other end, up to `last` at the end of a piece."""
+    text = b""
+    while not text.endswith(last.encode()):
+        text += os.read(master, 65536).replace(b"\r\n", b"\n")
+    return text.decode()
+
+
 def screen_after(written: bytes) -> list[str]:
     """The lines of a screen on which this was written, without empty ones at its end; it knows no other sequences."""
     lines, row, column = [""], 0, 0

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.screen import screen_after, shown
+from tests.unit.screen import screen_after, shown, shown_until
 from tfdist.launch.logs.line_splitter import CharacterSplitter, ScreenSplitter
 from tfdist.launch.logs.terminal import STDERR, STDOUT, Terminal, keeps_bars
 
@@ -69,7 +69,8 @@ def test_output_and_messages_stand_above_a_bar(screen: Screen) -> None:
     assert terminal.say("worker 1 is slow")
     terminal.draw(())
     assert terminal.say("over")
-    assert screen_after(screen.text(9).encode()) == ["epoch 1", "oh", "worker 1 is slow", "over"]
+    written = shown_until(screen.master, "over\n")
+    assert screen_after(written.encode()) == ["epoch 1", "oh", "worker 1 is slow", "over"]
 
 
 def test_stdout_that_goes_elsewhere_has_no_bar(screen: Screen) -> None:
