@@ -93,3 +93,18 @@ def test_a_checkpoint_that_is_left_out_is_left_out_by_all(
         assert checkpoints.saved == (saved if rank == 0 else [])
     assert wire.said[0] == wire.said[1]
     assert wire.said[0].count("values") == 2 * len(saved)
+
+
+def test_a_stop_that_saves_nothing_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    Wire(monkeypatch)
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    checkpoints = Checkpoints(set())
+    callback = CheckpointCallback(checkpoints, SavePolicy(2), FACTS, 8, dict, None, tf.distribute.get_strategy())  # type: ignore[arg-type]
+    callback.set_model(model)
+    callback.on_train_begin()
+    assert (callback.save_now(), callback.why_not_saved) == (None, "no step was done")
+    callback.on_epoch_begin(0)
+    callback.on_train_batch_end(0, {"loss": 1.0})
+    monkeypatch.setattr(checkpoints, "ready", lambda step, *, must=False: False)
+    assert (callback.save_now(), callback.why_not_saved) == (None, "its checkpoint could not be written")
