@@ -229,3 +229,28 @@ def test_what_xla_does_not_compile_is_said_once(caplog: pytest.LogCaptureFixture
         for _ in range(2):
             model.fit(x.astype("float32"), y, verbose=0)
     assert len([record for record in caplog.records if "is not compiled with XLA" in record.message]) == 1
+
+
+def test_a_layer_adds_less_than_twice_the_operations_that_it_has_on_one_replica() -> None:
+    """TensorFlow takes about as long to compile a step as there are operations in it."""
+
+    def operations(layers: int, strategy: tf.distribute.Strategy) -> int:
+        with strategy.scope():
+            made = [keras.layers.BatchNormalization() for _ in range(layers)]
+            for layer in made:
+                layer.build((None, 4))
+
+        def gradient(x: tf.Tensor) -> tf.Tensor:
+            with tf.GradientTape() as tape:
+                tape.watch(x)
+                y = x
+                for layer in made:
+                    y = layer(y, training=True)
+            return tape.gradient(y, x)
+
+        step = tf.function(lambda x: strategy.run(gradient, args=(x,)), autograph=False)
+        return len(step.get_concrete_function(tf.TensorSpec([None, 4])).graph.get_operations())
+
+    several, one = mirrored(REPLICAS), tf.distribute.get_strategy()
+    added = (operations(2, several) - operations(1, several)) / REPLICAS
+    assert added < 2 * (operations(2, one) - operations(1, one))

@@ -10,15 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import tensorflow as tf
 
 from tfdist.keras_repairs.base.nested_gradients import is_nested, where_shares_are_equal
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, current_step, replica_count, replica_id
 from tfdist.runtime.transport import replica_sums
-
-_Gradients: TypeAlias = tuple[None, tf.Tensor, None, tf.Tensor]
 
 
 @dataclass(frozen=True)
@@ -67,12 +65,27 @@ def of_global_batch(
         as_of_constant_mean: Whether the gradient's own gradient takes the mean for a constant, as that of
             `tf.nn.moments` does.
     """
-    own = _of_rows(x, axes, valid)
     counts = has_samples(x)
+    sums = _SumsOverReplicas(counts)
     zero = tf.zeros((), x.dtype)
-    # Chosen, as the mean over no row is NaN and stays it in a product with zero.
-    counted = _OwnMoments(*(tf.where(counts, part, zero) for part in own))
-    return _merged(counted, _SumsOverReplicas(counts), as_of_constant_mean=as_of_constant_mean)
+
+    # The gradient is written down: TensorFlow would derive many more operations, which all have to be compiled.
+    @tf.custom_gradient
+    def moments(x: tf.Tensor) -> tuple[tuple[tf.Tensor, ...], object]:
+        own = _of_rows(x, axes, valid)
+        # Chosen, as the mean over no row is NaN and stays it in a product with zero.
+        total, mean, spread = _merged(tf.where(counts, tf.stack(own), zero), sums)
+
+        def gradient(_: tf.Tensor, by_mean: tf.Tensor, by_spread: tf.Tensor) -> tf.Tensor:
+            upstream = sums.gathered_gradient(tf.stack([by_mean, by_spread]))
+            by_mean, by_spread = tf.unstack(tf.where(counts, upstream, zero))
+            center = tf.stop_gradient(mean) if as_of_constant_mean else mean
+            found = tf.math.divide_no_nan(by_mean, total) + 2 * by_spread * (x - center)
+            return found if valid is None else tf.where(valid, found, zero)
+
+        return (total, mean, spread), gradient
+
+    return GlobalMoments(*moments(x))
 
 
 def has_samples(x: tf.Tensor) -> tf.Tensor:
@@ -85,58 +98,35 @@ def _of_rows(x: tf.Tensor, axes: Sequence[int], valid: tf.Tensor | None) -> _Own
     """The moments of this replica's rows; without any, the mean is not a number."""
     if valid is None:
         mean = tf.reduce_mean(x, axes, keepdims=True)
-        sizes = tf.gather(tf.shape(x, out_type=tf.int64), [axis % x.shape.rank for axis in axes])
-        count = tf.cast(tf.reduce_prod(sizes), x.dtype) * tf.ones([1] * x.shape.rank, x.dtype)
-        differences = x - tf.stop_gradient(mean)
+        count = tf.broadcast_to(tf.cast(tf.size(x, tf.int64) // tf.size(mean, tf.int64), x.dtype), tf.shape(mean))
+        differences = x - mean
     else:
         zero = tf.zeros((), x.dtype)
         count = tf.reduce_sum(tf.cast(valid, x.dtype), axes, keepdims=True)
         mean = tf.math.divide_no_nan(tf.reduce_sum(tf.where(valid, x, zero), axes, keepdims=True), count)
-        differences = tf.where(valid, x - tf.stop_gradient(mean), zero)
-    # No gradient flows through the mean here, nor through the rest: both would be zero, as the differences add up to
-    # zero.
+        differences = tf.where(valid, x - mean, zero)
+    # Without a gradient, which would be zero, as the differences add up to zero.
     rest = tf.reduce_sum(tf.stop_gradient(differences), axes, keepdims=True)
     return _OwnMoments(count, mean, rest, tf.reduce_sum(tf.square(differences), axes, keepdims=True))
 
 
-def _merged(own: _OwnMoments, sums: _SumsOverReplicas, *, as_of_constant_mean: bool) -> GlobalMoments:
-    """The moments of all replicas' rows.
-
-    The gradient is written down, for it to need no more than the upstream gradients of mean and spread.
-    """
-
-    @tf.custom_gradient
-    def merge(
-        count: tf.Tensor, mean: tf.Tensor, rest: tf.Tensor, spread: tf.Tensor
-    ) -> tuple[tuple[tf.Tensor, ...], object]:
-        counts, means, rests, spreads = _of_all(_OwnMoments(count, mean, rest, spread), sums)
-        total = tf.reduce_sum(counts, 0)
-        near = tf.reduce_sum(means * tf.math.divide_no_nan(counts, total), 0)
-        whole = near + tf.math.divide_no_nan(tf.reduce_sum(counts * (means - near) + rests, 0), total)
-        apart = means - whole
-        around = tf.reduce_sum(spreads + apart * (2 * rests + counts * apart), 0)
-
-        def gradient(_: tf.Tensor, by_mean: tf.Tensor, by_spread: tf.Tensor) -> _Gradients:
-            by_mean, by_spread = tf.unstack(sums.gathered_gradient(tf.stack([by_mean, by_spread])))
-            center = tf.stop_gradient(whole) if as_of_constant_mean else whole
-            from_center = tf.stop_gradient(mean) - center
-            return None, count * (tf.math.divide_no_nan(by_mean, total) + 2 * by_spread * from_center), None, by_spread
-
-        return (total, whole, around), gradient
-
-    return GlobalMoments(*merge(*own))
+def _merged(own: tf.Tensor, sums: _SumsOverReplicas) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Count, mean and spread of all replicas' rows, from the `_OwnMoments` of this one as one tensor."""
+    counts, means, rests, spreads = _of_all(own, sums)
+    total = tf.reduce_sum(counts, 0)
+    near = tf.reduce_sum(means * tf.math.divide_no_nan(counts, total), 0)
+    whole = near + tf.math.divide_no_nan(tf.reduce_sum(counts * (means - near) + rests, 0), total)
+    apart = means - whole
+    return total, whole, tf.reduce_sum(spreads + apart * (2 * rests + counts * apart), 0)
 
 
-def _of_all(own: _OwnMoments, sums: _SumsOverReplicas) -> list[tf.Tensor]:
+def _of_all(own: tf.Tensor, sums: _SumsOverReplicas) -> list[tf.Tensor]:
     """The four moments of all replicas, each with the replicas as an axis before its own.
 
     Every replica fills in a row of zeros, and the rows are summed: that copies them bit for bit, in one collective.
     """
-    packed = tf.concat([tf.reshape(part, [-1]) for part in own], 0)
-    is_own = tf.range(replica_count()) == replica_id()
-    rows = sums.total(tf.where(is_own[:, tf.newaxis], packed, tf.zeros((), packed.dtype)))
-    split = tf.split(rows, [tf.size(part) for part in own], axis=1)
-    return [tf.reshape(rows, tf.concat([[-1], tf.shape(part)], 0)) for rows, part in zip(split, own, strict=True)]
+    is_own = tf.reshape(tf.range(replica_count()) == replica_id(), [-1] + [1] * own.shape.rank)
+    return tf.unstack(sums.total(tf.where(is_own, own, tf.zeros((), own.dtype))), axis=1)
 
 
 class _SumsOverReplicas:

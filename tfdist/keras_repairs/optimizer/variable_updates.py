@@ -16,6 +16,7 @@ import keras
 import tensorflow as tf
 from keras.src.optimizers.base_optimizer import BaseOptimizer
 
+from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.base.context_variables import setting
 from tfdist.keras_repairs.base.replica_step import current_step
 from tfdist.runtime.workers import local_replicas
@@ -24,6 +25,9 @@ Function = Callable[..., Any]
 
 _of_this_replica: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_own_updates", default=False)
 _counts_once: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_counts_once", default=False)
+
+_PLACE: AttachedValue[int] = AttachedValue("place_of_replica")
+"""`_place_of` a context. TensorFlow adds a constant to the graph each time that it is asked for the replica."""
 
 
 def of_this_replica() -> contextlib.AbstractContextManager[None]:
@@ -52,8 +56,14 @@ def own_copy(variable: Any) -> Any:
     if not isinstance(value, tf.distribute.DistributedValues):
         return value
     context = tf.distribute.get_replica_context()
+    copies: tuple[Any, ...] = context.strategy.experimental_local_results(value)
+    return copies[_PLACE.get_or_make(context, lambda: _place_of(context))]
+
+
+def _place_of(context: tf.distribute.ReplicaContext) -> int:
+    """Which of this worker's replicas has the context."""
     replica = int(tf.get_static_value(context.replica_id_in_sync_group))
-    return context.strategy.experimental_local_results(value)[replica - local_replicas(context.strategy).start]
+    return replica - local_replicas(context.strategy).start
 
 
 def _is_summed(value: Any) -> bool:

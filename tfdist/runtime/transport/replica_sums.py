@@ -69,5 +69,5 @@ def _as(dtype: tf.DType, tensor: tf.Tensor | tf.IndexedSlices) -> tf.Tensor | tf
 
 
 def _on_device(tensor: tf.Tensor | tf.IndexedSlices) -> tf.Tensor | tf.IndexedSlices:
-    """On the CPU an argument of a tf.function has no device yet, which all_reduce does not take; a product has."""
-    return tensor * tf.ones((), tensor.dtype) if isinstance(tensor, tf.Tensor) else tensor
+    """On the CPU an argument of a tf.function has no device yet, which all_reduce does not take; its copy has."""
+    return tf.identity(tensor) if isinstance(tensor, tf.Tensor) else tensor
