@@ -11,7 +11,14 @@ import tensorflow as tf
 
 from tfdist.keras_repairs.inputs.epoch_iterator import BatchIterator, EpochBatches
 from tfdist.keras_repairs.loop import multi_step_execution
-from tfdist.keras_repairs.loop.multi_step_execution import MOST, TIMED, MultiStepExecutor, steps_at_once
+from tfdist.keras_repairs.loop.multi_step_execution import (
+    CALL,
+    CHEAP,
+    MOST,
+    TIMED,
+    MultiStepExecutor,
+    steps_at_once,
+)
 
 
 def batches(steps: float | None = math.inf, steps_per_epoch: int | None = None, done: int = 0) -> BatchIterator:
@@ -123,6 +130,43 @@ def test_of_another_iterator_nothing_is_reported_that_was_not_executed(make: Cal
     assert executed.steps == [4, 4]
 
 
+@pytest.mark.parametrize(
+    ("seconds_to_compile", "steps_of_epoch", "expected"),
+    [
+        (CHEAP - 1, 8, [4, 4, 4, 4]),  # always
+        (12_000 * CALL, 12_000, [4, 4]),  # enough are left
+        (20.0, 8, [1] * 16),  # they are not
+    ],
+)
+def test_several_steps_are_compiled_where_they_make_up_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+    make: Callable[..., Executed],
+    seconds_to_compile: float,
+    steps_of_epoch: int,
+    expected: list[int],
+) -> None:
+    executed = timed(monkeypatch, make, seconds_to_compile)
+    executed.call(batches(math.inf, steps_per_epoch=steps_of_epoch), sum(expected))
+    assert executed.steps == expected
+
+
+def test_a_function_that_is_dear_is_compiled_once_the_steps_behind_and_before_it_pay_for_it(
+    monkeypatch: pytest.MonkeyPatch, make: Callable[..., Executed]
+) -> None:
+    monkeypatch.setattr(multi_step_execution, "CHEAP", 0.0)
+    executed = timed(monkeypatch, make, (TIMED + 4 + 8) * CALL)
+    executed.call(batches(math.inf, steps_per_epoch=8), 16)
+    # After four steps four are left, in the next epoch eight.
+    assert executed.steps == [1] * 8 + [4, 4]
+
+
+def timed(monkeypatch: pytest.MonkeyPatch, make: Callable[..., Executed], seconds_to_compile: float) -> Executed:
+    """Executions of no time but the first."""
+    clock = iter([0.0, seconds_to_compile])
+    monkeypatch.setattr(multi_step_execution.time, "perf_counter", lambda: next(clock, 1e9))
+    return make()
+
+
 def test_the_workers_agree_once_and_not_on_the_time_of_the_first_execution(
     monkeypatch: pytest.MonkeyPatch, make: Callable[..., Executed]
 ) -> None:
@@ -130,4 +174,4 @@ def test_the_workers_agree_once_and_not_on_the_time_of_the_first_execution(
     monkeypatch.setattr(multi_step_execution.time, "perf_counter", lambda: next(times))
     executed = make()
     executed.call(batches(), 9)
-    assert executed.agreed == [2.0]
+    assert executed.agreed == [-1.0, 2.0]

@@ -4,6 +4,9 @@ Calling a compiled step from Python costs about a millisecond, which is a good p
 `steps_per_execution` for that, which callbacks notice. Where no callback looks at batches, the steps of some
 hundredths of a second run in one execution, and Keras is given its result for each of them.
 
+A function of several steps is compiled once more, which takes a large network tens of seconds. There it waits for as
+many steps as make up for it.
+
 A callback that needs some batches only says so with a method `steps_until_due()`: an execution then ends with the batch
 that it wants to see.
 """
@@ -26,6 +29,12 @@ MOST = 64
 TIMED = 4
 """Executions that are timed before the number of steps is set."""
 
+CALL = 0.001
+"""Roughly how many seconds each step saves that does not begin an execution."""
+
+CHEAP = 5.0
+"""Seconds that the first execution may take to compile for a function of several steps to be compiled all the same."""
+
 
 class MultiStepExecutor:
     """Executes one step for each call, or several steps at once and none for the next calls.
@@ -44,6 +53,8 @@ class MultiStepExecutor:
         self._outputs: Any = None
         self._timed: list[float] = []
         self._most = 1
+        self._seconds_to_compile = 0.0
+        self._done = 0
 
     @property
     def unreported(self) -> int:
@@ -55,12 +66,21 @@ class MultiStepExecutor:
         if self._unreported and batches is self._batches():
             self._unreported -= 1
             return self._outputs
-        steps = batches.take(1 if watched else max(1, int(min(self._most, batches.left_of_epoch, most))))
+        at_once = self._most if self._pays(batches.left_of_epoch) else 1
+        steps = batches.take(1 if watched else max(1, int(min(at_once, batches.left_of_epoch, most))))
         begun = time.perf_counter()
         self._outputs = self._run(batches, steps)
         self._learn(time.perf_counter() - begun)
         self._batches, self._unreported = weakref.ref(batches), steps - 1
+        self._done += steps
         return self._outputs
+
+    def _pays(self, left: float) -> bool:
+        """Whether several steps at once make up for what they take to compile; the same on all workers.
+
+        As many steps as were executed are taken to follow, so that no training loses more than twice what it had to.
+        """
+        return self._seconds_to_compile <= max(CHEAP, CALL * (self._done + left))
 
     def _learn(self, seconds: float) -> None:
         """Sets how many steps run at once after some executions, of which the first compiles."""
@@ -68,7 +88,9 @@ class MultiStepExecutor:
             return
         self._timed.append(seconds)
         if len(self._timed) == TIMED:
-            self._most = steps_at_once(self._agree(min(self._timed[1:])))
+            step = min(self._timed[1:])
+            self._seconds_to_compile = self._agree(self._timed[0] - step)
+            self._most = steps_at_once(self._agree(step))
 
 
 def steps_at_once(seconds: float) -> int:
