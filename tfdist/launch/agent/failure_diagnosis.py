@@ -106,9 +106,11 @@ def from_exit(index: int, code: int, **process: Any) -> Failure:
 
 
 def from_start(index: int, error: Exception, **process: Any) -> Failure:
-    """The failure of a worker whose process could not be started."""
-    code = error.exit_code if isinstance(error, TfdistError) else WorkerFailedError.exit_code
-    return _seen_now(index, "start", f"its process could not be started: {error}", exit_code=code, **process)
+    """The failure of a worker whose process was not to be started, or could not be."""
+    if isinstance(error, TfdistError):
+        return _seen_now(index, "start", f"was not started: {error}", exit_code=error.exit_code, **process)
+    said = f"its process could not be started: {error}"
+    return _seen_now(index, "start", said, exit_code=WorkerFailedError.exit_code, **process)
 
 
 def _seen_now(index: int, kind: FailureKind, message: str, **process: Any) -> Failure:

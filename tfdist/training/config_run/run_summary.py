@@ -40,7 +40,7 @@ def end_summary(
             f"{config.name}: done, {format_count(config.fit.epochs, 'epoch')} of {format_count(samples, 'sample')}",
             f"  on       {describe(session)}",
             f"  time     {_took(session, config, progress)}",
-            f"  speed    {progress.samples_per_second:,.0f} samples/s",
+            *_speed(progress),
             *_waiting(session, config.data.train, progress.wait),
             f"  metrics  {metrics_line(last)}",
             *(f"  best     {line}" for line in best_epoch(record.history)),
@@ -53,7 +53,14 @@ def end_summary(
 def _took(session: LaunchedSession, config: RunConfig, progress: ProgressCallback) -> str:
     """How long this process took, from its start on, and for which part of the run where it has resumed that."""
     seconds = format_duration(session.activity.age)
-    return f"{seconds}, epochs {progress.first + 1} to {config.fit.epochs}" if progress.first else seconds
+    is_part = 0 < progress.first < config.fit.epochs
+    return f"{seconds}, epochs {progress.first + 1} to {config.fit.epochs}" if is_part else seconds
+
+
+def _speed(progress: ProgressCallback) -> Iterator[str]:
+    """How fast it was, unless nothing was left to train."""
+    if progress.samples_per_second:
+        yield f"  speed    {progress.samples_per_second:,.0f} samples/s"
 
 
 def _files(session: LaunchedSession, config: RunConfig) -> str:

@@ -38,7 +38,8 @@ def test_signals_are_named_with_likely_causes() -> None:
 
 def test_a_failed_start_has_the_exit_code_of_its_error() -> None:
     assert from_start(0, OSError("no memory")).exit_code == 4
-    assert from_start(0, RunDirError("full")).exit_code == 2
+    refused = from_start(0, RunDirError("full"))
+    assert refused.exit_code == 2 and refused.message == "was not started: full"
 
 
 @pytest.fixture
