@@ -10,6 +10,7 @@ from tests.devices import (
     test_random_numbers,
     test_single_repairs,
     test_thread_attributes,
+    test_unseeded_draws,
 )
 from tests.devices.mirrored import mirrored
 from tests.devices.references import of_one_replica
@@ -112,7 +113,7 @@ OF_TENSORFLOW = {
     "tensorflow.python.ops.control_flow_switch_case._indexed_case_helper":
         "test_seeds_that_the_batch_decides_on_are_refused",
     "tensorflow.python.ops.cond.cond": "test_seeds_that_the_batch_decides_on_are_refused",
-}
+}  # fmt: skip
 """The repair, and the test of `test_random_numbers` that takes it out."""
 
 OF_PYTHON = {
@@ -124,12 +125,15 @@ OF_PYTHON = {
 
 IN_STEPS = {
     "GradientTape.gradient": "test_a_step_that_clips_is_seen_by_larger_gradients_alone",
-    **{
-        f"tensorflow.python.ops.gen_random_ops.{name}": "test_numbers_that_each_replica_draws_for_itself"
-        for name in ("random_standard_normal", "truncated_normal", "random_uniform", "random_uniform_int")
-    },
 }
 """The repair, and the test of `test_own_steps` that takes it out."""
+
+UNSEEDED = {
+    f"tensorflow.python.ops.gen_random_ops.{operation}":
+        "test_a_draw_without_rows_of_samples_is_the_same_on_every_replica"
+    for _, operation in test_unseeded_draws.FIXED.values()
+}  # fmt: skip
+"""The repair, and the test of `test_unseeded_draws` that takes it out."""
 
 IN_THREADS = {
     "tensorflow.python.distribute.mirrored_run._call_for_each_replica": "test_the_dtype_policy_in_a_step",
@@ -194,11 +198,13 @@ def test_case_fails_without_its_repair(path: str, name: str, monkeypatch: pytest
 
 
 def test_every_repair_is_tested_once() -> None:
-    elsewhere = [*IN_OTHER_TESTS, *IN_STEPS, *IN_THREADS, *OF_TENSORFLOW, *OF_PYTHON, *ON_WORKERS, *SAME_NUMBERS]
+    elsewhere = [*IN_OTHER_TESTS, *IN_STEPS, *UNSEEDED, *IN_THREADS, *OF_TENSORFLOW, *OF_PYTHON, *ON_WORKERS]
+    elsewhere += SAME_NUMBERS
     listed = [*(path for path, _ in TAKEN_OUT), *elsewhere]
     assert sorted(listed) == sorted(repair.path for repair in repairs())
     assert set(IN_OTHER_TESTS.values()) <= set(vars(test_single_repairs))
     assert set(IN_STEPS.values()) <= set(vars(test_own_steps))
+    assert set(UNSEEDED.values()) <= set(vars(test_unseeded_draws))
     assert set(IN_THREADS.values()) <= set(vars(test_thread_attributes))
     assert set(OF_TENSORFLOW.values()) <= set(vars(test_random_numbers))
     assert set(OF_PYTHON.values()) <= set(vars(test_python_draws))

@@ -29,8 +29,9 @@ def test_state_file_keys(tmp_path: Path) -> None:
     STATE.write(tmp_path / "worker-1.json", durable=False)
     content = json.loads((tmp_path / "worker-1.json").read_text())
     where = ["index", "address", "host", "pid", "attempt"]
-    progress = ["state", "epoch", "step", "time", "moves", "moved", "limit", "rate", "busy", "begun", "started"]
-    assert list(content) == [*where, *progress]
+    progress = ["state", "epoch", "step", "time", "moves", "moved", "limit"]
+    pace = ["rate", "busy", "begun", "step_seconds", "started"]
+    assert list(content) == [*where, *progress, *pace]
     assert content["state"] == "step"
 
 
