@@ -1,4 +1,4 @@
-"""Writes docs/exactness.md from what the tests found, and from docs/exactness.in.md, the text around the table.
+"""Writes docs/exactness.md from what the tests found, and from tools/exactness.in.md, the text around the table.
 
     export TFDIST_SLOW_TESTS=1 TFDIST_MATRIX_RESULTS=results
     pytest tests/devices/test_exactness.py tests/devices/test_keras_classes.py
@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+TEMPLATE = Path(__file__).with_name("exactness.in.md")
 sys.path.insert(0, str(ROOT))
 
 from tests.exactness.cases import CASES, SECTIONS, cases_of  # noqa: E402
@@ -44,7 +45,7 @@ def main() -> None:
     problems = list(faults(results, partial=args.partial))
     if problems:
         sys.exit("\n".join(["docs/exactness.md is not written:", *problems]))
-    template = (ROOT / "docs" / "exactness.in.md").read_text(encoding="utf-8")
+    template = TEMPLATE.read_text(encoding="utf-8")
     page = template.replace(PLACE, "\n".join(table(results))).replace(CLASSES_PLACE, "\n".join(classes(results)))
     args.output.write_text(page, encoding="utf-8")
     print(f"{args.output}: {len(CASES)} rows, {len(ROWS)} classes, {len(results)} comparisons")

@@ -11,7 +11,7 @@ from tests.exactness.cases import CASES, SECTIONS, SLOW, cases_of, names_by_defa
 from tests.exactness.keras_classes.exported import exported
 from tests.exactness.keras_classes.table import NOT_RUN, ROWS
 from tests.exactness.results import Comparison, Result, read, recorded
-from tools.make_exactness import CLASSES_PLACE, PLACE, classes, expected, faults, table, tolerance
+from tools.make_exactness import CLASSES_PLACE, PLACE, TEMPLATE, classes, expected, faults, table, tolerance
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -35,7 +35,7 @@ def test_every_case_is_in_the_default_tests_or_said_to_be_slow() -> None:
 
 
 def test_the_text_around_the_table_is_that_of_the_page() -> None:
-    above, rest = (ROOT / "docs" / "exactness.in.md").read_text().split(PLACE)
+    above, rest = TEMPLATE.read_text().split(PLACE)
     between, below = rest.split(CLASSES_PLACE)
     page = (ROOT / "docs" / "exactness.md").read_text()
     assert page.startswith(above)
