@@ -7,13 +7,22 @@ out who takes part. `launch` meets the launchers of other hosts over `net`, take
 starts the workers. In each worker `training` sets up devices and strategy (`runtime`), installs `keras_repairs`, reads
 `data` in the `order` of the global batches, runs Keras `fit` and saves to `checkpoint`. `plan` foresees a run, `verify`
 compares runs, `reports` tells of them, `doctor` checks machines, and `selftest` tries them with trainings. `models` has
-small models to try with; `errors` and `text` serve all of them.
+small models to try with; `errors`, `text` and `versions` serve all of them.
 """
 
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
+
+if sys.version_info < (3, 11):  # noqa: UP036 - that is the point
+    # pip refuses to install it here; this is for a source tree, where `python -m tfdist` has not got a name yet.
+    needed = f"tfdist needs Python 3.11 to 3.13. Received: Python {sys.version.split()[0]}, {sys.executable}."
+    if sys.argv[0] != "-m":
+        raise ImportError(needed)
+    print(f"error: {needed}", file=sys.stderr)
+    raise SystemExit(2)
 
 if TYPE_CHECKING:
     from tfdist import data
@@ -98,7 +107,7 @@ _MODULES = {
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        return importlib.import_module("importlib.metadata").version("tfdist")
+        return importlib.import_module("tfdist.versions").VERSION
     if name == "data":
         return importlib.import_module("tfdist.data")
     if name not in __all__:

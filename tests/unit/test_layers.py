@@ -20,6 +20,7 @@ FLOORS = {
     "errors": 0,
     "text": 0,
     "tf_log_filter": 0,
+    "versions": 0,
     "cluster": 1,
     "order": 1,
     "config": 1,
@@ -42,7 +43,7 @@ FLOORS = {
     "__main__": 10,
 }
 LIGHT = {"errors", "text", "cluster", "order", "config", "rundir", "net", "launch", "plan", "cli", "reports", "doctor"}
-LIGHT |= {"bounded_json", "tf_log_filter", "checkpoint.inspection", "__init__", "__main__"}
+LIGHT |= {"bounded_json", "tf_log_filter", "versions", "checkpoint.inspection", "__init__", "__main__"}
 """Never import TensorFlow or Keras, at whatever place in the file."""
 
 WITHOUT_NUMPY = LIGHT - {"order", "plan", "checkpoint.inspection"}
@@ -198,7 +199,8 @@ def test_start_up_loads_no_tensorflow_and_no_numpy(module: str) -> None:
 
 
 FOR_EVERY_VERB = {
-    *("tfdist", "tfdist.errors", "tfdist.cli", "tfdist.cli.main", "tfdist.cli.standard_streams", "tfdist.cli.verb")
+    *("tfdist", "tfdist.errors", "tfdist.versions"),
+    *("tfdist.cli", "tfdist.cli.main", "tfdist.cli.standard_streams", "tfdist.cli.verb"),
 }
 FOR_OPTIONS = FOR_EVERY_VERB | {"tfdist.cli.common_options", "tfdist.cli.train_target"}
 CLUSTER = {name for name in map(dotted_name, MODULES) if room_of(name) == "cluster"}

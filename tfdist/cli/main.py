@@ -13,6 +13,7 @@ import click
 
 from tfdist.cli.standard_streams import open_closed_streams
 from tfdist.cli.verb import VerbGroup
+from tfdist.versions import VERSION
 
 INTERRUPTED = 130
 
@@ -81,7 +82,7 @@ class Verbs(VerbGroup):
 
 
 @click.group(cls=Verbs, epilog="Say `tfdist COMMAND --help` for the options of a command.")
-@click.version_option(package_name="tfdist", message="%(prog)s %(version)s")
+@click.version_option(VERSION, prog_name="tfdist", message="%(prog)s %(version)s")
 def main() -> None:
     """Trains Keras models over many GPUs and many machines with the numbers of one device."""
     for stream in (sys.stdout, sys.stderr):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import platform
 import secrets
 import socket
@@ -11,6 +10,7 @@ from typing import Any, ClassVar, Self
 
 from tfdist.cluster.cluster_spec import Cluster
 from tfdist.net.line_socket import LineError, Message
+from tfdist.versions import installed_version
 
 PROTOCOL = 2
 _PACKAGES = ("tfdist", "tensorflow", "keras")
@@ -97,9 +97,4 @@ def _are_indices(local: tuple[Any, ...], size: int) -> bool:
 def versions() -> dict[str, str]:
     """The versions that must agree, read from the packages' metadata: importing TensorFlow takes seconds."""
     found = {"python": ".".join(platform.python_version_tuple()[:2])}
-    for package in _PACKAGES:
-        try:
-            found[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            found[package] = "unknown"
-    return found
+    return found | {package: installed_version(package) or "unknown" for package in _PACKAGES}

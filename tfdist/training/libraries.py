@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import logging
 import platform
 import random
@@ -14,15 +13,21 @@ import tensorflow as tf
 from tfdist.errors import UsageError
 from tfdist.runtime.tested_versions import TENSORFLOW
 from tfdist.training.legacy_keras import refuse_legacy_keras
-
-_PACKAGES = ("tfdist", "tensorflow", "keras", "numpy")
+from tfdist.versions import VERSION
 
 _log = logging.getLogger("tfdist")
 
 
 def versions() -> dict[str, str]:
     """Package -> its version, and `python` -> the interpreter's."""
-    return {"python": platform.python_version()} | {name: importlib.metadata.version(name) for name in _PACKAGES}
+    # The libraries' own word: a build of TensorFlow may be installed under another name, tfdist not at all.
+    return {
+        "python": platform.python_version(),
+        "tfdist": VERSION,
+        "tensorflow": tf.__version__,
+        "keras": keras.__version__,
+        "numpy": np.__version__,
+    }
 
 
 def check_libraries() -> None:

@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from tfdist.versions import OTHER_TENSORFLOWS
+
 Versions = Mapping[str, str]
 """Distribution name, and `python`, -> version; what is not installed is absent."""
 
@@ -46,12 +48,9 @@ def _from(versions: Versions, package: str, major: int, minor: int) -> bool:
     return package in versions and numbers(versions[package]) >= (major, minor)
 
 
-_TWINS = ("tensorflow-cpu", "tf-nightly", "tf-nightly-cpu", "intel-tensorflow", "tensorflow-gpu", "tensorflow-rocm")
-
-
 def twins(versions: Versions) -> list[str]:
     """Other distributions of TensorFlow that are installed."""
-    return [name for name in _TWINS if name in versions]
+    return [name for name in OTHER_TENSORFLOWS if name in versions]
 
 
 TABLE: tuple[KnownBad, ...] = (
@@ -76,9 +75,9 @@ TABLE: tuple[KnownBad, ...] = (
         "pip install 'tensorflow>=2.21,<2.22'",
     ),
     KnownBad(
-        lambda v: "tensorflow" in v and bool(twins(v)),
+        lambda v: len(twins(v)) + ("tensorflow" in v) > 1,
         "two distributions of TensorFlow are installed, which overwrite each other's files",
-        "Uninstall all of them (pip uninstall tensorflow " + " ".join(_TWINS) + "), then install tensorflow again.",
+        f"Uninstall all of them (pip uninstall tensorflow {' '.join(OTHER_TENSORFLOWS)}), then install one again.",
     ),
     KnownBad(
         lambda v: "tensorflow-io" in v and _from(v, "tensorflow", 2, 21),

@@ -8,10 +8,13 @@ import platform
 from tfdist.doctor.check_result import Check, CheckStatus, fail, ok, warn
 from tfdist.doctor.machine.known_bad_versions import Versions, known_bad, numbers, twins
 from tfdist.runtime.tested_versions import KERAS, TENSORFLOW
+from tfdist.versions import VERSION, installed_version
 
 _PYTHON = ((3, 11), (3, 14))
 """The first supported Python, and the first that is not."""
 _NEEDED = ("tfdist", "tensorflow", "keras", "numpy")
+_TESTED_TWIN = "tensorflow-cpu"
+"""The same TensorFlow without its CUDA kernels."""
 
 
 def installed() -> dict[str, str]:
@@ -22,32 +25,43 @@ def installed() -> dict[str, str]:
         name, version = distribution.metadata["Name"], distribution.metadata["Version"]
         if name and version:
             found.setdefault(name.lower().replace("_", "-"), version)
+    found["tfdist"] = VERSION  # metadata are those of the last installation, of an editable one as well
+    if "tensorflow" not in found and not twins(found) and (unheard_of := installed_version("tensorflow")):
+        found["tensorflow"] = unheard_of
     return found
 
 
 def check_versions(versions: Versions) -> list[Check]:
     """Judges what is installed."""
-    said = ", ".join(f"{name} {versions.get(name, 'not installed')}" for name in ("python", *_NEEDED))
-    if "tensorflow" not in versions and twins(versions):
-        found = ", ".join(f"{name} {versions[name]}" for name in twins(versions))
+    build = _tensorflow_build(versions)
+    names = ("python", *(build if name == "tensorflow" else name for name in _NEEDED))
+    said = ", ".join(f"{name} {versions.get(name, 'not installed')}" for name in names)
+    if build not in ("tensorflow", _TESTED_TWIN):
         advice = f"pip install '{TENSORFLOW}' in its place, unless this machine needs that one."
-        return [warn("versions", f"{said}: {found} in place of tensorflow is untested", advice)]
-    absent = [name for name in _NEEDED if name not in versions]
+        return [warn("versions", f"{said}: {build} in place of tensorflow is untested", advice)]
+    judged = {"tensorflow" if name == build else name: version for name, version in versions.items()}
+    absent = [name for name in _NEEDED if name not in judged]
     if absent:
         advice = f"pip install {' '.join(absent)}, into the environment that runs tfdist."
         return [fail("versions", f"{said}: {', '.join(absent)} cannot be found", advice)]
     bad = [
         (fail if entry.fails else warn)("versions", f"{entry.reason} ({said})", entry.advice)
-        for entry in known_bad(versions)
+        for entry in known_bad(judged)
     ]
     # Of a combination that is known to fail it does not matter whether it was tested.
-    return bad if any(check.status is CheckStatus.FAIL for check in bad) else [_tested(versions, said), *bad]
+    return bad if any(check.status is CheckStatus.FAIL for check in bad) else [_tested(judged, said, build), *bad]
 
 
-def _tested(versions: Versions, said: str) -> Check:
+def _tensorflow_build(versions: Versions) -> str:
+    """The distribution that installed TensorFlow, or should have."""
+    return "tensorflow" if "tensorflow" in versions else next(iter(twins(versions)), "tensorflow")
+
+
+def _tested(versions: Versions, said: str, build: str) -> Check:
     ranges = (TENSORFLOW, KERAS)
     untested = [tested for tested in ranges if not tested.includes(versions[tested.package])]
-    wishes = [f"'{tested}'" for tested in untested]
+    # Not the other distribution beside this one, whose files it would overwrite.
+    wishes = [f"'{tested}'".replace(TENSORFLOW.package, build) for tested in untested]
     first, beyond = _PYTHON
     if not first <= numbers(versions["python"]) < beyond:
         return warn("versions", f"{said}: this Python is untested", "Use Python 3.11 to 3.13.")

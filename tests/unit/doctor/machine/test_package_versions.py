@@ -8,6 +8,8 @@ import pytest
 from tfdist.doctor.check_result import CheckStatus
 from tfdist.doctor.machine.known_bad_versions import known_bad, numbers
 from tfdist.doctor.machine.package_versions import check_versions, installed
+from tfdist.runtime.tested_versions import TENSORFLOW
+from tfdist.versions import VERSION
 
 GOOD = {"python": "3.12.4", "tfdist": "0.1.0", "tensorflow": "2.21.0", "keras": "3.15.1", "numpy": "2.4.6"}
 
@@ -58,8 +60,26 @@ def test_known_bad(changed: dict[str, str], reasons: list[str]) -> None:
         ({**GOOD, "keras": "2.15.0"}, [CheckStatus.FAIL], "Keras 2 has another trainer", "pip install"),
         (
             {**without("tensorflow"), "tensorflow-cpu": "2.21.0"},
+            [CheckStatus.OK],
+            "tfdist 0.1.0, tensorflow-cpu 2.21.0, keras 3.15.1, numpy 2.4.6: tested",
+            "",
+        ),
+        (
+            {**without("tensorflow"), "tensorflow-cpu": "2.30.0"},
             [CheckStatus.WARN],
-            "tensorflow-cpu 2.21.0 in place of tensorflow is untested",
+            "tensorflow 2.30.0 is not tested",
+            f"pip install 'tensorflow-cpu{str(TENSORFLOW).removeprefix('tensorflow')}'",
+        ),
+        (
+            {**without("tensorflow"), "tensorflow-cpu": "2.21.0", "tf-nightly": "2.22.0"},
+            [CheckStatus.FAIL],
+            "two distributions of TensorFlow",
+            "Uninstall all of them",
+        ),
+        (
+            {**without("tensorflow"), "tensorflow-rocm": "2.21.0"},
+            [CheckStatus.WARN],
+            "tensorflow-rocm in place of tensorflow is untested",
             "unless this machine needs that one",
         ),
         (without("tensorflow"), [CheckStatus.FAIL], "tensorflow cannot be found", "pip install tensorflow"),
@@ -77,6 +97,7 @@ def test_what_is_installed_is_read_from_metadata() -> None:
     assert found["python"] == platform.python_version()
     assert found["pyyaml"] == importlib.metadata.version("pyyaml")
     assert found["tensorflow"] == importlib.metadata.version("tensorflow")
+    assert found["tfdist"] == VERSION
 
 
 @pytest.mark.parametrize(("version", "expected"), [("2.21.0rc1", (2, 21)), ("3", (3, 0)), ("none", (0, 0))])
