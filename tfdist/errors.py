@@ -34,7 +34,7 @@ class ClusterError(UsageError):
 
 
 class PortTakenError(UsageError):
-    """A port that this machine's worker needs belongs to another process or to another tfdist job."""
+    """A port that this machine's worker or its metrics need belongs to another process or to another tfdist job."""
 
 
 class RunDirError(UsageError):

@@ -29,7 +29,7 @@ def ledger(run_dir: str, as_json: bool, html_file: str | None, verbose: bool) ->
     part of the wall time that went into training steps that were not done again. Exits with 0; with 2 when RUN_DIR has
     no ledger.
     """
-    from tfdist.reports.epoch_metrics import read_metrics
+    from tfdist.launch.run_dir.epoch_metrics import read_metrics
     from tfdist.reports.ledger import account_json, account_table, html_chart
     from tfdist.reports.ledger.account_reader import read_account
     from tfdist.rundir import RunDir, atomic_files

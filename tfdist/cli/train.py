@@ -59,6 +59,19 @@ if TYPE_CHECKING:
     "How the progress of a config's run is shown: a live bar, a line every 10 s, or nothing; auto: the bar on a "
     "terminal, else lines.",
 )
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(1, 65535),
+    metavar="PORT",
+    help="Serve metrics of the job to Prometheus, at http://127.0.0.1:PORT/metrics.",
+)
+@click.option(
+    "--metrics-address",
+    default="127.0.0.1",
+    show_default=True,
+    metavar="IP",
+    help="Where --metrics-port listens; 0.0.0.0 on every interface.",
+)
 @shared.verbose
 @click.option("--quiet", is_flag=True, help="Say nothing of the run itself, only warnings and errors.")
 @click.pass_context

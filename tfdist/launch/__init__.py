@@ -7,6 +7,7 @@
 - `network_isolation`: whether the workers get a network of their own; `signals`: Ctrl-C and SIGTERM to the launcher
 - `rendezvous/`: the launchers of the job find one another; `peers/`: they talk until its end
 - `run_dir/`: the run directory is taken, and what happens is recorded there
+- `metrics/`: what it knows of the job is served to Prometheus
 - `agent/`: the job as a state machine: starts, watches, stops and restarts the worker group
 - `worker/`: one worker process and the channel to it, by the `environment` that it is given
 - `logs/`: what workers print goes to their logs and to the terminal; `progress/`: how far a run from a config is

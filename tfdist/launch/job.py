@@ -20,6 +20,8 @@ from tfdist.launch.environment import Assignment, check_keras, is_dumb_terminal,
 from tfdist.launch.job_phases import JobLifecycle, JobPhase
 from tfdist.launch.job_spec import JobSpec
 from tfdist.launch.logs.terminal import STDERR, STDOUT, Terminal, keeps_bars
+from tfdist.launch.metrics.metrics_endpoint import MetricsEndpoint
+from tfdist.launch.metrics.run_metrics import RunMetrics
 from tfdist.launch.network_isolation import enter_network
 from tfdist.launch.peers.coordinator import Coordinator, SoleLauncher
 from tfdist.launch.peers.messages import AttemptEnded, Stop
@@ -54,8 +56,8 @@ def run_job(spec: JobSpec) -> int:
 
     Raises:
         UsageError: The workers cannot have a network of their own, TFDIST_TOKEN is empty, the environment asks for
-            another Keras, or a bar is wanted and cannot be drawn.
-        PortTakenError: A worker's port belongs to somebody else.
+            another Keras, a bar is wanted and cannot be drawn, or metrics that cannot be served.
+        PortTakenError: A worker's port, or that of the metrics, belongs to somebody else.
         FormingError: The launchers did not find one another in time, or do not agree.
         RunDirError: The run directory cannot be used, or there is none for temporary files.
         TfdistError: What `spec.check` raises.
@@ -65,7 +67,24 @@ def run_job(spec: JobSpec) -> int:
     # Asked again when it is needed; what is refused here has made nothing yet.
     _shown_progress(spec)
     lifecycle = JobLifecycle()
-    membership = enter_network(spec.network, spec.membership)
+    metrics = RunMetrics(spec.name, None if spec.config is None else spec.config.fit.epochs)
+    # Taken first: a network of the workers' own has none of this machine's ports.
+    with MetricsEndpoint(spec.metrics_address, spec.metrics_port, metrics) as endpoint:
+        membership = enter_network(spec.network, spec.membership)
+        endpoint.start()
+        result = _run_with_ports(spec, membership, lifecycle, begun, endpoint)
+    report = "" if result is None else render_report(result, verbose=spec.verbose)
+    if report:
+        # A stderr that is gone must not change the exit code.
+        with contextlib.suppress(OSError):
+            print(report, file=sys.stderr, flush=True)
+    return 0 if result is None else result.code
+
+
+def _run_with_ports(
+    spec: JobSpec, membership: Membership, lifecycle: JobLifecycle, begun: float, endpoint: MetricsEndpoint
+) -> RunResult | None:
+    """Runs the job with its workers' ports held; returns None where there is nothing left to train."""
     with (
         Signals() as signals,
         handed_over(spec.config) as config_fd,
@@ -77,18 +96,16 @@ def run_job(spec: JobSpec) -> int:
             lifecycle.enter(JobPhase.FORMING)
             with _formed(spec, membership, runs, signals) as (location, coordinator):
                 if location.completed:
-                    return _say_completion(spec, location, membership)
+                    _say_completion(spec, location, membership)
+                    return None
+                endpoint.follow(location.run_dir, has_chief=membership.has_chief)
                 ledger = LauncherLedger(location.run_dir.ledger_file if membership.has_chief else None, begun)
-                result = _run_group(spec, membership, location, coordinator, signals, ledger, lifecycle, config_fd)
+                return _run_group(
+                    spec, membership, location, coordinator, signals, ledger, lifecycle, config_fd, endpoint
+                )
         except LauncherStopped as stopped:
             lifecycle.enter(JobPhase.FAILED)
-            result = RunResult(stopped.exit_code, stop=Stop(stopped.exit_code, str(stopped)))
-    report = render_report(result, verbose=spec.verbose)
-    if report:
-        # A stderr that is gone must not change the exit code.
-        with contextlib.suppress(OSError):
-            print(report, file=sys.stderr, flush=True)
-    return result.code
+            return RunResult(stopped.exit_code, stop=Stop(stopped.exit_code, str(stopped)))
 
 
 @contextlib.contextmanager
@@ -135,13 +152,12 @@ def _formed(
         yield created[0] if created else _join(spec, membership, formed, disk), links
 
 
-def _say_completion(spec: JobSpec, location: RunLocation, membership: Membership) -> int:
-    """Says that there is nothing to train, for which no worker need start; returns the exit code."""
+def _say_completion(spec: JobSpec, location: RunLocation, membership: Membership) -> None:
+    """Says that there is nothing to train, for which no worker need start."""
     run = location.run_dir if membership.has_chief else None
     if not spec.quiet:
         with contextlib.suppress(OSError):
             print(completion_text(spec.name, location.completed, run), flush=True)
-    return 0
 
 
 def _join(spec: JobSpec, membership: Membership, formed: FormedCluster, disk: BoundedDisk) -> RunLocation:
@@ -176,6 +192,7 @@ def _run_group(
     ledger: LauncherLedger,
     lifecycle: JobLifecycle,
     config_fd: int | None,
+    endpoint: MetricsEndpoint,
 ) -> RunResult:
     shown = {"chief": {0}, "all": set(membership.local), "none": set()}[spec.show]
     progress = _shown_progress(spec)
@@ -185,9 +202,11 @@ def _run_group(
         with contextlib.suppress(OSError):
             here = ", ".join(map(str, membership.local))
             print(f"worker(s) {here} start; logs in {location.run_dir.logs_dir}", flush=True)
+    if endpoint.url and not spec.quiet:
+        terminal.say(f"tfdist: metrics at {endpoint.url}")
     begun = time.monotonic()
     display = ProgressDisplay(terminal, progress, encoding=getattr(sys.stderr, "encoding", None) or "utf-8")
-    effects = LauncherEffects(spec, location, coordinator, ledger, terminal, shown, display)
+    effects = LauncherEffects(spec, location, coordinator, ledger, terminal, shown, display, endpoint.metrics)
     dependencies = Dependencies(
         effects.start,
         effects.diagnosis,

@@ -18,6 +18,9 @@ from tfdist.launch.worker_options import WorkerOptions, check_seconds
 if TYPE_CHECKING:
     from tfdist.config import RunConfig
 
+LOOPBACK = "127.0.0.1"
+"""Where metrics are served unless another address is given: this machine alone reaches them."""
+
 
 @dataclass(frozen=True)
 class JobSpec(WorkerOptions):
@@ -39,6 +42,8 @@ class JobSpec(WorkerOptions):
         log_prefix: Whether shown lines start with their worker's index.
         worker_module: The module that workers run; it reads its `Assignment`.
         environ: What the workers' environment is made from; None for this process's.
+        metrics_port: The port of this machine on which metrics are served; None for none.
+        metrics_address: The IP address of this machine on which they are.
         check: Called on every host before the run directory is made; what it raises refuses the run.
 
     Raises:
@@ -60,6 +65,8 @@ class JobSpec(WorkerOptions):
     log_prefix: bool = False
     worker_module: str = WORKER_MODULE
     environ: Mapping[str, str] | None = None
+    metrics_port: int | None = None
+    metrics_address: str = LOOPBACK
     check: Callable[[], None] = lambda: None
 
     def __post_init__(self) -> None:
@@ -71,6 +78,11 @@ class JobSpec(WorkerOptions):
         if self.run_dir == "":
             raise UsageError("--run-dir is empty. Expected a directory, or no --run-dir at all. Received: --run-dir ''")
         check_seconds("start_timeout", self.start_timeout)
+        if self.metrics_port is None and self.metrics_address != LOOPBACK:
+            raise UsageError(
+                "--metrics-address says where --metrics-port listens. Expected both. Received: --metrics-address "
+                f"{self.metrics_address} alone. Add --metrics-port, such as 9400."
+            )
 
     @classmethod
     def for_config(

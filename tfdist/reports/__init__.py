@@ -3,6 +3,6 @@
     status/    what the run is doing: `tfdist status`
     ledger/    where its wall time went, over all restarts: `tfdist ledger`
 
-`epoch_metrics` reads the metrics of a run's epochs, for both. In both, a reader reads the directory, a value without
-clock or disk says what that means, and renderers turn it into text for people and JSON for programs.
+In both, a reader reads the directory, a value without clock or disk says what that means, and renderers turn it into
+text for people and JSON for programs.
 """

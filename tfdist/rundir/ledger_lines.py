@@ -125,6 +125,7 @@ _KINDS = frozenset(TimeKind)
 _MOST = 1e11
 """Seconds: the year 5138, which `datetime` can still represent."""
 _MOST_LINE_BYTES = 1 << 20
+_MOST_FURTHER_BYTES = 4 << 20
 
 
 @dataclass(frozen=True)
@@ -188,6 +189,34 @@ def scan_ledger(file: Path) -> Iterator[LedgerEntry | None]:
         ) from None
     except OSError as error:
         raise RunDirError(f"The ledger {file} cannot be read: {error}.") from error
+
+
+def read_further(file: Path, place: int) -> tuple[list[LedgerEntry], int]:
+    """The entries that were added since the last call, for who follows a ledger while it grows.
+
+    Args:
+        file: The ledger.
+        place: What the last call returned, in bytes; 0 at first.
+
+    Returns:
+        The entries that can be read, and the place behind the last whole line. Nothing where there is no ledger yet.
+
+    Raises:
+        RunDirError: It cannot be read.
+    """
+    try:
+        with open_regular(file) as content:
+            content.seek(place)
+            added = content.read(_MOST_FURTHER_BYTES)
+    except FileNotFoundError:
+        return [], place
+    except OSError as error:
+        raise RunDirError(f"The ledger {file} cannot be read: {error}.") from error
+    whole = added.rfind(b"\n") + 1
+    if not whole and len(added) == _MOST_FURTHER_BYTES:
+        return [], place + len(added)  # no line of a ledger is as long
+    entries = [_entry(line) for line in added[:whole].splitlines() if line.strip()]
+    return [entry for entry in entries if entry is not None], place + whole
 
 
 def _entry(line: bytes) -> LedgerEntry | None:

@@ -17,6 +17,7 @@ from tfdist.launch.environment import Assignment
 from tfdist.launch.job_phases import JobPhase
 from tfdist.launch.job_spec import JobSpec
 from tfdist.launch.logs.terminal import Terminal
+from tfdist.launch.metrics.run_metrics import RunMetrics
 from tfdist.launch.peers.coordinator import Coordinator
 from tfdist.launch.peers.messages import Restart
 from tfdist.launch.peers.remote_states import RemoteStates
@@ -47,6 +48,7 @@ class LauncherEffects:
         terminal: The launcher's own output.
         shown: Workers whose output is shown on the terminal.
         display: Shows the progress of the run.
+        metrics: Told what happens, for who watches it from outside.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class LauncherEffects:
         terminal: Terminal,
         shown: Collection[int],
         display: ProgressDisplay,
+        metrics: RunMetrics,
     ) -> None:
         self._spec = spec
         self._location = location
@@ -66,6 +69,7 @@ class LauncherEffects:
         self._terminal = terminal
         self._shown = shown
         self._display = display
+        self._metrics = metrics
         self._remote_states = RemoteStates(location.run_dir, coordinator.remote if coordinator.leads else ())
         self._stragglers = Stragglers()
         self._disk = BoundedDisk(location.run_dir.path)
@@ -90,6 +94,7 @@ class LauncherEffects:
 
     def enter(self, phase: JobPhase, attempt: int) -> None:
         """Records that the job enters a phase."""
+        self._metrics.note(phase=phase, attempt=attempt)
         if phase is not JobPhase.RUNNING:
             self._display.clear()
         if phase is JobPhase.RUNNING:
@@ -99,6 +104,7 @@ class LauncherEffects:
 
     def restart(self, result: RunResult, restart: Restart) -> None:
         """Reports an attempt that failed and is followed by another one."""
+        self._metrics.restarted(failure.index for failure in result.failures)
         self._terminal.say(render_restart(result, restart, verbose=self._spec.verbose))
         self._record(lambda: self._ledger.restarting(result))
         if self._location.writes_failure:
@@ -106,6 +112,7 @@ class LauncherEffects:
 
     def observe(self, states: Mapping[int, WorkerState]) -> None:
         """Takes the new states of workers, and reports stragglers."""
+        self._metrics.observe(states)
         newest = list(states.values())
         self._record(lambda: self._remote_states.write(newest))
         if self._leads:

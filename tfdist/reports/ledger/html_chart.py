@@ -6,7 +6,7 @@ import html
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from tfdist.reports.epoch_metrics import EpochMetrics
+from tfdist.launch.run_dir.epoch_metrics import EpochMetrics
 from tfdist.reports.ledger import loss_chart
 from tfdist.reports.ledger.account import Account
 from tfdist.reports.ledger.account_summary import LABELS, endings, headlines, percent, steps_of

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
-from tfdist.reports.epoch_metrics import EpochMetrics
+from tfdist.launch.run_dir.epoch_metrics import EpochMetrics
 from tfdist.reports.ledger.loss_scale import LossScale
 
 CURVES: Mapping[str, str] = MappingProxyType({"loss": "", "val_loss": "6 4"})

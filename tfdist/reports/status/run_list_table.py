@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from tfdist.reports.epoch_metrics import metrics_text
+from tfdist.launch.run_dir.epoch_metrics import metrics_text
 from tfdist.reports.status.run_list import RunList, epoch_of, steps_of
 from tfdist.reports.status.run_status import RunCondition, RunStatus
 from tfdist.text import format_count, format_duration, printable, table

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from tfdist.launch.agent.stragglers import STEPS, WorkerLag, is_worth_a_word, lags
 from tfdist.launch.job_phases import JobPhase
-from tfdist.reports.epoch_metrics import EpochMetrics
+from tfdist.launch.run_dir.epoch_metrics import EpochMetrics
 from tfdist.rundir.failure import Failure
 from tfdist.rundir.process_presence import Presence
 from tfdist.rundir.run_snapshot import Snapshot

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tfdist.reports.epoch_metrics import EpochMetrics
+from tfdist.launch.run_dir.epoch_metrics import EpochMetrics
 from tfdist.reports.status.run_list import RunList, epoch_of, steps_of
 from tfdist.reports.status.run_status import RunStatus, WorkerStatus
 

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from tfdist.errors import RunDirError
-from tfdist.reports.epoch_metrics import last_metrics
+from tfdist.launch.run_dir.epoch_metrics import last_metrics
 from tfdist.reports.status.run_list import RunList, newest_first
 from tfdist.reports.status.run_status import RunStatus, judge
 from tfdist.rundir.layout import RunDir

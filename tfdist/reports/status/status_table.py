@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Sequence
 
-from tfdist.reports.epoch_metrics import EpochMetrics, metrics_text
+from tfdist.launch.run_dir.epoch_metrics import EpochMetrics, metrics_text
 from tfdist.reports.status.run_status import RunCondition, RunStatus, WorkerStatus
 from tfdist.rundir.failure import Failure
 from tfdist.text import format_duration, format_ranges, printable, table

@@ -5,7 +5,7 @@ import re
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Sequence
 
-from tfdist.reports.epoch_metrics import EpochMetrics
+from tfdist.launch.run_dir.epoch_metrics import EpochMetrics
 from tfdist.reports.ledger import loss_chart
 
 SVG = "{http://www.w3.org/2000/svg}"

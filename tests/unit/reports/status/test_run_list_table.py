@@ -4,7 +4,7 @@ import dataclasses
 from pathlib import Path
 
 from tests.unit.reports.status.moments import FAILURE, NOW, snapshot, status, worker
-from tfdist.reports.epoch_metrics import EpochMetrics
+from tfdist.launch.run_dir.epoch_metrics import EpochMetrics
 from tfdist.reports.status.run_list import RunList, newest_first
 from tfdist.reports.status.run_list_table import render
 from tfdist.reports.status.run_status import RunStatus

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from tests.unit.reports.status.moments import FAILURE, status, worker
-from tfdist.reports.epoch_metrics import EpochMetrics
+from tfdist.launch.run_dir.epoch_metrics import EpochMetrics
 from tfdist.reports.status.status_json import to_json
 
 

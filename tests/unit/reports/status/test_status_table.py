@@ -4,7 +4,7 @@ import dataclasses
 import math
 
 from tests.unit.reports.status.moments import FAILURE, NOW, status, worker
-from tfdist.reports.epoch_metrics import EpochMetrics
+from tfdist.launch.run_dir.epoch_metrics import EpochMetrics
 from tfdist.reports.status.status_table import render
 from tfdist.rundir import State
 from tfdist.rundir.process_presence import Presence

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tfdist.reports.epoch_metrics import EpochMetrics, last_metrics, metrics_text, read_metrics
+from tfdist.launch.run_dir.epoch_metrics import EpochMetrics, last_metrics, metrics_text, read_metrics
 
 FIRST = '{"epoch": 0, "time": 5.5, "accuracy": 0.5, "loss": 2, "val_accuracy": 0.25, "val_loss": 3.0}'
 
