@@ -13,15 +13,14 @@ import socketserver
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
-
-from prometheus_client import CollectorRegistry, MetricsHandler
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
+from typing import TYPE_CHECKING, Any
 
 from tfdist.cluster.ports import port_owner
 from tfdist.errors import PortTakenError, UsageError
 from tfdist.launch.metrics.metric_families import Family
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
 
 MOST_CALLERS = 16
 """Whose scrapes are answered at the same time; further ones are hung up on."""
@@ -30,7 +29,6 @@ CALL_SECONDS = 5.0
 """How long one call may take in all."""
 
 _POLL_SECONDS = 0.1
-_ANSWERS = {"gauge": GaugeMetricFamily, "counter": CounterMetricFamily}
 
 
 class MetricsServer:
@@ -50,6 +48,9 @@ class MetricsServer:
     def __init__(
         self, address: str, port: int, read: Callable[[], Iterable[Family]], seconds: float = CALL_SECONDS
     ) -> None:
+        # Imported here: this module can be read without the extra.
+        from prometheus_client import CollectorRegistry, MetricsHandler
+
         registry = CollectorRegistry(auto_describe=False)
         registry.register(_Families(read))
         handler = MetricsHandler.factory(registry)
@@ -76,13 +77,18 @@ class MetricsServer:
         self._server.server_close()
 
 
-class _Families(Collector):
+class _Families:
+    """What prometheus-client calls a collector."""
+
     def __init__(self, read: Callable[[], Iterable[Family]]) -> None:
         self._read = read
 
     def collect(self) -> Iterator[Metric]:
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        answers = {"gauge": GaugeMetricFamily, "counter": CounterMetricFamily}
         for family in self._read():
-            answer = _ANSWERS[family.kind](family.name, family.text, labels=family.labels)
+            answer = answers[family.kind](family.name, family.text, labels=family.labels)
             for labels, value in family.samples:
                 answer.add_metric(labels, value)
             yield answer
