@@ -51,6 +51,12 @@ if TYPE_CHECKING:
     "download anything.",
 )
 @shared.show("chief", "Whose output the terminal shows; the logs have all.")
+@shared.choice(
+    "--log-format",
+    ["text", "json"],
+    "text",
+    "json: one JSON object a line, for collectors of logs such as Loki and CloudWatch.",
+)
 @click.option("--log-prefix", is_flag=True, help="Put the worker's number before every line shown.")
 @shared.choice(
     "--progress",
@@ -90,6 +96,11 @@ def train(
     TARGET is a YAML config (default ./tfdist.yaml), a Python script, or -m MODULE. After a config options may follow;
     after a script or a module everything is its own.
     """
+    if options["log_format"] == "json":
+        from tfdist.launch.logs.log_records import LogRecords
+        from tfdist.launch.logs.record_streams import recorded_streams
+
+        ctx.with_resource(recorded_streams(LogRecords()))
     target = choose_target(module, arguments)
     # Imported here: `tfdist train --help` does not need it.
     from tfdist.cluster.discover import discover

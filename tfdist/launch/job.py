@@ -19,6 +19,7 @@ from tfdist.launch.agent.worker_group import WorkerGroup
 from tfdist.launch.environment import Assignment, check_keras, is_dumb_terminal, read_token
 from tfdist.launch.job_phases import JobLifecycle, JobPhase
 from tfdist.launch.job_spec import JobSpec
+from tfdist.launch.logs.log_records import LogRecords
 from tfdist.launch.logs.terminal import STDERR, STDOUT, Terminal, keeps_bars
 from tfdist.launch.metrics.metrics_endpoint import MetricsEndpoint
 from tfdist.launch.metrics.run_metrics import RunMetrics
@@ -27,7 +28,7 @@ from tfdist.launch.peers.coordinator import Coordinator, SoleLauncher
 from tfdist.launch.peers.messages import AttemptEnded, Stop
 from tfdist.launch.progress.progress_display import ProgressDisplay, Shown, choose
 from tfdist.launch.run_dir.closing_line import closing_line
-from tfdist.launch.run_dir.failure_report import render_report
+from tfdist.launch.run_dir.failure_report import failure_fields, render_report
 from tfdist.launch.run_dir.launcher_ledger import LauncherLedger
 from tfdist.launch.run_dir.run_location import RunLocation, create_run_location, join_run_location
 from tfdist.launch.run_dir.run_lock import RunLock
@@ -74,11 +75,18 @@ def run_job(spec: JobSpec) -> int:
         endpoint.start()
         result = _run_with_ports(spec, membership, lifecycle, begun, endpoint)
     report = "" if result is None else render_report(result, verbose=spec.verbose)
-    if report:
-        # A stderr that is gone must not change the exit code.
-        with contextlib.suppress(OSError):
-            print(report, file=sys.stderr, flush=True)
+    if report and result is not None:
+        _say_at_the_end(spec, report, **failure_fields(result))
     return 0 if result is None else result.code
+
+
+def _say_at_the_end(spec: JobSpec, report: str, **fields: Any) -> None:
+    if spec.log_format == "json":
+        Terminal(_streams(), records=LogRecords(spec.name)).say(report, **fields)
+        return
+    # A stderr that is gone must not change the exit code.
+    with contextlib.suppress(OSError):
+        print(report, file=sys.stderr, flush=True)
 
 
 def _run_with_ports(
@@ -197,7 +205,8 @@ def _run_group(
     shown = {"chief": {0}, "all": set(membership.local), "none": set()}[spec.show]
     progress = _shown_progress(spec)
     whole_lines = len(shown) > 1 or progress == "bar"
-    terminal = Terminal(_streams(), prefix=spec.log_prefix, whole_lines=whole_lines)
+    records = LogRecords(spec.name) if spec.log_format == "json" else None
+    terminal = Terminal(_streams(), prefix=spec.log_prefix, whole_lines=whole_lines, records=records)
     if not membership.has_chief:
         with contextlib.suppress(OSError):
             here = ", ".join(map(str, membership.local))
@@ -257,7 +266,7 @@ def _shown_progress(spec: JobSpec) -> Shown:
     if spec.quiet or spec.target_kind != "config":
         return "none"
     streams = _streams()
-    keeps = keeps_bars(streams.get(STDOUT), streams.get(STDERR))
+    keeps = spec.log_format == "text" and keeps_bars(streams.get(STDOUT), streams.get(STDERR))
     has_rich = importlib.util.find_spec("rich") is not None
     return choose(spec.progress, is_screen=keeps, is_dumb=is_dumb_terminal(spec.environ), has_rich=has_rich)
 

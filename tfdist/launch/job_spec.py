@@ -71,10 +71,16 @@ class JobSpec(WorkerOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.show not in get_args(Show):
-            raise UsageError(f"--show must be one of {', '.join(get_args(Show))}. Received: {self.show!r}")
-        if self.progress not in get_args(Progress):
-            raise UsageError(f"--progress must be one of {', '.join(get_args(Progress))}. Received: {self.progress!r}")
+        for name, choices in (("show", Show), ("progress", Progress)):
+            if getattr(self, name) not in get_args(choices):
+                expected = ", ".join(get_args(choices))
+                received = getattr(self, name)
+                raise UsageError(f"--{name.replace('_', '-')} must be one of {expected}. Received: {received!r}")
+        if self.log_format == "json" and self.progress == "bar":
+            raise UsageError(
+                "--log-format json writes records, and a bar is none. Expected --progress auto, plain or none beside "
+                "it. Received: --progress bar. Leave --progress out: the progress comes in records, too."
+            )
         if self.run_dir == "":
             raise UsageError("--run-dir is empty. Expected a directory, or no --run-dir at all. Received: --run-dir ''")
         check_seconds("start_timeout", self.start_timeout)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from tfdist.errors import UsageError
+from tfdist.launch.logs.log_records import LogFormat
 from tfdist.launch.recording_request import RecordingRequest
 from tfdist.launch.trace_request import TraceRequest
 from tfdist.rundir.run_dir_creation import Resume
@@ -18,6 +19,7 @@ _CHOICES = {
     "batch_norm": BatchNorm,
     "communication": Communication,
     "compression": Compression,
+    "log_format": LogFormat,
     "resume": Resume,
 }
 _IN_COMMON = ("batch_norm", "communication", "compression")
@@ -46,6 +48,8 @@ class WorkerOptions:
         resume: Whether the run resumes from the checkpoint in its directory: if there is one, in any case, or never.
         verbose: Say more, and keep tracebacks.
         quiet: Say nothing of the run itself on the terminal, only warnings and errors.
+        log_format: Whether the terminal shows text, or a record of JSON for each line, for which lines of tfdist's own
+            begin with their levels.
         recording: What to record for `tfdist verify`; None in any other run.
         trace: What to trace for `tfdist verify --kill`; None in any other run.
 
@@ -67,6 +71,7 @@ class WorkerOptions:
     resume: Resume = "never"
     verbose: bool = False
     quiet: bool = False
+    log_format: LogFormat = "text"
     recording: RecordingRequest | None = None
     trace: TraceRequest | None = None
 

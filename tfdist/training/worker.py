@@ -130,8 +130,10 @@ def _set_up_logging(assignment: Assignment) -> None:
         log_handler = _WorkerLog(log)
         log_handler.addFilter(lambda record: record.levelno < logging.WARNING)
         logger.addHandler(log_handler)
+    # A record has the level that its line says.
+    level = "%(levelname)s: " if assignment.log_format == "json" else ""
     for handler in logger.handlers:
-        handler.setFormatter(logging.Formatter("tfdist: %(message)s"))
+        handler.setFormatter(logging.Formatter(f"tfdist: {level}%(message)s"))
 
 
 if __name__ == "__main__":

@@ -81,6 +81,9 @@ def test_the_flags_are_a_contract() -> None:
         "--verbose",
         "--quiet",
         "--progress",
+        "--log-format",
+        "--metrics-port",
+        "--metrics-address",
     }
 
 

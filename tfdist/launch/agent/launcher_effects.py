@@ -22,7 +22,7 @@ from tfdist.launch.peers.coordinator import Coordinator
 from tfdist.launch.peers.messages import Restart
 from tfdist.launch.peers.remote_states import RemoteStates
 from tfdist.launch.progress.progress_display import ProgressDisplay
-from tfdist.launch.run_dir.failure_report import render_restart
+from tfdist.launch.run_dir.failure_report import failure_fields, render_restart
 from tfdist.launch.run_dir.launcher_ledger import LauncherLedger
 from tfdist.launch.run_dir.run_location import RunLocation
 from tfdist.launch.run_dir.run_records import close_state, write_failure, write_phase, write_state
@@ -98,6 +98,7 @@ class LauncherEffects:
         if phase is not JobPhase.RUNNING:
             self._display.clear()
         if phase is JobPhase.RUNNING:
+            self._terminal.begin(attempt)
             self._record(lambda: self._ledger.running(attempt))
         if self._location.writes_failure:
             self._record(lambda: write_phase(self._location, phase, attempt))
@@ -105,7 +106,8 @@ class LauncherEffects:
     def restart(self, result: RunResult, restart: Restart) -> None:
         """Reports an attempt that failed and is followed by another one."""
         self._metrics.restarted(failure.index for failure in result.failures)
-        self._terminal.say(render_restart(result, restart, verbose=self._spec.verbose))
+        said = render_restart(result, restart, verbose=self._spec.verbose)
+        self._terminal.say(said, **{**failure_fields(result), "event": "restart", "level": "warning"})
         self._record(lambda: self._ledger.restarting(result))
         if self._location.writes_failure:
             self._write_failure(self._location.run_dir.attempt_failure_file(restart.attempt - 1), result.failures)
@@ -117,7 +119,7 @@ class LauncherEffects:
         self._record(lambda: self._remote_states.write(newest))
         if self._leads:
             for message in self._stragglers.observe(states, time.monotonic()):
-                self._terminal.say(message)
+                self._terminal.say(message, event="straggler")
 
     def progress(self, told: Mapping[str, Any] | None) -> None:
         """Shows what the chief tells of its progress."""

@@ -12,6 +12,8 @@ from typing import Any, Literal, Protocol
 
 from tfdist.launch.logs.line_splitter import CharacterSplitter, ScreenSplitter, StreamSplitter
 from tfdist.launch.logs.live_lines import LiveLines
+from tfdist.launch.logs.log_levels import Level
+from tfdist.launch.logs.log_records import LogRecords
 from tfdist.net.bounded_wait import is_writable, wait_for
 
 STDOUT, STDERR = 1, 2
@@ -44,14 +46,21 @@ class Terminal:
             interpreter needs when it exits. None shows nothing.
         prefix: Whether each line begins with its worker's index.
         whole_lines: Whether to wait for the end of a line, as several workers on one terminal must.
+        records: What makes a record of each line and message; None for text. A record has its worker's index in it.
     """
 
     def __init__(
-        self, streams: Mapping[int, OutputStream] | None, *, prefix: bool = False, whole_lines: bool = False
+        self,
+        streams: Mapping[int, OutputStream] | None,
+        *,
+        prefix: bool = False,
+        whole_lines: bool = False,
+        records: LogRecords | None = None,
     ) -> None:
         self._streams = dict(streams or {})
         self._prefix = prefix
-        self._whole_lines = whole_lines or prefix
+        self._whole_lines = whole_lines or prefix or records is not None
+        self._records = records
         self._inside_line: dict[int, bool] = {}
         self._live = LiveLines()
         self._lock = threading.Lock()
@@ -60,9 +69,16 @@ class Terminal:
         """A new splitter of one worker's stream, for pieces that can be written here."""
         return ScreenSplitter(patience=UNFINISHED_SECONDS) if self._whole_lines else CharacterSplitter()
 
+    def begin(self, attempt: int) -> None:
+        """The workers of attempt number `attempt` are about to start."""
+        if self._records is not None:
+            self._records.begin(attempt)
+
     def write(self, index: int, stream: int, data: bytes) -> None:
         """Shows what worker `index` wrote, unless the terminal is gone."""
-        if self._prefix and data:
+        if self._records is not None:
+            data = self._records.of_worker(index, "stdout" if stream == STDOUT else "stderr", data)
+        elif self._prefix and data:
             label = f"[worker {index}] ".encode()
             data = b"".join(label + line for line in data.splitlines(keepends=True))
         with self._lock:
@@ -78,10 +94,15 @@ class Terminal:
             except (OSError, ValueError):
                 del self._streams[stream]
 
-    def say(self, text: str) -> bool:
+    def say(self, text: str, level: Level | None = None, **fields: Any) -> bool:
         """Shows the launcher's own message on stderr, on lines of its own; an empty one is nothing to show.
 
         The launcher never waits for more than a second: a terminal that accepts nothing for so long misses the message.
+
+        Args:
+            text: The message.
+            level: How serious it is, for its record; None for what the message says itself.
+            **fields: What else its record has.
 
         Returns:
             Whether the whole message was written.
@@ -95,6 +116,8 @@ class Terminal:
             target = self._streams.get(STDERR)
             if target is None:
                 return False
+            if self._records is not None:
+                return _write_until(deadline, target, self._records.of_launcher(text, level, **fields))
             start = b"\n" if self._is_inside_line() else b""
             said = start + text.encode(errors="replace") + b"\n"
             return _write_until(deadline, target, self._live.above(said) if self._live else said)

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from tfdist.errors import RunDirError, UsageError
 from tfdist.launch.logs.terminal import Terminal
 from tfdist.launch.progress.plain_line import plain_line
+from tfdist.launch.progress.progress_record import progress_record
 from tfdist.launch.progress.run_progress import RunProgress
 
 Progress = Literal["auto", "bar", "plain", "none"]
@@ -94,7 +95,7 @@ class ProgressDisplay:
             self._said = now
         elif now - self._said >= PLAIN_SECONDS:
             self._said = now
-            self._terminal.say(plain_line(progress))
+            self._terminal.say(plain_line(progress), **progress_record(progress))
 
     def _draw(self, progress: RunProgress) -> None:
         try:

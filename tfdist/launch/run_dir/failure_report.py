@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
+from typing import Any
 
 from tfdist.launch.peers.messages import Restart
 from tfdist.launch.run_result import RunResult
@@ -31,6 +32,26 @@ def render_report(result: RunResult, *, verbose: bool = False) -> str:
 def render_restart(result: RunResult, restart: Restart, *, verbose: bool = False) -> str:
     """The report of an attempt that is followed by another one, without a newline at its end."""
     return f"{render_report(result, verbose=verbose)}\nall workers start again in {restart.delay:g} s ({restart.why})"
+
+
+def failure_fields(result: RunResult) -> dict[str, Any]:
+    """What the record of a report has besides its text: what happened, and the first failure in parts."""
+    if result.stop is not None:
+        return {"event": "stopped", "level": "warning", "exit_code": result.code}
+    if not result.failures:
+        return {}
+    first = result.failures[0]
+    return {
+        "event": "failed",
+        "level": "error",
+        "exit_code": result.code,
+        "worker": first.index,
+        "worker_host": first.host,
+        "failure": first.kind,
+        "error": first.type or None,
+        "step": first.step,
+        "log": first.log or None,
+    }
 
 
 def _first(failure: Failure, verbose: bool) -> list[str]:

@@ -21,10 +21,12 @@ class FakeTerminal:
     """Keeps what it was to show."""
 
     said: list[str] = field(default_factory=list)
+    fields: list[dict[str, Any]] = field(default_factory=list)
     drawn: list[list[str]] = field(default_factory=list)
 
-    def say(self, text: str) -> bool:
+    def say(self, text: str, **fields: Any) -> bool:
         self.said.append(text)
+        self.fields.append(fields)
         return True
 
     def draw(self, lines: Sequence[bytes]) -> None:
@@ -79,6 +81,7 @@ def test_a_plain_line_comes_now_and_then() -> None:
     for step in range(5):
         shown.update(told(step))
     assert terminal.said == ["epoch 1/2  step  2/10", "epoch 1/2  step  4/10"]
+    assert [fields["step"] for fields in terminal.fields] == [2, 4]
     assert not terminal.drawn
 
 
