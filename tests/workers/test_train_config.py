@@ -123,7 +123,7 @@ def test_the_config_of_a_run_runs_again(one: tuple[RunDir, str], tmp_path: Path)
     assert history(RunDir(again))["loss"] == pytest.approx(history(one[0])["loss"][:2], rel=1e-5)
 
 
-@pytest.mark.slow  # as tests/devices/test_shape_diagnosis.py has it, with the exit code of its error
+@pytest.mark.slow  # as tests/devices/test_sample_shapes.py has it, with the exit code of its error
 def test_a_model_that_the_data_does_not_fit_is_one_clear_error(tmp_path: Path) -> None:
     done = tfdist("train", CONFIG, "--set", "model.args.inputs=[32]", "--run-dir", tmp_path / "run")
     assert done.returncode == 5

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
 
-from tfdist.cli.common_options import overrides
+from tfdist.cli.common_options import overrides, seconds
 from tfdist.cli.verb import Verb, VerbGroup
-from tfdist.config.load import dump_yaml, load_config
+from tfdist.config.load import dump_yaml, listed, load_config, load_parts
+from tfdist.config.yaml_document import Document
+from tfdist.errors import ConfigError, DataError
+
+_CHECK_SECONDS = 300
 
 
 def config_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The argument and the option that both verbs take."""
+    """The argument and the option that the verbs take which read a config."""
     return click.argument("path", metavar="CONFIG", type=click.Path())(overrides(command))
 
 
@@ -31,7 +35,32 @@ def show(path: str, overrides: tuple[str, ...]) -> None:
 
 @config.command(cls=Verb)
 @config_arguments
-def check(path: str, overrides: tuple[str, ...]) -> None:
-    """Checks a config without running it; exits with 2 when it cannot be used."""
-    load_config(path, overrides)
+@click.option("--static", is_flag=True, help="Leave out what takes TensorFlow: names, arguments, shapes.")
+@seconds("--timeout", _CHECK_SECONDS, "How long it may take to build the model and the rest.")
+def check(path: str, overrides: tuple[str, ...], static: bool, timeout: float) -> None:
+    """Says all that a run would refuse, without running: keys, values, files, names, arguments and shapes.
+
+    The model is built, as in a run, in a process of its own. Exits with 2 when the config cannot be used, and with 5
+    when only its data cannot.
+    """
+    # Imported here: to show a config needs neither.
+    from tfdist.data.files.missing_files import missing_files
+    from tfdist.launch.object_check import check_objects
+
+    parts = load_parts(path, overrides)
+    found = [(problem.key, problem.problem, problem.exit_code) for problem in parts.problems]
+    missing = missing_files({key: parts.values.get(key) for key in ("data.train", "data.validation")})
+    found += [(key, problem, DataError.exit_code) for key, problem in missing.items()]
+    if not static:
+        skipped = {key.rpartition(".")[0] for key in missing}
+        found += check_objects(parts.values, skipped, timeout)
+    if found:
+        raise _error(parts.document, found)
     click.echo(f"{path}: ok")
+
+
+def _error(document: Document, found: Sequence[tuple[str, str, int]]) -> ConfigError | DataError:
+    """All mistakes as one error, each with its place, key, text and exit code."""
+    kind = DataError if all(code == DataError.exit_code for _, _, code in found) else ConfigError
+    lines = [f"{document.where(key)}: {key}: {text}" for key, text, _ in found]
+    return kind(lines[0] if len(lines) == 1 else listed(document.path, lines))

@@ -2,9 +2,9 @@
 
 `load` is the entry point. It reads the file as a `yaml_document` with the value types of `yaml_types`, applies `--set`
 and makes paths absolute. Then `section` builds the frozen dataclasses of `schema`, `data_sections` and
-`checkpoint_section` by their annotations, which `type_rules` matches and describes; what is wrong is a `FieldError` of
-`field_errors`, which names the key. `dotted_path` imports the functions that a config names, and `metric_direction`
-tells whether more of a metric is better.
+`checkpoint_section` by their annotations, which `type_rules` matches and describes; an optimizer, a loss or a metric is
+a `keras_object`. What is wrong is a `FieldError` of `field_errors`, which names the key. `dotted_path` imports the
+functions that a config names, and `metric_direction` tells whether more of a metric is better.
 """
 
 from tfdist.config.checkpoint_section import CheckpointConfig

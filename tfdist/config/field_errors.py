@@ -1,10 +1,10 @@
-"""The error for one key of a config, and how it shows keys and values."""
+"""The error for one key of a config, or for several, and how it shows keys and values."""
 
 from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tfdist.errors import ConfigError
@@ -26,6 +26,28 @@ class FieldError(ConfigError):
     def within(self, section: str) -> FieldError:
         """The same problem, with the key as seen from the section that contains this one."""
         return FieldError(dotted(section, self.key), self.problem)
+
+
+class FieldErrors(ConfigError):
+    """Several keys are wrong.
+
+    Attributes:
+        problems: One error for each, at least two.
+    """
+
+    def __init__(self, problems: Sequence[FieldError]):
+        super().__init__("\n".join(map(str, problems)))
+        self.problems = tuple(problems)
+
+
+def errors_of(error: FieldError | FieldErrors) -> tuple[FieldError, ...]:
+    """The errors that one exception stands for."""
+    return error.problems if isinstance(error, FieldErrors) else (error,)
+
+
+def one_error(problems: Sequence[FieldError]) -> FieldError | FieldErrors:
+    """One exception that stands for all of `problems`, at least one."""
+    return problems[0] if len(problems) == 1 else FieldErrors(problems)
 
 
 def dotted(section: str, key: str) -> str:

@@ -7,15 +7,16 @@ import glob
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from tfdist.config.data_sections import FORMATS
-from tfdist.config.field_errors import FieldError, dotted
+from tfdist.config.field_errors import FieldError, FieldErrors, dotted, errors_of
 from tfdist.config.schema import RunConfig
-from tfdist.config.section import build
+from tfdist.config.section import build, build_parts
 from tfdist.config.yaml_document import Document, read_document
 from tfdist.config.yaml_types import Dumper
 from tfdist.errors import ConfigError
@@ -42,12 +43,55 @@ def build_config(document: Document, overrides: Sequence[str] = ()) -> RunConfig
     """Checks the content of a config file that has been read. Arguments and errors are those of `load_config`."""
     for override in overrides:
         document = document.with_override(override)
+    try:
+        return build(RunConfig, _content_of(document))
+    except (FieldError, FieldErrors) as error:
+        raise located(error, document) from None
+
+
+@dataclass(frozen=True)
+class ConfigParts:
+    """A config as far as it is valid.
+
+    Attributes:
+        document: The config file with its overrides.
+        values: The values of all dotted keys that are valid, whole sections among them.
+        problems: What is wrong with the others.
+    """
+
+    document: Document
+    values: Mapping[str, Any]
+    problems: tuple[FieldError, ...]
+
+
+def load_parts(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> ConfigParts:
+    """Like `load_config`, but a mistake in a key is no exception, so that the other keys can be checked further.
+
+    Raises:
+        ConfigError: The file cannot be read as YAML, or an override is none.
+    """
+    document = read_document(Path(path))
+    for override in overrides:
+        document = document.with_override(override)
+    values, problems = build_parts(RunConfig, _content_of(document))
+    return ConfigParts(document, values, tuple(problems))
+
+
+def located(error: FieldError | FieldErrors, document: Document) -> ConfigError:
+    """An error of `build` with the line, or the override, of each key that is wrong."""
+    lines = [f"{document.where(problem.key)}: {problem}" for problem in errors_of(error)]
+    return ConfigError(lines[0] if len(lines) == 1 else listed(document.path, lines))
+
+
+def listed(path: Path, lines: Sequence[str]) -> str:
+    """The text of an error that has several mistakes of one config, one a line."""
+    return "\n  ".join([f"{path} has {len(lines)} mistakes:", *lines])
+
+
+def _content_of(document: Document) -> dict[str, Any]:
     content = {"name": _default_name(document.path), **_with_absolute_paths(document)}
     content.pop(_VERSIONS, None)
-    try:
-        return build(RunConfig, content)
-    except FieldError as error:
-        raise ConfigError(f"{document.where(error.key)}: {error}") from None
+    return content
 
 
 def to_dict(config: RunConfig) -> dict[str, Any]:

@@ -13,21 +13,11 @@ from typing import Annotated, Any, Literal
 from tfdist.config.checkpoint_section import CheckpointConfig
 from tfdist.config.data_sections import SourceConfig
 from tfdist.config.field_errors import FieldError, shown
+from tfdist.config.keras_object import KerasObject, Losses, Metrics, check_optimizer
 from tfdist.config.section import Section
-from tfdist.config.type_rules import DottedPath, PositiveInt, Rule, Text
+from tfdist.config.type_rules import DottedPath, PositiveInt, Rule
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-
-
-def _has_name(value: Mapping[str, Any]) -> bool:
-    return isinstance(value.get("name"), str)
-
-
-Named = Annotated[
-    Text | Annotated[Mapping[str, Any], Rule("", _has_name)],
-    Rule("a name, or a mapping with the key name and the arguments, such as {name: adam, learning_rate: 0.001}", bool),
-]
-"""An object that Keras knows by its name: `adam`, or `{name: adam, learning_rate: 0.001}`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,26 +38,23 @@ class CompileConfig(Section):
     """The arguments of `Model.compile`.
 
     Attributes:
-        optimizer: Its name, or a mapping with `name` and its arguments.
-        loss: A name; for a model of several outputs a list, or a mapping of output name to loss.
-        metrics: Names or mappings with `name`; for several outputs a mapping of output name to its metrics.
+        optimizer: Its name, or a mapping with `name` and its arguments; or what a dotted path makes,
+            `{build: PATH, args: {...}}`.
+        loss: Likewise; for a model of several outputs a list, or a mapping of output name to loss.
+        metrics: Likewise; for several outputs a mapping of output name to its metrics.
         loss_weights: One for each loss, as a list or by output name.
     """
 
-    optimizer: Named
-    loss: Annotated[
-        Text | Sequence[Text] | Mapping[str, Text],
-        Rule("the name of a loss, or for several outputs a list of names or a mapping of output to name", len),
-    ]
-    metrics: Annotated[
-        Sequence[Named] | Mapping[str, Named | Sequence[Named]],
-        Rule(
-            "a list of metrics, each a name or a mapping with the key name; for several outputs a mapping of output to "
-            "such a list",
-            lambda value: True,
-        ),
-    ] = ()
+    optimizer: KerasObject
+    loss: Losses
+    metrics: Metrics = ()
     loss_weights: Sequence[float] | Mapping[str, float] | None = None
+
+    def check(self) -> None:
+        try:
+            check_optimizer(self.optimizer)
+        except FieldError as error:
+            raise error.within("optimizer") from None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
-from tfdist.config.field_errors import FieldError, dotted, nearest, shown
+from tfdist.config.field_errors import FieldError, dotted, nearest, one_error, shown
 from tfdist.config.type_rules import describe, matches
 
 
@@ -50,58 +50,123 @@ class Section:
 S = TypeVar("S", bound=Section)
 
 
-def build(cls: type[S], content: Any, key: str = "", root: type[Section] | None = None) -> S:
+def build(cls: type[S], content: Any, key: str = "") -> S:
     """Makes a section, and the sections in it, from the content of a YAML file.
 
     Args:
         cls: The section's class.
         content: The mapping that describes it.
         key: The dotted key of `content` in the config.
-        root: The class of the whole config, which is searched for a misplaced key; by default `cls`.
 
     Raises:
-        ConfigError: Anything in it is invalid; the text names the dotted key.
+        FieldError: One key in it is invalid; the text names the dotted key.
+        FieldErrors: Several are.
     """
-    root = root or cls
-    if not isinstance(content, Mapping):
-        raise FieldError(key, f"expected {cls.described()}. Received: {shown(content)}")
-    try:
-        cls = cls.choose(content)
-    except FieldError as error:
-        raise error.within(key) from None
-    _check_keys(cls, content, key, root)
-    hints = _hints(cls)
-    entries = {name: _build_entry(hints[name], value, dotted(key, name), root) for name, value in content.items()}
-    try:
-        return cls(**entries)
-    except FieldError as error:
-        raise error.within(key) from None
+    builder = _Builder(cls)
+    made = builder.section(cls, content, key)
+    if made is None:
+        raise one_error(builder.problems)
+    return made
 
 
-def _build_entry(hint: Any, value: Any, key: str, root: type[Section]) -> Any:
-    """Turns mappings into sections where the annotation says so; wrong values are left to the section's own check."""
-    if isinstance(hint, type) and issubclass(hint, Section):
-        return build(hint, value, key, root)
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin in (typing.Union, types.UnionType) and value is not None:
-        for option in arguments:
-            value = _build_entry(option, value, key, root)
-    elif origin is Mapping and isinstance(value, Mapping):
-        return {name: _build_entry(arguments[1], entry, dotted(key, str(name)), root) for name, entry in value.items()}
-    return value
+def build_parts(cls: type[Section], content: Any) -> tuple[dict[str, Any], list[FieldError]]:
+    """Makes what it can of the content of a YAML file.
+
+    Returns:
+        The values of all dotted keys that are valid, sections and defaults among them, with the whole under the empty
+        key; and what is wrong with the others.
+    """
+    builder = _Builder(cls)
+    builder.section(cls, content, "")
+    return builder.valid, builder.problems
 
 
-def _check_keys(cls: type[Section], content: Mapping[str, Any], key: str, root: type[Section]) -> None:
+class _Builder:
+    """Makes sections, and collects what is wrong with them.
+
+    Args:
+        root: The class of the whole config, which is searched for a misplaced key.
+    """
+
+    def __init__(self, root: type[Section]) -> None:
+        self._root = root
+        self.problems: list[FieldError] = []
+        self.valid: dict[str, Any] = {}
+
+    def section(self, cls: type[S], content: Any, key: str) -> S | None:
+        """The section that `content` describes; None where it is not valid."""
+        before = len(self.problems)
+        if not isinstance(content, Mapping):
+            self._add(FieldError(key, f"expected {cls.described()}. Received: {shown(content)}"))
+            return None
+        try:
+            cls = cls.choose(content)
+            entries = self._valid_entries(cls, content, key)
+            if len(self.problems) > before:
+                return None
+            made = self.valid[key] = cls(**entries)
+            return made
+        except FieldError as error:
+            self._add(error.within(key))
+            return None
+
+    def _valid_entries(self, cls: type[Section], content: Mapping[str, Any], key: str) -> dict[str, Any]:
+        """The values of a section that are valid on their own, by key, with the defaults of those left out."""
+        self.problems += _problems_of_keys(cls, content, key, self._root)
+        hints = _hints(cls)
+        valid: dict[str, Any] = {}
+        for name, value in content.items():
+            if name in hints:
+                self._add_entry(valid, name, hints[name], value, dotted(key, str(name)))
+        for field in dataclasses.fields(cls):
+            if field.name in content:
+                continue
+            if field.default is not dataclasses.MISSING:
+                valid[field.name] = field.default
+            elif field.default_factory is not dataclasses.MISSING:
+                valid[field.name] = field.default_factory()
+        self.valid |= {dotted(key, name): value for name, value in valid.items()}
+        return valid
+
+    def _add_entry(self, valid: dict[str, Any], name: str, hint: Any, value: Any, key: str) -> None:
+        before = len(self.problems)
+        made = self._entry(hint, value, key)
+        if len(self.problems) > before:
+            return
+        if matches(made, hint):
+            valid[name] = made
+        else:
+            self._add(FieldError(key, f"expected {describe(hint)}. Received: {shown(value)}"))
+
+    def _entry(self, hint: Any, value: Any, key: str) -> Any:
+        """Turns mappings into sections where the annotation says so; other values stay as they are."""
+        if isinstance(hint, type) and issubclass(hint, Section):
+            return self.section(hint, value, key)
+        origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+        if origin in (typing.Union, types.UnionType) and value is not None:
+            for option in arguments:
+                value = self._entry(option, value, key)
+        elif origin is Mapping and isinstance(value, Mapping):
+            return {name: self._entry(arguments[1], entry, dotted(key, str(name))) for name, entry in value.items()}
+        return value
+
+    def _add(self, error: FieldError) -> None:
+        self.problems.append(error)
+
+
+def _problems_of_keys(
+    cls: type[Section], content: Mapping[str, Any], key: str, root: type[Section]
+) -> Iterator[FieldError]:
     for name in content:
         if name not in cls.key_names():
-            raise FieldError(dotted(key, str(name)), _unknown(cls, str(name), content[name], key, root))
+            yield FieldError(dotted(key, str(name)), _unknown(cls, str(name), content[name], key, root))
     hints = _hints(cls)
     for field in dataclasses.fields(cls):
         required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
         if required and field.name not in content:
             received = f"only {', '.join(map(str, content))}" if content else "no key at all"
             problem = f"this key is missing. Expected {describe(hints[field.name])}. Received: {received}"
-            raise FieldError(dotted(key, field.name), problem)
+            yield FieldError(dotted(key, field.name), problem)
 
 
 def _unknown(cls: type[Section], name: str, value: Any, key: str, root: type[Section]) -> str:

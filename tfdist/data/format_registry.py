@@ -12,7 +12,7 @@ from typing import Any, Protocol, cast
 
 from tfdist.config.data_sections import SourceConfig
 from tfdist.data.files.file_systems import random_calls_of
-from tfdist.data.sample_source import SampleSource
+from tfdist.data.sample_source import SampleSource, SampleSpecs
 from tfdist.plan.plan_inputs import SourceSizes
 
 _MODULES: Mapping[str, str] = {
@@ -41,6 +41,12 @@ class FormatModule(Protocol):
             DataError: The data is missing, damaged or empty.
         """
 
+    def sample_specs(self, section: Any) -> SampleSpecs | None:
+        """Returns what a sample `(x, y)` of `open_source` is, from headers alone: no sample is read.
+
+        None where only the samples themselves, or a function of the user's, can tell.
+        """
+
     def measure(self, section: Any, key: str) -> SourceSizes:
         """Returns the sizes of what `open_source` opens, after the same checks, without reading samples.
 
@@ -62,6 +68,15 @@ def format_module(name: str) -> FormatModule:
 def open_source(section: SourceConfig, key: str) -> SampleSource:
     """Opens what a section describes; see `FormatModule.open_source`."""
     return format_module(section.format).open_source(section, key)
+
+
+def sample_specs(section: SourceConfig) -> SampleSpecs | None:
+    """Returns types and shapes of a section's samples; see `FormatModule.sample_specs`.
+
+    Raises:
+        DataError: The data is missing or damaged.
+    """
+    return None if section.augment else format_module(section.format).sample_specs(section)
 
 
 def measure(section: SourceConfig, key: str = "data.train") -> SourceSizes:

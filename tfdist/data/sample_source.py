@@ -7,7 +7,7 @@ which `tfdist.data.formats.reader_samples` makes a source of.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -66,6 +66,18 @@ class ArraySpec(NamedTuple):
 
     dtype: str
     shape: tuple[int, ...] = ()
+
+
+class SampleSpecs(NamedTuple):
+    """What a sample is.
+
+    Attributes:
+        x: Its input, or the inputs by name.
+        y: Its label.
+    """
+
+    x: ArraySpec | Mapping[str, ArraySpec]
+    y: ArraySpec
 
 
 class SampleReader(Protocol):

@@ -4,6 +4,7 @@
 
 - `job_spec`: what is asked for, with the `worker_options` that its workers get; `recording_request` and
   `trace_request` are what `tfdist verify` asks besides
+- `object_check`: the objects that a config describes are made on trial, for `tfdist config check`
 - `network_isolation`: whether the workers get a network of their own; `signals`: Ctrl-C and SIGTERM to the launcher
 - `rendezvous/`: the launchers of the job find one another; `peers/`: they talk until its end
 - `run_dir/`: the run directory is taken, and what happens is recorded there

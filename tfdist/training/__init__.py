@@ -2,10 +2,12 @@
 
 `worker` is the main of a process that `tfdist train` starts; `api` has the functions that a script calls. Both make a
 `session/`, which opens the link of `supervision/` to the launcher, sets up devices and strategy, and installs the
-repairs of Keras. Then `config_run/` trains what a config describes, or `script_run/` executes a script. While they
-train, `checkpoints/` saves and resumes, `supervision/` reports and stops, and `probes/` record for `tfdist verify`.
+repairs of Keras. Then `config_objects/` makes what a config describes and `config_run/` trains it, or `script_run/`
+executes a script. While they train, `checkpoints/` saves and resumes, `supervision/` reports and stops, and `probes/`
+record for `tfdist verify`.
 
-A room imports only from earlier ones: `supervision/`; `probes/` and `checkpoints/`; `session/`; the two runs.
+A room imports only from earlier ones: `supervision/`; `probes/` and `checkpoints/`; `session/`; `config_objects/`; the
+two runs.
 
 Of both kinds of run: `libraries` (versions, seeds), `legacy_keras` (Keras 2, which is refused), `announcements` (what a
 run says of itself), `provenance` (what was run), and on disk loss and metrics of each epoch: `run_record_callback` with

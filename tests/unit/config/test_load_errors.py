@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tfdist.config import load_config
+from tfdist.config.load import load_parts
 from tfdist.errors import ConfigError
 
 TFRECORD = "data.train={format: tfrecord, files: a*"
@@ -60,11 +61,11 @@ OVERRIDES = [
     ("name=2026-01-01", "name: expected a name of letters, digits, dots, dashes and underscores. Received: 2026-01-01"),
     (
         "compile.metrics=accuracy",
-        "compile.metrics: expected a list of metrics, each a name or a mapping with the key name",
+        "compile.metrics: expected a list of metrics, each a name, {name: NAME} with its arguments beside the name, ",
     ),
     ("compile.metrics=[3]", "compile.metrics: expected a list of metrics"),
-    ("compile.loss=", "compile.loss: expected the name of a loss"),
-    ("compile.loss=[]", "compile.loss: expected the name of a loss"),
+    ("compile.loss=", "compile.loss: expected a loss: a name, {name: NAME}"),
+    ("compile.loss=[]", "compile.loss: expected a loss: a name, {name: NAME}"),
     (
         "compile.loss_weights=[a]",
         "compile.loss_weights: expected a list of numbers or a mapping of strings to numbers or",
@@ -80,7 +81,7 @@ OVERRIDES = [
     ("model.build=mlp", 'model.build: expected a dotted path such as package.module.function. Received: "mlp"'),
     ("precision=float16", "precision: expected one of float32, mixed_bfloat16, mixed_float16. Received: "),
     ("batch_norm=global", 'batch_norm: expected one of synchronized, replica. Received: "global"'),
-    ("compile.optimizer={learning_rate: 1}", "compile.optimizer: expected a name, or a mapping with the key name and"),
+    ("compile.optimizer={learning_rate: 1}", "compile.optimizer: expected a name, {name: NAME} with its arguments bes"),
     (
         "data.train.format=nps",
         "data.train.format: expected one of npz, tfrecord, csv, images, text, generator; did you mean npz? Rec",
@@ -147,6 +148,31 @@ def test_an_invalid_override(config_file: Path, override: str, message: str) -> 
     with pytest.raises(ConfigError, match=re.escape(message)) as raised:
         load_config(config_file, [override])
     assert str(raised.value).startswith(f"--set {override}: ")
+
+
+def test_all_mistakes_are_said_at_once_each_with_its_place(config_file: Path) -> None:
+    text = config_file.read_text().replace("batch_size: 128", "batch_size: 0").replace("seed: 7", "sed: 7")
+    config_file.write_text(text.replace("split: train", "split: trian"))
+    with pytest.raises(ConfigError) as raised:
+        load_config(config_file, ["fit.epochs=0", "checkpoint.keep=0"])
+    first, *mistakes = str(raised.value).split("\n  ")
+    assert first == f"{config_file} has 5 mistakes:"
+    assert [mistake.partition(": expected")[0].partition(": unknown")[0] for mistake in mistakes] == [
+        f"{config_file}:2: sed",
+        f"{config_file}:6: data.batch_size",
+        f"{config_file}:7: data.train.split",
+        "--set fit.epochs=0: fit.epochs",
+        "--set checkpoint.keep=0: checkpoint.keep",
+    ]
+
+
+def test_parts_that_are_valid_outlive_the_mistakes_of_others(config_file: Path) -> None:
+    parts = load_parts(config_file, ["data.batch_size=0", "compile.loss=[]", "fit.epochs=2"])
+    assert [problem.key for problem in parts.problems] == ["compile.loss", "data.batch_size"]
+    assert not {"", "data", "compile", "data.batch_size", "compile.loss"} & parts.values.keys()
+    assert parts.values["data.train"].split == "train" and parts.values["compile.metrics"] == ["accuracy"]
+    assert parts.values["fit"].epochs == 2 and parts.values["model"].build == "tfdist.models.mlp"
+    assert parts.document.where("data.batch_size") == "--set data.batch_size=0"
 
 
 @pytest.mark.parametrize("override", ["", "fit.epochs", "=3", "fit..epochs=3", ".epochs=3"])

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tfdist.config import RunConfig
+from tfdist.config import RunConfig, SourceConfig
 from tfdist.data.files.file_patterns import matching
 from tfdist.data.files.remote_files import is_remote
 from tfdist.errors import DataError, RunDirError
@@ -23,22 +23,38 @@ def check_files(config: RunConfig) -> None:
     What a remote file system holds is left to the workers, and so is a disk that does not answer in time.
 
     Raises:
-        DataError: One is not there, or cannot be read; the text begins with its key in the config.
+        DataError: Some are not there, or cannot be read; the text of each begins with its key in the config.
     """
-    for key, section in (("data.train", config.data.train), ("data.validation", config.data.validation)):
-        for name in () if section is None else section.PATHS:
-            value = getattr(section, name)
+    problems = missing_files({"data.train": config.data.train, "data.validation": config.data.validation})
+    if problems:
+        raise DataError("\n  ".join(f"{key}: {problem}" for key, problem in problems.items()))
+
+
+def missing_files(sources: Mapping[str, SourceConfig | None]) -> dict[str, str]:
+    """What is wrong with the files of a config's data; see `check_files`.
+
+    Args:
+        sources: The dotted keys of sections, and what they have.
+
+    Returns:
+        The dotted keys of files, and the texts.
+    """
+    found = {}
+    for key, source in sources.items():
+        for name in () if source is None else source.PATHS:
+            value = getattr(source, name)
             patterns = [value] if isinstance(value, str) else list(value)
-            _check(f"{key}.{name}", [pattern for pattern in patterns if not is_remote(pattern)])
+            try:
+                _check(f"{key}.{name}", [pattern for pattern in patterns if not is_remote(pattern)])
+            except DataError as error:
+                found[f"{key}.{name}"] = str(error)
+    return found
 
 
 def _check(key: str, patterns: Sequence[str]) -> None:
-    try:
-        # A disk that does not answer in time is no reason to refuse the run.
-        with contextlib.suppress(RunDirError):
-            BoundedDisk(f"the files of {key}", _LOOK_SECONDS).call(lambda: _look(key, patterns))
-    except DataError as error:
-        raise DataError(f"{key}: {error}") from error
+    # A disk that does not answer in time is no reason to refuse the run.
+    with contextlib.suppress(RunDirError):
+        BoundedDisk(f"the files of {key}", _LOOK_SECONDS).call(lambda: _look(key, patterns))
 
 
 def _look(key: str, patterns: Sequence[str]) -> None:

@@ -17,7 +17,7 @@ from tfdist.data.files.file_patterns import matching
 from tfdist.data.formats.record_sizes import sizes_of_records
 from tfdist.data.random_access.line_reader import LineReader, LineSamples
 from tfdist.data.random_access.line_scan import BYTE_ORDER_MARK
-from tfdist.data.sample_source import ArraySpec, SampleSource
+from tfdist.data.sample_source import ArraySpec, SampleSource, SampleSpecs
 from tfdist.errors import DataError
 from tfdist.plan.plan_inputs import SourceSizes
 
@@ -31,6 +31,13 @@ def open_source(section: CsvSource, key: str) -> SampleSource:
     from tfdist.data.formats.reader_samples import ReaderSamples
 
     return ReaderSamples(CsvReader(matching(section.files), section.label, section.columns))
+
+
+def sample_specs(section: CsvSource) -> SampleSpecs:
+    """See `FormatModule.sample_specs`."""
+    paths = matching(section.files)
+    columns = _columns(paths, section.label, section.columns)
+    return SampleSpecs(ArraySpec("float32", (len(columns.places) - 1,)), ArraySpec("float32"))
 
 
 def measure(section: CsvSource, key: str) -> SourceSizes:
@@ -97,9 +104,7 @@ class CsvReader(LineSamples):
             DataError: A file cannot be read, headers differ, a column is not in them, or there is no row.
         """
         super().__init__(LineReader(paths, header=True))
-        header = common_header(paths)
-        names = list(columns) if columns is not None else [name for name in header if name != label]
-        self._columns = CsvColumns.named([*names, label], header, paths[0])
+        self._columns = _columns(paths, label, columns)
 
     @property
     def specs(self) -> tuple[ArraySpec, ...]:
@@ -125,6 +130,13 @@ class CsvReader(LineSamples):
             except ValueError as error:
                 raise DataError(f"{self._lines.name(int(indices[place]))}: {error}") from error
         return values[:, :-1], values[:, -1]
+
+
+def _columns(paths: Sequence[Path], label: str, columns: Sequence[str] | None) -> CsvColumns:
+    """The columns of the features, then that of the labels; see `CsvReader`."""
+    header = common_header(paths)
+    names = list(columns) if columns is not None else [name for name in header if name != label]
+    return CsvColumns.named([*names, label], header, paths[0])
 
 
 def _fields(line: bytes) -> list[str]:

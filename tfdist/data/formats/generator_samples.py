@@ -34,6 +34,10 @@ def open_source(section: GeneratorSource, key: str) -> GeneratorSamples:
     return GeneratorSamples(function, None, section.samples, section.lanes, section.shuffle_buffer)
 
 
+def sample_specs(section: GeneratorSource) -> None:
+    """See `FormatModule.sample_specs`. The function alone knows."""
+
+
 def measure(section: GeneratorSource, key: str) -> SourceSizes:
     """See `FormatModule.measure`. Calls the function, which alone knows its samples."""
     search_in(os.getcwd())

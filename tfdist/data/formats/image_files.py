@@ -14,7 +14,7 @@ from tfdist.config.data_sections import ImagesSource
 from tfdist.data.files.file_patterns import check_local
 from tfdist.data.files.file_systems import local_file_system
 from tfdist.data.files.remote_files import stamp_of
-from tfdist.data.sample_source import ArraySpec, SampleSource
+from tfdist.data.sample_source import ArraySpec, SampleSource, SampleSpecs
 from tfdist.errors import DataError
 from tfdist.plan.plan_inputs import FileSizes, SourceSizes
 
@@ -27,6 +27,11 @@ def open_source(section: ImagesSource, key: str) -> SampleSource:
     from tfdist.data.formats.image_samples import ImageSamples
 
     return ImageSamples(ImageFiles.find(section.path), section.size, section.channels)
+
+
+def sample_specs(section: ImagesSource) -> SampleSpecs:
+    """See `FormatModule.sample_specs`."""
+    return SampleSpecs(ArraySpec("float32", (*section.size, section.channels)), ArraySpec("int64"))
 
 
 def measure(section: ImagesSource, key: str) -> SourceSizes:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tfdist.config.data_sections import NpzSource
 from tfdist.data.files.file_systems import local_file_system
-from tfdist.data.sample_source import SampleSource
+from tfdist.data.sample_source import ArraySpec, SampleSource, SampleSpecs
 from tfdist.errors import DataError
 from tfdist.plan.plan_inputs import FileSizes, SourceSizes
 
@@ -30,6 +30,12 @@ _LOCAL_HEADER = struct.Struct("<26xHH")
 def open_source(section: NpzSource, key: str) -> SampleSource:
     """See `FormatModule.open_source`."""
     return npz_source(section.path, section.split)
+
+
+def sample_specs(section: NpzSource) -> SampleSpecs:
+    """See `FormatModule.sample_specs`."""
+    x, y = read_headers(section.path, (f"x_{section.split}", f"y_{section.split}"))
+    return SampleSpecs(_spec(x), _spec(y))
 
 
 def measure(section: NpzSource, key: str) -> SourceSizes:
@@ -181,6 +187,13 @@ def _lacking(path: str | os.PathLike[str], name: str, received: Iterable[str]) -
         f"{path} has no array {name}. Expected x_train, y_train, x_test and y_test, of which a split uses two. "
         f"Received: {', '.join(received)}"
     )
+
+
+def _spec(array: ArrayHeader) -> ArraySpec:
+    """One sample as a tensor: floating-point numbers become float32, as in Keras."""
+    kind = array.dtype.kind
+    dtype = "float32" if kind == "f" else "string" if kind in "SU" else array.dtype.name
+    return ArraySpec(dtype, array.shape[1:])
 
 
 def _row_bytes(array: ArrayHeader) -> int:

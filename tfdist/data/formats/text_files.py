@@ -15,7 +15,7 @@ from tfdist.data.files.file_patterns import FilePatterns, matching
 from tfdist.data.files.file_systems import random_calls_of
 from tfdist.data.formats.record_sizes import sizes_of_records
 from tfdist.data.random_access.line_reader import LineReader, LineSamples
-from tfdist.data.sample_source import ArraySpec, SampleSource
+from tfdist.data.sample_source import ArraySpec, SampleSource, SampleSpecs
 from tfdist.errors import DataError
 from tfdist.plan.plan_inputs import SourceSizes
 
@@ -27,6 +27,11 @@ def open_source(section: TextSource, key: str) -> SampleSource:
     """See `FormatModule.open_source`."""
     vectorize = resolve_callable(section.vectorize, f"{key}.vectorize") if section.vectorize else None
     return text_source(section.files, vectorize, section.label_separator)
+
+
+def sample_specs(section: TextSource) -> SampleSpecs | None:
+    """See `FormatModule.sample_specs`."""
+    return None if section.vectorize else SampleSpecs(ArraySpec("string"), ArraySpec("int64"))
 
 
 def measure(section: TextSource, key: str) -> SourceSizes:

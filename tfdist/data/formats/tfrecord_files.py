@@ -15,7 +15,7 @@ from tfdist.data.files.remote_files import is_remote, names_of
 from tfdist.data.formats.record_sizes import sizes_of_records
 from tfdist.data.random_access.numbered_records import OnCorrupt
 from tfdist.data.random_access.tfrecord_reader import TFRecordReader
-from tfdist.data.sample_source import SampleSource
+from tfdist.data.sample_source import ArraySpec, SampleSource, SampleSpecs
 from tfdist.data.sequential.sequential_tfrecords import SequentialTFRecordReader
 from tfdist.data.sequential.tfrecord_stream import CHUNK, compression_of
 from tfdist.errors import DataError
@@ -44,6 +44,19 @@ def open_source(section: TfrecordSource, key: str) -> SampleSource:
         shuffle_buffer=section.shuffle_buffer,
         interleave=section.interleave,
     )
+
+
+def sample_specs(section: TfrecordSource) -> SampleSpecs | None:
+    """See `FormatModule.sample_specs`."""
+    if section.features is None:
+        return None
+    specs = {name: _feature_spec(feature) for name, feature in section.features.items()}
+    label = specs.pop(str(section.label))
+    return SampleSpecs(specs if len(specs) > 1 else next(iter(specs.values())), label)
+
+
+def _feature_spec(feature: FeatureConfig) -> ArraySpec:
+    return ArraySpec("float32" if feature.dtype == "image" else feature.dtype, tuple(feature.shape))
 
 
 def measure(section: TfrecordSource, key: str) -> SourceSizes:

@@ -14,7 +14,7 @@ from tfdist.config.load import build_config
 from tfdist.config.yaml_document import read_document
 from tfdist.errors import ConfigError, RunDirError, UsageError
 from tfdist.rundir import RunDir
-from tfdist.training.config_run.model_builder import build_model
+from tfdist.training.config_objects.model_builder import build_model
 
 
 def load_model(run: RunDir, weights: Path) -> keras.Model:

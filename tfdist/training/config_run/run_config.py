@@ -29,7 +29,8 @@ from tfdist.runtime.strategy_settings import settings_of
 from tfdist.training.announcements import Announce, announcer
 from tfdist.training.checkpoints.checkpoint_callback import CheckpointCallback
 from tfdist.training.checkpoints.resume_log import note_resume
-from tfdist.training.config_run.model_builder import build_model
+from tfdist.training.config_objects.objects import checked_model
+from tfdist.training.config_objects.sample_shapes import diagnose_shapes
 from tfdist.training.config_run.progress_callback import ProgressCallback
 from tfdist.training.config_run.progress_reports import reporting
 from tfdist.training.config_run.run_resume import (
@@ -40,7 +41,6 @@ from tfdist.training.config_run.run_resume import (
 )
 from tfdist.training.config_run.run_summary import end_summary, start_summary
 from tfdist.training.config_run.running_epoch import EpochSize, progress_of
-from tfdist.training.config_run.shape_diagnosis import diagnose_shapes
 from tfdist.training.libraries import versions
 from tfdist.training.provenance import write_config
 from tfdist.training.run_record_callback import RunRecordCallback
@@ -70,6 +70,9 @@ def run_config(assignment: Assignment) -> None:
         if session.is_chief:
             announce(completion_text(config.name, config.fit.epochs, session.run))
         return
+    settings_of(session.strategy).gather = config.gather
+    # Before any data is read: what is wrong with the config takes seconds to find, and data may take minutes.
+    model = checked_model(config, session.strategy)
     if session.is_chief:
         write_config(session, config)
         announce(start_summary(session, config, start))
@@ -81,14 +84,14 @@ def run_config(assignment: Assignment) -> None:
                 replicas=session.strategy.num_replicas_in_sync,
                 attempt=assignment.attempt,
             )
-    _train(session, config, start, announce)
+    _train(session, config, start, model, announce)
 
 
-def _train(session: LaunchedSession, config: RunConfig, start: RunStart, announce: Announce) -> None:
+def _train(
+    session: LaunchedSession, config: RunConfig, start: RunStart, model: keras.Model, announce: Announce
+) -> None:
     """From the data to the saved model."""
     inputs = _load_data(session, config, start.position)
-    settings_of(session.strategy).gather = config.gather
-    model = build_model(config, session.strategy)
     resumed = start.resumed
     if resumed is not None:
         check_same_order(resumed, samples=inputs.samples, order=inputs.order)

@@ -1,14 +1,48 @@
-"""Diagnosis of data whose shapes or types do not fit a config's model, once Keras has refused to train."""
+"""Shapes and types of samples and labels, by headers or by batches, against what a config's model takes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import keras
 import tensorflow as tf
 
+from tfdist.data.format_registry import sample_specs
+from tfdist.data.sample_source import ArraySpec, SampleSpecs
 from tfdist.errors import DataError
+from tfdist.training.config_objects.problems import Problems
+
+
+def check_samples(
+    model: keras.Model | None, values: Mapping[str, Any], skipped: Collection[str], problems: Problems
+) -> None:
+    """Compares what the headers of the data say with the model. No sample is read.
+
+    Args:
+        model: The model; None leaves out the comparison. Labels are compared with it where nothing is wrong so far.
+        values: The config's values, by dotted key.
+        skipped: The dotted keys of sections whose files are known to be missing.
+        problems: Takes what is wrong: data that is damaged, or does not fit.
+    """
+    fitting: list[SampleSpecs] = []
+    loss = None if problems.found else values.get("compile.loss")
+    for key in ("data.train", "data.validation"):
+        source = values.get(key)
+        if source is None or key in skipped:
+            continue
+        try:
+            specs = sample_specs(source)
+        except DataError as error:
+            problems.add_data(key, str(error))
+            continue
+        if specs is None or specs in fitting or model is None or not model.built:
+            continue
+        problem = _problem_of(model, loss, _batched(specs.x), _batched(specs.y))
+        if problem is None:
+            fitting.append(specs)
+        else:
+            problems.add_data(key, problem)
 
 
 def diagnose_shapes(model: keras.Model, loss: Any, datasets: Mapping[str, Any]) -> DataError | None:
@@ -25,26 +59,30 @@ def diagnose_shapes(model: keras.Model, loss: Any, datasets: Mapping[str, Any]) 
     """
     if not model.built:
         return None
-    found = (_problem_of(model, loss, key, batches) for key, batches in datasets.items() if batches is not None)
-    return next((DataError(problem) for problem in found if problem), None)
+    for key, batches in datasets.items():
+        if batches is None:
+            continue
+        problem = _problem_of(model, loss, *tf.nest.map_structure(_of_one_replica, batches.element_spec))
+        if problem is not None:
+            return DataError(f"{key}: {problem}")
+    return None
 
 
-def _problem_of(model: keras.Model, loss: Any, key: str, batches: Any) -> str | None:
-    x, y = tf.nest.map_structure(_of_one_replica, batches.element_spec)
+def _problem_of(model: keras.Model, loss: Any, x: Any, y: Any) -> str | None:
     try:
-        outputs = keras.tree.flatten(model(keras.tree.map_structure(_symbolic, x)))
+        outputs = keras.tree.flatten(model.compute_output_spec(keras.tree.map_structure(_symbolic, x)))
         problem = None if _takes_strings(model) or not _has_strings(x) else "the model takes numbers"
     except (ValueError, TypeError) as error:
         problem = _line(error)
     if problem:
         return (
-            f"{key}: the samples do not fit the model: {problem}. Received samples of {_shown(x)}. "
+            f"the samples do not fit the model: {problem}. Received samples of {_shown(x)}. "
             "Change the data, or the model's inputs."
         )
-    problem = next(_faults_of_labels(loss, keras.tree.flatten(y), outputs), None)
+    problem = None if loss is None else next(_faults_of_labels(loss, keras.tree.flatten(y), outputs), None)
     if problem:
         return (
-            f"{key}: the labels do not fit the model's output and compile.loss: {problem}. Received labels of "
+            f"the labels do not fit the model's output and compile.loss: {problem}. Received labels of "
             f"{_shown(y)} for an output of {_shown(outputs)}, and the loss {loss}. "
             "Change the data, the model's last layer or the loss."
         )
@@ -62,6 +100,12 @@ def _faults_of_labels(loss: Any, labels: list[Any], outputs: list[Any]) -> Itera
             tf.function(keras.losses.get(loss), autograph=False).get_concrete_function(*specs)
         except (ValueError, TypeError) as error:
             yield _line(error)
+
+
+def _batched(spec: ArraySpec | Mapping[str, ArraySpec]) -> Any:
+    if isinstance(spec, Mapping):
+        return {name: _batched(entry) for name, entry in spec.items()}
+    return tf.TensorSpec((None, *spec.shape), spec.dtype)
 
 
 def _of_one_replica(spec: Any) -> tf.TensorSpec:

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 import tfdist.data
 from tfdist import keras_repairs
-from tfdist.training.config_run.shape_diagnosis import diagnose_shapes
+from tfdist.training.config_objects.sample_shapes import diagnose_shapes
 
 X, CLASSES = np.zeros((4, 3), np.float32), np.zeros(4, np.int64)
 SPARSE = "sparse_categorical_crossentropy"

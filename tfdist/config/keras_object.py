@@ -1,0 +1,102 @@
+"""Objects of Keras in a config: how an optimizer, a loss, a metric or a callback is written.
+
+There are three forms: a name, `adam`; a name with arguments, `{name: adam, learning_rate: 0.001}`; and what a dotted
+path makes, `{build: my.module.Loss, args: {margin: 0.2}}`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Annotated, Any
+
+from tfdist.config.field_errors import FieldError, shown
+from tfdist.config.type_rules import DottedPath, Rule, Text, matches
+
+FORMS = "a name, {name: NAME} with its arguments beside the name, or {build: my.module.Class, args: {...}}"
+
+
+def _is_one_form(value: Mapping[str, Any]) -> bool:
+    if "build" not in value:
+        return matches(value.get("name"), Text)
+    arguments = value.get("args", {})
+    return value.keys() <= {"build", "args"} and matches(value["build"], DottedPath) and _is_mapping(arguments)
+
+
+def _is_mapping(value: Any) -> bool:
+    return matches(value, Mapping[str, Any])
+
+
+KerasObject = Annotated[
+    Text | Annotated[Mapping[str, Any], Rule("", _is_one_form)],
+    Rule(FORMS, bool),
+]
+"""One object of Keras, in any of the three forms."""
+
+def is_object(value: Any) -> bool:
+    """Whether a mapping is an object of Keras rather than a mapping of outputs to objects."""
+    return isinstance(value, Mapping) and ("build" in value or isinstance(value.get("name"), str))
+
+
+Losses = Annotated[
+    KerasObject
+    | Sequence[KerasObject]
+    | Annotated[Mapping[str, KerasObject], Rule("", lambda value: not is_object(value))],
+    Rule(f"a loss: {FORMS}; for several outputs a list of losses, or a mapping of output to loss", len),
+]
+"""The loss of a model, or those of its outputs."""
+
+Metrics = Annotated[
+    Sequence[KerasObject]
+    | Annotated[Mapping[str, KerasObject | Sequence[KerasObject]], Rule("", lambda value: not is_object(value))],
+    Rule(
+        f"a list of metrics, each {FORMS}; for several outputs a mapping of output to such a list", lambda value: True
+    ),
+]
+"""The metrics of a model, or of each of its outputs."""
+
+
+_Range = tuple[float, float, str]
+_FRACTION: _Range = (0.0, math.nextafter(1.0, 0.0), "a number of 0 or more and below 1")
+_SHARE: _Range = (0.0, 1.0, "a number from 0 to 1")
+_NOT_NEGATIVE: _Range = (0.0, math.inf, "a number of 0 or more")
+_POSITIVE: _Range = (math.nextafter(0.0, 1.0), math.inf, "a number above 0")
+
+_OPTIMIZER_RANGES: Mapping[str, _Range] = MappingProxyType(
+    {
+        "learning_rate": _NOT_NEGATIVE,
+        "beta_1": _FRACTION,
+        "beta_2": _FRACTION,
+        "rho": _FRACTION,
+        "momentum": _SHARE,
+        "ema_momentum": _SHARE,
+        "epsilon": _NOT_NEGATIVE,
+        "weight_decay": _NOT_NEGATIVE,
+        "clipnorm": _POSITIVE,
+        "clipvalue": _POSITIVE,
+        "global_clipnorm": _POSITIVE,
+        "gradient_accumulation_steps": (2, math.inf, "an integer of 2 or more, or null for none"),
+    }
+)
+_WHOLE = ("gradient_accumulation_steps",)
+
+
+def check_optimizer(value: str | Mapping[str, Any]) -> None:
+    """Checks the values of an optimizer's arguments that are out of range for every optimizer of Keras.
+
+    Raises:
+        FieldError: One is; the key begins at the optimizer.
+    """
+    if isinstance(value, str) or "build" in value:
+        return
+    for name, (lowest, highest, words) in _OPTIMIZER_RANGES.items():
+        given = value.get(name)
+        if given is None or isinstance(given, str | Mapping):
+            continue
+        is_number = matches(given, int if name in _WHOLE else float)
+        if not is_number or not lowest <= given <= highest:
+            raise FieldError(name, f"expected {words}. Received: {shown(given)}")
+    clips = [name for name in ("clipnorm", "clipvalue", "global_clipnorm") if value.get(name) is not None]
+    if len(clips) > 1:
+        raise FieldError(clips[1], f"expected one way to clip gradients. Received: {' and '.join(clips)}")
