@@ -155,6 +155,7 @@ def test_different_configs_end_both_at_once(launchers: Launchers, workers: str) 
     assert [each.end() for each in (first, second)] == [3, 3]
     assert all("fit.epochs: 4 on " in each.err for each in (first, second))
     assert all("path" not in each.err for each in (first, second))
+    assert not [each.folder for each in (first, second) if (each.folder / "runs").exists()]
 
 
 def test_workers_get_the_config_that_their_launcher_read(launchers: Launchers, workers: str) -> None:

@@ -147,15 +147,29 @@ def _formed(
         return
     # Imported here: a job of one launcher has no other one to meet.
     from tfdist.launch.rendezvous.cluster_formation import form
+    from tfdist.launch.rendezvous.config_agreement import check_agreement, terms_of
 
     created: list[RunLocation] = []
 
     def make_go() -> dict[str, Any]:
         created.append(create())
-        return {**created[0].go(), "settings": _settings(spec), "options": spec.options_in_common()}
+        return created[0].go()
 
-    token = read_token(spec.environ)
-    formed = form(membership, membership.cluster, make_go, spec.start_timeout, signals, token=token, check=spec.check)
+    def check(theirs: Mapping[str, Any]) -> None:
+        check_agreement(theirs, *in_common)
+        spec.check()
+
+    in_common = _settings(spec), spec.options_in_common()
+    formed = form(
+        membership,
+        membership.cluster,
+        make_go,
+        spec.start_timeout,
+        signals,
+        token=read_token(spec.environ),
+        terms=terms_of(*in_common),
+        check=check,
+    )
     with contextlib.closing(formed.links) as links:
         yield created[0] if created else _join(spec, membership, formed, disk), links
 
@@ -169,10 +183,7 @@ def _say_completion(spec: JobSpec, location: RunLocation, membership: Membership
 
 
 def _join(spec: JobSpec, membership: Membership, formed: FormedCluster, disk: BoundedDisk) -> RunLocation:
-    from tfdist.launch.rendezvous.config_agreement import check_agreement
-
     try:
-        check_agreement(formed.go, _settings(spec), spec.options_in_common())
         options: dict[str, Any] = {"name": spec.name, "overwrite": spec.overwrite, "resume": spec.resume}
         return disk.call(lambda: join_run_location(formed.go, spec.run_dir, **options))
     except TfdistError as error:

@@ -12,7 +12,7 @@ from tfdist.cluster.cluster_spec import Cluster
 from tfdist.net.line_socket import LineError, Message
 from tfdist.versions import installed_version
 
-PROTOCOL = 2
+PROTOCOL = 3
 _PACKAGES = ("tfdist", "tensorflow", "keras")
 
 

@@ -1,16 +1,16 @@
 """Forms the cluster: the launchers of one job find one another before any worker starts.
 
 Every launcher listens on its workers' ports and dials all others'; both sides introduce themselves, and what does not
-fit ends the forming at once. The line from each launcher to the chief's stays: over it a launcher says whom it still
-misses, the chief's launcher says go when none misses another, and the two keep talking until the job's end
-(`launch.peers`). With a token (`net.shared_token`) only launchers that prove to have it take part. Once the cluster has
-formed nobody listens any more.
+fit ends the forming at once. The line from each launcher to the chief's stays: over it the chief's launcher says what
+all have to agree with, the other whether it does and whom it still misses, the chief's launcher says go when none
+misses another, and the two keep talking until the job's end (`launch.peers`). With a token (`net.shared_token`) only
+launchers that prove to have it take part. Once the cluster has formed nobody listens any more.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tfdist.cluster.cluster_spec import Cluster
@@ -37,7 +37,8 @@ def form(
     clock: Callable[[], float] = time.monotonic,
     token: Token | None = None,
     say: Callable[[str], None] = print_progress,
-    check: Callable[[], None] = lambda: None,
+    terms: Mapping[str, Any] | None = None,
+    check: Callable[[Mapping[str, Any]], None] = lambda terms: None,
 ) -> FormedCluster:
     """Meets the other launchers of a job.
 
@@ -50,7 +51,8 @@ def form(
         clock: Seconds, never going back.
         token: The job's secret: only launchers that have it take part. None where the network is trusted.
         say: Tells the user who is here and whom the launcher waits for.
-        check: Called by every launcher but the chief's before that may call `make_go`.
+        terms: What the other launchers have to agree with; the chief's launcher sends it.
+        check: Called with it by every launcher but the chief's, before that may call `make_go`.
 
     Raises:
         FormingError: The others did not come in time, or do not agree; or another launcher gave up, and then with its
@@ -60,7 +62,7 @@ def form(
         Exception: What `make_go` and `check` raise; the others are told.
     """
     discovery = PeerDiscovery(membership, cluster, clock, token)
-    barrier = LeaderBarrier(discovery, make_go) if discovery.leads else FollowerBarrier(discovery, check)
+    barrier = LeaderBarrier(discovery, make_go, terms or {}) if discovery.leads else FollowerBarrier(discovery, check)
     forming = _Forming(discovery, barrier, timeout, signals, clock, Progress(say, clock))
     formed = None
     try:

@@ -12,21 +12,31 @@ from tfdist.errors import FormingError
 _MAX_SHOWN = 5
 
 
-def check_agreement(go: Mapping[str, Any], settings: Mapping[str, Any] | None, options: Mapping[str, str]) -> None:
+def terms_of(settings: Mapping[str, Any] | None, options: Mapping[str, str]) -> dict[str, Any]:
+    """What the chief's launcher sends to the others, which have to agree with it.
+
+    Args:
+        settings: The `shared_settings` of its config; None for a script or a module.
+        options: Option -> its value, on its command line.
+    """
+    return {"settings": settings, "options": options}
+
+
+def check_agreement(terms: Mapping[str, Any], settings: Mapping[str, Any] | None, options: Mapping[str, str]) -> None:
     """Compares what this launcher was given with what the chief's launcher sent.
 
     Args:
-        go: What came from the chief's launcher.
+        terms: What came from the chief's launcher.
         settings: The `shared_settings` of this launcher's config; None for a script or a module.
         options: Option -> its value, on this launcher's command line.
 
     Raises:
-        FormingError: They differ, or `go` is not what this version sends.
+        FormingError: They differ, or `terms` is not what this version sends.
     """
-    chiefs, chiefs_options = go.get("settings"), go.get("options")
+    chiefs, chiefs_options = terms.get("settings"), terms.get("options")
     if not isinstance(chiefs, Mapping | None) or not isinstance(chiefs_options, Mapping):
         raise FormingError(
-            f"Expected the config and the options of the chief's launcher. Received: {go!r:.500}. Install the same "
+            f"Expected the config and the options of the chief's launcher. Received: {terms!r:.500}. Install the same "
             "version of tfdist on every host."
         )
     check_settings(settings, chiefs)

@@ -1,12 +1,13 @@
 """Join barrier: the launchers that have met start together, once none of them misses another.
 
-The chief's launcher leads: it sends "go" with what all must know. The others follow: each tells the leader whom it
-still misses, and waits for its word. A launcher that gives up says why.
+The chief's launcher leads: it tells each of the others what they have to agree with, and sends "go" with what all must
+know. The others follow: each tells the leader whether it can take part and whom it still misses, and waits for its
+word. A launcher that gives up says why.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,15 +40,22 @@ class LeaderBarrier:
 
     Args:
         discovery: Who is here.
-        make_go: Called once none misses another: what to hand out.
+        make_go: Called once none misses another and all can take part: what to hand out.
+        terms: What the others have to agree with.
     """
 
-    def __init__(self, discovery: PeerDiscovery, make_go: Callable[[], dict[str, Any]]) -> None:
+    def __init__(
+        self, discovery: PeerDiscovery, make_go: Callable[[], dict[str, Any]], terms: Mapping[str, Any]
+    ) -> None:
         self._discovery = discovery
         self._make_go = make_go
+        self._terms = dict(terms)
 
     def step(self) -> FormedCluster | None:
-        """Hears the followers, and sends "go" when it is time; the cluster, once it has formed.
+        """Hears the followers, tells new ones the terms, and sends "go" when it is time.
+
+        Returns:
+            The cluster, once it has formed.
 
         Raises:
             FormingError: Another launcher gave up, or cannot take part.
@@ -62,6 +70,10 @@ class LeaderBarrier:
             if follower not in present:
                 discovery.forget(follower)
         followers[:] = present
+        for follower in followers:
+            if not follower.has_terms:
+                follower.line.send({"terms": self._terms})
+                follower.has_terms = True
         linked = sorted(index for follower in followers for index in follower.hello.local)
         ready = all(follower.missing == {} for follower in followers) and not discovery.missing()
         if linked != list(discovery.remote) or not ready:
@@ -80,12 +92,13 @@ class FollowerBarrier:
 
     Args:
         discovery: Who is here.
-        check: Called once, when this launcher has met the chief's: raises why it cannot take part.
+        check: Called with the terms of the chief's launcher: raises why this launcher cannot take part.
     """
 
-    def __init__(self, discovery: PeerDiscovery, check: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, discovery: PeerDiscovery, check: Callable[[Mapping[str, Any]], None]) -> None:
         self._discovery = discovery
-        self._check: Callable[[], None] | None = check
+        self._check = check
+        self._is_asked = False
         self._refusal: TfdistError | None = None
         self._told: dict[int, str] | None = None
 
@@ -98,41 +111,48 @@ class FollowerBarrier:
         """
         chief = self._discovery.connectors[CHIEF]
         if chief.met is None or chief.line is None:
-            self._told = None
+            # One that was started again may have other terms.
+            self._is_asked, self._refusal, self._told = False, None, None
             return None
-        self._ask()
-        missing = {index: describe_outcome(seen) for index, seen in self._discovery.missing().items()}
-        if missing != self._told:
-            refusal = {} if self._refusal is None else {"refusal": _reason(self._refusal, self._discovery.hello.host)}
-            chief.line.send({"missing": missing, **refusal})
-            self._told = missing
-        try:
-            messages = chief.line.receive(1)
-        except LineError:
-            messages = []
-            chief.line.close()
-        is_word = bool(messages) and any(isinstance(messages[0].get(name), dict) for name in ("abort", "go"))
-        if is_word and self._refusal is not None:
+        if self._is_asked:
+            self._tell(chief.line)
+        said = self._hear(chief.line)
+        if self._refusal is not None and {"abort", "go"} & said.keys():
             raise self._refusal
-        if messages and isinstance(messages[0].get("abort"), dict):
-            raise _given_up(messages[0]["abort"])
-        if messages and isinstance(messages[0].get("go"), dict):
-            link = _link(self._discovery, chief.met, chief.line)
-            return _formed(self._discovery, messages[0]["go"], [link])
+        if "abort" in said:
+            raise _given_up(said["abort"])
+        if "go" in said:
+            return _formed(self._discovery, said["go"], [_link(self._discovery, chief.met, chief.line)])
+        if "terms" in said and not self._is_asked:
+            self._ask(said["terms"])
         if chief.line.is_closed():
             chief.lose()
         return None
 
-
-    def _ask(self) -> None:
-        """Calls `check`, once. A refusal is no reason to leave before all are here: the others would wait."""
-        if self._check is None:
-            return
-        check, self._check = self._check, None
+    def _hear(self, line: LineSocket) -> dict[str, Message]:
+        """The next message, without what is not understood."""
         try:
-            check()
+            messages = line.receive(1)
+        except LineError:
+            line.close()
+            return {}
+        return {name: word for message in messages for name, word in message.items() if isinstance(word, dict)}
+
+    def _ask(self, terms: Message) -> None:
+        """Calls `check`. A refusal is no reason to leave before all are here: the others would wait."""
+        self._is_asked = True
+        try:
+            self._check(terms)
         except TfdistError as error:
             self._refusal = error
+
+    def _tell(self, line: LineSocket) -> None:
+        missing = {index: describe_outcome(seen) for index, seen in self._discovery.missing().items()}
+        if missing == self._told:
+            return
+        refusal = {} if self._refusal is None else {"refusal": _reason(self._refusal, self._discovery.hello.host)}
+        line.send({"missing": missing, **refusal})
+        self._told = missing
 
 
 def abort(error: Exception, host: str) -> Message:

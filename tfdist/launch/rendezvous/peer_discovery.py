@@ -32,6 +32,7 @@ class Follower:
         missing: Workers that it has not met yet, with what it saw of them; None until it says so for the first time.
         abort: Why it gave up, as it said it; None while it has not.
         refusal: Why it cannot take part, in the same form; it stays until all are here, so that all hear of it.
+        has_terms: Whether it was told what it has to agree with.
     """
 
     hello: Hello
@@ -39,6 +40,7 @@ class Follower:
     missing: dict[int, str] | None = None
     abort: dict[str, Any] | None = None
     refusal: dict[str, Any] | None = None
+    has_terms: bool = False
 
     def listen(self) -> bool:
         """Takes in what it says. Returns False when it is gone or is not understood."""

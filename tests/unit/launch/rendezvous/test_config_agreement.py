@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tfdist.errors import FormingError
-from tfdist.launch.rendezvous.config_agreement import check_agreement, check_options, check_settings
+from tfdist.launch.rendezvous.config_agreement import check_agreement, check_options, check_settings, terms_of
 
 CONFIG = {"fit.epochs": 3, "model.args.hidden": (8, 4), "model.args.names": {1: "a"}}
 
@@ -39,14 +39,14 @@ def test_options_that_decide_what_the_workers_exchange() -> None:
     assert "--compression" not in str(raised.value)
 
 
-@pytest.mark.parametrize("go", [{}, {"settings": {}}, {"settings": 3, "options": {}}, {"options": []}])
-def test_what_no_launcher_of_this_version_sends_is_refused(go: dict[str, object]) -> None:
+@pytest.mark.parametrize("terms", [{}, {"settings": {}}, {"settings": 3, "options": {}}, {"options": []}])
+def test_what_no_launcher_of_this_version_sends_is_refused(terms: dict[str, object]) -> None:
     with pytest.raises(FormingError, match="Received: .* Install the same version"):
-        check_agreement(go, None, {})
+        check_agreement(terms, None, {})
 
 
 def test_all_that_must_agree_is_compared() -> None:
-    check_agreement({"settings": {"a": 1}, "options": {"--b": "c"}, "more": 1}, {"a": 1}, {"--b": "c"})
+    check_agreement({**terms_of({"a": 1}, {"--b": "c"}), "more": 1}, {"a": 1}, {"--b": "c"})
     for settings, options in (({"a": 2}, {"--b": "c"}), ({"a": 1}, {"--b": "d"})):
         with pytest.raises(FormingError, match="do not agree"):
-            check_agreement({"settings": {"a": 1}, "options": {"--b": "c"}}, settings, options)
+            check_agreement(terms_of({"a": 1}, {"--b": "c"}), settings, options)

@@ -17,6 +17,7 @@ from tfdist.net.line_socket import LineError, LineSocket, Message
 
 CLUSTER = Cluster.parse("a:20000,b:20000,c:20000")
 GO = {"run_dir": "runs/x"}
+TERMS: Message = {"terms": {"options": {"--compression": "none"}}}
 REFUSED = DialOutcome(DialStatus.REFUSED)
 
 
@@ -98,7 +99,7 @@ def follower(index: int, line: ScriptedLine) -> Follower:
 
 
 def leader_of(here: Here) -> LeaderBarrier:
-    return LeaderBarrier(cast(PeerDiscovery, here), lambda: GO)
+    return LeaderBarrier(cast(PeerDiscovery, here), lambda: GO, TERMS["terms"])
 
 
 MEETS_ALL: Message = {"missing": {}}
@@ -128,7 +129,7 @@ def test_the_chiefs_launcher_says_go_when_every_two_have_met_both_ways(
     formed = leader_of(here).step()
     assert (formed is not None) == goes
     assert {index: line.sent for index, line in lines.items()} == {
-        index: [{"go": GO}] if goes else [] for index in lines
+        index: [TERMS, {"go": GO}] if goes else [TERMS] for index in lines
     }
     if formed is not None:
         assert formed.go == GO
@@ -155,13 +156,31 @@ def joining(line: ScriptedLine, **missed: DialOutcome) -> tuple[FollowerBarrier,
     """The barrier of the launcher of worker 1, which has met the chief's over `line`."""
     here = Here((1,), connectors={CHIEF: Met(line, Hello.own(CLUSTER, (0,)))})
     here.missed = {int(name[1:]): seen for name, seen in missed.items()}
-    return FollowerBarrier(cast(PeerDiscovery, here)), here
+    return FollowerBarrier(cast(PeerDiscovery, here), lambda terms: None), here
+
+
+def test_the_terms_are_said_once() -> None:
+    line = ScriptedLine(MISSES_TWO)
+    leader = leader_of(Here((0,), followers=[follower(1, line)]))
+    for _ in range(2):
+        assert leader.step() is None
+    assert line.sent == [TERMS]
+
+
+def test_a_follower_says_nothing_before_it_knows_the_terms() -> None:
+    line = ScriptedLine()
+    barrier, _ = joining(line)
+    assert barrier.step() is barrier.step() is None
+    assert line.sent == []
+    line.coming.append(TERMS)
+    assert barrier.step() is barrier.step() is None
+    assert line.sent == [MEETS_ALL]
 
 
 def test_a_follower_tells_whom_it_misses_once_and_again_when_that_changes() -> None:
-    line = ScriptedLine()
+    line = ScriptedLine(TERMS)
     barrier, here = joining(line, w2=REFUSED)
-    for _ in range(2):
+    for _ in range(3):
         assert barrier.step() is None
     here.missed = {}
     assert barrier.step() is None
@@ -169,36 +188,41 @@ def test_a_follower_tells_whom_it_misses_once_and_again_when_that_changes() -> N
 
 
 def test_a_follower_tells_a_chiefs_launcher_that_was_started_again() -> None:
-    line, again = ScriptedLine(ends=True), ScriptedLine({"go": GO})
-    barrier, here = joining(line)
+    """Which may have other terms."""
+    other: Message = {"terms": {"options": {"--compression": "bfloat16"}}}
+    line, again = ScriptedLine(TERMS, ends=True), ScriptedLine(other, {"go": GO})
+    asked: list[Any] = []
+    here = Here((1,), connectors={CHIEF: Met(line, Hello.own(CLUSTER, (0,)))})
+    barrier = FollowerBarrier(cast(PeerDiscovery, here), asked.append)
     assert barrier.step() is None
     assert here.connectors[CHIEF].lost == 1
     assert barrier.step() is None  # not met yet
     here.connectors[CHIEF] = Met(again, Hello.own(CLUSTER, (0,)))
+    assert barrier.step() is None
     formed = barrier.step()
-    assert line.sent == again.sent == [MEETS_ALL]
+    assert asked == [TERMS["terms"], other["terms"]]
+    assert again.sent == [MEETS_ALL]
     assert formed is not None and formed.go == GO
     assert not formed.links.leads and formed.links.remote == (0, 2)
 
 
 @pytest.mark.parametrize("word", [{"abort": {"code": 5, "text": "", "host": "a"}}, {"go": GO}])
 def test_a_follower_that_cannot_take_part_says_so_and_stays_until_all_are_here(word: Message) -> None:
-    line = ScriptedLine()
-    asked: list[int] = []
+    line = ScriptedLine(TERMS)
+    asked: list[Any] = []
 
-    def check() -> None:
-        asked.append(len(line.sent))
+    def check(terms: Any) -> None:
+        asked.append(terms)
         raise DataError("No data.")
 
     here = Here((1,), connectors={CHIEF: Met(line, Hello.own(CLUSTER, (0,)))})
-    here.missed = {2: REFUSED}
     barrier = FollowerBarrier(cast(PeerDiscovery, here), check)
-    for missed in ({2: REFUSED}, {2: REFUSED}, {}):
+    for missed in ({2: REFUSED}, {2: REFUSED}, {2: REFUSED}, {}):
         here.missed = missed
         assert barrier.step() is None
     refusal = {"code": 5, "text": "No data.", "host": here.hello.host}
-    assert [message["refusal"] for message in line.sent] == [refusal] * 2 and asked == [0]
-    here.connectors[CHIEF] = Met(ScriptedLine(word), Hello.own(CLUSTER, (0,)))
+    assert [message["refusal"] for message in line.sent] == [refusal] * 2 and asked == [TERMS["terms"]]
+    line.coming.append(word)
     with pytest.raises(DataError, match="No data"):
         barrier.step()
 
@@ -215,7 +239,7 @@ def test_a_refusal_counts_when_all_are_here_and_nothing_is_made() -> None:
     refusing, late = ScriptedLine({**MEETS_ALL, **refusal}), ScriptedLine()
     here = Here((0,), followers=[follower(1, refusing), follower(2, late)])
     made: list[int] = []
-    leader = LeaderBarrier(cast(PeerDiscovery, here), lambda: made.append(1) or GO)
+    leader = LeaderBarrier(cast(PeerDiscovery, here), lambda: made.append(1) or GO, {})
     assert leader.step() is None
     here.followers[1] = follower(2, ScriptedLine(MEETS_ALL))
     with pytest.raises(FormingError, match="(?s)No data.*from the launcher on b") as raised:
@@ -229,7 +253,7 @@ def test_a_go_counts_that_came_before_the_chiefs_launcher_hung_up() -> None:
     assert here.connectors[CHIEF].lost == 0
 
 
-@pytest.mark.parametrize("said", [LineError("no JSON"), {"go": "now"}, {"abort": "now"}, {"else": {}}])
+@pytest.mark.parametrize("said", [LineError("no JSON"), {"go": "now"}, {"abort": "now"}, {"else": {}}, {"terms": []}])
 def test_what_is_not_understood_is_no_go(said: Message | LineError) -> None:
     barrier, here = joining(ScriptedLine(said))
     assert barrier.step() is None
