@@ -19,6 +19,10 @@ def _none_below_0(numbers: Sequence[int]) -> bool:
     return min(numbers, default=0) >= 0
 
 
+def _all_from_1(numbers: Sequence[int]) -> bool:
+    return len(numbers) > 0 and min(numbers) >= 1
+
+
 @dataclass(frozen=True, kw_only=True)
 class SourceConfig(Section):
     """Where samples come from.
@@ -155,6 +159,33 @@ class CsvSource(SourceConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ParquetSource(SourceConfig):
+    """Parquet files, read by pyarrow.
+
+    Attributes:
+        files: Names or patterns; all have the same columns.
+        label: The column that is `y`.
+        columns: The columns of `x`, in this order; null takes all but the label.
+        shapes: Column -> the shape of its values, for columns of lists.
+        stack: Whether `x` is one float32 vector of all its columns; else a dict, or a tensor where there is one column.
+        interleave: How many row groups are read and mixed at the same time at most, on which the order of the samples
+            depends.
+    """
+
+    format: Literal["parquet"] = "parquet"
+    files: Files
+    label: Text
+    columns: Annotated[Sequence[Text], Rule("a list of column names, or null for all", len)] | None = None
+    shapes: Mapping[str, Annotated[Sequence[int], Rule("a list of integers of 1 or more", _all_from_1)]] | None = None
+    stack: bool = False
+    interleave: PositiveInt = 64
+
+    def check(self) -> None:
+        if self.columns is not None and self.label in self.columns:
+            raise FieldError("columns", f"expected none to be the label. Received: {shown(self.columns)}")
+
+
+@dataclass(frozen=True, kw_only=True)
 class ImagesSource(SourceConfig):
     """A folder with one folder of images for each class; classes are numbered in the order of their names.
 
@@ -225,6 +256,7 @@ FORMATS: Mapping[str, type[SourceConfig]] = {
     "npz": NpzSource,
     "tfrecord": TfrecordSource,
     "csv": CsvSource,
+    "parquet": ParquetSource,
     "images": ImagesSource,
     "text": TextSource,
     "generator": GeneratorSource,

@@ -13,6 +13,7 @@ from typing import Any, TypedDict, Unpack
 
 import tensorflow as tf
 
+from tfdist.data.argument_checks import integer
 from tfdist.data.files.file_patterns import FilePatterns, matching
 from tfdist.data.formats.array_samples import array_source
 from tfdist.data.formats.csv_files import CsvReader
@@ -20,6 +21,7 @@ from tfdist.data.formats.generator_samples import GeneratorSamples
 from tfdist.data.formats.image_files import ImageFiles
 from tfdist.data.formats.image_samples import ImageSamples
 from tfdist.data.formats.npz_files import npz_source
+from tfdist.data.formats.parquet_samples import ParquetSamples
 from tfdist.data.formats.reader_samples import ReaderSamples
 from tfdist.data.formats.text_files import text_source
 from tfdist.data.formats.tfrecord_samples import Feature, tfrecord_source
@@ -27,6 +29,7 @@ from tfdist.data.ops.sample_batches import Augment
 from tfdist.data.ops.sample_checks import OnNan
 from tfdist.data.pipeline import Batches, open_and_build
 from tfdist.data.random_access.numbered_records import OnCorrupt
+from tfdist.data.random_access.parquet_reader import ParquetFeatures, ParquetReader
 from tfdist.data.sample_source import SampleSource
 from tfdist.data.worker_consistency import Sharding
 from tfdist.order.sequential_order import LANES, SHUFFLE_BUFFER
@@ -153,6 +156,45 @@ def csv(
         DataError: A file is missing or unreadable, headers differ or lack a column, or there is no row.
     """
     return _batches(lambda: ReaderSamples(CsvReader(matching(files), label, columns)), batching)
+
+
+def parquet(
+    files: FilePatterns,
+    label: str,
+    columns: Sequence[str] | None = None,
+    *,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    stack: bool = False,
+    interleave: int = LANES,
+    **batching: Unpack[BatchOptions],
+) -> Batches:
+    """Batches of the rows of Parquet files, which pyarrow reads (the extra `parquet`).
+
+    Row groups are read as a whole, each once an epoch, several at the same time, see `tfdist.order.sequential_order`.
+    Floating-point numbers become float32; integers and booleans keep their types; texts and bytes are strings.
+
+    Args:
+        files: A path, a pattern, or a list of these; all files have the same columns.
+        label: The name of the column that is `y`.
+        columns: The names of the columns of `x`; None for all but the label.
+        shapes: Column -> the shape of its values; for columns of lists whose type says no size.
+        stack: Whether `x` is one float32 vector of all its columns; else a dict, or a tensor where there is one column.
+        interleave: How many row groups are read and mixed at the same time, at most: fewer where they are large. It is
+            part of the order.
+        **batching: See `tfdist.data.pipeline`.
+
+    Raises:
+        DataError: A file is missing or damaged, lacks a column or has others, a value is missing, or there is no row.
+        UsageError: pyarrow is not installed.
+
+    Example:
+        >>> train = tfdist.data.parquet("rows-*.parquet", "price", batch_size=1024, shuffle=True, seed=7)
+    """
+    interleave = integer("interleave", interleave, at_least=1)
+    features = ParquetFeatures(label, columns, shapes)
+    return _batches(
+        lambda: ParquetSamples(ParquetReader(matching(files), features, interleave), stack=stack), batching
+    )
 
 
 def images(

@@ -19,6 +19,7 @@ _MODULES: Mapping[str, str] = {
     "npz": "npz_files",
     "tfrecord": "tfrecord_files",
     "csv": "csv_files",
+    "parquet": "parquet_files",
     "images": "image_files",
     "text": "text_files",
     "generator": "generator_samples",

@@ -31,10 +31,14 @@ class SequentialRead:
     Attributes:
         why: The reason, such as `GZIP-compressed`.
         lanes: The files that are read at the same time, and how far they are mixed.
+        unit: What a file is called, where it is a part of one.
+        whole: Whether each is read in one piece, so that a resume skips nothing.
     """
 
     why: str
     lanes: Lanes
+    unit: str = "file"
+    whole: bool = False
 
 
 @dataclass(frozen=True)

@@ -76,19 +76,24 @@ def _shuffle(source: SourcePlan) -> str:
     if sequence is None:
         return "all samples, in a new order every epoch" if source.shuffle else "no, always in the order of the files"
     if not source.shuffle:
-        return "no, always the same order, in which each batch takes of all files that are read at the same time"
+        unit = sequence.unit
+        return f"no, always the same order, in which each batch takes of all {unit}s that are read at the same time"
+    if sequence.whole:
+        return f"the {sequence.unit}s, and the samples of each, in a new order every epoch"
     return f"the files, and their samples in windows of {sequence.lanes.window:,}, in a new order every epoch"
 
 
 def _sequence(source: SourcePlan, sequence: SequentialRead) -> str:
     files = sum(file.samples > 0 for file in source.sizes.files)
-    lanes = f"{sequence.lanes.number:,} of {format_count(files, 'file')} at the same time"
-    return f"{sequence.why}: {lanes}, from the beginning"
+    lanes = f"{sequence.lanes.number:,} of {format_count(files, sequence.unit)} at the same time"
+    return f"{sequence.why}: {lanes}, {'each as a whole' if sequence.whole else 'from the beginning'}"
 
 
 def _resume(sequence: SequentialRead) -> str:
     """The cost of resuming within an epoch."""
     largest = max(sequence.lanes.counts)
+    if sequence.whole:
+        return f"within an epoch, unfinished {sequence.unit}s are read once more"
     return (
         f"within an epoch, unfinished files are read again from their beginnings: up to {largest:,} samples of each of "
         f"{format_count(sequence.lanes.number, 'file')} are skipped"
@@ -99,7 +104,8 @@ def _what(source: SourcePlan) -> str:
     files = source.sizes.files
     if len(files) == 1:
         return files[0].name
-    return f"{len(files):,} {'classes' if source.sizes.format == 'images' else 'files'}"
+    unit = "file" if source.sizes.sequence is None else source.sizes.sequence.unit
+    return f"{len(files):,} {'classes' if source.sizes.format == 'images' else f'{unit}s'}"
 
 
 def _each(batch: BatchSizes) -> str:
@@ -163,10 +169,11 @@ def _reads(source: SourcePlan, reading: WorkerReads) -> str:
 
 
 def _reads_in_sequence(source: SourcePlan, reading: WorkerReads) -> str:
+    unit = "file" if source.sizes.sequence is None else source.sizes.sequence.unit
     if source.shuffle:
         part = reading.bytes / max(source.sizes.size, 1)
-        return f"about {part:.0%} of all bytes, different files every epoch"
-    return f"{format_count(len(reading.files), 'file')}, from the beginning to the end"
+        return f"about {part:.0%} of all bytes, different {unit}s every epoch"
+    return f"{format_count(len(reading.files), unit)}, from the beginning to the end"
 
 
 def _line(label: str, text: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tfdist.plan.plan import DataPlan, SourcePlan
+from tfdist.plan.plan_inputs import SequentialRead
 from tfdist.text import format_bytes, format_count
 
 _MUCH = 256 << 20
@@ -106,13 +107,13 @@ def _sequence(plan: DataPlan, source: SourcePlan) -> Iterator[PlanWarning]:
     lanes, files = sequence.lanes, sum(file.samples > 0 for file in source.sizes.files)
     if lanes.number < workers and not source.sizes.shares:
         read, size = sum(reading.bytes for reading in source.worker_reads), source.sizes.size
+        of = f"{format_count(files, sequence.unit)} {sequence.why}"
         yield PlanWarning(
             "few-files",
             source.key,
-            f"{format_count(files, 'file')} {sequence.why}, {lanes.number:,} read at the same time, for {workers:,} "
+            f"{of}, {lanes.number:,} read at the same time, for {workers:,} "
             "workers: the records are dealt, and each worker reads and skips those of the others. Together they "
-            f"read {format_bytes(read)} an epoch for {format_bytes(size)} of data. Write at least as many files as "
-            "workers, or files that are local and not compressed, of which each worker reads only its own records.",
+            f"read {format_bytes(read)} an epoch for {format_bytes(size)} of data. {_more_files(sequence)}",
         )
     largest = max(file.samples for file in source.sizes.files)
     if source.shuffle and lanes.window < largest:
@@ -124,6 +125,15 @@ def _sequence(plan: DataPlan, source: SourcePlan) -> Iterator[PlanWarning]:
             f"of {lanes.window:,}. Set shuffle_buffer to {largest * lanes.number:,} for whole files, or write files "
             "in a random order.",
         )
+
+
+def _more_files(sequence: SequentialRead) -> str:
+    if sequence.whole:
+        return f"Write smaller {sequence.unit}s, of which as many are read at the same time as there are workers."
+    return (
+        "Write at least as many files as workers, or files that are local and not compressed, of which each worker "
+        "reads only its own records."
+    )
 
 
 def _shares(plan: DataPlan, source: SourcePlan) -> Iterator[PlanWarning]:

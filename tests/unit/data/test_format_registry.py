@@ -35,8 +35,8 @@ def test_every_format_of_a_config_has_a_module(name: str) -> None:
 
 
 def test_an_unknown_format() -> None:
-    with pytest.raises(TypeError, match="Expected a format that data/ reads: npz, .*. Received: parquet"):
-        format_module("parquet")
+    with pytest.raises(TypeError, match="Expected a format that data/ reads: npz, .*. Received: arrow"):
+        format_module("arrow")
 
 
 def test_npz(tmp_path: Path) -> None:

@@ -20,5 +20,5 @@ sys.exit('tensorflow' in sys.modules)"""
 
 
 def test_a_name_that_does_not_exist() -> None:
-    with pytest.raises(AttributeError, match="no attribute 'parquet'"):
-        tfdist.data.parquet  # noqa: B018
+    with pytest.raises(AttributeError, match="no attribute 'arrow'"):
+        tfdist.data.arrow  # noqa: B018

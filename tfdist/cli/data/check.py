@@ -17,7 +17,7 @@ from tfdist.errors import DataError
 @click.command(cls=Verb)
 @click.argument("patterns", metavar="GLOB...", nargs=-1, required=True)
 @format_option
-@click.option("--columns", type=NamesParam(), metavar="A,B", help="csv: those that are read, of numbers; default: all.")
+@click.option("--columns", type=NamesParam(), metavar="A,B", help="csv and parquet: those that are read; default: all.")
 @click.option("--label-separator", default="\t", help="text: what stands between label and text; default: a tab.")
 @processes_option
 @click.option("--json", "as_json", is_flag=True, help="As JSON, sizes and offsets in bytes.")
@@ -34,7 +34,8 @@ def check(
     as_json: bool,
     verbose: bool,
 ) -> None:
-    """Reads files and checks every record: TFRecord against its checksums, lines of CSV and text as a run reads them.
+    """Reads files and checks every record: TFRecord against its checksums, lines of CSV and text as a run reads them,
+    row groups of Parquet against the checksums that they have.
 
     GLOB is a file, a pattern, in quotes or not, or a folder: all files in it that may be data by their names. What
     `tfdist data shard` keeps beside its shards (*.shards.json) never is. Corrupt records are named by their file and
@@ -62,4 +63,8 @@ def _checker(kind: str, files: Sequence[Path], columns: list[str] | None, separa
 
     if kind == "tfrecord":
         return make_checker, None
+    if kind == "parquet":
+        from tfdist.data.tools.parquet_checks import make_parquet_checker
+
+        return make_parquet_checker, columns
     return make_line_checker, CsvRules.of(files, columns) if kind == "csv" else TextRules(separator)

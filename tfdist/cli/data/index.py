@@ -20,13 +20,17 @@ def index(
 ) -> None:
     """Finds where the records of files lie, so that no run needs to.
 
-    GLOB is a file, a pattern or a folder of TFRecord, CSV or text files. The index of each is kept beside it, or in
-    ~/.cache/tfdist where that cannot be written, and is made again when the file changes.
+    GLOB is a file, a pattern or a folder of TFRecord, CSV or text files; Parquet files have indices of their own. The
+    index of each is kept beside it, or in ~/.cache/tfdist where that cannot be written, and is made again when the file
+    changes.
     """
     from tfdist.data.tools.index_builder import make_indexer
     from tfdist.text import format_count
 
-    for form_of_files, paths in by_format(files_of(patterns, form)[0], form).items():
+    groups = by_format(files_of(patterns, form)[0], form)
+    if own := groups.pop("parquet", []):
+        click.echo(f"{format_count(len(own), 'Parquet file')}: indexed by themselves, nothing to do")
+    for form_of_files, paths in groups.items():
         kind = "tfrecord" if form_of_files == "tfrecord" else "lines"
         found = for_each(ctx, make_indexer, kind, paths, processes, len(paths), "indexing")
         for file in found:
