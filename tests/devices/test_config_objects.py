@@ -17,7 +17,7 @@ from tfdist.config.load import load_parts
 from tfdist.data import from_config
 from tfdist.data.format_registry import sample_specs
 from tfdist.errors import ConfigError, DataError
-from tfdist.training.config_objects.objects import check_parts, checked_model
+from tfdist.training.config_objects.objects import check_parts, checked_objects
 
 CONFIG = """\
 model: {build: tfdist.models.mlp, args: {inputs: [64], hidden: [8], classes: 10}}
@@ -65,6 +65,8 @@ def found(config_file: Path, *overrides: str) -> list[tuple[str, int]]:
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
+        ("compile.weighted_metrics=[accuraci]", "compile.weighted_metrics.0: Keras has no metric accuraci; did you me"),
+        ("compile.weighted_metrics={out: mse}", "compile.weighted_metrics.out: the model has no such output. Expected"),
         ("compile.optimizer=adamx", "compile.optimizer: Keras has no optimizer adamx; did you mean adamax? Expected "),
         ("compile.optimizer={name: Adem}", "compile.optimizer.name: Keras has no optimizer Adem; did you mean adam?"),
         ("compile.optimizer=xyzzy", "Keras has no optimizer xyzzy; expected one of adadelta, adafactor, adagrad, adam"),
@@ -111,6 +113,50 @@ def test_a_mistake_is_found_by_its_key(config_file: Path, entry: str, message: s
 
 
 @pytest.mark.parametrize(
+    ("callback", "message"),
+    [
+        ("earlystop", "0: Keras has no callback earlystop; did you mean early_stopping? Expected Keras's name of one"),
+        ("{name: early_stopping, patiens: 3}", "0.patiens: EarlyStopping has no such argument; did you mean patience?"),
+        ("{name: early_stopping, mode: up, monitor: 3, foo: 1}", "0.foo: EarlyStopping has no such argument"),
+        ("{name: reduce_lr_on_plateau, factor: 2}", "0: ReduceLROnPlateau refuses "),
+        ("backup_and_restore", "0: BackupAndRestore is for scripts; a run saves itself and resumes at the next step: "),
+        ("{name: model_checkpoint, filepath: a.keras}", "0: ModelCheckpoint is for scripts; checkpoint.best keeps the"),
+        ("{build: keras.callbacks.ModelCheckpoint, args: {filepath: a.keras}}", "0: ModelCheckpoint is for scripts; "),
+        ("orbax_checkpoint", "0: OrbaxCheckpoint is for scripts; a run saves itself and resumes"),
+        ("{name: csv_logger, filename: a.csv}", "0: CSVLogger is for scripts; a run writes its metrics into metrics.j"),
+        ("history", "0: History is for scripts; a run writes history.json"),
+        ("progbar_logger", "0: ProgbarLogger is for scripts; a run shows its progress: tfdist train --progress bar"),
+        ("lambda_callback", "0: LambdaCallback is for scripts; {build: my.module.make_callback}"),
+        ("{name: learning_rate_scheduler, schedule: a}", "0: LearningRateScheduler is for scripts; the optimizer's le"),
+        ("tensorboard", "0: expected its log_dir. Loss and metrics are in the run directory's events/ without it. Rec"),
+        ("{build: keras.callbacks.None_}", "0.build: keras.callbacks has no None_"),
+        ("{build: keras.metrics.Mean}", "0.build: expected a class or a function that makes a keras Callback. Receive"),
+    ],
+)
+def test_a_callback_that_cannot_be_is_refused(config_file: Path, callback: str, message: str) -> None:
+    (problem,) = found(config_file, f"fit.callbacks=[{callback}]")
+    assert problem[0].startswith(f"fit.callbacks.{message}") and problem[1] == 2
+
+
+def test_a_callback_that_waits_for_validations_needs_data_for_them(config_file: Path) -> None:
+    waiting = "early_stopping, {name: reduce_lr_on_plateau, monitor: val_accuracy}"
+    callbacks = f"fit.callbacks=[{waiting}, {{name: early_stopping, monitor: loss}}]"
+    assert found(config_file, callbacks) == []
+    problems = found(config_file, callbacks, "data.validation=null")
+    expected = "expected to monitor a metric of the training, such as loss, as there is no data.validation. Received: "
+    assert [problem.partition(expected)[::2] for problem, _ in problems] == [
+        ("fit.callbacks.0: ", "val_loss"),
+        ("fit.callbacks.1.monitor: ", "val_accuracy"),
+    ]
+
+
+def test_weights_of_classes_need_one_output(config_file: Path) -> None:
+    model = f"model={{build: {__name__}.two_outputs}}"
+    problems = found(config_file, model, "compile.loss=[mse, mse]", "fit.class_weight={0: 2}")
+    assert problems[0][0].startswith("fit.class_weight: expected a model of one output; this one has left, right. ")
+
+
+@pytest.mark.parametrize(
     ("entry", "message"),
     [
         ("model.args.inputs=[63]", "data.validation: the samples do not fit the model: .*shape=.None, 63.*Received sa"),
@@ -154,7 +200,7 @@ def config_of(config_file: Path, *overrides: str) -> RunConfig:
 def test_a_run_raises_all_mistakes_as_one_error(config_file: Path) -> None:
     config = config_of(config_file, "compile.optimizer=adamx", "compile.metrics=[accuraci]")
     with pytest.raises(ConfigError) as raised:
-        checked_model(config, tf.distribute.get_strategy())
+        checked_objects(config, tf.distribute.get_strategy())
     first, *mistakes = str(raised.value).split("\n  ")
     assert first == "the config has 2 mistakes:"
     assert [mistake.partition(":")[0] for mistake in mistakes] == ["compile.optimizer", "compile.metrics.0"]
@@ -163,22 +209,36 @@ def test_a_run_raises_all_mistakes_as_one_error(config_file: Path) -> None:
 def test_a_run_raises_what_code_of_the_users_own_has_raised(config_file: Path) -> None:
     config = config_of(config_file, f"model={{build: {__name__}.failing, args: {{inputs: 3}}}}", "compile.loss=xyz")
     with pytest.raises(KeyError, match="width"):
-        checked_model(config, tf.distribute.get_strategy())
+        checked_objects(config, tf.distribute.get_strategy())
 
 
 def test_a_run_raises_an_error_of_the_data_where_the_config_is_right(config_file: Path) -> None:
     with pytest.raises(DataError, match="data.validation: Cannot read"):
-        checked_model(config_of(config_file, "data.validation.path=b.npz"), tf.distribute.get_strategy())
+        checked_objects(config_of(config_file, "data.validation.path=b.npz"), tf.distribute.get_strategy())
 
 
 def test_the_model_of_a_run_is_compiled_as_the_config_says(config_file: Path) -> None:
     # Whole numbers, as people write them: Keras would compute the cosine in whole numbers, too.
     rate = "{name: cosine_decay, initial_learning_rate: 1, alpha: 0, decay_steps: 8}"
-    optimizer = f"{{name: adamw, learning_rate: {rate}, clipnorm: 2}}"
-    model = checked_model(config_of(config_file, f"compile.optimizer={optimizer}"), tf.distribute.get_strategy())
-    assert isinstance(model.optimizer, keras.optimizers.AdamW) and model.optimizer.clipnorm == 2
-    model.optimizer.iterations.assign(4)
-    assert float(model.optimizer.learning_rate) == pytest.approx(0.5)
+    optimizer = f"{{name: adamw, learning_rate: {rate}, clipnorm: 2, gradient_accumulation_steps: 3}}"
+    config = config_of(
+        config_file,
+        f"compile.optimizer={optimizer}",
+        "compile.jit_compile=false",
+        "compile.steps_per_execution=4",
+        "compile.weighted_metrics=[accuracy]",
+        "fit.callbacks=[{name: early_stopping, patience: 7}, terminate_on_nan, {build: keras.callbacks.Callback}]",
+    )
+    made = checked_objects(config, tf.distribute.get_strategy())
+    optimizer = made.model.optimizer
+    assert isinstance(optimizer, keras.optimizers.AdamW)
+    assert (optimizer.clipnorm, optimizer.gradient_accumulation_steps) == (2, 3)
+    assert (made.model.jit_compile, made.model.steps_per_execution) == (False, 4)
+    optimizer._iterations.assign(4)
+    assert float(optimizer.learning_rate) == pytest.approx(0.5)
+    stopping, on_nan, own = made.callbacks
+    assert isinstance(stopping, keras.callbacks.EarlyStopping) and stopping.patience == 7
+    assert isinstance(on_nan, keras.callbacks.TerminateOnNaN) and type(own) is keras.callbacks.Callback
 
 
 @pytest.mark.parametrize("name", ["npz", "csv", "images", "text", "features"])

@@ -1,13 +1,14 @@
 """The config of a run: its schema, and how a YAML file becomes a checked `RunConfig`.
 
 `load` is the entry point. It reads the file as a `yaml_document` with the value types of `yaml_types`, applies `--set`
-and makes paths absolute. Then `section` builds the frozen dataclasses of `schema`, `data_sections` and
-`checkpoint_section` by their annotations, which `type_rules` matches and describes; an optimizer, a loss or a metric is
-a `keras_object`. What is wrong is a `FieldError` of `field_errors`, which names the key. `dotted_path` imports the
-functions that a config names, and `metric_direction` tells whether more of a metric is better.
+and makes paths absolute. Then `section` builds the frozen dataclasses of `schema`, `compile_section`, `data_sections`,
+`fit_section` and `checkpoint_section` by their annotations, which `type_rules` matches and describes; an optimizer, a
+loss, a metric or a callback is a `keras_object`. What is wrong is a `FieldError` of `field_errors`, with its key.
+`dotted_path` imports the functions that a config names; `metric_direction` tells whether more of a metric is better.
 """
 
 from tfdist.config.checkpoint_section import CheckpointConfig
+from tfdist.config.compile_section import CompileConfig
 from tfdist.config.data_sections import (
     CsvSource,
     FeatureConfig,
@@ -18,15 +19,9 @@ from tfdist.config.data_sections import (
     TfrecordSource,
 )
 from tfdist.config.dotted_path import resolve_callable
+from tfdist.config.fit_section import FitConfig
 from tfdist.config.load import dump_yaml, load_config, to_dict
-from tfdist.config.schema import (
-    CompileConfig,
-    DataConfig,
-    DevicesConfig,
-    FitConfig,
-    ModelConfig,
-    RunConfig,
-)
+from tfdist.config.schema import DataConfig, DevicesConfig, ModelConfig, RunConfig
 
 __all__ = [
     "CheckpointConfig",

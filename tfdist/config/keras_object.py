@@ -90,6 +90,10 @@ def check_optimizer(value: str | Mapping[str, Any]) -> None:
     """
     if isinstance(value, str) or "build" in value:
         return
+    rate = value.get("learning_rate")
+    if isinstance(rate, Mapping) and not (is_object(rate) and _is_one_form(rate)):
+        expected = "a number, or a schedule such as {name: cosine_decay, initial_learning_rate: 0.1, decay_steps: 1000}"
+        raise FieldError("learning_rate", f"expected {expected}. Received: {shown(rate)}")
     for name, (lowest, highest, words) in _OPTIMIZER_RANGES.items():
         given = value.get(name)
         if given is None or isinstance(given, str | Mapping):

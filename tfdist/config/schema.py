@@ -6,14 +6,15 @@ A dotted path in a config is imported and called, so a config runs code as a scr
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from tfdist.config.checkpoint_section import CheckpointConfig
+from tfdist.config.compile_section import CompileConfig
 from tfdist.config.data_sections import SourceConfig
 from tfdist.config.field_errors import FieldError, shown
-from tfdist.config.keras_object import KerasObject, Losses, Metrics, check_optimizer
+from tfdist.config.fit_section import FitConfig
 from tfdist.config.section import Section
 from tfdist.config.type_rules import DottedPath, PositiveInt, Rule
 
@@ -34,30 +35,6 @@ class ModelConfig(Section):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompileConfig(Section):
-    """The arguments of `Model.compile`.
-
-    Attributes:
-        optimizer: Its name, or a mapping with `name` and its arguments; or what a dotted path makes,
-            `{build: PATH, args: {...}}`.
-        loss: Likewise; for a model of several outputs a list, or a mapping of output name to loss.
-        metrics: Likewise; for several outputs a mapping of output name to its metrics.
-        loss_weights: One for each loss, as a list or by output name.
-    """
-
-    optimizer: KerasObject
-    loss: Losses
-    metrics: Metrics = ()
-    loss_weights: Sequence[float] | Mapping[str, float] | None = None
-
-    def check(self) -> None:
-        try:
-            check_optimizer(self.optimizer)
-        except FieldError as error:
-            raise error.within("optimizer") from None
-
-
-@dataclass(frozen=True, kw_only=True)
 class DataConfig(Section):
     """The samples to train and to validate on.
 
@@ -70,17 +47,6 @@ class DataConfig(Section):
     batch_size: PositiveInt
     train: SourceConfig
     validation: SourceConfig | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class FitConfig(Section):
-    """The arguments of `Model.fit`.
-
-    Attributes:
-        epochs: How often every sample is used.
-    """
-
-    epochs: PositiveInt = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +75,7 @@ class RunConfig(Section):
         model: How the model is made.
         compile: How it is compiled.
         data: The samples to train on.
-        fit: How long to train.
+        fit: How long to train, with which callbacks.
         devices: How a worker uses its devices.
         precision: The Keras dtype policy.
         batch_norm: Whose statistics BatchNormalization takes while it trains: those of the global batch, as on one
@@ -132,7 +98,14 @@ class RunConfig(Section):
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
 
     def check(self) -> None:
-        best = self.checkpoint.best
-        if best is not None and best.startswith("val_") and self.data.validation is None:
+        best, validates = self.checkpoint.best, self.data.validation is not None
+        if best is not None and best.startswith("val_") and not validates:
             problem = "expected a metric of the training, as there is no data.validation"
             raise FieldError("checkpoint.best", f"{problem}. Received: {shown(best)}")
+        if self.fit.validation_freq != 1 and not validates:
+            problem = "expected data.validation beside it, the samples to validate on"
+            raise FieldError("fit.validation_freq", f"{problem}. Received: {shown(self.fit.validation_freq)} alone")
+        every, at_once = self.checkpoint.every_steps, self.compile.steps_per_execution
+        if every is not None and every % at_once:
+            problem = f"expected a multiple of compile.steps_per_execution, {at_once}, or null"
+            raise FieldError("checkpoint.every_steps", f"{problem}. Received: {every}")

@@ -7,7 +7,8 @@ import types
 import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Self, TypeVar
+from types import MappingProxyType
+from typing import Any, ClassVar, Self, TypeVar
 
 from tfdist.config.field_errors import FieldError, dotted, nearest, one_error, shown
 from tfdist.config.type_rules import describe, matches
@@ -20,6 +21,9 @@ class Section:
     Raises:
         ConfigError: A field has a wrong type or an impossible value.
     """
+
+    ELSEWHERE: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """What Keras calls otherwise, or has elsewhere than this section -> what to write instead."""
 
     def __post_init__(self) -> None:
         for name, hint in _hints(type(self)).items():
@@ -170,6 +174,8 @@ def _problems_of_keys(
 
 
 def _unknown(cls: type[Section], name: str, value: Any, key: str, root: type[Section]) -> str:
+    if name in cls.ELSEWHERE:
+        return f"unknown key; {cls.ELSEWHERE[name]}. Received: {shown(value)}"
     near = nearest(name, cls.key_names())
     places = [dotted(key, near)] if near else [place for place in _all_keys(root) if place.rpartition(".")[2] == name]
     hint = f"; did you mean {places[0]}?" if places else "."

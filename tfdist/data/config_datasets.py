@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 
 import tensorflow as tf
@@ -20,6 +21,7 @@ def from_config(
     strategy: tf.distribute.Strategy | None = None,
     key: str = "data.train",
     begin: Position = START,
+    class_weight: Mapping[int, float] | None = None,
 ) -> OpenedDataset:
     """Opens what a section describes. All workers call it together.
 
@@ -30,6 +32,7 @@ def from_config(
         strategy: By default the current one.
         key: The section's dotted key, for the errors.
         begin: Where the training resumes.
+        class_weight: Class number -> the weight of its samples; None for samples without weights.
 
     Raises:
         ConfigError: A dotted path does not import or names no function.
@@ -46,4 +49,5 @@ def from_config(
         augment=resolve_callable(config.augment, f"{key}.augment") if config.augment else None,
         on_nan=config.on_nan,
         classes=config.classes,
+        class_weight=class_weight,
     )

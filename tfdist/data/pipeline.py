@@ -85,6 +85,7 @@ def _build(
     augment: Augment | None = None,
     on_nan: OnNan = "keep",
     classes: int | None = None,
+    class_weight: Mapping[int, float] | None = None,
 ) -> tuple[Batches, Mapping[str, Any]]:
     """Returns the batches of a source, and what their order depends on; every iterator is the next epoch.
 
@@ -103,6 +104,7 @@ def _build(
             `tf.random.stateless_*`, int32 [2], that depends on `seed`, the epoch and the sample alone.
         on_nan: With `stop`, a NaN in a sample ends the training with an error that names the sample.
         classes: Labels must be integers from 0 to `classes - 1`; an error names the sample with another one.
+        class_weight: Class number -> the weight of its samples, which batches then have as their third part.
 
     Returns:
         A `tf.data.Dataset` of global batches for one replica, a `tf.distribute.DistributedDataset` for several; and
@@ -115,7 +117,8 @@ def _build(
     seed = integer("seed", run_seed.value if seed is None else seed, at_least=0)
     shuffle = boolean("shuffle", shuffle, "No size of a buffer is needed: all samples are shuffled.")
     checks = SampleChecks(on_nan, classes)
-    feed = SampleFeed.of(agreed, batch_size, seed, shuffle, strategy.num_replicas_in_sync, augment, checks)
+    replicas = strategy.num_replicas_in_sync
+    feed = SampleFeed.of(agreed, batch_size, seed, shuffle, replicas, augment, checks, class_weight)
     if not begin.step:
         return replica_batches(feed, strategy, begin), feed.facts
     later = replica_batches(feed, strategy, Position(begin.epoch + 1))

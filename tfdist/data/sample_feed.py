@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
 
 from tfdist.data.ops.augmentation import augmented
+from tfdist.data.ops.class_weights import weighted
 from tfdist.data.ops.sample_batches import Augment, Augmentation
 from tfdist.data.ops.sample_checks import SampleChecks
 from tfdist.data.ops.sample_indices import SampleIndices
@@ -30,6 +31,7 @@ class SampleFeed:
         steps: Which places of the order are whose in each step.
         augment: Changes each sample at random; None for no change.
         checks: What each sample must be.
+        class_weight: Class number -> the weight of its samples; None for samples without weights.
     """
 
     source: SampleSource
@@ -37,6 +39,7 @@ class SampleFeed:
     steps: EpochSteps | WorkerShareSteps
     augment: Augment | None = None
     checks: SampleChecks = SampleChecks()
+    class_weight: Mapping[int, float] | None = None
 
     @classmethod
     def of(
@@ -48,6 +51,7 @@ class SampleFeed:
         replicas: int,
         augment: Augment | None = None,
         checks: SampleChecks = SampleChecks(),  # noqa: B008 - frozen
+        class_weight: Mapping[int, float] | None = None,
     ) -> SampleFeed:
         """The feed of a source on which the workers agree.
 
@@ -59,16 +63,18 @@ class SampleFeed:
             replicas: The number of replicas of all workers.
             augment: See `SampleFeed`.
             checks: The same.
+            class_weight: The same.
         """
         batch_size = min(batch_size, agreed.samples)
         if agreed.sizes is None:
             order = _order(agreed.source, batch_size, seed, shuffle)
-            return cls(agreed.source, order, EpochSteps(agreed.samples, batch_size, replicas), augment, checks)
+            steps_of_all = EpochSteps(agreed.samples, batch_size, replicas)
+            return cls(agreed.source, order, steps_of_all, augment, checks, class_weight)
         # Only its own worker takes samples of a share: how many are in a batch changes nothing for the others.
         own = _order(agreed.source, max(1, batch_size // len(agreed.sizes)), seed, shuffle)
         shares = WorkerShareOrder(own, sum(agreed.sizes[: agreed.worker]))
         steps = WorkerShareSteps(agreed.sizes, batch_size, replicas)
-        return cls(agreed.source, shares, steps, augment, checks)
+        return cls(agreed.source, shares, steps, augment, checks, class_weight)
 
     def batches(
         self, replica_ids: Sequence[int], first_step: int, epochs: EpochCounter, *, stands_in: bool = False
@@ -81,7 +87,10 @@ class SampleFeed:
             epochs: Counts the epochs.
             stands_in: Whether a batch that has no sample holds one all the same; see `SampleIndices`.
         """
-        numbers = SampleIndices(self.order, self.steps, replica_ids, first_step, epochs, stands_in)
+        batches = self._unweighted(SampleIndices(self.order, self.steps, replica_ids, first_step, epochs, stands_in))
+        return batches if self.class_weight is None else weighted(batches, self.class_weight)
+
+    def _unweighted(self, numbers: SampleIndices) -> tf.data.Dataset:
         inspects = self.checks != SampleChecks()
         changes = None if self.augment is None else Augmentation(numbers.seeds(), self.augment)
         if changes is not None and not inspects and isinstance(self.source, PerSampleSource):

@@ -184,7 +184,7 @@ def _optimizer(section: Any) -> tuple[str, float | str | None]:
     """The optimizer's name and its learning rate, from `compile.optimizer`."""
     if isinstance(section, str):
         return section, None
-    rate = section.get("learning_rate")
+    rate = section.get("learning_rate", section.get("args", {}).get("learning_rate"))
     if isinstance(rate, Mapping):
-        rate = str(rate.get("class_name") or rate.get("name") or "a schedule")
-    return str(section["name"]), rate
+        rate = str(rate.get("name") or rate.get("build") or "a schedule")
+    return str(section.get("name") or section["build"]), rate

@@ -9,17 +9,16 @@ from tfdist.rundir.regular_files import read_json
 
 def completed_epochs(run: RunDir) -> int:
     """The epochs of a run that has trained all that it was to train, and saved its model; 0 for any other."""
-    try:
-        epochs = read_json(run.done_file)["epochs"]
-        is_complete = isinstance(epochs, int) and run.model_file.exists()
-    except (OSError, ValueError, KeyError, TypeError):
-        return 0
-    return max(0, epochs) if is_complete else 0
+    return _noted(run, "epochs") if run.model_file.exists() else 0
 
 
-def note_completion(run: RunDir, epochs: int) -> None:
-    """Notes that a run has trained so many epochs and saved its model. Raises `RunDirError` when it cannot."""
-    write_json(run.done_file, {"epochs": epochs})
+def note_completion(run: RunDir, epochs: int, trained: int | None = None) -> None:
+    """Notes that a run of so many epochs is done and has saved its model, and how many it has trained if not all.
+
+    Raises:
+        RunDirError: It cannot be written.
+    """
+    write_json(run.done_file, {"epochs": epochs, "trained": epochs if trained is None else trained})
 
 
 def completion_text(name: str, epochs: int, run: RunDir | None) -> str:
@@ -27,8 +26,19 @@ def completion_text(name: str, epochs: int, run: RunDir | None) -> str:
 
     Args:
         name: The run's name.
-        epochs: How many it has trained.
+        epochs: How many it was to train.
         run: Its directory, with the model; None on a host that does not have it.
     """
     model = "" if run is None else f" model {run.model_file}"
+    trained = epochs if run is None else _noted(run, "trained") or epochs
+    if trained < epochs:
+        return f"{name}: was done before; a callback had stopped it after {trained} of {epochs} epochs.{model}"
     return f"{name}: was done before, {epochs} epochs; nothing to train (for more: --set fit.epochs=N).{model}"
+
+
+def _noted(run: RunDir, name: str) -> int:
+    try:
+        epochs = read_json(run.done_file)[name]
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0
+    return max(0, epochs) if isinstance(epochs, int) else 0

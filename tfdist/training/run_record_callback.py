@@ -54,6 +54,11 @@ class RunRecordCallback(keras.callbacks.Callback):
         return self._history
 
     @property
+    def epochs(self) -> int:
+        """The epochs that have been trained."""
+        return len(self._lines)
+
+    @property
     def state(self) -> dict[str, Any]:
         """What another process needs to resume the record, in JSON's types."""
         return {"history": {name: list(values) for name, values in self._history.items()}, "lines": list(self._lines)}

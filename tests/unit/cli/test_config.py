@@ -27,7 +27,7 @@ def test_show_prints_the_resolved_config(config_file: Path) -> None:
     assert result.exit_code == 0
     content = yaml.safe_load(result.stdout)
     assert content["name"] == "digits"
-    assert content["fit"] == {"epochs": 3}
+    assert content["fit"]["epochs"] == 3
     assert content["data"]["train"]["path"] == str(config_file.parent / "digits.npz")
 
 

@@ -46,6 +46,10 @@ def test_forms(config_file: Path, entry: str) -> None:
         ("metrics=[{build: Own}]", "compile.metrics: expected a list of metrics, each a name, "),
         ("optimizer={name: adam, learning_rate: -1}", "optimizer.learning_rate: expected a number of 0 or more. Rec"),
         ("optimizer={name: adam, learning_rate: true}", "optimizer.learning_rate: expected a number of 0 or more. R"),
+        (
+            "optimizer={name: adam, learning_rate: {class_name: CosineDecay}}",
+            "optimizer.learning_rate: expected a number, or a schedule such as {name: cosine_decay, ",
+        ),
         ("optimizer={name: adam, beta_1: 1}", "optimizer.beta_1: expected a number of 0 or more and below 1. Received"),
         ("optimizer={name: adam, beta_2: 1.5}", "optimizer.beta_2: expected a number of 0 or more and below 1."),
         ("optimizer={name: rmsprop, rho: -0.1}", "optimizer.rho: expected a number of 0 or more and below 1."),

@@ -13,6 +13,9 @@ from tfdist.errors import ConfigError
 REPOSITORY = Path(__file__).parents[3]
 
 
+FIT = {"validation_freq": 1, "class_weight": None, "callbacks": []}
+
+
 def test_a_config_with_its_defaults(config_file: Path, tmp_path: Path) -> None:
     path = f"{tmp_path}/data/digits.npz"
     digits = {"format": "npz", "path": path, "augment": None, "on_nan": "keep", "classes": None, "sharding": "auto"}
@@ -24,14 +27,17 @@ def test_a_config_with_its_defaults(config_file: Path, tmp_path: Path) -> None:
             "optimizer": {"name": "adam", "learning_rate": 0.002},
             "loss": "sparse_categorical_crossentropy",
             "metrics": ["accuracy"],
+            "weighted_metrics": [],
             "loss_weights": None,
+            "jit_compile": "auto",
+            "steps_per_execution": 1,
         },
         "data": {
             "batch_size": 128,
             "train": {**digits, "split": "train", "shuffle": True},
             "validation": {**digits, "split": "test", "shuffle": False},
         },
-        "fit": {"epochs": 10},
+        "fit": {"epochs": 10, **FIT},
         "devices": {"logical": None, "memory_limit": None, "memory_growth": True},
         "precision": "float32",
         "batch_norm": "synchronized",
@@ -58,7 +64,7 @@ def test_configs_of_the_repository(path: Path) -> None:
 @pytest.mark.parametrize(
     ("override", "section", "expected"),
     [
-        ("fit.epochs=3", "fit", {"epochs": 3}),
+        ("fit.epochs=3", "fit", {"epochs": 3, **FIT}),
         ("seed=null", "seed", None),
         ("seed=", "seed", None),
         ("devices.logical=2", "devices", {"logical": 2, "memory_limit": None, "memory_growth": True}),  # a new section

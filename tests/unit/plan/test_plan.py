@@ -68,7 +68,8 @@ def test_memory_of_what_is_being_read(sizes: SourceSizes, batch_size: int, in_wo
         ("adam", ("adam", None)),
         ({"name": "sgd", "learning_rate": 0.5}, ("sgd", 0.5)),
         ({"name": "sgd"}, ("sgd", None)),
-        ({"name": "sgd", "learning_rate": {"class_name": "CosineDecay", "config": {}}}, ("sgd", "CosineDecay")),
+        ({"name": "sgd", "learning_rate": {"name": "cosine_decay"}}, ("sgd", "cosine_decay")),
+        ({"build": "my.Own", "args": {"learning_rate": 0.5}}, ("my.Own", 0.5)),
     ],
 )
 def test_the_learning_rate(optimizer: object, expected: tuple[str, object]) -> None:

@@ -34,3 +34,11 @@ def test_what_is_said(run: RunDir) -> None:
     said = "n: was done before, 3 epochs; nothing to train (for more: --set fit.epochs=N)."
     assert completion_text("n", 3, None) == said
     assert completion_text("n", 3, run) == f"{said} model {run.model_file}"
+
+
+def test_a_run_that_a_callback_has_stopped_is_complete_and_says_where(run: RunDir) -> None:
+    run.model_file.touch()
+    note_completion(run, 10, 4)
+    assert completed_epochs(run) == 10
+    said = completion_text("digits", 10, run)
+    assert said.startswith("digits: was done before; a callback had stopped it after 4 of 10 epochs. model ")

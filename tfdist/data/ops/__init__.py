@@ -2,5 +2,6 @@
 
 `sample_indices`: which samples are in each batch. `sample_batches` and `record_groups`: reading them, by
 `python_functions` that TensorFlow calls. `record_parser`: parsing them. `augmentation` and `sample_checks`: changing
-them, and looking for NaNs and wrong labels. `prefetch`: how much is read ahead.
+them, and looking for NaNs and wrong labels. `class_weights`: weighting them by their class. `prefetch`: how much is
+read ahead.
 """

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -14,7 +15,7 @@ import tensorflow as tf
 
 from tfdist.checkpoint import CheckpointManager, CheckpointSummary, SavePolicy
 from tfdist.checkpoint.checkpoint_manager import variables_of
-from tfdist.errors import RunDirError
+from tfdist.errors import RunDirError, UsageError
 from tfdist.keras_repairs.base.fit_state import fit_state
 from tfdist.keras_repairs.files import training_state
 from tfdist.keras_repairs.files.weights_copy import WeightsCopy
@@ -22,10 +23,13 @@ from tfdist.order.position import START, Position
 from tfdist.runtime import random_state, replica_values
 from tfdist.runtime.collectives import broadcast
 from tfdist.runtime.workers import worker_rank
+from tfdist.training.checkpoints import callback_state
 from tfdist.training.checkpoints.checkpoint_schedule import CheckpointSchedule
 
 Logs = Mapping[str, Any] | None
 ContextFactory = Callable[[], contextlib.AbstractContextManager[None]]
+
+_log = logging.getLogger("tfdist")
 
 RANDOM = "random"
 """The name of the random states that no model holds, among a checkpoint's values."""
@@ -45,6 +49,7 @@ class CheckpointCallback(keras.callbacks.Callback):
         resumed: The checkpoint that the training resumes from; None where it begins.
         strategy: The process's strategy.
         saving: Entered while the training waits for a checkpoint.
+        given: The other callbacks, whose states checkpoints hold.
     """
 
     ignores_batches = True
@@ -60,8 +65,11 @@ class CheckpointCallback(keras.callbacks.Callback):
         resumed: CheckpointSummary | None,
         strategy: tf.distribute.Strategy,
         saving: ContextFactory = contextlib.nullcontext,
+        given: Sequence[Any] = (),
     ) -> None:
         super().__init__()
+        self._given = given
+        self._states: dict[str, Any] = {}
         self._checkpoints = checkpoints
         self._schedule = CheckpointSchedule(policy, strategy)
         self._base_summary = base_summary
@@ -220,7 +228,22 @@ class CheckpointCallback(keras.callbacks.Callback):
 
     def _own_values(self) -> dict[str, np.ndarray]:
         """Further arrays of a checkpoint, by names of their own; those of the chief are written."""
-        return {}
+        try:
+            self._states, arrays = callback_state.read(self._stateful_callbacks())
+        except TypeError as error:
+            raise UsageError(
+                f"A callback names in {callback_state.NAMES} what no checkpoint can hold: {error}. Expected numbers, "
+                "texts, arrays, and lists and dicts of these. Leave it out, or turn it into one of them."
+            ) from error
+        return arrays
+
+    def _stateful_callbacks(self) -> list[Any]:
+        return list(self._given)
+
+    def _restore_callbacks(self, states: Mapping[str, Any]) -> None:
+        left = callback_state.write(self._stateful_callbacks(), states, self._values)
+        if left and self._is_chief:
+            _log.warning("The checkpoint has states of callbacks that fit no longer has: %s.", ", ".join(left))
 
     def _read_transient(self, *, metrics: bool) -> dict[str, np.ndarray]:
         """Reads what an evaluation changes: seeds, metrics, the random states that no model holds."""

@@ -12,16 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from tfdist.checkpoint import CheckpointManager, CheckpointSummary, SavePolicy
-from tfdist.errors import UsageError
 from tfdist.keras_repairs.base.fit_state import fit_state
 from tfdist.keras_repairs.files import training_state
 from tfdist.keras_repairs.inputs import data_position
 from tfdist.keras_repairs.inputs.data_position import FitData
-from tfdist.training.checkpoints import callback_state, csv_logger_files
+from tfdist.training.checkpoints import csv_logger_files
 from tfdist.training.checkpoints.checkpoint_callback import CheckpointCallback, ContextFactory, Logs
 from tfdist.training.checkpoints.checkpoint_options import CheckpointOptions
 from tfdist.training.checkpoints.checkpoint_schedule import CheckpointSchedule
@@ -92,16 +90,16 @@ class FitCheckpointCallback(CheckpointCallback):
         on_end: Callable[[str, int], None],
         saving: ContextFactory = contextlib.nullcontext,
     ) -> None:
-        super().__init__(fit.checkpoints, fit.policy, base_summary, 0, self._fit_record, fit.resumed, strategy, saving)
+        super().__init__(
+            fit.checkpoints, fit.policy, base_summary, 0, self._fit_record, fit.resumed, strategy, saving, given
+        )
         self.fit = fit
-        self._given = given
         self._record_callback = record_callback
         self._on_begin = on_begin
         self._on_end = on_end
         self._data: FitData | None = None
         self._steps_before = 0
         self._first_epoch: int | None = None
-        self._states: dict[str, Any] = {}
         self._log_sizes: list[int | None] = []
         self._mark = ""
 
@@ -199,9 +197,7 @@ class FitCheckpointCallback(CheckpointCallback):
         training_state.build(self.model, iterator._distributed_dataset)
         check_optimizers(saved["optimizers"], training_state.optimizer_sizes(self.model))
         super().on_train_begin()
-        left = callback_state.write(self._stateful_callbacks(), saved["callbacks"], self._values)
-        if left and self._is_chief:
-            _log.warning("The checkpoint has states of callbacks that fit no longer has: %s.", ", ".join(left))
+        self._restore_callbacks(saved["callbacks"])
         if self._record_callback is not None and "history" in resumed.record:
             self._record_callback.restore(resumed.record)
         self._first_epoch, self._mark = saved["first_epoch"], saved["mark"]
@@ -215,16 +211,6 @@ class FitCheckpointCallback(CheckpointCallback):
             print(f"tfdist: fit {self.fit.number + 1} was done before; nothing to train", file=sys.stderr, flush=True)
         elif self._is_chief:
             csv_logger_files.cut(self._given, saved.get("csv_logs", ()), next_epoch)
-
-    def _own_values(self) -> dict[str, np.ndarray]:
-        try:
-            self._states, arrays = callback_state.read(self._stateful_callbacks())
-        except TypeError as error:
-            raise UsageError(
-                f"A callback names in {callback_state.NAMES} what no checkpoint can hold: {error}. Expected numbers, "
-                "texts, arrays, and lists and dicts of these. Leave it out, or turn it into one of them."
-            ) from error
-        return arrays
 
     def _stateful_callbacks(self) -> list[Any]:
         history = getattr(self.model, "history", None)

@@ -1,6 +1,7 @@
 """The objects that a config describes: made for a run, and checked with all mistakes at once before it.
 
 `objects` makes all of them: `model_builder` the model, `object_maker` the optimizer, losses and metrics by the names of
-`keras_names`, each once `call_arguments` has checked what it is called with. `sample_shapes` compares the data with the
-model. What is wrong is one of the `problems`. In the process `check_worker`, `tfdist config check` does all that.
+`keras_names`, each once `call_arguments` has checked what it is called with, and `callback_maker` the callbacks.
+`sample_shapes` compares the data with the model. What is wrong is one of the `problems`. In the process `check_worker`,
+`tfdist config check` does all that.
 """

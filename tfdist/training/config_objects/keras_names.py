@@ -27,7 +27,7 @@ _SHORT = {
 
 def snake_case(name: str) -> str:
     """`early_stopping` for `EarlyStopping`."""
-    return _WORDS.sub("_", name.replace("IoU", "Iou")).lower()
+    return _WORDS.sub("_", name.replace("IoU", "Iou").replace("NaN", "Nan")).lower()
 
 
 @dataclass(frozen=True)
@@ -87,3 +87,4 @@ METRIC = KerasKind("metric", keras.metrics, keras.metrics.Metric)
 SCHEDULE = KerasKind(
     "learning rate schedule", keras.optimizers.schedules, keras.optimizers.schedules.LearningRateSchedule
 )
+CALLBACK = KerasKind("callback", keras.callbacks, keras.callbacks.Callback, ("CallbackList",))

@@ -39,7 +39,7 @@ def build_model(config: RunConfig, strategy: tf.distribute.Strategy) -> keras.Mo
 
 def values_of(config: RunConfig) -> dict[str, Any]:
     """The sections of a config that describe its objects, and their values, by dotted key."""
-    sections = {"model": config.model, "compile": config.compile, "data": config.data}
+    sections = {"model": config.model, "compile": config.compile, "data": config.data, "fit": config.fit}
     entries = {dotted(key, name): getattr(section, name) for key, section in sections.items() for name in vars(section)}
     return {**sections, **entries}
 
@@ -68,9 +68,9 @@ def _check_outputs(model: keras.Model, section: CompileConfig, problems: Problem
     outputs = getattr(model, "output_names", None)
     if outputs is None:
         return
-    for name in ("loss", "metrics", "loss_weights"):
+    for name in ("loss", "metrics", "weighted_metrics", "loss_weights"):
         value = getattr(section, name)
-        if value is not None and (name != "metrics" or isinstance(value, Mapping)):
+        if value is not None and ("metrics" not in name or isinstance(value, Mapping)):
             with problems.collecting():
                 check_outputs(value, f"compile.{name}", outputs)
 
@@ -104,7 +104,10 @@ def _compile_arguments(values: Mapping[str, Any], problems: Problems) -> dict[st
         "optimizer": made("optimizer", make_optimizer),
         "loss": made("loss", make_loss),
         "metrics": _for_each_output(made("metrics", make_metric)),
+        "weighted_metrics": _for_each_output(made("weighted_metrics", make_metric)),
         "loss_weights": _plain(values.get("compile.loss_weights")),
+        "jit_compile": values.get("compile.jit_compile", "auto"),
+        "steps_per_execution": values.get("compile.steps_per_execution", 1),
     }
 
 

@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import keras
 import tensorflow as tf
 
 from tfdist.config import RunConfig
+from tfdist.training.config_objects.callback_maker import check_class_weight, make_callbacks
 from tfdist.training.config_objects.model_builder import make_model, values_of
 from tfdist.training.config_objects.problems import Problem, Problems
 from tfdist.training.config_objects.sample_shapes import check_samples
 
 
-def checked_model(config: RunConfig, strategy: tf.distribute.Strategy) -> keras.Model:
-    """Builds and compiles the model of a config, and compares the headers of the data with it.
+@dataclass(frozen=True)
+class ConfigObjects:
+    """What a run trains with.
+
+    Attributes:
+        model: The compiled model.
+        callbacks: Those that the config names.
+    """
+
+    model: keras.Model
+    callbacks: list[keras.callbacks.Callback]
+
+
+def checked_objects(config: RunConfig, strategy: tf.distribute.Strategy) -> ConfigObjects:
+    """Makes what a config describes, and compares the headers of the data with it.
 
     Args:
         config: The config; its precision is that of Keras already.
@@ -26,10 +41,10 @@ def checked_model(config: RunConfig, strategy: tf.distribute.Strategy) -> keras.
         DataError: The data is damaged, or does not fit the model.
     """
     problems = Problems()
-    model = _make(values_of(config), strategy, (), problems)
+    model, callbacks = _make(values_of(config), strategy, (), problems)
     problems.raise_any()
     assert model is not None, "else there is a problem"
-    return model
+    return ConfigObjects(model, callbacks)
 
 
 def check_parts(
@@ -49,8 +64,11 @@ def check_parts(
 
 def _make(
     values: Mapping[str, Any], strategy: tf.distribute.Strategy, skipped: Collection[str], problems: Problems
-) -> keras.Model | None:
+) -> tuple[keras.Model | None, list[keras.callbacks.Callback]]:
     with strategy.scope():
         model = make_model(values, problems)
+    callbacks = make_callbacks(values, problems)
+    with problems.collecting():
+        check_class_weight(values, getattr(model, "output_names", None))
     check_samples(model, values, skipped, problems)
-    return model
+    return model, callbacks

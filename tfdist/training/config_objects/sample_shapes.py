@@ -62,7 +62,8 @@ def diagnose_shapes(model: keras.Model, loss: Any, datasets: Mapping[str, Any]) 
     for key, batches in datasets.items():
         if batches is None:
             continue
-        problem = _problem_of(model, loss, *tf.nest.map_structure(_of_one_replica, batches.element_spec))
+        # Weights may come third.
+        problem = _problem_of(model, loss, *tf.nest.map_structure(_of_one_replica, batches.element_spec[:2]))
         if problem is not None:
             return DataError(f"{key}: {problem}")
     return None

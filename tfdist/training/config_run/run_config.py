@@ -27,9 +27,9 @@ from tfdist.runtime.gpu_memory import used_memory
 from tfdist.runtime.step_meter import waited_for_data
 from tfdist.runtime.strategy_settings import settings_of
 from tfdist.training.announcements import Announce, announcer
-from tfdist.training.checkpoints.checkpoint_callback import CheckpointCallback
 from tfdist.training.checkpoints.resume_log import note_resume
-from tfdist.training.config_objects.objects import checked_model
+from tfdist.training.checkpoints.run_checkpoint_callback import RunCheckpointCallback, was_stopped
+from tfdist.training.config_objects.objects import ConfigObjects, checked_objects
 from tfdist.training.config_objects.sample_shapes import diagnose_shapes
 from tfdist.training.config_run.progress_callback import ProgressCallback
 from tfdist.training.config_run.progress_reports import reporting
@@ -72,7 +72,7 @@ def run_config(assignment: Assignment) -> None:
         return
     settings_of(session.strategy).gather = config.gather
     # Before any data is read: what is wrong with the config takes seconds to find, and data may take minutes.
-    model = checked_model(config, session.strategy)
+    made = checked_objects(config, session.strategy)
     if session.is_chief:
         write_config(session, config)
         announce(start_summary(session, config, start))
@@ -84,14 +84,14 @@ def run_config(assignment: Assignment) -> None:
                 replicas=session.strategy.num_replicas_in_sync,
                 attempt=assignment.attempt,
             )
-    _train(session, config, start, model, announce)
+    _train(session, config, start, made, announce)
 
 
 def _train(
-    session: LaunchedSession, config: RunConfig, start: RunStart, model: keras.Model, announce: Announce
+    session: LaunchedSession, config: RunConfig, start: RunStart, made: ConfigObjects, announce: Announce
 ) -> None:
     """From the data to the saved model."""
-    inputs = _load_data(session, config, start.position)
+    model, inputs = made.model, _load_data(session, config, start.position)
     resumed = start.resumed
     if resumed is not None:
         check_same_order(resumed, samples=inputs.samples, order=inputs.order)
@@ -103,11 +103,12 @@ def _train(
     )
     restore = functools.partial(_restore_run_dir, session, config)
     record = RunRecordCallback(session.run, None if resumed is None else resumed.record, restore)
-    checkpoint_callback = _checkpoint_callback(session, config, inputs, start, record)
+    checkpoint_callback = _checkpoint_callback(session, config, inputs, start, record, made.callbacks)
     session.stop_requests.at_stop(
         lambda: saved_words(checkpoint_callback.save_now(), checkpoint_callback.why_not_saved)
     )
-    callbacks = [progress, record, checkpoint_callback] if session.is_chief else [checkpoint_callback]
+    # The config's first: what they add to an epoch's values is in its record.
+    callbacks = [*made.callbacks, *([progress, record] if session.is_chief else []), checkpoint_callback]
     with _reporting(session, config, inputs, progress):
         _fit(model, inputs, config, start, callbacks)
     session.activity.enter(State.SAVING)
@@ -116,7 +117,7 @@ def _train(
             record.write()
         with atomic_files.replacing(session.run.model_file) as temporary:
             model.save(temporary)
-        note_completion(session.run, config.fit.epochs)
+        note_completion(session.run, config.fit.epochs, record.epochs)
         announce(end_summary(session, config, inputs.samples, progress, record))
 
 
@@ -154,8 +155,13 @@ def _restore_run_dir(session: LaunchedSession, config: RunConfig) -> bool:
 
 
 def _checkpoint_callback(
-    session: LaunchedSession, config: RunConfig, inputs: _Inputs, start: RunStart, record: RunRecordCallback
-) -> CheckpointCallback:
+    session: LaunchedSession,
+    config: RunConfig,
+    inputs: _Inputs,
+    start: RunStart,
+    record: RunRecordCallback,
+    given: list[keras.callbacks.Callback],
+) -> RunCheckpointCallback:
     """The callback that makes the checkpoints; a run that is stopped before its end calls its `save_now`."""
     section = config.checkpoint
     base_summary = CheckpointSummary(
@@ -173,7 +179,7 @@ def _checkpoint_callback(
         order=inputs.order,
         job=session.job,
     )
-    return CheckpointCallback(
+    return RunCheckpointCallback(
         start.checkpoints,
         SavePolicy(section.every_steps, section.every_minutes and section.every_minutes * 60.0),
         base_summary,
@@ -182,6 +188,7 @@ def _checkpoint_callback(
         start.resumed,
         session.strategy,
         session.saving,
+        given,
     )
 
 
@@ -196,17 +203,27 @@ class _Inputs:
 
 def _load_data(session: LaunchedSession, config: RunConfig, position: Position) -> _Inputs:
     section = config.data
-    train = data.from_config(section.train, section.batch_size, session.seed, session.strategy, "data.train", position)
+    train = data.from_config(
+        section.train,
+        section.batch_size,
+        session.seed,
+        session.strategy,
+        "data.train",
+        position,
+        # Not by fit: it weights no data of several replicas, and takes weights of all classes only.
+        config.fit.class_weight,
+    )
     validation, validation_samples = None, 0
     if section.validation is not None:
-        # One evaluation an epoch: where it is shuffled, its order is the one that the epoch would have had.
+        # Where it is shuffled, each evaluation has an order of its own: the next is the one that it would have had.
+        evaluated = sum(config.fit.validates_after(epoch) for epoch in range(position.epoch))
         opened = data.from_config(
             section.validation,
             section.batch_size,
             session.seed,
             session.strategy,
             "data.validation",
-            Position(position.epoch),
+            Position(evaluated),
         )
         validation, validation_samples = opened.batches, opened.samples
     return _Inputs(train.batches, validation, validation_samples, train.samples, train.order)
@@ -219,12 +236,15 @@ def _fit(
     start: RunStart,
     callbacks: list[keras.callbacks.Callback],
 ) -> None:
+    section = config.fit
     try:
         model.fit(
             inputs.train,
             validation_data=inputs.validation,
-            epochs=config.fit.epochs,
-            initial_epoch=start.position.epoch,
+            validation_freq=section.validation_freq,
+            epochs=section.epochs,
+            # Nothing is left to train, and callbacks end it once more, as with the weights of the best epoch.
+            initial_epoch=section.epochs if was_stopped(start.resumed) else start.position.epoch,
             callbacks=callbacks,
             shuffle=False,
             verbose=0,

@@ -37,24 +37,30 @@ def end_summary(
     last = {name: values[-1] for name, values in record.history.items()}
     return "\n".join(
         (
-            f"{config.name}: done, {format_count(config.fit.epochs, 'epoch')} of {format_count(samples, 'sample')}",
+            f"{config.name}: done, {_trained(config, record)} of {format_count(samples, 'sample')}",
             f"  on       {describe(session)}",
-            f"  time     {_took(session, config, progress)}",
+            f"  time     {_took(session, record, progress)}",
             *_speed(progress),
             *_waiting(session, config.data.train, progress.wait),
             f"  metrics  {metrics_line(last)}",
-            *(f"  best     {line}" for line in best_epoch(record.history)),
+            *(f"  best     {line}" for line in best_epoch(record.history, config.fit.validates_after)),
             f"  model    {session.run.model_file}",
             f"  files    {_files(session, config)}",
         )
     )
 
 
-def _took(session: LaunchedSession, config: RunConfig, progress: ProgressCallback) -> str:
+def _trained(config: RunConfig, record: RunRecordCallback) -> str:
+    """How many epochs were trained, which a callback may have ended early."""
+    epochs = format_count(config.fit.epochs, "epoch")
+    return epochs if record.epochs >= config.fit.epochs else f"stopped by a callback after {record.epochs} of {epochs}"
+
+
+def _took(session: LaunchedSession, record: RunRecordCallback, progress: ProgressCallback) -> str:
     """How long this process took, from its start on, and for which part of the run where it has resumed that."""
     seconds = format_duration(session.activity.age)
-    is_part = 0 < progress.first < config.fit.epochs
-    return f"{seconds}, epochs {progress.first + 1} to {config.fit.epochs}" if is_part else seconds
+    is_part = 0 < progress.first < record.epochs
+    return f"{seconds}, epochs {progress.first + 1} to {record.epochs}" if is_part else seconds
 
 
 def _speed(progress: ProgressCallback) -> Iterator[str]:

@@ -22,3 +22,8 @@ from tfdist.training.config_run.best_epoch import best_epoch
 )
 def test_best_epoch(history: dict[str, list[float]], best: list[str]) -> None:
     assert list(best_epoch(history)) == best
+
+
+def test_epochs_without_a_validation_count() -> None:
+    history = {"loss": [3.0, 2.0, 1.0, 0.5], "val_loss": [0.3, 0.2]}
+    assert list(best_epoch(history, lambda epoch: epoch % 2 == 1)) == ["epoch 4, val_loss 0.2000"]
