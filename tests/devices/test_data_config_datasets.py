@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,8 +20,9 @@ from tfdist.config.data_sections import (
     SourceConfig,
     TextSource,
     TfrecordSource,
+    WebdatasetSource,
 )
-from tfdist.data import from_config
+from tfdist.data import data_error_in, from_config
 from tfdist.errors import ConfigError
 
 
@@ -45,6 +47,11 @@ def folder(tmp_path: Path) -> Path:
         (tmp_path / "images" / name).mkdir(parents=True)
         image = tf.io.encode_png(np.zeros((2, 2, 3), np.uint8)).numpy()
         (tmp_path / "images" / name / "1.png").write_bytes(image)
+    with tarfile.open(tmp_path / "a.tar", "w") as archive:
+        for label, name in enumerate(("cat", "dog")):
+            (tmp_path / "label").write_text(str(label))
+            archive.add(tmp_path / "images" / name / "1.png", f"{name}.png")
+            archive.add(tmp_path / "label", f"{name}.cls")
     return tmp_path
 
 
@@ -60,6 +67,11 @@ def sections(folder: Path) -> dict[str, SourceConfig]:
         "features": TfrecordSource(files=records, features={"x": number, "y": number}, label="y"),
         "parsed": TfrecordSource(files=records, parse="tensorflow.strings.length"),
         "generator": GeneratorSource(function=f"{__name__}.pairs", samples=2),
+        "webdataset": WebdatasetSource(
+            files=str(folder / "a.tar"),
+            features={"png": FeatureConfig(dtype="image", shape=[4, 5, 1]), "cls": number},
+            label="cls",
+        ),
         "lanes": GeneratorSource(function=f"{__name__}.pairs", lanes=2),
     }
 
@@ -75,6 +87,7 @@ def sections(folder: Path) -> dict[str, SourceConfig]:
         ("features", (2,)),
         ("generator", (2, 3)),
         ("lanes", (2, 3)),
+        ("webdataset", (2, 4, 5, 1)),
     ],
 )
 def test_every_format(folder: Path, name: str, shape: tuple[int, ...]) -> None:
@@ -87,6 +100,17 @@ def test_records_that_a_function_parses(folder: Path) -> None:
     batches, samples, _ = from_config(sections(folder)["parsed"], batch_size=2)
     (lengths,) = list(batches)
     assert (samples, lengths.shape) == (2, (2,))
+
+
+def test_an_image_of_a_tar_file_that_cannot_be_decoded_is_named(folder: Path) -> None:
+    section = sections(folder)["webdataset"]
+    content = (folder / "a.tar").read_bytes()
+    place = content.rindex(b"IHDR")
+    (folder / "a.tar").write_bytes(content[:place] + b"????" + content[place + 4 :])
+    batches, _, _ = from_config(section, batch_size=1)
+    with pytest.raises(tf.errors.OpError) as failed:
+        list(batches)
+    assert f"{folder / 'a.tar'}, sample 1 (dog) does not fit the features" in str(data_error_in(failed.value))
 
 
 def test_shuffle_and_seed(folder: Path) -> None:

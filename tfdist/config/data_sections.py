@@ -139,6 +139,29 @@ class TfrecordSource(SourceConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
+class WebdatasetSource(SourceConfig):
+    """Plain tar files of the WebDataset layout: members of the same name are a sample, their extensions its parts.
+
+    Attributes:
+        files: Names or patterns.
+        features: Extension -> what it holds.
+        label: The extension of the part that is `y`.
+    """
+
+    format: Literal["webdataset"] = "webdataset"
+    files: Files
+    features: Mapping[str, FeatureConfig]
+    label: Text
+
+    def check(self) -> None:
+        _check_label(self.label, self.features)
+        for name, feature in self.features.items():
+            if feature.dtype == "string" and feature.shape:
+                expected = "expected no shape of a string, which is one value"
+                raise FieldError("features", f"{name}: {expected}. Received: {shown(feature.shape)}")
+
+
+@dataclass(frozen=True, kw_only=True)
 class CsvSource(SourceConfig):
     """CSV files whose first line names the columns.
 
@@ -260,6 +283,7 @@ FORMATS: Mapping[str, type[SourceConfig]] = {
     "images": ImagesSource,
     "text": TextSource,
     "generator": GeneratorSource,
+    "webdataset": WebdatasetSource,
 }
 
 

@@ -18,7 +18,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tfdist.data.config_datasets import from_config
     from tfdist.data.data_errors import data_error_in
-    from tfdist.data.datasets import arrays, csv, generator, images, npz, parquet, text, tfrecords
+    from tfdist.data.datasets import (
+        arrays,
+        csv,
+        generator,
+        images,
+        npz,
+        parquet,
+        text,
+        tfrecords,
+        webdataset,
+    )
     from tfdist.data.formats.image_features import ImageFeature
 
 __all__ = [
@@ -33,6 +43,7 @@ __all__ = [
     "parquet",
     "text",
     "tfrecords",
+    "webdataset",
 ]
 
 _MODULES = {

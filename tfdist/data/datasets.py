@@ -24,7 +24,9 @@ from tfdist.data.formats.npz_files import npz_source
 from tfdist.data.formats.parquet_samples import ParquetSamples
 from tfdist.data.formats.reader_samples import ReaderSamples
 from tfdist.data.formats.text_files import text_source
-from tfdist.data.formats.tfrecord_samples import Feature, tfrecord_source
+from tfdist.data.formats.tfrecord_samples import Feature, feature_config, tfrecord_source
+from tfdist.data.formats.webdataset.tar_reader import TarReader
+from tfdist.data.formats.webdataset.webdataset_samples import WebdatasetSamples
 from tfdist.data.ops.sample_batches import Augment
 from tfdist.data.ops.sample_checks import OnNan
 from tfdist.data.pipeline import Batches, open_and_build
@@ -108,6 +110,34 @@ def tfrecords(
     """
     sequential = {"shuffle_buffer": shuffle_buffer, "interleave": interleave}
     return _batches(lambda: tfrecord_source(files, parse, features, label, on_corrupt, **sequential), batching)
+
+
+def webdataset(
+    files: FilePatterns, features: Mapping[str, Feature], label: str, **batching: Unpack[BatchOptions]
+) -> Batches:
+    """Batches of the samples of plain tar files of the WebDataset layout.
+
+    Members of the same name, up to its first dot, are a sample: `0001.jpg` and `0001.cls` its parts `jpg` and `cls`.
+
+    Args:
+        files: A path, a pattern, or a list of these, of files that are not compressed.
+        features: Extension -> a `tfdist.data.ImageFeature`, or a `tf.io.FixedLenFeature` of strings (the bytes of the
+            part), or of int64 or float32, which are written as text or as a .npy file. `x` is a dict, or a tensor when
+            there is one feature besides the label.
+        label: Which of `features` is `y`.
+        **batching: See `tfdist.data.pipeline`.
+
+    Raises:
+        DataError: A file is missing, compressed, damaged or cut off, a sample lacks a part, or there is no sample.
+        UsageError: A feature is of another type.
+
+    Example:
+        >>> image = tfdist.data.ImageFeature(224, 224, 3)
+        >>> features = {"jpg": image, "cls": tf.io.FixedLenFeature([], tf.int64)}
+        >>> train = tfdist.data.webdataset("train-*.tar", features, "cls", batch_size=256, shuffle=True)
+    """
+    configs = {name: feature_config(name, feature) for name, feature in features.items()}
+    return _batches(lambda: WebdatasetSamples(TarReader(matching(files), configs), label), batching)
 
 
 def generator(

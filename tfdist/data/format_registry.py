@@ -23,6 +23,7 @@ _MODULES: Mapping[str, str] = {
     "images": "image_files",
     "text": "text_files",
     "generator": "generator_samples",
+    "webdataset": "webdataset.webdataset_files",
 }
 """Format -> its module in `tfdist.data.formats`."""
 

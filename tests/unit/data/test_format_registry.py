@@ -31,7 +31,7 @@ TEXT = FEATURES | {"x": FeatureConfig(dtype="string")}
 @pytest.mark.parametrize("name", FORMATS)
 def test_every_format_of_a_config_has_a_module(name: str) -> None:
     module = format_module(name)
-    assert callable(module.open_source) and callable(module.measure)
+    assert all(map(callable, (module.open_source, module.measure, module.sample_specs)))
 
 
 def test_an_unknown_format() -> None:

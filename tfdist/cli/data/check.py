@@ -35,7 +35,7 @@ def check(
     verbose: bool,
 ) -> None:
     """Reads files and checks every record: TFRecord against its checksums, lines of CSV and text as a run reads them,
-    row groups of Parquet against the checksums that they have.
+    row groups of Parquet against the checksums that they have, tar files by their headers and the parts of samples.
 
     GLOB is a file, a pattern, in quotes or not, or a folder: all files in it that may be data by their names. What
     `tfdist data shard` keeps beside its shards (*.shards.json) never is. Corrupt records are named by their file and
@@ -63,6 +63,10 @@ def _checker(kind: str, files: Sequence[Path], columns: list[str] | None, separa
 
     if kind == "tfrecord":
         return make_checker, None
+    if kind == "webdataset":
+        from tfdist.data.tools.tar_checks import make_tar_checker
+
+        return make_tar_checker, None
     if kind == "parquet":
         from tfdist.data.tools.parquet_checks import make_parquet_checker
 

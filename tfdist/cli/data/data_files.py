@@ -16,7 +16,7 @@ from tfdist.cli import common_options as shared
 from tfdist.cli.main import INTERRUPTED
 
 SUFFIXES: Mapping[str, str] = MappingProxyType(
-    {".npz": "npz", ".csv": "csv", ".txt": "text", ".tsv": "text", ".parquet": "parquet"}
+    {".npz": "npz", ".csv": "csv", ".txt": "text", ".tsv": "text", ".parquet": "parquet", ".tar": "webdataset"}
 )
 """The end of a file's name -> its format."""
 
@@ -39,8 +39,8 @@ processes_option = shared.count("--processes", "Processes at once; default: one 
 format_option = click.option(
     "--format",
     "form",
-    type=click.Choice(["tfrecord", "csv", "text", "parquet"]),
-    help="Of the files; default: by their names (.csv, .txt, .tsv, .parquet), else tfrecord.",
+    type=click.Choice(["tfrecord", "csv", "text", "parquet", "webdataset"]),
+    help="Of the files; default: by their names (.csv, .txt, .tsv, .parquet, .tar), else tfrecord.",
 )
 
 
@@ -56,11 +56,11 @@ def files_of(patterns: Sequence[str], form: str | None) -> tuple[tuple[Path, ...
 
 
 def by_format(paths: Sequence[Path], form: str | None) -> dict[str, list[Path]]:
-    """Files by their format (`tfrecord`, `csv`, `text`, `parquet`): that which is asked for, else by their names."""
+    """Files by their format (`tfrecord`, `csv` and so on): that which is asked for, else by their names."""
     groups: dict[str, list[Path]] = {}
     for path in paths:
         found = form or SUFFIXES.get(path.suffix.lower(), "tfrecord")
-        groups.setdefault(found if found in ("csv", "text", "parquet") else "tfrecord", []).append(path)
+        groups.setdefault(found if found in ("csv", "text", "parquet", "webdataset") else "tfrecord", []).append(path)
     return groups
 
 

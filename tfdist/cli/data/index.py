@@ -20,7 +20,7 @@ def index(
 ) -> None:
     """Finds where the records of files lie, so that no run needs to.
 
-    GLOB is a file, a pattern or a folder of TFRecord, CSV or text files; Parquet files have indices of their own. The
+    GLOB is a file, a pattern or a folder of TFRecord, CSV, text or tar files; Parquet files have their own. The
     index of each is kept beside it, or in ~/.cache/tfdist where that cannot be written, and is made again when the file
     changes.
     """
@@ -31,7 +31,7 @@ def index(
     if own := groups.pop("parquet", []):
         click.echo(f"{format_count(len(own), 'Parquet file')}: indexed by themselves, nothing to do")
     for form_of_files, paths in groups.items():
-        kind = "tfrecord" if form_of_files == "tfrecord" else "lines"
+        kind = {"tfrecord": "tfrecord", "webdataset": "tar"}.get(form_of_files, "lines")
         found = for_each(ctx, make_indexer, kind, paths, processes, len(paths), "indexing")
         for file in found:
             if file.place is None:
@@ -39,6 +39,6 @@ def index(
                     f"The index of {file.path} can be kept neither beside it nor in ~/.cache/tfdist. Expected one of "
                     "the two to be a directory that this user can write to, with room for it."
                 )
-        noun = "line" if kind == "lines" else "record"
+        noun = {"lines": "line", "tar": "sample"}.get(kind, "record")
         records = format_count(sum(file.records for file in found), noun)
         click.echo(f"{format_count(len(found), 'file')}, {records}: indexed beside the files or in ~/.cache/tfdist")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 from tfdist.config.data_sections import ParquetSource
 from tfdist.data.files.file_patterns import matching
 from tfdist.data.files.file_systems import local_file_system
 from tfdist.data.random_access.parquet_reader import ParquetFeatures, ParquetReader
-from tfdist.data.sample_source import SampleSource
+from tfdist.data.sample_source import ArraySpec, SampleSource, SampleSpecs
 from tfdist.plan.plan_inputs import FileSizes, SequentialRead, SourceSizes
 
 
@@ -16,6 +18,16 @@ def open_source(section: ParquetSource, key: str) -> SampleSource:
     from tfdist.data.formats.parquet_samples import ParquetSamples
 
     return ParquetSamples(_open(section), stack=section.stack)
+
+
+def sample_specs(section: ParquetSource) -> SampleSpecs | None:
+    """See `FormatModule.sample_specs`."""
+    *features, label = _open(section).columns
+    if section.stack:
+        width = sum(math.prod(column.spec.shape) for column in features)
+        return SampleSpecs(ArraySpec("float32", (width,)), label.spec)
+    specs = {column.name: column.spec for column in features}
+    return SampleSpecs(features[0].spec if len(features) == 1 else specs, label.spec) if features else None
 
 
 def measure(section: ParquetSource, key: str) -> SourceSizes:

@@ -50,19 +50,19 @@ def sample_specs(section: TfrecordSource) -> SampleSpecs | None:
     """See `FormatModule.sample_specs`."""
     if section.features is None:
         return None
-    specs = {name: _feature_spec(feature) for name, feature in section.features.items()}
+    specs = {name: feature_spec(feature) for name, feature in section.features.items()}
     label = specs.pop(str(section.label))
     return SampleSpecs(specs if len(specs) > 1 else next(iter(specs.values())), label)
 
 
-def _feature_spec(feature: FeatureConfig) -> ArraySpec:
+def feature_spec(feature: FeatureConfig) -> ArraySpec:
     return ArraySpec("float32" if feature.dtype == "image" else feature.dtype, tuple(feature.shape))
 
 
 def measure(section: TfrecordSource, key: str) -> SourceSizes:
     """See `FormatModule.measure`."""
     reader = open_tfrecords(section.files, section.on_corrupt, section.shuffle_buffer, section.interleave)
-    known = None if section.features is None else _example_bytes(section.features)
+    known = None if section.features is None else example_bytes(section.features)
     calls = random_calls_of(section.parse) if section.parse else ()
     if isinstance(reader, SequentialTFRecordReader):
         return _sizes_in_sequence(reader, known, calls)
@@ -125,7 +125,7 @@ def _sizes_in_sequence(
     )
 
 
-def _example_bytes(features: Mapping[str, FeatureConfig]) -> int | None:
+def example_bytes(features: Mapping[str, FeatureConfig]) -> int | None:
     """Bytes of the features of one sample; None where there are strings, whose lengths only the records tell."""
     if any(feature.dtype not in _WIDTHS for feature in features.values()):
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import tensorflow as tf
@@ -59,6 +59,23 @@ def feature_of(config: FeatureConfig) -> Feature:
     if config.dtype == "image":
         return ImageFeature(*config.shape)
     return tf.io.FixedLenFeature(tuple(config.shape), tf.as_dtype(config.dtype))
+
+
+def feature_config(name: str, feature: Feature) -> FeatureConfig:
+    """The description of a feature, as a config has it.
+
+    Raises:
+        UsageError: It is of another kind or type.
+    """
+    if isinstance(feature, ImageFeature):
+        return FeatureConfig(dtype="image", shape=(feature.height, feature.width, feature.channels))
+    dtype = getattr(getattr(feature, "dtype", None), "name", type(feature).__name__)
+    if not isinstance(feature, tf.io.FixedLenFeature) or dtype not in ("string", "int64", "float32"):
+        raise UsageError(
+            f"features: {name} must be a tfdist.data.ImageFeature, or a tf.io.FixedLenFeature of strings, int64 or "
+            f"float32. Received: {dtype}"
+        )
+    return FeatureConfig(dtype=cast(Any, dtype), shape=tuple(tf.TensorShape(feature.shape).as_list()))
 
 
 class _Records:

@@ -25,6 +25,7 @@ from tfdist.data.random_access.crc32c import extended
 from tfdist.data.random_access.index_files import CORRUPT, HEADER_BYTES, IndexHeader
 from tfdist.data.random_access.line_scan import scan_lines
 from tfdist.data.random_access.scan_results import CorruptReason, ScannedRecords
+from tfdist.data.random_access.tar_scan import scan_tar
 from tfdist.data.random_access.tfrecord_scan import FRAME_BYTES, scan_tfrecord
 from tfdist.data.random_access.tfrecord_scan import HEADER_BYTES as TFRECORD_HEADER_BYTES
 from tfdist.errors import DataError
@@ -33,7 +34,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _CHECKED_TOGETHER = 1 << 20
 """Starts of a kept index that are checked at a time."""
 
-RecordKind = Literal["tfrecord", "lines"]
+RecordKind = Literal["tfrecord", "lines", "tar"]
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ class _Format:
 _FORMATS: Mapping[str, _Format] = {
     "tfrecord": _Format(b"tfrc", TFRECORD_HEADER_BYTES, FRAME_BYTES, scan_tfrecord),
     "lines": _Format(b"line", 0, 0, scan_lines),
+    "tar": _Format(b"tarw", 0, 0, scan_tar),
 }
 
 
@@ -123,8 +125,8 @@ def open_index(
     An index is fresh when the data file has the size and the time of modification that it had when it was indexed.
 
     Args:
-        path: An uncompressed TFRecord file, or a text file of lines.
-        kind: `tfrecord`, or `lines`: those that are not empty.
+        path: An uncompressed TFRecord or tar file, or a text file of lines.
+        kind: `tfrecord`, `lines`: those that are not empty, or `tar`: samples of the WebDataset layout.
         verify: Whether to check the records' data, too. Corrupt records, also those whose length is damaged and those
             that are cut off by the end of the file, are then no error but stand in `corrupt`.
         keep: Whether to write a new index to the disk: next to the data file, or else in the cache.

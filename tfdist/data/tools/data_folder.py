@@ -13,11 +13,11 @@ from tfdist.errors import DataError
 
 _OTHER = (
     *(".bmp", ".gif", ".jpeg", ".jpg", ".png", ".webp"),
-    *(".h5", ".hdf5", ".keras", ".npy", ".npz", ".pkl", ".tar", ".zip"),
+    *(".h5", ".hdf5", ".keras", ".npy", ".npz", ".pkl", ".zip"),
     *(".html", ".ipynb", ".json", ".jsonl", ".lock", ".log", ".md", ".pbtxt", ".pdf", ".py", ".rst", ".sh", ".toml"),
     *(".xml", ".yaml", ".yml"),
 )
-"""Suffixes of what is no TFRecord, CSV, text or Parquet file; TFRecord files may have any other, or none."""
+"""Suffixes of what is no TFRecord, CSV, text, Parquet or tar file; TFRecord files may have any other, or none."""
 _SHOWN = 5
 
 

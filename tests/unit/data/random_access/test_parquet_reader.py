@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from tfdist.config.data_sections import ParquetSource
-from tfdist.data.format_registry import measure
+from tfdist.data.format_registry import measure, sample_specs
 from tfdist.data.random_access import parquet_reader
 from tfdist.data.random_access.parquet_columns import load_pyarrow
 from tfdist.data.random_access.parquet_reader import ParquetFeatures, ParquetReader
-from tfdist.data.sample_source import ArraySpec
+from tfdist.data.sample_source import ArraySpec, SampleSpecs
 from tfdist.data.tools.parquet_checks import make_parquet_checker
 from tfdist.errors import DataError, UsageError
 
@@ -177,6 +177,16 @@ def test_sizes(tmp_path: Path) -> None:
     assert numbers.sequence is not None and numbers.sequence.lanes.counts == (4, 4, 2)
     assert numbers.held_bytes == 2 * 3 * 4 * 12
     assert measure(ParquetSource(files=str(tmp_path / "*.parquet"), label="y")).estimated
+
+
+def test_shapes_are_known_without_a_row(tmp_path: Path) -> None:
+    write(tmp_path / "a.parquet", pair=pa.array([[1, 2]] * 10, pa.list_(pa.int8(), 2)))
+    files = str(tmp_path / "*.parquet")
+    a, pair, y = ArraySpec("float32"), ArraySpec("int8", (2,)), ArraySpec("int64")
+    assert sample_specs(ParquetSource(files=files, label="y")) == SampleSpecs({"a": a, "pair": pair}, y)
+    assert sample_specs(ParquetSource(files=files, label="y", columns=["pair"])) == SampleSpecs(pair, y)
+    stacked = sample_specs(ParquetSource(files=files, label="y", stack=True))
+    assert stacked == SampleSpecs(ArraySpec("float32", (3,)), y)
 
 
 def test_without_pyarrow_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
