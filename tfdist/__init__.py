@@ -7,7 +7,8 @@ out who takes part. `launch` meets the launchers of other hosts over `net`, take
 starts the workers. In each worker `training` sets up devices and strategy (`runtime`), installs `keras_repairs`, reads
 `data` in the `order` of the global batches, runs Keras `fit` and saves to `checkpoint`. `plan` foresees a run, `verify`
 compares runs, `reports` tells of them, `doctor` checks machines, and `selftest` tries them with trainings. `models` has
-small models to try with; `errors`, `text` and `versions` serve all of them.
+small models to try with, `examples` the files that `tfdist examples copy` writes; `errors`, `text` and `versions` serve
+all of them.
 """
 
 from __future__ import annotations

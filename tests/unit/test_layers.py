@@ -25,6 +25,7 @@ FLOORS = {
     "order": 1,
     "config": 1,
     "rundir": 1,
+    "examples": 1,
     "net": 2,
     "launch": 3,
     "plan": 3,
@@ -43,7 +44,7 @@ FLOORS = {
     "__main__": 10,
 }
 LIGHT = {"errors", "text", "cluster", "order", "config", "rundir", "net", "launch", "plan", "cli", "reports", "doctor"}
-LIGHT |= {"bounded_json", "tf_log_filter", "versions", "checkpoint.inspection", "__init__", "__main__"}
+LIGHT |= {"bounded_json", "examples", "tf_log_filter", "versions", "checkpoint.inspection", "__init__", "__main__"}
 """Never import TensorFlow or Keras, at whatever place in the file."""
 
 WITHOUT_NUMPY = LIGHT - {"order", "plan", "checkpoint.inspection"}

@@ -53,7 +53,7 @@ def test_strategy_script(tmp_path: Path, options: list[str]) -> None:
 
 def test_image_classifier(tmp_path: Path) -> None:
     shards = tmp_path / "shards"
-    run("tools/make_tfrecords.py", "--output", shards)
+    run(EXAMPLES / "image_classifier" / "make_shards.py", "--output", shards)
     assert len(list(shards.glob("*-of-00004.tfrecord"))) == 8
     config = tmp_path / "config.yaml"
     config.write_text((EXAMPLES / "image_classifier" / "config.yaml").read_text())
@@ -64,7 +64,7 @@ def test_image_classifier(tmp_path: Path) -> None:
 
 def test_text_classifier(tmp_path: Path) -> None:
     text = tmp_path / "reviews.txt"
-    run("tools/make_text.py", "--lines", "20000", "--output", text)
+    run(EXAMPLES / "text_classifier" / "make_reviews.py", "--lines", "20000", "--output", text)
     script = EXAMPLES / "text_classifier" / "train.py"
     printed = train(tmp_path / "run", "--nproc", "2", script, "--file", text, "--batch-size", "256")
     found = re.search(r"training accuracy (\d\.\d+)", printed)

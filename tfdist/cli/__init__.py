@@ -6,7 +6,7 @@
     common_options    options that several verbs share
     train_target      TARGET and its own arguments, of train and verify
     replica_layout    workers and replicas of a run that has not started, for plan
-    data/             the verbs of `tfdist data`
+    data/, examples/  the verbs of `tfdist data` and `tfdist examples`
 
 Nothing here imports TensorFlow, and `tfdist --help` imports main, standard_streams and verb alone.
 """

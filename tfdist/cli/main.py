@@ -41,6 +41,10 @@ VERBS: Mapping[str, tuple[str, str]] = MappingProxyType(
         ),
         "doctor": ("tfdist.cli.doctor:doctor", "Checks this machine and its connections before a job needs them."),
         "tf-config": ("tfdist.cli.tf_config:tf_config_command", "Prints the TF_CONFIG of one worker of a cluster."),
+        "examples": (
+            "tfdist.cli.examples.examples_group:examples",
+            "Lists the examples and their configs, and copies them.",
+        ),
         "config": ("tfdist.cli.config:config", "Shows or checks a config."),
     }
 )

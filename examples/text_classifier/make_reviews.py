@@ -1,6 +1,6 @@
 """Writes a text file of labelled lines, the same for the same arguments, as large as asked for.
 
-    python tools/make_text.py --lines 200000 --output examples/text_classifier/reviews.txt
+    python examples/text_classifier/make_reviews.py --lines 200000
 
 A line is `0` or `1`, a tab, and 8 to 24 words. Most words mean nothing, some lean to one label: a classifier has to
 weigh them, and cannot get every line right.
@@ -13,8 +13,6 @@ from pathlib import Path
 
 import numpy as np
 
-from tfdist.text import format_bytes
-
 PRAISE = ["moving", "clever", "warm", "gripping", "superb", "funny", "bold", "graceful"]
 BLAME = ["dull", "clumsy", "cold", "tedious", "awful", "bland", "timid", "careless"]
 NEUTRAL = [f"{noun}{number}" for noun in ("actor", "scene", "plot", "city", "song") for number in range(100)]
@@ -26,7 +24,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lines", type=int, default=200_000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--output", type=Path, default=Path(__file__).resolve().parent / "reviews.txt")
     args = parser.parse_args()
     args.output.parent.mkdir(parents=True, exist_ok=True)
     generator = np.random.Generator(np.random.Philox(args.seed))
@@ -34,7 +32,7 @@ def main() -> None:
         for start in range(0, args.lines, LINES_AT_ONCE):
             count = min(LINES_AT_ONCE, args.lines - start)
             file.writelines(line(generator) for _ in range(count))
-    print(f"{args.output}: {args.lines} lines, {format_bytes(args.output.stat().st_size)}")
+    print(f"{args.output}: {args.lines} lines, {args.output.stat().st_size:,} bytes")
 
 
 def line(generator: np.random.Generator) -> str:

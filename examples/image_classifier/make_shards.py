@@ -1,6 +1,6 @@
 """Writes an npz file of images, the digits by default, as TFRecord shards.
 
-    python tools/make_tfrecords.py --output examples/image_classifier/shards
+    python examples/image_classifier/make_shards.py
 
 Each record is a `tf.train.Example` with `image`, float32 of the given shape, and `label`, one int64. Shards hold
 near-equal numbers of consecutive samples and are named SPLIT-00000-of-00004.tfrecord.
@@ -14,10 +14,8 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from tfdist.data.formats.npz_files import read_npz
-from tfdist.order.batch_split import bounds
-
-DIGITS = Path(__file__).resolve().parent.parent / "examples" / "data" / "digits.npz"
+HERE = Path(__file__).resolve().parent
+DIGITS = HERE.parent / "data" / "digits.npz"
 
 
 def main() -> None:
@@ -25,18 +23,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--npz", type=Path, default=DIGITS)
     parser.add_argument("--shape", type=int, nargs="+", default=[8, 8, 1], help="of one image")
-    parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--output", type=Path, default=HERE / "shards")
     parser.add_argument("--shards", type=int, default=4)
     args = parser.parse_args()
     args.output.mkdir(parents=True, exist_ok=True)
-    for split in ("train", "test"):
-        x, y = read_npz(args.npz, split)
-        images = x.reshape(len(x), *args.shape).astype(np.float32)
-        for shard in range(args.shards):
-            start, stop = bounds(len(images), args.shards, shard)
-            path = args.output / f"{split}-{shard:05}-of-{args.shards:05}.tfrecord"
-            write_shard(path, images[start:stop], y[start:stop])
-            print(f"{path}: {stop - start} samples")
+    with np.load(args.npz) as arrays:
+        for split in ("train", "test"):
+            x, y = arrays[f"x_{split}"], arrays[f"y_{split}"]
+            images = x.reshape(len(x), *args.shape).astype(np.float32)
+            parts = zip(np.array_split(images, args.shards), np.array_split(y, args.shards), strict=True)
+            for shard, (some_images, some_labels) in enumerate(parts):
+                path = args.output / f"{split}-{shard:05}-of-{args.shards:05}.tfrecord"
+                write_shard(path, some_images, some_labels)
+                print(f"{path}: {len(some_images)} samples")
 
 
 def write_shard(path: Path, images: np.ndarray, labels: np.ndarray) -> None:

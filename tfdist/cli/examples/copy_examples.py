@@ -1,0 +1,27 @@
+"""`tfdist examples copy`: writes them into a folder."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import click
+
+from tfdist.cli.verb import Verb
+
+
+@click.command("copy", cls=Verb)
+@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+def copy(directory: Path) -> None:
+    """Writes the examples and their configs into DIR, where the commands of the README run.
+
+    DIR is made if it is not there, and may hold other files. Nothing is overwritten. Exit codes: 0; 2 when a file of
+    the same name and other content is there, or DIR cannot be written.
+    """
+    from tfdist.examples import copy_examples
+
+    done = copy_examples(directory)
+    there = f"; {len(done.present)} were there already" if done.present else ""
+    click.echo(f"{len(done.written)} files written into {directory}{there}")
+    change = "" if directory.absolute() == Path.cwd() else f"cd {shlex.quote(str(directory))} && "
+    click.echo(f"next: {change}tfdist train configs/digits.yaml")
