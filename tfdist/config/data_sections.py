@@ -275,6 +275,35 @@ class GeneratorSource(SourceConfig):
             raise FieldError("samples", f"expected {expected}. Received: {shown(self.samples)}")
 
 
+@dataclass(frozen=True, kw_only=True)
+class TfdsSource(SourceConfig):
+    """A dataset of TensorFlow Datasets that was prepared before, as TFRecord files.
+
+    Attributes:
+        name: `NAME` or `NAME/CONFIG`, with or without `:VERSION`.
+        split: A split, or a part of it such as `train[:80%]`.
+        data_dir: The folder of prepared datasets; null for that of TensorFlow Datasets, `~/tensorflow_datasets`.
+        features: The features of `x`; null for those that the dataset names as its input, or all but the label.
+        label: The feature that is `y`; null for that which the dataset names.
+        map: Instead of `features` and `label`, the dotted path of a function from an example, a dict of tensors, to
+            `(x, y)`.
+    """
+
+    PATHS: ClassVar[tuple[str, ...]] = ("data_dir",)
+
+    format: Literal["tfds"] = "tfds"
+    name: Text
+    split: Text
+    data_dir: Text | None = None
+    features: Annotated[Sequence[Text], Rule("a list of feature names, or null", len)] | None = None
+    label: Text | None = None
+    map: DottedPath | None = None
+
+    def check(self) -> None:
+        if self.map is not None and (self.features is not None or self.label is not None):
+            raise FieldError("map", "expected no features and no label beside map, which says itself what x and y are")
+
+
 FORMATS: Mapping[str, type[SourceConfig]] = {
     "npz": NpzSource,
     "tfrecord": TfrecordSource,
@@ -284,6 +313,7 @@ FORMATS: Mapping[str, type[SourceConfig]] = {
     "text": TextSource,
     "generator": GeneratorSource,
     "webdataset": WebdatasetSource,
+    "tfds": TfdsSource,
 }
 
 

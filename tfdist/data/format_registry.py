@@ -24,6 +24,7 @@ _MODULES: Mapping[str, str] = {
     "text": "text_files",
     "generator": "generator_samples",
     "webdataset": "webdataset.webdataset_files",
+    "tfds": "tfds.tfds_files",
 }
 """Format -> its module in `tfdist.data.formats`."""
 

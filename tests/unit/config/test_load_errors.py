@@ -84,7 +84,7 @@ OVERRIDES = [
     ("compile.optimizer={learning_rate: 1}", "compile.optimizer: expected a name, {name: NAME} with its arguments bes"),
     (
         "data.train.format=nps",
-        "data.train.format: expected one of npz, tfrecord, csv, parquet, images, text, generator, webdataset",
+        "data.train.format: expected one of npz, tfrecord, csv, parquet, images, text, generator, webdataset, tfds",
     ),
     ("data.train.path=''", "data.train.path: expected a string that is not empty"),
     (

@@ -43,7 +43,7 @@ def missing_files(sources: Mapping[str, SourceConfig | None]) -> dict[str, str]:
     for key, source in sources.items():
         for name in () if source is None else source.PATHS:
             value = getattr(source, name)
-            patterns = [value] if isinstance(value, str) else list(value)
+            patterns = [value] if isinstance(value, str) else list(value or ())
             try:
                 _check(f"{key}.{name}", [pattern for pattern in patterns if not is_remote(pattern)])
             except DataError as error:
@@ -58,9 +58,9 @@ def _check(key: str, patterns: Sequence[str]) -> None:
 
 
 def _look(key: str, patterns: Sequence[str]) -> None:
-    # A `path` is one file or folder, whatever letters it has.
-    named = [Path(pattern) for pattern in patterns] if key.endswith(".path") else matching(patterns) if patterns else []
-    for path in named:
+    # A `path` is one file or folder, whatever letters it has, and a `data_dir` a folder.
+    is_one = key.endswith((".path", ".data_dir"))
+    for path in [Path(pattern) for pattern in patterns] if is_one else matching(patterns) if patterns else []:
         try:
             # A pipe without a writer would wait for one.
             os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK))

@@ -7,7 +7,7 @@ import os
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -108,6 +108,24 @@ class Records:
             some = ", ".join(map(str, paths[:3])) + (", ..." if len(paths) > 3 else "")
             raise DataError(f"Expected at least one sample. Received: {len(paths)} file(s) without any: {some}.")
         return records
+
+    def within(self, spans: Sequence[tuple[int, int]]) -> Records:
+        """These records without some at the beginnings and ends of files.
+
+        Args:
+            spans: Of each file, how many records are passed over, and how many after them are taken.
+
+        Raises:
+            DataError: There is no sample in them.
+        """
+        bounds = zip(self.first[:-1].tolist(), self.first[1:].tolist(), spans, strict=True)
+        outside = [self.left_out]
+        for first, end, (skip, take) in bounds:
+            outside += [np.arange(first, min(first + skip, end)), np.arange(min(first + skip + take, end), end)]
+        found = replace(self, left_out=np.unique(np.concatenate(outside)).astype(np.int64))
+        if not len(found):
+            raise DataError(f"Expected at least one sample. Received: none of {self.paths[0]} and the files beside it.")
+        return found
 
     def __len__(self) -> int:
         """The number of samples."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -23,9 +24,24 @@ CHECKED_TOGETHER_BYTES = 8 << 10
 class TFRecordReader:
     """Random access to the records of TFRecord files."""
 
-    def __init__(self, paths: tuple[Path, ...], on_corrupt: OnCorrupt = "stop") -> None:
-        """Finds the records; see `Records.open` for the errors."""
+    def __init__(
+        self,
+        paths: tuple[Path, ...],
+        on_corrupt: OnCorrupt = "stop",
+        spans: Sequence[tuple[int, int]] | None = None,
+    ) -> None:
+        """Finds the records; see `Records.open` for the errors.
+
+        Args:
+            paths: The files.
+            on_corrupt: See `Records.open`.
+            spans: Of each file, how many records are passed over first, and how many are taken; None for all.
+        """
         self.records = Records.open(paths, "tfrecord", on_corrupt=on_corrupt)
+        self.records_in_files: list[int] = self.records.counts.tolist()
+        """The records of each file, with those that `spans` leaves out."""
+        if spans is not None:
+            self.records = self.records.within(spans)
         self._reader = RecordReader(self.records)
         self._buffers = BufferPool()
 

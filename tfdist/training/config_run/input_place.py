@@ -72,8 +72,8 @@ def _files_of(section: SourceConfig) -> Sequence[Path]:
     return () if any(map(is_remote, patterns)) else matching(patterns)
 
 
-def _listed(value: str | Sequence[str]) -> Sequence[str]:
-    return [value] if isinstance(value, str) else value
+def _listed(value: str | Sequence[str] | None) -> Sequence[str]:
+    return [value] if isinstance(value, str) else value or []
 
 
 def _bytes_of(files: Sequence[Path]) -> float:

@@ -36,6 +36,15 @@ def test_how_many_and_how_large(tmp_path: Path, write_tfrecord: Write) -> None:
     assert (records.counts.tolist(), records.mean_bytes) == ([2, 1], 2.0)
 
 
+def test_parts_of_files(tmp_path: Path) -> None:
+    found = Records.open(write(tmp_path, a="x\n0\n1\n2\n", b="", c="x\n3\n4\n"), "lines", header=True)
+    part = found.within([(2, 1), (0, 0), (0, 2)])
+    assert lines_of(part, range(len(part))) == [b"1", b"3"] and part.counts.tolist() == [1, 0, 1]
+    assert len(found.within([(0, 9), (0, 9), (0, 9)])) == len(found) == 5
+    with pytest.raises(DataError, match="at least one sample. Received: none of .*a and the files beside it"):
+        found.within([(9, 9), (0, 0), (0, 0)])
+
+
 def test_no_sample_at_all(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="at least one sample. Received: 2 file"):
         Records.open(write(tmp_path, a="", b="\n"), "lines")
