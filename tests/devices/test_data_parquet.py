@@ -13,6 +13,7 @@ import tfdist.data
 from tests.devices.test_data_pipeline import expected_epoch, read_epoch
 from tfdist.config.data_sections import ParquetSource
 from tfdist.data import from_config
+from tfdist.data.format_registry import sample_specs
 from tfdist.data.formats.parquet_samples import ParquetSamples
 from tfdist.data.pipeline import build
 from tfdist.data.random_access.parquet_reader import ParquetFeatures, ParquetReader
@@ -89,3 +90,16 @@ def test_a_label_alone_is_no_sample(tmp_path: Path) -> None:
     pq.write_table(pa.table({"y": [1, 2]}), tmp_path / "a.parquet")
     with pytest.raises(DataError, match="has no column besides the label"):
         tfdist.data.parquet(tmp_path / "a.parquet", "y", batch_size=2)
+
+
+@pytest.mark.parametrize("options", [{"columns": ["a"]}, {"columns": ["a", "pair"], "stack": True}, {}])
+def test_footers_say_what_the_batches_are(files: str, options: dict[str, Any]) -> None:
+    section = ParquetSource(files=files, label="y", **options)
+    specs = sample_specs(section)
+    assert specs is not None
+
+    def batched(spec: Any) -> tf.TensorSpec:
+        return tf.TensorSpec((None, *spec.shape), spec.dtype)
+
+    x = {name: batched(spec) for name, spec in specs.x.items()} if isinstance(specs.x, dict) else batched(specs.x)
+    assert from_config(section, batch_size=4).batches.element_spec == (x, batched(specs.y))

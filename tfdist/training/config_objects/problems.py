@@ -50,9 +50,9 @@ class Problems:
                 cause = one.__cause__ if isinstance(one, UserCodeError) else None
                 self.found.append(Problem(one.key, one.problem, cause=cause))
 
-    def add_data(self, key: str, text: str) -> None:
+    def add(self, key: str, text: str, exit_code: int) -> None:
         """Keeps a mistake of the data, or of data that does not fit the model."""
-        self.found.append(Problem(key, text, DataError.exit_code))
+        self.found.append(Problem(key, text, exit_code))
 
     def raise_any(self) -> None:
         """Raises what was found, as one error.

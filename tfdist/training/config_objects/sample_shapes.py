@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tfdist.data.format_registry import sample_specs
 from tfdist.data.sample_source import ArraySpec, SampleSpecs
-from tfdist.errors import DataError
+from tfdist.errors import DataError, UsageError
 from tfdist.training.config_objects.problems import Problems
 
 
@@ -33,8 +33,8 @@ def check_samples(
             continue
         try:
             specs = sample_specs(source)
-        except DataError as error:
-            problems.add_data(key, str(error))
+        except (DataError, UsageError) as error:
+            problems.add(key, str(error), error.exit_code)
             continue
         if specs is None or specs in fitting or model is None or not model.built:
             continue
@@ -42,7 +42,7 @@ def check_samples(
         if problem is None:
             fitting.append(specs)
         else:
-            problems.add_data(key, problem)
+            problems.add(key, problem, DataError.exit_code)
 
 
 def diagnose_shapes(model: keras.Model, loss: Any, datasets: Mapping[str, Any]) -> DataError | None:
