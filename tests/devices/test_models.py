@@ -22,6 +22,7 @@ def images(samples: int) -> np.ndarray:
 CASES = [
     pytest.param(models.mlp, {"inputs": [8, 8, 1], "hidden": [16, 8], "classes": 3}, images, id="mlp"),
     pytest.param(models.cnn, {"input_shape": [8, 8, 1], "filters": [4, 8], "classes": 3}, images, id="cnn"),
+    pytest.param(models.tabular, {"inputs": [8, 8, 1], "hidden": [16, 8], "classes": 3}, images, id="tabular"),
     pytest.param(models.text_classifier, {"vocabulary": 20, "length": 6, "classes": 3}, words, id="text_classifier"),
     pytest.param(models.transformer, {"vocabulary": 20, "length": 6, "classes": 3}, words, id="transformer"),
 ]

@@ -1,8 +1,10 @@
-"""`tfdist config`: shows and checks configs."""
+"""`tfdist config`: shows, checks and starts configs."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -23,7 +25,7 @@ def config_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.group(cls=VerbGroup)
 def config() -> None:
-    """Shows or checks a config."""
+    """Shows, checks or starts a config."""
 
 
 @config.command(cls=Verb)
@@ -57,6 +59,32 @@ def check(path: str, overrides: tuple[str, ...], static: bool, timeout: float) -
     if found:
         raise _error(parts.document, found)
     click.echo(f"{path}: ok")
+
+
+@config.command(cls=Verb)
+@click.argument("data")
+@click.argument("dest", default="tfdist.yaml", metavar="[CONFIG]", type=click.Path(path_type=Path))
+@click.option("--label", metavar="NAME", help="The column of CSV, or the feature of TFRecord files, that is the label.")
+def init(data: str, dest: Path, label: str | None) -> None:
+    """Writes a config to start with, from DATA: it trains as it is, and its comments say what to change.
+
+    DATA is an .npz with x_train and y_train, CSV or TFRecord files (a pattern in quotes, or a folder), or a folder with
+    one folder of images a class. CONFIG is never replaced.
+    """
+    # Imported here: to show a config needs none of it.
+    from tfdist.cli.standard_streams import tf_lines_hidden
+    from tfdist.data.tools.starter.data_kind import kind_of
+    from tfdist.data.tools.starter.starter_config import check_new, starter_text, write_new
+    from tfdist.data.tools.starter.starter_data import look_at
+
+    check_new(dest)
+    with tf_lines_hidden():
+        found = look_at(kind_of(data), label)
+    write_new(dest, starter_text(found, dest))
+    click.echo(f"{dest}: {found.samples:,} samples of the shape {list(found.shape)}, labels: {found.labels.words}")
+    for note in found.notes:
+        click.echo(f"  {note}")
+    click.echo(f"  train it with: tfdist train {shlex.quote(str(dest))}")
 
 
 def _error(document: Document, found: Sequence[tuple[str, str, int]]) -> ConfigError | DataError:

@@ -45,7 +45,7 @@ VERBS: Mapping[str, tuple[str, str]] = MappingProxyType(
             "tfdist.cli.examples.examples_group:examples",
             "Lists the examples and their configs, and copies them.",
         ),
-        "config": ("tfdist.cli.config:config", "Shows or checks a config."),
+        "config": ("tfdist.cli.config:config", "Shows, checks or starts a config."),
     }
 )
 """Verb -> where its command is, and what it does in one line."""

@@ -1,11 +1,13 @@
-"""Small reference models of plain Keras layers, for examples, tests and benchmarks: `image_models`, `text_models`.
+"""Small reference models of plain Keras layers, for examples, tests, benchmarks and as a start: `image_models`,
+`tabular_models`, `text_models`.
 
-Each ends in a softmax (`output_heads`), so that losses named in a config, such as `sparse_categorical_crossentropy`,
-fit. None has layers whose result depends on the other samples of a batch: they train the same on any number of
-replicas.
+Classifiers end in a softmax (`output_heads`), so that losses named in a config, such as
+`sparse_categorical_crossentropy`, fit. All train the same on any number of replicas: none has a layer whose result
+depends on the other samples of a batch but `tabular`, whose BatchNormalization takes those of the global batch.
 """
 
 from tfdist.models.image_models import cnn, mlp
+from tfdist.models.tabular_models import tabular
 from tfdist.models.text_models import text_classifier, transformer
 
-__all__ = ["cnn", "mlp", "text_classifier", "transformer"]
+__all__ = ["cnn", "mlp", "tabular", "text_classifier", "transformer"]

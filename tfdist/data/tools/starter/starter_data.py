@@ -1,0 +1,201 @@
+"""What a config to start with must know of data: its sections, the shape of a sample and the kind of its labels."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tfdist.data.files.file_patterns import matching
+from tfdist.data.formats.csv_files import CsvReader, common_header
+from tfdist.data.formats.image_files import ImageFiles
+from tfdist.data.formats.npz_files import ArrayHeader, read_headers
+from tfdist.data.formats.tfrecord_files import open_tfrecords
+from tfdist.data.tools.starter.data_kind import DataKind
+from tfdist.data.tools.starter.example_features import Features, features_of
+from tfdist.data.tools.starter.label_kind import Labels, labels_of
+from tfdist.errors import DataError, UsageError
+
+_MOST_ROWS = 100_000
+"""Rows of a file whose labels are looked at."""
+
+_TYPED_ROWS = 100
+_MOST_PIXELS = 128
+"""Images are resized to this height and width at most: a start, and no more."""
+
+_LABEL_NAMES = ("label", "labels", "y", "target", "class")
+_VALIDATION_FOLDERS = ("validation", "val", "valid", "test")
+
+
+@dataclass(frozen=True)
+class StarterData:
+    """What was found.
+
+    Attributes:
+        train: The section `data.train`.
+        shape: Of a sample.
+        labels: What its labels are.
+        samples: How many samples there are.
+        validation: The section `data.validation`; None without samples for it.
+        notes: What a reader of the config must know besides, a line each.
+    """
+
+    train: Mapping[str, Any]
+    shape: tuple[int, ...]
+    labels: Labels
+    samples: int
+    validation: Mapping[str, Any] | None = None
+    notes: Sequence[str] = field(default_factory=list)
+
+
+def look_at(kind: DataKind, label: str | None) -> StarterData:
+    """Looks at data.
+
+    Args:
+        kind: Its format and path.
+        label: The column or feature that is the label; None to find it by its name.
+
+    Raises:
+        DataError: It cannot be read, or cannot be trained on as it is.
+        UsageError: `label` is given for a format whose labels need no name.
+    """
+    if label is not None and kind.format not in ("csv", "tfrecord"):
+        problem = "--label names a column of CSV or a feature of TFRecord files"
+        raise UsageError(f"{problem}. Received: --label {label} for {kind.path}. Leave it out.")
+    if kind.format == "npz":
+        return _npz(kind.path)
+    if kind.format == "images":
+        return _images(kind.path)
+    return _csv(kind.path, label) if kind.format == "csv" else _tfrecord(kind.path, label)
+
+
+def _npz(path: str) -> StarterData:
+    x, y = read_headers(path, ("x_train", "y_train"))
+    if x.dtype.kind not in "biuf":
+        raise DataError(f"{path}: x_train has the type {x.dtype}. Expected numbers, which the models here take.")
+    with np.load(path, allow_pickle=False) as file:
+        labels = labels_of(file["y_train"])
+        has_test = {"x_test", "y_test"} <= set(file.files)
+    if has_test:
+        has_test = _fits(x, *read_headers(path, ("x_test",)))
+    section = {"format": "npz", "path": path}
+    test = {**section, "split": "test"} if has_test else None
+    return StarterData({**section, "split": "train", "shuffle": True}, x.shape[1:], labels, x.shape[0], test)
+
+
+def _fits(train: ArrayHeader, test: ArrayHeader) -> bool:
+    return test.shape[0] > 0 and test.shape[1:] == train.shape[1:]
+
+
+def _csv(files: str, label: str | None) -> StarterData:
+    paths = matching(files)
+    header = common_header(paths)
+    chosen, note = _label(header, label, "column")
+    numeric = _numeric_columns(paths[0], header)
+    if chosen not in numeric:
+        raise DataError(
+            f"The column {chosen} of {paths[0]} holds texts. Expected numbers as labels. Number the classes from 0, or "
+            "name another column with --label."
+        )
+    columns = [name for name in numeric if name != chosen]
+    if not columns:
+        raise DataError(f"{paths[0]} has no column of numbers besides the label {chosen}. Expected one or more for x.")
+    left_out = [name for name in header if name not in numeric]
+    reader = CsvReader(paths, chosen, columns)
+    _, values = reader.read(np.arange(min(len(reader), _MOST_ROWS), dtype=np.int64))
+    section = {"format": "csv", "files": files, "label": chosen, "shuffle": True}
+    if left_out:
+        section["columns"] = columns
+        note = [*note, f"columns that hold texts are left out: {', '.join(left_out)}"]
+    return StarterData(section, (len(columns),), labels_of(values), len(reader), notes=note)
+
+
+def _numeric_columns(path: Path, header: Sequence[str]) -> list[str]:
+    """The columns that hold numbers in the first rows."""
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        rows = list(islice((row for row in csv.reader(file) if row), 1, _TYPED_ROWS + 1))
+    return [name for place, name in enumerate(header) if all(_is_number(row[place : place + 1]) for row in rows)]
+
+
+def _is_number(field: Sequence[str]) -> bool:
+    try:
+        return all(math.isfinite(float(text)) for text in field) and len(field) == 1
+    except ValueError:
+        return False
+
+
+def _images(folder: str) -> StarterData:
+    root = Path(folder)
+    train = root / "train" if (root / "train").is_dir() else root
+    found = ImageFiles.find(train)
+    size, channels = _image_size(found.paths[0])
+    section = {"format": "images", "path": str(train), "size": list(size), "channels": channels}
+    other = next((root / name for name in _VALIDATION_FOLDERS if (root / name).is_dir()), None)
+    has_other = train != root and other is not None and ImageFiles.find(other).classes == found.classes
+    return StarterData(
+        {**section, "shuffle": True},
+        (*size, channels),
+        Labels("classes", len(found.classes)),
+        len(found),
+        {**section, "path": str(other)} if has_other else None,
+        [f"classes are numbered by their names: 0 is {found.classes[0]}"],
+    )
+
+
+def _image_size(path: Path) -> tuple[tuple[int, int], int]:
+    """Height and width of an image, made smaller where they are large, and its channels without transparency."""
+    # Imported here: other formats need no TensorFlow.
+    import tensorflow as tf
+
+    try:
+        height, width, channels = tf.io.decode_image(path.read_bytes(), expand_animations=False).shape
+    except (OSError, tf.errors.InvalidArgumentError) as error:
+        raise DataError(f"Cannot read the image {path}. Expected a BMP, GIF, JPEG or PNG. Received: {error}") from error
+    scale = min(1.0, _MOST_PIXELS / max(height, width))
+    return (max(1, round(height * scale)), max(1, round(width * scale))), 1 if channels <= 2 else 3
+
+
+def _tfrecord(files: str, label: str | None) -> StarterData:
+    reader = open_tfrecords(files)
+    records = reader.read(np.arange(min(len(reader), _MOST_ROWS), dtype=np.int64)).cut()
+    features = features_of(records, files)
+    chosen, note = _label(list(features.kinds), label, "feature", any_name=False)
+    x = features.input_for(chosen)
+    section = {
+        "format": "tfrecord",
+        "files": files,
+        "features": {name: features.kinds[name].section for name in (x, chosen)},
+        "label": chosen,
+        "shuffle": True,
+    }
+    left_out = [name for name in features.kinds if name not in (x, chosen)] + list(features.unfit)
+    if left_out:
+        note = [*note, f"the models here take one input: features that are left out: {', '.join(left_out)}"]
+    labels = labels_of(_label_values(features, chosen))
+    return StarterData(section, features.kinds[x].shape, labels, len(reader), notes=note)
+
+
+def _label_values(features: Features, name: str) -> Any:
+    if features.kinds[name].dtype not in ("int64", "float32"):
+        raise DataError(f"The feature {name} holds bytes. Expected numbers as labels. Name another one with --label.")
+    return features.values(name)
+
+
+def _label(names: Sequence[str], given: str | None, what: str, any_name: bool = True) -> tuple[str, list[str]]:
+    """The column or feature that is the label, and what is to be said of the choice."""
+    if given is not None:
+        if given not in names:
+            raise DataError(f"There is no {what} {given}. Expected --label, one of {', '.join(names)}.")
+        return given, []
+    by_name = next((name for name in names if name.lower() in _LABEL_NAMES), None)
+    if by_name is None and not any_name:
+        raise DataError(f"No {what} is called {', '.join(_LABEL_NAMES)}. Expected --label, one of {', '.join(names)}.")
+    if by_name is not None:
+        return by_name, []
+    return names[-1], [f"the label is taken to be the last {what}: --label names another"]
