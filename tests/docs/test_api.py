@@ -1,0 +1,21 @@
+"""The reference has every public name, and each has a docstring to show."""
+
+from __future__ import annotations
+
+import inspect
+import re
+
+import tfdist
+from tests.docs.pages import DOCS
+
+
+def test_the_reference_has_every_public_name_once() -> None:
+    shown = re.findall(r"^::: (\S+)$", (DOCS / "api.md").read_text(), re.MULTILINE)
+    names = [f"tfdist.{name}" for name in tfdist.__all__ if name != "data"]
+    names += [f"tfdist.data.{name}" for name in tfdist.data.__all__]
+    assert sorted(shown) == sorted(names)
+
+
+def test_every_public_name_says_what_it_is() -> None:
+    public = [(module, name) for module in (tfdist, tfdist.data) for name in module.__all__ if name != "data"]
+    assert [name for module, name in public if not inspect.getdoc(getattr(module, name))] == []
