@@ -53,7 +53,7 @@ _VECTOR: list[Weighed] = [
     (3, _one("vector", "vector",
              'layers.Dense(6, activation="ACT", kernel_regularizer="l2", bias_regularizer="l2")',
              'layers.Dense(6, activation="ACT", activity_regularizer=keras.regularizers.L2(0.01))',
-             'layers.Dense(6, activation="ACT", kernel_regularizer="l1_l2")',
+             'layers.Dense(6, activation="ACT", kernel_regularizer="L1L2")',
              'layers.Dense(6, activation="ACT", kernel_constraint=keras.constraints.MaxNorm(1.0))',
              'layers.Dense(6, activation="ACT", trainable=False)',
              'layers.Dense(6, activation="ACT", lora_rank=2)',
