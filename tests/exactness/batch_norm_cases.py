@@ -80,9 +80,14 @@ def loss_and_optimizer() -> dict[str, Any]:
     return {"optimizer": keras.optimizers.SGD(0.1), "loss": keras.losses.SparseCategoricalCrossentropy()}
 
 
-@case("`BatchNormalization` with `jit_compile=True`, which XLA then does not compile")
+@case("`BatchNormalization`, noise and dropout with `jit_compile=True`, which XLA then does not compile")
 def batch_norm_by_xla(samples: int) -> dict[str, Any]:
-    return fitted(normalizing(momentum=0.7), *numbers(samples), {"jit_compile": True, "metrics": ["accuracy"]})
+    """A single replica compiles it, and draws as XLA does."""
+    inputs = keras.Input((6,))
+    x = layers.GaussianNoise(0.2, seed=4)(layers.BatchNormalization(momentum=0.7)(inputs))
+    x = layers.Dropout(0.3, seed=5)(layers.Dense(8, activation="tanh")(x))
+    model = keras.Model(inputs, layers.Dense(3, activation="softmax")(layers.BatchNormalization(momentum=0.7)(x)))
+    return fitted(model, *numbers(samples), {"jit_compile": True, "metrics": ["accuracy"]})
 
 
 @case("`BatchNormalization` of masked inputs with `jit_compile=True`")

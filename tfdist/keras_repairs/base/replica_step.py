@@ -16,7 +16,7 @@ from tfdist.runtime.transport.emulated_replicas import emulated_replica
 
 _step: contextvars.ContextVar[ReplicaStep | None] = contextvars.ContextVar("tfdist_replica_step", default=None)
 _alone: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_replica_alone", default=False)
-_alone_compiles: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_alone_compiles", default=False)
+_alone_draws_by_xla: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_alone_draws_by_xla", default=False)
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,8 @@ class ReplicaStep:
             all are known to have one.
         capacity: Scalar int64 tensor, the most rows that a replica got of a batch so far, where it is known.
         compiles: Whether the model's forward and backward pass are compiled with XLA.
+        draws_by_xla: Whether a single replica would compile them: it draws with XLA's generator, which orders its
+            numbers in another way. XLA may not compile the step of a replica that meets the others in its middle.
         within_xla: Whether the code being traced now is compiled with XLA.
         added_losses: What layers have given to `add_loss` in this step, by the layer's id.
         updated: How often a mean or a sum was updated in this step, by the id of the metric.
@@ -83,6 +85,7 @@ class ReplicaStep:
         capacity: tf.Tensor | None = None,
         users: bool = False,
         compiles: bool = False,
+        draws_by_xla: bool = False,
     ) -> None:
         self.samples = samples
         self.rows = rows
@@ -96,6 +99,7 @@ class ReplicaStep:
         self.sums = False
         self.stacks = False
         self.compiles = compiles
+        self.draws_by_xla = draws_by_xla
         self.within_xla = False
         self.added_losses: dict[int, list[tf.Tensor]] = {}
         self.updated: dict[int, int] = {}
@@ -202,8 +206,8 @@ def note_gathering() -> None:
 def alone() -> Iterator[None]:
     """Marks code that a replica runs on the whole global batch, as a single replica would."""
     step = current_step()
-    compiles = _alone_compiles.get() if step is None else step.compiles
-    with setting(_alone, True), setting(_alone_compiles, compiles), replica_step(None):
+    draws_by_xla = _alone_draws_by_xla.get() if step is None else step.draws_by_xla
+    with setting(_alone, True), setting(_alone_draws_by_xla, draws_by_xla), replica_step(None):
         yield
 
 
@@ -216,7 +220,7 @@ def as_replica(step: ReplicaStep) -> Iterator[None]:
 
 def is_compiled_alone() -> bool:
     """Whether the code that runs is that of `alone`, in a step that a single replica would compile as a whole."""
-    return _alone_compiles.get()
+    return _alone_draws_by_xla.get()
 
 
 def is_alone() -> bool:

@@ -124,7 +124,8 @@ class _Step:
         self._function = function
         self._meter = settings_of(model.distribute_strategy).meter if trains else None
         self._strategy = model.distribute_strategy
-        self._options = {"users": users, "compiles": _compiles(model, trains=trains)}
+        compiles = _compiles(model, trains=trains)
+        self._options = {"users": users, "compiles": compiles, "draws_by_xla": bool(model.jit_compile)}
         self._has_peers = worker_count(self._strategy) > 1
         self.can_loop = not self._has_peers
 

@@ -116,7 +116,7 @@ def part_of_draw(
     if step.stacks:
         total = step.total * multiple
         return PartOfDraw(tuple(sizes), axis, step.first, total, places=_places_in_stack(step, rows, multiple))
-    if step.compiles:
+    if step.draws_by_xla:
         return PartOfDraw(tuple(sizes), axis, step.first * multiple, step.total * multiple, within_xla=True)
     with tf.control_dependencies([_check_multiple(size, rows, name)]):
         total = step.total * multiple

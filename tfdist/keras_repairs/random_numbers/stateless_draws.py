@@ -196,7 +196,7 @@ def shuffled(shape: Any, value: tf.Tensor, shuffle: Callable[[tf.Tensor], tf.Ten
         batch = whole_batch_for_rows(value)
         step = current_step()
         with drawing(None):
-            if step is None or not step.compiles:
+            if step is None or not step.draws_by_xla:
                 return batch.own_rows(shuffle)
             return batch.own_rows(lambda all_rows: _by_xla(lambda: shuffle(all_rows)))
 
@@ -230,7 +230,7 @@ def _drawn(shape: Any, whole: Whole, rows: Rows, *, gathers: bool = False) -> tf
         return _by_xla(whole)
     part = part_of_draw(sizes_of(shape), step, _OF_TENSORFLOW) if decision is None else decision.part
     draw = whole if part is None else lambda: rows(part)
-    return _by_xla(draw) if step.compiles and not step.within_xla and not (gathers and part is not None) else draw()
+    return _by_xla(draw) if step.draws_by_xla and not step.within_xla and not (gathers and part is not None) else draw()
 
 
 def _by_xla(draw: Callable[[], tf.Tensor]) -> tf.Tensor:
