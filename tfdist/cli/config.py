@@ -87,6 +87,15 @@ def init(data: str, dest: Path, label: str | None) -> None:
     click.echo(f"  train it with: tfdist train {shlex.quote(str(dest))}")
 
 
+@config.command(cls=Verb)
+def schema() -> None:
+    """Prints the JSON schema of a config, by which editors complete and check one while it is written."""
+    # Imported here: to show a config does not need it.
+    from tfdist.config.json_schema import schema_text
+
+    click.echo(schema_text())
+
+
 def _error(document: Document, found: Sequence[tuple[str, str, int]]) -> ConfigError | DataError:
     """All mistakes as one error, each with its place, key, text and exit code."""
     kind = DataError if all(code == DataError.exit_code for _, _, code in found) else ConfigError

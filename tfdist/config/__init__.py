@@ -5,6 +5,7 @@ and makes paths absolute. Then `section` builds the frozen dataclasses of `schem
 `fit_section` and `checkpoint_section` by their annotations, which `type_rules` matches and describes; an optimizer, a
 loss, a metric or a callback is a `keras_object`. What is wrong is a `FieldError` of `field_errors`, with its key.
 `dotted_path` imports the functions that a config names; `metric_direction` tells whether more of a metric is better.
+`json_schema` is all of it for editors.
 """
 
 from tfdist.config.checkpoint_section import CheckpointConfig

@@ -30,7 +30,9 @@ class CheckpointConfig(Section):
     """
 
     every_steps: PositiveInt | None = 100
-    every_minutes: Annotated[float, Rule("a positive number", lambda value: value > 0)] | None = None
+    every_minutes: (
+        Annotated[float, Rule("a positive number", lambda value: value > 0, {"exclusiveMinimum": 0})] | None
+    ) = None
     keep: PositiveInt = 3
     best: Text | None = None
     best_mode: Literal["auto", "min", "max"] = "auto"

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import ClassVar, Literal
 
 from tfdist.config.field_errors import FieldError, shown
-from tfdist.config.keras_object import KerasObject, Losses, Metrics, check_optimizer
+from tfdist.config.keras_object import Losses, Metrics, Optimizer, check_optimizer
 from tfdist.config.section import Section
 from tfdist.config.type_rules import PositiveInt
 
@@ -48,7 +48,7 @@ class CompileConfig(Section):
         }
     )
 
-    optimizer: KerasObject
+    optimizer: Optimizer
     loss: Losses
     metrics: Metrics = field(default_factory=list)
     weighted_metrics: Metrics = field(default_factory=list)

@@ -11,7 +11,8 @@ from tfdist.config.section import Section
 from tfdist.config.type_rules import DottedPath, PositiveInt, Rule, Text
 
 Files = Annotated[
-    Text | Sequence[Text], Rule("a file name, a pattern such as train-*.tfrecord, or a list of them", len)
+    Text | Sequence[Text],
+    Rule("a file name, a pattern such as train-*.tfrecord, or a list of them", len, {"minItems": 1}),
 ]
 
 
@@ -21,6 +22,23 @@ def _none_below_0(numbers: Sequence[int]) -> bool:
 
 def _all_from_1(numbers: Sequence[int]) -> bool:
     return len(numbers) > 0 and min(numbers) >= 1
+
+
+def _is_size(size: Sequence[int]) -> bool:
+    return len(size) == 2 and min(size) >= 1
+
+
+_FROM_1 = {"type": "integer", "minimum": 1}
+_SIZE = {"minItems": 2, "maxItems": 2, "items": _FROM_1}
+
+Columns = Annotated[Sequence[Text], Rule("a list of column names, or null for all", len, {"minItems": 1})]
+Shape = Annotated[
+    Sequence[int], Rule("a list of integers of 1 or more", _all_from_1, {"minItems": 1, "items": _FROM_1})
+]
+Counts = Annotated[
+    Sequence[int],
+    Rule("a list of integers of 0 or more", _none_below_0, {"items": {"type": "integer", "minimum": 0}}),
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +87,12 @@ class SourceConfig(Section):
 
 @dataclass(frozen=True, kw_only=True)
 class NpzSource(SourceConfig):
-    """NumPy arrays `x_SPLIT` and `y_SPLIT` in an npz file."""
+    """NumPy arrays `x_SPLIT` and `y_SPLIT` in an npz file.
+
+    Attributes:
+        path: The file.
+        split: Which arrays of it.
+    """
 
     PATHS: ClassVar[tuple[str, ...]] = ("path",)
 
@@ -89,7 +112,8 @@ class FeatureConfig(Section):
 
     dtype: Literal["float32", "int64", "string", "image"]
     shape: Annotated[
-        Sequence[int], Rule("a list of integers of 1 or more", lambda sizes: min(sizes, default=1) >= 1)
+        Sequence[int],
+        Rule("a list of integers of 1 or more", lambda sizes: min(sizes, default=1) >= 1, {"items": _FROM_1}),
     ] = ()
 
     def check(self) -> None:
@@ -174,7 +198,7 @@ class CsvSource(SourceConfig):
     format: Literal["csv"] = "csv"
     files: Files
     label: Text
-    columns: Annotated[Sequence[Text], Rule("a list of column names, or null for all", len)] | None = None
+    columns: Columns | None = None
 
     def check(self) -> None:
         if self.columns is not None and self.label in self.columns:
@@ -198,8 +222,8 @@ class ParquetSource(SourceConfig):
     format: Literal["parquet"] = "parquet"
     files: Files
     label: Text
-    columns: Annotated[Sequence[Text], Rule("a list of column names, or null for all", len)] | None = None
-    shapes: Mapping[str, Annotated[Sequence[int], Rule("a list of integers of 1 or more", _all_from_1)]] | None = None
+    columns: Columns | None = None
+    shapes: Mapping[str, Shape] | None = None
     stack: bool = False
     interleave: PositiveInt = 64
 
@@ -224,7 +248,7 @@ class ImagesSource(SourceConfig):
     path: Text
     size: Annotated[
         Sequence[int],
-        Rule("[height, width], two integers of 1 or more", lambda size: len(size) == 2 and min(size) >= 1),
+        Rule("[height, width], two integers of 1 or more", _is_size, _SIZE),
     ]
     channels: Literal[1, 3, 4] = 3
 
@@ -262,9 +286,7 @@ class GeneratorSource(SourceConfig):
 
     format: Literal["generator"] = "generator"
     function: DottedPath
-    samples: PositiveInt | Annotated[Sequence[int], Rule("a list of integers of 0 or more", _none_below_0)] | None = (
-        None
-    )
+    samples: PositiveInt | Counts | None = None
     lanes: PositiveInt | None = None
     shuffle_buffer: PositiveInt = 16384
 
@@ -295,7 +317,7 @@ class TfdsSource(SourceConfig):
     name: Text
     split: Text
     data_dir: Text | None = None
-    features: Annotated[Sequence[Text], Rule("a list of feature names, or null", len)] | None = None
+    features: Annotated[Sequence[Text], Rule("a list of feature names, or null", len, {"minItems": 1})] | None = None
     label: Text | None = None
     map: DottedPath | None = None
 

@@ -55,19 +55,24 @@ class FitConfig(Section):
     validation_freq: (
         PositiveInt
         | Annotated[
-            Sequence[PositiveInt], Rule("a list of different epochs, counted from 1", _are_different)
+            Sequence[PositiveInt],
+            Rule("a list of different epochs, counted from 1", _are_different, {"minItems": 1, "uniqueItems": True}),
         ]
     ) = 1
     class_weight: (
         Annotated[
             Mapping[int, float],
-            Rule("a mapping of class numbers to weights of 0 or more, such as {0: 1.0, 1: 5.0}", _are_weights),
+            Rule(
+                "a mapping of class numbers to weights of 0 or more, such as {0: 1.0, 1: 5.0}",
+                _are_weights,
+                {"minProperties": 1, "patternProperties": {"^[0-9]+$": {"type": "number", "minimum": 0}}},
+            ),
         ]
         | None
     ) = None
-    callbacks: Annotated[
-        Sequence[KerasObject], Rule(f"a list of callbacks, each {FORMS}", lambda value: True)
-    ] = field(default_factory=list)
+    callbacks: Annotated[Sequence[KerasObject], Rule(f"a list of callbacks, each {FORMS}", lambda value: True)] = field(
+        default_factory=list
+    )
 
     def validates_after(self, epoch: int) -> bool:
         """Whether there is a validation at the end of an epoch, counted from 0, where there is data for it."""

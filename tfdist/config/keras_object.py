@@ -7,6 +7,7 @@ path makes, `{build: my.module.Loss, args: {margin: 0.2}}`.
 from __future__ import annotations
 
 import math
+import typing
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Annotated, Any
@@ -28,28 +29,47 @@ def _is_mapping(value: Any) -> bool:
     return matches(value, Mapping[str, Any])
 
 
+_IS_OBJECT = {"anyOf": [{"required": ["build"]}, {"required": ["name"], "properties": {"name": {"type": "string"}}}]}
+_FORMS_SCHEMA = {
+    "if": {"required": ["build"]},
+    "then": {
+        "properties": {
+            "build": {"type": "string", "pattern": typing.get_args(DottedPath)[1].schema["pattern"]},
+            "args": {"type": "object"},
+        },
+        "additionalProperties": False,
+    },
+    "else": {"required": ["name"], "properties": {"name": {"type": "string", "minLength": 1}}},
+}
+
 KerasObject = Annotated[
-    Text | Annotated[Mapping[str, Any], Rule("", _is_one_form)],
+    Text | Annotated[Mapping[str, Any], Rule("", _is_one_form, _FORMS_SCHEMA)],
     Rule(FORMS, bool),
 ]
 """One object of Keras, in any of the three forms."""
+
 
 def is_object(value: Any) -> bool:
     """Whether a mapping is an object of Keras rather than a mapping of outputs to objects."""
     return isinstance(value, Mapping) and ("build" in value or isinstance(value.get("name"), str))
 
 
+_FILLED = {"minLength": 1, "minItems": 1, "minProperties": 1}
+
 Losses = Annotated[
     KerasObject
     | Sequence[KerasObject]
-    | Annotated[Mapping[str, KerasObject], Rule("", lambda value: not is_object(value))],
-    Rule(f"a loss: {FORMS}; for several outputs a list of losses, or a mapping of output to loss", len),
+    | Annotated[Mapping[str, KerasObject], Rule("", lambda value: not is_object(value), {"not": _IS_OBJECT})],
+    Rule(f"a loss: {FORMS}; for several outputs a list of losses, or a mapping of output to loss", len, _FILLED),
 ]
 """The loss of a model, or those of its outputs."""
 
 Metrics = Annotated[
     Sequence[KerasObject]
-    | Annotated[Mapping[str, KerasObject | Sequence[KerasObject]], Rule("", lambda value: not is_object(value))],
+    | Annotated[
+        Mapping[str, KerasObject | Sequence[KerasObject]],
+        Rule("", lambda value: not is_object(value), {"not": _IS_OBJECT}),
+    ],
     Rule(
         f"a list of metrics, each {FORMS}; for several outputs a mapping of output to such a list", lambda value: True
     ),
@@ -80,6 +100,25 @@ _OPTIMIZER_RANGES: Mapping[str, _Range] = MappingProxyType(
     }
 )
 _WHOLE = ("gradient_accumulation_steps",)
+
+
+def _range_schema(name: str) -> dict[str, Any]:
+    lowest, highest, _ = _OPTIMIZER_RANGES[name]
+    if name in _WHOLE:
+        return {"anyOf": [{"type": "integer", "minimum": lowest}, {"type": "null"}]}
+    return {"minimum": lowest, **({} if math.isinf(highest) else {"maximum": highest})}
+
+
+Optimizer = Annotated[
+    KerasObject,
+    Rule(
+        FORMS,
+        bool,
+        # An optimizer of the user's own takes its arguments in `args`.
+        {"properties": {name: _range_schema(name) for name in _OPTIMIZER_RANGES}},
+    ),
+]
+"""An optimizer, whose arguments `check_optimizer` checks further."""
 
 
 def check_optimizer(value: str | Mapping[str, Any]) -> None:

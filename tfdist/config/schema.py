@@ -85,8 +85,25 @@ class RunConfig(Section):
         checkpoint: When checkpoints are saved, and which are kept.
     """
 
-    name: Annotated[str, Rule("a name of letters, digits, dots, dashes and underscores", _NAME.fullmatch)]
-    seed: Annotated[int, Rule("an integer from 0 to 4294967295", lambda value: 0 <= value < 2**32)] | None = None
+    name: Annotated[
+        str,
+        Rule(
+            "a name of letters, digits, dots, dashes and underscores",
+            _NAME.fullmatch,
+            {"pattern": f"^{_NAME.pattern}$"},
+        ),
+    ]
+    seed: (
+        Annotated[
+            int,
+            Rule(
+                "an integer from 0 to 4294967295",
+                lambda value: 0 <= value < 2**32,
+                {"minimum": 0, "maximum": 2**32 - 1},
+            ),
+        ]
+        | None
+    ) = None
     model: ModelConfig
     compile: CompileConfig
     data: DataConfig

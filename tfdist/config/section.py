@@ -26,7 +26,7 @@ class Section:
     """What Keras calls otherwise, or has elsewhere than this section -> what to write instead."""
 
     def __post_init__(self) -> None:
-        for name, hint in _hints(type(self)).items():
+        for name, hint in hints_of(type(self)).items():
             value = getattr(self, name)
             if not matches(value, hint):
                 raise FieldError(name, f"expected {describe(hint)}. Received: {shown(value)}")
@@ -117,7 +117,7 @@ class _Builder:
     def _valid_entries(self, cls: type[Section], content: Mapping[str, Any], key: str) -> dict[str, Any]:
         """The values of a section that are valid on their own, by key, with the defaults of those left out."""
         self.problems += _problems_of_keys(cls, content, key, self._root)
-        hints = _hints(cls)
+        hints = hints_of(cls)
         valid: dict[str, Any] = {}
         for name, value in content.items():
             if name in hints:
@@ -164,7 +164,7 @@ def _problems_of_keys(
     for name in content:
         if name not in cls.key_names():
             yield FieldError(dotted(key, str(name)), _unknown(cls, str(name), content[name], key, root))
-    hints = _hints(cls)
+    hints = hints_of(cls)
     for field in dataclasses.fields(cls):
         required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
         if required and field.name not in content:
@@ -184,13 +184,14 @@ def _unknown(cls: type[Section], name: str, value: Any, key: str, root: type[Sec
 
 def _all_keys(cls: type[Section], key: str = "") -> Iterator[str]:
     """Every dotted key at and below a section, in the order of the fields."""
-    for name, hint in _hints(cls).items():
+    for name, hint in hints_of(cls).items():
         yield dotted(key, name)
         for option in typing.get_args(hint) or (hint,):
             if isinstance(option, type) and issubclass(option, Section):
                 yield from _all_keys(option, dotted(key, name))
 
 
-def _hints(cls: type[Section]) -> dict[str, Any]:
+def hints_of(cls: type[Section]) -> dict[str, Any]:
+    """The annotations of a section's keys."""
     hints = typing.get_type_hints(cls, include_extras=True)
     return {field.name: hints[field.name] for field in dataclasses.fields(cls)}

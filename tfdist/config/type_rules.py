@@ -7,7 +7,7 @@ import sys
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 _WORDS = {
@@ -27,17 +27,26 @@ class Rule:
     Attributes:
         text: Completes "expected ...": `an integer of 1 or more`.
         test: Whether a value of the right type is valid.
+        schema: The same in JSON schema, as far as that can say it.
     """
 
     text: str
     test: Callable[[Any], bool]
+    schema: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
 
 _DOTTED_PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")
 
-PositiveInt = Annotated[int, Rule("an integer of 1 or more", lambda value: value >= 1)]
-Text = Annotated[str, Rule("a string that is not empty", bool)]
-DottedPath = Annotated[str, Rule("a dotted path such as package.module.function", _DOTTED_PATH.fullmatch)]
+PositiveInt = Annotated[int, Rule("an integer of 1 or more", lambda value: value >= 1, {"minimum": 1})]
+Text = Annotated[str, Rule("a string that is not empty", bool, {"minLength": 1})]
+DottedPath = Annotated[
+    str,
+    Rule(
+        "a dotted path such as package.module.function",
+        _DOTTED_PATH.fullmatch,
+        {"pattern": f"^{_DOTTED_PATH.pattern}$"},
+    ),
+]
 
 
 def matches(value: Any, hint: Any) -> bool:
