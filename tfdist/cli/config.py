@@ -13,7 +13,7 @@ from tfdist.cli.common_options import overrides, seconds
 from tfdist.cli.verb import Verb, VerbGroup
 from tfdist.config.load import dump_yaml, listed, load_config, load_parts
 from tfdist.config.yaml_document import Document
-from tfdist.errors import ConfigError, DataError
+from tfdist.errors import ConfigError, DataError, WorkerFailedError
 
 _CHECK_SECONDS = 300
 
@@ -55,7 +55,13 @@ def check(path: str, overrides: tuple[str, ...], static: bool, timeout: float) -
     found += [(key, problem, DataError.exit_code) for key, problem in missing.items()]
     if not static:
         skipped = {key.rpartition(".")[0] for key in missing}
-        found += check_objects(parts.values, skipped, timeout)
+        try:
+            found += check_objects(parts.values, skipped, timeout)
+        except WorkerFailedError as error:
+            if not found:
+                raise
+            # What is known to be wrong may be why.
+            raise ConfigError(f"{_error(parts.document, found)}\nThe rest was not checked. {error}") from error
     if found:
         raise _error(parts.document, found)
     click.echo(f"{path}: ok")

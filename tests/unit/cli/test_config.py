@@ -7,6 +7,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from tfdist.cli.main import main
+from tfdist.errors import WorkerFailedError
 
 CONFIG = """\
 model: {build: tfdist.models.mlp}
@@ -73,6 +74,21 @@ def test_what_takes_tensorflow_is_checked_without_the_parts_that_are_known_to_be
     assert {"model", "compile", "data.train"} <= values and not {"", "data", "data.batch_size"} & values
     assert (skipped, seconds, result.exit_code) == ({"data.train"}, 7.0, 2)
     assert f"{config_file}:2: compile.optimizer: there is none.\n" in result.stderr
+
+
+def test_mistakes_are_said_also_where_the_process_of_the_other_checks_dies(
+    config_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def check_objects(*arguments: object) -> list[tuple[str, str, int]]:
+        raise WorkerFailedError("It died.")
+
+    monkeypatch.setattr("tfdist.launch.object_check.check_objects", check_objects)
+    (config_file.parent / "digits.npz").touch()
+    alone = CliRunner().invoke(main, ["config", "check", str(config_file)])
+    assert (alone.exit_code, alone.stderr) == (4, "error: It died.\n")
+    both = CliRunner().invoke(main, ["config", "check", str(config_file), "--set", "data.batch_size=0"])
+    assert both.exit_code == 2
+    assert "of 1 or more. Received: 0\nThe rest was not checked. It died." in both.stderr
 
 
 @pytest.mark.parametrize("verb", ["show", "check"])
