@@ -75,3 +75,17 @@ def test_text_classifier(tmp_path: Path) -> None:
 def test_logical_devices() -> None:
     printed = run(EXAMPLES / "logical_devices.py", "--devices", "3", "--epochs", "3")
     assert "largest relative difference of 3 validation losses" in printed
+
+
+@pytest.mark.parametrize("library", ["keras_tuner", "optuna"])
+def test_searches_find_the_same_on_two_workers(tmp_path: Path, library: str) -> None:
+    pytest.importorskip(library)
+    script = EXAMPLES / "tuning" / f"{library.replace('_', '')}_search.py"
+
+    def best(name: str, *command: str | Path) -> str:
+        where = ["--directory", tmp_path / name] if library == "keras_tuner" else []
+        printed = run(*command, script, "--trials", "2", "--epochs", "2", *where)
+        return next(line for line in printed.splitlines() if line.startswith("best of 2: units "))
+
+    alone = best("alone")
+    assert best("two", "-m", "tfdist", "train", "--nproc", "2", "--run-dir", tmp_path / "run") == alone
