@@ -100,7 +100,7 @@ def test_the_wheel_is_imported_from_its_environment(python: Path, tmp_path: Path
     assert output(python.parent / "tfdist", "--version", cwd=tmp_path) == f"tfdist {VERSION}\n"
 
 
-@pytest.mark.parametrize("quick", [True, *slow(False).values])
+@pytest.mark.parametrize("quick", [True, slow(False)])
 @pytest.mark.bound(1800)
 def test_the_readme_runs_from_the_wheel(quick: bool, python: Path) -> None:
     chosen = commands(README, quick)
