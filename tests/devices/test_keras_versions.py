@@ -1,4 +1,4 @@
-"""The check that Keras is the one that the repairs were written for."""
+"""The check that Keras and TensorFlow are those that the repairs were written for."""
 
 from __future__ import annotations
 
@@ -8,8 +8,12 @@ import keras
 import pytest
 
 from tfdist import keras_repairs
+from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs import keras_versions
+from tfdist.keras_repairs.fingerprints import FINGERPRINTS
 from tfdist.keras_repairs.registry import repairs
+
+INSTALLED = {"tensorflow": "2.21.0", "keras": "3.15.1"}
 
 
 def known_function() -> int:
@@ -20,41 +24,106 @@ def other_function() -> int:
     return 2
 
 
-def warnings_of(caplog: pytest.LogCaptureFixture, version: str, function: object) -> list[str]:
+def warnings_of(caplog: pytest.LogCaptureFixture, versions: dict[str, str], function: object) -> list[str]:
     logger = logging.getLogger("tfdist")
     logger.addHandler(caplog.handler)
     try:
-        known = keras_versions.fingerprint(known_function)
-        keras_versions.check(version, {"Model.fit": function}, {"Model.fit": known})
+        known = {"Model.fit": [keras_versions.fingerprint(known_function)]}
+        keras_versions.check(versions, {"Model.fit": function}, known)
     finally:
         logger.removeHandler(caplog.handler)
     return list(dict.fromkeys(record.getMessage() for record in caplog.records))
 
 
-def test_silent_for_the_tested_keras(caplog: pytest.LogCaptureFixture) -> None:
-    assert warnings_of(caplog, "3.15.1", known_function) == []
+def test_silent_for_the_tested_versions(caplog: pytest.LogCaptureFixture) -> None:
+    assert warnings_of(caplog, INSTALLED, known_function) == []
 
 
-def test_names_the_tested_range(caplog: pytest.LogCaptureFixture) -> None:
-    (said,) = warnings_of(caplog, "3.99.0", known_function)
-    assert "3.99.0" in said
-    assert "from 3.15, below 3.16" in said
+@pytest.mark.parametrize("package", ["keras", "tensorflow"])
+def test_warns_of_another_version_whose_functions_are_the_same(
+    caplog: pytest.LogCaptureFixture, package: str
+) -> None:
+    (said,) = warnings_of(caplog, {**INSTALLED, package: "9.9.0"}, known_function)
+    assert f"{package} 9.9.0 is not tested" in said
     assert "functions that tfdist repairs are the same" in said
+    assert "pip install 'tensorflow>=2.21,<2.22' 'keras>=3.15,<3.16'" in said
 
 
-def test_names_a_function_that_changed(caplog: pytest.LogCaptureFixture) -> None:
-    (said,) = warnings_of(caplog, "3.15.1", other_function)
-    assert "Model.fit" in said
+@pytest.mark.parametrize("keras_version", ["3.15.1", "3.99.0"])
+def test_refuses_a_function_that_does_something_else(
+    caplog: pytest.LogCaptureFixture, keras_version: str
+) -> None:
+    with pytest.raises(UnsupportedError, match=r"Model\.fit \(replaced by .*test_keras_versions") as refused:
+        warnings_of(caplog, {**INSTALLED, "keras": keras_version}, other_function)
+    assert f"keras {keras_version}" in str(refused.value)
 
 
-def test_every_repair_was_written_for_this_keras() -> None:
+def test_refuses_where_a_function_is_gone(caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(UnsupportedError, match=r"Model\.fit \(not there\)"):
+        warnings_of(caplog, INSTALLED, None)
+
+
+def test_what_a_module_lacks_is_told_of_an_untested_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keras_versions, "installed", lambda: {**INSTALLED, "keras": "3.99.0"})
+    said = "keras 3.99.0 is not tested.*no module named 'keras.src.export'"
+    with pytest.raises(UnsupportedError, match=said), keras_versions.importing():
+        raise ImportError("no module named 'keras.src.export'")
+
+
+def test_a_fault_of_the_tested_versions_is_told_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keras_versions, "installed", lambda: INSTALLED)
+    with pytest.raises(ImportError, match="keras.src"), keras_versions.importing():
+        raise ImportError("keras.src")
+
+
+METHOD = '''    @decorated("#")
+    def method(self):  # of a class
+        """What it does.
+
+not indented
+        """
+        x = "# no comment"  # but this
+
+        return x
+'''
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "same"),
+    [
+        ("What it does", "Another text", True),
+        ("  # but this", "", True),
+        ("        return", "        # more\n        return", True),
+        ("# no comment", "# another string", False),
+        ("return x", "return -x", False),
+        ('("#")', '("##")', False),
+    ],
+)
+def test_comments_and_docstrings_do_not_count(before: str, after: str, same: bool) -> None:
+    changed = METHOD.replace(before, after)
+    assert changed != METHOD
+    assert (keras_versions.code_of(changed) == keras_versions.code_of(METHOD)) is same
+
+
+def test_code_of_a_method() -> None:
+    assert keras_versions.code_of(METHOD) == (
+        '@decorated("#")\ndef method(self):\n    x = "# no comment"\n    return x'
+    )
+
+
+def test_every_repair_was_written_for_these_versions() -> None:
     keras_repairs.install()
     for repair in repairs():
         original = getattr(repair.owner, repair.name).__wrapped__
-        if repair.known == keras_versions.UNCHECKED:
+        if not repair.is_checked:
             assert callable(original)
             continue
-        assert keras_versions.fingerprint(original) == repair.known, f"{repair.path} of Keras {keras.__version__}"
+        known = FINGERPRINTS[repair.path]
+        assert keras_versions.fingerprint(original) in known, f"{repair.path} of Keras {keras.__version__}"
+
+
+def test_every_fingerprint_is_of_a_repair() -> None:
+    assert set(FINGERPRINTS) == {repair.path for repair in repairs() if repair.is_checked}
 
 
 def test_installing_twice_changes_nothing() -> None:

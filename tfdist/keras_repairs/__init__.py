@@ -1,8 +1,9 @@
 """Repairs of Keras under a strategy of several replicas; the only package that touches Keras internals.
 
-`install` replaces the functions of Keras that `registry` lists, once `keras_versions` has looked whether they are those
-that the repairs were written for. A repair takes the original as its argument and falls back to it where one replica
-trains. Repairs stand in the room of their subject; in the order of a step:
+`install` replaces the functions of Keras and TensorFlow that `registry` lists, once `keras_versions` has looked whether
+they are those that the repairs were written for: `fingerprints` has them, of each tested version. A repair takes the
+original as its argument and falls back to it where one replica trains. Repairs stand in the room of their subject; in
+the order of a step:
 
 - `base/`: the foundation of the others: the replica's step, the state of a `fit`
 - `model_checks/`: what of a model decides whether replicas can be exact, and what is refused
@@ -18,10 +19,13 @@ trains. Repairs stand in the room of their subject; in the order of a step:
 
 from __future__ import annotations
 
-from tfdist.keras_repairs.coupling.declarations import DeclaredFunction, DeclaredLoss
-from tfdist.keras_repairs.coupling.gathered_layers import GatheredLayer
-from tfdist.keras_repairs.forward.gathered_metrics import GatheredMetric
-from tfdist.keras_repairs.install import install
+from tfdist.keras_repairs import keras_versions
+
+with keras_versions.importing():
+    from tfdist.keras_repairs.coupling.declarations import DeclaredFunction, DeclaredLoss
+    from tfdist.keras_repairs.coupling.gathered_layers import GatheredLayer
+    from tfdist.keras_repairs.forward.gathered_metrics import GatheredMetric
+    from tfdist.keras_repairs.install import install
 
 # They are registered with Keras where they are imported; a model that was saved with them must load in any script.
 __all__ = ["DeclaredFunction", "DeclaredLoss", "GatheredLayer", "GatheredMetric", "install"]

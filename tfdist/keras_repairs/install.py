@@ -1,15 +1,14 @@
-"""Installs the repairs in a process, and warns where Keras is not the one that they were written for."""
+"""Installs the repairs in a process, where Keras and TensorFlow are those that they were written for."""
 
 from __future__ import annotations
 
 import functools
 import inspect
 
-import keras
-
 from tfdist.keras_repairs import keras_versions
 from tfdist.keras_repairs.base.attached_value import AttachedValue
 from tfdist.keras_repairs.callbacks import callback_list
+from tfdist.keras_repairs.fingerprints import FINGERPRINTS
 from tfdist.keras_repairs.loop import fit_listeners, trainer
 from tfdist.keras_repairs.optimizer import gradient_reduction
 from tfdist.keras_repairs.registry import Function, Repair, RepairHooks, repairs
@@ -33,11 +32,18 @@ def install(
         on_batch: Called in each replica's context, while a step is traced, with the replica's data.
         on_gradients: Likewise with the gradients of the global batch, before they are clipped; one a variable or None.
         listener: Notified of every `fit`, `evaluate` and `predict`, and of every execution in them.
+
+    Raises:
+        UnsupportedError: A function is not one that its repair was written for.
     """
     hooks = RepairHooks(imposed_seed, extra_callbacks, on_batch, on_gradients, listener or fit_listeners.NoListener())
     todo = [repair for repair in repairs(hooks) if not _is_installed(repair)]
     originals = {repair.path: getattr(repair.owner, repair.name, None) for repair in todo}
-    keras_versions.check(keras.__version__, originals, {repair.path: repair.known for repair in todo})
+    keras_versions.check(
+        keras_versions.installed(),
+        {repair.path: originals[repair.path] for repair in todo if repair.is_checked},
+        FINGERPRINTS,
+    )
     for repair in todo:
         repaired = _made(repair, originals[repair.path])
         for owner in (repair.owner, *repair.also):

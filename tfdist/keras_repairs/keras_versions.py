@@ -1,47 +1,124 @@
-"""Checks that Keras is the one that the repairs were written for: its version, and the functions that they replace."""
+"""Checks that Keras and TensorFlow are those that the repairs were written for: the functions that they replace.
+
+A function is known by what it does. Its fingerprint is that of its source without comments and docstrings, and
+`fingerprints` lists those that repairs were tested with: one a function, or several where versions differ.
+"""
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import hashlib
 import inspect
 import logging
-from collections.abc import Mapping
+import re
+import textwrap
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from tfdist.runtime.tested_versions import KERAS
+import keras
+import tensorflow as tf
+
+from tfdist.errors import UnsupportedError
+from tfdist.runtime import tested_versions
 
 MISSING = "missing"
 """Stands for the fingerprint of a function that is not there."""
 
-UNCHECKED = "unchecked"
-"""Stands for the fingerprint of a function that a repair calls as it is, whatever it does."""
+_STRING_OR_COMMENT = re.compile(
+    r"""
+    \"{3}(?:\\.|[^\\])*?\"{3} | '{3}(?:\\.|[^\\])*?'{3} | "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])*' | \#[^\n]*
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+"""Ten times as fast as the tokenizer, which every start of a worker would wait for."""
 
 
 def fingerprint(function: Any) -> str:
-    """A short digest of a function's source text; `MISSING` of None."""
+    """A short digest of what a function does, the same for any comments and docstrings; `MISSING` of None."""
     if function is None:
         return MISSING
-    return hashlib.sha256(inspect.getsource(function).encode()).hexdigest()[:16]
+    return hashlib.sha256(code_of(inspect.getsource(function)).encode()).hexdigest()[:16]
 
 
-def check(version: str, functions: Mapping[str, Any], known: Mapping[str, str]) -> None:
-    """Warns, in one line, of an untested version and of functions that have changed since the repairs were written.
+def code_of(source: str) -> str:
+    """The source of a function without comments, docstrings, empty lines and the indentation of its first line."""
+    if source[:1].isspace():
+        # A method; its docstring may have lines that are not indented, so that it cannot be dedented yet.
+        source = f"if True:\n{source}"
+    lines = _STRING_OR_COMMENT.sub(_without_comment, source).splitlines()
+    for first, last in _docstrings(ast.parse(source)):
+        lines[first - 1 : last] = [""] * (last - first + 1)
+    code = lines[1:] if lines[0] == "if True:" else lines
+    return textwrap.dedent("\n".join(line.rstrip() for line in code if line.strip()))
+
+
+def _without_comment(found: re.Match[str]) -> str:
+    return "" if found[0].startswith("#") else found[0]
+
+
+def _docstrings(tree: ast.AST) -> Iterator[tuple[int, int]]:
+    """The first and last lines of the docstrings of every function and class in a tree."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            continue
+        first = node.body[0]
+        if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
+            yield first.lineno, first.end_lineno or first.lineno
+
+
+def check(versions: Mapping[str, str], functions: Mapping[str, Any], known: Mapping[str, Collection[str]]) -> None:
+    """Refuses functions that no repair was written for, and warns, in one line, of versions that were not tested.
 
     Args:
-        version: Keras's version.
+        versions: Those of `tensorflow` and `keras`.
         functions: The functions about to be replaced, by their paths.
-        known: Their fingerprints then.
+        known: The fingerprints that each may have, by its path.
+
+    Raises:
+        UnsupportedError: A function does something else than in every version that tfdist was tested with.
     """
-    checked = {path: function for path, function in functions.items() if known[path] != UNCHECKED}
-    changed = [path for path, function in checked.items() if fingerprint(function) != known[path]]
-    tested = KERAS.includes(version)
-    if tested and not changed:
-        return
-    what = f"This Keras {version} is not as it was released" if tested else KERAS.untested(version)
-    consequence = (
-        f" and these functions that tfdist repairs have changed: {', '.join(changed)}. Results on several replicas may "
-        "differ from those of one"
-        if changed
-        else ", but the functions that tfdist repairs are the same"
-    )
-    logging.getLogger("tfdist").warning("%s%s. Install a tested one: pip install '%s'.", what, consequence, KERAS)
+    installed = " and ".join(f"{package} {version}" for package, version in versions.items())
+    changed = [path for path, function in functions.items() if fingerprint(function) not in known.get(path, ())]
+    if changed:
+        raise UnsupportedError(
+            f"In {installed} these functions, which tfdist repairs, are not what they were in any version that it was "
+            f"tested with: {', '.join(map(_placed, changed, map(functions.get, changed)))}. Results on several "
+            f"replicas could differ from those of one. {tested_versions.remedy()}"
+        )
+    if untested := tested_versions.untested(versions):
+        logging.getLogger("tfdist").warning(
+            "%s. The functions that tfdist repairs are the same. %s", "; ".join(untested), tested_versions.remedy()
+        )
+
+
+def installed() -> dict[str, str]:
+    """The versions of TensorFlow and Keras in this process."""
+    return {"tensorflow": tf.__version__, "keras": keras.__version__}
+
+
+@contextlib.contextmanager
+def importing() -> Iterator[None]:
+    """Around the imports of the repairs: what they need and an untested version does not have is told as such.
+
+    Raises:
+        UnsupportedError: A version is untested, and lacks a module or a function that is repaired.
+    """
+    try:
+        yield
+    except (ImportError, AttributeError) as error:
+        untested = tested_versions.untested(installed())
+        if not untested:
+            raise
+        raise UnsupportedError(
+            f"{'; '.join(untested)}, and there is not everything in it that tfdist repairs: {error}. "
+            f"{tested_versions.remedy()}"
+        ) from error
+
+
+def _placed(path: str, function: Any) -> str:
+    """A function's path, and where it is defined if that is neither in Keras nor in TensorFlow."""
+    if function is None:
+        return f"{path} (not there)"
+    module = inspect.unwrap(function).__module__
+    return path if module.partition(".")[0] in ("keras", "tensorflow") else f"{path} (replaced by {module})"

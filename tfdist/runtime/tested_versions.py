@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 
@@ -38,3 +39,14 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 TENSORFLOW = VersionRange("tensorflow", "2.21", "2.22")
 KERAS = VersionRange("keras", "3.15", "3.16")
+
+
+def untested(versions: Mapping[str, str]) -> list[str]:
+    """What is to be said of each of these versions, by their packages, that lies outside of its range."""
+    pairs = [(tested, versions[tested.package]) for tested in (TENSORFLOW, KERAS)]
+    return [tested.untested(version) for tested, version in pairs if not tested.includes(version)]
+
+
+def remedy() -> str:
+    """How tested versions are installed."""
+    return f"Install tested ones: pip install '{TENSORFLOW}' '{KERAS}'."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import platform
 import random
 
@@ -11,11 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from tfdist.errors import UsageError
-from tfdist.runtime.tested_versions import TENSORFLOW
 from tfdist.training.legacy_keras import refuse_legacy_keras
 from tfdist.versions import VERSION
-
-_log = logging.getLogger("tfdist")
 
 
 def versions() -> dict[str, str]:
@@ -31,7 +27,7 @@ def versions() -> dict[str, str]:
 
 
 def check_libraries() -> None:
-    """Checks Keras's backend, warns of a TensorFlow version that was not tested, and refuses to train with Keras 2.
+    """Checks Keras's backend, and refuses to train with Keras 2.
 
     Raises:
         UsageError: Keras runs on another backend, whose `fit` would train on each worker separately.
@@ -42,8 +38,6 @@ def check_libraries() -> None:
             f"Keras runs on {backend}. Expected tensorflow, on which tfdist trains. Set the backend in "
             "~/.keras/keras.json to it, and leave KERAS_BACKEND as `tfdist train` sets it."
         )
-    if not TENSORFLOW.includes(tf.__version__):
-        _log.warning("%s. Install a tested one: pip install '%s'.", TENSORFLOW.untested(tf.__version__), TENSORFLOW)
     refuse_legacy_keras()
 
 
