@@ -140,25 +140,28 @@ def one_step_of(model: Any, step: Function, reduction: str, *, jit_compile: bool
         return trainer_module.reduce_per_replica(strategy.run(step, args=(values,)), strategy, reduction)
 
     compile_step = functools.partial(tf.function, autograph=False, jit_compile=jit_compile or None)
-    compiled = compile_step(on_values, reduce_retracing=True)
     by_spec: list[tuple[Any, Function]] = []
 
     def of_spec(spec: Any) -> Function:
         for known, function in by_spec:
             if known == spec:
                 return function
-        by_spec.append((spec, compile_step(on_values, input_signature=[spec])))
+        options = {"reduce_retracing": True} if spec is None else {"input_signature": [spec]}
+        by_spec.append((spec, compile_step(on_values, **options)))
         return by_spec[-1][1]
 
     def one_step(batch: Any) -> Any:
-        values = batch.values if isinstance(batch, FetchedBatch) else batch
+        is_fetched = isinstance(batch, FetchedBatch)
+        values = batch.values if is_fetched else batch
         if model.run_eagerly:
             return on_values(values)
-        function = of_spec(batch.spec) if isinstance(batch, FetchedBatch) else compiled
-        try:
-            return function(values)
-        except TraceAgain:
-            return function(values)
+        while True:
+            try:
+                return of_spec(batch.spec if is_fetched else None)(values)
+            except TraceAgain:
+                # A step asks for each kind of trace once. In the first trace of a function alone it may create
+                # variables, such as those of an optimizer of its own.
+                by_spec.clear()
 
     return one_step
 

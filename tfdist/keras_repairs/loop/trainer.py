@@ -25,6 +25,7 @@ from tfdist.keras_repairs.loop.fit_listeners import (
 )
 from tfdist.keras_repairs.loop.step_execution import execution, one_step_of
 from tfdist.keras_repairs.loop.step_logs import StepLogs, noting_logs
+from tfdist.keras_repairs.loop.step_sizes import StepSizes
 from tfdist.keras_repairs.loop.unknown_size import saying_unknown_size
 from tfdist.keras_repairs.model_checks.batch_norm_choice import synchronized_layers
 from tfdist.keras_repairs.model_checks.refusals import meeting_in_a_branch
@@ -122,6 +123,7 @@ class _Step:
     def __init__(self, model: Any, function: Function, *, users: bool = False, trains: bool = False) -> None:
         self._model = model
         self._function = function
+        self._sizes = StepSizes()
         self._meter = settings_of(model.distribute_strategy).meter if trains else None
         self._strategy = model.distribute_strategy
         compiles = _compiles(model, trains=trains)
@@ -135,11 +137,12 @@ class _Step:
             batch = _replica_batch_of(batch.data, self._strategy.num_replicas_in_sync)
         # What a user has distributed has no stand-in row, and no replica can read another's.
         data = batch.data if isinstance(batch, ReplicaBatch) else with_row_of_zeros(batch)
+        data = self._sizes.given(data)
         step = _step_of(batch, data, self._strategy.num_replicas_in_sync, **self._options)
         if self._meter is not None and _is_first_here(self._strategy):
             self._meter.arrive(data)
             self._meter.count(step.total)
-        with replica_step(step), in_step_of(self._model):
+        with replica_step(step), in_step_of(self._model), self._sizes.retracing():
             try:
                 outputs = self._function(data)
             except RuntimeError as error:

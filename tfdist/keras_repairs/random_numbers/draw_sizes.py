@@ -28,6 +28,10 @@ _SELECT_AFTERWARDS = (
 )
 
 
+class UnclearSizeError(UnsupportedError):
+    """A size is a number that may be that of the batch, or happen to be the same."""
+
+
 @dataclass(frozen=True)
 class PartOfDraw:
     """A replica's part of what one device draws for the global batch.
@@ -193,9 +197,13 @@ def _axis_of_batch(sizes: Sequence[Size], step: ReplicaStep, name: str, is_of_ro
 
 
 def _check_fixed(sizes: Sequence[Size], step: ReplicaStep, name: str) -> None:
-    """Checks that no size that is a number may be that of the batch."""
+    """Checks that no size that is a number may be that of the batch.
+
+    Raises:
+        UnclearSizeError: One may be.
+    """
     if any(_may_be_multiple(size, rows) for size in sizes for rows in _rows_in_play(step)):
-        raise UnsupportedError(
+        raise UnclearSizeError(
             f"{name}: a draw of shape {_told(sizes)} in a step with {step.static_rows} rows. Whether that number "
             f"is the size of the batch or happens to be the same cannot be told. {_INSTEAD} Where it happens to be the "
             "same, take another batch size."

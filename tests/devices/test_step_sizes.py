@@ -1,0 +1,52 @@
+"""A step is traced once more for batches of any size, where a number leaves open what it is the size of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+from tfdist.keras_repairs.loop.step_execution import TraceAgain
+from tfdist.keras_repairs.loop.step_sizes import StepSizes
+from tfdist.keras_repairs.random_numbers.draw_sizes import UnclearSizeError
+
+BATCH = tf.ones((4, 3))
+
+
+def step_of(sizes: StepSizes, traced: list[Any], then: Callable[[tf.Tensor], Any] = tf.identity) -> Any:
+    def step(batch: tf.Tensor) -> Any:
+        batch = sizes.given(batch)
+        traced.append(batch.shape[0])
+        with sizes.retracing():
+            if batch.shape[0] is not None:
+                raise UnclearSizeError("whose size is 4?")
+            return then(batch)
+
+    return step
+
+
+def test_it_is_traced_once_more_for_any_size() -> None:
+    traced: list[Any] = []
+    step = tf.function(step_of(StepSizes(), traced), autograph=False)
+    with pytest.raises(TraceAgain):
+        step(BATCH)
+    for _ in range(2):
+        assert step(BATCH).shape == (4, 3)
+    assert traced == [4, None]
+
+
+def test_a_step_that_needs_numbers_is_refused_as_before() -> None:
+    step = tf.function(step_of(StepSizes(), [], lambda batch: tf.zeros(batch.shape)), autograph=False)
+    with pytest.raises(TraceAgain):
+        step(BATCH)
+    with pytest.raises(UnclearSizeError, match="whose size is 4"):
+        step(BATCH)
+
+
+def test_eager_steps_are_refused_at_once() -> None:
+    sizes = StepSizes()
+    for _ in range(2):
+        with pytest.raises(UnclearSizeError):
+            step_of(sizes, [])(BATCH)
