@@ -1,6 +1,7 @@
 """Starts the workers of a job on this machine and sees them to one common end, without TensorFlow.
 
-`job.run_job` is the entry point, and `job_phases` are the phases that it goes through. In the order of a run:
+`job.run_job` is the entry point, `job_formation` what it does before there are workers, and `job_phases` are the phases
+that it goes through. In the order of a run:
 
 - `job_spec`: what is asked for, with the `worker_options` that its workers get; `recording_request` and
   `trace_request` are what `tfdist verify` asks besides

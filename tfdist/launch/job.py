@@ -1,4 +1,4 @@
-"""One launcher's part of a job: takes the ports, forms the cluster, starts the workers and sees them to their end."""
+"""One launcher's part of a job: takes the ports, forms the job, starts the workers and sees them to their end."""
 
 from __future__ import annotations
 
@@ -6,17 +6,15 @@ import contextlib
 import importlib.util
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from collections.abc import Mapping
+from typing import Any, BinaryIO
 
 from tfdist.cluster.membership import Membership
-from tfdist.errors import TfdistError
 from tfdist.launch.agent.dependencies import Dependencies
-from tfdist.launch.agent.failure_diagnosis import from_start
 from tfdist.launch.agent.launcher_effects import LauncherEffects
 from tfdist.launch.agent.worker_group import WorkerGroup
-from tfdist.launch.environment import Assignment, check_keras, is_dumb_terminal, read_token
+from tfdist.launch.environment import Assignment, check_keras, is_dumb_terminal
+from tfdist.launch.job_formation import FormedJob, formed_job, where
 from tfdist.launch.job_phases import JobLifecycle, JobPhase
 from tfdist.launch.job_spec import JobSpec
 from tfdist.launch.logs.log_records import LogRecords
@@ -24,29 +22,18 @@ from tfdist.launch.logs.terminal import STDERR, STDOUT, Terminal, keeps_bars
 from tfdist.launch.metrics.metrics_endpoint import MetricsEndpoint
 from tfdist.launch.metrics.run_metrics import RunMetrics
 from tfdist.launch.network_isolation import enter_network
-from tfdist.launch.peers.coordinator import Coordinator, SoleLauncher
-from tfdist.launch.peers.messages import AttemptEnded, Stop
+from tfdist.launch.peers.messages import Stop
 from tfdist.launch.progress.progress_display import ProgressDisplay, Shown, choose
 from tfdist.launch.run_dir.closing_line import closing_line
 from tfdist.launch.run_dir.failure_report import failure_fields, render_report
 from tfdist.launch.run_dir.launcher_ledger import LauncherLedger
-from tfdist.launch.run_dir.run_location import RunLocation, create_run_location, join_run_location
 from tfdist.launch.run_dir.run_lock import RunLock
 from tfdist.launch.run_result import RunResult
 from tfdist.launch.signals import LauncherStopped, Signals
 from tfdist.launch.worker.config_handover import handed_over
 from tfdist.launch.worker.generated_code_dir import generated_code_dir
 from tfdist.net.port_lease import PortLease, lease_ports
-from tfdist.rundir.bounded_disk import BoundedDisk
 from tfdist.rundir.completion import completion_text
-from tfdist.rundir.layout import RunDir
-from tfdist.rundir.run_dir_creation import DEFAULT_PARENT
-
-if TYPE_CHECKING:
-    from tfdist.launch.rendezvous.join_barrier import FormedCluster
-
-_START_SECONDS = 30.0
-"""How long the disk of the run directory may take until that is made, with what waits for other launchers there."""
 
 
 def run_job(spec: JobSpec) -> int:
@@ -102,117 +89,37 @@ def _run_with_ports(
         try:
             membership = lease_ports(membership, ports)
             lifecycle.enter(JobPhase.FORMING)
-            with _formed(spec, membership, runs, signals) as (location, coordinator):
-                if location.completed:
-                    _say_completion(spec, location, membership)
+            with formed_job(spec, membership, runs, signals) as formed:
+                if formed.location.completed:
+                    _say_completion(spec, formed)
                     return None
-                endpoint.follow(location.run_dir, has_chief=membership.has_chief)
-                ledger = LauncherLedger(location.run_dir.ledger_file if membership.has_chief else None, begun)
-                return _run_group(
-                    spec, membership, location, coordinator, signals, ledger, lifecycle, config_fd, endpoint
-                )
+                run, has_chief = formed.location.run_dir, membership.has_chief
+                endpoint.follow(run, has_chief=has_chief)
+                ledger = LauncherLedger(run.ledger_file if has_chief else None, begun)
+                return _run_group(spec, formed, signals, ledger, lifecycle, config_fd, endpoint)
         except LauncherStopped as stopped:
             lifecycle.enter(JobPhase.FAILED)
             return RunResult(stopped.exit_code, stop=Stop(stopped.exit_code, str(stopped)))
 
 
-@contextlib.contextmanager
-def _formed(
-    spec: JobSpec, membership: Membership, runs: RunLock, signals: Signals
-) -> Iterator[tuple[RunLocation, Coordinator]]:
-    """The run's location and the links to the other launchers, which are closed at the end."""
-
-    disk = BoundedDisk(spec.run_dir or DEFAULT_PARENT, _START_SECONDS)
-
-    def make() -> RunLocation:
-        if spec.run_dir is not None:
-            runs.take(RunDir(Path(spec.run_dir)))
-        location = create_run_location(
-            spec.run_dir,
-            name=spec.name,
-            overwrite=spec.overwrite,
-            seed=spec.seed,
-            resume=spec.resume,
-            epochs=None if spec.config is None else spec.config.fit.epochs,
-        )
-        runs.take(location.run_dir)
-        return location
-
-    def create() -> RunLocation:
-        spec.check()
-        return disk.call(make)
-
-    if membership.cluster is None or not membership.remote:
-        yield create(), SoleLauncher()
-        return
-    # Imported here: a job of one launcher has no other one to meet.
-    from tfdist.launch.rendezvous.cluster_formation import form
-    from tfdist.launch.rendezvous.config_agreement import check_agreement, terms_of
-
-    created: list[RunLocation] = []
-
-    def make_go() -> dict[str, Any]:
-        created.append(create())
-        return created[0].go()
-
-    def check(theirs: Mapping[str, Any]) -> None:
-        check_agreement(theirs, *in_common)
-        spec.check()
-
-    in_common = _settings(spec), spec.options_in_common()
-    formed = form(
-        membership,
-        membership.cluster,
-        make_go,
-        spec.start_timeout,
-        signals,
-        token=read_token(spec.environ),
-        terms=terms_of(*in_common),
-        check=check,
-    )
-    with contextlib.closing(formed.links) as links:
-        yield created[0] if created else _join(spec, membership, formed, disk), links
-
-
-def _say_completion(spec: JobSpec, location: RunLocation, membership: Membership) -> None:
+def _say_completion(spec: JobSpec, formed: FormedJob) -> None:
     """Says that there is nothing to train, for which no worker need start."""
-    run = location.run_dir if membership.has_chief else None
+    run = formed.location.run_dir if formed.membership.has_chief else None
     if not spec.quiet:
         with contextlib.suppress(OSError):
-            print(completion_text(spec.name, location.completed, run), flush=True)
-
-
-def _join(spec: JobSpec, membership: Membership, formed: FormedCluster, disk: BoundedDisk) -> RunLocation:
-    try:
-        options: dict[str, Any] = {"name": spec.name, "overwrite": spec.overwrite, "resume": spec.resume}
-        return disk.call(lambda: join_run_location(formed.go, spec.run_dir, **options))
-    except TfdistError as error:
-        index = membership.local[0]
-        failure = from_start(index, error, **_where(membership, index))
-        formed.links.tell(AttemptEnded((failure,)))
-        raise
-
-
-def _settings(spec: JobSpec) -> dict[str, Any] | None:
-    """What all launchers must have alike in their configs; None without a config."""
-    if spec.config is None:
-        return None
-    from tfdist.config.load import shared_settings
-
-    return shared_settings(spec.config)
+            print(completion_text(spec.name, formed.location.completed, run), flush=True)
 
 
 def _run_group(
     spec: JobSpec,
-    membership: Membership,
-    location: RunLocation,
-    coordinator: Coordinator,
+    formed: FormedJob,
     signals: Signals,
     ledger: LauncherLedger,
     lifecycle: JobLifecycle,
     config_fd: int | None,
     endpoint: MetricsEndpoint,
 ) -> RunResult:
+    membership, location, coordinator = formed.membership, formed.location, formed.coordinator
     shown = {"chief": {0}, "all": set(membership.local), "none": set()}[spec.show]
     progress = _shown_progress(spec)
     whole_lines = len(shown) > 1 or progress == "bar"
@@ -239,7 +146,7 @@ def _run_group(
     lifecycle.call(effects.enter)
     with generated_code_dir() as code_dir:
         handed = {"config_fd": config_fd, "generated_code_dir": code_dir}
-        assignments = [_assignment(spec, membership, location, index, handed) for index in membership.local]
+        assignments = [_assignment(spec, formed, index, handed) for index in membership.local]
         result = WorkerGroup(assignments, dependencies, lifecycle, spec.max_restarts, effects.restart).run()
     effects.close(assignments, result)
     if spec.target_kind != "config" and membership.has_chief and not spec.quiet:
@@ -247,9 +154,8 @@ def _run_group(
     return result
 
 
-def _assignment(
-    spec: JobSpec, membership: Membership, location: RunLocation, index: int, handed: Mapping[str, Any]
-) -> Assignment:
+def _assignment(spec: JobSpec, formed: FormedJob, index: int, handed: Mapping[str, Any]) -> Assignment:
+    membership, location = formed.membership, formed.location
     return Assignment(
         run_dir=str(location.run_dir),
         seed=location.seed,
@@ -263,13 +169,9 @@ def _assignment(
         job=location.job,
         cluster=None if membership.cluster is None else str(membership.cluster),
         **handed,
-        **_where(membership, index),
+        **where(membership, index),
         **spec.worker_options(),
     )
-
-
-def _where(membership: Membership, index: int) -> dict[str, Any]:
-    return {"address": None if membership.cluster is None else str(membership.cluster.workers[index])}
 
 
 def _shown_progress(spec: JobSpec) -> Shown:
