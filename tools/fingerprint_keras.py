@@ -98,9 +98,11 @@ def codes_of(python: str) -> dict[str, str]:
 
 
 def _functions() -> dict[str, object]:
+    """The functions as Keras and TensorFlow have them, also where the repairs are installed."""
     from tfdist.keras_repairs.registry import repairs
 
-    return {repair.path: getattr(repair.owner, repair.name, None) for repair in repairs() if repair.is_checked}
+    found = {repair.path: getattr(repair.owner, repair.name, None) for repair in repairs() if repair.is_checked}
+    return {path: getattr(function, "__wrapped__", function) for path, function in found.items()}
 
 
 def packages() -> dict[str, str]:

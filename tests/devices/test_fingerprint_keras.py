@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ast
 
+import pytest
+
+from tfdist import keras_repairs
 from tfdist.keras_repairs.fingerprints import FINGERPRINTS
 from tools import fingerprint_keras
 
@@ -26,6 +29,10 @@ def test_a_difference_is_shown_line_by_line() -> None:
     assert "  -return 1\n  +return 2" in fingerprint_keras.difference("x\nreturn 1", "x\nreturn 2")
 
 
-def test_everything_is_known_here() -> None:
+@pytest.mark.parametrize("installed", [False, True])
+def test_everything_is_known_here(installed: bool) -> None:
+    """Functions are those of Keras also where others replace them."""
+    if installed:
+        keras_repairs.install()
     found = fingerprint_keras.fingerprints_here()
     assert [path for path, fingerprint in found.items() if fingerprint not in FINGERPRINTS[path]] == []
