@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.devices.mirrored import mirrored
 from tfdist import keras_repairs
 from tfdist.config import NpzSource
 from tfdist.data import from_config
@@ -44,6 +45,12 @@ def test_the_weight_of_each_label(labels: np.ndarray) -> None:
 def test_what_cannot_be_weighted_is_refused(sample: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
         weighted(tf.data.Dataset.from_tensor_slices(sample).batch(3), WEIGHTS)
+
+
+@pytest.fixture(params=[1, 3], ids=lambda replicas: f"replicas={replicas}")
+def strategy(request: pytest.FixtureRequest) -> tf.distribute.Strategy:
+    """That of tfdist: two MirroredStrategies of the same devices and different dtypes clash in TensorFlow."""
+    return tf.distribute.get_strategy() if request.param == 1 else mirrored(request.param)
 
 
 def trained(strategy: tf.distribute.Strategy, data: Any, **options: Any) -> tuple[dict[str, list[float]], np.ndarray]:
