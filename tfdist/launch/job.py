@@ -43,6 +43,19 @@ def run_job(spec: JobSpec) -> int:
         The exit code: 0, what the scripts agree on, the first failure's, or 128 + the signal that stopped it.
 
     Raises:
+        TfdistError: As `run_to_result`.
+    """
+    result = run_to_result(spec)
+    report = render_report(result, verbose=spec.verbose)
+    if report:
+        _say_at_the_end(spec, report, **failure_fields(result))
+    return result.code
+
+
+def run_to_result(spec: JobSpec) -> RunResult:
+    """Runs this launcher's part of a job, and leaves it to the caller to tell of its failure.
+
+    Raises:
         UsageError: The workers cannot have a network of their own, TFDIST_TOKEN is empty, the environment asks for
             another Keras, a bar is wanted and cannot be drawn, or metrics that cannot be served.
         PortTakenError: A worker's port, or that of the metrics, belongs to somebody else.
@@ -60,11 +73,7 @@ def run_job(spec: JobSpec) -> int:
     with MetricsEndpoint(spec.metrics_address, spec.metrics_port, metrics) as endpoint:
         membership = enter_network(spec.network, spec.membership)
         endpoint.start()
-        result = _run_with_ports(spec, membership, lifecycle, begun, endpoint)
-    report = "" if result is None else render_report(result, verbose=spec.verbose)
-    if report and result is not None:
-        _say_at_the_end(spec, report, **failure_fields(result))
-    return 0 if result is None else result.code
+        return _run_with_ports(spec, membership, lifecycle, begun, endpoint)
 
 
 def _say_at_the_end(spec: JobSpec, report: str, **fields: Any) -> None:
@@ -78,8 +87,8 @@ def _say_at_the_end(spec: JobSpec, report: str, **fields: Any) -> None:
 
 def _run_with_ports(
     spec: JobSpec, membership: Membership, lifecycle: JobLifecycle, begun: float, endpoint: MetricsEndpoint
-) -> RunResult | None:
-    """Runs the job with its workers' ports held; returns None where there is nothing left to train."""
+) -> RunResult:
+    """Runs the job with its workers' ports held."""
     with (
         Signals() as signals,
         handed_over(spec.config) as config_fd,
@@ -92,7 +101,7 @@ def _run_with_ports(
             with formed_job(spec, membership, runs, signals) as formed:
                 if formed.location.completed:
                     _say_completion(spec, formed)
-                    return None
+                    return RunResult(0)
                 run, has_chief = formed.location.run_dir, membership.has_chief
                 endpoint.follow(run, has_chief=has_chief)
                 ledger = LauncherLedger(run.ledger_file if has_chief else None, begun)
