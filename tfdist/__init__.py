@@ -2,13 +2,13 @@
 
 The names below load with their first use: importing tfdist loads neither TensorFlow nor Keras.
 
-A run passes through the packages in this order. `cli` reads the command line, `config` the config, and `cluster` finds
-out who takes part. `launch` meets the launchers of other hosts over `net`, takes the run directory (`rundir`) and
-starts the workers. In each worker `training` sets up devices and strategy (`runtime`), installs `keras_repairs`, reads
-`data` in the `order` of the global batches, runs Keras `fit` and saves to `checkpoint`. `plan` foresees a run, `verify`
-compares runs, `reports` tells of them, `doctor` checks machines, and `selftest` tries them with trainings. `models` has
-small models to try with, `examples` the files that `tfdist examples copy` writes; `errors`, `text` and `versions` serve
-all of them.
+A run passes through the packages in this order. `cli` reads the command line, or `notebook` what a notebook calls,
+`config` the config, and `cluster` finds out who takes part. `launch` meets the launchers of other hosts over `net`,
+takes the run directory (`rundir`) and starts the workers. In each worker `training` sets up devices and strategy
+(`runtime`), installs `keras_repairs`, reads `data` in the `order` of the global batches, runs Keras `fit` and saves to
+`checkpoint`. `plan` foresees a run, `verify` compares runs, `reports` tells of them, `doctor` checks machines, and
+`selftest` tries them with trainings. `models` has small models to try with, `examples` the files that
+`tfdist examples copy` writes; `errors`, `text` and `versions` serve all of them.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from tfdist.keras_repairs.callbacks.callback_placement import on_chief, on_every_worker
     from tfdist.keras_repairs.coupling.declaring import averaged, gathered, summed
     from tfdist.keras_repairs.loop.predictions import predictions_on_chief
+    from tfdist.notebook.notebook_launcher import notebook_launcher
     from tfdist.training.api import (
         all_gather,
         all_reduce,
@@ -81,6 +82,7 @@ __all__ = [
     "gathered",
     "is_chief",
     "load_config",
+    "notebook_launcher",
     "num_replicas",
     "num_workers",
     "on_chief",
@@ -98,6 +100,7 @@ _MODULES = {
     "averaged": "keras_repairs.coupling.declaring",
     "gathered": "keras_repairs.coupling.declaring",
     "load_config": "config",
+    "notebook_launcher": "notebook.notebook_launcher",
     "on_chief": "keras_repairs.callbacks.callback_placement",
     "on_every_worker": "keras_repairs.callbacks.callback_placement",
     "predictions_on_chief": "keras_repairs.loop.predictions",

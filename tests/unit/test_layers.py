@@ -39,6 +39,7 @@ FLOORS = {
     "reports": 7,
     "doctor": 7,
     "selftest": 8,
+    "notebook": 8,
     "cli": 9,
     "__init__": 10,
     "__main__": 10,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import sysconfig
 import traceback
 from pathlib import Path
@@ -9,15 +10,17 @@ from pathlib import Path
 RUNPY = "<frozen runpy>"
 """The file name of the frames in which Python runs a module for `-m`."""
 
-_TRAINING = Path(__file__).resolve().parents[1]
+_PACKAGE = Path(__file__).resolve().parents[2]
+_STARTERS = {_PACKAGE / "training", _PACKAGE / "notebook"}
 
 
 def is_user_file(filename: str) -> bool:
     """Whether a frame's code is neither a library's nor made by TensorFlow from a user's function."""
     path = Path(filename)
-    libraries = {_TRAINING.parent, Path(sysconfig.get_path("stdlib"))}
+    libraries = {_PACKAGE, Path(sysconfig.get_path("stdlib"))}
     return (
-        path.is_file()
+        # The cell of a notebook is no file, but Python has its text.
+        (path.is_file() or filename in linecache.cache)
         and libraries.isdisjoint(path.parents)
         and "site-packages" not in path.parts
         and (not path.name.startswith("__autograph_generated_file"))
@@ -26,7 +29,7 @@ def is_user_file(filename: str) -> bool:
 
 def starts_scripts(filename: str) -> bool:
     """Whether a frame's code is what starts a user's script or module."""
-    return filename == RUNPY or _TRAINING in Path(filename).parents
+    return filename == RUNPY or not _STARTERS.isdisjoint(Path(filename).parents)
 
 
 def is_raised_by_user(error: BaseException) -> bool:

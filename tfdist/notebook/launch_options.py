@@ -1,0 +1,102 @@
+"""Options of `tfdist train` that `notebook_launcher` takes, as keyword arguments."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from tfdist.cluster.discover import discover
+from tfdist.errors import UsageError
+from tfdist.launch.job_spec import JobSpec
+
+NAMES = (
+    "batch_norm",
+    "communication",
+    "compression",
+    "devices",
+    "first_step_timeout",
+    "grace",
+    "log_prefix",
+    "logical_devices",
+    "max_restarts",
+    "memory_limit",
+    "metrics_address",
+    "metrics_port",
+    "network",
+    "overwrite",
+    "quiet",
+    "resume",
+    "run_dir",
+    "seed",
+    "show",
+    "step_timeout",
+    "verbose",
+)
+"""Those that say something about a job of one machine that runs a function."""
+
+_COUNTS = {"logical_devices": 1, "memory_limit": 1, "max_restarts": 0, "metrics_port": 1, "seed": 0}
+"""Option -> its least value; whole numbers."""
+
+_SECONDS = ("first_step_timeout", "step_timeout", "grace")
+_MODULE = "tfdist.notebook.call_in_worker"
+
+
+def checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options in the types that `JobSpec` has, which JSON keeps; `devices` as a list.
+
+    Raises:
+        UsageError: An option has an unknown name, or a value of another type.
+    """
+    checked = dict(options)
+    for name, value in options.items():
+        if name not in NAMES:
+            near = difflib.get_close_matches(name, ("nproc", *NAMES), n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else f" Known: {', '.join(NAMES)}."
+            raise UsageError(f"notebook_launcher has no option {name!r}.{hint}")
+        if value is None:
+            del checked[name]
+        elif name in _COUNTS and (not _is_whole(value) or value < _COUNTS[name]):
+            raise UsageError(f"{name} expected a whole number of at least {_COUNTS[name]}. Received: {value!r}")
+        elif name in _SECONDS and (isinstance(value, bool) or not isinstance(value, int | float)):
+            raise UsageError(f"{name} expected a number of seconds. Received: {value!r}")
+        elif name == "devices":
+            checked[name] = _device_list(value)
+        elif name == "run_dir":
+            checked[name] = _path(value)
+    return checked
+
+
+def job_of(folder: str, name: str, nproc: int, options: Mapping[str, Any]) -> JobSpec:
+    """The job whose workers call the function that lies in `folder`.
+
+    Args:
+        folder: The call folder.
+        name: What the run is called.
+        nproc: Workers on this machine.
+        options: As `checked_options` returns them.
+
+    Raises:
+        UsageError: An option has an impossible value.
+    """
+    options = dict(options)
+    if "devices" in options:
+        options["devices"] = tuple(options["devices"])
+    return JobSpec(discover(nproc=nproc), "module", _MODULE, args=(folder,), name=name, **options)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _device_list(value: Any) -> list[int]:
+    if not isinstance(value, list | tuple) or not value or not all(_is_whole(device) for device in value):
+        raise UsageError(f"devices expected a list of indices of GPUs, such as [0, 1]. Received: {value!r}")
+    return list(value)
+
+
+def _path(value: Any) -> str:
+    if not isinstance(value, str | os.PathLike):
+        raise UsageError(f"run_dir expected a path. Received: {value!r}")
+    return os.fspath(value)
