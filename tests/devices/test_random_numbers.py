@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import keras
@@ -16,7 +17,7 @@ from tests.devices.mirrored import mirrored
 from tests.devices.repair_removal import take_out
 from tests.exactness.table import numbers
 from tfdist.errors import UnsupportedError
-from tfdist.keras_repairs.random_numbers import loops_and_branches, traced_draws
+from tfdist.keras_repairs.random_numbers import batch_size, loops_and_branches, traced_draws
 from tfdist.keras_repairs.random_numbers.draw_replay import DrawLog, recording_draws, replaying_draws
 from tfdist.runtime.strategy_settings import settings_of
 
@@ -61,6 +62,18 @@ def of_the_batch(x: Any, seed: Any) -> Any:
 @pytest.mark.parametrize("function", [of_fixed_shape, of_the_batch])
 def test_the_origin_of_a_size_decides(function: Callable[[Any, Any], Any]) -> None:
     np.testing.assert_allclose(predicted(function, 3), predicted(function, 1), rtol=1e-6)
+
+
+def test_a_size_that_is_lost_in_a_step_of_one_size_stays_a_tensor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As that of what MixUp returns: to compare it with the number of rows ended the trace."""
+    monkeypatch.setattr(batch_size, "current_step", lambda: SimpleNamespace(static_rows=4))
+
+    @tf.function(input_signature=[tf.TensorSpec((None, 3))])
+    def lost(x: tf.Tensor) -> tf.Tensor:
+        assert isinstance(keras.ops.shape(tf.ensure_shape(x, (4, 3)))[0], batch_size.BatchSize)
+        return keras.ops.shape(x)[0]
+
+    assert int(lost(tf.ones((4, 3)))) == 4
 
 
 def of_as_many_rows(x: Any, seed: Any) -> Any:

@@ -37,8 +37,13 @@ def shape(original: Function) -> Function:
     def repaired(x: Any) -> tuple[Any, ...]:
         sizes = original(x)
         step = None if isinstance(x, keras.Variable | tf.Variable) else current_step()
-        if step is None or step.static_rows is None or not sizes or sizes[0] != step.static_rows:
+        if step is None or step.static_rows is None or not sizes or not _is(sizes[0], step.static_rows):
             return sizes
         return (BatchSize(sizes[0]), *sizes[1:])
 
     return repaired
+
+
+def _is(size: Any, rows: int) -> bool:
+    """Whether a size is this number: one of a tensor that has lost its shape is itself a tensor."""
+    return isinstance(size, int) and size == rows
