@@ -37,7 +37,7 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", version)[:2])
 
 
-TENSORFLOW = VersionRange("tensorflow", "2.21", "2.22")
+TENSORFLOW = VersionRange("tensorflow", "2.19", "2.22")
 KERAS = VersionRange("keras", "3.15", "3.16")
 
 

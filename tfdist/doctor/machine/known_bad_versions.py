@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from tfdist.runtime.tested_versions import KERAS, TENSORFLOW
 from tfdist.versions import OTHER_TENSORFLOWS
 
 Versions = Mapping[str, str]
@@ -62,17 +63,17 @@ TABLE: tuple[KnownBad, ...] = (
     KnownBad(
         lambda v: _below(v, "keras", 3, 0),
         "Keras 2 has another trainer, which tfdist does not repair",
-        "pip install 'keras>=3.15,<3.16' 'tensorflow>=2.21,<2.22'",
+        f"pip install '{KERAS}' '{TENSORFLOW}'",
     ),
     KnownBad(
         lambda v: _from(v, "keras", 3, 0) and _below(v, "tensorflow", 2, 16),
         "TensorFlow before 2.16 brings Keras 2 as tf.keras beside the Keras 3 that is installed",
-        "pip install 'tensorflow>=2.21,<2.22'",
+        f"pip install '{TENSORFLOW}'",
     ),
     KnownBad(
         lambda v: _from(v, "numpy", 2, 0) and _below(v, "tensorflow", 2, 18),
         "TensorFlow before 2.18 was built for NumPy 1 and does not import with NumPy 2",
-        "pip install 'tensorflow>=2.21,<2.22'",
+        f"pip install '{TENSORFLOW}'",
     ),
     KnownBad(
         lambda v: len(twins(v)) + ("tensorflow" in v) > 1,

@@ -9,6 +9,7 @@ from tfdist.cluster.membership import Membership
 from tfdist.doctor.check_result import Check, fail, ok, warn
 from tfdist.doctor.machine.nvidia_smi import NvidiaDriver
 from tfdist.doctor.machine.tensorflow_facts import BrokenTensorFlow, TensorFlowFacts
+from tfdist.runtime.tested_versions import TENSORFLOW
 from tfdist.text import format_count
 
 _STRATEGIES = {
@@ -22,7 +23,7 @@ _COLLECTIVES = {
     "copy": " with copies within the process",
     "none": "",
 }
-_GPU_PACKAGES = "pip install 'tensorflow[and-cuda]>=2.21,<2.22'"
+_GPU_PACKAGES = f"pip install 'tensorflow[and-cuda]{str(TENSORFLOW).removeprefix(TENSORFLOW.package)}'"
 
 
 def check_tensorflow(found: TensorFlowFacts | BrokenTensorFlow, nvidia: NvidiaDriver) -> list[Check]:
@@ -43,7 +44,7 @@ def _broken(found: BrokenTensorFlow) -> Check:
     if found.hung:
         advice = "On a busy machine or a slow disk, give it more with --timeout. Else see above where it waits."
     else:
-        advice = "Repair the installation, best in a new environment: pip install 'tensorflow>=2.21,<2.22' tfdist."
+        advice = f"Repair the installation, best in a new environment: pip install '{TENSORFLOW}' tfdist."
     return fail("TensorFlow", f"a process that uses it {found.what}" + (f"\n{said}" if said else ""), advice)
 
 

@@ -20,6 +20,9 @@ from tfdist.runtime.batches.distribute import ReplicaBatch
 
 Function = Callable[..., Any]
 
+_OF_NOTHING = (type(tf.type_spec_from_value(None)), tf.OptionalSpec)
+"""The specs of None, whose class has no public name before TensorFlow 2.21, and of what may be absent."""
+
 _IS_NEW: AttachedValue[bool] = AttachedValue("is_new")
 """Whether the metrics of `compile` were built for a call that has not reset them yet."""
 
@@ -109,7 +112,7 @@ def _specs(element_spec: Any) -> Any:
 
     def of_one(spec: Any) -> Any:
         spec = getattr(spec, "_value_specs", (spec,))[0]
-        return None if isinstance(spec, tf.NoneTensorSpec | tf.OptionalSpec) else spec
+        return None if isinstance(spec, _OF_NOTHING) else spec
 
     return tf.nest.map_structure(of_one, element_spec.data if isinstance(element_spec, ReplicaBatch) else element_spec)
 
