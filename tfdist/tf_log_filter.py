@@ -1,8 +1,9 @@
 """Filter of TensorFlow's own log lines, which belong in a worker's log and not on the terminal.
 
-TensorFlow 2.21 writes them by Abseil: level, date, time, thread, `file:line]`, text. A message may continue on lines
-without that prefix. Python's `absl.logging` writes the same prefix with the name of a Python file: those lines are the
-script's own, and are shown.
+TensorFlow 2.21 writes them by Abseil: level, date, time, thread, `file:line]`, text. TensorFlow 2.19 and 2.20 write
+most of them with another prefix: date, time, level, path of the file. A message may continue on lines without a prefix.
+Python's `absl.logging` writes Abseil's prefix with the name of a Python file: those lines are the script's own, and are
+shown.
 """
 
 from __future__ import annotations
@@ -10,20 +11,32 @@ from __future__ import annotations
 import re
 
 _WARNING = b"WARNING: All log messages before absl::InitializeLog() is called are written to STDERR"
-_PREFIX = rb"\d{4} \d\d:\d\d:\d+\.\d+ +\d+ "
+_ABSEIL = rb"%b\d{4} \d\d:\d\d:\d+\.\d+ +\d+ "
+_DATED = rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: %b "
+_FILE = rb"[\w./-]+\.(?:cc|cpp|cu|h):\d+\] "
+
+
+def _prefix(levels: bytes) -> bytes:
+    return rb"(?:" + _ABSEIL % levels + rb"|" + _DATED % levels + rb")"
+
+
 _LINE = re.compile(
-    re.escape(_WARNING) + rb"|[IW]" + _PREFIX + rb"[\w./-]+\.(?:cc|cpp|cu|h):\d+\] "
+    re.escape(_WARNING) + rb"|" + _prefix(b"[IW]") + _FILE +
     # TensorFlow logs these as errors; on a machine without a GPU, or when a library registers twice, they are none.
-    rb"|E" + _PREFIX + rb"(?:cuda_platform\.cc:\d+\] failed call to cuInit"
-    rb"|cuda_\w+\.cc:\d+\] Unable to register cu\w+ factory)"
+    rb"|" + _prefix(b"E") + rb"(?:[\w./-]+/)?cuda_\w+\.cc:\d+\] "
+    rb"(?:failed call to cuInit|Unable to register cu\w+ factory)"
 )
 _START = re.compile(rb"[IWE](?:\d{0,4}$|\d{4} )")
+_DATED_START = b"0000-00-00 00:00:00."
 
 _CPU_FEATURES = b"To enable the following instructions: "
 _TASK = b"/job:"
+_NODE = b"\t [[{{node "
 _CONTINUATION = re.compile(
-    # After the message about the processor's instructions, and after the one about tasks that have not connected.
-    re.escape(_CPU_FEATURES) + rb"[\w .,-]+rebuild TensorFlow|" + re.escape(_TASK) + rb"\w+/replica:\d+/task:\d+\s*$"
+    # After the message about the processor's instructions, after the one about tasks that have not connected, and after
+    # the one about an iterator that has ended.
+    re.escape(_CPU_FEATURES) + rb"[\w .,-]+rebuild TensorFlow|" + re.escape(_TASK) + rb"\w+/replica:\d+/task:\d+\s*$|"
+    + re.escape(_NODE) + rb"\S+\}\}\]\]"
 )
 
 
@@ -34,6 +47,10 @@ def is_tf_log_line(line: bytes) -> bool:
 
 def _may_start(start: bytes, text: bytes) -> bool:
     return start.startswith(text) or text.startswith(start)
+
+
+def _may_start_with_date(start: bytes) -> bool:
+    return _may_start(re.sub(rb"\d", b"0", start[: len(_DATED_START)]), _DATED_START)
 
 
 class TfLogFilter:
@@ -72,6 +89,6 @@ class TfLogFilter:
 
     def _may_become_log_line(self, start: bytes) -> bool:
         """Whether a line that starts so can be a log line once it is complete."""
-        if _START.match(start) or _may_start(start, _WARNING):
+        if _START.match(start) or _may_start(start, _WARNING) or _may_start_with_date(start):
             return True
-        return self._after_log_line and (_may_start(start, _CPU_FEATURES) or _may_start(start, _TASK))
+        return self._after_log_line and any(_may_start(start, text) for text in (_CPU_FEATURES, _TASK, _NODE))

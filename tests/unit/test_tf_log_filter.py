@@ -11,8 +11,16 @@ LOG_LINES = [
     b"E0000 00:00:1795171849.464812    1071 cuda_platform.cc:52] failed call to cuInit: INTERNAL: CUDA error\n",
     b"E0000 00:00:1795171849.464812    1071 cuda_dnn.cc:8579] Unable to register cuDNN factory: Attempting to\n",
     b"I0000 00:00:1795252789.635228    5007 coordination_service.cc:502] Waiting for 1/2 tasks to connect.\n",
+    b"2026-11-23 15:05:50.064803: I tensorflow/core/util/port.cc:153] oneDNN custom operations are on.\n",
+    b"2026-11-23 15:06:10.500956: W tensorflow/core/framework/dataset.cc:993] Input of GeneratorDatasetOp\n",
+    b"2026-11-23 15:06:10.500956: E external/local_xla/xla/stream_executor/cuda/cuda_fft.cc:467] Unable to register "
+    b"cuFFT factory: Attempting to\n",
 ]
 OTHERS = [
+    b"2026-11-23 15:06:10.500956: E tensorflow/core/framework/op.cc:1] a real error\n",
+    b"2026-11-23 15:06:10.500956: I train.py:12] a script's own\n",
+    b"2026-11-23 15:06:10,500 INFO a script's own logging\n",
+    b"2026-11-23\n",
     b"E0000 00:00:1795171849.464812    1071 other.cc:52] a real error\n",
     b"WARNING: mine\n",
     b"Warning: All log messages\n",
@@ -22,6 +30,7 @@ OTHERS = [
     b"E0000 00:00:1795171849.464812    1071 cuda_dnn.cc:12] CUDNN_STATUS_EXECUTION_FAILED\n",
     b"To enable the following instructions: read the manual\n",
     b"/job:worker/replica:0/task:1\n",
+    b"\t [[{{node mine}}]]\n",
     b"epoch 1/10  loss 1.0\n",
     b"\n",
 ]
@@ -68,9 +77,13 @@ TASKS = (
     b"I0000 00:00:1795252789.635239    5007 coordination_service.cc:505] Example stragglers:\n"
     b"/job:worker/replica:0/task:1\n/job:worker/replica:0/task:12\n"
 )
+END = (
+    b"2026-11-23 15:06:14.555117: I tensorflow/core/framework/local_rendezvous.cc:407] Local rendezvous is aborting "
+    b"with status: OUT_OF_RANGE: End of sequence\n\t [[{{node MultiDeviceIteratorGetNextFromShard}}]]\n"
+)
 
 
-@pytest.mark.parametrize("message", [FEATURES, TASKS])
+@pytest.mark.parametrize("message", [FEATURES, TASKS, END])
 @pytest.mark.parametrize("size", [1, 3, 40, 1000])
 def test_messages_of_several_lines(message: bytes, size: int) -> None:
     stream = message + b"mine\n/job:worker/replica:0/task:1\n"
