@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import sys
 from pathlib import Path
@@ -12,11 +13,14 @@ import click
 from tfdist.cli.data.data_files import SUFFIXES, NamesParam, one_a_core, processes_option
 from tfdist.cli.main import INTERRUPTED
 from tfdist.cli.verb import Verb
-from tfdist.errors import TfdistError, UsageError
+from tfdist.errors import DataError, TfdistError, UsageError
 
 if TYPE_CHECKING:
     from tfdist.config import SourceConfig
     from tfdist.data.tools.shard_job import ShardJob
+
+_FORMATS = ("npz", "csv", "images", "text")
+"""Of which shards are made."""
 
 
 class SizeParam(click.ParamType):
@@ -37,7 +41,7 @@ class SizeParam(click.ParamType):
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["npz", "csv", "images", "text"]),
+    type=click.Choice(_FORMATS),
     help="Of SOURCE; default: by its name (.npz, .csv, .txt, .tsv, or a folder of images).",
 )
 @click.option("--split", type=click.Choice(["train", "test"]), help="npz: which arrays; default train.")
@@ -146,9 +150,17 @@ def _format_of(source: str) -> str:
     if os.path.isdir(source):
         return "images"
     form = SUFFIXES.get(Path(source).suffix.lower())
-    if form is None:
+    if form in _FORMATS:
+        return form
+    if form is not None:
         raise UsageError(
-            f"What {source} is cannot be told from its name. Expected a name that ends in {', '.join(SUFFIXES)}, a "
-            "folder of images, or --format."
+            f"{source} is {form}, of which no shards are made. Expected {', '.join(_FORMATS[:-1])} or {_FORMATS[-1]}. "
+            f"A config reads such files as they are: format: {form}."
         )
-    return form
+    if not glob.has_magic(source) and not os.path.lexists(source):
+        raise DataError(f"No such file or directory: {source} (working directory: {os.getcwd()}).")
+    ends = [end for end, form in SUFFIXES.items() if form in _FORMATS]
+    raise UsageError(
+        f"What {source} is cannot be told from its name. Expected a name that ends in {', '.join(ends)}, a folder of "
+        "images, or --format."
+    )

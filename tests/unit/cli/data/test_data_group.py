@@ -8,7 +8,10 @@ from tests.unit.cli.data.commands import run
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        ("shard a.dat out", 2, "What a.dat is cannot be told from its name."),
+        ("shard a.dat out", 2, "What a.dat is cannot be told from its name. Expected a name that ends in .npz, .csv,"),
+        ("shard absent out", 5, "No such file or directory: absent (working directory: "),
+        ("shard a.parquet out", 2, "a.parquet is parquet, of which no shards are made. Expected npz, csv,"),
+        ("shard a.tar out", 2, "A config reads such files as they are: format: webdataset."),
         ("shard a.csv out", 2, "--label is missing"),
         ("shard images out", 2, "--size is missing"),
         ("shard images out --size 5", 2, "expected HEIGHT,WIDTH in pixels, such as 224,224. Received: '5'"),
