@@ -143,7 +143,8 @@ def test_what_is_left_out_and_taken_for_the_label_is_said(tmp_path: Path, monkey
     for note in (label, texts):
         assert f"  {note}\n" in done.stdout and f"  # {note}\n" in Path("tfdist.yaml").read_text()
     assert init("a.csv", "other.yaml", "--label", "a").exit_code == 0
-    assert load_config("other.yaml").data.train.label == "a"
+    other = load_config("other.yaml")
+    assert (other.data.train.label, other.name) == ("a", "a")
     # A size that is large at the end of a table comes to mean 0 and variance 1 as the others do.
     assert load_config("other.yaml").model.args["inputs"] == [1]
     assert records(tmp_path, lambda n: {"x": floats(9), "id": b"a", "label": n % 4}) == "shards"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ def starter_text(data: StarterData, dest: Path) -> str:
 {head}
 #   tfdist config check {dest.name}     says what is wrong with it, before a run
 #   tfdist train {dest.name}            trains it, on every GPU of this machine or its CPU
+name: {_name(data)} # of its directory in runs/
 seed: 1 # of the weights, the order of the samples and all else that is random
 
 # Any function that returns a Keras model, by its dotted path, as my.module.build; args are its arguments.
@@ -93,6 +95,13 @@ def _taken(dest: Path) -> UsageError:
 
 _LOSSES = {"classes": "sparse_categorical_crossentropy", "one_hot": "categorical_crossentropy", "numbers": "mse"}
 _METRICS = {"classes": "accuracy", "one_hot": "accuracy", "numbers": "mae"}
+
+
+def _name(data: StarterData) -> str:
+    """A name for the run, after its data: that of the config, `tfdist` most often, says nothing in a list of runs."""
+    source = Path(str(data.train["path"] if "path" in data.train else data.train["files"]))
+    names = (re.sub(r"[^A-Za-z0-9._-]+", "-", part).strip("-._") for part in (source.stem, source.parent.name))
+    return next((name for name in names if name not in ("", "train")), "run")
 
 
 def _model(data: StarterData) -> dict[str, Any]:
