@@ -5,6 +5,7 @@ from __future__ import annotations
 from tfdist.rundir.atomic_files import write_json
 from tfdist.rundir.layout import RunDir
 from tfdist.rundir.regular_files import read_json
+from tfdist.text import format_count
 
 
 def completed_epochs(run: RunDir) -> int:
@@ -13,12 +14,35 @@ def completed_epochs(run: RunDir) -> int:
 
 
 def note_completion(run: RunDir, epochs: int, trained: int | None = None) -> None:
-    """Notes that a run of so many epochs is done and has saved its model, and how many it has trained if not all.
+    """Notes that a run is done and has saved its model.
+
+    Args:
+        run: Its directory.
+        epochs: How many it was to train.
+        trained: How many it has, if not as many: fewer where a callback has stopped it, more where it was resumed to
+            train less than it already had.
 
     Raises:
         RunDirError: It cannot be written.
     """
-    write_json(run.done_file, {"epochs": epochs, "trained": epochs if trained is None else trained})
+    trained = epochs if trained is None else trained
+    write_json(run.done_file, {"epochs": max(epochs, trained), "trained": trained})
+
+
+def trained_text(epochs: int, trained: int, samples: int) -> str:
+    """What a run says that has ended: how much it has trained.
+
+    Args:
+        epochs: How many it was to train.
+        trained: How many it has; see `note_completion`.
+        samples: Those of an epoch.
+    """
+    asked, of = format_count(epochs, "epoch"), f"of {format_count(samples, 'sample')}"
+    if trained < epochs:
+        return f"stopped by a callback after {trained} of {asked} {of}"
+    if trained > epochs:
+        return f"{format_count(trained, 'epoch')} {of}; nothing was left to train (fit.epochs: {epochs})"
+    return f"{asked} {of}"
 
 
 def completion_text(name: str, epochs: int, run: RunDir | None) -> str:

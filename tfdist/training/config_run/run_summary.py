@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from tfdist.config import RunConfig
 from tfdist.config.data_sections import SourceConfig
-from tfdist.text import format_count, format_duration
+from tfdist.rundir.completion import trained_text
+from tfdist.text import format_duration
 from tfdist.training.checkpoints.resume_log import change_of, place_of
 from tfdist.training.config_run.best_epoch import best_epoch
 from tfdist.training.config_run.input_description import describe_input
@@ -37,7 +38,7 @@ def end_summary(
     last = {name: values[-1] for name, values in record.history.items()}
     return "\n".join(
         (
-            f"{config.name}: done, {_trained(config, record)} of {format_count(samples, 'sample')}",
+            f"{config.name}: done, {trained_text(config.fit.epochs, record.epochs, samples)}",
             f"  on       {describe(session)}",
             f"  time     {_took(session, record, progress)}",
             *_speed(progress),
@@ -48,12 +49,6 @@ def end_summary(
             f"  files    {_files(session, config)}",
         )
     )
-
-
-def _trained(config: RunConfig, record: RunRecordCallback) -> str:
-    """How many epochs were trained, which a callback may have ended early."""
-    epochs = format_count(config.fit.epochs, "epoch")
-    return epochs if record.epochs >= config.fit.epochs else f"stopped by a callback after {record.epochs} of {epochs}"
 
 
 def _took(session: LaunchedSession, record: RunRecordCallback, progress: ProgressCallback) -> str:
