@@ -105,5 +105,4 @@ def schema() -> None:
 def _error(document: Document, found: Sequence[tuple[str, str, int]]) -> ConfigError | DataError:
     """All mistakes as one error, each with its place, key, text and exit code."""
     kind = DataError if all(code == DataError.exit_code for _, _, code in found) else ConfigError
-    lines = [f"{document.where(key)}: {key}: {text}" for key, text, _ in found]
-    return kind(lines[0] if len(lines) == 1 else listed(document.path, lines))
+    return kind(listed(document, [(key, f"{key}: {text}") for key, text, _ in found]))

@@ -126,11 +126,12 @@ def _job(target: Target, **options: Any) -> JobSpec:
             options["batch_norm"] = batch_norm
         return JobSpec(target_kind=target.kind, target=target.target, args=target.args, name=target.name, **options)
     # Imported here: YAML's parser takes longer than all else that a script's launcher needs.
-    from tfdist.config.load import load_config
+    from tfdist.config.load import build_config, read_config
     from tfdist.data.files.missing_files import check_files
 
-    config = load_config(target.target, shared.with_batch_norm(overrides, batch_norm))
-    check = functools.partial(check_files, config)
+    document = read_config(target.target, shared.with_batch_norm(overrides, batch_norm))
+    config = build_config(document)
+    check = functools.partial(check_files, config, document)
     job = JobSpec.for_config(config, target=target.target, check=check, **options)
     if job.verbose and job.membership.has_chief:
         from tfdist.cli.plan import planned

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import glob
 import os
 import re
@@ -36,13 +37,20 @@ def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> 
         ConfigError: The file cannot be read, or a key is unknown, missing, of a wrong type or impossible. The text
             names the line and the dotted key, what was expected, what was received and the nearest valid key.
     """
-    return build_config(read_document(Path(path)), overrides)
+    return build_config(read_config(path, overrides))
 
 
-def build_config(document: Document, overrides: Sequence[str] = ()) -> RunConfig:
-    """Checks the content of a config file that has been read. Arguments and errors are those of `load_config`."""
-    for override in overrides:
-        document = document.with_override(override)
+def read_config(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Document:
+    """Reads a config with its overrides, and checks nothing in it; see `load_config`.
+
+    Raises:
+        ConfigError: The file cannot be read as YAML, or an override is none.
+    """
+    return functools.reduce(Document.with_override, overrides, read_document(Path(path)))
+
+
+def build_config(document: Document) -> RunConfig:
+    """Checks the content of a config that has been read; see `load_config`."""
     try:
         return build(RunConfig, _content_of(document))
     except (FieldError, FieldErrors) as error:
@@ -70,22 +78,25 @@ def load_parts(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> C
     Raises:
         ConfigError: The file cannot be read as YAML, or an override is none.
     """
-    document = read_document(Path(path))
-    for override in overrides:
-        document = document.with_override(override)
+    document = read_config(path, overrides)
     values, problems = build_parts(RunConfig, _content_of(document))
     return ConfigParts(document, values, tuple(problems))
 
 
 def located(error: FieldError | FieldErrors, document: Document) -> ConfigError:
     """An error of `build` with the line, or the override, of each key that is wrong."""
-    lines = [f"{document.where(problem.key)}: {problem}" for problem in errors_of(error)]
-    return ConfigError(lines[0] if len(lines) == 1 else listed(document.path, lines))
+    return ConfigError(listed(document, [(problem.key, str(problem)) for problem in errors_of(error)]))
 
 
-def listed(path: Path, lines: Sequence[str]) -> str:
-    """The text of an error that has several mistakes of one config, one a line."""
-    return "\n  ".join([f"{path} has {len(lines)} mistakes:", *lines])
+def listed(document: Document, mistakes: Sequence[tuple[str, str]]) -> str:
+    """The text of an error with the mistakes of a config, one a line where there are several.
+
+    Args:
+        document: The config.
+        mistakes: The dotted key of each, and its text.
+    """
+    lines = [f"{document.where(key)}: {text}" for key, text in mistakes]
+    return lines[0] if len(lines) == 1 else "\n  ".join([f"{document.path} has {len(lines)} mistakes:", *lines])
 
 
 def _content_of(document: Document) -> dict[str, Any]:

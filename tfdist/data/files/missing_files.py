@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tfdist.config import RunConfig, SourceConfig
+from tfdist.config.load import listed
+from tfdist.config.yaml_document import Document
 from tfdist.data.files.file_patterns import matching
 from tfdist.data.files.remote_files import is_remote
 from tfdist.errors import DataError, RunDirError
@@ -17,17 +19,17 @@ _LOOK_SECONDS = 10.0
 """How long the disk of the data may take. Beyond that the workers look, whose own limits hold for it."""
 
 
-def check_files(config: RunConfig) -> None:
+def check_files(config: RunConfig, document: Document) -> None:
     """Looks for the files of this machine that a config's data names. Nothing is read, and no TensorFlow is loaded.
 
     What a remote file system holds is left to the workers, and so is a disk that does not answer in time.
 
     Raises:
-        DataError: Some are not there, or cannot be read; the text of each begins with its key in the config.
+        DataError: Some are not there, or cannot be read; each with its line and key in the document of the config.
     """
     problems = missing_files({"data.train": config.data.train, "data.validation": config.data.validation})
     if problems:
-        raise DataError("\n  ".join(f"{key}: {problem}" for key, problem in problems.items()))
+        raise DataError(listed(document, [(key, f"{key}: {problem}") for key, problem in problems.items()]))
 
 
 def missing_files(sources: Mapping[str, SourceConfig | None]) -> dict[str, str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tfdist.config import load_config
+from tfdist.config.load import build_config, read_config
 from tfdist.data.files.missing_files import check_files
 from tfdist.errors import DataError
 
@@ -21,7 +21,8 @@ data: {batch_size: 128, train: %s}
 def check(folder: Path, train: str) -> None:
     config = folder / "a.yaml"
     config.write_text(CONFIG % train)
-    check_files(load_config(config, ()))
+    document = read_config(config)
+    check_files(build_config(document), document)
 
 
 @pytest.mark.parametrize(
@@ -57,6 +58,17 @@ def test_what_is_there_passes_and_so_does_what_only_workers_can_see(train: str, 
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe")
     check(tmp_path, train)
+
+
+def test_both_are_named_with_their_lines(tmp_path: Path) -> None:
+    train = "{format: npz, path: none, split: train}"
+    with pytest.raises(DataError) as caught:
+        check(tmp_path, f"{train}, validation: {train.replace('none', 'neither')}")
+    first, *lines = str(caught.value).splitlines()
+    config = tmp_path / "a.yaml"
+    assert first == f"{config} has 2 mistakes:"
+    keys = ("data.train.path", "data.validation.path")
+    assert [line.partition(" Cannot read")[0] for line in lines] == [f"  {config}:4: {key}:" for key in keys]
 
 
 def test_the_validation_data_is_looked_for_too(tmp_path: Path) -> None:
