@@ -69,6 +69,13 @@ class WithAnchors(keras.Model):
         return self(rows_of(data), training=False), ops.arange(4)
 
 
+class StandingWithAnchors(keras.Model):
+    """With a constant beside rows that are computed from all samples."""
+
+    def predict_step(self, data: Any) -> Any:
+        return ops.softmax(self(rows_of(data), training=False), axis=0), ops.arange(4)
+
+
 class WithAnchorsOfKeras(keras.Model):
     """Under Keras's own step."""
 
@@ -90,7 +97,7 @@ def predicted(kind: type[keras.Model], **options: Any) -> list[Any]:
     return keras.tree.flatten(outputs)
 
 
-EXACT = [Standing, Alone, OnlyInGraphs, Adapting, Searching, WithAnchors, WithAnchorsOfKeras]
+EXACT = [Standing, Alone, OnlyInGraphs, Adapting, Searching, WithAnchors, StandingWithAnchors, WithAnchorsOfKeras]
 
 
 @pytest.mark.parametrize("replicas", [2, 3])
@@ -118,9 +125,10 @@ def test_in_steps_that_run_eagerly() -> None:
         np.testing.assert_allclose(predicted(Standing, run_eagerly=True)[0], expected[0], rtol=1e-10)
 
 
-def test_constants_in_steps_that_run_eagerly_are_refused() -> None:
-    with mirrored(2).scope(), pytest.raises(UnsupportedError, match="WithAnchors.predict_step.*run_eagerly"):
-        predicted(WithAnchors, run_eagerly=True)
+@pytest.mark.parametrize("kind", [WithAnchors, WithAnchorsOfKeras, StandingWithAnchors])
+def test_constants_in_steps_that_run_eagerly_are_refused(kind: type[keras.Model]) -> None:
+    with mirrored(2).scope(), pytest.raises(UnsupportedError, match=f"{kind.__name__}.predict_step.*run_eagerly"):
+        predicted(kind, run_eagerly=True)
 
 
 def test_nothing_is_tried_out_where_gathering_is_off(monkeypatch: pytest.MonkeyPatch) -> None:

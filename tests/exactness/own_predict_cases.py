@@ -29,6 +29,20 @@ def own_predict_step_over_the_batch(samples: int) -> dict[str, Any]:
     return fitted(of(Standing), *numbers(samples)) | {"evaluate": False}
 
 
+class Anchored(keras.Model):
+    """Predicts an array of a fixed size, of which each batch has one, beside its rows."""
+
+    def call(self, inputs: Any, training: bool = False) -> Any:
+        rows = super().call(inputs, training=training)
+        return rows if training else (rows, ops.arange(4), ops.ones((8, 2)))
+
+
+@case("a model that predicts arrays of a fixed size beside its rows")
+def predictions_of_a_fixed_size(samples: int) -> dict[str, Any]:
+    """Of as many rows as a replica has, too."""
+    return fitted(of(Anchored), *numbers(samples)) | {"evaluate": False}
+
+
 class Sampling(keras.Model):
     """Predicts with random numbers, a moving mean of the batches so far, and a function that is gathered."""
 

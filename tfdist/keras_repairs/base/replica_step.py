@@ -10,6 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.context_variables import setting
 from tfdist.runtime.transport import replica_sums
 from tfdist.runtime.transport.emulated_replicas import emulated_replica
@@ -17,6 +18,10 @@ from tfdist.runtime.transport.emulated_replicas import emulated_replica
 _step: contextvars.ContextVar[ReplicaStep | None] = contextvars.ContextVar("tfdist_replica_step", default=None)
 _alone: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_replica_alone", default=False)
 _alone_draws_by_xla: contextvars.ContextVar[bool] = contextvars.ContextVar("tfdist_alone_draws_by_xla", default=False)
+
+
+class UnclearSizeError(UnsupportedError):
+    """In a step that is traced for batches of one size, a number may be that of the batch, or happen to be the same."""
 
 
 @dataclass(frozen=True)

@@ -34,19 +34,14 @@ def exact_predictions(model: keras.Model, step_function: Step) -> Step:
     Returns:
         A step that raises UnsupportedError where replicas cannot assign what it assigns.
     """
-    name = f"{type(model).__qualname__}.predict_step"
+    name = _name_of(model)
     verdicts: dict[str, StepVerdict] = {}
 
     def repaired(data: Any) -> Any:
         if not settings_of(model.distribute_strategy).gather:
             warn_once(f"gather: off. {name} is not tried out: it sees the samples of its replica alone.")
             return step_function(data)
-        kind = kind_of(data)
-        if kind not in verdicts:
-            if not all(layer.built for layer in model._flatten_layers(include_self=_has_call(model))):
-                step_function(data)
-            verdicts[kind] = try_out(model, step_function, data)
-        verdict = verdicts[kind]
+        verdict = _verdict_on(model, step_function, data, verdicts)
         if verdict.cause in _CANNOT_BE_ASSIGNED:
             raise refusal(name, model, verdict)
         if verdict.has_constants and this_step().static_rows is not None:
@@ -57,6 +52,36 @@ def exact_predictions(model: keras.Model, step_function: Step) -> Step:
         return call_with_all_rows(step_function, (data,), {})
 
     return repaired
+
+
+def eager_predictions(model: keras.Model, step_function: Step) -> Step:
+    """Keras's own `step_function` in steps that run eagerly, which is tried out for outputs that have no rows.
+
+    Returns:
+        A step that raises UnsupportedError where there is one.
+    """
+    verdicts: dict[str, StepVerdict] = {}
+
+    def repaired(data: Any) -> Any:
+        if _verdict_on(model, step_function, data, verdicts).has_constants:
+            raise _of_constants(_name_of(model), model)
+        return step_function(data)
+
+    return repaired
+
+
+def _verdict_on(model: keras.Model, step_function: Step, data: Any, verdicts: dict[str, StepVerdict]) -> StepVerdict:
+    """The verdict on a step for data of this kind, from `verdicts` or by a trial that is added there."""
+    kind = kind_of(data)
+    if kind not in verdicts:
+        if not all(layer.built for layer in model._flatten_layers(include_self=_has_call(model))):
+            step_function(data)
+        verdicts[kind] = try_out(model, step_function, data)
+    return verdicts[kind]
+
+
+def _name_of(model: keras.Model) -> str:
+    return f"{type(model).__qualname__}.predict_step"
 
 
 def _has_call(model: Any) -> bool:

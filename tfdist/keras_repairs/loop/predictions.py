@@ -25,13 +25,14 @@ def of_samples(step_function: Function) -> Function:
     """A step whose outputs are joined over the replicas: none has rows where its replica has no sample.
 
     A tensor of a fixed size, such as the anchors of a detector, which one replica returns once for each batch, is that
-    of the replica with the first sample. It is told by that size, where that of the batch is not fixed.
+    of the replica with the first sample. It is told by that size: the step is traced for batches of any size, unless
+    it needs a number. Where it does, a size that is a multiple of that number is taken for that of rows.
     """
 
     def step(data: Any) -> Any:
         replica = this_step()
         outputs = step_function(data)
-        if replica.static_rows is None:
+        if not tf.executing_eagerly():
             outputs = tf.nest.map_structure(lambda leaf: _of_first(leaf, replica), outputs)
         return without_stand_in(outputs)
 
@@ -40,6 +41,8 @@ def of_samples(step_function: Function) -> Function:
 
 def _of_first(leaf: Any, step: ReplicaStep) -> Any:
     if not isinstance(leaf, tf.Tensor) or not leaf.shape.rank or leaf.shape[0] is None:
+        return leaf
+    if step.static_rows and leaf.shape[0] % step.static_rows == 0:
         return leaf
     return leaf[: tf.where(step.first == 0, leaf.shape[0], 0)]
 

@@ -1,8 +1,9 @@
-"""Traces a step for batches of any size, where it is not clear of what a number in it is the size.
+"""Traces a step for batches of any size, or of one: as it takes to know of what a number in it is the size.
 
 The pieces of a replica may all be of one size, as of arrays that divide. What a step draws for rows that it has put
-together itself, two batches in one, then has a number for its size, of which nobody knows where it comes from. In a
-graph for batches of any size that can be seen.
+together itself, two batches in one, then has a number for its size, of which nobody knows where it comes from; and an
+array that it logs or predicts may have as many rows as the replica has samples. In a graph for batches of any size that
+can be seen.
 """
 
 from __future__ import annotations
@@ -13,26 +14,35 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfdist.keras_repairs.base.batch_rows import has_rows
+from tfdist.keras_repairs.base.batch_rows import has_rows, static_rows
+from tfdist.keras_repairs.base.replica_step import UnclearSizeError
 from tfdist.keras_repairs.loop.step_execution import TraceAgain
-from tfdist.keras_repairs.random_numbers.draw_sizes import UnclearSizeError
 
 
 class StepSizes:
-    """Whether the traces of one step know the size of its batches."""
+    """Whether the traces of one step know the size of its batches.
 
-    def __init__(self) -> None:
+    Args:
+        any_first: Whether the step is traced for any size first, and for one where it needs sizes that are numbers.
+            Else the other way round: first for one, and for any size where it is not clear what a number is.
+    """
+
+    def __init__(self, *, any_first: bool = False) -> None:
+        self._any_first = any_first
+        self._of_any_size = any_first
+        self._changes = False
         self._unclear: UnclearSizeError | None = None
 
     def given(self, batch: Any) -> Any:
-        """The batch of the step, of any size where a trace asked for that."""
-        if self._unclear is None or tf.executing_eagerly():
+        """The batch of the step, of any size in a trace for that."""
+        self._changes = static_rows(batch) is not None and not tf.executing_eagerly()
+        if not self._changes or not self._of_any_size:
             return batch
         return tf.nest.map_structure(_of_any_size, batch)
 
     @contextlib.contextmanager
     def retracing(self) -> Iterator[None]:
-        """Runs the step; asks for a trace for any size where that may show more.
+        """Runs the step; asks for the other trace where that may show more.
 
         Raises:
             TraceAgain: It is to be traced once more.
@@ -41,14 +51,17 @@ class StepSizes:
         try:
             yield
         except UnclearSizeError as error:
-            if self._unclear is not None or tf.executing_eagerly():
+            if self._any_first or self._of_any_size or not self._changes:
                 raise
-            self._unclear = error
+            self._unclear, self._of_any_size = error, True
             raise TraceAgain from error
         except (TypeError, ValueError) as error:
-            if self._unclear is None:
+            if not self._of_any_size or not self._changes:
                 raise
-            raise self._unclear from error
+            if self._unclear is not None:
+                raise self._unclear from error
+            self._of_any_size = False
+            raise TraceAgain from error
 
 
 def _of_any_size(leaf: Any) -> Any:

@@ -11,7 +11,7 @@ from keras.src.backend.tensorflow import trainer as trainer_module
 from tfdist.keras_repairs.base.batch_rows import rows, static_rows, with_row_of_zeros, without_stand_in
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, replica_step
 from tfdist.keras_repairs.base.warn_once import warn_once
-from tfdist.keras_repairs.coupling.own_predictions import exact_predictions
+from tfdist.keras_repairs.coupling.own_predictions import eager_predictions, exact_predictions
 from tfdist.keras_repairs.coupling.own_steps import tried_out
 from tfdist.keras_repairs.coupling.trials.kept_tensors import in_step_of
 from tfdist.keras_repairs.inputs.data_adapters import replica_batch_of
@@ -83,8 +83,11 @@ def make_predict_function(original: Function, listener: FitListener) -> Function
             self.predict_function = notifying_predictions(self.predict_function, listener)
             return None
         step = self.predict_step
-        step = exact_predictions(self, step) if is_overridden(self, "predict_step") else step
-        one_step = one_step_of(self, _Step(self, predictions.of_samples(step)), "concat")
+        if is_overridden(self, "predict_step"):
+            step = exact_predictions(self, step)
+        elif self.run_eagerly:
+            step = eager_predictions(self, step)
+        one_step = one_step_of(self, _Step(self, predictions.of_samples(step), any_size_first=True), "concat")
 
         def several_steps(batches: list[Any]) -> Any:
             outputs = [one_step(batch) for batch in batches]
@@ -120,10 +123,12 @@ class _Step:
             collective to one size within an execution, and workers may gather tensors whose sizes differ by step.
     """
 
-    def __init__(self, model: Any, function: Function, *, users: bool = False, trains: bool = False) -> None:
+    def __init__(
+        self, model: Any, function: Function, *, users: bool = False, trains: bool = False, any_size_first: bool = False
+    ) -> None:
         self._model = model
         self._function = function
-        self._sizes = StepSizes()
+        self._sizes = StepSizes(any_first=any_size_first)
         self._meter = settings_of(model.distribute_strategy).meter if trains else None
         self._strategy = model.distribute_strategy
         compiles = _compiles(model, trains=trains)

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import tensorflow as tf
 
 from tfdist.errors import UnsupportedError
-from tfdist.keras_repairs.base.replica_step import ReplicaStep, replica_count
+from tfdist.keras_repairs.base.replica_step import ReplicaStep, UnclearSizeError, replica_count
 from tfdist.keras_repairs.random_numbers.batch_size import BatchSize
 from tfdist.keras_repairs.random_numbers.size_origins import depends_on_data, is_of_other_dimension
 from tfdist.keras_repairs.random_numbers.traced_draws import note, traced_draw
@@ -26,10 +26,6 @@ _SELECT_AFTERWARDS = (
     "Draw for all rows first, and select afterwards, or train on one device (`tfdist train` without --workers, --nproc "
     "and --logical-devices)."
 )
-
-
-class UnclearSizeError(UnsupportedError):
-    """A size is a number that may be that of the batch, or happen to be the same."""
 
 
 @dataclass(frozen=True)

@@ -88,10 +88,18 @@ def _compared(results: OneAndTwo[_Results], tolerance: float) -> StepVerdict:
     found = of_assigned(whole.assigned, [part.assigned for part in parts], tolerance)
     if found is not None:
         return found
-    have_rows = True
+    are_exact, have_rows = True, True
     for value, *of_parts in zip(whole.outputs, *(part.outputs for part in parts), strict=True):
-        if not is_of_own_rows(value, of_parts, tolerance):
-            return StepVerdict(Cause.COUPLED, "what it returns for a sample")
-        have_rows &= not isinstance(value, np.ndarray) or Kind.ROWS in kinds(value, of_parts, tolerance)
+        is_exact = is_of_own_rows(value, of_parts, tolerance)
+        are_exact &= is_exact
+        if isinstance(value, np.ndarray):
+            have_rows &= Kind.ROWS in kinds(value, of_parts, tolerance) if is_exact else _has_rows(value, of_parts)
+    if not are_exact:
+        return StepVerdict(Cause.COUPLED, "what it returns for a sample", has_constants=not have_rows)
     return StepVerdict(has_constants=not have_rows)
+
+
+def _has_rows(value: np.ndarray, of_parts: Sequence[Any]) -> bool:
+    """Whether a value that is computed from all rows has as many as they, whose parts have fewer."""
+    return value.ndim > 0 and all(len(part) < len(value) for part in of_parts)
 
