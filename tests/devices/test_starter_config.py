@@ -72,6 +72,17 @@ def records(folder: Path, make: Callable[[int], dict[str, Any]]) -> str:
 
 
 PNG = tf.io.encode_png(np.zeros((16, 16, 1), np.uint8)).numpy()
+
+
+def parquet(folder: Path, **columns: Any) -> str:
+    """40 rows, in two files."""
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    table = pa.table(columns)
+    for number in range(2):
+        pq.write_table(table.slice(20 * number, 20), folder / f"{number}.parquet", row_group_size=8)
+    return str(folder / "*.parquet")
+
+
 CASES: dict[str, tuple[Callable[[Path], str], str, str, bool]] = {
     "vectors": (lambda folder: npz(folder, CLASSES, 12), "mlp", "3 classes", True),
     "images in arrays": (lambda folder: npz(folder, CLASSES, 16, 16, 1), "cnn", "3 classes", True),
@@ -90,6 +101,20 @@ CASES: dict[str, tuple[Callable[[Path], str], str, str, bool]] = {
         "1 number",
         False,
     ),
+    "Parquet": (
+        lambda folder: parquet(
+            folder,
+            a=floats(40),
+            name=[f"n{n}" for n in range(40)],
+            gap=[None if n == 30 else n for n in range(40)],
+            pair=[[n * 1000, n] for n in range(40)],
+            label=CLASSES,
+        ),
+        "tabular",
+        "3 classes",
+        False,
+    ),
+    "Parquet of lists": (lambda folder: parquet(folder, x=list(floats(40, 9)), y=CLASSES), "mlp", "3 classes", False),
     "image folders": (folders, "cnn", "2 classes", True),
     "records": (
         lambda folder: records(folder, lambda n: {"x": floats(9), "id": b"a", "label": n % 4}),
@@ -166,8 +191,24 @@ def test_nothing_that_is_there_is_replaced(tmp_path: Path, monkeypatch: pytest.M
 
 
 REFUSED: dict[str, tuple[Callable[[Path], list[str]], int, str]] = {
-    "nothing": (lambda folder: ["none.npz"], 5, "There is no .*none.npz. Expected an .npz, .csv or .tfrecord file"),
-    "another format": (lambda folder: [__file__], 5, "Expected an .npz, .csv or .tfrecord file.* Received: .*docs/dat"),
+    "nothing": (lambda folder: ["none.npz"], 5, "There is no .*none.npz. Expected an .npz, .csv, .parquet or .tfr"),
+    "another format": (lambda folder: [__file__], 5, "Expected an .npz, .csv, .parquet or .tfr.* Received: .*docs/dat"),
+    "a tar": (
+        lambda folder: [str((folder / "a.tar").write_bytes(b"")) and "a.tar"],
+        5,
+        "Received: a.tar. A config of webdataset is written by hand: `format: webdataset`, see docs/data.md",
+    ),
+    "a dataset of TensorFlow Datasets": (
+        lambda folder: [str((folder / "dataset_info.json").write_text("{}")) and "."],
+        5,
+        "has none of these. .* `format: tfds`, see docs/data.md",
+    ),
+    "texts as labels": (lambda folder: [parquet(folder, a=floats(40), b=["x"] * 40)], 5, "The column b .* with texts"),
+    "no Parquet": (
+        lambda folder: [str((folder / "a.parquet").write_bytes(b"PAR1")) and parquet(folder, a=floats(40), b=CLASSES)],
+        5,
+        "a.parquet cannot be read as a Parquet file: ",
+    ),
     "an empty folder": (lambda folder: ["."], 5, "has none of these. Expected an .npz, "),
     "no arrays": (lambda folder: [np.savez(folder / "b.npz", x=floats(3)) or "b.npz"], 5, "has no array x_train"),
     "text labels": (lambda folder: [npz(folder, CLASSES.astype("U1"), 12)], 5, "The labels have the type <U1"),

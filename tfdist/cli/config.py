@@ -70,12 +70,12 @@ def check(path: str, overrides: tuple[str, ...], static: bool, timeout: float) -
 @config.command(cls=Verb)
 @click.argument("data")
 @click.argument("dest", default="tfdist.yaml", metavar="[CONFIG]", type=click.Path(path_type=Path))
-@click.option("--label", metavar="NAME", help="The column of CSV, or the feature of TFRecord files, that is the label.")
+@click.option("--label", metavar="NAME", help="The column of CSV or Parquet, or feature of TFRecord files, that is y.")
 def init(data: str, dest: Path, label: str | None) -> None:
     """Writes a config to start with, from DATA: it trains as it is, and its comments say what to change.
 
-    DATA is an .npz with x_train and y_train, CSV or TFRecord files (a pattern in quotes, or a folder), or a folder with
-    one folder of images a class. CONFIG is never replaced.
+    DATA is an .npz with x_train and y_train, CSV, Parquet or TFRecord files (a pattern in quotes, or a folder), or a
+    folder with one folder of images a class. CONFIG is never replaced.
     """
     # Imported here: to show a config needs none of it.
     from tfdist.cli.standard_streams import tf_lines_hidden

@@ -9,10 +9,19 @@ from typing import Literal, NamedTuple
 from tfdist.data.formats.image_files import SUFFIXES
 from tfdist.errors import DataError
 
-_ENDS = {".npz": "npz", ".csv": "csv", ".tfrecord": "tfrecord", ".tfrecords": "tfrecord", ".tfrec": "tfrecord"}
-_EXPECTED = (
-    "an .npz, .csv or .tfrecord file, a pattern of such files in quotes, or a folder with one folder of images a class"
+_ENDS = {".npz": "npz", ".csv": "csv", ".parquet": "parquet"} | dict.fromkeys(
+    (".tfrecord", ".tfrecords", ".tfrec"), "tfrecord"
 )
+_EXPECTED = (
+    "an .npz, .csv, .parquet or .tfrecord file, a pattern of such files in quotes, or a folder with one folder of "
+    "images a class"
+)
+
+_BY_HAND = {".tar": "webdataset", ".txt": "text", ".tsv": "text"}
+_PREPARED = "dataset_info.json"
+"""What TensorFlow Datasets writes beside the files of a dataset."""
+
+_OTHERS = "The other formats: docs/data.md"
 
 
 class DataKind(NamedTuple):
@@ -23,7 +32,7 @@ class DataKind(NamedTuple):
         path: The file, the pattern or the folder.
     """
 
-    format: Literal["npz", "csv", "tfrecord", "images"]
+    format: Literal["npz", "csv", "parquet", "tfrecord", "images"]
     path: str
 
 
@@ -41,7 +50,7 @@ def kind_of(data: str) -> DataKind:
         raise DataError(f"There is no {path.absolute()}. Expected {_EXPECTED}. Received: {data}")
     formats = {_ENDS.get(Path(match).suffix.lower()) for match in matches}
     if len(formats) > 1 or None in formats:
-        raise DataError(f"Expected {_EXPECTED}. Received: {', '.join(matches[:3])}. The other formats: docs/data.md")
+        raise DataError(f"Expected {_EXPECTED}. Received: {', '.join(matches[:3])}. {_by_hand(path)}")
     (found,) = formats
     return DataKind(found, str(path))  # type: ignore[arg-type]
 
@@ -52,7 +61,15 @@ def _of_folder(folder: Path) -> DataKind:
     for end, name in _ENDS.items():
         if any(folder.glob(f"*{end}")):
             return DataKind(name, str(Path(glob.escape(str(folder))) / f"*{end}"))  # type: ignore[arg-type]
-    raise DataError(f"{folder} has none of these. Expected {_EXPECTED}. Received: {folder}")
+    raise DataError(f"{folder} has none of these. Expected {_EXPECTED}. Received: {folder}. {_by_hand(folder)}")
+
+
+def _by_hand(path: Path) -> str:
+    """What to do about data that no config is made for."""
+    if path.is_dir() and not (path / _PREPARED).is_file():
+        return _OTHERS
+    form = "tfds" if path.is_dir() else _BY_HAND.get(path.suffix.lower())
+    return f"A config of {form} is written by hand: `format: {form}`, see docs/data.md" if form else _OTHERS
 
 
 def _parts(folder: Path) -> bool:

@@ -111,7 +111,7 @@ def _model(data: StarterData) -> dict[str, Any]:
     if len(shape) == 3 and min(shape[:2]) >= _SMALLEST_IMAGE and shape[2] in (1, 3, 4):
         filters = [16, 32, 64] if min(shape[:2]) >= 4 * _SMALLEST_IMAGE else [16, 32]
         return _built("cnn", input_shape=shape, filters=filters, classes=labels.size)
-    name = "tabular" if data.train["format"] == "csv" or math.prod(shape) < 8 else "mlp"
+    name = "tabular" if data.train["format"] == "csv" or data.train.get("stack") or math.prod(shape) < 8 else "mlp"
     return _built(name, inputs=shape, hidden=[64, 64], classes=labels.size)
 
 

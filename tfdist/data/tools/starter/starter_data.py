@@ -20,6 +20,7 @@ from tfdist.data.formats.tfrecord_files import open_tfrecords
 from tfdist.data.tools.starter.data_kind import DataKind
 from tfdist.data.tools.starter.example_features import Features, features_of
 from tfdist.data.tools.starter.label_kind import Labels, labels_of
+from tfdist.data.tools.starter.parquet_table import parquet_table
 from tfdist.errors import DataError, UsageError
 
 _MOST_ROWS = 100_000
@@ -65,14 +66,14 @@ def look_at(kind: DataKind, label: str | None) -> StarterData:
         DataError: It cannot be read, or cannot be trained on as it is.
         UsageError: `label` is given for a format whose labels need no name.
     """
-    if label is not None and kind.format not in ("csv", "tfrecord"):
-        problem = "--label names a column of CSV or a feature of TFRecord files"
+    if label is not None and kind.format not in ("csv", "parquet", "tfrecord"):
+        problem = "--label names a column of CSV or Parquet files, or a feature of TFRecord files"
         raise UsageError(f"{problem}. Received: --label {label} for {kind.path}. Leave it out.")
     if kind.format == "npz":
         return _npz(kind.path)
     if kind.format == "images":
         return _images(kind.path)
-    return _csv(kind.path, label) if kind.format == "csv" else _tfrecord(kind.path, label)
+    return {"csv": _csv, "parquet": _parquet, "tfrecord": _tfrecord}[kind.format](kind.path, label)
 
 
 def _npz(path: str) -> StarterData:
@@ -128,6 +129,35 @@ def _is_number(field: Sequence[str]) -> bool:
         return all(math.isfinite(float(text)) for text in field) and len(field) == 1
     except ValueError:
         return False
+
+
+def _parquet(files: str, label: str | None) -> StarterData:
+    paths = matching(files)
+    table = parquet_table(paths)
+    chosen, note = _label(table.names, label, "column")
+    if chosen not in table.numbers:
+        raise DataError(
+            f"The column {chosen} of {paths[0]} is one {table.left_out[chosen]}. Expected numbers in every row as "
+            "labels. Number the classes from 0, or name another column with --label."
+        )
+    columns = tuple(name for name in table.numbers if name != chosen)
+    if not columns:
+        raise DataError(f"{paths[0]} has no column of numbers besides the label {chosen}. Expected one or more for x.")
+    for why in sorted(set(table.left_out.values())):
+        left_out = [name for name, reason in table.left_out.items() if reason == why]
+        note = [*note, f"columns {why} are left out: {', '.join(left_out)}"]
+    labels = table.reader(paths, chosen, ())
+    values = labels.read(np.arange(min(len(labels), _MOST_ROWS), dtype=np.int64))[-1]
+    section: dict[str, Any] = {"format": "parquet", "files": files, "label": chosen}
+    if table.left_out:
+        section["columns"] = list(columns)
+    if shapes := {name: list(shape) for name, shape in table.shapes.items() if name in (*columns, chosen)}:
+        section["shapes"] = shapes
+    shape = table.numbers[columns[0]].shape
+    if len(columns) > 1 or not shape:
+        section["stack"] = True
+        shape = (sum(math.prod(table.numbers[name].shape) for name in columns),)
+    return StarterData({**section, "shuffle": True}, shape, labels_of(values), len(labels), notes=note)
 
 
 def _images(folder: str) -> StarterData:
