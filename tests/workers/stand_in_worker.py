@@ -184,7 +184,7 @@ def act(action: str, value: str, assignment: Assignment, run: RunDir) -> int:
     elif action == "environ":
         print(f"{value}={os.environ.get(value)}", flush=True)
     elif action == "config":
-        config = receive_config(assignment.config_fd)
+        config = receive_config(assignment.config_fd).config
         print(f"{config.fit.epochs} epochs of {getattr(config.data.train, 'path', None)}", flush=True)
     elif action == "assignment":
         print(f"seed={assignment.seed} run_dir={assignment.run_dir} rank={assignment.local_rank}", flush=True)

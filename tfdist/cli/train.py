@@ -132,7 +132,7 @@ def _job(target: Target, **options: Any) -> JobSpec:
     document = read_config(target.target, shared.with_batch_norm(overrides, batch_norm))
     config = build_config(document)
     check = functools.partial(check_files, config, document)
-    job = JobSpec.for_config(config, target=target.target, check=check, **options)
+    job = JobSpec.for_config(config, target=target.target, document=document, check=check, **options)
     if job.verbose and job.membership.has_chief:
         from tfdist.cli.plan import planned
 

@@ -141,11 +141,12 @@ def _target_options(
         if batch_norm is not None:
             options["batch_norm"] = batch_norm
         return {**options, "name": target.name, "seed": _SEED if seed is None else seed}
-    from tfdist.config.load import load_config
+    from tfdist.config.load import build_config, read_config
 
-    config = load_config(target.target, shared.with_batch_norm(overrides, batch_norm))
+    document = read_config(target.target, shared.with_batch_norm(overrides, batch_norm))
+    config = build_config(document)
     seeds = (number for number in (seed, config.seed, _SEED) if number is not None)
-    return {**options, "name": config.name, "config": config, "seed": next(seeds)}
+    return {**options, "name": config.name, "config": config, "document": document, "seed": next(seeds)}
 
 
 def _check_kill(ctx: click.Context, options: dict[str, Any]) -> None:

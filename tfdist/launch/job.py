@@ -91,7 +91,7 @@ def _run_with_ports(
     """Runs the job with its workers' ports held."""
     with (
         Signals() as signals,
-        handed_over(spec.config) as config_fd,
+        handed_over(spec.config, spec.document) as config_fd,
         PortLease() as ports,
         RunLock() as runs,
     ):

@@ -17,6 +17,7 @@ from tfdist.launch.worker_options import WorkerOptions, check_seconds
 
 if TYPE_CHECKING:
     from tfdist.config import RunConfig
+    from tfdist.config.yaml_document import Document
 
 LOOPBACK = "127.0.0.1"
 """Where metrics are served unless another address is given: this machine alone reaches them."""
@@ -35,6 +36,7 @@ class JobSpec(WorkerOptions):
         overwrite: Whether an earlier run there is replaced.
         seed: The run's seed; None to draw one. The chief's launcher decides for all.
         config: What is trained, as the launcher read it; None for a script or a module.
+        document: The file of `config`, for the lines of what is found to be wrong with it; None where it has none.
         start_timeout: Seconds in which the cluster must form.
         network: `host`, or `private` for workers of one machine that nobody else can reach.
         show: Whose output the terminal shows.
@@ -58,6 +60,7 @@ class JobSpec(WorkerOptions):
     overwrite: bool = False
     seed: int | None = None
     config: RunConfig | None = None
+    document: Document | None = None
     start_timeout: float = 120.0
     network: Network = "host"
     show: Show = "chief"

@@ -14,6 +14,7 @@ from tfdist.launch.worker_options import BatchNorm, Communication, Compression
 
 if TYPE_CHECKING:
     from tfdist.config import RunConfig
+    from tfdist.config.yaml_document import Document
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class TargetSpec:
         name: What the run is called.
         args: The script's own arguments.
         config: What is trained, read once for all runs; None for a script or a module.
+        document: The file of `config`; None where it has none.
         seed: The seed of every run.
         devices: GPUs to use; None for all.
         memory_limit: MiB of a logical GPU.
@@ -44,6 +46,7 @@ class TargetSpec:
     name: str
     args: tuple[str, ...] = ()
     config: RunConfig | None = None
+    document: Document | None = None
     seed: int = 1
     devices: tuple[int, ...] | None = None
     memory_limit: int | None = None
@@ -90,4 +93,4 @@ class TargetSpec:
             options.setdefault("quiet", True)
             return JobSpec(target_kind=self.target_kind, args=self.args, name=self.name, **options)
         own = replace(self.config, checkpoint=replace(self.config.checkpoint, directory=None))
-        return JobSpec.for_config(own, **options)
+        return JobSpec.for_config(own, document=self.document, **options)

@@ -24,18 +24,35 @@ import contextlib
 import os
 import pickle
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tfdist.errors import UsageError
 from tfdist.rundir.atomic_files import write_error
 
 if TYPE_CHECKING:
     from tfdist.config import RunConfig
+    from tfdist.config.yaml_document import Document
+
+
+class HandedConfig(NamedTuple):
+    """What a worker is handed.
+
+    Attributes:
+        config: The config.
+        document: The file that it was read from, with the line of each key; None where it has none.
+    """
+
+    config: RunConfig
+    document: Document | None
 
 
 @contextlib.contextmanager
-def handed_over(config: RunConfig | None) -> Iterator[int | None]:
+def handed_over(config: RunConfig | None, document: Document | None = None) -> Iterator[int | None]:
     """While entered, holds the config for workers to inherit. Yields the file's descriptor, None without a config.
+
+    Args:
+        config: The config.
+        document: The file that it was read from, for errors.
 
     Raises:
         RunDirError: No directory for temporary files can be written.
@@ -49,7 +66,7 @@ def handed_over(config: RunConfig | None) -> Iterator[int | None]:
     with contextlib.ExitStack() as stack:
         try:
             file = stack.enter_context(tempfile.TemporaryFile(buffering=0))
-            left = memoryview(pickle.dumps(config))
+            left = memoryview(pickle.dumps(HandedConfig(config, document)))
             while left:
                 left = left[file.write(left) :]
         except OSError as error:
@@ -58,7 +75,7 @@ def handed_over(config: RunConfig | None) -> Iterator[int | None]:
         yield file.fileno()
 
 
-def receive_config(fd: int | None) -> RunConfig:
+def receive_config(fd: int | None) -> HandedConfig:
     """The config that this worker's launcher has handed over.
 
     Args:
@@ -74,5 +91,5 @@ def receive_config(fd: int | None) -> RunConfig:
         content = os.pread(fd, os.fstat(fd).st_size, 0)
     finally:
         os.close(fd)
-    config: RunConfig = pickle.loads(content)
-    return config
+    handed: HandedConfig = pickle.loads(content)
+    return handed

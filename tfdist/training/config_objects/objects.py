@@ -10,6 +10,7 @@ import keras
 import tensorflow as tf
 
 from tfdist.config import RunConfig
+from tfdist.config.yaml_document import Document
 from tfdist.training.config_objects.callback_maker import check_class_weight, make_callbacks
 from tfdist.training.config_objects.model_builder import make_model, values_of
 from tfdist.training.config_objects.problems import Problem, Problems
@@ -29,12 +30,15 @@ class ConfigObjects:
     callbacks: list[keras.callbacks.Callback]
 
 
-def checked_objects(config: RunConfig, strategy: tf.distribute.Strategy) -> ConfigObjects:
+def checked_objects(
+    config: RunConfig, strategy: tf.distribute.Strategy, document: Document | None = None
+) -> ConfigObjects:
     """Makes what a config describes, and compares the headers of the data with it.
 
     Args:
         config: The config; its precision is that of Keras already.
         strategy: Under which the variables are made.
+        document: The config's file, for the lines in errors; None where it has none.
 
     Raises:
         ConfigError: A dotted path, a name, an argument or a value is wrong; the text has all that is.
@@ -42,7 +46,7 @@ def checked_objects(config: RunConfig, strategy: tf.distribute.Strategy) -> Conf
     """
     problems = Problems()
     model, callbacks = _make(values_of(config), strategy, (), problems)
-    problems.raise_any()
+    problems.raise_any(document)
     assert model is not None, "else there is a problem"
     return ConfigObjects(model, callbacks)
 

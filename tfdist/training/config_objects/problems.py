@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tfdist.config.field_errors import FieldError, FieldErrors, errors_of
+from tfdist.config.load import listed
+from tfdist.config.yaml_document import Document
 from tfdist.errors import ConfigError, DataError
 
 
@@ -54,8 +56,11 @@ class Problems:
         """Keeps a mistake of the data, or of data that does not fit the model."""
         self.found.append(Problem(key, text, exit_code))
 
-    def raise_any(self) -> None:
+    def raise_any(self, document: Document | None = None) -> None:
         """Raises what was found, as one error.
+
+        Args:
+            document: The config's file, for the lines of the mistakes; None where it has none.
 
         Raises:
             ConfigError: Something in the config is wrong.
@@ -68,5 +73,7 @@ class Problems:
         if causes:
             raise causes[0]
         kind = DataError if all(problem.exit_code == DataError.exit_code for problem in self.found) else ConfigError
+        if document is not None:
+            raise kind(listed(document, [(problem.key, str(problem)) for problem in self.found]))
         lines = [str(problem) for problem in self.found]
         raise kind(lines[0] if len(lines) == 1 else "\n  ".join([f"the config has {len(lines)} mistakes:", *lines]))

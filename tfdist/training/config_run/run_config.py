@@ -60,7 +60,7 @@ def run_config(assignment: Assignment) -> None:
         DataError: The data cannot be read or does not fit the model.
         RunDirError: The run directory cannot be written.
     """
-    config = receive_config(assignment.config_fd)
+    config, document = receive_config(assignment.config_fd)
     request = replace(sessions.requested_devices(assignment), memory_growth=config.devices.memory_growth)
     session = sessions.start(assignment, request)
     keras.config.set_dtype_policy(config.precision)
@@ -72,7 +72,7 @@ def run_config(assignment: Assignment) -> None:
         return
     settings_of(session.strategy).gather = config.gather
     # Before any data is read: what is wrong with the config takes seconds to find, and data may take minutes.
-    made = checked_objects(config, session.strategy)
+    made = checked_objects(config, session.strategy, document)
     if session.is_chief:
         write_config(session, config)
         announce(start_summary(session, config, start))

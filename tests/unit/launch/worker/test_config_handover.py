@@ -11,6 +11,7 @@ import pytest
 from tests.disks import small_disk
 from tfdist.cluster.discover import discover
 from tfdist.config import RunConfig, load_config
+from tfdist.config.load import read_config
 from tfdist.errors import RunDirError, UsageError
 from tfdist.launch.job import run_job
 from tfdist.launch.job_spec import JobSpec
@@ -33,14 +34,24 @@ def config(tmp_path: Path) -> RunConfig:
 def test_a_worker_receives_the_config_that_was_read(config: RunConfig) -> None:
     with handed_over(config) as fd:
         assert fd is not None
-        assert receive_config(os.dup(fd)) == config
+        assert receive_config(os.dup(fd)).config == config
+
+
+def test_a_worker_receives_the_lines_of_its_keys(config: RunConfig, tmp_path: Path) -> None:
+    document = read_config(tmp_path / "a.yaml", ["compile.loss=mae"])
+    with handed_over(config, document) as fd:
+        assert fd is not None
+        received = receive_config(os.dup(fd)).document
+    assert received is not None
+    assert received.where("data.train.label") == f"{tmp_path}/a.yaml:4"
+    assert received.where("compile.loss") == "--set compile.loss=mae"
 
 
 def test_every_start_of_every_worker_receives_it(config: RunConfig) -> None:
     """Inherited descriptors share one position."""
     with handed_over(config) as fd:
         assert fd is not None
-        assert [receive_config(os.dup(fd)) for _ in range(3)] == [config] * 3
+        assert [receive_config(os.dup(fd)).config for _ in range(3)] == [config] * 3
 
 
 def test_it_may_be_larger_than_a_variable_of_the_environment(config: RunConfig) -> None:
@@ -48,7 +59,7 @@ def test_it_may_be_larger_than_a_variable_of_the_environment(config: RunConfig) 
     large = replace(config, model=replace(config.model, args=args))
     with handed_over(large) as fd:
         assert fd is not None
-        assert receive_config(os.dup(fd)) == large
+        assert receive_config(os.dup(fd)).config == large
 
 
 def test_without_a_directory_for_temporary_files_there_is_an_error(
