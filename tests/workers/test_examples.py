@@ -77,6 +77,22 @@ def test_logical_devices() -> None:
     assert "largest relative difference of 3 validation losses" in printed
 
 
+def test_lora_fine_tuning(tmp_path: Path) -> None:
+    pytest.importorskip("keras_hub", reason="KerasHub is not installed; pip install keras-hub")
+    options = [EXAMPLES / "lora_fine_tuning.py", "--epochs", "2"]
+
+    def losses(printed: str) -> list[tuple[int, float]]:
+        """How many weights each of the two trainings trains, and the loss after it."""
+        found = re.findall(r"(\d+) trained weights: test loss (\d+\.\d+), test accuracy", printed)
+        return [(int(weights), float(loss)) for weights, loss in found]
+
+    alone = losses(run(*options))
+    two = losses(train(tmp_path / "run", "--nproc", "2", *options))
+    assert [weights for weights, _ in two] == [weights for weights, _ in alone]
+    assert alone[1][0] < alone[0][0] / 10
+    assert [loss for _, loss in two] == pytest.approx([loss for _, loss in alone], rel=1e-4)
+
+
 @pytest.mark.parametrize("library", ["keras_tuner", "optuna"])
 def test_searches_find_the_same_on_two_workers(tmp_path: Path, library: str) -> None:
     pytest.importorskip(library)
