@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import re
 
+from tfdist.python_op_errors import PythonOpErrors
+
 _WARNING = b"WARNING: All log messages before absl::InitializeLog() is called are written to STDERR"
 _ABSEIL = rb"%b\d{4} \d\d:\d\d:\d+\.\d+ +\d+ "
 _DATED = rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: %b "
@@ -54,12 +56,16 @@ def _may_start_with_date(start: bytes) -> bool:
 
 
 class TfLogFilter:
-    """Removes TensorFlow's log lines from a stream. Nothing else is held back: a progress bar need not end its line."""
+    """Removes TensorFlow's log lines from a stream, and repeated tracebacks in them.
+
+    Nothing else is held back: a progress bar need not end its line.
+    """
 
     def __init__(self) -> None:
         self._held = b""
         self._inside_line = False
         self._after_log_line = False
+        self._errors = PythonOpErrors()
 
     def feed(self, data: bytes) -> bytes:
         """Adds `data`; returns what is to be shown now."""
@@ -67,12 +73,17 @@ class TfLogFilter:
         for part in (self._held + data).splitlines(keepends=True):
             self._held = b""
             ended = part.endswith((b"\n", b"\r"))
-            if not self._inside_line and not ended and self._may_become_log_line(part):
+            if not self._inside_line and not ended and (self._may_become_log_line(part) or self._errors.holds(part)):
                 self._held = part
                 break
             # Also after an unfinished line: TensorFlow writes a message at once, in the middle of a bar or not.
-            if ended and self._is_log_line(part):
+            if ended and is_tf_log_line(part):
+                shown += self._errors.begin(part)
                 self._after_log_line = True
+                continue
+            is_part, text = self._errors.take(part) if ended else (False, self._errors.rest())
+            shown += text
+            if is_part or (ended and self._is_log_line(part)):
                 continue
             shown += part
             self._inside_line = not ended
@@ -82,7 +93,7 @@ class TfLogFilter:
     def rest(self) -> bytes:
         """What was held back as the possible start of a log line, when the stream has ended."""
         held, self._held = self._held, b""
-        return b"" if self._is_log_line(held) else held
+        return self._errors.rest() + (b"" if self._is_log_line(held) else held)
 
     def _is_log_line(self, line: bytes) -> bool:
         return is_tf_log_line(line) or (self._after_log_line and _CONTINUATION.match(line) is not None)

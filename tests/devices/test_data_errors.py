@@ -19,6 +19,22 @@ def test_labels_that_do_not_fit_the_model() -> None:
     assert str(data_error_in(raised.value)).startswith(expected)
 
 
+@pytest.mark.parametrize("text", ["sample 5 is damaged", "sample 5 is damaged:\nno header\nno end"])
+def test_what_python_code_of_a_pipeline_raises_is_said_with_its_place(text: str) -> None:
+    def decode(number: tf.Tensor) -> tf.Tensor:
+        if number == 5:
+            raise ValueError(text)
+        return number
+
+    numbers = tf.data.Dataset.range(8).map(lambda number: tf.py_function(decode, [number], tf.int64)).batch(4)
+    with pytest.raises(tf.errors.InvalidArgumentError) as raised:
+        list(numbers)
+    error = data_error_in(raised.value)
+    assert error is not None
+    line = decode.__code__.co_firstlineno + 2
+    assert str(error) == f"Reading the data failed in decode ({__file__}:{line}): ValueError: {text}"
+
+
 def test_a_data_error_is_itself() -> None:
     error = DataError("gone")
     assert data_error_in(error) is error

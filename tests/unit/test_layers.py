@@ -19,8 +19,9 @@ FLOORS = {
     "bounded_json": 0,
     "errors": 0,
     "text": 0,
-    "tf_log_filter": 0,
+    "python_op_errors": 0,
     "versions": 0,
+    "tf_log_filter": 1,
     "cluster": 1,
     "order": 1,
     "config": 1,
@@ -45,7 +46,8 @@ FLOORS = {
     "__main__": 10,
 }
 LIGHT = {"errors", "text", "cluster", "order", "config", "rundir", "net", "launch", "plan", "cli", "reports", "doctor"}
-LIGHT |= {"bounded_json", "examples", "tf_log_filter", "versions", "checkpoint.inspection", "__init__", "__main__"}
+LIGHT |= {"bounded_json", "examples", "python_op_errors", "tf_log_filter", "versions", "checkpoint.inspection"}
+LIGHT |= {"__init__", "__main__"}
 """Never import TensorFlow or Keras, at whatever place in the file."""
 
 WITHOUT_NUMPY = LIGHT - {"order", "plan", "checkpoint.inspection"}

@@ -97,3 +97,48 @@ def test_a_log_line_in_the_middle_of_a_progress_bar() -> None:
     assert log_filter.feed(b"\r10%|#  ") == b"\r10%|#  "
     assert log_filter.feed(LOG_LINES[1]) == b""
     assert log_filter.feed(b"\r20%|## ") == b"\r20%|## "
+
+
+FRAMES = '  File "ops.py", line 267, in __call__\n    return func(args)\n'
+PIPELINE = "Local rendezvous is aborting with status: "
+PASSED = "Error in user-defined function passed to MapDataset:1 transformation with iterator: Iterator::Root::Map: "
+
+
+def python_error(text: str, line: int = 6, in_pipeline: bool = False) -> bytes:
+    """What TensorFlow logs of an error of Python code."""
+    head = "W0000 00:00:1795447726.093367    4321 op_kernel.cc:1845] "
+    status = f"{PIPELINE}INVALID_ARGUMENT: {PASSED}" if in_pipeline else "INVALID_ARGUMENT: "
+    frame = f'  File "mine.py", line {line}, in decode\n    raise error\n'
+    nodes = "\t [[{{node EagerPyFunc}}]]\n\t [[IteratorGetNext]]\n" if in_pipeline else ""
+    traceback = f"Traceback (most recent call last):\n\n{FRAMES}\n{frame}\n{text.removesuffix(': ')}\n\n\n"
+    return f"{head}{status}{text}\n{traceback}{nodes}".encode()
+
+
+def shown_error(text: str, line: int = 6) -> bytes:
+    frame = f'  File "mine.py", line {line}, in decode\n    raise error\n'
+    return f"Traceback (most recent call last):\n{FRAMES}{frame}{text.removesuffix(': ')}\n".encode()
+
+
+@pytest.mark.parametrize("text", ["ValueError: sample 1", "ValueError: sample 1:\nno header\n\nno end", "KeyError: "])
+@pytest.mark.parametrize("size", [1, 7, 90, 10_000])
+def test_an_error_of_python_code_is_shown_once_for_each_place(text: str, size: int) -> None:
+    other = text.replace("1", "2")
+    parts = [b"mine\n", python_error(text), python_error(other), b"mine, too\n", python_error(other, line=9),
+             python_error(text, in_pipeline=True), b"10%|#  "]  # fmt: skip
+    stream = b"".join(parts)
+    wanted = b"mine\n" + shown_error(text) + b"mine, too\n" + shown_error(other, line=9) + b"10%|#  "
+    log_filter = TfLogFilter()
+    shown = b"".join(log_filter.feed(stream[i : i + size]) for i in range(0, len(stream), size))
+    assert shown + log_filter.rest() == wanted
+
+
+def test_nothing_is_lost_after_what_only_looks_like_an_error_of_python_code() -> None:
+    head = b"W0000 00:00:1795447726.093367    4321 op_kernel.cc:1845] INVALID_ARGUMENT: indices: out of range\n"
+    lines = [b"line %d\n" % number for number in range(30)]
+    log_filter = TfLogFilter()
+    assert log_filter.feed(head) + b"".join(map(log_filter.feed, lines)) == b"".join(lines)
+    assert log_filter.feed(head + lines[0]) + log_filter.rest() == lines[0]
+    cut = python_error("ValueError: sample 1")[:-30]
+    assert log_filter.feed(cut) == b""
+    assert log_filter.rest() == cut.partition(b"\n")[2]
+    assert log_filter.feed(cut + b"\n" + head) == cut.partition(b"\n")[2] + b"\n"
