@@ -16,7 +16,7 @@ import keras_hub
 import numpy as np
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-parser.add_argument("--epochs", type=int, default=15, help="of each of the two trainings")
+parser.add_argument("--epochs", type=int, default=30, help="of each of the two trainings")
 parser.add_argument("--batch-size", type=int, default=64, help="the global batch size")
 parser.add_argument("--rank", type=int, default=4, help="of the matrices that LoRA trains")
 args = parser.parse_args()
