@@ -17,6 +17,7 @@ import tensorflow as tf
 from tests.devices.mirrored import mirrored
 from tests.exactness.callback_cases import StopsAt
 from tests.exactness.comparison import assert_same
+from tests.exactness.later_classes import has
 from tests.marks import slow
 from tfdist import on_chief, on_every_worker
 from tfdist.errors import UsageError
@@ -133,6 +134,8 @@ CASES = {
     "BackupAndRestore": resumed,
     "CSVLogger and ModelCheckpoint": written,
 }
+if not has("callbacks.TerminateOnNaN(raise_error=True)"):
+    del CASES["TerminateOnNaN that raises"]
 
 
 @functools.cache

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from tests.devices.mirrored import mirrored
 from tests.devices.repair_removal import take_out
+from tests.exactness.later_classes import has
 from tests.exactness.table import BATCH, numbers
 from tests.marks import slow
 from tfdist.keras_repairs.base.warn_once import warn_once
@@ -33,13 +34,16 @@ AFFECTED: dict[str, tuple[Make, str]] = {
     "adamax": (lambda: optimizers.Adamax(0.05), "Adamax counts"),
     "nadam": (lambda: optimizers.Nadam(0.05), "Nadam counts"),
     "adafactor": (lambda: optimizers.Adafactor(0.05), "Adafactor counts"),
-    "muon": (lambda: optimizers.Muon(0.05), "Muon counts"),
-    "schedule free": (lambda: optimizers.ScheduleFreeAdamW(0.05), "ScheduleFreeAdamW counts"),
     "weight decay": (lambda: optimizers.SGD(0.1, weight_decay=0.01), "the weight decay"),
     "accumulation": (lambda: optimizers.SGD(0.1, gradient_accumulation_steps=2), "accumulated gradients"),
     "averages": (lambda: optimizers.SGD(0.1, use_ema=True, ema_overwrite_frequency=2), "averages overwrite"),
     "dropout": (lambda: optimizers.SGD(0.1), "random layers"),
 }
+
+if has("optimizers.Muon"):
+    AFFECTED["muon"] = (lambda: optimizers.Muon(0.05), "Muon counts")
+if has("optimizers.ScheduleFreeAdamW"):
+    AFFECTED["schedule free"] = (lambda: optimizers.ScheduleFreeAdamW(0.05), "ScheduleFreeAdamW counts")
 
 UNAFFECTED: dict[str, Make] = {
     "sgd": lambda: optimizers.SGD(0.1, momentum=0.9),

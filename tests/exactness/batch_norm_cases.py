@@ -63,7 +63,7 @@ def synchronized_statistics_of_masked_inputs(samples: int) -> dict[str, Any]:
     return fitted(of_tokens(synchronized=True, momentum=0.7), ids, ids % 3)
 
 
-@case("`BatchNormalization(renorm=True)`")
+@case("`BatchNormalization(renorm=True)`", needs="layers.BatchNormalization(renorm=True)")
 def batch_renormalization(samples: int) -> dict[str, Any]:
     clipping = {"rmax": 1.5, "rmin": 0.5, "dmax": 0.3}
     model = normalizing(renorm=True, renorm_clipping=clipping, renorm_momentum=0.8, momentum=0.7)

@@ -61,7 +61,7 @@ def transposed_convolution_in_float32(samples: int) -> dict[str, Any]:
     return fitted(model, x.reshape(-1, 4, 4, 2), y, {"metrics": ["accuracy"]})
 
 
-@case("max pooling of float32 that sees no sample")
+@case("max pooling of float32 that sees no sample", needs="layers.AdaptiveMaxPooling2D")
 def max_pooling_in_float32(samples: int) -> dict[str, Any]:
     """As for the convolutions; the layer before learns, so that the gradient's kernel runs, and gets none."""
     x, y = numbers(samples, features=64)

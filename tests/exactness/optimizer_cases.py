@@ -75,7 +75,7 @@ def lamb(samples: int) -> dict[str, Any]:
     return trained_by(optimizers.Lamb(0.01), samples)
 
 
-@case("Muon")
+@case("Muon", needs="optimizers.Muon")
 def muon(samples: int) -> dict[str, Any]:
     return trained_by(optimizers.Muon(0.01), samples)
 
@@ -100,12 +100,12 @@ def nadam(samples: int) -> dict[str, Any]:
     return trained_by(optimizers.Nadam(0.01), samples)
 
 
-@case("ScheduleFreeAdamW")
+@case("ScheduleFreeAdamW", needs="optimizers.ScheduleFreeAdamW")
 def schedule_free(samples: int) -> dict[str, Any]:
     return trained_by(optimizers.ScheduleFreeAdamW(0.01), samples)
 
 
-@case("ScheduleFreeAdamW of a model that `fit` builds")
+@case("ScheduleFreeAdamW of a model that `fit` builds", needs="optimizers.ScheduleFreeAdamW")
 def schedule_free_of_a_model_to_build(samples: int) -> dict[str, Any]:
     model = keras.Sequential([layers.Dense(8, activation="tanh"), layers.Dense(3, activation="softmax")])
     return fitted(model, *numbers(samples), {"optimizer": optimizers.ScheduleFreeAdamW(0.01)}) | ONLY_TRAINED

@@ -47,16 +47,13 @@ class Remembering(OwnStep):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self.first, self.last = layers.Dense(5, activation="tanh"), layers.Dense(3, activation="softmax")
-        self.norm, self.kept = layers.BatchNormalization(), {}
-        self.first.build((None, 6))
-        self.norm.build((None, 5))
-        self.last.build((None, 5))
+        self.kept = {}
 
     def call(self, x: Any, training: bool = False) -> Any:
-        self.features = self.first(x)
+        first, norm, last = self.layers[1:]
+        self.features = first(x)
         self.kept["rows"] = (x, self.features)
-        return self.last(self.norm(self.features, training=training))
+        return last(norm(self.features, training=training))
 
     def compute_loss(self, x: Any = None, y: Any = None, y_pred: Any = None, **options: Any) -> Any:
         rows, features = self.kept["rows"]
@@ -66,7 +63,10 @@ class Remembering(OwnStep):
 
 @case("features that a model keeps on itself for its step, past BatchNormalization")
 def own_step_that_remembers(samples: int) -> dict[str, Any]:
-    return fitted(of(Remembering), *numbers(samples)) | ONLY_TRAINED
+    inputs = keras.Input((6,))
+    features = layers.BatchNormalization()(layers.Dense(5, activation="tanh")(inputs))
+    model = Remembering(inputs, layers.Dense(3, activation="softmax")(features))
+    return fitted(model, *numbers(samples)) | ONLY_TRAINED
 
 
 class SkipConnections(layers.Layer):

@@ -14,6 +14,8 @@ from typing import Any
 import keras
 import numpy as np
 
+from tests.exactness.later_classes import has
+
 BATCH = 32
 EPOCHS = 3
 layers = keras.layers
@@ -72,10 +74,12 @@ class Case:
 CASES: dict[str, Case] = {}
 
 
-def case(title: str, precision: Precision = FLOAT64) -> Callable[[Make], Make]:
-    """Registers a function as the case of its name."""
+def case(title: str, precision: Precision = FLOAT64, needs: str = "") -> Callable[[Make], Make]:
+    """Registers a function as the case of its name, where this Keras has the class that it needs."""
 
     def register(make: Make) -> Make:
+        if not has(needs):
+            return make
         if make.__name__ in CASES:
             raise ValueError(f"There are two cases {make.__name__!r}.")
         CASES[make.__name__] = Case(make.__name__, title, make, precision)

@@ -17,7 +17,6 @@ from keras.src.backend.tensorflow import optimizer as optimizer_module
 from keras.src.backend.tensorflow import random as random_module
 from keras.src.backend.tensorflow import trainer as trainer_module
 from keras.src.callbacks import callback_list as callback_list_module
-from keras.src.export import saved_model_export_archive
 from keras.src.layers import layer as layer_module
 from keras.src.legacy.saving import legacy_h5_format
 from keras.src.losses import loss as loss_module
@@ -54,6 +53,7 @@ from tfdist.keras_repairs.coupling.trials import kept_tensors
 from tfdist.keras_repairs.coupling.trials.steps import step_capture
 from tfdist.keras_repairs.files import downloads, loaded_functions, model_saving
 from tfdist.keras_repairs.forward import (
+    activity_terms,
     added_losses,
     average_loss,
     batch_normalization,
@@ -90,6 +90,11 @@ from tfdist.keras_repairs.random_numbers import (
     unseeded_draws,
     unshared_draws,
 )
+
+try:
+    from keras.src.export.saved_model_export_archive import SavedModelExportArchive
+except ImportError:  # Keras 3.12 and 3.13
+    from keras.src.export.saved_model import ExportArchive as SavedModelExportArchive
 
 Function = Callable[..., Any]
 _RESULT = "_get_metrics_result_or_logs"
@@ -323,7 +328,7 @@ def _of_variables() -> tuple[Repair, ...]:
 
 
 def _layer_call(original: Function) -> Function:
-    return xla.call(model_calls.call(layer_calls.call(traced_draws.call(original))))
+    return xla.call(activity_terms.call(model_calls.call(layer_calls.call(traced_draws.call(original)))))
 
 
 def _of_gradients(hooks: RepairHooks) -> tuple[Repair, ...]:
@@ -343,7 +348,7 @@ def _of_gradients(hooks: RepairHooks) -> tuple[Repair, ...]:
         Repair(optimizer, "assign_add", variable_updates.assign),
         Repair(optimizer, "assign_sub", variable_updates.assign),
         Repair(optimizer, "_backend_update_step", variable_updates.update_step),
-        Repair(keras.optimizers.ScheduleFreeAdamW, "build", first_averages.build),
+        *(Repair(kind, "build", first_averages.build) for kind in first_averages.SCHEDULE_FREE),
         Repair(keras.optimizers.SGD, "update_step", fused_sgd.sgd),
         Repair(optimizer, "_apply_weight_decay", variable_updates.as_without_strategy),
         Repair(optimizer, _OVERWRITE, variable_updates.as_without_strategy),
@@ -382,7 +387,7 @@ def _of_files(hooks: RepairHooks) -> tuple[Repair, ...]:
         Repair(saving_lib, "save_weights_only", writer),
         Repair(legacy_h5_format, "save_model_to_hdf5", writer),
         Repair(model_module.Model, "export", writer),
-        Repair(saved_model_export_archive.SavedModelExportArchive, "write_out", writer),
+        Repair(SavedModelExportArchive, "write_out", writer),
         Repair(base_optimizer.BaseOptimizer, "load_own_variables", load_own_variables),
         Repair(base_optimizer.BaseOptimizer, "set_weights", accumulator_reduction.set_weights),
         Repair(saving_api, "load_model", model_saving.reader, (keras.saving, keras.models)),

@@ -38,7 +38,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 TENSORFLOW = VersionRange("tensorflow", "2.19", "2.22")
-KERAS = VersionRange("keras", "3.15", "3.16")
+KERAS = VersionRange("keras", "3.12", "3.16")
 
 
 def untested(versions: Mapping[str, str]) -> list[str]:

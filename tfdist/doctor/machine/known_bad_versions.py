@@ -57,7 +57,7 @@ def twins(versions: Versions) -> list[str]:
 TABLE: tuple[KnownBad, ...] = (
     KnownBad(
         lambda v: _below(v, "python", 3, 11),
-        "Keras 3.15 needs Python 3.11",
+        "tfdist needs Python 3.11",
         "Create a new environment with Python 3.11 to 3.13.",
     ),
     KnownBad(

@@ -19,7 +19,7 @@ from tfdist.keras_repairs.base.context_variables import setting
 
 Function = Callable[..., Any]
 
-_NAME = seed_generator.GLOBAL_SEED_GENERATOR
+_NAME = "global_seed_generator"
 
 
 class SpareGenerator:

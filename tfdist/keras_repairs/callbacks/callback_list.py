@@ -120,7 +120,9 @@ def _decisions(watch: DecisionPoints, kept: Sequence[Any], strategy: tf.distribu
 
 
 def _check_orbax(given: Sequence[Any], strategy: tf.distribute.Strategy) -> None:
-    if worker_count(strategy) > 1 and any(isinstance(callback, keras.callbacks.OrbaxCheckpoint) for callback in given):
+    # Keras 3.12 and 3.13 have none.
+    orbax = getattr(keras.callbacks, "OrbaxCheckpoint", ())
+    if worker_count(strategy) > 1 and any(isinstance(callback, orbax) for callback in given):
         raise UnsupportedError(
             "keras.callbacks.OrbaxCheckpoint does not know TensorFlow's workers: all would write into one directory. "
             "Use keras.callbacks.ModelCheckpoint or BackupAndRestore, which write on the chief."

@@ -2,7 +2,7 @@
 
 - `batch_normalization`, over `batch_moments`: statistics of the global batch
 - `xla`, `xla_loops`, `xla_logits`: the forward and backward pass compiled with XLA
-- `added_losses`, `losses`, `average_loss`: each replica's summand of the loss of the global batch
+- `added_losses`, `activity_terms`, `losses`, `average_loss`: each replica's summand of the loss of the global batch
 - `metrics`, `metric_additivity`, `metric_draws`: metrics that are sums over samples, and how that is found out
 - `metric_results`: results of metrics in a step, over all replicas where the step computes with them
 - `whole_metrics`, `gathered_metrics`: metrics that are not, on the rows of all replicas; `metric_arguments`:

@@ -12,6 +12,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tfdist.keras_repairs.base.keras_differences import DIFFERENCES
 from tfdist.keras_repairs.base.replica_step import current_step, is_one_of_several
 from tfdist.keras_repairs.coupling.trials.replica_trial import is_in_replica_trial
 from tfdist.keras_repairs.forward.batch_moments import has_samples, of_global_batch
@@ -67,6 +68,9 @@ def _of_all(
 
 def _of_masked(inputs: tf.Tensor, mask: Any, axes: Sequence[int]) -> tuple[tf.Tensor, tf.Tensor]:
     valid = tf.broadcast_to(tf.expand_dims(tf.cast(mask, tf.bool), -1), tf.shape(inputs))
+    if not DIFFERENCES.masked_inputs_are_left_out:
+        is_nan = ~(valid | tf.math.is_finite(inputs))
+        inputs, valid = tf.where(is_nan, tf.constant(float("nan"), inputs.dtype), inputs), valid | is_nan
     whole = of_global_batch(inputs, axes, valid)
     # Keras adds a small number to the count of elements. Its mean is therefore a little nearer to zero than the true
     # one, and its variance is the spread around that mean.

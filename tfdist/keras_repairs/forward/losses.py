@@ -17,11 +17,13 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import keras
 import tensorflow as tf
 from keras import ops
 from keras.src.losses import loss as loss_module
 
 from tfdist.keras_repairs.base.context_variables import setting
+from tfdist.keras_repairs.base.keras_differences import DIFFERENCES
 from tfdist.keras_repairs.base.replica_step import (
     alone,
     current_step,
@@ -163,6 +165,8 @@ def _summand(values: tf.Tensor, sample_weight: Any, mask: Any, reduction: str | 
         return ops.divide_no_nan(numerator, _global_size(values))
     # Keras: sum(values * mask) * (total / valid) / size, with the three counted over the batch.
     total, count, size = _counted(_size(valid, values.dtype), ops.sum(valid), _size(values))
+    if not DIFFERENCES.masks_are_counted_exactly:
+        count += keras.config.epsilon()
     return ops.divide_no_nan(numerator * ops.divide_no_nan(total, count), size)
 
 

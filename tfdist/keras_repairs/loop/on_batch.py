@@ -6,9 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 from keras.src.backend.tensorflow import trainer as trainer_module
+from keras.src.utils.python_utils import pythonify_logs
 
+from tfdist.keras_repairs.base.keras_differences import DIFFERENCES
 from tfdist.keras_repairs.loop.step_logs import over_replicas
 from tfdist.runtime.batches.distribute import GlobalBatch
 
@@ -75,7 +78,11 @@ def whole(batch: Any) -> GlobalBatch:
 
 
 def _on_batch(model: Any, function: Function, batch: Any, return_dict: bool) -> Any:
-    model.reset_metrics()
-    logs = function(iter([whole(batch)]))
-    logs = trainer_module.pythonify_logs(over_replicas(model, logs))
+    if DIFFERENCES.batch_metrics_begin_anew:
+        model.reset_metrics()
+    logs = _as_results(over_replicas(model, function(iter([whole(batch)]))))
     return logs if return_dict else model._flatten_metrics_in_order(logs)
+
+
+def _as_results(logs: Any) -> Any:
+    return pythonify_logs(logs) if DIFFERENCES.batch_results_are_floats else keras.tree.map_structure(np.array, logs)

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from tfdist.errors import UnsupportedError
 from tfdist.keras_repairs.base.fit_state import fit_state
+from tfdist.keras_repairs.base.keras_differences import DIFFERENCES
 from tfdist.keras_repairs.base.replica_step import ReplicaStep, this_step
 from tfdist.keras_repairs.loop.log_values import part_of_metric, value_of_global_batch
 from tfdist.keras_repairs.loop.metric_reads import metric_read_by
@@ -105,7 +106,8 @@ def metrics_result_or_logs(original: Function) -> Function:
     """Repairs `Trainer._get_metrics_result_or_logs`: metrics among the user's logs are read over all replicas.
 
     Keras takes the logs of the last step as they are, which here are one replica's, unless they name just the metrics.
-    Of an epoch whose steps were all done before this process, they are those that its checkpoint has kept.
+    Of an epoch whose steps were all done before this process, they are those that its checkpoint has kept. Logs in logs
+    are those of their names on one replica, too, where Keras would mix up those of training and validation.
     """
 
     def repaired(self: Any, logs: Any) -> Any:
@@ -113,7 +115,9 @@ def metrics_result_or_logs(original: Function) -> Function:
             return original(self, dict(fit_state(self).take_logs_before()))
         result = original(self, logs)
         results = fit_state(self).logged_results
-        return _read(results, logs) if result is logs and results and isinstance(logs, dict) else result
+        if result is logs and results and isinstance(logs, dict):
+            return _read(results, logs)
+        return result if DIFFERENCES.logs_lie_flat or not _is_nested(result) else _flat(result)
 
     return repaired
 
@@ -133,6 +137,10 @@ def _computes_with_results(step: ReplicaStep, model: keras.Model) -> bool:
             )
         return True
     return any(result.consumers() for result, _ in step.results)
+
+
+def _is_nested(logs: Any) -> bool:
+    return isinstance(logs, dict) and any(isinstance(value, dict) for value in logs.values())
 
 
 def _flat(logs: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,11 @@ from tfdist.keras_repairs.base.warn_once import warn_once
 
 Function = Callable[..., Any]
 
+SCHEDULE_FREE: tuple[Any, ...] = tuple(
+    kind for name, kind in vars(keras.optimizers).items() if name == "ScheduleFreeAdamW"
+)
+"""The optimizers whose averages begin at the weights: none before Keras 3.14."""
+
 
 def build(original: Function) -> Function:
     """Repairs `ScheduleFreeAdamW.build`: what is copied is copied once, when the optimizer is built."""
@@ -31,12 +36,12 @@ def build(original: Function) -> Function:
 
 def is_to_be_built_first(model: Any) -> bool:
     """Whether a model without weights is to be built before its first step: a step's own have no values to copy yet."""
-    return not model.built and isinstance(model.optimizer, keras.optimizers.ScheduleFreeAdamW)
+    return not model.built and isinstance(model.optimizer, SCHEDULE_FREE)
 
 
 def warn_of_plain_keras(optimizer: Any) -> None:
     """Warns that `fit` builds an optimizer which plain Keras would begin anew in every step, if it is such a one."""
-    if isinstance(optimizer, keras.optimizers.ScheduleFreeAdamW) and not optimizer.built:
+    if isinstance(optimizer, SCHEDULE_FREE) and not optimizer.built:
         warn_once(
             "The first training step builds ScheduleFreeAdamW. Plain Keras on one device then begins its averages anew "
             "in every step; tfdist keeps them, on one device as on many, so its numbers differ from plain Keras's. "

@@ -18,7 +18,8 @@ _INSTEAD: Mapping[type, str] = MappingProxyType(
     {
         keras.callbacks.BackupAndRestore: _CHECKPOINTS,
         keras.callbacks.ModelCheckpoint: "checkpoint.best keeps the best epoch, and checkpoint.keep the latest ones",
-        keras.callbacks.OrbaxCheckpoint: _CHECKPOINTS,
+        # Keras 3.12 and 3.13 have no OrbaxCheckpoint.
+        **{callback: _CHECKPOINTS for name, callback in vars(keras.callbacks).items() if name == "OrbaxCheckpoint"},
         keras.callbacks.CSVLogger: "a run writes its metrics into metrics.jsonl, history.json and events/",
         keras.callbacks.History: "a run writes history.json",
         keras.callbacks.ProgbarLogger: "a run shows its progress: tfdist train --progress bar",

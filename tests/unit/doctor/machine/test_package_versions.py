@@ -8,7 +8,7 @@ import pytest
 from tfdist.doctor.check_result import CheckStatus
 from tfdist.doctor.machine.known_bad_versions import known_bad, numbers
 from tfdist.doctor.machine.package_versions import check_versions, installed
-from tfdist.runtime.tested_versions import TENSORFLOW
+from tfdist.runtime.tested_versions import KERAS, TENSORFLOW
 from tfdist.versions import VERSION
 
 GOOD = {"python": "3.12.4", "tfdist": "0.1.0", "tensorflow": "2.21.0", "keras": "3.15.1", "numpy": "2.4.6"}
@@ -22,7 +22,7 @@ def without(package: str) -> dict[str, str]:
     ("changed", "reasons"),
     [
         ({}, []),
-        ({"python": "3.10.14"}, ["Keras 3.15 needs Python 3.11"]),
+        ({"python": "3.10.14"}, ["tfdist needs Python 3.11"]),
         ({"keras": "2.15.0"}, ["Keras 2 has another trainer"]),
         ({"tensorflow": "2.15.1"}, ["brings Keras 2 as tf.keras", "was built for NumPy 1"]),
         ({"tensorflow": "2.15.1", "numpy": "1.26.4"}, ["brings Keras 2 as tf.keras"]),
@@ -47,7 +47,7 @@ def test_known_bad(changed: dict[str, str], reasons: list[str]) -> None:
             {**GOOD, "keras": "3.16.0"},
             [CheckStatus.WARN],
             "keras 3.16.0 is not tested",
-            "pip install 'keras>=3.15,<3.16'",
+            f"pip install '{KERAS}'",
         ),
         (
             {**GOOD, "tensorflow": "2.18.0"},
