@@ -64,6 +64,13 @@ def changelog_problems(text: str, version: str) -> list[str]:
     return found
 
 
+def next_step(against: list[str], version: str, output: Path) -> str:
+    """What to do with files that are built and tried: not to publish those of a rehearsal, said at its end, too."""
+    if against:
+        return f"This was a rehearsal: do not publish these files. Still to mend, as said at the start: {len(against)}."
+    return f"next: git tag v{version} && git push origin v{version} && twine upload {output}/*"
+
+
 def build(tree: Path, output: Path, isolated: bool = True) -> tuple[Path, Path]:
     """Builds the source distribution from the tracked files, and the wheel from the source distribution.
 
@@ -169,8 +176,7 @@ def main() -> None:
             print(f"{seconds:6.1f} s  {command}", flush=True)
     for path in (sdist, wheel):
         print(f"{path}  {path.stat().st_size:,} bytes  sha256 {hashlib.sha256(path.read_bytes()).hexdigest()}")
-    if not against:
-        print(f"next: git tag v{VERSION} && git push origin v{VERSION} && twine upload {args.output}/*")
+    print(next_step(against, VERSION, args.output))
 
 
 if __name__ == "__main__":

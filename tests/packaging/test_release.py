@@ -169,6 +169,12 @@ def test_a_checkout_with_changes_is_not_ready(tmp_path: Path) -> None:
     assert "there is a tag v1.2.0 already" in tag
 
 
+def test_the_files_of_a_rehearsal_are_not_to_be_published() -> None:
+    assert release.next_step([], "1.2.0", Path("dist")).endswith("git push origin v1.2.0 && twine upload dist/*")
+    rehearsed = release.next_step(["no heading", "a tag"], "1.2.0", Path("dist"))
+    assert "twine upload" not in rehearsed and rehearsed.endswith("at the start: 2.")
+
+
 def test_every_example_is_tracked_by_its_kind() -> None:
     """A new kind of file would be missing in the wheel: list it in tfdist/examples/example_files.py."""
     names = {name for name in release.tracked(release.TREE) if name.startswith(("examples/", "configs/"))}
