@@ -197,6 +197,7 @@ Tracking = of_library("MlflowCallback", "mlflow.keras.callback")
 Bars = of_library("TqdmCallback", "tqdm.keras")
 Plots = of_library("PlotLossesCallback", "livelossplot.inputs.tf_keras")
 Live = of_library("DVCLiveCallback", "dvclive.keras")
+Neptune = of_library("NeptuneCallback", "neptune_tensorflow_keras.impl")
 
 
 @pytest.mark.parametrize(
@@ -211,7 +212,7 @@ Live = of_library("DVCLiveCallback", "dvclive.keras")
         ([StopsAt(3)], DecisionPoints(train=True, batches=True)),
         ([OldName()], DecisionPoints(train=True, begins=True, batches=True)),
         ([MetricsLogger(3), ModelLogger("x.keras"), Tracking(3)], DecisionPoints(batches=True)),
-        ([Bars(3), Plots(3), Live(3)], DecisionPoints(batches=True)),
+        ([Bars(3), Plots(3), Live(3), Neptune(3)], DecisionPoints(batches=True)),
         ([of_library("Users", "script", MetricsLogger)(3)], DecisionPoints(train=True, batches=True)),
         ([asynchronous()], DecisionPoints(batches=True)),  # Keras may tell it of a batch too late to stop anything
         ([callbacks.LambdaCallback(on_epoch_end=print)], DecisionPoints()),

@@ -12,6 +12,7 @@ _WRITERS = {
     "dvclive": {"DVCLiveCallback"},
     "livelossplot": {"PlotLossesCallback"},
     "mlflow": {"MlflowCallback", "MlflowModelCheckpointCallback"},
+    "neptune_tensorflow_keras": {"NeptuneCallback"},
     "tqdm": {"TqdmCallback"},
     "wandb": {"WandbMetricsLogger", "WandbModelCheckpoint"},
 }
