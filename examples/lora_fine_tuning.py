@@ -20,6 +20,8 @@ parser.add_argument("--epochs", type=int, default=30, help="of each of the two t
 parser.add_argument("--batch-size", type=int, default=64, help="the global batch size")
 parser.add_argument("--rank", type=int, default=4, help="of the matrices that LoRA trains")
 args = parser.parse_args()
+if args.rank < 1:
+    parser.error(f"--rank: expected 1 or more. Received: {args.rank}")
 
 LETTERS, LENGTH, TESTS = string.ascii_lowercase, 12, 50
 keras.utils.set_random_seed(7)
@@ -71,6 +73,6 @@ def train(texts: list[str], learning_rate: float) -> None:
 
 train(forwards, 0.005)
 backbone.enable_lora(args.rank)
-train(backwards, 0.02)
+train(backwards, 0.01)
 model.preprocessor = preprocessor
 print(*model.generate(["kj", "feds"]))
